@@ -1,0 +1,213 @@
+"""LLaMA, and the families told as differences from it. Imports no mlx."""
+
+from zoo.architecture import Architecture, Ignore, OutputHead, Preset, Rename, hookimpl, pocket
+from zoo.recipe import Attention, Decoder, Embedding, GatedMLP, Head, Layer, RMSNorm, RoPE, repeat
+
+
+def llama(config):
+    """Pre-RMSNorm, rotary positions, grouped-query attention, SwiGLU (Touvron et al., 2023)."""
+    heads = config.count("num_attention_heads")
+    head_dim = config.count("head_dim", None) or config.head_width()
+    bias = config.flag("attention_bias", False)
+    norm = RMSNorm(eps=config.number("rms_norm_eps", 1e-6))
+    layer = Layer(
+        placement="pre",
+        mixer_norm=norm,
+        mixer=Attention(
+            heads=heads,
+            kv_heads=config.kv_heads(heads),
+            head_dim=head_dim,
+            bias=bias,
+            output_bias=bias,
+            rope=RoPE.of(config, head_dim),
+        ),
+        feedforward_norm=norm,
+        feedforward=GatedMLP(
+            hidden=config.count("intermediate_size"),
+            activation=config.activation("hidden_act", "silu"),
+            bias=config.flag("mlp_bias", False),
+        ),
+    )
+    return Decoder(
+        embedding=Embedding(vocab=config.count("vocab_size"), dim=config.count("hidden_size")),
+        layers=repeat(layer, config.layers()),
+        norm=norm,
+        head=Head(tied=config.flag("tie_word_embeddings", False)),
+        context=config.count("max_position_embeddings", 2048),
+    )
+
+
+def mistral(config):
+    """LLaMA whose attention sees only a sliding window (Jiang et al., 2023)."""
+    return llama(config).change_layers(mixer=dict(window=sliding_window(config)))
+
+
+def sliding_window(config):
+    """The window's width; absent means 4096, null that there is none."""
+    return None if config.is_null("sliding_window") else config.count("sliding_window", 4096)
+
+
+def qwen2(config):
+    """LLaMA with biases on queries, keys and values; some layers may see only a window (Qwen, 2024)."""
+    windows = layer_windows(config)
+    return llama(config).change_layers(
+        lambda index, layer: dict(mixer=dict(bias=True, output_bias=False, window=windows[index]))
+    )
+
+
+def qwen3(config):
+    """LLaMA with a norm on each query and key head; head_dim is free of the width (Qwen, 2025)."""
+    windows, norm = layer_windows(config), RMSNorm(eps=config.number("rms_norm_eps", 1e-6))
+    head_dim = config.count("head_dim", 128)
+    return llama(config).change_layers(
+        lambda index, layer: dict(
+            mixer=dict(query_norm=norm, key_norm=norm, window=windows[index], head_dim=head_dim)
+        )
+    )
+
+
+def layer_windows(config):
+    """Each layer's sliding window: `layer_types` says which layers have one, else those from `max_window_layers` on."""
+    count = config.layers()
+    window = sliding_window(config) if config.flag("use_sliding_window", False) else None
+    first = config.count("max_window_layers", 28, least=0)
+    default = ["sliding_attention" if window and index >= first else "full_attention" for index in range(count)]
+    types = config.get("layer_types", default)
+    if not isinstance(types, list) or len(types) != count or set(types) - {"sliding_attention", "full_attention"}:
+        raise config.error("layer_types", f"must be {count} of sliding_attention, full_attention")
+    if window is None and "sliding_attention" in types:
+        raise config.error("layer_types", "asks for a window, but use_sliding_window is false")
+    return [window if kind == "sliding_attention" else None for kind in types]
+
+
+WEIGHTS = (
+    Rename("[model.]embed_tokens.*", "embedding.tokens.*"),
+    Rename("[model.]layers.{i}.input_layernorm.*", "layers.{i}.mixer_norm.*"),
+    Rename("[model.]layers.{i}.self_attn.q_proj.*", "layers.{i}.mixer.query.*"),
+    Rename("[model.]layers.{i}.self_attn.k_proj.*", "layers.{i}.mixer.key.*"),
+    Rename("[model.]layers.{i}.self_attn.v_proj.*", "layers.{i}.mixer.value.*"),
+    Rename("[model.]layers.{i}.self_attn.o_proj.*", "layers.{i}.mixer.output.*"),
+    Rename("[model.]layers.{i}.self_attn.q_norm.*", "layers.{i}.mixer.query_norm.*"),
+    Rename("[model.]layers.{i}.self_attn.k_norm.*", "layers.{i}.mixer.key_norm.*"),
+    Rename("[model.]layers.{i}.post_attention_layernorm.*", "layers.{i}.feedforward_norm.*"),
+    Rename("[model.]layers.{i}.mlp.gate_proj.*", "layers.{i}.feedforward.gate.*"),
+    Rename("[model.]layers.{i}.mlp.up_proj.*", "layers.{i}.feedforward.up.*"),
+    Rename("[model.]layers.{i}.mlp.down_proj.*", "layers.{i}.feedforward.down.*"),
+    Rename("[model.]norm.*", "norm.*"),
+    OutputHead("lm_head.*", "head.output.*"),
+    Ignore("[model.]layers.{i}.self_attn.rotary_emb.inv_freq"),
+    Ignore("[model.]rotary_emb.inv_freq"),
+)
+
+
+def published(name, hub, **numbers):
+    """A preset with the numbers of a published LLaMA-like config.json."""
+    return Preset(name, hub=hub, config=numbers)
+
+
+@hookimpl
+def zoo_architectures():
+    yield Architecture(
+        name="llama",
+        summary="Pre-RMSNorm, rotary positions, grouped-query attention, SwiGLU",
+        model_types=("llama",),
+        recipe=llama,
+        weights=WEIGHTS,
+        presets=(
+            pocket(__file__, "llama"),
+            published(
+                "8b",
+                "meta-llama/Llama-3.1-8B",
+                hidden_size=4096,
+                intermediate_size=14336,
+                num_hidden_layers=32,
+                num_attention_heads=32,
+                num_key_value_heads=8,
+                vocab_size=128256,
+                max_position_embeddings=131072,
+                rms_norm_eps=1e-5,
+                rope_theta=500000.0,
+                rope_scaling=dict(
+                    rope_type="llama3",
+                    factor=8.0,
+                    low_freq_factor=1.0,
+                    high_freq_factor=4.0,
+                    original_max_position_embeddings=8192,
+                ),
+            ),
+        ),
+        references=("Touvron et al., 2023, arXiv:2302.13971", "Dubey et al., 2024, arXiv:2407.21783"),
+    )
+    yield Architecture(
+        name="mistral",
+        base="llama",
+        summary="LLaMA with sliding-window attention",
+        model_types=("mistral",),
+        recipe=mistral,
+        weights=WEIGHTS,
+        presets=(
+            published(
+                "7b",
+                "mistralai/Mistral-7B-v0.1",
+                hidden_size=4096,
+                intermediate_size=14336,
+                num_hidden_layers=32,
+                num_attention_heads=32,
+                num_key_value_heads=8,
+                vocab_size=32000,
+                max_position_embeddings=32768,
+                sliding_window=4096,
+                rms_norm_eps=1e-5,
+            ),
+        ),
+        references=("Jiang et al., 2023, arXiv:2310.06825",),
+    )
+    yield Architecture(
+        name="qwen2",
+        base="llama",
+        summary="LLaMA with query, key and value biases and per-layer windows",
+        model_types=("qwen2",),
+        recipe=qwen2,
+        weights=WEIGHTS,
+        presets=(
+            published(
+                "7b",
+                "Qwen/Qwen2.5-7B",
+                hidden_size=3584,
+                intermediate_size=18944,
+                num_hidden_layers=28,
+                num_attention_heads=28,
+                num_key_value_heads=4,
+                vocab_size=152064,
+                max_position_embeddings=131072,
+                rope_theta=1000000.0,
+            ),
+        ),
+        references=("Yang et al., 2024, arXiv:2407.10671",),
+    )
+    yield Architecture(
+        name="qwen3",
+        base="llama",
+        summary="LLaMA with a norm on each query and key head",
+        model_types=("qwen3",),
+        recipe=qwen3,
+        weights=WEIGHTS,
+        presets=(
+            pocket(__file__, "qwen3"),
+            published(
+                "0.6b",
+                "Qwen/Qwen3-0.6B",
+                hidden_size=1024,
+                intermediate_size=3072,
+                num_hidden_layers=28,
+                num_attention_heads=16,
+                num_key_value_heads=8,
+                head_dim=128,
+                vocab_size=151936,
+                max_position_embeddings=40960,
+                rope_theta=1000000.0,
+                tie_word_embeddings=True,
+            ),
+        ),
+        references=("Yang et al., 2025, arXiv:2505.09388",),
+    )

@@ -1,0 +1,40 @@
+"""zoo: a plugin-based model zoo on MLX.
+
+`zoo.load(source)` loads a model, `zoo.stream` and `zoo.generate` run it. The names are imported when first
+used. The one act of this file is to load a fast BLAS on Linux, which must happen before `mlx.core` is.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from zoo.errors import ZooError
+from zoo.runtime import preload_blas
+
+if TYPE_CHECKING:
+    from zoo.generation import Generated, Step, generate, stream
+    from zoo.loading import Loaded, load
+
+__version__ = "0.1.0"
+
+__all__ = ["Generated", "Loaded", "Step", "ZooError", "generate", "load", "stream"]
+
+_HOMES = {
+    "Loaded": "zoo.loading",
+    "load": "zoo.loading",
+    "Generated": "zoo.generation",
+    "Step": "zoo.generation",
+    "generate": "zoo.generation",
+    "stream": "zoo.generation",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'zoo' has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(_HOMES[name]), name)
+
+
+preload_blas()

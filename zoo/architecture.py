@@ -1,0 +1,127 @@
+"""What a plugin says about a family: the `Architecture` record, its presets and its blocks. Imports no mlx."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pluggy
+
+from zoo.config import Config
+from zoo.errors import PluginError
+from zoo.recipe import Spec
+from zoo.weights import Ignore, OutputHead, Rename, Rule, Split, Transpose
+
+__all__ = [
+    "API",
+    "Architecture",
+    "Block",
+    "Command",
+    "Config",
+    "Ignore",
+    "OutputHead",
+    "Preset",
+    "Rename",
+    "Rule",
+    "Split",
+    "Transpose",
+    "hookimpl",
+    "pocket",
+]
+
+API = 1  # the version of this contract that the running zoo speaks
+
+TASKS = ("generate", "translate", "encode", "fill-mask", "denoise")
+CAUSALITIES = ("causal", "prefix", "full")
+
+hookimpl = pluggy.HookimplMarker("zoo")
+
+
+@dataclass(frozen=True)
+class Preset:
+    """A named checkpoint: `folder` when it is embedded, `hub` ("org/name") when it is published.
+
+    `config` holds the numbers of its config.json, so that it can be counted, drawn and compared unfetched.
+    """
+
+    name: str
+    summary: str = ""
+    folder: Path | None = None
+    hub: str | None = None
+    config: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """One architecture, whole. See `docs/architecture.md` for how each field is used.
+
+    `recipe` turns a `Config` into a recipe. `weights` are the rules from Hugging Face tensor names to
+    parameter paths; `mlx_weights` those of the layout that MLX conversions publish, where it differs.
+    `base` is the architecture that this one is told as a difference from.
+    """
+
+    name: str
+    summary: str
+    recipe: Callable[[Config], Spec]
+    weights: tuple[Rule, ...]
+    task: str = "generate"
+    model_types: tuple[str, ...] = ()
+    base: str | None = None
+    causality: str = "causal"
+    mlx_weights: tuple[Rule, ...] | None = None
+    presets: tuple[Preset, ...] = ()
+    references: tuple[str, ...] = ()
+    api: int = API
+
+    def __post_init__(self) -> None:
+        if not self.name or not self.name.replace("-", "").replace(".", "").isalnum():
+            raise PluginError(f"architecture {self.name!r}: a name is letters, digits, '-' and '.'")
+        if self.task not in TASKS:
+            raise PluginError(f"architecture {self.name}: task {self.task!r} is not one of {', '.join(TASKS)}")
+        if self.causality not in CAUSALITIES:
+            known = ", ".join(CAUSALITIES)
+            raise PluginError(f"architecture {self.name}: causality {self.causality!r} is not one of {known}")
+        if isinstance(self.model_types, str) or isinstance(self.references, str):
+            raise PluginError(f"architecture {self.name}: model_types and references are tuples of text")
+
+    @property
+    def layouts(self) -> dict[str, tuple[Rule, ...]]:
+        """The weight rules of each published layout, "hf" and "mlx"."""
+        return {"hf": self.weights, "mlx": self.mlx_weights or self.weights}
+
+    def preset(self, name: str | None = None) -> Preset | None:
+        """The preset of that name; without one, the embedded pocket checkpoint, else the first."""
+        if name is None:
+            return next((p for p in self.presets if p.folder), next(iter(self.presets), None))
+        return next((p for p in self.presets if p.name == name), None)
+
+    @property
+    def full_size(self) -> Preset | None:
+        """The first preset that carries the numbers of a published model."""
+        return next((p for p in self.presets if p.config and not p.folder), None)
+
+
+@dataclass(frozen=True)
+class Block:
+    """A spec and the module that runs it, as "package.module:Class", imported only when a model is built."""
+
+    spec: type[Spec]
+    module: str
+    summary: str = ""
+
+
+@dataclass(frozen=True)
+class Command:
+    """A subcommand of `zoo`: a click command at "package.module:attribute", imported only when called."""
+
+    name: str
+    target: str
+    summary: str = field(default="")
+
+
+def pocket(plugin_file: str, name: str) -> Preset:
+    """The embedded checkpoint in the plugin's own folder `pockets/NAME`; pass the plugin's `__file__`."""
+    folder = Path(plugin_file).parent / "pockets" / name
+    return Preset("pocket", summary="trained on the atlas corpus, embedded", folder=folder)

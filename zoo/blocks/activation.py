@@ -1,0 +1,58 @@
+"""Activation functions by the recipe's names.
+
+Written out, not taken from mlx.nn: its own are compiled, and the CPU backend compiles by calling the C++
+compiler, at the first use of each. `runtime.fused` compiles them where that is free.
+"""
+
+import math
+
+import mlx.core as mx
+
+from zoo import runtime
+
+
+def gelu(x):
+    """x · Φ(x), exactly (Hendrycks and Gimpel, 2016)."""
+    return x * (1 + mx.erf(x * math.sqrt(0.5))) * 0.5
+
+
+def gelu_tanh(x):
+    """The tanh approximation of gelu, GPT-2's (Hendrycks and Gimpel, 2016, section 2)."""
+    return 0.5 * x * (1 + mx.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x)))
+
+
+def quick_gelu(x):
+    """x · σ(1.702 x), the sigmoid approximation of gelu (same section)."""
+    return x * mx.sigmoid(1.702 * x)
+
+
+def silu(x):
+    """x · σ(x), also called swish (Elfwing et al., 2017)."""
+    return x * mx.sigmoid(x)
+
+
+def relu(x):
+    """max(x, 0)."""
+    return mx.maximum(x, 0)
+
+
+def relu2(x):
+    """max(x, 0)² (So et al., 2021)."""
+    return mx.square(mx.maximum(x, 0))
+
+
+_FUNCTIONS = {
+    "gelu": gelu,
+    "gelu_tanh": gelu_tanh,
+    "quick_gelu": quick_gelu,
+    "silu": silu,
+    "relu": relu,
+    "relu2": relu2,
+    "tanh": mx.tanh,
+    "sigmoid": mx.sigmoid,
+}
+
+
+def activation(name):
+    """The function of that name, elementwise on any shape."""
+    return runtime.fused(_FUNCTIONS[name])

@@ -1,0 +1,83 @@
+"""A decoder-only model: embedding, layers, final norm, head.
+
+Axes: B batch, T length, S cached and new, D width, V vocabulary.
+"""
+
+from functools import cached_property
+
+import mlx.nn as nn
+
+from zoo.blocks.mask import attention_mask, padded_columns
+
+
+class Decoder(nn.Module):
+    """Tokens to logits. The model makes the masks, one for each distinct window among its layers."""
+
+    def __init__(self, spec, *, dim, index=0, embedding, layers, head, norm=None):
+        super().__init__()
+        self.spec = spec
+        self.embedding = embedding
+        self.layers = layers
+        if norm is not None:
+            self.norm = norm
+        self.head = head
+        head.tie(embedding)
+
+    @cached_property
+    def windows(self):
+        """The window of each layer, None where it sees everything."""
+        return [_window(layer) for layer in self.spec.layers]
+
+    def make_cache(self, policy=None):
+        """One cache a layer."""
+        return [_caching(layer).make_cache(policy) for layer in self.layers]
+
+    def backbone(self, tokens, cache=None, mask=None, prefix=None):  # (B, T) -> (B, T, D)
+        """Everything but the head. `mask` (B, T), 1 for a token, marks left padding, at the first call only.
+
+        `prefix`: under "prefix" causality, how many tokens from the left see each other both ways.
+        """
+        cache = cache or [None] * len(self.layers)
+        padding = None if mask is None else padded_columns(mask)
+        if padding is not None and cache[0] is not None:
+            for one in cache:
+                one.padding = padding
+        offset = cache[0].offset if cache[0] is not None else 0 if padding is None else -padding
+        x = self.embedding(tokens, offset)
+        masks = {}
+        for layer, window, one in zip(self.layers, self.windows, cache, strict=True):
+            if window not in masks:
+                masks[window] = self.mask(tokens.shape[1], window, one, padding, prefix)
+            x = layer(x, masks[window], one)
+        return self.norm(x) if "norm" in self else x
+
+    def mask(self, queries, window, cache, padding, prefix):
+        """The mask of the layers with this window: None, "causal", or (T, S) or (B, 1, T, S)."""
+        if cache is None:
+            length = start = 0
+        elif hasattr(cache, "make_mask"):  # one of mlx-lm's, which makes its own
+            return cache.make_mask(queries, return_array=False, window_size=window)
+        else:
+            length, start, padding = cache.length, cache.start(queries), cache.padding
+        return attention_mask(
+            queries,
+            length=length,
+            start=start,
+            causality=self.spec.causality,
+            window=window,
+            padding=padding,
+            prefix=prefix,
+        )
+
+    def __call__(self, tokens, cache=None, mask=None, prefix=None):  # (B, T) -> (B, T, V)
+        return self.head(self.backbone(tokens, cache, mask, prefix))
+
+
+def _window(layer):
+    """The window of the mixer in a layer's spec, None when it sees everything."""
+    return next((part.window for _, part in layer.walk() if getattr(part, "window", None)), None)
+
+
+def _caching(layer):
+    """The module within a layer that makes its cache: the mixer, wherever the layer keeps it."""
+    return next(module for _, module in layer.named_modules() if hasattr(module, "make_cache"))

@@ -1,0 +1,46 @@
+"""Which keys a query may see. Axes: B batch, T query length, S key length.
+
+Positions count the columns of the batch, padding included: the queries are `length` … `length + T − 1`, the
+keys `start` … `length + T − 1`.
+"""
+
+import mlx.core as mx
+
+
+def attention_mask(queries, *, length=0, start=0, causality="causal", window=None, padding=None, prefix=None):
+    """None when everything is seen, "causal", or an array of booleans, (T, S) or (B, 1, T, S).
+
+    `length` tokens are cached, `start` is the oldest that still is. A query sees itself and the `window` − 1
+    keys before it; under "prefix" also the first `prefix` of its row, an integer or (B,). `padding` (B,) counts the
+    columns on the left of each row that are no tokens.
+    """
+    keys = length + queries - start
+    windowed = window is not None and keys > window
+    if padding is None:
+        if causality == "full" or (queries == 1 and not windowed):
+            return None
+        if causality == "prefix" and isinstance(prefix, int) and prefix >= length + queries and not windowed:
+            return None
+        if causality == "causal" and not windowed:
+            return "causal"
+    query = mx.arange(length, length + queries)[:, None]  # (T, 1)
+    key = mx.arange(start, length + queries)[None]  # (1, S)
+    first = None if padding is None else padding[:, None, None, None]  # (B, 1, 1, 1)
+    if causality == "full":
+        seen = mx.ones((queries, keys), dtype=mx.bool_)
+    else:
+        seen = key <= query  # (T, S)
+    if causality == "prefix" and prefix is not None:
+        end = prefix if isinstance(prefix, int) else prefix[:, None, None, None]
+        seen = seen | (key < (end if first is None else end + first))
+    if window is not None and causality != "full":
+        seen = seen & (key > query - window)
+    if first is not None:
+        # Padding sees itself, so that its softmax has something to sum; no real query sees it.
+        seen = (seen & (key >= first)) | (key == query)  # (B, 1, T, S)
+    return seen
+
+
+def padded_columns(mask):
+    """How many columns on the left of each row of `mask` (B, T), 1 for a token, are padding: (B,)."""
+    return mask.shape[1] - mask.astype(mx.int32).sum(axis=1)

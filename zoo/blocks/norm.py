@@ -1,0 +1,30 @@
+"""Normalisation over the features of one token. Axes: B batch, T length, D width."""
+
+import mlx.core as mx
+import mlx.nn as nn
+
+
+class LayerNorm(nn.Module):
+    """(x − mean) / √(variance + eps) · weight + bias (Ba et al., 2016, equation 4)."""
+
+    def __init__(self, spec, *, dim, index=0):
+        super().__init__()
+        self.weight = mx.ones((dim,))
+        if spec.bias:
+            self.bias = mx.zeros((dim,))
+        self.eps = spec.eps
+
+    def __call__(self, x):  # (…, D) -> (…, D)
+        return mx.fast.layer_norm(x, self.weight, self.get("bias"), self.eps)
+
+
+class RMSNorm(nn.Module):
+    """x / √(mean(x²) + eps) · weight (Zhang and Sennrich, 2019, equation 4)."""
+
+    def __init__(self, spec, *, dim, index=0):
+        super().__init__()
+        self.weight = mx.ones((dim,))
+        self.eps = spec.eps
+
+    def __call__(self, x):  # (…, D) -> (…, D)
+        return mx.fast.rms_norm(x, self.weight, self.eps)

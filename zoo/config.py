@@ -1,0 +1,264 @@
+"""A checkpoint's `config.json`, read with types, defaults and bounds, remembering which keys were read.
+
+Null means absent. An error names the key. Imports no mlx.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from zoo.errors import ConfigError
+from zoo.recipe import (
+    DynamicScaling,
+    LinearScaling,
+    Llama3Scaling,
+    RoPE,
+    Spec,
+    YarnScaling,
+)
+
+REQUIRED: Any = object()  # the default of a key that has none
+
+MOST_LAYERS = 2_000
+MOST = 16_777_216  # widths, heads, vocabulary, positions: far above any published model, far below harm
+
+# Keys that change no logit: bookkeeping, training-time settings, tokens that other modules read, output flags.
+HARMLESS = frozenset(
+    """
+    _name_or_path _attn_implementation _attn_implementation_autoset architectures model_type auto_map
+    torch_dtype dtype transformers_version tokenizer_class use_cache task_specific_params finetuning_task
+    bos_token_id eos_token_id pad_token_id unk_token_id sep_token_id cls_token_id mask_token_id
+    decoder_start_token_id forced_bos_token_id forced_eos_token_id prefix
+    initializer_range initializer_factor attention_dropout hidden_dropout embd_pdrop attn_pdrop resid_pdrop
+    dropout hidden_dropout_prob attention_probs_dropout_prob classifier_dropout activation_dropout
+    summary_type summary_use_proj summary_activation summary_proj_to_labels summary_first_dropout
+    output_attentions output_hidden_states return_dict is_decoder is_encoder_decoder
+    id2label label2id num_labels problem_type pretraining_tp gradient_checkpointing
+    chunk_size_feed_forward torchscript use_bfloat16 pruned_heads tf_legacy_loss
+    do_sample temperature top_k top_p typical_p repetition_penalty length_penalty num_beams max_length min_length
+    num_return_sequences early_stopping no_repeat_ngram_size bad_words_ids num_beam_groups diversity_penalty
+    suppress_tokens begin_suppress_tokens exponential_decay_length_penalty remove_invalid_values
+    return_dict_in_generate output_scores encoder_no_repeat_ngram_size
+    reorder_and_upcast_attn n_ctx max_sequence_length rope_init name
+    """.split()
+)
+
+# Spellings of `hidden_act` in config.json, to the recipe's names.
+ACTIVATION_NAMES = {
+    "relu": "relu",
+    "relu2": "relu2",
+    "gelu": "gelu",
+    "gelu_python": "gelu",
+    "gelu_new": "gelu_tanh",
+    "gelu_fast": "gelu_tanh",
+    "gelu_pytorch_tanh": "gelu_tanh",
+    "gelu_accurate": "gelu_tanh",
+    "quick_gelu": "quick_gelu",
+    "silu": "silu",
+    "swish": "silu",
+    "tanh": "tanh",
+    "sigmoid": "sigmoid",
+}
+
+
+class Config(Mapping[str, Any]):
+    """The values of a `config.json`. `where` ("rope_parameters.") prefixes a nested object's keys in errors.
+
+    `unread()` names the keys that nothing has asked for and that are not known to be harmless.
+    """
+
+    def __init__(self, values: Mapping[str, Any], where: str = "") -> None:
+        self._values = {key: value for key, value in values.items() if value is not None}
+        self._nulls = values.keys() - self._values.keys()
+        self._where = where
+        self._read: set[str] = set()
+
+    def __getitem__(self, key: str) -> Any:
+        self._read.add(key)
+        if key not in self._values:
+            raise ConfigError(f"config.json: {self._where}{key} is missing")
+        return self._values[key]
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._values
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """The value as it stands, or `default` when absent or null."""
+        return self[key] if key in self._values else self._absent(key, default)
+
+    def _absent(self, key: str, default: Any) -> Any:
+        return self[key] if default is REQUIRED else default
+
+    def is_null(self, key: str) -> bool:
+        """Whether the key stands there with null, for the few where that means "none" and absence a default."""
+        return key in self._nulls
+
+    def count(self, key: str, default: Any = REQUIRED, *, least: int = 1, most: int = MOST) -> Any:
+        """A whole number in `least`..`most`; ConfigError otherwise. Without a default the key is required."""
+        if key not in self._values:
+            return self._absent(key, default)
+        value = self[key]
+        if isinstance(value, float) and value.is_integer():
+            value = int(value)
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise self.error(key, "expected a whole number")
+        if not least <= value <= most:
+            raise self.error(key, f"must lie in {least}..{most}")
+        return value
+
+    def layers(self, key: str = "num_hidden_layers") -> int:
+        """The number of layers, bounded so that no recipe grows without limit."""
+        return self.count(key, most=MOST_LAYERS)
+
+    def number(self, key: str, default: Any = REQUIRED) -> Any:
+        """A finite number; ConfigError otherwise."""
+        if key not in self._values:
+            return self._absent(key, default)
+        value = self[key]
+        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+            raise self.error(key, "expected a number")
+        return float(value)
+
+    def flag(self, key: str, default: Any = REQUIRED) -> Any:
+        """True or false; ConfigError otherwise."""
+        if key not in self._values:
+            return self._absent(key, default)
+        if not isinstance(self[key], bool):
+            raise self.error(key, "expected true or false")
+        return self[key]
+
+    def choice(self, key: str, options: Iterable[str], default: Any = REQUIRED) -> Any:
+        """One of `options`; ConfigError, naming them, otherwise."""
+        value = self.get(key, default)
+        known = list(options)
+        if value is REQUIRED or value not in known:
+            raise self.error(key, f"is not implemented; known: {', '.join(known)}")
+        return value
+
+    def activation(self, key: str = "hidden_act", default: str = "silu") -> str:
+        """The recipe's name of an activation function spelled as transformers spells it."""
+        name = self.get(key, default)
+        if not isinstance(name, str) or name not in ACTIVATION_NAMES:
+            raise self.error(key, f"is not an activation the zoo has; known: {', '.join(ACTIVATION_NAMES)}")
+        return ACTIVATION_NAMES[name]
+
+    def head_width(self, dim_key: str = "hidden_size", heads_key: str = "num_attention_heads") -> int:
+        """Width ÷ heads; ConfigError when it does not divide."""
+        dim, heads = self.count(dim_key), self.count(heads_key)
+        if dim % heads:
+            raise self.error(heads_key, f"does not divide {dim_key}, {dim}")
+        return dim // heads
+
+    def kv_heads(self, default: Any, key: str = "num_key_value_heads", heads_key: str = "num_attention_heads") -> int:
+        """Key/value heads, which must divide the query heads."""
+        heads = self.count(heads_key)
+        kv_heads = self.count(key, default)
+        if heads % kv_heads:
+            raise self.error(key, f"does not divide {heads_key}, {heads}")
+        return kv_heads
+
+    def refuse(self, key: str, *values: Any, why: str = "is not implemented") -> None:
+        """ConfigError when the key has one of `values` (of any value but false and 0, when none are given)."""
+        value = self.get(key)
+        if value in values if values else bool(value):
+            raise self.error(key, why)
+
+    def nested(self, key: str) -> Config | None:
+        """The object under `key` as a Config of its own; None when absent."""
+        if key not in self._values:
+            return None
+        if not isinstance(self[key], Mapping):
+            raise self.error(key, "expected an object")
+        return Config(self[key], where=f"{self._where}{key}.")
+
+    def error(self, key: str, why: str) -> ConfigError:
+        """The error that `key`'s value deserves, to be raised."""
+        text = repr(self._values.get(key))
+        shown = text if len(text) <= 60 else text[:57] + "..."
+        return ConfigError(f"config.json: {self._where}{key} {shown} {why}")
+
+    def unread(self) -> list[str]:
+        """Keys that nothing read and that are not on the list of harmless ones."""
+        return sorted(set(self._values) - self._read - HARMLESS)
+
+
+def rope(config: Config, head_dim: int | None = None) -> RoPE:
+    """Rotary positions, from `rope_parameters` (transformers 5) or `rope_theta` + `rope_scaling` (4).
+
+    As in transformers, the nested value wins over the one beside it. ConfigError for a type it lacks.
+    """
+    outer_theta = config.number("rope_theta", 10000.0)
+    outer_partial = config.number("partial_rotary_factor", 1.0)
+    key = "rope_scaling" if config.get("rope_scaling") else "rope_parameters"
+    config.get("rope_parameters")
+    inner = config.nested(key) or Config({})
+    theta = inner.number("rope_theta", outer_theta)
+    if theta <= 0:
+        raise (inner if "rope_theta" in inner else config).error("rope_theta", "must be positive")
+    partial = inner.number("partial_rotary_factor", outer_partial)
+    dims = None
+    if partial != 1.0:
+        if not 0 < partial < 1:
+            raise config.error("partial_rotary_factor", "must lie in (0, 1]")
+        dims = int((head_dim or config.head_width()) * partial)
+        if dims < 2 or dims % 2:
+            raise config.error("partial_rotary_factor", f"turns {dims} dimensions of a head, not an even number")
+    scaling = _scaling(inner, config)
+    unread = inner.unread()
+    if unread:
+        raise inner.error(unread[0], "is not implemented")
+    return RoPE(theta=theta, dims=dims, scaling=scaling)
+
+
+def _scaling(inner: Config, config: Config) -> Spec | None:
+    default = inner.get("type", "default")
+    kind = inner.choice("rope_type", ("default", "linear", "dynamic", "llama3", "yarn"), default)
+    if kind == "default":
+        # What other types would read means nothing here, and published configs do carry it.
+        for key in ("factor", "original_max_position_embeddings"):
+            inner.get(key)
+        return None
+    context = inner.count("original_max_position_embeddings", None)
+    context = config.count("original_max_position_embeddings", context)
+    positions = config.count("max_position_embeddings", 2048)
+    if kind == "yarn":
+        return _yarn(inner, context or positions, positions)
+    factor = inner.number("factor")
+    if factor < 1:
+        raise inner.error("factor", "must be at least 1")
+    if kind == "linear":
+        return LinearScaling(factor)
+    if kind == "dynamic":
+        return DynamicScaling(factor, positions)
+    low, high = inner.number("low_freq_factor"), inner.number("high_freq_factor")
+    if high <= low:
+        raise inner.error("high_freq_factor", f"must be greater than low_freq_factor, {low}")
+    return Llama3Scaling(factor, low, high, context or positions)
+
+
+def _yarn(inner: Config, context: int, positions: int) -> YarnScaling:
+    factor = inner.number("factor", positions / context)
+    if factor < 1:
+        raise inner.error("factor", "must be at least 1")
+
+    def growth(weight: float) -> float:  # section 3.4 of Peng et al.: √(1/t) = 0.1 ln(s) + 1
+        return 0.1 * weight * math.log(factor) + 1.0 if factor > 1 else 1.0
+
+    both, above = inner.number("mscale", 0.0), inner.number("mscale_all_dim", 0.0)
+    magnitude = growth(both) / growth(above) if both and above else growth(1.0)
+    return YarnScaling(
+        factor=factor,
+        context=context,
+        fast=inner.number("beta_fast", 32.0) or 32.0,
+        slow=inner.number("beta_slow", 1.0) or 1.0,
+        magnitude=inner.number("attention_factor", magnitude),
+        truncate=inner.flag("truncate", True),
+    )

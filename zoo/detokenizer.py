@@ -1,0 +1,360 @@
+"""Ids to text while they come: every piece handed out is final, and together they are the text of all ids.
+
+Decoding is a chain of steps, each of which turns a list of strings into another. Here every step takes its list
+piece by piece and keeps back only what a later piece could still change: the bytes of an unfinished character,
+the space at the end of a word. A step costs the same for the first token and the millionth.
+"""
+
+from __future__ import annotations
+
+import codecs
+import json
+import re
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+if TYPE_CHECKING:
+    from tokenizers.decoders import Decoder
+
+SPACE = "\u2581"  # the visible space of sentencepiece vocabularies
+REPLACEMENT = "\ufffd"
+
+
+class Detokenizer(Protocol):
+    """Turns ids into text one by one; serves for one text."""
+
+    def add(self, id: int) -> str:
+        """The text that has become certain with this id; "" while it may still change."""
+        ...
+
+    def finish(self) -> str:
+        """The text still held back, once no more ids come."""
+        ...
+
+
+class Step(Protocol):
+    """One link of the chain: what it can say after more input, and what is left at the end."""
+
+    def push(self, texts: list[str]) -> list[str]: ...
+    def flush(self) -> list[str]: ...
+
+
+class TokenDetokenizer:
+    """Detokenizer over the strings of tokens; `token` gives None for an id that leaves no trace."""
+
+    def __init__(self, token: Callable[[int], str | None], steps: Sequence[Step]) -> None:
+        self.token = token
+        self.steps = steps
+
+    def add(self, id: int) -> str:
+        text = self.token(id)
+        if text is None:
+            return ""
+        texts = [text]
+        for step in self.steps:
+            texts = step.push(texts)
+        return "".join(texts)
+
+    def finish(self) -> str:
+        texts: list[str] = []
+        for step in self.steps:
+            texts = step.push(texts) + step.flush()
+        return "".join(texts)
+
+
+class HoldingDetokenizer:
+    """Detokenizer for decoders whose output cannot be known early: everything comes at the end."""
+
+    def __init__(self, decode: Callable[[list[int]], str]) -> None:
+        self.decode = decode
+        self.ids: list[int] = []
+
+    def add(self, id: int) -> str:
+        self.ids.append(id)
+        return ""
+
+    def finish(self) -> str:
+        return self.decode(self.ids)
+
+
+class PieceDetokenizer:
+    """Detokenizer over sentencepiece pieces, by the rules of its own decoder.
+
+    `piece` gives a byte's value, a piece's text, or None for an id that leaves no trace. `leading` says how many
+    pieces at the start lose the space in front, which encoding put there: none, the first, or all.
+    """
+
+    def __init__(self, piece: Callable[[int], str | int | None], leading: Literal["none", "first", "all"]) -> None:
+        self.piece = piece
+        self.leading = leading
+        self.bytes = bytearray()
+
+    def add(self, id: int) -> str:
+        piece = self.piece(id)
+        if piece is None:
+            return ""
+        if isinstance(piece, int):
+            self.bytes.append(piece)
+            text = self._characters(final=False)
+        else:
+            text = self._characters(final=True)
+            if text:
+                self.leading = "none"
+            if self.leading != "none" and piece.startswith(SPACE):
+                piece = piece[1:]
+                if self.leading == "first":
+                    self.leading = "none"
+            text += piece.replace(SPACE, " ")
+        if text:
+            self.leading = "none"
+        return text
+
+    def finish(self) -> str:
+        return self._characters(final=True)
+
+    def _characters(self, final: bool) -> str:
+        """The whole characters among the bytes; each byte that can belong to none becomes U+FFFD."""
+        text = ""
+        while self.bytes:
+            length = _character_length(self.bytes[0])
+            if len(self.bytes) < length and not final:
+                break
+            try:
+                text += self.bytes[:length].decode("utf-8")
+            except UnicodeDecodeError:
+                text += REPLACEMENT
+                length = 1
+            del self.bytes[:length]
+        return text
+
+
+def token_detokenizer(
+    decoder: Decoder | None,
+    token: Callable[[int], str | None],
+    decode: Callable[[list[int]], str],
+    cleaned_up: bool,
+) -> Detokenizer:
+    """The Detokenizer that follows a `tokenizers` decoder; `decode` is the whole decoding, for the rare others.
+
+    `cleaned_up` says that the decoded text then goes through `clean_up`.
+    """
+    steps = _steps(decoder)
+    if steps is None:
+        return HoldingDetokenizer(decode)
+    return TokenDetokenizer(token, [*steps, CleanUp()] if cleaned_up else steps)
+
+
+def clean_up(text: str) -> str:
+    """Text without the spaces that splitting words from punctuation left, as the reference tokenizers do it."""
+    for spaced in (" .", " ?", " !", " ,"):
+        text = text.replace(spaced, spaced[1:])
+    text = text.replace(" ' ", "'")
+    for spaced in (" n't", " 'm", " 's", " 've", " 're"):
+        text = text.replace(spaced, spaced[1:])
+    return text
+
+
+class Each:
+    """Changes each token by itself; `decoder` may treat the first one of a text differently."""
+
+    def __init__(self, decoder: Decoder | None, by_place: bool) -> None:
+        self.decoder = decoder
+        self.by_place = by_place
+        self.first = True
+
+    def push(self, texts: list[str]) -> list[str]:
+        changed = []
+        for text in texts:
+            before = [] if self.first or not self.by_place else [""]
+            self.first = False
+            # Without a decoder the library puts a space between tokens.
+            changed.append(" ".join([*before, text]) if self.decoder is None else self.decoder.decode([*before, text]))
+        return changed
+
+    def flush(self) -> list[str]:
+        return []
+
+
+class ByteFallback:
+    """Turns a run of tokens such as `<0xE4>` into its characters, or into one U+FFFD a byte if it is malformed.
+
+    One bad byte spoils the whole run, so a run is kept back until it ends.
+    """
+
+    # Rust's integer parser, which the library uses, takes a plus sign.
+    byte = re.compile(r"<0x([0-9A-Fa-f]{2}|\+[0-9A-Fa-f])>")
+
+    def __init__(self) -> None:
+        self.run = bytearray()
+
+    def push(self, texts: list[str]) -> list[str]:
+        changed = []
+        for text in texts:
+            match = self.byte.fullmatch(text)
+            if match:
+                self.run.append(int(match[1], 16))
+            else:
+                changed += [*self.flush(), text]
+        return changed
+
+    def flush(self) -> list[str]:
+        run, self.run = self.run, bytearray()
+        if not run:
+            return []
+        try:
+            return [run.decode("utf-8")]
+        except UnicodeDecodeError:
+            return [REPLACEMENT] * len(run)
+
+
+class ByteLevel:
+    """Turns the printable stand-ins of GPT-2's byte-level vocabularies back into bytes, and those into text."""
+
+    def __init__(self) -> None:
+        self.values = _byte_values()
+        self.decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+
+    def push(self, texts: list[str]) -> list[str]:
+        return [self.decoder.decode(self._bytes(text)) for text in texts]
+
+    def flush(self) -> list[str]:
+        return [self.decoder.decode(b"", final=True)]
+
+    def _bytes(self, token: str) -> bytes:
+        try:
+            return bytes([self.values[character] for character in token])
+        except KeyError:  # an added token, written as it is
+            return token.encode("utf-8")
+
+
+class WordEnd:
+    """Turns the mark at the end of a word into a space, except at the end of the text."""
+
+    def __init__(self, suffix: str) -> None:
+        self.suffix = suffix
+        self.held = ""
+
+    def push(self, texts: list[str]) -> list[str]:
+        changed = []
+        for text in texts:
+            changed.append(self.held.replace(self.suffix, " "))
+            certain, mark, rest = text.partition(self.suffix)
+            changed.append(certain)
+            self.held = mark + rest
+        return changed
+
+    def flush(self) -> list[str]:
+        return [self.held.replace(self.suffix, "")]
+
+
+class StripLeft:
+    """Takes up to `most` characters `content` from the start of the text."""
+
+    def __init__(self, content: str, most: int) -> None:
+        self.content = content
+        self.left = most
+
+    def push(self, texts: list[str]) -> list[str]:
+        text = "".join(texts)
+        while self.left and text:
+            if not text.startswith(self.content):
+                self.left = 0
+                break
+            text = text[len(self.content) :]
+            self.left -= 1
+        return [text]
+
+    def flush(self) -> list[str]:
+        return []
+
+
+class CleanUp:
+    """`clean_up`, keeping back the end of the text while a replacement could reach over it."""
+
+    def __init__(self) -> None:
+        self.held = ""
+
+    def push(self, texts: list[str]) -> list[str]:
+        self.held += "".join(texts)
+        end = len(self.held)
+        while end > 0 and not self._settled(end):
+            end = max(self.held.rfind(" ", 0, end), 0)
+        ready, self.held = self.held[:end], self.held[end:]
+        return [clean_up(ready)]
+
+    def flush(self) -> list[str]:
+        ready, self.held = self.held, ""
+        return [clean_up(ready)]
+
+    def _settled(self, end: int) -> bool:
+        """Whether no replacement can begin before `end` and stop after it.
+
+        Each begins with a space and has at most three other characters in a row, so it cannot where four follow
+        the last space, nor where that space stays (the next character fits no replacement, and no "'" before it
+        can take it away) and does not fit.
+        """
+        space = self.held.rfind(" ", 0, end)
+        word = self.held[space + 1 : end]
+        if space < 0 or len(word) >= 4:
+            return True
+        return bool(word) and word[0] not in ".?!,'n" and self.held[space - 1 : space] not in ("'", " ")
+
+
+def _steps(decoder: Decoder | None) -> list[Step] | None:
+    """The steps of a `tokenizers` decoder, None where one of them can only be applied to the whole."""
+    if decoder is None:
+        return [Each(None, by_place=True)]
+    steps: list[Step] = []
+    joined = False  # from here on there are no tokens any more, only text
+    specs = _flat(json.loads(decoder.__getstate__()))
+    for index, spec in enumerate(specs):
+        kind = spec["type"]
+        if joined:
+            if kind != "Strip" or spec["stop"]:
+                return None
+            steps.append(StripLeft(spec["content"], spec["start"]))
+        elif kind in ("Metaspace", "WordPiece"):
+            steps.append(Each(_decoder(spec), by_place=True))
+        elif kind == "Replace" or (kind == "Strip" and not spec["stop"]):
+            steps.append(Each(_decoder(spec), by_place=False))
+        elif kind == "ByteFallback":
+            steps.append(ByteFallback())
+        elif kind == "BPEDecoder" and spec["suffix"] and index == len(specs) - 1:
+            steps.append(WordEnd(spec["suffix"]))
+        elif kind == "ByteLevel":
+            steps.append(ByteLevel())
+            joined = True
+        elif kind == "Fuse":
+            joined = True
+        else:
+            return None
+    return steps
+
+
+def _flat(spec: dict[str, Any]) -> list[dict[str, Any]]:
+    """A decoder's description as a list, nested sequences opened."""
+    return [part for inner in spec["decoders"] for part in _flat(inner)] if spec["type"] == "Sequence" else [spec]
+
+
+def _decoder(spec: dict[str, Any]) -> Decoder:
+    """The library's decoder of one description."""
+    from tokenizers import decoders
+
+    decoder: Decoder = decoders.Fuse()  # any kind will do: the state replaces it
+    decoder.__setstate__(json.dumps(spec).encode("utf-8"))
+    return decoder
+
+
+def _byte_values() -> dict[str, int]:
+    """The byte that each character of a byte-level vocabulary stands for (GPT-2's `bytes_to_unicode`).
+
+    Printable bytes of Latin-1 stand for themselves; the others, in order, are the characters from U+0100 on.
+    """
+    printable = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
+    others = [byte for byte in range(256) if byte not in printable]
+    return {chr(byte): byte for byte in printable} | {chr(0x100 + n): byte for n, byte in enumerate(others)}
+
+
+def _character_length(first: int) -> int:
+    """Bytes in the UTF-8 character that begins with this byte; 1 for a byte that begins none."""
+    return 2 if 0xC2 <= first < 0xE0 else 3 if 0xE0 <= first < 0xF0 else 4 if 0xF0 <= first < 0xF5 else 1

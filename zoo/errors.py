@@ -1,0 +1,33 @@
+"""What can go wrong, one type a kind. Every message is one line that a person can act on."""
+
+
+class ZooError(Exception):
+    """The base of every error the zoo raises on purpose; the command line prints its message alone."""
+
+
+class SourceError(ZooError):
+    """A model source (architecture, folder, file or hub id) that cannot be found."""
+
+
+class ConfigError(ZooError):
+    """A `config.json` with a missing, malformed or unsupported value; the message names its key."""
+
+
+class RecipeError(ZooError):
+    """A recipe that cannot be built; the message starts with the path of the offending field."""
+
+
+class CheckpointError(ZooError):
+    """A weight file that is damaged, unsafe, or does not fit the model."""
+
+
+class TokenizerError(ZooError):
+    """A tokenizer or chat template that is missing, damaged or refuses its input."""
+
+
+class PromptError(ZooError):
+    """A prompt or sampling setting that the model cannot take."""
+
+
+class PluginError(ZooError):
+    """A plugin, or a record it gave, that breaks the contract."""

@@ -1,0 +1,141 @@
+"""The device: backend, BLAS, dtype policy, memory. Nothing else in the zoo asks which device this is.
+
+The product is for Metal. On Linux, MLX's CPU backend brings a reference BLAS on one thread; an optimised one
+whose `cblas_sgemm` is loaded globally before `mlx.core` replaces it. Imports no mlx at module level, so that
+`import zoo` can do just that.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import sys
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from zoo.errors import ZooError
+
+_blas = "not looked for"
+
+
+def preload_blas(environ: dict[str, str] | os._Environ[str] = os.environ) -> str:
+    """Load MKL or OpenBLAS globally on Linux, before `mlx.core` is imported; gives what `blas()` will say.
+
+    `ZOO_BLAS=none` leaves MLX's own.
+    """
+    global _blas
+    if sys.platform != "linux":
+        _blas = "Accelerate" if sys.platform == "darwin" else "MLX's own"
+    elif environ.get("ZOO_BLAS") == "none":
+        _blas = "MLX's own (ZOO_BLAS=none)"
+    elif "mlx.core" in sys.modules:
+        _blas = "MLX's own: mlx was imported before zoo, too late to load a faster one"
+    else:
+        _blas = _load_mkl() or _load_openblas() or "MLX's own"
+    return _blas
+
+
+def _load_mkl() -> str | None:
+    folder = Path(sys.prefix) / "lib"
+    libraries = sorted(folder.glob("libmkl_rt.so.*"))
+    if not libraries:
+        return None
+    try:
+        if (folder / "libiomp5.so").exists():
+            ctypes.CDLL(str(folder / "libiomp5.so"), mode=ctypes.RTLD_GLOBAL)
+        ctypes.CDLL(str(libraries[-1]), mode=ctypes.RTLD_GLOBAL)
+    except OSError:
+        return None
+    return "MKL"
+
+
+def _load_openblas() -> str | None:
+    try:
+        ctypes.CDLL("libopenblas.so.0", mode=ctypes.RTLD_GLOBAL)
+    except OSError:
+        return None
+    return "OpenBLAS"
+
+
+def blas() -> str:
+    """Which BLAS serves matrix products on the CPU."""
+    return _blas
+
+
+@cache
+def on_gpu() -> bool:
+    """Whether MLX's default device is a GPU."""
+    import mlx.core as mx
+
+    return mx.default_device().type == mx.DeviceType.gpu
+
+
+def backend() -> str:
+    """ "Metal", "CUDA" or "CPU"."""
+    import mlx.core as mx
+
+    if not on_gpu():
+        return "CPU"
+    return "Metal" if mx.metal.is_available() else "CUDA"
+
+
+DTYPES = ("float32", "float16", "bfloat16")
+
+
+def compute_dtype(asked: str | None = None) -> Any:
+    """The dtype that floats are cast to; None keeps the checkpoint's. On the CPU float32 is fastest by far."""
+    import mlx.core as mx
+
+    if asked is None:
+        return None if on_gpu() else mx.float32
+    if asked not in DTYPES:
+        raise ZooError(f"dtype {asked!r} is not one of {', '.join(DTYPES)}")
+    return getattr(mx, asked)
+
+
+def fused(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function as one kernel, where that is free; as it is on the CPU, which would call a C++ compiler."""
+    import mlx.core as mx
+
+    return mx.compile(function, shapeless=True) if on_gpu() else function
+
+
+def prepare() -> None:
+    """Set the device up for a model: on Metal, keep as much memory wired as the system recommends."""
+    import mlx.core as mx
+
+    if on_gpu() and mx.metal.is_available():
+        mx.set_wired_limit(int(mx.device_info()["max_recommended_working_set_size"]))
+
+
+def peak_memory() -> int:
+    """The most bytes that MLX has held at once."""
+    import mlx.core as mx
+
+    return mx.get_peak_memory()
+
+
+def total_memory() -> int | None:
+    """Bytes of memory in the machine."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (ValueError, OSError, AttributeError):
+        return None
+
+
+def advice() -> list[str]:
+    """What would make this machine faster, one line each."""
+    lines = []
+    if sys.platform == "linux" and not on_gpu():
+        if "too late" in _blas:
+            lines.append("import zoo before mlx, so that a fast BLAS can be loaded")
+        elif _blas.startswith("MLX"):
+            x86 = platform.machine() in ("x86_64", "AMD64")
+            name = "pip install 'mlx-zoo[fast]'" if x86 else "install OpenBLAS (Debian: apt install libopenblas0)"
+            lines.append(f"{name}: a fast BLAS for matrix products")
+        elif _blas == "OpenBLAS" and platform.machine() == "x86_64":
+            lines.append("pip install 'mlx-zoo[fast]': MKL, faster still than OpenBLAS at decoding")
+    return lines

@@ -1,0 +1,175 @@
+"""Weight rules: an invertible algebra from a checkpoint's tensor names to parameter paths. Imports no mlx.
+
+A pattern is a tensor name in which `{i}` stands for one dotted step, `*` for the rest of the name, and
+`[model.]` for a prefix that some checkpoints leave out (it is written on export). Placeholders mean the same
+in source and target. The rules run forward to load and backward to export, on any array type that has
+`shape`, `T` and slicing; `join` (concatenation) is passed in, so that nothing here needs mlx.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from zoo.errors import CheckpointError
+
+Tensors = MutableMapping[str, Any]
+Join = Callable[[Sequence[Any], int], Any]
+
+_PLACE = re.compile(r"\{(\w+)\}|(\*)|\[([^\]]*)\]")
+
+
+@lru_cache(maxsize=4096)
+def matcher(pattern: str) -> re.Pattern[str]:
+    """The regular expression of a pattern, optional prefixes and placeholders included."""
+    parts, end, seen = [], 0, set()
+    for match in _PLACE.finditer(pattern):
+        parts.append(re.escape(pattern[end : match.start()]))
+        name, rest, optional = match.groups()
+        if name:
+            parts.append(f"(?P={name})" if name in seen else rf"(?P<{name}>[^.]+)")
+            seen.add(name)
+        elif rest:
+            parts.append(r"(?P<rest>.+)")
+        else:
+            parts.append(f"(?:{re.escape(optional)})?")
+        end = match.end()
+    return re.compile("".join(parts) + re.escape(pattern[end:]))
+
+
+def fill(pattern: str, values: Mapping[str, str]) -> str:
+    """The name that a pattern stands for, its placeholders filled and its optional prefix written."""
+
+    def one(match: re.Match[str]) -> str:
+        name, rest, optional = match.groups()
+        return values[name] if name else values["rest"] if rest else optional
+
+    return _PLACE.sub(one, pattern)
+
+
+def matches(pattern: str, tensors: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, str]]]:
+    """Each tensor name that the pattern fits, with the values of its placeholders."""
+    fits = matcher(pattern).fullmatch
+    for name in list(tensors):
+        if match := fits(name):
+            yield name, match.groupdict()
+
+
+class Rule:
+    """One rule. `forward` moves what it knows from `source` to `target`; `backward` undoes it.
+
+    `recipe` is the model's, for rules that depend on it (a tied head). Each tensor is taken by one rule.
+    """
+
+    def forward(self, source: Tensors, target: Tensors, recipe: Any, join: Join) -> None:
+        """Take tensors by their checkpoint names out of `source`, put parameters into `target`."""
+        raise NotImplementedError
+
+    def backward(self, source: Tensors, target: Tensors, recipe: Any, join: Join) -> None:
+        """Take parameters out of `source`, put tensors under their checkpoint names into `target`."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Rename(Rule):
+    """The same tensor under another name."""
+
+    source: str
+    target: str
+
+    def forward(self, source: Tensors, target: Tensors, recipe: Any, join: Join) -> None:
+        _move(self.source, self.target, source, target, lambda tensor: tensor)
+
+    def backward(self, source: Tensors, target: Tensors, recipe: Any, join: Join) -> None:
+        _move(self.target, self.source, source, target, lambda tensor: tensor)
+
+
+@dataclass(frozen=True)
+class Transpose(Rename):
+    """A matrix stored (in, out), as GPT-2's Conv1D does, where a linear layer has (out, in)."""
+
+    def forward(self, source: Tensors, target: Tensors, recipe: Any, join: Join) -> None:
+        _move(self.source, self.target, source, target, lambda tensor: tensor.T)
+
+    def backward(self, source: Tensors, target: Tensors, recipe: Any, join: Join) -> None:
+        _move(self.target, self.source, source, target, lambda tensor: tensor.T)
+
+
+@dataclass(frozen=True)
+class Split(Rule):
+    """One fused tensor to equal parts along the output axis; `transpose` when it is stored (in, out)."""
+
+    source: str
+    targets: tuple[str, ...]
+    transpose: bool = False
+
+    def forward(self, source: Tensors, target: Tensors, recipe: Any, join: Join) -> None:
+        for name, values in matches(self.source, source):
+            whole = source.pop(name)
+            whole = whole.T if self.transpose else whole
+            if not whole.shape or whole.shape[0] % len(self.targets):
+                shape = tuple(whole.shape)
+                raise CheckpointError(f"{name}: shape {shape} does not split into {len(self.targets)} equal parts")
+            size = whole.shape[0] // len(self.targets)
+            for part, pattern in enumerate(self.targets):
+                target[fill(pattern, values)] = whole[part * size : (part + 1) * size]
+
+    def backward(self, source: Tensors, target: Tensors, recipe: Any, join: Join) -> None:
+        for name, values in matches(self.targets[0], source):
+            names = [name, *(fill(pattern, values) for pattern in self.targets[1:])]
+            whole = join([source.pop(part) for part in names], 0)
+            target[fill(self.source, values)] = whole.T if self.transpose else whole
+
+
+@dataclass(frozen=True)
+class OutputHead(Rename):
+    """The head's own matrix. Where the recipe ties it to the embedding, the checkpoint's copy is left out."""
+
+    def forward(self, source: Tensors, target: Tensors, recipe: Any, join: Join) -> None:
+        if recipe.head.tied:
+            Ignore(self.source).forward(source, target, recipe, join)
+        else:
+            super().forward(source, target, recipe, join)
+
+
+@dataclass(frozen=True)
+class Ignore(Rule):
+    """Tensors that carry nothing: computed buffers, masks, a prediction layer that is not run."""
+
+    source: str
+
+    def forward(self, source: Tensors, target: Tensors, recipe: Any, join: Join) -> None:
+        for name, _ in matches(self.source, source):
+            del source[name]
+
+    def backward(self, source: Tensors, target: Tensors, recipe: Any, join: Join) -> None:
+        pass
+
+
+def _move(
+    pattern: str, new_pattern: str, source: Tensors, target: Tensors, change: Callable[[Any], Any]
+) -> None:
+    for name, values in matches(pattern, source):
+        new = fill(new_pattern, values)
+        if new in target:
+            raise CheckpointError(f"{name}: a second tensor for {new}")
+        target[new] = change(source.pop(name))
+
+
+def apply(rules: Sequence[Rule], tensors: Mapping[str, Any], recipe: Any, join: Join) -> tuple[Tensors, Tensors]:
+    """Run the rules forward: the parameters by path, and the tensors that no rule took."""
+    source, target = dict(tensors), {}
+    for rule in rules:
+        rule.forward(source, target, recipe, join)
+    return target, source
+
+
+def invert(rules: Sequence[Rule], parameters: Mapping[str, Any], recipe: Any, join: Join) -> tuple[Tensors, Tensors]:
+    """Run the rules backward: the tensors by checkpoint name, and the parameters that no rule took."""
+    source, target = dict(parameters), {}
+    for rule in rules:
+        rule.backward(source, target, recipe, join)
+    return target, source
