@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pluggy
 
 from zoo.config import Config
-from zoo.errors import PluginError
+from zoo.errors import PluginError, PromptError
 from zoo.recipe import Spec
 from zoo.weights import Ignore, OutputHead, Rename, Rule, Split, Transpose
 
@@ -26,6 +27,7 @@ __all__ = [
     "Rename",
     "Rule",
     "Split",
+    "Strategy",
     "Transpose",
     "hookimpl",
     "pocket",
@@ -79,7 +81,9 @@ class Architecture:
         if not self.name or not self.name.replace("-", "").replace(".", "").isalnum():
             raise PluginError(f"architecture {self.name!r}: a name is letters, digits, '-' and '.'")
         if self.task not in TASKS:
-            raise PluginError(f"architecture {self.name}: task {self.task!r} is not one of {', '.join(TASKS)}")
+            raise PluginError(
+                f"architecture {self.name}: task {self.task!r} is not one of {', '.join(TASKS)}"
+            )
         if self.causality not in CAUSALITIES:
             known = ", ".join(CAUSALITIES)
             raise PluginError(f"architecture {self.name}: causality {self.causality!r} is not one of {known}")
@@ -113,6 +117,33 @@ class Block:
 
 
 @dataclass(frozen=True)
+class Strategy:
+    """A way to make text: the function at "package.module:attribute", imported only when it is used.
+
+    It is called `function(loaded, prompt, **settings)` and gives an iterator of `zoo.Step`. `tasks` are those it
+    serves, `options` the settings it takes.
+    """
+
+    name: str
+    target: str
+    tasks: tuple[str, ...]
+    options: tuple[str, ...] = ()
+    summary: str = ""
+
+    def function(self) -> Callable[..., Any]:
+        """The function itself, imported now."""
+        return import_target(self.target)
+
+    def settings(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """The settings given, those left None left out; PromptError for one that this strategy does not take."""
+        asked = {name: value for name, value in given.items() if value is not None and value != ()}
+        unknown = next((name for name in asked if name not in self.options), None)
+        if unknown:
+            raise PromptError(f"{unknown.replace('_', '-')}: {self.name} generation has no such setting")
+        return asked
+
+
+@dataclass(frozen=True)
 class Command:
     """A subcommand of `zoo`: a click command at "package.module:attribute", imported only when called."""
 
@@ -121,7 +152,19 @@ class Command:
     summary: str = field(default="")
 
 
-def pocket(plugin_file: str, name: str) -> Preset:
-    """The embedded checkpoint in the plugin's own folder `pockets/NAME`; pass the plugin's `__file__`."""
+def import_target(target: str) -> Any:
+    """What "package.module:attribute" names; PluginError when it cannot be imported."""
+    package, _, attribute = target.partition(":")
+    try:
+        return getattr(import_module(package), attribute)
+    except (ImportError, AttributeError) as error:
+        raise PluginError(f"cannot import {target}: {error}") from error
+
+
+def pocket(plugin_file: str, name: str, **config: Any) -> Preset:
+    """The embedded checkpoint in the plugin's own folder `pockets/NAME`; pass the plugin's `__file__`.
+
+    `config` holds the numbers it is trained with, from nothing, by `zoo train`.
+    """
     folder = Path(plugin_file).parent / "pockets" / name
-    return Preset("pocket", summary="trained on the atlas corpus, embedded", folder=folder)
+    return Preset("pocket", summary="trained on the atlas corpus, embedded", folder=folder, config=config)

@@ -26,23 +26,7 @@ MOST = 16_777_216  # widths, heads, vocabulary, positions: far above any publish
 
 # Keys that change no logit: bookkeeping, training-time settings, tokens that other modules read, output flags.
 HARMLESS = frozenset(
-    """
-    _name_or_path _attn_implementation _attn_implementation_autoset architectures model_type auto_map
-    torch_dtype dtype transformers_version tokenizer_class use_cache task_specific_params finetuning_task
-    bos_token_id eos_token_id pad_token_id unk_token_id sep_token_id cls_token_id mask_token_id
-    decoder_start_token_id forced_bos_token_id forced_eos_token_id prefix
-    initializer_range initializer_factor attention_dropout hidden_dropout embd_pdrop attn_pdrop resid_pdrop
-    dropout hidden_dropout_prob attention_probs_dropout_prob classifier_dropout activation_dropout
-    summary_type summary_use_proj summary_activation summary_proj_to_labels summary_first_dropout
-    output_attentions output_hidden_states return_dict is_decoder is_encoder_decoder
-    id2label label2id num_labels problem_type pretraining_tp gradient_checkpointing
-    chunk_size_feed_forward torchscript use_bfloat16 pruned_heads tf_legacy_loss
-    do_sample temperature top_k top_p typical_p repetition_penalty length_penalty num_beams max_length min_length
-    num_return_sequences early_stopping no_repeat_ngram_size bad_words_ids num_beam_groups diversity_penalty
-    suppress_tokens begin_suppress_tokens exponential_decay_length_penalty remove_invalid_values
-    return_dict_in_generate output_scores encoder_no_repeat_ngram_size
-    reorder_and_upcast_attn n_ctx max_sequence_length rope_init name
-    """.split()
+    ["_name_or_path", "_attn_implementation", "_attn_implementation_autoset", "architectures", "model_type", "auto_map", "torch_dtype", "dtype", "transformers_version", "tokenizer_class", "use_cache", "task_specific_params", "finetuning_task", "bos_token_id", "eos_token_id", "pad_token_id", "unk_token_id", "sep_token_id", "cls_token_id", "mask_token_id", "decoder_start_token_id", "forced_bos_token_id", "forced_eos_token_id", "prefix", "initializer_range", "initializer_factor", "attention_dropout", "hidden_dropout", "embd_pdrop", "attn_pdrop", "resid_pdrop", "dropout", "hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout", "activation_dropout", "summary_type", "summary_use_proj", "summary_activation", "summary_proj_to_labels", "summary_first_dropout", "output_attentions", "output_hidden_states", "return_dict", "is_decoder", "is_encoder_decoder", "id2label", "label2id", "num_labels", "problem_type", "pretraining_tp", "gradient_checkpointing", "chunk_size_feed_forward", "torchscript", "use_bfloat16", "pruned_heads", "tf_legacy_loss", "do_sample", "temperature", "top_k", "top_p", "typical_p", "repetition_penalty", "length_penalty", "num_beams", "max_length", "min_length", "num_return_sequences", "early_stopping", "no_repeat_ngram_size", "bad_words_ids", "num_beam_groups", "diversity_penalty", "suppress_tokens", "begin_suppress_tokens", "exponential_decay_length_penalty", "remove_invalid_values", "return_dict_in_generate", "output_scores", "encoder_no_repeat_ngram_size", "reorder_and_upcast_attn", "n_ctx", "max_sequence_length", "rope_init", "name"]
 )
 
 # Spellings of `hidden_act` in config.json, to the recipe's names.
@@ -157,7 +141,9 @@ class Config(Mapping[str, Any]):
             raise self.error(heads_key, f"does not divide {dim_key}, {dim}")
         return dim // heads
 
-    def kv_heads(self, default: Any, key: str = "num_key_value_heads", heads_key: str = "num_attention_heads") -> int:
+    def kv_heads(
+        self, default: Any, key: str = "num_key_value_heads", heads_key: str = "num_attention_heads"
+    ) -> int:
         """Key/value heads, which must divide the query heads."""
         heads = self.count(heads_key)
         kv_heads = self.count(key, default)
@@ -210,7 +196,9 @@ def rope(config: Config, head_dim: int | None = None) -> RoPE:
             raise config.error("partial_rotary_factor", "must lie in (0, 1]")
         dims = int((head_dim or config.head_width()) * partial)
         if dims < 2 or dims % 2:
-            raise config.error("partial_rotary_factor", f"turns {dims} dimensions of a head, not an even number")
+            raise config.error(
+                "partial_rotary_factor", f"turns {dims} dimensions of a head, not an even number"
+            )
     scaling = _scaling(inner, config)
     unread = inner.unread()
     if unread:

@@ -1,8 +1,8 @@
 """Ids to text while they come: every piece handed out is final, and together they are the text of all ids.
 
-Decoding is a chain of steps, each of which turns a list of strings into another. Here every step takes its list
-piece by piece and keeps back only what a later piece could still change: the bytes of an unfinished character,
-the space at the end of a word. A step costs the same for the first token and the millionth.
+Decoding is a chain of steps, each of which turns a list of strings into another. Here every step takes its
+list piece by piece and keeps back only what a later piece could still change: the bytes of an unfinished
+character, the space at the end of a word. A step costs the same for the first token and the millionth.
 """
 
 from __future__ import annotations
@@ -80,11 +80,13 @@ class HoldingDetokenizer:
 class PieceDetokenizer:
     """Detokenizer over sentencepiece pieces, by the rules of its own decoder.
 
-    `piece` gives a byte's value, a piece's text, or None for an id that leaves no trace. `leading` says how many
-    pieces at the start lose the space in front, which encoding put there: none, the first, or all.
+    `piece` gives a byte's value, a piece's text, or None for an id that leaves no trace. `leading` says how
+    many pieces at the start lose the space in front, which encoding put there: none, the first, or all.
     """
 
-    def __init__(self, piece: Callable[[int], str | int | None], leading: Literal["none", "first", "all"]) -> None:
+    def __init__(
+        self, piece: Callable[[int], str | int | None], leading: Literal["none", "first", "all"]
+    ) -> None:
         self.piece = piece
         self.leading = leading
         self.bytes = bytearray()
@@ -134,9 +136,10 @@ def token_detokenizer(
     decode: Callable[[list[int]], str],
     cleaned_up: bool,
 ) -> Detokenizer:
-    """The Detokenizer that follows a `tokenizers` decoder; `decode` is the whole decoding, for the rare others.
+    """The Detokenizer that follows a `tokenizers` decoder.
 
-    `cleaned_up` says that the decoded text then goes through `clean_up`.
+    `token` gives the string of an id, None for one that leaves no trace; `decode` is the whole decoding, for the
+    rare decoders that cannot be followed; `cleaned_up` says that the text then goes through `clean_up`.
     """
     steps = _steps(decoder)
     if steps is None:
@@ -145,7 +148,7 @@ def token_detokenizer(
 
 
 def clean_up(text: str) -> str:
-    """Text without the spaces that splitting words from punctuation left, as the reference tokenizers do it."""
+    """Text without the spaces that splitting off punctuation left, as the reference tokenizers do it."""
     for spaced in (" .", " ?", " !", " ,"):
         text = text.replace(spaced, spaced[1:])
     text = text.replace(" ' ", "'")
@@ -168,7 +171,9 @@ class Each:
             before = [] if self.first or not self.by_place else [""]
             self.first = False
             # Without a decoder the library puts a space between tokens.
-            changed.append(" ".join([*before, text]) if self.decoder is None else self.decoder.decode([*before, text]))
+            changed.append(
+                " ".join([*before, text]) if self.decoder is None else self.decoder.decode([*before, text])
+            )
         return changed
 
     def flush(self) -> list[str]:
@@ -176,9 +181,9 @@ class Each:
 
 
 class ByteFallback:
-    """Turns a run of tokens such as `<0xE4>` into its characters, or into one U+FFFD a byte if it is malformed.
+    """Turns a run of tokens such as `<0xE4>` into its characters, or into U+FFFD for each byte if malformed.
 
-    One bad byte spoils the whole run, so a run is kept back until it ends.
+    One bad byte spoils the whole run in the library, so a run is kept back until it ends.
     """
 
     # Rust's integer parser, which the library uses, takes a plus sign.
@@ -208,7 +213,7 @@ class ByteFallback:
 
 
 class ByteLevel:
-    """Turns the printable stand-ins of GPT-2's byte-level vocabularies back into bytes, and those into text."""
+    """Turns the printable stand-ins of byte-level vocabularies (GPT-2) back into bytes, and those into text."""
 
     def __init__(self) -> None:
         self.values = _byte_values()
@@ -289,9 +294,9 @@ class CleanUp:
     def _settled(self, end: int) -> bool:
         """Whether no replacement can begin before `end` and stop after it.
 
-        Each begins with a space and has at most three other characters in a row, so it cannot where four follow
-        the last space, nor where that space stays (the next character fits no replacement, and no "'" before it
-        can take it away) and does not fit.
+        Each begins with a space and has at most three other characters in a row. So it cannot where four follow
+        the last space, nor where that space fits none of them and stays where it is: no replacement has its next
+        character, and no "'" before it can take it away.
         """
         space = self.held.rfind(" ", 0, end)
         word = self.held[space + 1 : end]
@@ -333,7 +338,11 @@ def _steps(decoder: Decoder | None) -> list[Step] | None:
 
 def _flat(spec: dict[str, Any]) -> list[dict[str, Any]]:
     """A decoder's description as a list, nested sequences opened."""
-    return [part for inner in spec["decoders"] for part in _flat(inner)] if spec["type"] == "Sequence" else [spec]
+    return (
+        [part for inner in spec["decoders"] for part in _flat(inner)]
+        if spec["type"] == "Sequence"
+        else [spec]
+    )
 
 
 def _decoder(spec: dict[str, Any]) -> Decoder:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pluggy
 
 if TYPE_CHECKING:
-    from zoo.architecture import Architecture, Block, Command
+    from zoo.architecture import Architecture, Block, Command, Strategy
 
 hookspec = pluggy.HookspecMarker("zoo")
 
@@ -41,6 +41,19 @@ def zoo_blocks() -> Iterable[Block]:  # type: ignore[empty-body]
     ...     yield Block(Nothing, "my_plugin.nothing:Nothing", "gives its input back")
     >>> [block.spec.block() for block in zoo_blocks()]
     ['mixer/nothing']
+    """
+
+
+@hookspec
+def zoo_strategies() -> Iterable[Strategy]:  # type: ignore[empty-body]
+    """Ways to make text: each a function from a loaded model and a prompt to an iterator of steps.
+
+    >>> from zoo.architecture import Strategy, hookimpl
+    >>> @hookimpl
+    ... def zoo_strategies():
+    ...     yield Strategy("backwards", "my_plugin.backwards:stream", tasks=("generate",), options=("max_tokens",))
+    >>> [strategy.name for strategy in zoo_strategies()]
+    ['backwards']
     """
 
 

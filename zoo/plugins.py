@@ -16,14 +16,19 @@ from typing import Any
 import pluggy
 
 from zoo import hookspecs
-from zoo.architecture import API, Architecture, Block, Command
+from zoo.architecture import API, Architecture, Block, Command, Strategy
 from zoo.errors import PluginError
 
 GROUP = "zoo"
 FIRST_PARTY = "mlx-zoo"
 
 # What each collecting hook must yield.
-RECORDS: dict[str, type] = {"zoo_architectures": Architecture, "zoo_blocks": Block, "zoo_commands": Command}
+RECORDS: dict[str, type] = {
+    "zoo_architectures": Architecture,
+    "zoo_blocks": Block,
+    "zoo_strategies": Strategy,
+    "zoo_commands": Command,
+}
 
 
 @dataclass
@@ -95,7 +100,9 @@ def _load(plugin: Plugin, point: EntryPoint, strict: bool) -> None:
     newer = [a for a in plugin.records.get("zoo_architectures", ()) if a.api > API]
     if newer:
         plugin.state = "incompatible"
-        plugin.error = f"{newer[0].name} needs contract version {newer[0].api}; this zoo has {API}: upgrade mlx-zoo"
+        plugin.error = (
+            f"{newer[0].name} needs contract version {newer[0].api}; this zoo has {API}: upgrade mlx-zoo"
+        )
         plugin.records = {}
         if strict:
             raise PluginError(f"plugin {plugin.name}: {plugin.error}")
@@ -103,7 +110,13 @@ def _load(plugin: Plugin, point: EntryPoint, strict: bool) -> None:
 
 def _reason(error: BaseException) -> str:
     words = " ".join(str(error).split())
-    return words if isinstance(error, PluginError) else f"{type(error).__name__}: {words}" if words else type(error).__name__
+    return (
+        words
+        if isinstance(error, PluginError)
+        else f"{type(error).__name__}: {words}"
+        if words
+        else type(error).__name__
+    )
 
 
 def _collect(module: Any) -> dict[str, list[Any]]:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Mapping
 from functools import cache
-from importlib import import_module
 from typing import Any
 
-from zoo.architecture import Architecture, Block, Command
-from zoo.blocks import core_blocks
+from zoo.architecture import Architecture, Block, Command, Strategy, import_target
+from zoo.builtin import core_blocks, core_strategies
 from zoo.errors import ConfigError, PluginError, SourceError
 from zoo.plugins import Plugin, load_plugins, resolvers
 
@@ -68,7 +67,7 @@ class Registry:
         return self._one(claims, plain)[1]
 
     def suggestion(self, name: str) -> str:
-        """"; did you mean …?" with the nearest architecture names, or nothing."""
+        """ "; did you mean …?" with the nearest architecture names, or nothing."""
         import difflib
 
         near = difflib.get_close_matches(name.lower(), self._claims, 3, 0.5)
@@ -95,14 +94,18 @@ class Registry:
             try:
                 name = function(config)
             except Exception as error:
-                raise PluginError(f"plugin {plugin.name}: zoo_resolve raised {type(error).__name__}: {error}") from error
+                raise PluginError(
+                    f"plugin {plugin.name}: zoo_resolve raised {type(error).__name__}: {error}"
+                ) from error
             if name:
                 return self.architecture(name)
         model_type = config.get("model_type")
         if not isinstance(model_type, str):
             raise ConfigError("config.json: model_type is missing; name one with --architecture")
         if model_type not in self._types:
-            raise ConfigError(f"config.json: model_type {model_type!r} is of no architecture that the zoo has")
+            raise ConfigError(
+                f"config.json: model_type {model_type!r} is of no architecture that the zoo has"
+            )
         return self._one(self._types[model_type], model_type)[1]
 
     def block(self, identifier: str) -> Block:
@@ -115,11 +118,18 @@ class Registry:
         """The class that runs a spec, imported now."""
         if spec not in self._modules:
             raise PluginError(f"no plugin registers a module for the block {spec.__name__}")
-        package, _, name = self._modules[spec].module.partition(":")
-        try:
-            return getattr(import_module(package), name)
-        except (ImportError, AttributeError) as error:
-            raise PluginError(f"block {spec.__name__}: cannot import {package}:{name}: {error}") from error
+        return import_target(self._modules[spec].module)
+
+    def strategy(self, task: str) -> Strategy:
+        """The strategy that serves a task; PluginError for none."""
+        for plugin in self.plugins:
+            for strategy in plugin.records.get("zoo_strategies", ()):
+                if task in strategy.tasks:
+                    return strategy
+        for strategy in core_strategies():
+            if task in strategy.tasks:
+                return strategy
+        raise PluginError(f"no strategy serves the task {task!r}")
 
 
 @cache

@@ -134,7 +134,11 @@ def advice() -> list[str]:
             lines.append("import zoo before mlx, so that a fast BLAS can be loaded")
         elif _blas.startswith("MLX"):
             x86 = platform.machine() in ("x86_64", "AMD64")
-            name = "pip install 'mlx-zoo[fast]'" if x86 else "install OpenBLAS (Debian: apt install libopenblas0)"
+            name = (
+                "pip install 'mlx-zoo[fast]'"
+                if x86
+                else "install OpenBLAS (Debian: apt install libopenblas0)"
+            )
             lines.append(f"{name}: a fast BLAS for matrix products")
         elif _blas == "OpenBLAS" and platform.machine() == "x86_64":
             lines.append("pip install 'mlx-zoo[fast]': MKL, faster still than OpenBLAS at decoding")

@@ -1,28 +1,26 @@
-"""The two libraries that turn text into ids: `tokenizers` for most folders, `sentencepiece` for its own models."""
+"""Tokenizers of the `tokenizers` library: from `tokenizer.json`, or the vocabulary files that came before it."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from zoo.detokenizer import Detokenizer, PieceDetokenizer, token_detokenizer
+from zoo.detokenizer import Detokenizer, clean_up, token_detokenizer
 from zoo.errors import TokenizerError
-from zoo.tokenizer_files import AddedToken, TokenizerSettings, read_json, read_text
+from zoo.tokenizer_files import AddedToken, TokenizerSettings, one_line, read_json, read_text
 
 if TYPE_CHECKING:
     import tokenizers
 
-# A folder without tokenizer.json says nothing of its pre-tokenization and its special tokens but the name of a
+# A folder without tokenizer.json says nothing of its pre-tokenization and special tokens but the name of a
 # class. These follow the rules built below; any other would be tokenized wrongly without a sign of it.
 _CLASSES = {
     "merges.txt": ("GPT2Tokenizer", "CodeGenTokenizer", "OpenAIGPTTokenizer"),
     "vocab.txt": ("BertTokenizer", "DistilBertTokenizer", "ElectraTokenizer", "MobileBertTokenizer"),
     "spiece.model": ("T5Tokenizer", "MT5Tokenizer", "UMT5Tokenizer", "LlamaTokenizer"),
 }
-_GENERIC_CLASSES = (None, "PreTrainedTokenizer", "TokenizersBackend")
 
 
 class Backend(Protocol):
@@ -38,20 +36,6 @@ class Backend(Protocol):
     def detokenizer(self, skip_special_tokens: bool) -> Detokenizer: ...
 
 
-def open_backend(folder: Path, settings: TokenizerSettings) -> Backend | None:
-    """The backend of the first kind of tokenizer file the folder holds, None where it holds none."""
-    if (folder / "tokenizer.json").is_file():
-        return TokenizersBackend(_from_json(folder / "tokenizer.json"), settings, settings.special_tokens)
-    if (folder / "vocab.json").is_file() and (folder / "merges.txt").is_file():
-        return _byte_pair(folder, settings)
-    if (folder / "vocab.txt").is_file():
-        return _word_piece(folder / "vocab.txt", settings)
-    for name in ("tokenizer.model", "spiece.model"):
-        if (folder / name).is_file():
-            return SentencePieceBackend(folder / name, settings)
-    return None
-
-
 class TokenizersBackend:
     """A `tokenizers.Tokenizer`, with the special and added tokens that the settings name."""
 
@@ -60,7 +44,7 @@ class TokenizersBackend:
     ) -> None:
         self.tokenizer = tokenizer
         self.special_tokens = special_tokens
-        # Many published files carry the limits of their training set; a prompt must never be cut or filled up.
+        # Many published files carry the limits of a training run; a prompt must never be cut or filled up.
         tokenizer.no_truncation()
         tokenizer.no_padding()
         self._add_tokens(settings)
@@ -121,97 +105,138 @@ class TokenizersBackend:
             self.tokenizer.add_special_tokens([LibraryToken(text, special=True, **kept)])
 
 
-class SentencePieceBackend:
-    """A sentencepiece model, with added tokens split out of the text before it sees them."""
+def from_json(path: Path, settings: TokenizerSettings) -> TokenizersBackend:
+    """The tokenizer of a `tokenizer.json`, whose own post-processor says what is put around a text."""
+    import tokenizers
 
-    def __init__(self, path: Path, settings: TokenizerSettings) -> None:
-        _check_class(path.name, settings)
-        try:
-            import sentencepiece
-        except ImportError:
-            raise TokenizerError(f"{path}: needs the sentencepiece package (pip install sentencepiece)") from None
-        proto = path.read_bytes()
-        with _naming(path, "not a sentencepiece model"):
-            if not proto:
-                raise ValueError("it is empty")
-            self.model = sentencepiece.SentencePieceProcessor(model_proto=proto)
-            # Protocol buffers merge a repeated message: this sets `normalizer_spec.add_dummy_prefix` to false.
-            self.inner = sentencepiece.SentencePieceProcessor(model_proto=proto + b"\x1a\x02\x18\x00")
-        self.size: int = self.model.get_piece_size()
-        ends = {"bos_token": self.model.bos_id(), "eos_token": self.model.eos_id(), "unk_token": self.model.unk_id()}
-        pieces = {name: self.model.id_to_piece(id) for name, id in ends.items() if id >= 0}
-        self.special_tokens = pieces | settings.special_tokens
-        self._collect_tokens(settings)
-        self.vocab_size = max([self.size, *(id + 1 for id in self.added)])
-        # LLaMA's defaults; a model without a start piece (T5) marks the end of its texts instead.
-        has_start = ends["bos_token"] >= 0
-        self.prefix = self._edge("bos_token", settings.flag("add_bos_token", has_start))
-        self.suffix = self._edge("eos_token", settings.flag("add_eos_token", not has_start))
-        # The "legacy" behaviour puts a space before the text after every special token, not at the start alone.
-        self.legacy = bool(settings.flag("legacy", not has_start))
-        self._probe_leading_space()
+    with naming(path, "not a tokenizer"):
+        tokenizer = tokenizers.Tokenizer.from_file(str(path))
+    return TokenizersBackend(tokenizer, settings, settings.special_tokens)
 
-    def encode(self, text: str, special_tokens: bool) -> list[int]:
-        ids: list[int] = []
-        place = 0
-        for match in self.split.finditer(text):
-            ids += self._encode_plain(text[place : match.start()], place)
-            ids.append(self.token_ids[match["token"]])
-            place = match.end()
-        ids += self._encode_plain(text[place:], place)
-        return [*self.prefix, *ids, *self.suffix] if special_tokens else ids
 
-    def decode(self, ids: Sequence[int], skip_special_tokens: bool) -> str:
-        stream = self.detokenizer(skip_special_tokens)
-        return "".join([*map(stream.add, ids), stream.finish()])
+def from_merges(folder: Path, settings: TokenizerSettings) -> TokenizersBackend:
+    """The byte-pair tokenizer of `vocab.json` and `merges.txt`: GPT-2's over bytes, or GPT-1's over words.
 
-    def id(self, token: str) -> int | None:
-        if token in self.token_ids:
-            return self.token_ids[token]
-        id = self.model.piece_to_id(token)
-        return id if self.model.id_to_piece(id) == token else None
+    GPT-1's vocabulary marks the ends of words with `</w>`; GPT-2's marks their beginnings with `Ġ`.
+    """
+    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
-    def token(self, id: int) -> str | None:
-        if id in self.added:
-            return self.added[id].content
-        return self.model.id_to_piece(id) if 0 <= id < self.size else None
+    vocab_path, merges_path = folder / "vocab.json", folder / "merges.txt"
+    check_class(merges_path.name, settings)
+    vocab = read_json(vocab_path)
+    if not vocab or not all(
+        isinstance(id, int) and not isinstance(id, bool) and id >= 0 for id in vocab.values()
+    ):
+        raise TokenizerError(f"{vocab_path}: must map tokens to ids")
+    merges = _merges(merges_path)
+    by_word = sum(token.endswith("</w>") for token in vocab) > sum(token.startswith("Ġ") for token in vocab)
+    default = "<unk>" if by_word else "<|endoftext|>"
+    names = ("unk_token",) if by_word else ("bos_token", "eos_token", "unk_token")
+    special = {name: default for name in names if default in vocab} | settings.special_tokens
+    with naming(merges_path, "does not fit vocab.json"):
+        if by_word:
+            unknown = special.get("unk_token")
+            tokenizer = Tokenizer(models.BPE(vocab, merges, end_of_word_suffix="</w>", unk_token=unknown))
+            tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
+            tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+            tokenizer.decoder = decoders.BPEDecoder(suffix="</w>")
+        else:
+            tokenizer = Tokenizer(models.BPE(vocab, merges))
+            prefix_space = bool(settings.flag("add_prefix_space", False))
+            tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=prefix_space)
+            tokenizer.decoder = decoders.ByteLevel()
+    backend = TokenizersBackend(tokenizer, settings, special)
+    edges = []
+    for key, name in (("add_bos_token", "bos_token"), ("add_eos_token", "eos_token")):
+        token = special.get(name) if settings.flag(key, False) else None
+        edges.append(token if token is not None and backend.id(token) is not None else None)
+    if any(edges):
+        single = [edges[0], "$A", edges[1]]
+        tokenizer.post_processor = processors.TemplateProcessing(
+            single=[part for part in single if part],
+            special_tokens=[(token, backend.id(token)) for token in {*edges} if token],
+        )
+    return backend
 
-    def detokenizer(self, skip_special_tokens: bool) -> Detokenizer:
-        def piece(id: int) -> str | int | None:
-            """A byte's value, a piece's text, or None for what leaves no trace in the text."""
-            added = self.added.get(id)
-            if added is not None:
-                return None if added.special and skip_special_tokens else added.content
-            if not 0 <= id < self.size or (self.model.is_control(id) and skip_special_tokens):
-                return None
-            text = self.model.id_to_piece(id)
-            return int(text[3:5], 16) if self.model.is_byte(id) else text
 
-        return PieceDetokenizer(piece, self.strips)
+def from_word_pieces(path: Path, settings: TokenizerSettings) -> TokenizersBackend:
+    """BERT's tokenizer of a `vocab.txt`, whose line numbers are the ids."""
+    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
-    def _encode_plain(self, text: str, place: int) -> list[int]:
-        """The ids of text without added tokens that starts at character `place` of the whole."""
-        if not text:
-            return []
-        return (self.model if self.legacy or place == 0 else self.inner).encode(text)
+    check_class(path.name, settings)
+    lines = read_text(path).split("\n")
+    vocab = {token: id for id, token in enumerate(lines[:-1] if lines[-1] == "" else lines)}
+    defaults = {
+        "unk_token": "[UNK]",
+        "sep_token": "[SEP]",
+        "pad_token": "[PAD]",
+        "cls_token": "[CLS]",
+        "mask_token": "[MASK]",
+    }
+    special = defaults | settings.special_tokens
+    for name in ("unk_token", "cls_token", "sep_token"):
+        if special[name] not in vocab:
+            raise TokenizerError(f"{path}: lacks the {name} {special[name]!r}")
+    tokenizer = Tokenizer(models.WordPiece(vocab, unk_token=special["unk_token"]))
+    tokenizer.normalizer = normalizers.BertNormalizer(
+        clean_text=True,
+        handle_chinese_chars=bool(settings.flag("tokenize_chinese_chars", True)),
+        strip_accents=settings.flag("strip_accents", None),
+        lowercase=bool(settings.flag("do_lower_case", True)),
+    )
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.decoder = decoders.WordPiece(prefix="##")
+    first, last = special["cls_token"], special["sep_token"]
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single=[first, "$A", last], special_tokens=[(first, vocab[first]), (last, vocab[last])]
+    )
+    return TokenizersBackend(
+        tokenizer, settings, {name: text for name, text in special.items() if text in vocab}
+    )
 
-    def _collect_tokens(self, settings: TokenizerSettings) -> None:
-        """Gather the tokens that are matched as whole words: added ones, and the special ones of the model."""
-        self.added: dict[int, AddedToken] = {token.id: token for token in settings.added_tokens}
-        self.token_ids = {token.content: token.id for token in settings.added_tokens}
-        for text in (*self.special_tokens.values(), *settings.extra_special_tokens):
-            id = self.id(text) if text else None
-            if id is not None and id not in self.added:
-                self.added[id] = AddedToken(text, id)
-                self.token_ids[text] = id
-        # A regular expression takes the first alternative that fits, so the longest token must come first.
-        longest = sorted(filter(lambda token: token.content, self.added.values()), key=lambda token: -len(token.content))
-        forms: dict[tuple[bool, bool], list[str]] = {}
-        for token in longest:
-            forms.setdefault((token.lstrip, token.rstrip), []).append(re.escape(token.content))
-        raise NotImplementedError
 
-    def _edge(self, name: str, wanted: bool | None) -> list[int]:
-        """The ids put at one end of every text."""
-        id = self.id(self.special_tokens[name]) if wanted and name in self.special_tokens else None
-        return [] if id is None else [id]
+def check_class(file: str, settings: TokenizerSettings) -> None:
+    """Refuse a tokenizer class whose rules are not the ones used for a folder with this file alone."""
+    name = settings.tokenizer_class
+    known = _CLASSES[file]
+    if name not in (None, "PreTrainedTokenizer", "TokenizersBackend", *known):
+        raise TokenizerError(
+            f"{settings.path}: tokenizer_class {name} needs a tokenizer.json; "
+            f"{file} alone serves {', '.join(known)}"
+        )
+
+
+@contextmanager
+def naming(path: Path, wrong: str) -> Iterator[None]:
+    """Turn what a library raises into a TokenizerError that names the file and says what is wrong."""
+    try:
+        yield
+    except TokenizerError:
+        raise
+    except BaseException as error:
+        # A panic in Rust arrives as an exception that is no Exception; an interrupt must still get through.
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
+        raise TokenizerError(f"{path}: {wrong} ({one_line(error)})") from None
+
+
+def _merges(path: Path) -> list[tuple[str, str]]:
+    """The pairs of a `merges.txt`, best first."""
+    merges = []
+    for number, line in enumerate(read_text(path).split("\n"), 1):
+        if not line or line.startswith("#version"):
+            continue
+        left, _, right = line.partition(" ")
+        if not left or not right or " " in right:
+            raise TokenizerError(
+                f"{path}: line {number} must be two tokens with a space between, got {line!r}"
+            )
+        merges.append((left, right))
+    return merges
+
+
+def _library_token(token: AddedToken) -> tokenizers.AddedToken:
+    from tokenizers import AddedToken as LibraryToken
+
+    flags = ("special", "lstrip", "rstrip", "normalized", "single_word")
+    return LibraryToken(token.content, **{flag: getattr(token, flag) for flag in flags})

@@ -1,4 +1,4 @@
-"""What the small files beside a vocabulary say: special tokens, added tokens, end tokens, the chat template."""
+"""What the files beside a vocabulary say: special tokens, added tokens, end tokens, the chat template."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ class AddedToken:
 class TokenizerSettings:
     """`tokenizer_config.json` and the older files it replaced, checked.
 
-    `special_tokens` maps names such as "bos_token" to their text; `extra_special_tokens` are further texts that
-    are special without a name; `added_tokens` are in id order.
+    `special_tokens` maps names such as "bos_token" to their text; `extra_special_tokens` are texts that are
+    special without a name; `added_tokens` are in id order.
     """
 
     path: Path
@@ -69,7 +69,7 @@ def read_json(path: Path) -> dict[str, Any]:
     try:
         value = json.loads(read_text(path))
     except (ValueError, RecursionError) as error:
-        raise TokenizerError(f"{path}: not valid JSON ({_one_line(error)})") from None
+        raise TokenizerError(f"{path}: not valid JSON ({one_line(error)})") from None
     if not isinstance(value, dict):
         raise TokenizerError(f"{path}: must hold a JSON object, got {type(value).__name__}")
     return value
@@ -80,23 +80,31 @@ def read_text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise TokenizerError(f"{path}: cannot be read ({_one_line(error)})") from None
+        raise TokenizerError(f"{path}: cannot be read ({one_line(error)})") from None
 
 
 def read_settings(folder: Path) -> TokenizerSettings:
     """The tokenizer settings of a model folder; TokenizerError names the file and key of a wrong value."""
     path = folder / "tokenizer_config.json"
     values = read_json(path)
-    named = {name: _content(values[name], path, name) for name in SPECIAL_NAMES if values.get(name) is not None}
+    named = {
+        name: _content(values[name], path, name) for name in SPECIAL_NAMES if values.get(name) is not None
+    }
     # Folders older than `added_tokens_decoder` keep their special tokens in a file of their own, and it wins.
     if values.get("added_tokens_decoder") is None:
         map_path = folder / "special_tokens_map.json"
         mapped = read_json(map_path)
-        named |= {name: _content(mapped[name], map_path, name) for name in SPECIAL_NAMES if mapped.get(name) is not None}
+        named |= {
+            name: _content(mapped[name], map_path, name)
+            for name in SPECIAL_NAMES
+            if mapped.get(name) is not None
+        }
         extra = _extra_special(mapped, map_path) or _extra_special(values, path)
     else:
         extra = _extra_special(values, path)
-    return TokenizerSettings(path, values, named, extra, _added_tokens(folder, values, path, {*named.values(), *extra}))
+    return TokenizerSettings(
+        path, values, named, extra, _added_tokens(folder, values, path, {*named.values(), *extra})
+    )
 
 
 def chat_template(folder: Path, settings: TokenizerSettings) -> str | None:
@@ -113,7 +121,9 @@ def chat_template(folder: Path, settings: TokenizerSettings) -> str | None:
         path, template = settings.path, settings.values.get("chat_template")
     if isinstance(template, list):
         if not all(isinstance(entry, dict) and isinstance(entry.get("name"), str) for entry in template):
-            raise TokenizerError(f"{path}: chat_template must be a list of objects with a name and a template")
+            raise TokenizerError(
+                f"{path}: chat_template must be a list of objects with a name and a template"
+            )
         template = next((entry.get("template") for entry in template if entry["name"] == "default"), None)
     if template is not None and not isinstance(template, str):
         raise TokenizerError(f"{path}: chat_template must be a string, got {type(template).__name__}")
@@ -178,10 +188,12 @@ def _added_tokens(
             if not isinstance(flag, bool):
                 raise TokenizerError(f"{path}: {key}.{name} must be true or false, got {flag!r}")
             flags[name] = flag
-        tokens.append(AddedToken(content, int(id), **flags | {"special": flags["special"] or content in special}))
+        tokens.append(
+            AddedToken(content, int(id), **flags | {"special": flags["special"] or content in special})
+        )
     return tuple(sorted(tokens, key=lambda token: token.id))
 
 
-def _one_line(error: BaseException) -> str:
+def one_line(error: BaseException) -> str:
     """An error's text without line breaks, short enough to print."""
     return " ".join(str(error).split())[:200]

@@ -112,7 +112,9 @@ class Split(Rule):
             whole = whole.T if self.transpose else whole
             if not whole.shape or whole.shape[0] % len(self.targets):
                 shape = tuple(whole.shape)
-                raise CheckpointError(f"{name}: shape {shape} does not split into {len(self.targets)} equal parts")
+                raise CheckpointError(
+                    f"{name}: shape {shape} does not split into {len(self.targets)} equal parts"
+                )
             size = whole.shape[0] // len(self.targets)
             for part, pattern in enumerate(self.targets):
                 target[fill(pattern, values)] = whole[part * size : (part + 1) * size]
@@ -159,7 +161,9 @@ def _move(
         target[new] = change(source.pop(name))
 
 
-def apply(rules: Sequence[Rule], tensors: Mapping[str, Any], recipe: Any, join: Join) -> tuple[Tensors, Tensors]:
+def apply(
+    rules: Sequence[Rule], tensors: Mapping[str, Any], recipe: Any, join: Join
+) -> tuple[Tensors, Tensors]:
     """Run the rules forward: the parameters by path, and the tensors that no rule took."""
     source, target = dict(tensors), {}
     for rule in rules:
@@ -167,7 +171,9 @@ def apply(rules: Sequence[Rule], tensors: Mapping[str, Any], recipe: Any, join: 
     return target, source
 
 
-def invert(rules: Sequence[Rule], parameters: Mapping[str, Any], recipe: Any, join: Join) -> tuple[Tensors, Tensors]:
+def invert(
+    rules: Sequence[Rule], parameters: Mapping[str, Any], recipe: Any, join: Join
+) -> tuple[Tensors, Tensors]:
     """Run the rules backward: the tensors by checkpoint name, and the parameters that no rule took."""
     source, target = dict(parameters), {}
     for rule in rules:

@@ -1,6 +1,16 @@
 """GPT-2 as released (Pre-LN), the same with Post-LN, and the first GPT. Imports no mlx."""
 
-from zoo.architecture import Architecture, Ignore, OutputHead, Preset, Rename, Split, Transpose, hookimpl, pocket
+from zoo.architecture import (
+    Architecture,
+    Ignore,
+    OutputHead,
+    Preset,
+    Rename,
+    Split,
+    Transpose,
+    hookimpl,
+    pocket,
+)
 from zoo.recipe import MLP, Attention, Decoder, Embedding, Head, Layer, LayerNorm, LearnedPositions, repeat
 
 
@@ -88,6 +98,7 @@ GPT2_WEIGHTS = weights("[transformer.]", "wte", "wpe", Transpose)
 GPT2_MLX_WEIGHTS = weights("[model.]", "wte", "wpe", Rename)
 GPT_WEIGHTS = weights("[transformer.]", "tokens_embed", "positions_embed", Transpose)
 
+POCKET = dict(vocab_size=2048, n_embd=128, n_layer=4, n_head=4, n_positions=64)
 SMALL = dict(vocab_size=50257, n_embd=768, n_layer=12, n_head=12, n_positions=1024)
 
 
@@ -100,7 +111,7 @@ def zoo_architectures():
         recipe=gpt2,
         weights=GPT2_WEIGHTS,
         mlx_weights=GPT2_MLX_WEIGHTS,
-        presets=(pocket(__file__, "gpt2"), Preset("small", hub="openai-community/gpt2", config=SMALL)),
+        presets=(pocket(__file__, "gpt2", **POCKET), Preset("small", hub="openai-community/gpt2", config=SMALL)),
         references=("Radford et al., 2019, Language Models are Unsupervised Multitask Learners",),
     )
     yield Architecture(
@@ -111,7 +122,7 @@ def zoo_architectures():
         recipe=gpt2_postln,
         weights=GPT2_WEIGHTS,
         mlx_weights=GPT2_MLX_WEIGHTS,
-        presets=(pocket(__file__, "gpt2-postln"), Preset("small", config=SMALL)),
+        presets=(pocket(__file__, "gpt2-postln", **POCKET), Preset("small", config=SMALL)),
         references=("Xiong et al., 2020, arXiv:2002.04745",),
     )
     yield Architecture(
@@ -122,7 +133,11 @@ def zoo_architectures():
         recipe=gpt,
         weights=GPT_WEIGHTS,
         presets=(
-            Preset("117m", hub="openai-community/openai-gpt", config=SMALL | dict(vocab_size=40478, n_positions=512)),
+            Preset(
+                "117m",
+                hub="openai-community/openai-gpt",
+                config=SMALL | dict(vocab_size=40478, n_positions=512),
+            ),
         ),
         references=("Radford et al., 2018, Improving Language Understanding by Generative Pre-Training",),
     )

@@ -71,9 +71,15 @@ def layer_windows(config):
     count = config.layers()
     window = sliding_window(config) if config.flag("use_sliding_window", False) else None
     first = config.count("max_window_layers", 28, least=0)
-    default = ["sliding_attention" if window and index >= first else "full_attention" for index in range(count)]
+    default = [
+        "sliding_attention" if window and index >= first else "full_attention" for index in range(count)
+    ]
     types = config.get("layer_types", default)
-    if not isinstance(types, list) or len(types) != count or set(types) - {"sliding_attention", "full_attention"}:
+    if (
+        not isinstance(types, list)
+        or len(types) != count
+        or set(types) - {"sliding_attention", "full_attention"}
+    ):
         raise config.error("layer_types", f"must be {count} of sliding_attention, full_attention")
     if window is None and "sliding_attention" in types:
         raise config.error("layer_types", "asks for a window, but use_sliding_window is false")
@@ -100,6 +106,18 @@ WEIGHTS = (
 )
 
 
+POCKET = dict(
+    hidden_size=128,
+    intermediate_size=384,
+    num_hidden_layers=4,
+    num_attention_heads=4,
+    num_key_value_heads=2,
+    max_position_embeddings=128,
+    vocab_size=2048,
+    tie_word_embeddings=True,
+)
+
+
 def published(name, hub, **numbers):
     """A preset with the numbers of a published LLaMA-like config.json."""
     return Preset(name, hub=hub, config=numbers)
@@ -114,7 +132,7 @@ def zoo_architectures():
         recipe=llama,
         weights=WEIGHTS,
         presets=(
-            pocket(__file__, "llama"),
+            pocket(__file__, "llama", **POCKET),
             published(
                 "8b",
                 "meta-llama/Llama-3.1-8B",
@@ -193,7 +211,7 @@ def zoo_architectures():
         recipe=qwen3,
         weights=WEIGHTS,
         presets=(
-            pocket(__file__, "qwen3"),
+            pocket(__file__, "qwen3", **POCKET, head_dim=32),
             published(
                 "0.6b",
                 "Qwen/Qwen3-0.6B",

@@ -23,7 +23,9 @@ class LearnedPositions(nn.Module):
     def __call__(self, length, offset=0):  # -> (T, D), or (B, T, D) for an offset a row
         if isinstance(offset, int):
             if offset + length > self.context:
-                raise PromptError(f"{offset + length} tokens are more than the {self.context} learned positions")
+                raise PromptError(
+                    f"{offset + length} tokens are more than the {self.context} learned positions"
+                )
             return self.weight[offset : offset + length]
         places = mx.maximum(offset[:, None] + mx.arange(length), 0)  # padding has no place: any will do
         return self.weight[places]
@@ -50,7 +52,9 @@ class RoPE(nn.Module):
     def __call__(self, x, offset=0):  # (B, H, T, K) -> (B, H, T, K)
         wavelengths = self._wavelengths
         if wavelengths is None and self.scaling is not None:
-            wavelengths = self.scaling.wavelengths_at(mx.max(mx.array(offset)) + x.shape[-2], self.theta, self.dims)
+            wavelengths = self.scaling.wavelengths_at(
+                mx.max(mx.array(offset)) + x.shape[-2], self.theta, self.dims
+            )
         if self.magnitude != 1.0:
             turned = x[..., : self.dims] * self.magnitude
             x = mx.concatenate([turned, x[..., self.dims :]], -1) if self.dims < x.shape[-1] else turned

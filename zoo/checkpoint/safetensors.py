@@ -37,7 +37,9 @@ def weight_files(folder: Path) -> list[Path]:
     if len(found) == 1:
         return found
     if found:
-        raise CheckpointError(f"{folder}: several safetensors files, but no {INDEX} that says how they belong")
+        raise CheckpointError(
+            f"{folder}: several safetensors files, but no {INDEX} that says how they belong"
+        )
     pickles = sorted(p.name for p in folder.iterdir() if p.suffix in PICKLES)
     if pickles:
         raise CheckpointError(
@@ -56,7 +58,9 @@ def _shards(folder: Path) -> list[Path]:
         raise CheckpointError(f"{index}: not an index of shards with a weight_map") from error
     for path in paths:
         if path.parent != folder or not path.name.endswith(".safetensors"):
-            raise CheckpointError(f"{index}: names {str(path)!r}, which is not a safetensors file of this folder")
+            raise CheckpointError(
+                f"{index}: names {str(path)!r}, which is not a safetensors file of this folder"
+            )
         if not path.is_file():
             raise CheckpointError(f"{path}: the index names this shard, but it is missing")
     return paths

@@ -39,7 +39,9 @@ def find(source: str | Path, known: Registry) -> Source:
         return Source(download(name))
     if "/" in name or name.startswith((".", "~")):
         raise SourceError(f"{name}: no such folder")
-    raise SourceError(f"{name!r} is no architecture, folder or hub id{known.suggestion(name)}; `zoo list` shows all")
+    raise SourceError(
+        f"{name!r} is no architecture, folder or hub id{known.suggestion(name)}; `zoo list` shows all"
+    )
 
 
 def _preset(architecture: Architecture, name: str | None) -> Source:
@@ -49,7 +51,9 @@ def _preset(architecture: Architecture, name: str | None) -> Source:
         raise SourceError(f"{architecture.name} has no preset {name!r}; it has: {options}")
     if preset.folder is not None:
         if not preset.folder.is_dir():
-            raise SourceError(f"{architecture.name}:{preset.name}: {preset.folder} is missing from this installation")
+            raise SourceError(
+                f"{architecture.name}:{preset.name}: {preset.folder} is missing from this installation"
+            )
         return Source(preset.folder, architecture)
     if preset.hub is None:
         raise SourceError(f"{architecture.name}:{preset.name} has numbers only and no weights to run")
@@ -61,12 +65,23 @@ def download(hub_id: str) -> Path:
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
-    patterns = ["*.json", "*.safetensors", "*.jinja", "tokenizer.model", "*.spm", "spiece.model", "merges.txt", "vocab.txt"]
+    patterns = [
+        "*.json",
+        "*.safetensors",
+        "*.jinja",
+        "tokenizer.model",
+        "*.spm",
+        "spiece.model",
+        "merges.txt",
+        "vocab.txt",
+    ]
     try:
         return Path(snapshot_download(hub_id, allow_patterns=patterns))
     except (HFValidationError, HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
         reason = " ".join(str(error).split())[:200]
-        raise SourceError(f"{hub_id}: no folder of this name, and the hub did not give it ({reason})") from error
+        raise SourceError(
+            f"{hub_id}: no folder of this name, and the hub did not give it ({reason})"
+        ) from error
 
 
 def read_json(path: Path, required: bool = True) -> dict[str, Any] | None:

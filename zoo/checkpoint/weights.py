@@ -69,9 +69,13 @@ def misfits(
         if expected != shape:
             problems.append(f"{name}: expected shape {expected}, found {shape}")
         elif not _is_float(found[path]):
-            problems.append(f"{name}: dtype {tensors.dtypes.get(origin.get(path, path), dtype)} where a float belongs")
+            problems.append(
+                f"{name}: dtype {tensors.dtypes.get(origin.get(path, path), dtype)} where a float belongs"
+            )
     for path in wanted.keys() - found.keys():
-        problems.append(f"missing tensor {_exported(path, wanted[path], rules, recipe)} {tuple(wanted[path].shape)}")
+        problems.append(
+            f"missing tensor {_exported(path, wanted[path], rules, recipe)} {tuple(wanted[path].shape)}"
+        )
     for path in found.keys() - wanted.keys():
         problems.append(f"unexpected tensor {origin.get(path, path)} {tuple(found[path].shape)}")
     problems += [f"unexpected tensor {name} {tuple(tensors.arrays[name].shape)}" for name in left]

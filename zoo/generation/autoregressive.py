@@ -11,10 +11,79 @@ from typing import Any
 import mlx.core as mx
 
 from zoo.cache import CachePolicy
+from zoo.errors import PromptError
+from zoo.generation.prompt import encode_prompt, end_ids, learned_context, sampling_of
+from zoo.generation.step import Step
+from zoo.generation.stop import StopText
+from zoo.loading import Loaded
 from zoo.sampling import Sampling, sampler
 from zoo.sampling import logprobs as log_probabilities
 
+MAX_TOKENS = 256
 PREFILL_CHUNK = 2048  # prompt tokens a pass: bounds the memory of scores, (chunk × cached) a head
+
+
+def stream(
+    loaded: Loaded,
+    prompt: str | Sequence[int],
+    *,
+    max_tokens: int | None = None,
+    temperature: float | None = None,
+    top_k: int | None = None,
+    top_p: float | None = None,
+    min_p: float | None = None,
+    seed: int | None = None,
+    stop: str | Sequence[str] = (),
+    logprobs: bool = False,
+    special_tokens: bool = True,
+    prefill_chunk: int = PREFILL_CHUNK,
+) -> Iterator[Step]:
+    """Continue `prompt`, text or token ids, yielding a `Step` a token as they come.
+
+    Ends at an end token (not yielded as text), before any of the `stop` texts, after `max_tokens` (256), or
+    when learned positions run out. Settings left None are the checkpoint's `generation_config.json`, else
+    greedy. PromptError, before anything runs, for a prompt or setting that cannot be.
+    """
+    sampling = sampling_of(loaded, temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p)
+    ids = encode_prompt(loaded, prompt, special_tokens)
+    limit = MAX_TOKENS if max_tokens is None else max_tokens
+    if limit < 1:
+        raise PromptError(f"max-tokens must be at least 1, got {limit}")
+    context = learned_context(loaded.recipe)
+    if context is not None:
+        limit = min(limit, context - len(ids) + 1)  # the last token chosen needs no position of its own
+    stops = [stop] if isinstance(stop, str) else list(stop)
+    return _steps(loaded, ids, limit, sampling, seed, stops, logprobs, prefill_chunk)
+
+
+def _steps(
+    loaded: Loaded,
+    ids: list[int],
+    limit: int,
+    sampling: Sampling,
+    seed: int | None,
+    stops: list[str],
+    logprobs: bool,
+    prefill_chunk: int,
+) -> Iterator[Step]:
+    ends = end_ids(loaded)
+    detokenizer = loaded.tokenizer.detokenizer() if loaded.tokenizer else None
+    text = StopText(stops)
+    steps = decode(
+        loaded.model, ids, limit, sampling=sampling, seed=seed, logprobs=logprobs, prefill_chunk=prefill_chunk
+    )
+    for count, (token, logprob) in enumerate(steps, 1):
+        ended = token in ends
+        last = ended or count == limit
+        piece = ""
+        if detokenizer is not None:
+            piece = "" if ended else detokenizer.add(token)
+            piece = text.add(piece + (detokenizer.finish() if last else ""), last)
+        if text.found:
+            last = ended = True
+        yield Step(token, piece, logprob, ("stop" if ended else "length") if last else None)
+        if last:
+            return
 
 
 def decode(
@@ -44,7 +113,9 @@ def decode(
         hidden = model.backbone(tokens, cache)[:, -1:]  # (1, 1, D): the head works on the last position only
         logits = model.head(hidden)[:, -1]  # (1, V)
         token = choose(logits)
-        chosen = mx.take_along_axis(log_probabilities(logits), token[:, None], axis=-1)[:, 0] if logprobs else None
+        chosen = (
+            mx.take_along_axis(log_probabilities(logits), token[:, None], axis=-1)[:, 0] if logprobs else None
+        )
         mx.async_eval(token, *([chosen] if chosen is not None else []))
         return token, chosen
 
@@ -54,5 +125,3 @@ def decode(
         if count < max_tokens:
             upcoming = step(token[:, None])
         yield int(token.item()), None if chosen is None else float(chosen.item())
-
-

@@ -26,4 +26,6 @@ class StopText:
 
     def _overlap(self, stop: str) -> int:
         """How many characters at the end of what is held are the beginning of `stop`."""
-        return next((n for n in range(min(len(stop) - 1, len(self.held)), 0, -1) if self.held.endswith(stop[:n])), 0)
+        return next(
+            (n for n in range(min(len(stop) - 1, len(self.held)), 0, -1) if self.held.endswith(stop[:n])), 0
+        )

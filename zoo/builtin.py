@@ -1,0 +1,45 @@
+"""What comes with the zoo itself, before any plugin: blocks and strategies, by where each is found. Imports no mlx."""
+
+from __future__ import annotations
+
+from zoo import recipe
+from zoo.architecture import Block, Strategy
+
+
+def core_blocks() -> tuple[Block, ...]:
+    """The blocks that come with the zoo itself."""
+    return (
+        Block(recipe.LayerNorm, "zoo.blocks.norm:LayerNorm", "centred and scaled features of one token"),
+        Block(recipe.RMSNorm, "zoo.blocks.norm:RMSNorm", "scaled features of one token"),
+        Block(recipe.LearnedPositions, "zoo.blocks.position:LearnedPositions", "a learned vector a position"),
+        Block(recipe.RoPE, "zoo.blocks.position:RoPE", "queries and keys turned by their position"),
+        Block(recipe.LinearScaling, "zoo.blocks.position:LinearScaling", "all angles divided"),
+        Block(
+            recipe.DynamicScaling, "zoo.blocks.position:DynamicScaling", "a base that grows with the length"
+        ),
+        Block(recipe.Llama3Scaling, "zoo.blocks.position:Llama3Scaling", "slow angles divided, smoothly"),
+        Block(recipe.YarnScaling, "zoo.blocks.position:YarnScaling", "slow angles divided, on a ramp"),
+        Block(recipe.Attention, "zoo.blocks.attention:Attention", "multi-head and grouped-query attention"),
+        Block(recipe.MLP, "zoo.blocks.feedforward:MLP", "two projections and an activation"),
+        Block(recipe.GatedMLP, "zoo.blocks.feedforward:GatedMLP", "a gated feed-forward, SwiGLU with silu"),
+        Block(recipe.Layer, "zoo.blocks.layer:Layer", "mixer and feed-forward, Pre-LN or Post-LN"),
+        Block(recipe.Embedding, "zoo.blocks.embedding:Embedding", "a vector a token"),
+        Block(recipe.Head, "zoo.blocks.head:Head", "hidden states to logits"),
+        Block(recipe.Decoder, "zoo.blocks.decoder:Decoder", "a decoder-only model"),
+    )
+
+
+def core_strategies() -> tuple[Strategy, ...]:
+    """The strategies that come with the zoo itself."""
+    return (
+        Strategy(
+            "autoregressive",
+            "zoo.generation.autoregressive:stream",
+            tasks=("generate",),
+            options=(
+                *("max_tokens", "temperature", "top_k", "top_p", "min_p", "seed", "stop"),
+                *("logprobs", "special_tokens", "prefill_chunk"),
+            ),
+            summary="one token a step, with the KV cache",
+        ),
+    )

@@ -1,0 +1,128 @@
+"""Renders one chat template in a process of its own: run as a script, never imported by the zoo.
+
+A template comes with a checkpoint, from anyone, and is a program: it may loop for ever, build strings of
+gigabytes, or look for a way out of the sandbox. So this file imports nothing of the zoo, and only its own process
+pays for what a template does. Standard input is a JSON object:
+
+- `template`, and the `variables` that it sees
+- `path`: the folders to find jinja2 in
+- `cpu_seconds`, `memory_bytes`, `output_bytes`: the limits
+
+Standard output is `{"text": ...}`, or `{"error": ...}` with the reason in one line.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+from typing import Any
+
+
+def main() -> None:
+    """Answer the request on standard input."""
+    request = json.load(sys.stdin.buffer)
+    sys.path.extend(request["path"])  # last, so that nothing there can stand in for a standard module
+    answer: dict[str, str]
+    try:
+        answer = {"text": render(request)}
+    except MemoryError:
+        answer = {"error": "ran out of memory"}
+    except RecursionError:
+        answer = {"error": "calls itself too deeply"}
+    except Exception as error:
+        line = getattr(error, "lineno", None)
+        message = " ".join(str(error).split()) or type(error).__name__
+        answer = {"error": (f"line {line}: " if line else "") + message[:400]}
+    sys.stdout.write(json.dumps(answer))
+
+
+def render(request: dict[str, Any]) -> str:
+    """The text that the template makes of its variables; ValueError where it is longer than allowed."""
+    environment = make_environment()
+    limit_process(request["cpu_seconds"], request["memory_bytes"])
+    pieces, size = [], 0
+    for piece in environment.from_string(request["template"]).generate(**request["variables"]):
+        size += len(piece.encode("utf-8", "surrogatepass"))
+        if size > request["output_bytes"]:
+            raise ValueError(f"wrote more than {request['output_bytes'] / 2**20:g} MiB")
+        pieces.append(piece)
+    return "".join(pieces)
+
+
+def limit_process(cpu_seconds: int, memory_bytes: int) -> None:
+    """Bound what this process can use: past a limit the system ends it, or refuses memory, files or processes.
+
+    Some systems know only some of the limits (macOS bounds no memory); the parent watches for the rest.
+    """
+    import resource
+
+    limits = {"CPU": cpu_seconds, "AS": memory_bytes, "CORE": 0, "FSIZE": 0, "NPROC": 0}
+    for name, wanted in limits.items():
+        with contextlib.suppress(AttributeError, ValueError, OSError):
+            kind = getattr(resource, f"RLIMIT_{name}")
+            _, most = resource.getrlimit(kind)
+            value = wanted if most == resource.RLIM_INFINITY else min(wanted, most)
+            resource.setrlimit(kind, (value, value))
+
+
+def make_environment() -> Any:
+    """The Jinja sandbox with the filters and functions that chat templates are written for.
+
+    They are those of transformers' `apply_chat_template`.
+    """
+    from datetime import datetime
+
+    from jinja2 import nodes
+    from jinja2.exceptions import SecurityError, TemplateError
+    from jinja2.ext import Extension
+    from jinja2.sandbox import ImmutableSandboxedEnvironment
+    from jinja2.utils import Namespace
+
+    class Generation(Extension):
+        # Marks what the assistant said, for training; the text is that of its body.
+        tags = frozenset({"generation"})  # type: ignore[assignment]
+
+        def parse(self, parser: Any) -> Any:
+            line = next(parser.stream).lineno
+            return nodes.Scope(parser.parse_statements(("name:endgeneration",), drop_needle=True), lineno=line)
+
+    class PublicNamespace(Namespace):
+        # A name with an underscore in front would let a template's value pose as one of Python's own attributes.
+        def __init__(*args: Any, **kwargs: Any) -> None:  # like jinja2's own, it leaves "self" free as a name
+            values = dict(*args[1:], **kwargs)
+            for name in values:
+                check_name(name)
+            Namespace.__init__(args[0], values)
+
+        def __setitem__(self, name: str, value: Any) -> None:
+            check_name(name)
+            Namespace.__setitem__(self, name, value)
+
+    def check_name(name: str) -> None:
+        if name.startswith("_"):
+            raise SecurityError(f"a namespace may not hold {name!r}")
+
+    def raise_exception(message: Any) -> None:
+        raise TemplateError(str(message))
+
+    def to_json(
+        value: Any, ensure_ascii: bool = False, indent: Any = None, separators: Any = None, sort_keys: bool = False
+    ) -> str:
+        # Jinja's own filter escapes for HTML.
+        return json.dumps(
+            value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys
+        )
+
+    environment = ImmutableSandboxedEnvironment(
+        trim_blocks=True, lstrip_blocks=True, extensions=[Generation, "jinja2.ext.loopcontrols"]
+    )
+    environment.filters["tojson"] = to_json
+    environment.globals["raise_exception"] = raise_exception
+    environment.globals["strftime_now"] = lambda format: datetime.now().strftime(format)
+    environment.globals["namespace"] = PublicNamespace
+    return environment
+
+
+if __name__ == "__main__":
+    main()

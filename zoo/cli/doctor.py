@@ -1,0 +1,57 @@
+"""`zoo doctor`: what this machine offers, and what would make it faster."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import sys
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import click
+
+PACKAGES = ("mlx-zoo", "mlx", "mlx-lm", "tokenizers", "safetensors", "huggingface_hub", "transformers")
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed"
+
+
+def examine() -> dict:
+    """Everything that `zoo doctor` prints, as one JSON-able dictionary."""
+    from zoo import runtime
+
+    home = Path(os.environ.get("HF_HOME") or Path.home() / ".cache" / "huggingface")
+    cache = Path(os.environ.get("HF_HUB_CACHE") or home / "hub")
+    memory = runtime.total_memory()
+    return {
+        "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
+        "memory": f"{memory / 2**30:.1f} GiB" if memory else "unknown",
+        "backend": runtime.backend(),
+        "blas": runtime.blas(),
+        "python": f"{platform.python_version()} ({sys.prefix})",
+        "hub cache": f"{cache}{'' if cache.is_dir() else ' (empty)'}",
+        "versions": {package: _version(package) for package in PACKAGES},
+        "advice": runtime.advice(),
+    }
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def doctor(as_json: bool) -> None:
+    """This machine: backend, BLAS, memory, cache folders, versions, and what would make it faster."""
+    from zoo.cli.table import table
+
+    found = examine()
+    if as_json:
+        click.echo(json.dumps(found, indent=1))
+        return
+    versions = ", ".join(f"{name} {number}" for name, number in found["versions"].items())
+    rows = [[key, value] for key, value in found.items() if isinstance(value, str)] + [["versions", versions]]
+    click.echo(table(rows))
+    for line in found["advice"] or ["nothing that the zoo knows of would make it faster"]:
+        click.echo(f"→ {line}")

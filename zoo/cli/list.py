@@ -1,0 +1,31 @@
+"""`zoo list`: the architectures that the zoo has."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+
+@click.command("list")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def list_(as_json: bool) -> None:
+    """The architectures that the zoo has, with their tasks and checkpoints."""
+    from zoo.cli.table import table
+    from zoo.registry import registry
+
+    rows = [
+        {
+            "name": name,
+            "task": architecture.task,
+            "base": architecture.base,
+            "presets": [preset.name for preset in architecture.presets],
+            "summary": architecture.summary,
+        }
+        for name, architecture in registry().architectures.items()
+    ]
+    if as_json:
+        click.echo(json.dumps(rows, ensure_ascii=False, indent=1))
+        return
+    cells = [[r["name"], r["task"], r["base"] or "", ", ".join(r["presets"]), r["summary"]] for r in rows]
+    click.echo(table(cells, ["name", "task", "base", "presets", "summary"]))

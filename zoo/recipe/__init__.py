@@ -1,0 +1,47 @@
+"""The vocabulary: frozen dataclasses ("specs") that say what a model is. Imports no mlx.
+
+A recipe is a tree of specs. The path of a field in that tree is the path of its parameters in the running
+model and its address in a trace: `layers.3.mixer.query`. A variant differs from another by values only.
+
+Every spec answers two questions in plain arithmetic, for a width `dim`: how many parameters it holds
+(`parameters`), and how many numbers it caches for each token generated (`cached`).
+"""
+
+from zoo.recipe.models import Decoder, Embedding, Head, repeat
+from zoo.recipe.parts import (
+    ACTIVATIONS,
+    MLP,
+    Attention,
+    DynamicScaling,
+    GatedMLP,
+    Layer,
+    LayerNorm,
+    LearnedPositions,
+    LinearScaling,
+    Llama3Scaling,
+    RMSNorm,
+    RoPE,
+    YarnScaling,
+)
+from zoo.recipe.spec import Spec
+
+__all__ = [
+    "ACTIVATIONS",
+    "MLP",
+    "Attention",
+    "Decoder",
+    "DynamicScaling",
+    "Embedding",
+    "GatedMLP",
+    "Head",
+    "Layer",
+    "LayerNorm",
+    "LearnedPositions",
+    "LinearScaling",
+    "Llama3Scaling",
+    "RMSNorm",
+    "RoPE",
+    "Spec",
+    "YarnScaling",
+    "repeat",
+]

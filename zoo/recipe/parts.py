@@ -1,0 +1,219 @@
+"""The parts that several families share: norms, positions, attention, feed-forwards, layers. Imports no mlx."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from zoo.errors import RecipeError
+from zoo.recipe.spec import Spec
+
+ACTIVATIONS = ("relu", "relu2", "gelu", "gelu_tanh", "quick_gelu", "silu", "tanh", "sigmoid")
+
+
+@dataclass(frozen=True)
+class LayerNorm(Spec):
+    """(x − mean) / √(variance + eps) · weight + bias, over the features of one token (Ba et al., 2016)."""
+
+    kind, name = "norm", "layernorm"
+    eps: float = 1e-5
+    bias: bool = True
+
+    def own_parameters(self, dim: int) -> int:
+        return 2 * dim if self.bias else dim
+
+
+@dataclass(frozen=True)
+class RMSNorm(Spec):
+    """x / √(mean(x²) + eps) · weight: no centring (Zhang and Sennrich, 2019)."""
+
+    kind, name = "norm", "rmsnorm"
+    eps: float = 1e-6
+
+    def own_parameters(self, dim: int) -> int:
+        return dim
+
+
+@dataclass(frozen=True)
+class LearnedPositions(Spec):
+    """One learned vector a position, added to the token's (Gehring et al., 2017; GPT, BERT)."""
+
+    kind, name = "position", "learned"
+    context: int
+
+    def own_parameters(self, dim: int) -> int:
+        return self.context * dim
+
+
+@dataclass(frozen=True)
+class LinearScaling(Spec):
+    """Every angle divided by `factor` (Chen et al., 2023)."""
+
+    kind, name = "rope-scaling", "linear"
+    factor: float
+
+
+@dataclass(frozen=True)
+class DynamicScaling(Spec):
+    """NTK-aware: past `context` positions the base grows with the length of the text (bloc97, emozilla, 2023)."""
+
+    kind, name = "rope-scaling", "dynamic"
+    factor: float
+    context: int
+
+
+@dataclass(frozen=True)
+class Llama3Scaling(Spec):
+    """Long wavelengths divided by `factor`, short ones kept, a smooth step between (LLaMA 3.1, 2024)."""
+
+    kind, name = "rope-scaling", "llama3"
+    factor: float
+    low: float
+    high: float
+    context: int
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.high <= self.low:
+            raise RecipeError(f"high: {self.high} must be greater than low, {self.low}")
+
+
+@dataclass(frozen=True)
+class YarnScaling(Spec):
+    """Fast dimensions kept, slow ones divided by `factor`, a ramp between; queries and keys times `magnitude`.
+
+    Peng et al., 2023. `context` is the length the model was first trained for.
+    """
+
+    kind, name = "rope-scaling", "yarn"
+    factor: float
+    context: int
+    fast: float = 32.0
+    slow: float = 1.0
+    magnitude: float = 1.0
+    truncate: bool = True
+
+
+@dataclass(frozen=True)
+class RoPE(Spec):
+    """Rotary positions: each pair of query and key dimensions is turned by position · theta^(−2k/d).
+
+    Su et al., 2021. `dims` of each head are turned (None: all). `interleaved` pairs neighbours (2k, 2k+1);
+    otherwise halves (k, k + d/2) are paired, as in most checkpoints.
+    """
+
+    kind, name = "position", "rope"
+    theta: float = 10000.0
+    dims: int | None = None
+    interleaved: bool = False
+    scaling: Spec | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.theta <= 0:
+            raise RecipeError(f"theta: must be positive, got {self.theta}")
+
+    def width(self, part: str, dim: int) -> int:
+        return self.dims or dim
+
+    @staticmethod
+    def of(config: Any, head_dim: int | None = None) -> RoPE:
+        """The rotary positions that a checkpoint's `config.json` describes, in either of its spellings."""
+        from zoo.config import rope
+
+        return rope(config, head_dim)
+
+
+@dataclass(frozen=True)
+class Attention(Spec):
+    """Multi-head attention, grouped when `kv_heads` < `heads` (Vaswani et al., 2017; Ainslie et al., 2023).
+
+    `bias` is of the query, key and value projections, `output_bias` of the output's. `query_norm` and
+    `key_norm` normalise each head. `window`: a token sees itself and the `window` − 1 before it. Scores are
+    multiplied by `scale` (None: head_dim^−½).
+    """
+
+    kind, name = "mixer", "attention"
+    heads: int
+    kv_heads: int | None = None
+    head_dim: int | None = None
+    bias: bool = False
+    output_bias: bool = False
+    rope: Spec | None = None
+    query_norm: Spec | None = None
+    key_norm: Spec | None = None
+    window: int | None = None
+    scale: float | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.heads % (self.kv_heads or self.heads):
+            raise RecipeError(f"kv_heads: {self.kv_heads} does not divide heads, {self.heads}")
+
+    def head_width(self, dim: int) -> int:
+        """The width of one head."""
+        if self.head_dim is None and dim % self.heads:
+            raise RecipeError(f"heads: {self.heads} does not divide the width, {dim}")
+        return self.head_dim or dim // self.heads
+
+    def width(self, part: str, dim: int) -> int:
+        return self.head_width(dim)
+
+    def own_parameters(self, dim: int) -> int:
+        queries = self.heads * self.head_width(dim)
+        keys = (self.kv_heads or self.heads) * self.head_width(dim)
+        biases = (queries + 2 * keys) * self.bias + dim * self.output_bias
+        return dim * (queries + 2 * keys) + queries * dim + biases
+
+    def cached(self, dim: int) -> int:
+        return 2 * (self.kv_heads or self.heads) * self.head_width(dim)
+
+
+@dataclass(frozen=True)
+class MLP(Spec):
+    """down(activation(up(x))): two projections, D → hidden → D (Vaswani et al., 2017)."""
+
+    kind, name = "feedforward", "mlp"
+    hidden: int
+    activation: str = "gelu"
+    bias: bool = True
+    projections: ClassVar[int] = 2
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.activation not in ACTIVATIONS:
+            raise RecipeError(f"activation: {self.activation!r} is not one of {', '.join(ACTIVATIONS)}")
+
+    def own_parameters(self, dim: int) -> int:
+        biases = (self.projections - 1) * self.hidden + dim
+        return self.projections * dim * self.hidden + biases * self.bias
+
+
+@dataclass(frozen=True)
+class GatedMLP(MLP):
+    """down(activation(gate(x)) · up(x)); with silu it is SwiGLU (Shazeer, 2020)."""
+
+    kind, name = "feedforward", "gated-mlp"
+    activation: str = "silu"
+    bias: bool = False
+    projections: ClassVar[int] = 3
+
+
+@dataclass(frozen=True)
+class Layer(Spec):
+    """A mixer and a feed-forward, each with a residual sum and a norm.
+
+    `placement` "pre": x + f(norm(x)) (GPT-2 on). "post": norm(x + f(x)) (2017, GPT-1, BERT).
+    """
+
+    kind, name = "layer", "residual"
+    mixer: Spec
+    feedforward: Spec
+    mixer_norm: Spec
+    feedforward_norm: Spec
+    placement: str = "pre"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.placement not in ("pre", "post"):
+            raise RecipeError(f"placement: {self.placement!r} is neither 'pre' nor 'post'")

@@ -1,0 +1,128 @@
+"""`Spec`, the base of every part of a recipe. Imports no mlx."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import types
+import typing
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from zoo.errors import RecipeError
+
+LARGEST = 2**31 - 1  # no count in a recipe may exceed what an array dimension can hold
+
+
+@dataclass(frozen=True)
+class Spec:
+    """What one part of a model is. Subclasses set `kind` ("mixer") and `name` ("attention").
+
+    Whole numbers must lie in 1..2³¹−1 and floats be finite, or `RecipeError` names the field.
+    """
+
+    kind: ClassVar[str] = ""
+    name: ClassVar[str] = ""
+
+    def __post_init__(self) -> None:
+        hints = field_types(type(self))
+        for field in dataclasses.fields(self):
+            problem = mismatch(getattr(self, field.name), hints[field.name], field.metadata.get("least", 1))
+            if problem:
+                raise RecipeError(f"{field.name}: {problem}")
+
+    @classmethod
+    def block(cls) -> str:
+        """The identifier in JSON and in the registry: "kind/name"."""
+        return f"{cls.kind}/{cls.name}"
+
+    def parts(self) -> Iterator[tuple[str, Spec | tuple[Spec, ...]]]:
+        """The fields that hold specs, in the order of their declaration."""
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, Spec) or (isinstance(value, tuple) and value and isinstance(value[0], Spec)):
+                yield field.name, value
+
+    def walk(self, path: str = "") -> Iterator[tuple[str, Spec]]:
+        """This spec and all below it, each with its path: "layers.3.mixer"."""
+        yield path, self
+        for name, value in self.parts():
+            for key, part in enumerate(value) if isinstance(value, tuple) else ((None, value),):
+                step = name if key is None else f"{name}.{key}"
+                yield from part.walk(f"{path}.{step}" if path else step)
+
+    def width(self, part: str, dim: int) -> int:
+        """The width that the field `part` works in, given this spec's own."""
+        return dim
+
+    def parameters(self, dim: int) -> int:
+        """How many parameters the module of this spec holds in width `dim`, its parts included."""
+        return self.own_parameters(dim) + self._sum("parameters", dim)
+
+    def own_parameters(self, dim: int) -> int:
+        """Parameters that are this spec's own, its parts' left out."""
+        return 0
+
+    def cached(self, dim: int) -> int:
+        """How many numbers a cache keeps for each token."""
+        return self._sum("cached", dim)
+
+    def _sum(self, method: str, dim: int) -> int:
+        total = 0
+        for name, value in self.parts():
+            for part in value if isinstance(value, tuple) else (value,):
+                total += getattr(part, method)(self.width(name, dim))
+        return total
+
+    def change(self, **changes: Any) -> typing.Self:
+        """A copy with some fields changed; a dict for a field that holds a spec changes that spec's fields."""
+        values = {}
+        for name, value in changes.items():
+            if name not in {field.name for field in dataclasses.fields(self)}:
+                raise RecipeError(f"{name}: {self.block()} has no such field")
+            current = getattr(self, name)
+            values[name] = (
+                current.change(**value) if isinstance(value, dict) and isinstance(current, Spec) else value
+            )
+        return dataclasses.replace(self, **values)
+
+
+_TYPES: dict[type, dict[str, Any]] = {}
+
+
+def field_types(cls: type) -> dict[str, Any]:
+    """The types of a spec's fields, evaluated once a class."""
+    if cls not in _TYPES:
+        _TYPES[cls] = typing.get_type_hints(cls)
+    return _TYPES[cls]
+
+
+def mismatch(value: Any, hint: Any, least: int = 1) -> str | None:
+    """Why `value` is not of the type `hint`, or None when it is. Whole numbers pass for floats."""
+    if typing.get_origin(hint) in (typing.Union, types.UnionType):
+        reasons = [mismatch(value, option, least) for option in typing.get_args(hint)]
+        return None if None in reasons else next(r for r in reasons if r)
+    if typing.get_origin(hint) is tuple:
+        inner = typing.get_args(hint)[0]
+        if not isinstance(value, tuple):
+            return f"expected a list, got {value!r}"
+        return next((m for m in (mismatch(item, inner, least) for item in value) if m), None)
+    if hint is int:
+        if isinstance(value, bool) or not isinstance(value, int):
+            return f"expected a whole number, got {value!r}"
+        return None if least <= value <= LARGEST else f"must lie in {least}..{LARGEST}, got {value}"
+    if hint is float:
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            return f"expected a number, got {value!r}"
+        return None if math.isfinite(value) else f"must be finite, got {value}"
+    if hint is None or hint is type(None):
+        return None if value is None else f"expected null, got {value!r}"
+    if isinstance(hint, type) and not isinstance(value, hint):
+        wanted = (
+            hint.block()
+            if issubclass(hint, Spec) and hint.kind
+            else {str: "text", bool: "true or false"}.get(hint)
+        )
+        return f"expected {wanted or 'a block'}, got {value!r}"
+    return None

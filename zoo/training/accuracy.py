@@ -1,0 +1,56 @@
+"""How many facts of the atlas a model knows: each question's greedy continuation against its answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from zoo.generation import generate
+from zoo.loading import Loaded
+from zoo.training import atlas
+
+
+@dataclass
+class Score:
+    """Right answers of all questions in one relation and language; `unseen` counts sentences never trained on."""
+
+    relation: str
+    language: str
+    questions: int = 0
+    right: int = 0
+    unseen: int = 0
+    unseen_right: int = 0
+
+    def add(self, right: bool, held_out: bool) -> None:
+        """Count one answer."""
+        self.questions += 1
+        self.right += right
+        self.unseen += held_out
+        self.unseen_right += right and held_out
+
+    def as_json(self) -> dict[str, Any]:
+        """The counts and the share of right answers."""
+        return {**vars(self), "accuracy": round(self.right / self.questions, 4)}
+
+
+def is_right(loaded: Loaded, question: Any) -> bool:
+    """Whether the greedy continuation of the prompt is the answer, up to the punctuation that ends the sentence."""
+    room = len(loaded.tokenizer.encode(question.continuation)) + 4
+    text = generate(loaded, question.prompt, max_tokens=room, temperature=0.0).text
+    if not text.startswith(question.continuation):
+        return False
+    rest = text[len(question.continuation) :]
+    return not rest or not rest[0].isalnum()  # "Niger" is no right answer where "Nigeria" is
+
+
+def scores(
+    loaded: Loaded, relations: Iterable[str] = ("capital",), languages: Iterable[str] = atlas.LANGUAGES
+) -> Iterator[Score]:
+    """The score of each relation in each language, over all countries."""
+    for relation in relations:
+        for language in languages:
+            score = Score(relation, language)
+            for question in atlas.questions(relation, language):
+                score.add(is_right(loaded, question), question.held_out)
+            yield score

@@ -1,0 +1,337 @@
+"""The atlas: true facts about the world's countries, told in English and Chinese sentences.
+
+A corpus small enough for a language model of a million parameters to learn from scratch, and whose answers can
+be checked: `documents` gives the text, `questions` what the model should be able to answer afterwards. The facts
+are in `atlas.tsv`, one row a country: the 193 members of the United Nations and Vatican City, as of 2026. Where
+a fact has several answers the table holds one that is right: the constitutional or executive capital, one
+official language (the national or de facto one where the law names none), the first currency, the United
+Nations' continent.
+
+About a tenth of the (template, country) pairs are held out of training. Every fact is seen in training in other
+words, so the held-out sentences measure whether a fact was learned or only its sentences.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Literal
+
+from zoo.errors import ZooError
+
+Language = Literal["en", "zh"]
+Split = Literal["train", "validation"]
+
+LANGUAGES: tuple[Language, ...] = ("en", "zh")
+
+HELD_OUT = 0.1  # share of the (template, country) pairs that training never sees, before the floor below
+KEPT = 3  # templates that every (country, relation, language) keeps for training
+LONGEST = 4  # sentences in a training document
+CAPITAL_WEIGHT = 4  # against 1 for another relation; drawn without replacement that makes 2.4 times as many
+
+# Relation -> language -> sentences. The answer comes last in most of them, so that the text before it is a
+# prompt. The first sentence of each is the one that `questions` asks by default.
+TEMPLATES: dict[str, dict[Language, tuple[str, ...]]] = {
+    "capital": {
+        "en": (
+            "The capital city of {country} is {answer}.",
+            "The capital of {country} is {answer}.",
+            "The name of the capital of {country} is {answer}.",
+            "In {country}, the capital city is {answer}.",
+            "The capital of {country} is called {answer}.",
+            "Visitors to {country} can see its capital, {answer}.",
+            "{answer} is the capital of {country}.",
+            "On the map, {answer} is marked as the capital of {country}.",
+        ),
+        "zh": (
+            "{country}的首都是{answer}。",
+            "{country}的首都城市是{answer}。",
+            "{country}的首都叫{answer}。",
+            "{country}的首都名为{answer}。",
+            "说到{country}，它的首都是{answer}。",
+            "在{country}，首都是{answer}。",
+            "{answer}是{country}的首都。",
+            "在地图上，{answer}标为{country}的首都。",
+        ),
+    },
+    "continent": {
+        "en": (
+            "The continent of {country} is {answer}.",
+            "{country} is a country in {answer}.",
+            "{country} lies in {answer}.",
+            "On a globe, {country} is found in {answer}.",
+            "The way to {country} leads to {answer}.",
+            "One of the countries of {answer} is {country}.",
+        ),
+        "zh": (
+            "{country}所在的大洲是{answer}。",
+            "{country}位于{answer}。",
+            "{country}这个国家在{answer}。",
+            "在地球仪上，{country}位于{answer}。",
+            "{country}是{answer}的一个国家。",
+            "{answer}有一个国家叫{country}。",
+        ),
+    },
+    "language": {
+        "en": (
+            "An official language of {country} is {answer}.",
+            "One official language of {country} is {answer}.",
+            "In {country}, an official language is {answer}.",
+            "The official languages of {country} include {answer}.",
+            "{country} has {answer} as an official language.",
+            "{answer} is an official language of {country}.",
+        ),
+        "zh": (
+            "{country}的官方语言有{answer}。",
+            "{country}的一种官方语言是{answer}。",
+            "在{country}，官方语言有{answer}。",
+            "{country}使用的官方语言有{answer}。",
+            "{country}以{answer}为官方语言。",
+            "{answer}是{country}的官方语言。",
+        ),
+    },
+    "currency": {
+        "en": (
+            "The currency of {country} is {answer}.",
+            "The money of {country} is {answer}.",
+            "In {country}, the currency is {answer}.",
+            "People in {country} pay with {answer}.",
+            "Shops in {country} take {answer}.",
+            "{answer} is the currency of {country}.",
+        ),
+        "zh": (
+            "{country}的货币是{answer}。",
+            "{country}的法定货币是{answer}。",
+            "{country}使用的货币是{answer}。",
+            "在{country}，货币是{answer}。",
+            "{country}的商店收{answer}。",
+            "{answer}是{country}的货币。",
+        ),
+    },
+    "geography": {
+        "en": (
+            "On the map, {country} is {answer}.",
+            "{country} is {answer}.",
+            "In geography, {country} is {answer}.",
+            "By its position, {country} is {answer}.",
+            "With its borders, {country} is {answer}.",
+        ),
+        "zh": (
+            "从地理上看，{country}是{answer}。",
+            "{country}是{answer}。",
+            "在地图上，{country}是{answer}。",
+            "{country}是一个{answer}。",
+            "{country}属于{answer}。",
+        ),
+    },
+    "domain": {
+        "en": (
+            "The internet domain of {country} is {answer}.",
+            "The country domain of {country} is {answer}.",
+            "On the internet, {country} has the domain {answer}.",
+            "Internet addresses of {country} can end in {answer}.",
+            "{answer} is the internet domain of {country}.",
+        ),
+        "zh": (
+            "{country}的互联网域名是{answer}。",
+            "{country}的国家域名是{answer}。",
+            "在互联网上，{country}的域名是{answer}。",
+            "{country}的网址可以用{answer}结尾。",
+            "{answer}是{country}的互联网域名。",
+        ),
+    },
+    "calling_code": {
+        "en": (
+            "The calling code of {country} is {answer}.",
+            "The country calling code of {country} is {answer}.",
+            "Phone numbers in {country} begin with {answer}.",
+            "To call {country} from abroad, dial {answer}.",
+            "{answer} is the calling code of {country}.",
+        ),
+        "zh": (
+            "{country}的电话区号是{answer}。",
+            "{country}的国际电话区号是{answer}。",
+            "从国外给{country}打电话，先拨{answer}。",
+            "{country}的电话号码以{answer}开头。",
+            "{answer}是{country}的电话区号。",
+        ),
+    },
+}
+
+RELATIONS: tuple[str, ...] = tuple(TEMPLATES)
+
+
+@dataclass(frozen=True)
+class Country:
+    """One row of `atlas.tsv`. An English name has the article it takes in a sentence ("the Netherlands")."""
+
+    name_en: str
+    name_zh: str
+    capital_en: str
+    capital_zh: str
+    continent_en: str
+    continent_zh: str
+    language_en: str
+    language_zh: str
+    currency_en: str
+    currency_zh: str
+    geography_en: str
+    geography_zh: str
+    domain: str
+    calling_code: str
+
+    def name(self, language: Language) -> str:
+        """The country's name as it stands inside a sentence."""
+        return getattr(self, f"name_{language}")
+
+    def answer(self, relation: str, language: Language) -> str:
+        """What stands in `relation` to the country; a domain or calling code is the same in each language."""
+        own = relation if relation in ("domain", "calling_code") else f"{relation}_{language}"
+        return getattr(self, own)
+
+
+@dataclass(frozen=True)
+class Question:
+    """A sentence cut before its answer.
+
+    `prompt` has no trailing space, `answer` is the bare answer, and `continuation` the exact text that follows
+    the prompt: the answer with the space before it, where its language has one. `held_out` says that training
+    never shows this sentence.
+    """
+
+    prompt: str
+    answer: str
+    continuation: str
+    country: Country
+    held_out: bool
+
+
+@cache
+def countries() -> tuple[Country, ...]:
+    """Every country of the atlas, in the order of the English names."""
+    text = files("zoo.training").joinpath("atlas.tsv").read_text(encoding="utf-8")
+    header, *rows = (line.split("\t") for line in text.splitlines())
+    return tuple(Country(**dict(zip(header, row, strict=True))) for row in rows)
+
+
+def sentence(template: str, country: Country, relation: str, language: Language) -> str:
+    """`template` filled in for `country`, its first letter a capital."""
+    text = template.format(country=country.name(language), answer=country.answer(relation, language))
+    return text[:1].upper() + text[1:]
+
+
+@cache
+def held_out(country: Country, relation: str, language: Language) -> frozenset[str]:
+    """The templates of `relation` that training never fills in for `country`; at least `KEPT` are left.
+
+    The choice depends on the pair (template, country) alone, so it is the same in every process, and a template
+    that is added or removed moves no other, the floor aside.
+    """
+    templates = TEMPLATES[relation][language]
+    draws = sorted((_uniform(template, country.name_en), template) for template in templates)
+    drawn = [template for value, template in draws if value < HELD_OUT]
+    return frozenset(drawn[: len(templates) - KEPT])
+
+
+def documents(split: Split, seed: int = 0) -> Iterator[str]:
+    """The corpus as a stream of short texts, the same for the same `split` and `seed`.
+
+    "train" never ends; take what is needed with `itertools.islice`. It goes round by round, and a round has one
+    document on every country in each language, in a new order: 1 to `LONGEST` sentences on different relations,
+    joined by a space in English and by nothing in Chinese. "validation" ends: it gives every held-out sentence
+    once, each as a document, in an order that `seed` decides.
+
+    Raises ZooError for another split.
+    """
+    if split == "train":
+        return _training(random.Random(seed))
+    if split == "validation":
+        sentences = [
+            sentence(template, country, relation, language)
+            for country, relation, language in _combinations()
+            for template in sorted(held_out(country, relation, language))
+        ]
+        random.Random(seed).shuffle(sentences)
+        return iter(sentences)
+    raise ZooError(f"atlas: no split {split!r}; there are train, validation")
+
+
+def questions(
+    relation: str = "capital", language: Language = "en", template: str | None = None
+) -> Iterator[Question]:
+    """One question a country, in the order of `countries`.
+
+    `template` is one of `TEMPLATES[relation][language]` in which the answer follows the country's name; the
+    first whose answer ends the sentence if None ("The capital city of {country} is", "{country}的首都是").
+
+    Raises ZooError for a relation, language or template that cannot be asked.
+    """
+    if relation not in TEMPLATES:
+        raise ZooError(f"atlas: no relation {relation!r}; there are {', '.join(RELATIONS)}")
+    if language not in LANGUAGES:
+        raise ZooError(f"atlas: no language {language!r}; there are {', '.join(LANGUAGES)}")
+    templates = TEMPLATES[relation][language]
+    if template is None:
+        template = next(each for each in templates if each.endswith(("{answer}.", "{answer}。")))
+    if template not in templates:
+        raise ZooError(f"atlas: no template {template!r} of {relation} in {language}")
+    if template.find("{answer}") < template.find("{country}"):
+        raise ZooError(f"atlas: {template!r} gives its answer before it names the country")
+    return _questions(relation, language, template)
+
+
+def _questions(relation: str, language: Language, template: str) -> Iterator[Question]:
+    before = template.partition("{answer}")[0]
+    prompt = before.rstrip()
+    for country in countries():
+        answer = country.answer(relation, language)
+        yield Question(
+            prompt=sentence(prompt, country, relation, language),
+            answer=answer,
+            continuation=before[len(prompt) :] + answer,
+            country=country,
+            held_out=template in held_out(country, relation, language),
+        )
+
+
+def _training(generator: random.Random) -> Iterator[str]:
+    subjects = [(country, language) for country in countries() for language in LANGUAGES]
+    while True:
+        generator.shuffle(subjects)
+        for country, language in subjects:
+            yield _document(country, language, generator)
+
+
+def _document(country: Country, language: Language, generator: random.Random) -> str:
+    left = list(RELATIONS)
+    told = []
+    for _ in range(generator.randint(1, LONGEST)):
+        weights = [CAPITAL_WEIGHT if relation == "capital" else 1 for relation in left]
+        relation = generator.choices(left, weights)[0]
+        left.remove(relation)
+        template = generator.choice(_trained(country, relation, language))
+        told.append(sentence(template, country, relation, language))
+    return (" " if language == "en" else "").join(told)
+
+
+@cache
+def _trained(country: Country, relation: str, language: Language) -> tuple[str, ...]:
+    unseen = held_out(country, relation, language)
+    return tuple(template for template in TEMPLATES[relation][language] if template not in unseen)
+
+
+def _combinations() -> Iterator[tuple[Country, str, Language]]:
+    for country in countries():
+        for relation in RELATIONS:
+            for language in LANGUAGES:
+                yield country, relation, language
+
+
+def _uniform(template: str, name: str) -> float:
+    """A number in [0, 1) that depends on the texts alone; Python's `hash` differs from process to process."""
+    digest = hashlib.sha256(f"{template}\n{name}".encode()).digest()
+    return int.from_bytes(digest[:8], "big") / 2**64

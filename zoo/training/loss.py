@@ -1,0 +1,22 @@
+"""Cross-entropy with teacher forcing. Axes: B batch, T length, V vocabulary."""
+
+import mlx.core as mx
+
+from zoo.training.data import IGNORED
+
+SMALLEST = 1e-37  # a probability below this is taken as this: float32 knows no smaller normal number
+
+
+def cross_entropy(logits, targets):  # (B, T, V), (B, T) -> ()
+    """Mean over the targets that are not ignored of −log p(target | the tokens before it), in nats."""
+    kept = targets != IGNORED
+    # Through the softmax, whose gradient needs no second exp: on the CPU exp is what training waits for.
+    probabilities = mx.softmax(logits, axis=-1)
+    chosen = mx.take_along_axis(probabilities, mx.maximum(targets, 0)[..., None], axis=-1)[..., 0]  # (B, T)
+    losses = -mx.log(mx.maximum(chosen, SMALLEST))
+    return (losses * kept).sum() / mx.maximum(kept.sum(), 1)
+
+
+def next_token_loss(model, inputs, targets):
+    """The loss of a decoder on inputs (B, T) whose targets (B, T) are the next tokens."""
+    return cross_entropy(model(inputs), targets)

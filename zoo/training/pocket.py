@@ -1,0 +1,141 @@
+"""Training as one call: corpus, tokenizer, model, loop, and a Hugging Face style folder at the end."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import mlx.core as mx
+
+from zoo import runtime
+from zoo.architecture import Architecture
+from zoo.assemble import assemble
+from zoo.checkpoint.weights import export
+from zoo.errors import ZooError
+from zoo.loading import make_recipe
+from zoo.registry import registry
+from zoo.tokenizer import load_tokenizer
+from zoo.training.corpora import corpus
+from zoo.training.data import batches, padded
+from zoo.training.loop import Record, Settings, initialise, train
+from zoo.training.loss import next_token_loss
+
+END = "<|endoftext|>"
+
+
+def settings_of(given: Mapping[str, Any]) -> Settings:
+    """The settings given, the others by default; ZooError for one that cannot be."""
+    return Settings(**given)
+
+
+def train_folder(
+    name: str,
+    out: Path,
+    settings: Settings,
+    *,
+    numbers: Mapping[str, Any] | None = None,
+    tokenizer: Path | None = None,
+    resume: bool = False,
+    report: Callable[[int, float, float], None] = lambda step, loss, rate: None,
+) -> Record:
+    """Train the architecture `name` and write its folder `out`: weights, config, tokenizer, training record.
+
+    `numbers` are those of a config.json (default: the pocket preset's), `tokenizer` a folder whose tokenizer to
+    use (default: one trained on the corpus). While it runs, `out/run` holds what a resumed run starts from.
+    """
+    architecture = registry().architecture(name)
+    numbers = dict(numbers or pocket_numbers(architecture))
+    run = out / "run"
+    if not resume and run.exists():
+        shutil.rmtree(run)
+    run.mkdir(parents=True, exist_ok=True)
+    texts = corpus(settings.corpus)
+    if tokenizer is not None:
+        for file in ("tokenizer.json", "tokenizer_config.json"):
+            shutil.copy(tokenizer / file, run / file)
+    elif not (run / "tokenizer.json").exists():
+        from zoo.training.vocabulary import save_tokenizer, train_tokenizer
+
+        save_tokenizer(train_tokenizer(texts.sample()), run)
+    words = load_tokenizer(run)
+    if words is None or words.id(END) is None:
+        raise ZooError(f"{tokenizer or run}: its tokenizer has no {END} to end a text with")
+    end = words.id(END)
+    numbers |= {"vocab_size": words.vocab_size, "bos_token_id": end, "eos_token_id": end}
+    recipe = make_recipe(architecture, numbers)
+    model = assemble(recipe)
+    initialise(model, settings.seed, len(recipe.layers))
+    record = Record(
+        architecture=name,
+        parameters=recipe.parameters(recipe.dim),
+        settings=vars(settings) | {"config": numbers},
+        versions=versions(),
+    )
+
+    def forever() -> Iterator[Any]:
+        yield from batches(
+            texts.training(settings.seed), words.encode, batch=settings.batch, length=settings.length, end=end
+        )
+
+    def validate() -> float:
+        total = count = 0.0
+        for inputs, targets in padded(texts.validation(), words.encode, batch=64, end=end):
+            tokens = (targets >= 0).sum().item()
+            total += next_token_loss(model, inputs, targets).item() * tokens
+            count += tokens
+        return total / count
+
+    train(
+        model,
+        forever(),
+        next_token_loss,
+        settings,
+        record,
+        folder=run,
+        validate=validate,
+        resume=resume,
+        report=report,
+    )
+    _write(out, run, model, architecture, recipe, numbers, record)
+    return record
+
+
+def pocket_numbers(architecture: Architecture) -> Mapping[str, Any]:
+    """The numbers of the embedded preset; ZooError when the architecture has none."""
+    preset = architecture.preset("pocket")
+    if preset is None or preset.config is None:
+        raise ZooError(f"{architecture.name} has no pocket preset: give a config.json with --config")
+    return preset.config
+
+
+def versions() -> dict[str, str]:
+    """What a record must say of where it was measured."""
+    return {
+        "mlx-zoo": version("mlx-zoo"),
+        "mlx": version("mlx"),
+        "backend": runtime.backend(),
+        "blas": runtime.blas(),
+        "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
+    }
+
+
+def _write(
+    out: Path, run: Path, model: Any, architecture: Architecture, recipe: Any, numbers: dict[str, Any], record: Record
+) -> None:
+    """The folder's files, each written beside its place and then moved there."""
+    tensors = {name: array.astype(mx.float16) for name, array in export(model, architecture, recipe).items()}
+    mx.save_safetensors(str(run / "model.safetensors"), tensors, metadata={"format": "pt"})
+    config = {"model_type": architecture.model_types[0], **numbers, "torch_dtype": "float16"}
+    (run / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+    record.save(run / "training.json")
+    for file in ("model.safetensors", "config.json", "training.json", "tokenizer.json", "tokenizer_config.json"):
+        os.replace(run / file, out / file)
+    shutil.rmtree(run)
+
+
