@@ -117,6 +117,9 @@ POCKET = dict(
     tie_word_embeddings=True,
 )
 
+# Small enough for the conformance checks of those that have no pocket checkpoint.
+TINY = POCKET | dict(hidden_size=64, intermediate_size=96, num_hidden_layers=3, vocab_size=256)
+
 
 def published(name, hub, **numbers):
     """A preset with the numbers of a published LLaMA-like config.json."""
@@ -177,6 +180,7 @@ def zoo_architectures():
                 sliding_window=4096,
                 rms_norm_eps=1e-5,
             ),
+            Preset("tiny", config=TINY | dict(sliding_window=6)),
         ),
         references=("Jiang et al., 2023, arXiv:2310.06825",),
     )
@@ -200,6 +204,7 @@ def zoo_architectures():
                 max_position_embeddings=131072,
                 rope_theta=1000000.0,
             ),
+            Preset("tiny", config=TINY | dict(use_sliding_window=True, sliding_window=6, max_window_layers=1)),
         ),
         references=("Yang et al., 2024, arXiv:2407.10671",),
     )

@@ -1,14 +1,14 @@
 """The atlas: true facts about the world's countries, told in English and Chinese sentences.
 
-A corpus small enough for a language model of a million parameters to learn from scratch, and whose answers can
-be checked: `documents` gives the text, `questions` what the model should be able to answer afterwards. The facts
-are in `atlas.tsv`, one row a country: the 193 members of the United Nations and Vatican City, as of 2026. Where
-a fact has several answers the table holds one that is right: the constitutional or executive capital, one
-official language (the national or de facto one where the law names none), the first currency, the United
-Nations' continent.
+A corpus small enough for a language model of a million parameters to learn from scratch, and whose answers
+can be checked: `documents` gives the text, `questions` what the model should be able to answer afterwards.
+The facts are in `atlas.tsv`, one row a country: the 193 members of the United Nations and Vatican City, as of
+2026. Where a fact has several answers the table holds one that is right: the constitutional or executive
+capital, one official language (the national or de facto one where the law names none), the first currency,
+the United Nations' continent.
 
-About a tenth of the (template, country) pairs are held out of training. Every fact is seen in training in other
-words, so the held-out sentences measure whether a fact was learned or only its sentences.
+About a tenth of the (template, country) pairs are held out of training. Every fact is seen in training in
+other words, so the held-out sentences measure whether a fact was learned or only its sentences.
 """
 
 from __future__ import annotations
@@ -198,9 +198,9 @@ class Country:
 class Question:
     """A sentence cut before its answer.
 
-    `prompt` has no trailing space, `answer` is the bare answer, and `continuation` the exact text that follows
-    the prompt: the answer with the space before it, where its language has one. `held_out` says that training
-    never shows this sentence.
+    `prompt` has no trailing space, `answer` is the bare answer, and `continuation` the exact text that
+    follows the prompt: the answer with the space before it, where its language has one. `held_out` says that
+    training never shows this sentence.
     """
 
     prompt: str
@@ -228,8 +228,8 @@ def sentence(template: str, country: Country, relation: str, language: Language)
 def held_out(country: Country, relation: str, language: Language) -> frozenset[str]:
     """The templates of `relation` that training never fills in for `country`; at least `KEPT` are left.
 
-    The choice depends on the pair (template, country) alone, so it is the same in every process, and a template
-    that is added or removed moves no other, the floor aside.
+    The choice depends on the pair (template, country) alone, so it is the same in every process, and a
+    template that is added or removed moves no other, the floor aside.
     """
     templates = TEMPLATES[relation][language]
     draws = sorted((_uniform(template, country.name_en), template) for template in templates)
@@ -240,10 +240,10 @@ def held_out(country: Country, relation: str, language: Language) -> frozenset[s
 def documents(split: Split, seed: int = 0) -> Iterator[str]:
     """The corpus as a stream of short texts, the same for the same `split` and `seed`.
 
-    "train" never ends; take what is needed with `itertools.islice`. It goes round by round, and a round has one
-    document on every country in each language, in a new order: 1 to `LONGEST` sentences on different relations,
-    joined by a space in English and by nothing in Chinese. "validation" ends: it gives every held-out sentence
-    once, each as a document, in an order that `seed` decides.
+    "train" never ends; take what is needed with `itertools.islice`. It goes round by round, and a round has
+    one document on every country in each language, in a new order: 1 to `LONGEST` sentences on different
+    relations, joined by a space in English and by nothing in Chinese. "validation" ends: it gives every
+    held-out sentence once, each as a document, in an order that `seed` decides.
 
     Raises ZooError for another split.
     """

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import shutil
@@ -16,7 +15,7 @@ import mlx.core as mx
 from zoo import runtime
 from zoo.architecture import Architecture
 from zoo.assemble import assemble
-from zoo.checkpoint.weights import export
+from zoo.checkpoint.save import save
 from zoo.errors import ZooError
 from zoo.loading import make_recipe
 from zoo.registry import registry
@@ -102,7 +101,11 @@ def train_folder(
         resume=resume,
         report=report,
     )
-    _write(out, run, model, architecture, recipe, numbers, record)
+    save(out, model, architecture, recipe, numbers, mx.float16)
+    record.save(out / "training.json")
+    for file in ("tokenizer.json", "tokenizer_config.json"):
+        os.replace(run / file, out / file)
+    shutil.rmtree(run)
     return record
 
 
@@ -123,19 +126,3 @@ def versions() -> dict[str, str]:
         "blas": runtime.blas(),
         "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
     }
-
-
-def _write(
-    out: Path, run: Path, model: Any, architecture: Architecture, recipe: Any, numbers: dict[str, Any], record: Record
-) -> None:
-    """The folder's files, each written beside its place and then moved there."""
-    tensors = {name: array.astype(mx.float16) for name, array in export(model, architecture, recipe).items()}
-    mx.save_safetensors(str(run / "model.safetensors"), tensors, metadata={"format": "pt"})
-    config = {"model_type": architecture.model_types[0], **numbers, "torch_dtype": "float16"}
-    (run / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
-    record.save(run / "training.json")
-    for file in ("model.safetensors", "config.json", "training.json", "tokenizer.json", "tokenizer_config.json"):
-        os.replace(run / file, out / file)
-    shutil.rmtree(run)
-
-

@@ -26,8 +26,8 @@ SMALLEST = 256 + len(SPECIAL_TOKENS)  # the byte alphabet and the special tokens
 def train_tokenizer(texts: Iterable[str], vocab: int = 2048) -> Tokenizer:
     """A byte-level BPE tokenizer of at most `vocab` tokens, learned from `texts` (a finite iterable).
 
-    It has fewer tokens when the texts offer no more merges. Any text survives encoding and decoding, since all
-    256 bytes are tokens. The same texts give the same tokenizer.
+    It has fewer tokens when the texts offer no more merges. Any text survives encoding and decoding, since
+    all 256 bytes are tokens. The same texts give the same tokenizer.
 
     Raises TokenizerError when `vocab` cannot hold the bytes and the special tokens.
     """
@@ -37,12 +37,12 @@ def train_tokenizer(texts: Iterable[str], vocab: int = 2048) -> Tokenizer:
     from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
     tokenizer = Tokenizer(models.BPE())
-    # Merges never cross the pieces made here. GPT-2's expression splits at spaces, so that an English name gets
-    # the same tokens wherever it follows a space; but Chinese has none, and a whole clause would be one piece,
-    # whose merges glue a name to its neighbours ("国的首都是") differently in each sentence. So every Han
-    # character is a piece of its own: a Chinese name is then the same tokens in any sentence, mostly one a
-    # character, and what a model learns of it in one sentence carries over to the next. The price is that
-    # common Chinese words are no single token.
+    # Merges never cross the pieces made here. GPT-2's expression splits at spaces, so that an English name
+    # gets the same tokens wherever it follows a space; but Chinese has none, and a whole clause would be one
+    # piece, whose merges glue a name to its neighbours ("国的首都是") differently in each sentence. So every
+    # Han character is a piece of its own: a Chinese name is then the same tokens in any sentence, mostly one
+    # a character, and a prompt cut anywhere has the tokens of training. The price is about twice the tokens
+    # for the same Chinese text, since common words are no single token.
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [
             pre_tokenizers.Split(Regex(r"\p{Han}"), behavior="isolated"),

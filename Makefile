@@ -1,0 +1,53 @@
+# Each target makes what it needs: `.venv` when it is missing, and its packages when pyproject.toml changed.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: run test lint types parity docs pockets wheel clean
+
+run: $(VENV)/.installed
+	$(BIN)/zoo run llama "The capital city of China is"
+
+test: $(VENV)/.test
+	$(BIN)/pytest
+
+lint: $(VENV)/.test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/.test
+	$(BIN)/mypy
+
+# The live comparison with transformers, in an environment of its own: ordinary tests never see torch.
+parity: $(VENV)-parity/.installed
+	$(VENV)-parity/bin/pytest tests/parity
+
+docs: $(VENV)/.docs
+	$(BIN)/sphinx-build -W -b html docs docs/_build/html
+
+# Every embedded checkpoint, trained again from nothing.
+pockets: $(VENV)/.fast
+	$(BIN)/python tools/train_pockets.py
+
+# What a user installs: the built wheel in a fresh environment, away from this folder.
+wheel: $(VENV)/.test
+	PYTHON=$(PYTHON) sh tools/check_wheel.sh $(BIN)/python
+
+$(VENV)/bin/pip:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.installed: pyproject.toml | $(VENV)/bin/pip
+	$(BIN)/pip install --quiet --editable .
+	touch $@
+
+$(VENV)/.%: pyproject.toml | $(VENV)/bin/pip
+	$(BIN)/pip install --quiet --editable '.[$*]'
+	touch $(VENV)/.installed $@
+
+$(VENV)-parity/.installed: pyproject.toml
+	test -d $(VENV)-parity || $(PYTHON) -m venv $(VENV)-parity
+	$(VENV)-parity/bin/pip install --quiet --editable '.[parity]'
+	touch $@
+
+clean:
+	rm -rf $(VENV) $(VENV)-parity build dist docs/_build

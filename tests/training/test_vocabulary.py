@@ -1,0 +1,104 @@
+"""The tokenizer that a small model is trained with."""
+
+import json
+from itertools import islice
+
+import pytest
+
+from zoo.errors import TokenizerError
+from zoo.training.atlas import LANGUAGES, RELATIONS, TEMPLATES, countries, documents, questions, sentence
+from zoo.training.vocabulary import SPECIAL_TOKENS, save_tokenizer, train_tokenizer
+
+TEXTS = list(islice(documents("train", 0), 3000))
+
+SAMPLES = [
+    "The capital city of China is Beijing.",
+    "中国的首都是北京。",
+    "mixed 中文 and English，123 + .cn",
+    " two  spaces, a tab\tand\n\na line ",
+    "emoji 🙂👩‍👩‍👧 flags 🇨🇳, accents é ñ, Русский, العربية, ひらがな, 한국어",
+    "\x00 control, \ufeff mark, rare Han 𠮷",
+]
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return train_tokenizer(TEXTS)
+
+
+def test_the_special_tokens_have_the_first_ids(tokenizer):
+    assert [tokenizer.token_to_id(token) for token in SPECIAL_TOKENS] == [0, 1, 2, 3, 4]
+    assert SPECIAL_TOKENS[0] == "<|endoftext|>"
+    assert tokenizer.encode("a<|endoftext|>b").ids[1] == 0
+    assert tokenizer.decode([0, *tokenizer.encode("a").ids, 1]) == "a"
+
+
+def test_the_vocabulary_has_the_size_asked_for(tokenizer):
+    assert tokenizer.get_vocab_size() == 2048
+    assert train_tokenizer(TEXTS, 300).get_vocab_size() == 300
+
+
+def test_a_short_text_gives_fewer_tokens_but_every_byte():
+    small = train_tokenizer(["China"])
+    assert 256 + len(SPECIAL_TOKENS) <= small.get_vocab_size() < 300
+    assert all(small.decode(small.encode(text).ids) == text for text in SAMPLES)
+
+
+def test_a_vocabulary_without_room_for_the_bytes_is_refused():
+    with pytest.raises(TokenizerError, match="261"):
+        train_tokenizer(TEXTS, 260)
+
+
+def test_two_trainings_are_identical(tokenizer):
+    assert train_tokenizer(iter(TEXTS)).to_str() == tokenizer.to_str()
+
+
+@pytest.mark.parametrize("text", SAMPLES)
+def test_any_text_survives(tokenizer, text):
+    encoded = tokenizer.encode(text).ids
+    assert tokenizer.decode(encoded) == text
+
+
+def test_nothing_is_added_around_a_text(tokenizer):
+    ids = tokenizer.encode("中国的首都是北京。").ids
+    assert len(ids) == 9  # one a character
+    assert min(ids) >= len(SPECIAL_TOKENS)
+    assert tokenizer.encode("").ids == []
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_a_name_and_an_answer_have_the_same_tokens_in_every_sentence(tokenizer, language):
+    """No merge crosses from a name to its neighbours."""
+    space = " " if language == "en" else ""
+    for relation in RELATIONS:
+        for template in TEMPLATES[relation][language]:
+            parts = template.replace("{answer}", "{country}").split("{country}")
+            if parts[0] == "":
+                continue  # an English sentence's first word follows no space
+            for country in countries()[::4]:
+                whole = tokenizer.encode(sentence(template, country, relation, language)).ids
+                slots = [country.name(language), country.answer(relation, language)]
+                if template.find("{answer}") < template.find("{country}"):
+                    slots.reverse()
+                apart = [parts[0], slots[0], parts[1], slots[1], parts[2]]
+                pieces = [apart[0].rstrip(), space + apart[1], apart[2].rstrip(), space + apart[3], apart[4]]
+                assert whole == [i for piece in pieces for i in tokenizer.encode(piece).ids]
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_prompt_and_continuation_are_tokenised_as_their_sentence(tokenizer, language):
+    end = {"en": ".", "zh": "。"}[language]
+    for question in questions(language=language):
+        whole = tokenizer.encode(question.prompt + question.continuation + end).ids
+        parts = (question.prompt, question.continuation, end)
+        assert whole == [i for part in parts for i in tokenizer.encode(part).ids]
+
+
+def test_the_saved_folder_holds_both_files_and_nothing_else(tokenizer, tmp_path):
+    save_tokenizer(tokenizer, tmp_path / "new" / "folder")
+    save_tokenizer(tokenizer, tmp_path / "new" / "folder")  # again, over the first
+    saved = {path.name: path.read_text(encoding="utf-8") for path in (tmp_path / "new" / "folder").iterdir()}
+    assert set(saved) == {"tokenizer.json", "tokenizer_config.json"}
+    assert json.loads(saved["tokenizer.json"]) == json.loads(tokenizer.to_str())
+    settings = json.loads(saved["tokenizer_config.json"])
+    assert (settings["eos_token"], settings["pad_token"]) == ("<|endoftext|>", "<|pad|>")

@@ -1,0 +1,32 @@
+"""`zoo compare`: architectures side by side."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+
+@click.command()
+@click.argument("names", nargs=-1, required=True, metavar="A B …")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def compare(names: tuple[str, ...], as_json: bool) -> None:
+    """Compare architectures (llama) or presets (llama:pocket) by their recipes: no weights are needed.
+
+    An architecture stands for its full-size preset. Rows that differ are marked with ≠.
+    """
+    from zoo.cli.table import table
+    from zoo.insight.facts import comparison, described, facts
+    from zoo.registry import registry
+
+    columns = {}
+    for name in names:
+        architecture, preset, recipe = described(name, registry())
+        columns[f"{architecture.name}:{preset.name}"] = facts(recipe)
+    rows = comparison(columns)
+    if as_json:
+        values = [{"field": n, "values": dict(zip(columns, v, strict=True)), "differs": d} for n, v, d in rows]
+        click.echo(json.dumps(values, ensure_ascii=False, indent=1))
+        return
+    marked = [["≠" if differs else " ", name, *values] for name, values, differs in rows]
+    click.echo(table(marked, [" ", "field", *columns]))

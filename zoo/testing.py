@@ -1,0 +1,301 @@
+"""The conformance suite: what every architecture must hold, a third party's included.
+
+    from zoo.testing import check_architecture
+    check_architecture("llama")
+
+Each check has a name and a reason; one that fails says what differed. Models are small, their weights random:
+the checks hold for any weights. Axes: B batch, T length, V vocabulary.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import mlx.core as mx
+from mlx.utils import tree_flatten, tree_unflatten
+
+from zoo.architecture import Architecture
+from zoo.assemble import assemble
+from zoo.checkpoint.save import save
+from zoo.errors import ZooError
+from zoo.generation import generate
+from zoo.loading import Loaded, load, make_recipe
+from zoo.registry import Registry, registry
+
+TOLERANCE = 1e-4  # of the range of the logits, in float32
+LENGTH = 24  # tokens of a test text: more than any window of the small presets
+
+
+@dataclass
+class Subject:
+    """An architecture under test: its small model with random weights, and a batch of random texts (B, T)."""
+
+    architecture: Architecture
+    numbers: Mapping[str, Any]
+    recipe: Any
+    model: Any
+    tokens: mx.array
+    known: Registry
+
+    @property
+    def vocab(self) -> int:
+        """The size of the vocabulary that texts are drawn from."""
+        return self.recipe.embedding.vocab
+
+
+@dataclass(frozen=True)
+class Check:
+    """One property: its name, why it must hold, the function that raises AssertionError, and whom it applies to."""
+
+    name: str
+    reason: str
+    run: Callable[[Subject], None]
+    applies: Callable[[Subject], bool]
+
+
+CHECKS: list[Check] = []
+
+
+def _always(subject: Subject) -> bool:
+    return True
+
+
+def decodes(subject: Subject) -> bool:
+    """Whether the model continues text token by token, from a cache."""
+    return hasattr(subject.model, "make_cache") and not hasattr(subject.model, "encode")
+
+
+def is_causal(subject: Subject) -> bool:
+    """Whether a token may see only those before it."""
+    return decodes(subject) and subject.architecture.causality == "causal"
+
+
+def check(reason: str, applies: Callable[[Subject], bool] = _always) -> Callable[..., Any]:
+    """Add a function to the suite, under its own name."""
+
+    def add(function: Callable[[Subject], None]) -> Callable[[Subject], None]:
+        CHECKS.append(Check(function.__name__, reason, function, applies))
+        return function
+
+    return add
+
+
+def numbers_of(architecture: Architecture, preset: str | None = None) -> Mapping[str, Any]:
+    """The config numbers of a preset small enough to build: the one named, "tiny", or the pocket's."""
+    for name in [preset] if preset else ["tiny", "pocket"]:
+        found = architecture.preset(name)
+        if found is not None and found.config is not None:
+            return found.config
+    raise ZooError(f"{architecture.name}: no preset {preset or 'tiny or pocket'} with numbers to build a small model from")
+
+
+def subject(name: str, preset: str | None = None, known: Registry | None = None, seed: int = 0) -> Subject:
+    """The architecture `name` as a small model with random weights."""
+    known = known or registry()
+    architecture = known.architecture(name)
+    numbers = numbers_of(architecture, preset)
+    recipe = make_recipe(architecture, numbers)
+    model = assemble(recipe, known)
+    randomise(model, seed)
+    length = min(LENGTH, recipe.context or LENGTH)
+    tokens = mx.random.randint(0, recipe.embedding.vocab, (2, length), key=mx.random.key(seed + 1))
+    return Subject(architecture, numbers, recipe, model, tokens, known)
+
+
+def randomise(model: Any, seed: int = 0) -> None:
+    """Give every parameter a random value: norms and biases too, so that none can be forgotten unseen."""
+    parameters = tree_flatten(model.parameters())
+    keys = mx.random.split(mx.random.key(seed), len(parameters))
+
+    def one(array: mx.array, key: mx.array) -> mx.array:
+        spread = 0.2 if array.ndim < 2 else array.shape[-1] ** -0.5
+        centre = 1.0 if array.ndim < 2 else 0.0
+        return centre + spread * mx.random.normal(array.shape, key=key)
+
+    model.update(
+        tree_unflatten([(path, one(array, key)) for (path, array), key in zip(parameters, keys, strict=True)])
+    )
+    mx.eval(model.parameters())
+
+
+def same(found: mx.array, expected: mx.array, what: str, tolerance: float = TOLERANCE) -> None:
+    """AssertionError, saying where and by how much, unless the two agree to `tolerance` of the expected range."""
+    assert found.shape == expected.shape, f"{what}: shape {found.shape}, expected {expected.shape}"
+    found, expected = found.astype(mx.float32), expected.astype(mx.float32)
+    scale = (expected.max() - expected.min()).item()
+    difference = mx.abs(found - expected)
+    worst = difference.max().item()
+    assert worst <= tolerance * scale, (  # a NaN fails too
+        f"{what}: largest difference {worst:.3g} at {_place(difference)}, allowed {tolerance * scale:.3g}"
+    )
+
+
+def _place(difference: mx.array) -> tuple[int, ...]:
+    flat = int(mx.argmax(difference).item())
+    place = []
+    for size in reversed(difference.shape):
+        flat, index = divmod(flat, size)
+        place.append(index)
+    return tuple(reversed(place))
+
+
+@check("`zoo show` and `compare` count from the recipe; the model must hold just that many")
+def parameters_equal_the_recipes(subject: Subject) -> None:
+    held = sum(array.size for _, array in tree_flatten(subject.model.parameters()))
+    counted = subject.recipe.parameters(subject.recipe.dim)
+    assert held == counted, f"the model holds {held:,} parameters, the recipe counts {counted:,}"
+
+
+@check("decoding from the cache is the same mathematics as the longer prompt", is_causal)
+def cached_decode_equals_full_forward(subject: Subject) -> None:
+    cache, prompt = subject.model.make_cache(), subject.tokens.shape[1] // 2
+    pieces = [subject.model(subject.tokens[:, :prompt], cache)]
+    for place in range(prompt, subject.tokens.shape[1]):
+        pieces.append(subject.model(subject.tokens[:, place : place + 1], cache))
+    same(mx.concatenate(pieces, axis=1), subject.model(subject.tokens), "logits")
+
+
+@check("a long prompt is read in chunks to bound memory", is_causal)
+def chunked_prefill_equals_whole(subject: Subject) -> None:
+    cache, pieces = subject.model.make_cache(), []
+    for start, end in ((0, 1), (1, 8), (8, 13), (13, subject.tokens.shape[1])):
+        pieces.append(subject.model(subject.tokens[:, start:end], cache))
+    same(mx.concatenate(pieces, axis=1), subject.model(subject.tokens), "logits")
+
+
+@check("rows of different lengths share a batch, padded on the left, then decode together", decodes)
+def padded_row_equals_the_row_alone(subject: Subject) -> None:
+    length, padding = subject.tokens.shape[1] - 2, 5
+    mask = mx.array([[1] * length, [0] * padding + [1] * (length - padding)])  # (2, T)
+    prefix = {"prefix": mx.array([length, length - padding])} if subject.architecture.causality == "prefix" else {}
+    cache = subject.model.make_cache()
+    batch = [subject.model(subject.tokens[:, :length], cache, mask=mask, **prefix)]
+    plain = subject.model(subject.tokens[:, :length], mask=mask, **prefix)
+    for place in (length, length + 1):
+        batch.append(subject.model(subject.tokens[:, place : place + 1], cache))
+    for row, start in ((0, 0), (1, padding)):
+        text = subject.tokens[row : row + 1, start:]
+        alone_prefix = {"prefix": length - start} if prefix else {}
+        alone_cache = subject.model.make_cache()
+        alone = [subject.model(text[:, : length - start], alone_cache, **alone_prefix)]
+        for place in (length - start, length - start + 1):
+            alone.append(subject.model(text[:, place : place + 1], alone_cache))
+        same(plain[row : row + 1, start:], alone[0], f"logits of row {row}, uncached")
+        together = mx.concatenate(batch, axis=1)[row : row + 1, start:]
+        same(together, mx.concatenate(alone, axis=1), f"logits of row {row}, cached")
+
+
+@check("a model trained to predict the next token must not see it", is_causal)
+def later_token_changes_no_earlier_logit(subject: Subject) -> None:
+    place = subject.tokens.shape[1] // 2
+    before, after = subject.model(subject.tokens), subject.model(_changed(subject, place))
+    same(after[:, :place], before[:, :place], f"logits before the changed token {place}", 1e-6)
+    moved = mx.abs(after[:, place:] - before[:, place:]).max().item()
+    assert moved > 0, f"changing token {place} changed no logit at or after it"
+
+
+@check("without a causal mask every token sees every other", lambda s: s.architecture.causality == "full")
+def later_token_changes_earlier_logits(subject: Subject) -> None:
+    place = subject.tokens.shape[1] // 2
+    before, after = subject.model(subject.tokens), subject.model(_changed(subject, place))
+    assert mx.abs(after[:, 0] - before[:, 0]).max().item() > 0, f"token {place} does not reach position 0"
+
+
+@check(
+    "a prompt sees itself both ways, the answer only what came before",
+    lambda s: decodes(s) and s.architecture.causality == "prefix",
+)
+def prefix_is_free_within_and_causal_after(subject: Subject) -> None:
+    length = subject.tokens.shape[1]
+    prefix = length // 2
+    before = subject.model(subject.tokens, prefix=prefix)
+    within = subject.model(_changed(subject, prefix - 1), prefix=prefix)
+    assert mx.abs(within[:, 0] - before[:, 0]).max().item() > 0, "the prompt's last token does not reach its first"
+    later = subject.model(_changed(subject, length - 2), prefix=prefix)
+    same(later[:, : length - 2], before[:, : length - 2], "logits before a changed token of the answer", 1e-6)
+    cache = subject.model.make_cache()
+    pieces = [subject.model(subject.tokens[:, :prefix], cache, prefix=prefix)]
+    pieces += [subject.model(subject.tokens[:, i : i + 1], cache) for i in range(prefix, length)]
+    same(mx.concatenate(pieces, axis=1), before, "logits with a cache")
+
+
+def _changed(subject: Subject, place: int) -> mx.array:
+    """The texts with the token at `place` replaced by the next id."""
+    columns = mx.arange(subject.tokens.shape[1]) == place
+    return mx.where(columns, (subject.tokens + 1) % subject.vocab, subject.tokens)
+
+
+@check("what was trained or converted must come back from its folder")
+def saved_and_loaded_is_identical(subject: Subject) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        save(folder, subject.model, subject.architecture, subject.recipe, subject.numbers)
+        loaded = load(folder, architecture=subject.architecture.name, dtype="float32", known=subject.known)
+    found = dict(tree_flatten(loaded.model.parameters()))
+    for path, array in tree_flatten(subject.model.parameters()):
+        assert path in found, f"{path} was not loaded"
+        assert mx.array_equal(found[path], array).item(), f"{path} changed between saving and loading"
+
+
+@check("what is streamed must be what the model says, up to near ties", is_causal)
+def greedy_stream_follows_the_full_forward(subject: Subject) -> None:
+    prompt = subject.tokens[0, : subject.tokens.shape[1] // 2].tolist()
+    loaded = Loaded(subject.model, None, subject.architecture, subject.recipe, {}, Path("."))
+    new = generate(loaded, prompt, max_tokens=8, temperature=0.0).tokens
+    logits = subject.model(mx.array([prompt + new]))[0]  # (T, V)
+    margin = TOLERANCE * (logits.max() - logits.min()).item()
+    for step, token in enumerate(new):
+        row = logits[len(prompt) + step - 1]
+        lost = (row.max() - row[token]).item()
+        assert lost <= margin, f"token {step} is {token}, whose logit is {lost:.3g} below the largest"
+
+
+@check("16-bit weights are what most checkpoints hold", decodes)
+def half_precision_runs(subject: Subject) -> None:
+    expected = subject.model(subject.tokens)
+    parameters = subject.model.parameters()
+    try:
+        for dtype in (mx.float16, mx.bfloat16):
+            subject.model.set_dtype(dtype)
+            found = subject.model(subject.tokens)
+            assert mx.isfinite(found).all().item(), f"{dtype}: logits are not finite"
+            same(found, expected, f"{dtype} logits", 0.1)
+    finally:
+        subject.model.update(parameters)
+
+
+@dataclass(frozen=True)
+class Result:
+    """How one check went; `message` says what differed when it failed."""
+
+    name: str
+    reason: str
+    passed: bool
+    message: str = ""
+
+
+def run_checks(name: str, preset: str | None = None, known: Registry | None = None) -> list[Result]:
+    """Every check that applies to the architecture `name`, run on a small model of random weights."""
+    made = subject(name, preset, known)
+    results = []
+    for one in CHECKS:
+        if not one.applies(made):
+            continue
+        try:
+            one.run(made)
+            results.append(Result(one.name, one.reason, True))
+        except (AssertionError, ZooError) as error:
+            results.append(Result(one.name, one.reason, False, str(error)))
+    return results
+
+
+def check_architecture(name: str, preset: str | None = None, known: Registry | None = None) -> list[Result]:
+    """Hold the architecture `name` to the suite; AssertionError names each check that failed and what differed."""
+    results = run_checks(name, preset, known)
+    failed = [f"{r.name}: {r.message} ({r.reason})" for r in results if not r.passed]
+    assert not failed, f"{name}: " + "; ".join(failed)
+    return results
