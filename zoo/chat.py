@@ -20,13 +20,13 @@ from zoo.errors import TokenizerError
 SECONDS = 5
 """How long a template may take, in processor time and by the clock."""
 
-MEMORY = 2**30
+MEMORY = 2**29
 """How many bytes of memory a template may use."""
 
 OUTPUT = 4 * 2**20
 """How many bytes of UTF-8 a template may write."""
 
-_LOOK = 0.1  # seconds between two looks at the child's memory: a fast machine fills a gigabyte in one
+_LOOK = 0.1  # seconds between two looks at the child's memory: a fast one fills gigabytes in a second
 
 
 def render_chat(
@@ -39,13 +39,13 @@ def render_chat(
 ) -> str:
     """The prompt that a chat template makes of messages.
 
-    Each message has a "role" and a "content", both strings, and may have more keys. `special_tokens` are visible
-    by their names ("bos_token", ...), `kwargs` by theirs (such as `tools` or `enable_thinking`).
+    Each message has a "role" and a "content", both strings, and may have more keys. `special_tokens` are
+    visible by their names ("bos_token", ...), `kwargs` by theirs (such as `tools` or `enable_thinking`).
     `add_generation_prompt` ends the text where the model's answer begins. The template writes its own special
     tokens: encode the result with `special_tokens=False`.
 
-    TokenizerError, starting with "chat template:", for what the template refuses, for an error in it, and for one
-    that uses more than `SECONDS`, `MEMORY` or `OUTPUT`. The template runs in a sandbox in a process of its own.
+    TokenizerError, starting with "chat template:", for what the template refuses, for an error in it, and
+    where it uses more than `SECONDS`, `MEMORY` or `OUTPUT`. It runs in a sandbox in a process of its own.
     """
     variables = {
         **special_tokens,

@@ -1,8 +1,8 @@
 """Renders one chat template in a process of its own: run as a script, never imported by the zoo.
 
 A template comes with a checkpoint, from anyone, and is a program: it may loop for ever, build strings of
-gigabytes, or look for a way out of the sandbox. So this file imports nothing of the zoo, and only its own process
-pays for what a template does. Standard input is a JSON object:
+gigabytes, or look for a way out of the sandbox. So this file imports nothing of the zoo, and only its own
+process pays for what a template does. Standard input is a JSON object:
 
 - `template`, and the `variables` that it sees
 - `path`: the folders to find jinja2 in
@@ -51,7 +51,7 @@ def render(request: dict[str, Any]) -> str:
 
 
 def limit_process(cpu_seconds: int, memory_bytes: int) -> None:
-    """Bound what this process can use: past a limit the system ends it, or refuses memory, files or processes.
+    """Bound what this process can use: past a limit the system ends it, or refuses what it asks for.
 
     Some systems know only some of the limits (macOS bounds no memory); the parent watches for the rest.
     """
@@ -85,10 +85,12 @@ def make_environment() -> Any:
 
         def parse(self, parser: Any) -> Any:
             line = next(parser.stream).lineno
-            return nodes.Scope(parser.parse_statements(("name:endgeneration",), drop_needle=True), lineno=line)
+            return nodes.Scope(
+                parser.parse_statements(("name:endgeneration",), drop_needle=True), lineno=line
+            )
 
     class PublicNamespace(Namespace):
-        # A name with an underscore in front would let a template's value pose as one of Python's own attributes.
+        # A name with an underscore in front would let a value pose as one of Python's own attributes.
         def __init__(*args: Any, **kwargs: Any) -> None:  # like jinja2's own, it leaves "self" free as a name
             values = dict(*args[1:], **kwargs)
             for name in values:
@@ -107,7 +109,11 @@ def make_environment() -> Any:
         raise TemplateError(str(message))
 
     def to_json(
-        value: Any, ensure_ascii: bool = False, indent: Any = None, separators: Any = None, sort_keys: bool = False
+        value: Any,
+        ensure_ascii: bool = False,
+        indent: Any = None,
+        separators: Any = None,
+        sort_keys: bool = False,
     ) -> str:
         # Jinja's own filter escapes for HTML.
         return json.dumps(

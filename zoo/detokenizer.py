@@ -138,8 +138,8 @@ def token_detokenizer(
 ) -> Detokenizer:
     """The Detokenizer that follows a `tokenizers` decoder.
 
-    `token` gives the string of an id, None for one that leaves no trace; `decode` is the whole decoding, for the
-    rare decoders that cannot be followed; `cleaned_up` says that the text then goes through `clean_up`.
+    `token` gives the string of an id, None for one that leaves no trace; `decode` is the whole decoding, for
+    the rare decoders that cannot be followed; `cleaned_up` says that `clean_up` comes after.
     """
     steps = _steps(decoder)
     if steps is None:
@@ -213,7 +213,7 @@ class ByteFallback:
 
 
 class ByteLevel:
-    """Turns the printable stand-ins of byte-level vocabularies (GPT-2) back into bytes, and those into text."""
+    """Turns the printable stand-ins of byte-level vocabularies back into bytes, and those into text."""
 
     def __init__(self) -> None:
         self.values = _byte_values()
@@ -294,13 +294,13 @@ class CleanUp:
     def _settled(self, end: int) -> bool:
         """Whether no replacement can begin before `end` and stop after it.
 
-        Each begins with a space and has at most three other characters in a row. So it cannot where four follow
-        the last space, nor where that space fits none of them and stays where it is: no replacement has its next
-        character, and no "'" before it can take it away.
+        Each begins with a space and has at most three other characters in a row. So none can where three
+        follow the last space, nor where that space fits none and stays where it is: the character after it is
+        in none, and no "'" before it can take it away.
         """
         space = self.held.rfind(" ", 0, end)
         word = self.held[space + 1 : end]
-        if space < 0 or len(word) >= 4:
+        if space < 0 or len(word) >= 3:
             return True
         return bool(word) and word[0] not in ".?!,'n" and self.held[space - 1 : space] not in ("'", " ")
 
@@ -320,7 +320,7 @@ def _steps(decoder: Decoder | None) -> list[Step] | None:
             steps.append(StripLeft(spec["content"], spec["start"]))
         elif kind in ("Metaspace", "WordPiece"):
             steps.append(Each(_decoder(spec), by_place=True))
-        elif kind == "Replace" or (kind == "Strip" and not spec["stop"]):
+        elif kind in ("Replace", "Strip"):
             steps.append(Each(_decoder(spec), by_place=False))
         elif kind == "ByteFallback":
             steps.append(ByteFallback())

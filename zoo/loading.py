@@ -13,7 +13,7 @@ from zoo.checkpoint.safetensors import open_tensors
 from zoo.checkpoint.source import find, read_json
 from zoo.checkpoint.weights import fill, warn_of_unread
 from zoo.config import Config
-from zoo.errors import ConfigError
+from zoo.errors import CheckpointError, ConfigError
 from zoo.registry import Registry, registry
 from zoo.tokenizer import Tokenizer, load_tokenizer
 
@@ -54,6 +54,7 @@ def load(
     recipe = make_recipe(chosen, config)
     model = assemble(recipe, known)
     fill(model, chosen, recipe, open_tensors(place.folder), runtime.compute_dtype(dtype))
+    read(model)
     runtime.prepare()
     return Loaded(
         model=model,
@@ -64,6 +65,18 @@ def load(
         folder=place.folder,
         generation_config=read_json(place.folder / "generation_config.json", required=False) or {},
     )
+
+
+def read(model: Any) -> None:
+    """Read the weights that `fill` only promised, a layer at a time, so that no second copy of all is held."""
+    import mlx.core as mx
+
+    try:
+        for layer in getattr(model, "layers", ()):
+            mx.eval(layer.parameters())
+        mx.eval(model.parameters())
+    except RuntimeError as error:
+        raise CheckpointError(f"the weights cannot be read: {error}") from error
 
 
 def make_recipe(architecture: Architecture, values: Any) -> Any:

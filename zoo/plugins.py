@@ -10,7 +10,8 @@ import os
 import traceback
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from importlib.metadata import EntryPoint, entry_points
+from functools import cache
+from importlib.metadata import Distribution, EntryPoint, entry_points
 from typing import Any
 
 import pluggy
@@ -66,8 +67,8 @@ def load_plugins(environ: Mapping[str, str] = os.environ) -> list[Plugin]:
     """Every installed plugin, ordered by distribution and entry-point name, loaded or set aside with its error."""
     allowed, denied = _names(environ.get("ZOO_PLUGINS")), _names(environ.get("ZOO_BLOCK"))
     plugins = []
-    for point in sorted(entry_points(group=GROUP), key=lambda p: (_distribution(p)[0], p.name)):
-        plugin = Plugin(point.name, *_distribution(point))
+    for point in sorted(entry_points(group=GROUP), key=lambda p: (_distribution(p.dist)[0], p.name)):
+        plugin = Plugin(point.name, *_distribution(point.dist))
         if (allowed and point.name not in allowed) or point.name in denied:
             plugin.state = "blocked"
         else:
@@ -80,8 +81,9 @@ def _names(value: str | None) -> set[str]:
     return {name.strip() for name in (value or "").split(",") if name.strip()}
 
 
-def _distribution(point: EntryPoint) -> tuple[str, str]:
-    return (point.dist.name, point.dist.version) if point.dist else ("", "")
+@cache  # each look parses the distribution's metadata anew
+def _distribution(distribution: Distribution | None) -> tuple[str, str]:
+    return (distribution.name, distribution.version) if distribution else ("", "")
 
 
 def _load(plugin: Plugin, point: EntryPoint, strict: bool) -> None:

@@ -75,8 +75,8 @@ def load_tokenizer(folder: Path, config: Mapping[str, Any] | None = None) -> Tok
     """The tokenizer of a model folder, None where the folder holds none.
 
     It is read from `tokenizer.json`; else `vocab.json` and `merges.txt`; else `vocab.txt`; else
-    `tokenizer.model` or `spiece.model`. `config` is the parsed `config.json`. TokenizerError names the file (and
-    key) that is damaged, or holds what cannot be followed.
+    `tokenizer.model` or `spiece.model`. `config` is the parsed `config.json`. TokenizerError names the file
+    (and key) that is damaged, or holds what cannot be followed.
     """
     folder = Path(folder)
     settings = read_settings(folder)
@@ -106,8 +106,8 @@ def end_ids(
 ) -> frozenset[int]:
     """Every id that ends a text: the tokenizer's own, and those that either config names.
 
-    Chat models end a turn with another token than the one that ended their training texts, and folders disagree
-    on which file says so. TokenizerError for an `eos_token_id` that is no integer or list of integers.
+    Chat models end a turn with another token than the one that ended their training texts, and folders
+    disagree on which file says so. TokenizerError for an `eos_token_id` that is not one or several integers.
     """
     named = token_ids(config.get("eos_token_id"), "config.json: eos_token_id")
     generated = token_ids(generation_config.get("eos_token_id"), f"{generation_path}: eos_token_id")

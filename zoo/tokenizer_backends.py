@@ -1,4 +1,4 @@
-"""Tokenizers of the `tokenizers` library: from `tokenizer.json`, or the vocabulary files that came before it."""
+"""Tokenizers of the `tokenizers` library: from `tokenizer.json`, or the files that came before it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tokenizers of the `sentencepiece` library: `tokenizer.model` or `spiece.model` without a `tokenizer.json`."""
+"""Tokenizers of the `sentencepiece` library: a `tokenizer.model` or `spiece.model` by itself."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _WITHOUT_PREFIX = b"\x1a\x02\x18\x00"
 class SentencePieceBackend:
     """A sentencepiece model (Unigram or byte pairs), with added tokens split out before it sees the text.
 
-    Text goes through the model's own normalizer. That differs from transformers' conversion of such a model in
-    one place: a text that begins with a space keeps it beside the space the model puts in front.
+    Text goes through the model's own normalizer. That differs from transformers' conversion of such a model
+    in one place: a text that begins with a space keeps it beside the space that the model puts in front.
     """
 
     def __init__(self, path: Path, settings: TokenizerSettings) -> None:
@@ -97,7 +97,7 @@ class SentencePieceBackend:
         """The ids of text without added tokens that starts at character `place` of the whole."""
         if not text:
             return []
-        # A model that squeezes white space would lose a written space without the prefix it puts there itself.
+        # A model that squeezes white space would lose the written one without the prefix it puts there.
         prefixed = self._legacy or place == 0 or (self._leading == "all" and text.startswith(" "))
         return (self._model if prefixed else self._inner).encode(text)
 

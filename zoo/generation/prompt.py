@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from zoo import tokenizer
 from zoo.errors import PromptError
 from zoo.loading import Loaded
 from zoo.sampling import Sampling
@@ -55,8 +56,6 @@ def sampling_of(loaded: Loaded, **given: float | int | None) -> Sampling:
 
 def end_ids(loaded: Loaded) -> frozenset[int]:
     """Every id that ends a text: those that config, generation_config and tokenizer name."""
-    ids: set[int] = set(loaded.tokenizer.eos_ids) if loaded.tokenizer else set()
-    for values in (loaded.config, loaded.generation_config):
-        named = values.get("eos_token_id")
-        ids |= set(named if isinstance(named, list) else [named] if named is not None else [])
-    return frozenset(ids)
+    if loaded.tokenizer is not None:
+        return loaded.tokenizer.eos_ids
+    return tokenizer.end_ids(loaded.config, loaded.generation_config)

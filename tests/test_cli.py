@@ -1,0 +1,187 @@
+"""The command line, as a person uses it: what goes to the output, what to the error stream, which status."""
+
+import json
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+ENGLISH = "The capital city of China is"
+
+
+def fails(done, *words, status=None):
+    """The command failed with one line on the error stream that has these words, and wrote no output."""
+    assert done.returncode != 0
+    assert status is None or done.returncode == status
+    lines = [line for line in done.stderr.splitlines() if line.strip()]
+    assert len(lines) == 1, done.stderr
+    for word in words:
+        assert word in lines[0], done.stderr
+    assert done.stdout == ""
+
+
+@pytest.mark.parametrize("name", ["llama", "gpt2", "gpt2-postln", "qwen3"])
+@pytest.mark.parametrize(("prompt", "answer"), [(ENGLISH, " Beijing"), ("中国的首都是", "北京")])
+def test_run_streams_the_text_alone(command, name, prompt, answer):
+    done = command("run", name, prompt, "--max-tokens", "12")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(answer)
+    for word in ("prompt", "generated", "tokens/s", "first token", "peak memory"):
+        assert word in done.stderr
+
+
+def test_the_prompt_may_come_from_a_pipe(command):
+    piped = command("run", "llama", "--max-tokens", "4", stdin=f"{ENGLISH}\n")
+    assert piped.stdout == command("run", "llama", ENGLISH, "--max-tokens", "4").stdout
+
+
+def test_json_is_one_object(command):
+    done = command("run", "llama", ENGLISH, "--json", "--max-tokens", "5")
+    values = json.loads(done.stdout)
+    assert values["text"].startswith(" Beijing")
+    assert values["generated_tokens"] == len(values["tokens"]) <= 5
+    assert values["finish_reason"] in ("stop", "length")
+    assert values["peak_memory_bytes"] > 1e6
+
+
+def test_a_seed_repeats_a_draw(command):
+    def draw(seed):
+        return command("run", "llama", "The", "--temperature", "2", "--seed", seed, "--max-tokens", "20").stdout
+
+    assert draw("1") == draw("1")
+    assert draw("1") != draw("2")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["run", "lama", "hi"], ["lama", "llama"]),
+        (["run", "./nowhere", "hi"], ["./nowhere"]),
+        (["run", "llama", ""], ["prompt", "empty"]),
+        (["run", "llama"], ["prompt", "empty"]),
+        (["run", "llama", "hi", "--temperature", "-1"], ["temperature"]),
+        (["run", "llama", "hi", "--top-p", "0"], ["top-p"]),
+        (["run", "llama", "hi", "--top-p", "1.5"], ["top-p"]),
+        (["run", "llama", "hi", "--top-k", "x"], ["top-k"]),
+        (["run", "llama", "hi", "--max-tokens", "0"], ["max-tokens"]),
+        (["run", "llama", "hi", "--system", "be brief"], ["--system", "chat template"]),
+        (["run", "llama", "hi", "--flux"], ["--flux"]),
+        (["run", "llama", "hi", "--architecture", "lamma"], ["lamma"]),
+        (["run", "gpt2", "word " * 5000], ["64", "positions"]),
+        (["runn"], ["runn", "run"]),
+        (["show", "lama"], ["lama", "llama"]),
+        (["compare", "llama", "nothing"], ["nothing"]),
+        (["train", "nothing", "--out", "x"], ["nothing"]),
+        (["train", "mistral", "--out", "x"], ["mistral", "pocket"]),
+        (["train", "llama", "--out", "x", "--corpus", "web"], ["web", "atlas"]),
+        (["train", "llama", "--out", "x", "--steps", "0"], ["steps"]),
+    ],
+)
+def test_bad_input_is_one_line_and_a_status(command, arguments, words):
+    fails(command(*arguments), *words)
+
+
+def test_nothing_half_written_by_a_refused_training(command, tmp_path):
+    command("train", "mistral", "--out", "x")
+    assert not (tmp_path / "x").exists()
+
+
+def test_debug_shows_the_traceback(command):
+    done = command("--debug", "run", "lama", "hi")
+    assert "Traceback" in done.stderr and done.returncode != 0
+
+
+def test_list_show_compare_plugins_doctor(command):
+    listed = command("list").stdout
+    for name in ("gpt", "gpt2", "gpt2-postln", "llama", "mistral", "qwen2", "qwen3"):
+        assert any(line.split()[0] == name for line in listed.splitlines())
+    shown = command("show", "llama").stdout
+    assert "8.03 G" in shown and "Touvron" in shown and "500000" in shown
+    rows = {row["field"]: row for row in json.loads(command("compare", "gpt2", "gpt2-postln", "--json").stdout)}
+    assert rows["layer.placement"] == {
+        "field": "layer.placement",
+        "values": {"gpt2:small": "pre", "gpt2-postln:small": "post"},
+        "differs": True,
+    }
+    assert not rows["layers"]["differs"]
+    plugins = json.loads(command("plugins", "--json").stdout)
+    llama = next(plugin for plugin in plugins if plugin["name"] == "llama")
+    assert llama["state"] == "loaded" and "mistral" in llama["gives"] and llama["distribution"] == "mlx-zoo"
+    doctor = json.loads(command("doctor", "--json").stdout)
+    assert doctor["versions"]["mlx"] and doctor["backend"] in ("CPU", "Metal", "CUDA")
+
+
+def test_doctor_says_what_would_be_faster(command):
+    if sys.platform != "linux":
+        return
+    advice = json.loads(command("doctor", "--json", environment={"ZOO_BLAS": "none"}).stdout)["advice"]
+    assert any("fast" in line or "OpenBLAS" in line for line in advice)
+
+
+def test_help_needs_no_model(command):
+    done = command("--help")
+    assert done.returncode == 0
+    assert "run" in done.stdout and "compare" in done.stdout
+
+
+def test_ctrl_c_ends_with_what_was_generated(tmp_path):
+    code = (
+        "import time, sys, zoo.generation.autoregressive as a\n"
+        "plain = a._steps\n"
+        "def slow(*arguments):\n"
+        "    for step in plain(*arguments):\n"
+        "        yield step\n"
+        "        time.sleep(0.3)\n"
+        "a._steps = slow\n"
+        f"sys.argv = ['zoo', 'run', 'llama', {ENGLISH!r}, '--max-tokens', '60']\n"
+        "from zoo.cli import main; main()"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout.read(5)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert b"Traceback" not in err and b"generated" in err
+
+
+def test_a_closed_pipe_is_no_error(tmp_path):
+    done = subprocess.run(
+        f"{sys.executable} -m zoo run llama '{ENGLISH}' | head -c 3", shell=True, capture_output=True, text=True
+    )
+    assert "Traceback" not in done.stderr
+
+
+def test_a_terminal_without_a_prompt_opens_a_conversation():
+    leader, follower = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "zoo", "run", "llama", "--max-tokens", "8"],
+        stdin=follower,
+        stdout=follower,
+        stderr=follower,
+        close_fds=True,
+    )
+    os.close(follower)
+    try:
+        read_until(leader, ">>> ")
+        os.write(leader, f"{ENGLISH}\n".encode())
+        assert " Beijing" in read_until(leader, ">>> ")
+        os.write(leader, b"/bye\n")
+        assert process.wait(timeout=20) == 0
+    finally:
+        process.kill()
+        os.close(leader)
+
+
+def read_until(descriptor, text, seconds=30):
+    """What a terminal shows up to `text`."""
+    seen, end = "", time.monotonic() + seconds
+    while text not in seen:
+        ready, _, _ = select.select([descriptor], [], [], max(end - time.monotonic(), 0))
+        assert ready, f"waited for {text!r}, saw {seen!r}"
+        seen += os.read(descriptor, 4096).decode("utf-8", "replace")
+    return seen
