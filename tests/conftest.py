@@ -32,6 +32,19 @@ def command(tmp_path):
     return call
 
 
+@pytest.fixture(scope="session")
+def tokenizer_folder(tmp_path_factory):
+    """A folder with a small tokenizer, trained now: nothing embedded is needed for it."""
+    from itertools import islice
+
+    from zoo.training.atlas import documents
+    from zoo.training.vocabulary import save_tokenizer, train_tokenizer
+
+    path = tmp_path_factory.mktemp("tokenizer")
+    save_tokenizer(train_tokenizer(islice(documents("train"), 300), 400), path)
+    return path
+
+
 @pytest.fixture
 def folder(tmp_path):
     """Write a small random model as a Hugging Face folder; gives its path. Extra keys change its config.json."""

@@ -51,7 +51,9 @@ def test_json_is_one_object(command):
 
 def test_a_seed_repeats_a_draw(command):
     def draw(seed):
-        return command("run", "llama", "The", "--temperature", "2", "--seed", seed, "--max-tokens", "20").stdout
+        return command(
+            "run", "llama", "The", "--temperature", "2", "--seed", seed, "--max-tokens", "20"
+        ).stdout
 
     assert draw("1") == draw("1")
     assert draw("1") != draw("2")
@@ -102,7 +104,9 @@ def test_list_show_compare_plugins_doctor(command):
         assert any(line.split()[0] == name for line in listed.splitlines())
     shown = command("show", "llama").stdout
     assert "8.03 G" in shown and "Touvron" in shown and "500000" in shown
-    rows = {row["field"]: row for row in json.loads(command("compare", "gpt2", "gpt2-postln", "--json").stdout)}
+    rows = {
+        row["field"]: row for row in json.loads(command("compare", "gpt2", "gpt2-postln", "--json").stdout)
+    }
     assert rows["layer.placement"] == {
         "field": "layer.placement",
         "values": {"gpt2:small": "pre", "gpt2-postln:small": "post"},
@@ -144,14 +148,17 @@ def test_ctrl_c_ends_with_what_was_generated(tmp_path):
     process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert process.stdout.read(5)
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=30)
+    _, err = process.communicate(timeout=30)
     assert process.returncode == 130
     assert b"Traceback" not in err and b"generated" in err
 
 
 def test_a_closed_pipe_is_no_error(tmp_path):
     done = subprocess.run(
-        f"{sys.executable} -m zoo run llama '{ENGLISH}' | head -c 3", shell=True, capture_output=True, text=True
+        f"{sys.executable} -m zoo run llama '{ENGLISH}' | head -c 3",
+        shell=True,
+        capture_output=True,
+        text=True,
     )
     assert "Traceback" not in done.stderr
 

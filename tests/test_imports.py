@@ -21,13 +21,18 @@ def imported(path):
 
 
 def test_no_core_module_imports_a_plugin():
-    guilty = [f"{path}: {name}" for path in CORE for name in imported(path) if name.split(".")[0].startswith("zoo_")]
+    guilty = [
+        f"{path}: {name}" for path in CORE for name in imported(path) if name.split(".")[0].startswith("zoo_")
+    ]
     assert CORE and not guilty
 
 
 def modules_after(code):
     done = subprocess.run(
-        [sys.executable, "-c", f"import sys\n{code}\nprint(*sys.modules)"], capture_output=True, text=True, check=True
+        [sys.executable, "-c", f"import sys\n{code}\nprint(*sys.modules)"],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     return set(done.stdout.split())
 
@@ -35,7 +40,9 @@ def modules_after(code):
 def test_importing_every_plugin_leaves_mlx_alone():
     found = modules_after("from zoo.registry import registry; assert registry().architectures")
     assert "zoo_llama" in found
-    assert not {name for name in found if name.split(".")[0] in ("mlx", "torch", "transformers", "mlx_lm", "rich")}
+    assert not {
+        name for name in found if name.split(".")[0] in ("mlx", "torch", "transformers", "mlx_lm", "rich")
+    }
 
 
 @pytest.mark.parametrize("heavy", ["mlx_lm", "transformers", "torch", "rich", "jinja2", "huggingface_hub"])

@@ -134,7 +134,13 @@ def test_a_truncated_file(folder):
 
 @pytest.mark.parametrize(
     "header",
-    [b"{", b"[]", b'{"a": {"dtype": "F32", "shape": [4], "data_offsets": [0, 1000000]}}', b'{"a": 1}', b"\xff\xfe"],
+    [
+        b"{",
+        b"[]",
+        b'{"a": {"dtype": "F32", "shape": [4], "data_offsets": [0, 1000000]}}',
+        b'{"a": 1}',
+        b"\xff\xfe",
+    ],
 )
 def test_a_header_that_lies(folder, header):
     path = folder() / "model.safetensors"
@@ -191,7 +197,9 @@ def shard(path, count=2):
     for number in range(count):
         file = f"model-{number + 1:05}-of-{count:05}.safetensors"
         part = names[number::count]
-        mx.save_safetensors(str(path / file), {name: tensors[name] for name in part}, metadata={"format": "pt"})
+        mx.save_safetensors(
+            str(path / file), {name: tensors[name] for name in part}, metadata={"format": "pt"}
+        )
         files |= {name: file for name in part}
     (path / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": files}))
 
@@ -250,3 +258,37 @@ def test_a_dtype_is_cast_to_or_refused(folder):
     path = folder()
     assert zoo.load(path, dtype="bfloat16").model.layers[0].mixer.query.weight.dtype == mx.bfloat16
     refused(path, ZooError, "int8", dtype="int8")
+
+
+def test_a_published_qwen_config_is_read_whole(recwarn):
+    from zoo.loading import make_recipe
+    from zoo.registry import registry
+
+    published = dict(
+        architectures=["Qwen2ForCausalLM"],
+        attention_dropout=0.0,
+        bos_token_id=151643,
+        eos_token_id=151645,
+        hidden_act="silu",
+        hidden_size=896,
+        initializer_range=0.02,
+        intermediate_size=4864,
+        max_position_embeddings=32768,
+        max_window_layers=21,
+        model_type="qwen2",
+        num_attention_heads=14,
+        num_hidden_layers=24,
+        num_key_value_heads=2,
+        rms_norm_eps=1e-06,
+        rope_theta=1000000.0,
+        sliding_window=32768,
+        tie_word_embeddings=True,
+        torch_dtype="bfloat16",
+        transformers_version="4.43.1",
+        use_cache=True,
+        use_sliding_window=False,
+        vocab_size=151936,
+    )
+    recipe = make_recipe(registry().architecture("qwen2"), published)
+    assert recipe.parameters(896) == 494_032_768
+    assert not recwarn.list

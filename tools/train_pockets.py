@@ -33,6 +33,12 @@ def train(name: str, folder: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen(command, env=environment)
 
 
+def measure(folder: str) -> int:
+    """Write what the trained model knows beside it; the exit status."""
+    command = [sys.executable, "-m", "zoo", "evaluate", folder, "--all", "--out", f"{folder}/accuracy.json"]
+    return subprocess.run(command, check=False).returncode
+
+
 def main(names: Sequence[str]) -> int:
     """Train the pockets named, or all; the number of those that failed."""
     waiting = [(name, folder) for name, folder in pockets().items() if not names or name in names]
@@ -43,7 +49,7 @@ def main(names: Sequence[str]) -> int:
             name, folder = waiting.pop(0)
             running.append((name, train(name, folder)))
         name, process = running.pop(0)
-        if process.wait():
+        if process.wait() or measure(pockets()[name]):
             print(f"{name}: training failed", file=sys.stderr)
             failed += 1
     return failed

@@ -1,7 +1,8 @@
 """zoo: a plugin-based model zoo on MLX.
 
-`zoo.load(source)` loads a model, `zoo.stream` and `zoo.generate` run it. The names are imported when first
-used. The one act of this file is to load a fast BLAS on Linux, which must happen before `mlx.core` is.
+`zoo.load(source)` loads a model, `zoo.stream` and `zoo.generate` run it, `zoo.embed` makes vectors of texts. The
+names are imported when first used. The one act of this file is to load a fast BLAS on Linux, which must happen
+before `mlx.core` is.
 """
 
 from __future__ import annotations
@@ -14,10 +15,11 @@ from zoo.runtime import preload_blas
 if TYPE_CHECKING:
     from zoo.generation import Generated, Step, generate, stream
     from zoo.loading import Loaded, load
+    from zoo.sentences import embed
 
 __version__ = "0.1.0"
 
-__all__ = ["Generated", "Loaded", "Step", "ZooError", "generate", "load", "stream"]
+__all__ = ["Generated", "Loaded", "Step", "ZooError", "embed", "generate", "load", "stream"]
 
 _HOMES = {
     "Loaded": "zoo.loading",
@@ -26,6 +28,7 @@ _HOMES = {
     "Step": "zoo.generation",
     "generate": "zoo.generation",
     "stream": "zoo.generation",
+    "embed": "zoo.sentences",
 }
 
 

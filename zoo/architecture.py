@@ -13,7 +13,7 @@ import pluggy
 from zoo.config import Config
 from zoo.errors import PluginError, PromptError
 from zoo.recipe import Spec
-from zoo.weights import Ignore, OutputHead, Rename, Rule, Split, Transpose
+from zoo.weights import Ignore, OutputHead, Rename, Rule, Split, Stack, Transpose
 
 __all__ = [
     "API",
@@ -27,6 +27,7 @@ __all__ = [
     "Rename",
     "Rule",
     "Split",
+    "Stack",
     "Strategy",
     "Transpose",
     "hookimpl",
@@ -61,7 +62,8 @@ class Architecture:
 
     `recipe` turns a `Config` into a recipe. `weights` are the rules from Hugging Face tensor names to
     parameter paths; `mlx_weights` those of the layout that MLX conversions publish, where it differs.
-    `base` is the architecture that this one is told as a difference from.
+    `base` is the architecture that this one is told as a difference from. `unpacks`: values of
+    `quantization_config.quant_method` whose packed tensors the rules themselves turn back to floats.
     """
 
     name: str
@@ -73,6 +75,7 @@ class Architecture:
     base: str | None = None
     causality: str = "causal"
     mlx_weights: tuple[Rule, ...] | None = None
+    unpacks: tuple[str, ...] = ()
     presets: tuple[Preset, ...] = ()
     references: tuple[str, ...] = ()
     api: int = API
@@ -87,8 +90,10 @@ class Architecture:
         if self.causality not in CAUSALITIES:
             known = ", ".join(CAUSALITIES)
             raise PluginError(f"architecture {self.name}: causality {self.causality!r} is not one of {known}")
-        if isinstance(self.model_types, str) or isinstance(self.references, str):
-            raise PluginError(f"architecture {self.name}: model_types and references are tuples of text")
+        if any(isinstance(value, str) for value in (self.model_types, self.references, self.unpacks)):
+            raise PluginError(
+                f"architecture {self.name}: model_types, references and unpacks are tuples of text"
+            )
 
     @property
     def layouts(self) -> dict[str, tuple[Rule, ...]]:

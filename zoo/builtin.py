@@ -12,6 +12,7 @@ def core_blocks() -> tuple[Block, ...]:
         Block(recipe.LayerNorm, "zoo.blocks.norm:LayerNorm", "centred and scaled features of one token"),
         Block(recipe.RMSNorm, "zoo.blocks.norm:RMSNorm", "scaled features of one token"),
         Block(recipe.LearnedPositions, "zoo.blocks.position:LearnedPositions", "a learned vector a position"),
+        Block(recipe.SinusoidalPositions, "zoo.blocks.position:SinusoidalPositions", "waves of the position"),
         Block(recipe.RoPE, "zoo.blocks.position:RoPE", "queries and keys turned by their position"),
         Block(recipe.LinearScaling, "zoo.blocks.position:LinearScaling", "all angles divided"),
         Block(
@@ -20,12 +21,19 @@ def core_blocks() -> tuple[Block, ...]:
         Block(recipe.Llama3Scaling, "zoo.blocks.position:Llama3Scaling", "slow angles divided, smoothly"),
         Block(recipe.YarnScaling, "zoo.blocks.position:YarnScaling", "slow angles divided, on a ramp"),
         Block(recipe.Attention, "zoo.blocks.attention:Attention", "multi-head and grouped-query attention"),
+        Block(recipe.CrossAttention, "zoo.blocks.cross:CrossAttention", "a target's look at its source"),
         Block(recipe.MLP, "zoo.blocks.feedforward:MLP", "two projections and an activation"),
         Block(recipe.GatedMLP, "zoo.blocks.feedforward:GatedMLP", "a gated feed-forward, SwiGLU with silu"),
+        Block(recipe.Router, "zoo.blocks.moe:Router", "the likeliest experts of each token"),
+        Block(recipe.Experts, "zoo.blocks.moe:Experts", "gated feed-forwards, a few of them run for each token"),
+        Block(recipe.MoE, "zoo.blocks.moe:MoE", "a router, its experts and a shared one"),
         Block(recipe.Layer, "zoo.blocks.layer:Layer", "mixer and feed-forward, Pre-LN or Post-LN"),
+        Block(recipe.CrossLayer, "zoo.blocks.cross:CrossLayer", "a layer with a look at the source between"),
         Block(recipe.Embedding, "zoo.blocks.embedding:Embedding", "a vector a token"),
         Block(recipe.Head, "zoo.blocks.head:Head", "hidden states to logits"),
         Block(recipe.Decoder, "zoo.blocks.decoder:Decoder", "a decoder-only model"),
+        Block(recipe.Encoder, "zoo.blocks.encoder:Encoder", "an encoder-only model"),
+        Block(recipe.EncoderDecoder, "zoo.blocks.encoder_decoder:EncoderDecoder", "a source to a target"),
     )
 
 
@@ -41,5 +49,23 @@ def core_strategies() -> tuple[Strategy, ...]:
                 *("logprobs", "special_tokens", "prefill_chunk"),
             ),
             summary="one token a step, with the KV cache",
+        ),
+        Strategy(
+            "beam",
+            "zoo.generation.beam:stream",
+            tasks=("translate", "generate"),
+            options=(
+                *("max_tokens", "min_tokens", "beams", "length_penalty", "early_stopping"),
+                *("source_language", "target_language", "temperature", "top_k", "top_p", "min_p", "seed"),
+                "special_tokens",
+            ),
+            summary="the likeliest whole text among several kept side by side, or token by token",
+        ),
+        Strategy(
+            "fill-mask",
+            "zoo.generation.fill_mask:stream",
+            tasks=("fill-mask",),
+            options=("top_k", "special_tokens"),
+            summary="the likeliest tokens in the place of each mask",
         ),
     )

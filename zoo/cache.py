@@ -7,8 +7,10 @@ number or, when rows are padded on the left, (B,). Axes: B batch, G key/value he
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import mlx.core as mx
+from mlx.utils import tree_map
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,14 @@ class Cache:
         """The column of the oldest key that `queries` new tokens will be given."""
         return 0
 
+    def select(self, rows: mx.array) -> None:
+        """Keep these rows of the batch in this order, (B,), any of them repeated: the steps of a beam search.
+
+        Every array that a cache holds has the batch first.
+        """
+        for name, value in vars(self).items():
+            setattr(self, name, tree_map(lambda leaf: leaf[rows] if isinstance(leaf, mx.array) else leaf, value))
+
 
 class KVCache(Cache):
     """Every key and value, in buffers that grow by steps."""
@@ -43,8 +53,8 @@ class KVCache(Cache):
 
     def __init__(self, policy: CachePolicy | None = None) -> None:
         super().__init__(policy)
-        self.keys: mx.array | None = None
-        self.values: mx.array | None = None
+        self.keys: Any = None
+        self.values: Any = None
 
     @property
     def state(self) -> list[mx.array]:
@@ -72,8 +82,8 @@ class WindowCache(Cache):
     def __init__(self, window: int, policy: CachePolicy | None = None) -> None:
         super().__init__(policy)
         self.window = window
-        self.keys: mx.array | None = None
-        self.values: mx.array | None = None
+        self.keys: Any = None
+        self.values: Any = None
         self.used = 0  # columns of the buffers that are filled
 
     @property
@@ -99,6 +109,78 @@ class WindowCache(Cache):
         self.values[..., self.used : end, :] = values
         self.used, self.length = end, self.length + new
         return self.keys[..., end - new - held : end, :], self.values[..., end - new - held : end, :]
+
+
+class StateCache(Cache):
+    """What a recurrent mixer hands from step to step: arrays that do not grow, whatever the length of the text.
+
+    `cache[i]` is the array i, None before the first token. The mixer writes it and then calls `advance`.
+    """
+
+    def __init__(self, count: int, policy: CachePolicy | None = None) -> None:
+        super().__init__(policy)
+        self.arrays: list[mx.array | None] = [None] * count
+
+    @property
+    def state(self) -> list[mx.array]:
+        """The arrays to evaluate."""
+        return [array for array in self.arrays if array is not None]
+
+    def __getitem__(self, index: int) -> mx.array | None:
+        return self.arrays[index]
+
+    def __setitem__(self, index: int, array: mx.array) -> None:
+        self.arrays[index] = array
+
+    def advance(self, tokens: int) -> None:
+        """Count the columns that the arrays have taken in."""
+        self.length += tokens
+
+
+class CrossCache:
+    """What a decoder's layer remembers of both texts: the cache of its mixer, and the source's keys and values.
+
+    `keys` and `values` (B, G, S, K) are set once, by the cross-attention; with one row they serve every target.
+    """
+
+    def __init__(self, mixer: Any) -> None:
+        self.mixer = mixer
+        self.keys: Any = None
+        self.values: Any = None
+
+    @property
+    def length(self) -> int:
+        """How many columns of the target are cached."""
+        return self.mixer.length
+
+    @property
+    def offset(self) -> int | mx.array:
+        """The position of the target's next token."""
+        return self.mixer.offset
+
+    @property
+    def padding(self) -> mx.array | None:
+        """The target's left padding (B,)."""
+        return self.mixer.padding
+
+    @padding.setter
+    def padding(self, padding: mx.array | None) -> None:
+        self.mixer.padding = padding
+
+    @property
+    def state(self) -> list[mx.array]:
+        """The arrays to evaluate."""
+        return [*self.mixer.state, *([] if self.keys is None else [self.keys, self.values])]
+
+    def start(self, queries: int) -> int:
+        """The column of the oldest key of the target that `queries` new tokens will be given."""
+        return self.mixer.start(queries)
+
+    def select(self, rows: mx.array) -> None:
+        """Keep these rows of the batch in this order (B,)."""
+        self.mixer.select(rows)
+        if self.keys is not None and self.keys.shape[0] > 1:
+            self.keys, self.values = self.keys[rows], self.values[rows]
 
 
 def _last(buffer: mx.array | None, used: int, count: int) -> mx.array | None:

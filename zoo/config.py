@@ -5,8 +5,9 @@ Null means absent. An error names the key. Imports no mlx.
 
 from __future__ import annotations
 
+import copy
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from zoo.errors import ConfigError
@@ -26,7 +27,7 @@ MOST = 16_777_216  # widths, heads, vocabulary, positions: far above any publish
 
 # Keys that change no logit: bookkeeping, training-time settings, tokens that other modules read, output flags.
 HARMLESS = frozenset(
-    ["_name_or_path", "_attn_implementation", "_attn_implementation_autoset", "architectures", "model_type", "auto_map", "torch_dtype", "dtype", "transformers_version", "tokenizer_class", "use_cache", "task_specific_params", "finetuning_task", "bos_token_id", "eos_token_id", "pad_token_id", "unk_token_id", "sep_token_id", "cls_token_id", "mask_token_id", "decoder_start_token_id", "forced_bos_token_id", "forced_eos_token_id", "prefix", "initializer_range", "initializer_factor", "attention_dropout", "hidden_dropout", "embd_pdrop", "attn_pdrop", "resid_pdrop", "dropout", "hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout", "activation_dropout", "summary_type", "summary_use_proj", "summary_activation", "summary_proj_to_labels", "summary_first_dropout", "output_attentions", "output_hidden_states", "return_dict", "is_decoder", "is_encoder_decoder", "id2label", "label2id", "num_labels", "problem_type", "pretraining_tp", "gradient_checkpointing", "chunk_size_feed_forward", "torchscript", "use_bfloat16", "pruned_heads", "tf_legacy_loss", "do_sample", "temperature", "top_k", "top_p", "typical_p", "repetition_penalty", "length_penalty", "num_beams", "max_length", "min_length", "num_return_sequences", "early_stopping", "no_repeat_ngram_size", "bad_words_ids", "num_beam_groups", "diversity_penalty", "suppress_tokens", "begin_suppress_tokens", "exponential_decay_length_penalty", "remove_invalid_values", "return_dict_in_generate", "output_scores", "encoder_no_repeat_ngram_size", "reorder_and_upcast_attn", "n_ctx", "max_sequence_length", "rope_init", "name"]
+    ["_name_or_path", "_attn_implementation", "_attn_implementation_autoset", "architectures", "model_type", "auto_map", "torch_dtype", "dtype", "transformers_version", "tokenizer_class", "use_cache", "task_specific_params", "finetuning_task", "bos_token_id", "eos_token_id", "pad_token_id", "unk_token_id", "sep_token_id", "cls_token_id", "mask_token_id", "decoder_start_token_id", "forced_bos_token_id", "forced_eos_token_id", "prefix", "initializer_range", "initializer_factor", "init_std", "encoder_layerdrop", "decoder_layerdrop", "dropout_rate", "classif_dropout", "_num_labels", "attention_dropout", "hidden_dropout", "embd_pdrop", "attn_pdrop", "resid_pdrop", "dropout", "hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout", "activation_dropout", "summary_type", "summary_use_proj", "summary_activation", "summary_proj_to_labels", "summary_first_dropout", "output_attentions", "output_hidden_states", "return_dict", "is_decoder", "is_encoder_decoder", "id2label", "label2id", "num_labels", "problem_type", "pretraining_tp", "gradient_checkpointing", "chunk_size_feed_forward", "torchscript", "use_bfloat16", "pruned_heads", "tf_legacy_loss", "do_sample", "temperature", "top_k", "top_p", "typical_p", "repetition_penalty", "length_penalty", "num_beams", "max_length", "min_length", "num_return_sequences", "early_stopping", "no_repeat_ngram_size", "bad_words_ids", "num_beam_groups", "diversity_penalty", "suppress_tokens", "begin_suppress_tokens", "exponential_decay_length_penalty", "remove_invalid_values", "return_dict_in_generate", "output_scores", "encoder_no_repeat_ngram_size", "reorder_and_upcast_attn", "n_ctx", "max_sequence_length", "rope_init", "name", "output_router_logits", "router_aux_loss_coef", "router_jitter_noise"]
 )
 
 # Spellings of `hidden_act` in config.json, to the recipe's names.
@@ -50,10 +51,14 @@ ACTIVATION_NAMES = {
 class Config(Mapping[str, Any]):
     """The values of a `config.json`. `where` ("rope_parameters.") prefixes a nested object's keys in errors.
 
-    `unread()` names the keys that nothing has asked for and that are not known to be harmless.
+    `unread()` names the keys that nothing has asked for and that are not known to be harmless. `tensors` are the
+    names of the checkpoint's tensors, None without one, for what only they tell (see `has_tensor`).
     """
 
-    def __init__(self, values: Mapping[str, Any], where: str = "") -> None:
+    def __init__(
+        self, values: Mapping[str, Any], where: str = "", tensors: Collection[str] | None = None
+    ) -> None:
+        self._tensors = tensors
         self._values = {key: value for key, value in values.items() if value is not None}
         self._nulls = values.keys() - self._values.keys()
         self._where = where
@@ -80,6 +85,16 @@ class Config(Mapping[str, Any]):
 
     def _absent(self, key: str, default: Any) -> Any:
         return self[key] if default is REQUIRED else default
+
+    def with_defaults(self, **defaults: Any) -> Config:
+        """This config with values for keys that are not there (null is there); what it reads, this has read.
+
+        For a family whose reference has other defaults than the one it is told as a difference from.
+        """
+        other = copy.copy(self)
+        given = {key: value for key, value in defaults.items() if key not in self._nulls}
+        other._values = given | self._values
+        return other
 
     def is_null(self, key: str) -> bool:
         """Whether the key stands there with null, for the few where that means "none" and absence a default."""
@@ -170,6 +185,10 @@ class Config(Mapping[str, Any]):
         text = repr(self._values.get(key))
         shown = text if len(text) <= 60 else text[:57] + "..."
         return ConfigError(f"config.json: {self._where}{key} {shown} {why}")
+
+    def has_tensor(self, word: str, default: bool) -> bool:
+        """Whether a tensor of the checkpoint has `word` in its name; `default` when there is no checkpoint."""
+        return default if self._tensors is None else any(word in name for name in self._tensors)
 
     def unread(self) -> list[str]:
         """Keys that nothing read and that are not on the list of harmless ones."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -51,9 +52,11 @@ def load(
         chosen = known.architecture(architecture)
     else:
         chosen = place.architecture or known.resolve(config)
-    recipe = make_recipe(chosen, config)
+    tensors = open_tensors(place.folder)
+    recipe = make_recipe(chosen, config, tensors.arrays)
     model = assemble(recipe, known)
-    fill(model, chosen, recipe, open_tensors(place.folder), runtime.compute_dtype(dtype))
+    fill(model, chosen, recipe, tensors, runtime.compute_dtype(dtype))
+    del tensors  # each is then freed as soon as it is cast
     read(model)
     runtime.prepare()
     return Loaded(
@@ -79,11 +82,15 @@ def read(model: Any) -> None:
         raise CheckpointError(f"the weights cannot be read: {error}") from error
 
 
-def make_recipe(architecture: Architecture, values: Any) -> Any:
-    """The recipe of a config; warns of keys that the architecture does not know, refuses what it lacks."""
-    config = Config(values)
+def make_recipe(architecture: Architecture, values: Any, tensors: Collection[str] | None = None) -> Any:
+    """The recipe of a config; warns of keys that the architecture does not know, refuses what it lacks.
+
+    `tensors` are the names of the checkpoint's, when there is one.
+    """
+    config = Config(values, tensors=tensors)
     for key in ("quantization", "quantization_config"):
-        if key in config:
+        how = config.nested(key)
+        if how is not None and how.get("quant_method") not in architecture.unpacks:
             raise ConfigError(f"config.json: {key}: quantized checkpoints cannot be loaded yet")
     recipe = architecture.recipe(config)
     warn_of_unread(config.unread())

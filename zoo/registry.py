@@ -120,16 +120,14 @@ class Registry:
             raise PluginError(f"no plugin registers a module for the block {spec.__name__}")
         return import_target(self._modules[spec].module)
 
-    def strategy(self, task: str) -> Strategy:
-        """The strategy that serves a task; PluginError for none."""
-        for plugin in self.plugins:
-            for strategy in plugin.records.get("zoo_strategies", ()):
-                if task in strategy.tasks:
-                    return strategy
-        for strategy in core_strategies():
-            if task in strategy.tasks:
-                return strategy
-        raise PluginError(f"no strategy serves the task {task!r}")
+    def strategy(self, task: str, settings: Iterable[str] = ()) -> Strategy:
+        """The first strategy that serves a task and takes all of `settings`, else the first; PluginError for none."""
+        theirs = [s for plugin in self.plugins for s in plugin.records.get("zoo_strategies", ())]
+        serving = [strategy for strategy in (*theirs, *core_strategies()) if task in strategy.tasks]
+        if not serving:
+            raise PluginError(f"no strategy serves the task {task!r}")
+        wanted = set(settings)
+        return next((strategy for strategy in serving if wanted <= set(strategy.options)), serving[0])
 
 
 @cache

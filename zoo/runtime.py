@@ -103,6 +103,19 @@ def fused(function: Callable[..., Any]) -> Callable[..., Any]:
     return mx.compile(function, shapeless=True) if on_gpu() else function
 
 
+def gather_matmul(x: Any, matrices: Any, indices: Any, in_order: bool = False) -> Any:
+    """x @ matrices[indices], the matrices unmoved: (…, M, in), (E, in, out), (…) -> (…, M, out).
+
+    `in_order` promises that `indices` ascend. The CPU backend knows this product in float32 only.
+    """
+    import mlx.core as mx
+
+    if on_gpu() or x.dtype == mx.float32:
+        return mx.gather_mm(x, matrices, rhs_indices=indices, sorted_indices=in_order)
+    wide = gather_matmul(x.astype(mx.float32), matrices.astype(mx.float32), indices, in_order)
+    return wide.astype(x.dtype)
+
+
 def prepare() -> None:
     """Set the device up for a model: on Metal, keep as much memory wired as the system recommends."""
     import mlx.core as mx

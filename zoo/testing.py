@@ -74,6 +74,16 @@ def is_causal(subject: Subject) -> bool:
     return decodes(subject) and subject.architecture.causality == "causal"
 
 
+def is_encoder(subject: Subject) -> bool:
+    """Whether the model reads a text at once, and writes none."""
+    return hasattr(subject.model, "encode") and not hasattr(subject.model, "decode")
+
+
+def streams(subject: Subject) -> bool:
+    """Whether text is made token by token, each from those before it."""
+    return decodes(subject) and subject.architecture.causality in ("causal", "prefix")
+
+
 def check(reason: str, applies: Callable[[Subject], bool] = _always) -> Callable[..., Any]:
     """Add a function to the suite, under its own name."""
 
@@ -90,7 +100,9 @@ def numbers_of(architecture: Architecture, preset: str | None = None) -> Mapping
         found = architecture.preset(name)
         if found is not None and found.config is not None:
             return found.config
-    raise ZooError(f"{architecture.name}: no preset {preset or 'tiny or pocket'} with numbers to build a small model from")
+    raise ZooError(
+        f"{architecture.name}: no preset {preset or 'tiny or pocket'} with numbers to build a small model from"
+    )
 
 
 def subject(name: str, preset: str | None = None, known: Registry | None = None, seed: int = 0) -> Subject:
@@ -171,7 +183,9 @@ def chunked_prefill_equals_whole(subject: Subject) -> None:
 def padded_row_equals_the_row_alone(subject: Subject) -> None:
     length, padding = subject.tokens.shape[1] - 2, 5
     mask = mx.array([[1] * length, [0] * padding + [1] * (length - padding)])  # (2, T)
-    prefix = {"prefix": mx.array([length, length - padding])} if subject.architecture.causality == "prefix" else {}
+    prefix = (
+        {"prefix": mx.array([length, length - padding])} if subject.architecture.causality == "prefix" else {}
+    )
     cache = subject.model.make_cache()
     batch = [subject.model(subject.tokens[:, :length], cache, mask=mask, **prefix)]
     plain = subject.model(subject.tokens[:, :length], mask=mask, **prefix)
@@ -187,6 +201,16 @@ def padded_row_equals_the_row_alone(subject: Subject) -> None:
         same(plain[row : row + 1, start:], alone[0], f"logits of row {row}, uncached")
         together = mx.concatenate(batch, axis=1)[row : row + 1, start:]
         same(together, mx.concatenate(alone, axis=1), f"logits of row {row}, cached")
+
+
+@check("texts of different lengths share a batch, padded on the right", is_encoder)
+def padded_text_equals_the_text_alone(subject: Subject) -> None:
+    length = subject.tokens.shape[1]
+    short = length // 2
+    mask = mx.array([[1] * length, [1] * short + [0] * (length - short)])  # (2, S)
+    batch = subject.model(subject.tokens, mask=mask)
+    same(batch[:1], subject.model(subject.tokens[:1]), "the longer text")
+    same(batch[1:, :short], subject.model(subject.tokens[1:, :short]), "the shorter text")
 
 
 @check("a model trained to predict the next token must not see it", is_causal)
@@ -214,7 +238,9 @@ def prefix_is_free_within_and_causal_after(subject: Subject) -> None:
     prefix = length // 2
     before = subject.model(subject.tokens, prefix=prefix)
     within = subject.model(_changed(subject, prefix - 1), prefix=prefix)
-    assert mx.abs(within[:, 0] - before[:, 0]).max().item() > 0, "the prompt's last token does not reach its first"
+    assert mx.abs(within[:, 0] - before[:, 0]).max().item() > 0, (
+        "the prompt's last token does not reach its first"
+    )
     later = subject.model(_changed(subject, length - 2), prefix=prefix)
     same(later[:, : length - 2], before[:, : length - 2], "logits before a changed token of the answer", 1e-6)
     cache = subject.model.make_cache()
@@ -241,12 +267,13 @@ def saved_and_loaded_is_identical(subject: Subject) -> None:
         assert mx.array_equal(found[path], array).item(), f"{path} changed between saving and loading"
 
 
-@check("what is streamed must be what the model says, up to near ties", is_causal)
+@check("what is streamed must be what the model says, up to near ties", streams)
 def greedy_stream_follows_the_full_forward(subject: Subject) -> None:
     prompt = subject.tokens[0, : subject.tokens.shape[1] // 2].tolist()
     loaded = Loaded(subject.model, None, subject.architecture, subject.recipe, {}, Path("."))
     new = generate(loaded, prompt, max_tokens=8, temperature=0.0).tokens
-    logits = subject.model(mx.array([prompt + new]))[0]  # (T, V)
+    prefix = {"prefix": len(prompt)} if subject.architecture.causality == "prefix" else {}
+    logits = subject.model(mx.array([prompt + new]), **prefix)[0]  # (T, V)
     margin = TOLERANCE * (logits.max() - logits.min()).item()
     for step, token in enumerate(new):
         row = logits[len(prompt) + step - 1]
@@ -263,7 +290,12 @@ def half_precision_runs(subject: Subject) -> None:
             subject.model.set_dtype(dtype)
             found = subject.model(subject.tokens)
             assert mx.isfinite(found).all().item(), f"{dtype}: logits are not finite"
-            same(found, expected, f"{dtype} logits", 0.1)
+            # The mean: rounding may tip a router towards another expert, which changes all of one token's logits.
+            scale = (expected.max() - expected.min()).item()
+            off = mx.abs(found.astype(mx.float32) - expected).mean().item()
+            assert off <= 0.02 * scale, (
+                f"{dtype} logits: off by {off:.3g} on average, allowed {0.02 * scale:.3g}"
+            )
     finally:
         subject.model.update(parameters)
 
@@ -280,9 +312,11 @@ class Result:
 
 def run_checks(name: str, preset: str | None = None, known: Registry | None = None) -> list[Result]:
     """Every check that applies to the architecture `name`, run on a small model of random weights."""
+    from zoo.testing_translation import CHECKS as TRANSLATION
+
     made = subject(name, preset, known)
     results = []
-    for one in CHECKS:
+    for one in [*CHECKS, *TRANSLATION]:
         if not one.applies(made):
             continue
         try:

@@ -8,8 +8,10 @@ from typing import Any
 
 from zoo.detokenizer import Detokenizer
 from zoo.errors import TokenizerError
+from zoo.languages import Languages
 from zoo.tokenizer_backends import Backend, from_json, from_merges, from_word_pieces
 from zoo.tokenizer_files import TokenizerSettings, chat_template, read_json, read_settings, token_ids
+from zoo.tokenizer_vocabulary import M2MBackend, MarianBackend, with_languages
 
 __all__ = ["Detokenizer", "Tokenizer", "end_ids", "load_tokenizer"]
 
@@ -19,7 +21,8 @@ class Tokenizer:
 
     `vocab_size` is one more than the largest id; `bos_id` the start token's id, None where there is none;
     `eos_ids` the ids that end a text, each by itself; `special_tokens` the text of each named special token
-    ("bos_token", "eos_token", ...); `chat_template` the Jinja source that lays out a conversation, or None.
+    ("bos_token", "eos_token", ...); `chat_template` the Jinja source that lays out a conversation, or None;
+    `languages` those it can be told to translate between, or None.
     """
 
     def __init__(
@@ -36,6 +39,7 @@ class Tokenizer:
         self.bos_id = bos_id
         self.eos_ids = frozenset(eos_ids)
         self.chat_template = chat_template
+        self.languages: Languages | None = getattr(backend, "languages", None)
 
     def encode(self, text: str, special_tokens: bool = True) -> list[int]:
         """The ids of a text; TokenizerError for text that no UTF-8 file could hold.
@@ -74,8 +78,8 @@ class Tokenizer:
 def load_tokenizer(folder: Path, config: Mapping[str, Any] | None = None) -> Tokenizer | None:
     """The tokenizer of a model folder, None where the folder holds none.
 
-    It is read from `tokenizer.json`; else `vocab.json` and `merges.txt`; else `vocab.txt`; else
-    `tokenizer.model` or `spiece.model`. `config` is the parsed `config.json`. TokenizerError names the file
+    It is read from `source.spm` and `vocab.json`; else `tokenizer.json`; else `vocab.json` and `merges.txt`, or
+    `sentencepiece.bpe.model`; else `vocab.txt`; else `tokenizer.model` or `spiece.model`. `config` is the parsed `config.json`. TokenizerError names the file
     (and key) that is damaged, or holds what cannot be followed.
     """
     folder = Path(folder)
@@ -116,10 +120,15 @@ def end_ids(
 
 def _open(folder: Path, settings: TokenizerSettings) -> Backend | None:
     """The backend of the first kind of tokenizer file that the folder holds."""
+    has_vocabulary = (folder / "vocab.json").is_file()
+    if has_vocabulary and (folder / "source.spm").is_file():
+        return MarianBackend(folder, settings)
     if (folder / "tokenizer.json").is_file():
-        return from_json(folder / "tokenizer.json", settings)
-    if (folder / "vocab.json").is_file() and (folder / "merges.txt").is_file():
+        return with_languages(from_json(folder / "tokenizer.json", settings), settings)
+    if has_vocabulary and (folder / "merges.txt").is_file():
         return from_merges(folder, settings)
+    if has_vocabulary and (folder / "sentencepiece.bpe.model").is_file():
+        return M2MBackend(folder, settings)
     if (folder / "vocab.txt").is_file():
         return from_word_pieces(folder / "vocab.txt", settings)
     for name in ("tokenizer.model", "spiece.model"):

@@ -100,30 +100,67 @@ class Transpose(Rename):
 
 @dataclass(frozen=True)
 class Split(Rule):
-    """One fused tensor to equal parts along the output axis; `transpose` when it is stored (in, out)."""
+    """One fused tensor to equal parts along the output axis; `transpose` when it is stored (in, out).
+
+    `axis` is where the outputs are: 1 in matrices stacked over experts, (E, out, in).
+    """
 
     source: str
     targets: tuple[str, ...]
     transpose: bool = False
+    axis: int = 0
 
     def forward(self, source: Tensors, target: Tensors, recipe: Any, join: Join) -> None:
         for name, values in matches(self.source, source):
             whole = source.pop(name)
             whole = whole.T if self.transpose else whole
-            if not whole.shape or whole.shape[0] % len(self.targets):
+            if len(whole.shape) <= self.axis or whole.shape[self.axis] % len(self.targets):
                 shape = tuple(whole.shape)
                 raise CheckpointError(
                     f"{name}: shape {shape} does not split into {len(self.targets)} equal parts"
                 )
-            size = whole.shape[0] // len(self.targets)
+            size = whole.shape[self.axis] // len(self.targets)
+            before = (slice(None),) * self.axis
             for part, pattern in enumerate(self.targets):
-                target[fill(pattern, values)] = whole[part * size : (part + 1) * size]
+                target[fill(pattern, values)] = whole[(*before, slice(part * size, (part + 1) * size))]
 
     def backward(self, source: Tensors, target: Tensors, recipe: Any, join: Join) -> None:
         for name, values in matches(self.targets[0], source):
             names = [name, *(fill(pattern, values) for pattern in self.targets[1:])]
-            whole = join([source.pop(part) for part in names], 0)
+            whole = join([source.pop(part) for part in names], self.axis)
             target[fill(self.source, values)] = whole.T if self.transpose else whole
+
+
+@dataclass(frozen=True)
+class Stack(Rule):
+    """Tensors numbered by `{e}`, one an expert, to one with the experts along a new first axis: (E, …)."""
+
+    source: str
+    target: str
+
+    def forward(self, source: Tensors, target: Tensors, recipe: Any, join: Join) -> None:
+        groups: dict[str, dict[int, str]] = {}
+        for name, values in matches(self.source, source):
+            if values["e"].isdecimal():
+                groups.setdefault(fill(self.target, values), {})[int(values["e"])] = name
+        for new, names in groups.items():
+            numbers = sorted(names)
+            if numbers != list(range(len(numbers))):
+                if len(numbers) > 1:
+                    gap = next(number for number in range(len(numbers)) if number not in names)
+                    raise CheckpointError(f"{names[numbers[0]]}: of its like, the tensor of expert {gap} is missing")
+                continue  # one tensor by itself, looked at for an error message
+            if len({tuple(source[name].shape) for name in names.values()}) > 1:
+                raise CheckpointError(f"{names[0]}: the experts' tensors have different shapes")
+            if new in target:
+                raise CheckpointError(f"{names[0]}: a second tensor for {new}")
+            target[new] = join([source.pop(names[number])[None] for number in numbers], 0)
+
+    def backward(self, source: Tensors, target: Tensors, recipe: Any, join: Join) -> None:
+        for name, values in matches(self.target, source):
+            whole = source.pop(name)
+            for number in range(whole.shape[0]):
+                target[fill(self.source, values | {"e": str(number)})] = whole[number]
 
 
 @dataclass(frozen=True)
@@ -131,7 +168,7 @@ class OutputHead(Rename):
     """The head's own matrix. Where the recipe ties it to the embedding, the checkpoint's copy is left out."""
 
     def forward(self, source: Tensors, target: Tensors, recipe: Any, join: Join) -> None:
-        if recipe.head.tied:
+        if getattr(recipe.head, "tied", False):  # an encoder may have no head at all
             Ignore(self.source).forward(source, target, recipe, join)
         else:
             super().forward(source, target, recipe, join)

@@ -69,6 +69,7 @@ def qwen3(config):
 def layer_windows(config):
     """Each layer's sliding window: `layer_types` says which layers have one, else those from `max_window_layers` on."""
     count = config.layers()
+    config.get("sliding_window")  # it stands in published configs whose use_sliding_window is false
     window = sliding_window(config) if config.flag("use_sliding_window", False) else None
     first = config.count("max_window_layers", 28, least=0)
     default = [

@@ -53,5 +53,9 @@ class Attention(nn.Module):
             queries, keys = self.rope(queries, offset), self.rope(keys, offset)
         if cache is not None:
             keys, values = cache.update_and_fetch(keys, values)  # (B, G, S, K)
-        mixed = mx.fast.scaled_dot_product_attention(queries, keys, values, scale=self.scale, mask=mask)
+        mixed = self.mix(queries, keys, values, mask)  # (B, H, T, K)
         return self.output(mixed.transpose(0, 2, 1, 3).reshape(*x.shape[:2], -1))  # (B, T, H·K) -> (B, T, D)
+
+    def mix(self, queries, keys, values, mask):
+        """softmax(Q Kᵀ · scale + mask) V: (B, H, T, K), two of (B, G, S, K) -> (B, H, T, K)."""
+        return mx.fast.scaled_dot_product_attention(queries, keys, values, scale=self.scale, mask=mask)

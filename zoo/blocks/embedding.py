@@ -4,18 +4,34 @@ import mlx.nn as nn
 
 
 class Embedding(nn.Module):
-    """Row `id` of a (V, D) table, plus what marks the position when the recipe adds it here."""
+    """Row `id` of a (V, D) table, scaled, plus what marks the position when the recipe adds it here."""
 
-    def __init__(self, spec, *, dim, index=0, positions=None):
+    def __init__(self, spec, *, dim, index=0, positions=None, norm=None):
         super().__init__()
-        self.tokens = nn.Embedding(spec.vocab, dim)
+        if not spec.shared:
+            self.tokens = nn.Embedding(spec.vocab, dim)
+        self.scale = spec.scale
         if positions is not None:
             self.positions = positions
+        if norm is not None:
+            self.norm = norm
 
     def __call__(self, tokens, offset=0):  # (B, T) -> (B, T, D)
-        x = self.tokens(tokens)
-        return x + self.positions(tokens.shape[1], offset) if "positions" in self else x
+        x = self.look_up(tokens)
+        if self.scale != 1.0:
+            x = x * self.scale
+        if "positions" in self:
+            x = x + self.positions(tokens.shape[1], offset)
+        return self.norm(x) if "norm" in self else x
+
+    def look_up(self, tokens):  # (B, T) -> (B, T, D)
+        """The rows of the table alone."""
+        return self.tokens(tokens)
 
     def as_linear(self, x):  # (B, T, D) -> (B, T, V)
         """The same table backwards: a logit is the product of a hidden state and a token's vector."""
         return self.tokens.as_linear(x)
+
+    def share(self, other):
+        """Use the table of `other`, whose parameter it stays."""
+        self.look_up, self.as_linear = other.look_up, other.as_linear

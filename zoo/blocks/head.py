@@ -1,5 +1,6 @@
 """Hidden states to logits."""
 
+import mlx.core as mx
 import mlx.nn as nn
 
 
@@ -11,10 +12,18 @@ class Head(nn.Module):
         self.spec = spec
         if not spec.tied:
             self.output = nn.Linear(dim, spec.vocab, bias=spec.bias)
+        elif spec.bias:
+            self.bias = mx.zeros((spec.vocab,))
 
     def tie(self, embedding):
         """Use `embedding` backwards, when the recipe says so. The table stays the embedding's own parameter."""
-        self._table = embedding.as_linear if self.spec.tied else None
+        # Looked up at each call: a decoder's embedding is lent its encoder's table after this.
+        self._table = (lambda x: embedding.as_linear(x)) if self.spec.tied else None
 
     def __call__(self, x):  # (B, T, D) -> (B, T, V)
-        return self._table(x) if self.spec.tied else self.output(x)
+        if self.spec.scale != 1.0:
+            x = x * self.spec.scale
+        if not self.spec.tied:
+            return self.output(x)
+        logits = self._table(x)
+        return logits + self.bias if "bias" in self else logits

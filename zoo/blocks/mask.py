@@ -4,6 +4,8 @@ Positions count the columns of the batch, padding included: the queries are `len
 keys `start` … `length + T − 1`.
 """
 
+import math
+
 import mlx.core as mx
 
 
@@ -39,6 +41,28 @@ def attention_mask(queries, *, length=0, start=0, causality="causal", window=Non
         # Padding sees itself, so that its softmax has something to sum; no real query sees it.
         seen = (seen & (key >= first)) | (key == query)  # (B, 1, T, S)
     return seen
+
+
+def dense(mask, queries, keys):
+    """A mask for attention that is written out: "causal" as an array (T, S), others as they are.
+
+    The queries are the last `queries` of the `keys`.
+    """
+    if not isinstance(mask, str):
+        return mask
+    return mx.arange(keys)[None] <= mx.arange(keys - queries, keys)[:, None]
+
+
+def biased(mask, bias):
+    """A mask that adds: `bias` (1, H, T, S) where `mask`, of any kind, lets a query see, −∞ elsewhere."""
+    if mask is None:
+        return bias
+    return mx.where(dense(mask, *bias.shape[-2:]), bias, -math.inf)
+
+
+def token_columns(queries, *, length=0, padding=None):
+    """Which of the new columns hold a token, (B, T) booleans; None when no row is padded."""
+    return None if padding is None else mx.arange(length, length + queries)[None] >= padding[:, None]
 
 
 def padded_columns(mask):

@@ -19,7 +19,7 @@ class LayerNorm(nn.Module):
 
 
 class RMSNorm(nn.Module):
-    """x / √(mean(x²) + eps) · weight (Zhang and Sennrich, 2019, equation 4)."""
+    """x / √(mean(x²) + eps) · weight (Zhang and Sennrich, 2019, equation 4), in the dtype of the weight."""
 
     def __init__(self, spec, *, dim, index=0):
         super().__init__()
@@ -27,4 +27,5 @@ class RMSNorm(nn.Module):
         self.eps = spec.eps
 
     def __call__(self, x):  # (…, D) -> (…, D)
-        return mx.fast.rms_norm(x, self.weight, self.eps)
+        # A residual stream may be kept in float32: what reads it works in the model's own dtype.
+        return mx.fast.rms_norm(x, self.weight, self.eps).astype(self.weight.dtype)

@@ -90,12 +90,17 @@ def read_json(path: Path, required: bool = True) -> dict[str, Any] | None:
         if required:
             raise ConfigError(f"{path}: missing")
         return None
-    if path.stat().st_size > MOST_JSON:
-        raise ConfigError(f"{path}: larger than {MOST_JSON // 2**20} MiB")
-    try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{path}: not valid JSON ({error})") from error
+    values = parse_json(path)
     if not isinstance(values, dict):
         raise ConfigError(f"{path}: expected a JSON object")
     return values
+
+
+def parse_json(path: Path) -> Any:
+    """What a JSON file holds; ConfigError naming the file when it is too large or malformed."""
+    if path.stat().st_size > MOST_JSON:
+        raise ConfigError(f"{path}: larger than {MOST_JSON // 2**20} MiB")
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{path}: not valid JSON ({error})") from error

@@ -14,6 +14,7 @@ from zoo.errors import ZooError
 # Each command's home and one-line help, so that neither `zoo --help` nor `zoo run` imports the others.
 COMMANDS = {
     "run": ("zoo.cli.run:run", "Run a model: text in, text out."),
+    "embed": ("zoo.cli.embed:embed", "Texts to vectors, one a text."),
     "list": ("zoo.cli.list:list_", "The architectures that the zoo has."),
     "show": ("zoo.cli.show:show", "What one architecture is made of."),
     "compare": ("zoo.cli.compare:compare", "Architectures side by side, their differences marked."),

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import click
 
-from zoo.cli.run import prompt_ids, steps, write
+from zoo.cli.run import prompt_ids, steps
+from zoo.cli.screen import Screen, write
 from zoo.errors import PromptError
 
 
@@ -27,16 +29,13 @@ def converse(loaded: Any, given: dict[str, Any]) -> None:
         if not line.strip():
             continue
         messages.append({"role": "user", "content": line})
-        answer = ""
         try:
-            for step in steps(loaded, prompt_ids(loaded, messages, given), given):
-                answer += step.text
-                write(step.text)
-        except KeyboardInterrupt:
-            pass
+            made = steps(loaded, prompt_ids(loaded, messages, given), given)
+            with Screen() as screen, suppress(KeyboardInterrupt):
+                for step in made:
+                    screen.show(step)
         except PromptError as error:
             click.echo(f"zoo: {error}", err=True)
             messages.pop()
             continue
-        write("\n")
-        messages.append({"role": "assistant", "content": answer})
+        messages.append({"role": "assistant", "content": screen.text})

@@ -25,7 +25,9 @@ def compare(names: tuple[str, ...], as_json: bool) -> None:
         columns[f"{architecture.name}:{preset.name}"] = facts(recipe)
     rows = comparison(columns)
     if as_json:
-        values = [{"field": n, "values": dict(zip(columns, v, strict=True)), "differs": d} for n, v, d in rows]
+        values = [
+            {"field": n, "values": dict(zip(columns, v, strict=True)), "differs": d} for n, v, d in rows
+        ]
         click.echo(json.dumps(values, ensure_ascii=False, indent=1))
         return
     marked = [["≠" if differs else " ", name, *values] for name, values, differs in rows]

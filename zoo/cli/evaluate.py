@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+from pathlib import Path
 
 import click
 
@@ -11,17 +13,26 @@ import click
 @click.argument("source")
 @click.option("--all", "everything", is_flag=True, help="Every relation, not the capitals alone.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def evaluate(source: str, everything: bool, as_json: bool) -> None:
+@click.option(
+    "--out", type=click.Path(path_type=Path, dir_okay=False), help="Write the record to this file, too."
+)
+def evaluate(source: str, everything: bool, as_json: bool, out: Path | None) -> None:
     """Ask SOURCE for the capital of every country, in English and Chinese, and count the right answers."""
     from zoo.cli.table import table
     from zoo.loading import load
     from zoo.training.accuracy import scores
     from zoo.training.atlas import RELATIONS
+    from zoo.training.pocket import versions
 
     loaded = load(source)
     found = list(scores(loaded, RELATIONS if everything else ("capital",)))
+    text = json.dumps({"scores": [score.as_json() for score in found], "versions": versions()}, indent=1)
+    if out is not None:
+        part = out.with_name(f"{out.name}.part")
+        part.write_text(text + "\n", encoding="utf-8")
+        os.replace(part, out)
     if as_json:
-        click.echo(json.dumps([score.as_json() for score in found], indent=1))
+        click.echo(text)
         return
     rows = [
         [
@@ -33,4 +44,6 @@ def evaluate(source: str, everything: bool, as_json: bool) -> None:
         ]
         for score in found
     ]
-    click.echo(table(rows, ["relation", "language", "right", "share", "of these, sentences never trained on"]))
+    click.echo(
+        table(rows, ["relation", "language", "right", "share", "of these, sentences never trained on"])
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import click
 
@@ -14,7 +15,7 @@ def list_(as_json: bool) -> None:
     from zoo.cli.table import table
     from zoo.registry import registry
 
-    rows = [
+    rows: list[dict[str, Any]] = [
         {
             "name": name,
             "task": architecture.task,

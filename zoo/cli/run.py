@@ -11,6 +11,8 @@ from typing import Any
 
 import click
 
+from zoo.cli.screen import Screen
+
 
 @dataclass
 class Statistics:
@@ -23,11 +25,11 @@ class Statistics:
     ended: float = 0.0
     tokens: int = 0
 
-    def count(self) -> None:
-        """Note one more token."""
+    def count(self, step: Any) -> None:
+        """Note one more `zoo.Step`: a token, a draft, or one of several answers that came at once."""
         self.ended = time.perf_counter()
         self.first = self.first or self.ended
-        self.tokens += 1
+        self.tokens += step.token is not None and step.candidate is None
 
     def as_json(self) -> dict[str, Any]:
         """Counts, tokens a second, seconds and bytes."""
@@ -40,7 +42,9 @@ class Statistics:
             "generated_tokens": self.tokens,
             "prompt_tokens_per_second": round(self.prompt_tokens / prefill, 1) if prefill else None,
             # The first token is the prefill's: the time after it belongs to the others.
-            "generated_tokens_per_second": round((self.tokens - 1) / decode, 1) if decode else None,
+            "generated_tokens_per_second": round((self.tokens - 1) / decode, 1)
+            if decode and self.tokens
+            else None,
             "load_seconds": round(self.load_seconds, 3),
             "first_token_seconds": round(prefill, 4),
             "peak_memory_bytes": peak_memory(),
@@ -61,15 +65,24 @@ class Statistics:
 @click.argument("source")
 @click.argument("prompt", required=False)
 @click.option("--architecture", metavar="NAME", help="Use this architecture, whatever the config says.")
-@click.option("--max-tokens", type=int, default=None, help="Most tokens to generate (256).")
+@click.option("--max-tokens", type=int, default=None, help="Most tokens to generate (256; unmasking: 64).")
 @click.option("--temperature", type=float, help="0 is greedy; below 1 sharpens, above 1 flattens.")
-@click.option("--top-k", type=int, help="Draw from the k likeliest tokens (0: all).")
+@click.option(
+    "--top-k", type=int, help="Draw from the k likeliest tokens (0: all); how many fill a mask (5)."
+)
 @click.option("--top-p", type=float, help="Draw from the likeliest tokens that reach probability p together.")
 @click.option("--min-p", type=float, help="Draw from tokens at least p times as likely as the likeliest.")
 @click.option("--seed", type=int, help="Make draws repeatable.")
 @click.option(
     "--stop", multiple=True, metavar="TEXT", help="End before this text; may be given several times."
 )
+@click.option("--steps", type=int, help="Passes that uncover a text of masks (one a token).")
+@click.option("--block-length", type=int, help="Tokens that are uncovered together (32).")
+@click.option("--source-language", metavar="CODE", help="The language of the prompt, for models with several.")
+@click.option("--target-language", metavar="CODE", help="The language to translate into: fra_Latn, fr.")
+@click.option("--beams", type=int, help="Texts searched side by side for the likeliest (1: greedy).")
+@click.option("--length-penalty", type=float, help="Of beams: above 1 favours long texts, below short ones (1).")
+@click.option("--min-tokens", type=int, help="Least tokens to generate; with beams or in a translation.")
 @click.option("--system", metavar="TEXT", help="A system message, for models with a chat template.")
 @click.option("--raw", is_flag=True, help="Give the prompt as it is, without the chat template.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")
@@ -84,7 +97,7 @@ def run(
     """
     chat = prompt is None and sys.stdin.isatty()
     if (prompt is None or prompt == "-") and not chat:
-        prompt = _piped()
+        prompt = piped()
     began = time.perf_counter()
     from zoo.loading import load
 
@@ -97,28 +110,32 @@ def run(
         return
     assert prompt is not None
     ids = prompt_ids(loaded, [{"role": "user", "content": prompt}], given)
-    text, statistics, reason, tokens = "", Statistics(len(ids), load_seconds, time.perf_counter()), None, []
-    interrupted = False
-    try:
-        for step in steps(loaded, ids, given):
-            statistics.count()
-            text, reason = text + step.text, step.finish_reason
-            tokens.append(step.token)
-            if not as_json:
-                write(step.text)
-    except KeyboardInterrupt:
-        interrupted, reason = True, "interrupted"
+    statistics, reason, tokens = Statistics(len(ids), load_seconds, time.perf_counter()), None, []
+    candidates, interrupted = [], False
+    with Screen(quiet=as_json) as screen:
+        try:
+            for step in steps(loaded, ids, given):
+                screen.show(step)
+                statistics.count(step)
+                reason = step.finish_reason
+                if step.token is not None:
+                    tokens.append(step.token)
+                if step.candidate is not None:
+                    candidates.append(step.candidate)
+        except KeyboardInterrupt:
+            interrupted, reason = True, "interrupted"
     if as_json:
-        values = {"text": text, "tokens": tokens, "finish_reason": reason, **statistics.as_json()}
+        values = {"text": screen.text, "tokens": tokens, "finish_reason": reason, **statistics.as_json()}
+        values |= {"candidates": candidates} if candidates else {}
         click.echo(json.dumps(values, ensure_ascii=False))
     else:
-        write("\n")
         click.echo(f"{loaded.architecture.name} · {statistics.line()}", err=True)
     if interrupted:
         raise KeyboardInterrupt
 
 
-def _piped() -> str:
+def piped() -> str:
+    """The text on the pipe; PromptError when it is not UTF-8."""
     try:
         return sys.stdin.buffer.read().decode("utf-8").rstrip("\n")
     except UnicodeDecodeError as error:
@@ -139,7 +156,8 @@ def prompt_ids(loaded: Any, messages: list[dict[str, str]], given: dict[str, Any
         if given["system"]:
             why = "--raw leaves it out" if given["raw"] else f"{loaded.folder.name} has none"
             raise PromptError(f"--system needs a chat template, and {why}")
-        return encode_prompt(loaded, messages[-1]["content"])
+        languages = {name: given[name] for name in ("source_language", "target_language")}
+        return encode_prompt(loaded, messages[-1]["content"], **languages)
     from zoo.chat import render_chat
 
     if given["system"]:
@@ -152,12 +170,8 @@ def steps(loaded: Any, ids: list[int], given: dict[str, Any]) -> Iterator[Any]:
     """The generation that the command's options ask for."""
     from zoo.generation import stream
 
-    names = ("max_tokens", "temperature", "top_k", "top_p", "min_p", "seed", "stop")
+    names = (
+        *("max_tokens", "temperature", "top_k", "top_p", "min_p", "seed", "stop", "steps", "block_length"),
+        *("beams", "length_penalty", "min_tokens", "target_language"),
+    )
     return stream(loaded, ids, **{name: given[name] for name in names})
-
-
-def write(text: str) -> None:
-    """Text to the output at once, whatever encoding the terminal was set up for."""
-    if text:
-        sys.stdout.buffer.write(text.encode("utf-8"))
-        sys.stdout.buffer.flush()

@@ -6,7 +6,7 @@ architecture's task.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,22 +17,25 @@ from zoo.registry import registry
 
 @dataclass(frozen=True)
 class Generated:
-    """All of a generation: the new ids and their text."""
+    """All of a generation: the new ids and their text; `candidates` of a task with several answers, best first."""
 
     tokens: list[int]
     text: str
     logprobs: list[float] | None
     finish_reason: str | None
+    candidates: Sequence[Mapping[str, Any]] = ()
 
 
 def stream(loaded: Loaded, prompt: str | Sequence[int], **settings: Any) -> Iterator[Step]:
     """Run `loaded` on `prompt`, text or token ids, yielding a `Step` a token as they come.
 
     Continuing text takes `max_tokens`, `temperature`, `top_k`, `top_p`, `min_p`, `seed`, `stop` and `logprobs`
-    (see `zoo.generation.autoregressive.stream`); other tasks take what their strategy's record lists.
+    (see `zoo.generation.autoregressive.stream`), or `beams` and what `zoo.generation.beam.stream` takes, as
+    translating does; other tasks take what their strategy's record lists.
     PromptError, before anything runs, for a prompt or a setting that cannot be.
     """
-    strategy = registry().strategy(loaded.architecture.task)
+    given = [name for name, value in settings.items() if value is not None and value != ()]
+    strategy = registry().strategy(loaded.architecture.task, given)
     return strategy.function()(loaded, prompt, **strategy.settings(settings))
 
 
@@ -40,8 +43,9 @@ def generate(loaded: Loaded, prompt: str | Sequence[int], **settings: Any) -> Ge
     """Run `loaded` on `prompt` to the end; the settings are those of `stream`."""
     steps = list(stream(loaded, prompt, **settings))
     return Generated(
-        tokens=[step.token for step in steps],
+        tokens=[step.token for step in steps if step.token is not None],
         text="".join(step.text for step in steps),
         logprobs=[step.logprob for step in steps if step.logprob is not None] if settings.get("logprobs") else None,
         finish_reason=steps[-1].finish_reason if steps else None,
+        candidates=[step.candidate for step in steps if step.candidate is not None],
     )

@@ -70,7 +70,14 @@ def _steps(
     detokenizer = loaded.tokenizer.detokenizer() if loaded.tokenizer else None
     text = StopText(stops)
     steps = decode(
-        loaded.model, ids, limit, sampling=sampling, seed=seed, logprobs=logprobs, prefill_chunk=prefill_chunk
+        loaded.model,
+        ids,
+        limit,
+        sampling=sampling,
+        seed=seed,
+        logprobs=logprobs,
+        prefill_chunk=prefill_chunk,
+        prefix=len(ids) if getattr(loaded.recipe, "causality", None) == "prefix" else None,
     )
     for count, (token, logprob) in enumerate(steps, 1):
         ended = token in ends
@@ -95,22 +102,24 @@ def decode(
     seed: int | None = None,
     logprobs: bool = False,
     prefill_chunk: int = PREFILL_CHUNK,
+    prefix: int | None = None,
 ) -> Iterator[tuple[int, float | None]]:
     """Yield (id, log-probability or None), at most `max_tokens` times; the caller stops at an end token.
 
+    `prefix`: how many tokens of the prompt see each other both ways; the prompt is then read in one piece.
     n tokens cost n forward passes, the prompt's included. The pass for the next token is dispatched before
     the last one is read, so that the device never waits for Python; stopping early wastes that one pass.
     """
     choose = sampler(sampling, seed)
     cache = model.make_cache(CachePolicy(reserve=len(prompt) + max_tokens))
     rest = mx.array([prompt])  # (1, T)
-    while rest.shape[1] > prefill_chunk:
+    while prefix is None and rest.shape[1] > prefill_chunk:
         model.backbone(rest[:, :prefill_chunk], cache)
         mx.eval([one.state for one in cache])
         rest = rest[:, prefill_chunk:]
 
-    def step(tokens: mx.array) -> tuple[mx.array, mx.array | None]:  # (1, T) -> (1,), (1,)
-        hidden = model.backbone(tokens, cache)[:, -1:]  # (1, 1, D): the head works on the last position only
+    def step(tokens: mx.array, **inputs: Any) -> tuple[mx.array, mx.array | None]:  # (1, T) -> (1,), (1,)
+        hidden = model.backbone(tokens, cache, **inputs)[:, -1:]  # (1, 1, D): the head works on the last only
         logits = model.head(hidden)[:, -1]  # (1, V)
         token = choose(logits)
         chosen = (
@@ -119,7 +128,7 @@ def decode(
         mx.async_eval(token, *([chosen] if chosen is not None else []))
         return token, chosen
 
-    upcoming = step(rest)
+    upcoming = step(rest) if prefix is None else step(rest, prefix=prefix)
     for count in range(1, max_tokens + 1):
         token, chosen = upcoming
         if count < max_tokens:

@@ -2,23 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from zoo import tokenizer
 from zoo.errors import PromptError
+from zoo.languages import Languages
 from zoo.loading import Loaded
 from zoo.sampling import Sampling
+from zoo.tokenizer import Tokenizer
 
 
-def encode_prompt(loaded: Loaded, prompt: str | Sequence[int], special_tokens: bool = True) -> list[int]:
-    """The ids of a prompt; PromptError when it is empty, too long, or holds an id outside the vocabulary."""
+def encode_prompt(
+    loaded: Loaded,
+    prompt: str | Sequence[int],
+    special_tokens: bool = True,
+    source_language: str | None = None,
+    target_language: str | None = None,
+) -> list[int]:
+    """The ids of a prompt; PromptError when it is empty, too long, or holds an id outside the vocabulary.
+
+    The languages, for a model that has some, are those to translate between; they mark a text, ids stay as they are.
+    """
+    languages = languages_of(loaded, source_language, target_language)
     if isinstance(prompt, str):
         if not prompt:
             raise PromptError("the prompt is empty")
         if loaded.tokenizer is None:
             raise PromptError(f"{loaded.folder}: has no tokenizer, so the prompt must be a list of token ids")
-        ids = loaded.tokenizer.encode(prompt, special_tokens)
+        if languages is not None and special_tokens:
+            first_token(loaded, target_language)
+            ids = languages.encode(prompt, source_language, target_language)
+        else:
+            ids = loaded.tokenizer.encode(prompt, special_tokens)
     else:
         ids = [int(token) for token in prompt]
     if not ids:
@@ -27,10 +43,53 @@ def encode_prompt(loaded: Loaded, prompt: str | Sequence[int], special_tokens: b
     strange = next((token for token in ids if not 0 <= token < vocab), None)
     if strange is not None:
         raise PromptError(f"token id {strange} lies outside the vocabulary of {vocab}")
-    if learned_context(loaded.recipe) is not None and len(ids) > learned_context(loaded.recipe):
-        limit = learned_context(loaded.recipe)
+    limit = learned_context(loaded.recipe)
+    if limit is not None and len(ids) > limit:
         raise PromptError(f"the prompt has {len(ids)} tokens, more than the {limit} learned positions")
     return ids
+
+
+def languages_of(loaded: Loaded, source: str | None = None, target: str | None = None) -> Languages | None:
+    """The languages that a model translates between; PromptError when one is asked of a model that has none."""
+    languages = loaded.tokenizer.languages if loaded.tokenizer else None
+    asked = "source" if source is not None else "target" if target is not None else None
+    if languages is None and asked:
+        raise PromptError(f"{asked}-language: {loaded.folder.name or loaded.architecture.name} has no languages to choose")
+    return languages
+
+
+def first_token(loaded: Loaded, target: str | None = None) -> int | None:
+    """The token that a translation into `target` begins with; None when there is none, or the settings force one.
+
+    PromptError when the model needs to be told a language and is not, or does not know it.
+    """
+    languages = languages_of(loaded, target=target)
+    if languages is None or (target is None and settings_of(loaded).get("forced_bos_token_id") is not None):
+        return None
+    return languages.first(target)
+
+
+def settings_of(loaded: Loaded) -> Mapping[str, Any]:
+    """The checkpoint's `generation_config.json`; older folders have its keys in `config.json`."""
+    return loaded.generation_config or loaded.config
+
+
+def pieces(tokenizer: Tokenizer, text: str) -> tuple[list[int], list[int], list[int]]:
+    """The ids of a text in three: those that the tokenizer puts before it, the text's own, those put after it."""
+    ids, own = tokenizer.encode(text), tokenizer.encode(text, special_tokens=False)
+    around = len(ids) - len(own)
+    start = next((place for place in range(around + 1) if ids[place : place + len(own)] == own), 0)
+    return ids[:start], ids[start : start + len(own)], ids[start + len(own) :]
+
+
+def mask_id(loaded: Loaded) -> int:
+    """The id that stands for a hidden token, by the config or the tokenizer; PromptError when neither names one."""
+    id = loaded.config.get("mask_token_id")
+    if id is None and loaded.tokenizer is not None and "mask_token" in loaded.tokenizer.special_tokens:
+        id = loaded.tokenizer.id(loaded.tokenizer.special_tokens["mask_token"])
+    if not isinstance(id, int) or not 0 <= id < loaded.recipe.embedding.vocab:
+        raise PromptError(f"{loaded.folder}: neither config.json nor the tokenizer names a mask token")
+    return id
 
 
 def learned_context(recipe: Any) -> int | None:

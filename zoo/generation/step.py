@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -11,9 +13,14 @@ class Step:
 
     `logprob` is the model's own log-probability in nats, when asked for. The last step alone has a
     `finish_reason`: "stop" (an end token or stop text) or "length".
+
+    A step without a token is progress only: its `draft` is how the text not yet certain stands now, in place of
+    the draft before. `candidate`, of a task with several answers, says in words and numbers which one this is.
     """
 
-    token: int
+    token: int | None
     text: str
     logprob: float | None = None
     finish_reason: str | None = None
+    draft: str | None = None
+    candidate: Mapping[str, Any] | None = None

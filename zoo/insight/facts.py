@@ -16,6 +16,7 @@ from zoo.recipe import Spec
 from zoo.registry import Registry
 
 CACHED_BYTES = 2  # a number in a KV cache kept in a 16-bit float, as on a GPU
+STATE_BYTES = 4  # one in a recurrent state, in float32: every token adds to the same number
 
 
 def described(name: str, known: Registry) -> tuple[Architecture, Preset, Any]:
@@ -36,7 +37,11 @@ def described(name: str, known: Registry) -> tuple[Architecture, Preset, Any]:
 def facts(recipe: Any) -> dict[str, str]:
     """What a recipe says, by field: "layer.mixer.heads" -> "32". Equal layers are told once, others by number."""
     rows = {"parameters": amount(recipe.parameters(recipe.dim))}
+    if (active := recipe.active_parameters(recipe.dim)) != recipe.parameters(recipe.dim):
+        rows["parameters a token uses"] = amount(active)
     rows["cache per token"] = f"{amount(recipe.cached(recipe.dim) * CACHED_BYTES)}B"
+    if carried := recipe.carried(recipe.dim):
+        rows["cache at any length"] = f"{amount(carried * STATE_BYTES)}B"
     for path, values in _merged(recipe).items():
         rows[path] = _told(values)
     return rows

@@ -7,11 +7,14 @@ Every spec answers two questions in plain arithmetic, for a width `dim`: how man
 (`parameters`), and how many numbers it caches for each token generated (`cached`).
 """
 
-from zoo.recipe.models import Decoder, Embedding, Head, repeat
+from zoo.recipe.experts import Experts, MoE, Router
+from zoo.recipe.models import Decoder, Embedding, Encoder, EncoderDecoder, Head, repeat
 from zoo.recipe.parts import (
     ACTIVATIONS,
     MLP,
     Attention,
+    CrossAttention,
+    CrossLayer,
     DynamicScaling,
     GatedMLP,
     Layer,
@@ -21,6 +24,7 @@ from zoo.recipe.parts import (
     Llama3Scaling,
     RMSNorm,
     RoPE,
+    SinusoidalPositions,
     YarnScaling,
 )
 from zoo.recipe.spec import Spec
@@ -29,9 +33,14 @@ __all__ = [
     "ACTIVATIONS",
     "MLP",
     "Attention",
+    "CrossAttention",
+    "CrossLayer",
     "Decoder",
     "DynamicScaling",
     "Embedding",
+    "Encoder",
+    "EncoderDecoder",
+    "Experts",
     "GatedMLP",
     "Head",
     "Layer",
@@ -39,8 +48,11 @@ __all__ = [
     "LearnedPositions",
     "LinearScaling",
     "Llama3Scaling",
+    "MoE",
     "RMSNorm",
     "RoPE",
+    "Router",
+    "SinusoidalPositions",
     "Spec",
     "YarnScaling",
     "repeat",

@@ -14,20 +14,26 @@ from zoo.recipe.spec import Spec
 
 @dataclass(frozen=True)
 class Embedding(Spec):
-    """A table of one vector a token, (V, D), and what marks the position, when that is added here."""
+    """A table of one vector a token, (V, D), times `scale`, plus what marks the position, when added here.
+
+    `norm` then normalises the sum (BERT, BART). `shared`: a decoder's, whose table is its encoder's.
+    """
 
     kind, name = "embedding", "tokens"
     vocab: int
     dim: int
     positions: Spec | None = None
+    scale: float = 1.0
+    norm: Spec | None = None
+    shared: bool = False
 
     def own_parameters(self, dim: int) -> int:
-        return self.vocab * dim
+        return 0 if self.shared else self.vocab * dim
 
 
 @dataclass(frozen=True)
 class Head(Spec):
-    """Hidden states to logits, D → V: the embedding table again when `tied`, else a matrix of its own.
+    """Hidden states, times `scale`, to logits, D → V: by the embedding table when `tied`, else a matrix of its own.
 
     `vocab` None: the embedding's.
     """
@@ -36,18 +42,18 @@ class Head(Spec):
     tied: bool = False
     bias: bool = False
     vocab: int | None = None
+    scale: float = 1.0
 
     def own_parameters(self, dim: int) -> int:
-        if self.tied:
-            return 0
-        return (dim + self.bias) * (self.vocab or 0)
+        return ((not self.tied) * dim + self.bias) * (self.vocab or 0)
 
 
 @dataclass(frozen=True)
 class Decoder(Spec):
     """Embedding, layers, final norm (None under Post-LN), head. `context` is the most positions it can take.
 
-    `causality`: "causal", "prefix" (the prompt sees itself both ways) or "full".
+    `causality`: "causal", "prefix" (the prompt sees itself both ways) or "full". `relative` is a part that adds to
+    every layer's scores what depends on the distance of two tokens (T5).
     """
 
     kind, name = "model", "decoder"
@@ -57,6 +63,7 @@ class Decoder(Spec):
     head: Head
     context: int | None = None
     causality: str = "causal"
+    relative: Spec | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -70,6 +77,10 @@ class Decoder(Spec):
         """The model's width, D."""
         return self.embedding.dim
 
+    def cached(self, dim: int) -> int:
+        # Where all tokens see each other a new one changes them all, and nothing can be kept.
+        return 0 if self.causality == "full" else super().cached(dim)
+
     def change_layers(
         self, change: Callable[[int, Spec], Mapping[str, Any]] | None = None, **changes: Any
     ) -> typing.Self:
@@ -79,6 +90,81 @@ class Decoder(Spec):
             for index, layer in enumerate(self.layers)
         )
         return dataclasses.replace(self, layers=layers)
+
+
+@dataclass(frozen=True)
+class Encoder(Spec):
+    """Embedding, layers that see in both directions, and what reads the result (`head`; None: hidden states).
+
+    `relative` is as in a decoder.
+    """
+
+    kind, name = "model", "encoder"
+    embedding: Embedding
+    layers: tuple[Spec, ...]
+    norm: Spec | None = None
+    head: Spec | None = None
+    context: int | None = None
+    relative: Spec | None = None
+
+    @property
+    def dim(self) -> int:
+        """The model's width, D."""
+        return self.embedding.dim
+
+    def cached(self, dim: int) -> int:
+        return 0  # every token is read at once
+
+
+@dataclass(frozen=True)
+class EncoderDecoder(Spec):
+    """An encoder reads the source; a decoder, whose layers look at what it found, writes the target.
+
+    `start` is the token that every target begins with. What is cached for each token generated is the decoder's;
+    the source's keys and values, computed once, are not counted.
+    """
+
+    kind, name = "model", "encoder-decoder"
+    encoder: Encoder
+    decoder: Decoder
+    start: int = dataclasses.field(default=0, metadata={"least": 0})
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.encoder.dim != self.decoder.dim:
+            raise RecipeError(f"decoder: its width, {self.decoder.dim}, is not the encoder's, {self.encoder.dim}")
+        if self.decoder.embedding.shared and self.decoder.embedding.vocab != self.encoder.embedding.vocab:
+            raise RecipeError("decoder.embedding.shared: the encoder's vocabulary has another size")
+        if self.start >= self.decoder.embedding.vocab:
+            raise RecipeError(f"start: {self.start} lies outside the vocabulary of {self.decoder.embedding.vocab}")
+
+    @property
+    def dim(self) -> int:
+        """The model's width, D."""
+        return self.encoder.dim
+
+    @property
+    def embedding(self) -> Any:
+        """The source's embedding, which says what a prompt may hold."""
+        return self.encoder.embedding
+
+    @property
+    def layers(self) -> tuple[Spec, ...]:
+        """The layers of both."""
+        return self.encoder.layers + self.decoder.layers
+
+    @property
+    def head(self) -> Head:
+        """What turns the decoder's states into logits."""
+        return self.decoder.head
+
+    @property
+    def context(self) -> int | None:
+        """The most positions that a target can take."""
+        return self.decoder.context
+
+    def cached(self, dim: int) -> int:
+        return self.decoder.cached(dim)
 
 
 def repeat(layer: Spec, count: int) -> tuple[Spec, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from zoo.errors import RecipeError
@@ -36,13 +36,38 @@ class RMSNorm(Spec):
 
 @dataclass(frozen=True)
 class LearnedPositions(Spec):
-    """One learned vector a position, added to the token's (Gehring et al., 2017; GPT, BERT)."""
+    """One learned vector a position, added to the token's (Gehring et al., 2017; GPT, BERT).
+
+    `offset` rows at the head of the table belong to no position (BART).
+    """
 
     kind, name = "position", "learned"
     context: int
+    offset: int = field(default=0, metadata={"least": 0})
 
     def own_parameters(self, dim: int) -> int:
-        return self.context * dim
+        return (self.offset + self.context) * dim
+
+
+@dataclass(frozen=True)
+class SinusoidalPositions(Spec):
+    """sin and cos of position · frequency k, added to the token's vector (Vaswani et al., 2017, section 3.5).
+
+    Frequency k is theta^(−2k/d), or theta^(−k/(d/2 − 1)), which ends at 1/theta, when `inclusive` (tensor2tensor,
+    fairseq). `interleaved` puts sin and cos side by side, as the paper does; otherwise all sines come first. The
+    first token's position is `offset`.
+    """
+
+    kind, name = "position", "sinusoidal"
+    theta: float = 10000.0
+    interleaved: bool = True
+    inclusive: bool = False
+    offset: int = field(default=0, metadata={"least": 0})
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.theta <= 0:
+            raise RecipeError(f"theta: must be positive, got {self.theta}")
 
 
 @dataclass(frozen=True)
@@ -170,6 +195,36 @@ class Attention(Spec):
 
 
 @dataclass(frozen=True)
+class CrossAttention(Spec):
+    """Attention whose queries come from the target, keys and values from the encoder's output.
+
+    Vaswani et al., 2017, section 3.2.3. The fields are those of `Attention`.
+    """
+
+    kind, name = "cross", "attention"
+    heads: int
+    kv_heads: int | None = None
+    head_dim: int | None = None
+    bias: bool = False
+    output_bias: bool = False
+    scale: float | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.attention()
+
+    def attention(self) -> Attention:
+        """The same heads and projections over one text."""
+        return Attention(self.heads, self.kv_heads, self.head_dim, self.bias, self.output_bias, scale=self.scale)
+
+    def own_parameters(self, dim: int) -> int:
+        return self.attention().own_parameters(dim)
+
+    def cached(self, dim: int) -> int:
+        return 0  # the source's keys and values do not grow with the target
+
+
+@dataclass(frozen=True)
 class MLP(Spec):
     """down(activation(up(x))): two projections, D → hidden → D (Vaswani et al., 2017)."""
 
@@ -217,3 +272,12 @@ class Layer(Spec):
         super().__post_init__()
         if self.placement not in ("pre", "post"):
             raise RecipeError(f"placement: {self.placement!r} is neither 'pre' nor 'post'")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CrossLayer(Layer):
+    """A layer of a decoder that looks at an encoder's output: mixer, then `cross`, then feed-forward."""
+
+    kind, name = "layer", "cross"
+    cross: Spec
+    cross_norm: Spec

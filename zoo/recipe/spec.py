@@ -64,9 +64,17 @@ class Spec:
         """Parameters that are this spec's own, its parts' left out."""
         return 0
 
+    def active_parameters(self, dim: int) -> int:
+        """How many of its parameters one token uses: all, but in a mixture of experts."""
+        return self.own_parameters(dim) + self._sum("active_parameters", dim)
+
     def cached(self, dim: int) -> int:
         """How many numbers a cache keeps for each token."""
         return self._sum("cached", dim)
+
+    def carried(self, dim: int) -> int:
+        """How many numbers a cache keeps whatever the length of the text: the state of recurrent mixers."""
+        return self._sum("carried", dim)
 
     def _sum(self, method: str, dim: int) -> int:
         total = 0

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from zoo.generation import generate
+from zoo.generation.fill_mask import fill
+from zoo.generation.prompt import mask_id, pieces
 from zoo.loading import Loaded
 from zoo.training import atlas
 
@@ -35,7 +37,24 @@ class Score:
 
 
 def is_right(loaded: Loaded, question: Any) -> bool:
+    """Whether the model gives the answer: by filling it in where it fills masks, else by going on from the prompt."""
+    fills = loaded.architecture.task == "fill-mask"
+    return fills_in(loaded, question) if fills else goes_on(loaded, question)
+
+
+def fills_in(loaded: Loaded, question: Any) -> bool:
+    """Whether the answer is what comes in the place of as many masks as it has tokens, the sentence around it."""
+    told, words = question.prompt + question.continuation, loaded.tokenizer
+    assert words is not None
+    before, ids, after = pieces(words, told + question.ending)
+    start, end = (len(words.encode(text, special_tokens=False)) for text in (question.prompt, told))
+    hidden = ids[:start] + [mask_id(loaded)] * (end - start) + ids[end:]
+    return fill(loaded, before + hidden + after) == before + ids + after
+
+
+def goes_on(loaded: Loaded, question: Any) -> bool:
     """Whether the greedy continuation of the prompt is the answer, up to the punctuation that ends the sentence."""
+    assert loaded.tokenizer is not None
     room = len(loaded.tokenizer.encode(question.continuation)) + 4
     text = generate(loaded, question.prompt, max_tokens=room, temperature=0.0).text
     if not text.startswith(question.continuation):
@@ -45,7 +64,7 @@ def is_right(loaded: Loaded, question: Any) -> bool:
 
 
 def scores(
-    loaded: Loaded, relations: Iterable[str] = ("capital",), languages: Iterable[str] = atlas.LANGUAGES
+    loaded: Loaded, relations: Iterable[str] = ("capital",), languages: Iterable[atlas.Language] = atlas.LANGUAGES
 ) -> Iterator[Score]:
     """The score of each relation in each language, over all countries."""
     for relation in relations:

@@ -199,13 +199,14 @@ class Question:
     """A sentence cut before its answer.
 
     `prompt` has no trailing space, `answer` is the bare answer, and `continuation` the exact text that
-    follows the prompt: the answer with the space before it, where its language has one. `held_out` says that
-    training never shows this sentence.
+    follows the prompt: the answer with the space before it, where its language has one. `ending` is what then ends
+    the sentence. `held_out` says that training never shows this sentence.
     """
 
     prompt: str
     answer: str
     continuation: str
+    ending: str
     country: Country
     held_out: bool
 
@@ -285,7 +286,7 @@ def questions(
 
 
 def _questions(relation: str, language: Language, template: str) -> Iterator[Question]:
-    before = template.partition("{answer}")[0]
+    before, _, ending = template.partition("{answer}")
     prompt = before.rstrip()
     for country in countries():
         answer = country.answer(relation, language)
@@ -293,6 +294,7 @@ def _questions(relation: str, language: Language, template: str) -> Iterator[Que
             prompt=sentence(prompt, country, relation, language),
             answer=answer,
             continuation=before[len(prompt) :] + answer,
+            ending=ending,
             country=country,
             held_out=template in held_out(country, relation, language),
         )

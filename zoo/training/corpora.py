@@ -4,29 +4,41 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
+from typing import Any
 
 from zoo.errors import ZooError
-from zoo.training import atlas
+from zoo.training import atlas, phrasebook
 
 SAMPLE = 20_000  # documents that a tokenizer is trained on
 
 
 @dataclass(frozen=True)
 class Corpus:
-    """Texts to train on: an endless stream for a seed, and a finite held-out set."""
+    """Texts to train on: an endless stream for a seed, and a finite held-out set.
+
+    A document is a text, or, in a `parallel` corpus, a text and its translation.
+    """
 
     name: str
-    training: Callable[[int], Iterator[str]]
-    validation: Callable[[], Iterable[str]]
+    training: Callable[[int], Iterator[Any]]
+    validation: Callable[[], Iterable[Any]]
+    parallel: bool = False
 
     def sample(self) -> Iterator[str]:
-        """The documents that a tokenizer is trained on."""
-        return islice(self.training(0), SAMPLE)
+        """The texts that a tokenizer is trained on."""
+        documents = self.training(0)
+        return islice(chain.from_iterable(documents) if self.parallel else documents, SAMPLE)
 
 
 CORPORA = {
     "atlas": Corpus("atlas", lambda seed: atlas.documents("train", seed), lambda: atlas.documents("validation")),
+    "phrasebook": Corpus(
+        "phrasebook",
+        lambda seed: ((pair.source, pair.target) for pair in phrasebook.pairs("train", seed)),
+        lambda: ((pair.source, pair.target) for pair in phrasebook.pairs("validation")),
+        parallel=True,
+    ),
 }
 
 

@@ -23,17 +23,20 @@ Loss = Callable[..., mx.array]
 
 @dataclass(frozen=True)
 class Settings:
-    """How a model is trained. `rate` is the peak learning rate, reached after `warmup` steps, then a cosine to a tenth."""
+    """How a model is trained. `rate` is the peak learning rate, reached after `warmup` steps, then a cosine to a tenth.
 
-    steps: int = 1600
-    batch: int = 32
+    `corpus` None is the one that suits the model's task.
+    """
+
+    steps: int = 2000
+    batch: int = 16
     length: int = 64
     rate: float = 3e-3
     warmup: int = 100
     decay: float = 0.1
     clip: float = 1.0
     seed: int = 0
-    corpus: str = "atlas"
+    corpus: str | None = None
 
     def __post_init__(self) -> None:
         for name in ("steps", "batch", "length"):
@@ -71,19 +74,25 @@ def schedule(settings: Settings) -> Callable[[mx.array], mx.array]:
     return optim.join_schedules([up, down], [warmup])
 
 
-def initialise(model: Any, seed: int, layers: int) -> None:
-    """GPT-2's initialisation: matrices from N(0, 0.02), those that end a residual branch scaled by 1/√(2 layers)."""
+def initialise(model: Any, seed: int, layers: int, spread: float = 0.02) -> None:
+    """GPT-2's initialisation: matrices from N(0, spread), those that end a residual branch scaled by 1/√(2 layers).
+
+    A module below the model that has a method `initialise(key)` then starts its own parameters as it needs.
+    """
     keys = iter(mx.random.split(mx.random.key(seed), 10_000))
 
     def one(path: str, array: mx.array) -> mx.array:
         if array.ndim < 2:
             return array
-        ends_branch = path.endswith(("output.weight", "down.weight")) and path.startswith("layers.")
-        scale = 0.02 / (2 * layers) ** 0.5 if ends_branch else 0.02
+        ends_branch = path.endswith(("output.weight", "down.weight")) and "layers." in path
+        scale = spread / (2 * layers) ** 0.5 if ends_branch else spread
         return mx.random.normal(array.shape, scale=scale, key=next(keys))
 
     parameters = tree_flatten(model.parameters())
     model.update(tree_unflatten([(path, one(path, array)) for path, array in parameters]))
+    for _, module in sorted(model.named_modules(), key=lambda named: named[0]):
+        if hasattr(module, "initialise"):
+            module.initialise(next(keys))
     mx.eval(model.parameters())
 
 

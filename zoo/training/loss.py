@@ -7,14 +7,17 @@ from zoo.training.data import IGNORED
 SMALLEST = 1e-37  # a probability below this is taken as this: float32 knows no smaller normal number
 
 
-def cross_entropy(logits, targets):  # (B, T, V), (B, T) -> ()
-    """Mean over the targets that are not ignored of −log p(target | the tokens before it), in nats."""
-    kept = targets != IGNORED
+def token_losses(logits, targets):  # (B, T, V), (B, T) -> (B, T)
+    """−log p(target) in nats, 0 where the target is ignored."""
     # Through the softmax, whose gradient needs no second exp: on the CPU exp is what training waits for.
     probabilities = mx.softmax(logits, axis=-1)
     chosen = mx.take_along_axis(probabilities, mx.maximum(targets, 0)[..., None], axis=-1)[..., 0]  # (B, T)
-    losses = -mx.log(mx.maximum(chosen, SMALLEST))
-    return (losses * kept).sum() / mx.maximum(kept.sum(), 1)
+    return -mx.log(mx.maximum(chosen, SMALLEST)) * (targets != IGNORED)
+
+
+def cross_entropy(logits, targets):  # (B, T, V), (B, T) -> ()
+    """Mean over the targets that are not ignored of −log p(target | the tokens before it), in nats."""
+    return token_losses(logits, targets).sum() / mx.maximum((targets != IGNORED).sum(), 1)
 
 
 def next_token_loss(model, inputs, targets):

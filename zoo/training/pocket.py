@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import platform
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -16,16 +17,15 @@ from zoo import runtime
 from zoo.architecture import Architecture
 from zoo.assemble import assemble
 from zoo.checkpoint.save import save
+from zoo.config import Config
 from zoo.errors import ZooError
 from zoo.loading import make_recipe
 from zoo.registry import registry
 from zoo.tokenizer import load_tokenizer
 from zoo.training.corpora import corpus
-from zoo.training.data import batches, padded
+from zoo.training.data import IGNORED
 from zoo.training.loop import Record, Settings, initialise, train
-from zoo.training.loss import next_token_loss
-
-END = "<|endoftext|>"
+from zoo.training.objective import END, objective_of
 
 
 def settings_of(given: Mapping[str, Any]) -> Settings:
@@ -50,11 +50,17 @@ def train_folder(
     """
     architecture = registry().architecture(name)
     numbers = dict(numbers or pocket_numbers(architecture))
+    objective = objective_of(architecture)
+    settings = replace(settings, corpus=settings.corpus or objective.corpus)
+    texts = corpus(settings.corpus or "")
+    if texts.parallel != (architecture.task == "translate"):
+        wanted = "translations" if architecture.task == "translate" else "texts in one language"
+        raise ZooError(f"{architecture.name} is trained on {wanted}, which the corpus {texts.name} does not have")
+    make_recipe(architecture, numbers)  # refuses what cannot be, before anything is written
     run = out / "run"
     if not resume and run.exists():
         shutil.rmtree(run)
     run.mkdir(parents=True, exist_ok=True)
-    texts = corpus(settings.corpus)
     if tokenizer is not None:
         for file in ("tokenizer.json", "tokenizer_config.json"):
             shutil.copy(tokenizer / file, run / file)
@@ -69,7 +75,7 @@ def train_folder(
     numbers |= {"vocab_size": words.vocab_size, "bos_token_id": end, "eos_token_id": end}
     recipe = make_recipe(architecture, numbers)
     model = assemble(recipe)
-    initialise(model, settings.seed, len(recipe.layers))
+    initialise(model, settings.seed, len(recipe.layers), Config(numbers).number("initializer_range", 0.02))
     record = Record(
         architecture=name,
         parameters=recipe.parameters(recipe.dim),
@@ -77,23 +83,18 @@ def train_folder(
         versions=versions(),
     )
 
-    def forever() -> Iterator[Any]:
-        yield from batches(
-            texts.training(settings.seed), words.encode, batch=settings.batch, length=settings.length, end=end
-        )
-
     def validate() -> float:
         total = count = 0.0
-        for inputs, targets in padded(texts.validation(), words.encode, batch=64, end=end):
-            tokens = (targets >= 0).sum().item()
-            total += next_token_loss(model, inputs, targets).item() * tokens
+        for batch in objective.validation(texts.validation(), words, settings):
+            tokens = (batch[1] != IGNORED).sum().item()
+            total += objective.loss(model, *batch).item() * tokens
             count += tokens
-        return total / count
+        return total / max(count, 1)
 
     train(
         model,
-        forever(),
-        next_token_loss,
+        objective.training(texts.training(settings.seed), words, settings),
+        objective.loss,
         settings,
         record,
         folder=run,

@@ -34,7 +34,7 @@ def train_tokenizer(texts: Iterable[str], vocab: int = 2048) -> Tokenizer:
     if vocab < SMALLEST:
         raise TokenizerError(f"a byte-level vocabulary has at least {SMALLEST} tokens, not {vocab}")
 
-    from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
+    from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
     tokenizer = Tokenizer(models.BPE())
     # Merges never cross the pieces made here. GPT-2's expression splits at spaces, so that an English name
@@ -50,9 +50,11 @@ def train_tokenizer(texts: Iterable[str], vocab: int = 2048) -> Tokenizer:
         ]
     )
     tokenizer.decoder = decoders.ByteLevel()
+    # A mask takes the place of a whole token, the space before it included: "is [MASK]." hides " Paris".
+    special = [AddedToken(token, special=True, lstrip=token == "[MASK]") for token in SPECIAL_TOKENS]
     trainer = trainers.BpeTrainer(
         vocab_size=vocab,
-        special_tokens=list(SPECIAL_TOKENS),
+        special_tokens=special,
         initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
         show_progress=False,
     )

@@ -1,0 +1,189 @@
+"""BERT: an encoder trained to fill in masked tokens, and the sentence encoders made from it. Imports no mlx."""
+
+from dataclasses import dataclass
+
+from zoo.architecture import (
+    Architecture,
+    Block,
+    Ignore,
+    OutputHead,
+    Preset,
+    Rename,
+    Rule,
+    hookimpl,
+    pocket,
+)
+from zoo.recipe import (
+    MLP,
+    Attention,
+    Embedding,
+    Encoder,
+    Head,
+    Layer,
+    LayerNorm,
+    LearnedPositions,
+    Spec,
+    repeat,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TypedEmbedding(Embedding):
+    """The sum of a token's vector, its position's and its type's: which of two sentences it belongs to."""
+
+    kind, name = "embedding", "typed-tokens"
+    token_types: int
+
+    def own_parameters(self, dim: int) -> int:
+        return super().own_parameters(dim) + self.token_types * dim
+
+
+@dataclass(frozen=True, kw_only=True)
+class MaskedHead(Head):
+    """norm(activation(dense(x))), then logits: what a masked token was (Devlin et al., 2018)."""
+
+    kind, name = "head", "masked-lm"
+    activation: str
+    norm: Spec
+
+    def own_parameters(self, dim: int) -> int:
+        return super().own_parameters(dim) + dim * dim + dim
+
+
+@dataclass(frozen=True)
+class HeadBias(Rule):
+    """One bias under two names: `decoder.bias` is the one that is added, `bias` its twin where they are tied."""
+
+    def forward(self, source, target, recipe, join):
+        found = [source.pop(name, None) for name in DECODER_BIASES]
+        bias = next((array for array in found if array is not None), None)
+        if bias is not None:
+            target["head.bias" if recipe.head.tied else "head.output.bias"] = bias
+
+    def backward(self, source, target, recipe, join):
+        for path in ("head.bias", "head.output.bias"):
+            if path in source:
+                target |= dict.fromkeys(DECODER_BIASES, source.pop(path))
+
+
+DECODER_BIASES = ("cls.predictions.decoder.bias", "cls.predictions.bias")
+
+
+def bert(config):
+    """Token types, learned positions, Post-LN, GELU, attention both ways, a masked-LM head (Devlin et al., 2018)."""
+    config.refuse("is_decoder", why="is not implemented: only BERT as an encoder is")
+    config.refuse("add_cross_attention")
+    config.choice("position_embedding_type", ("absolute",), "absolute")
+    dim, context = config.count("hidden_size", 768), config.count("max_position_embeddings", 512)
+    vocab, activation = config.count("vocab_size", 30522), config.activation("hidden_act", "gelu")
+    config.head_width()
+    norm = LayerNorm(eps=config.number("layer_norm_eps", 1e-12))
+    layer = Layer(
+        placement="post",
+        mixer=Attention(heads=config.count("num_attention_heads"), bias=True, output_bias=True),
+        mixer_norm=norm,
+        feedforward=MLP(hidden=config.count("intermediate_size", 3072), activation=activation),
+        feedforward_norm=norm,
+    )
+    tied = config.flag("tie_word_embeddings", True)
+    return Encoder(
+        embedding=TypedEmbedding(
+            vocab=vocab,
+            dim=dim,
+            positions=LearnedPositions(context),
+            token_types=config.count("type_vocab_size", 2),
+            norm=norm,
+        ),
+        layers=repeat(layer, config.layers()),
+        head=MaskedHead(tied=tied, bias=True, vocab=vocab, activation=activation, norm=norm)
+        if has_head(config)
+        else None,
+        context=context,
+    )
+
+
+def has_head(config):
+    """Whether there is a masked-LM head: the checkpoint's tensors say so, else the class that it was saved from."""
+    classes = config.get("architectures", ["BertForMaskedLM"])
+    return config.has_tensor("cls.predictions.", any(str(name).endswith(HEADED) for name in classes))
+
+
+HEADED = ("ForMaskedLM", "ForPreTraining", "LMHeadModel")
+
+
+def norm_rules(source, target):
+    """A LayerNorm's rules: `weight` and `bias`, which checkpoints of 2018 call `gamma` and `beta`."""
+    spellings = (("weight", "weight"), ("bias", "bias"), ("gamma", "weight"), ("beta", "bias"))
+    return (Rename(f"{source}.{old}", f"{target}.{new}") for old, new in spellings)
+
+
+LAYER = "[bert.]encoder.layer.{i}."
+WEIGHTS = (
+    Rename("[bert.]embeddings.word_embeddings.*", "embedding.tokens.*"),
+    Rename("[bert.]embeddings.position_embeddings.weight", "embedding.positions.weight"),
+    Rename("[bert.]embeddings.token_type_embeddings.*", "embedding.types.*"),
+    *norm_rules("[bert.]embeddings.LayerNorm", "embedding.norm"),
+    Rename(LAYER + "attention.self.query.*", "layers.{i}.mixer.query.*"),
+    Rename(LAYER + "attention.self.key.*", "layers.{i}.mixer.key.*"),
+    Rename(LAYER + "attention.self.value.*", "layers.{i}.mixer.value.*"),
+    Rename(LAYER + "attention.output.dense.*", "layers.{i}.mixer.output.*"),
+    *norm_rules(LAYER + "attention.output.LayerNorm", "layers.{i}.mixer_norm"),
+    Rename(LAYER + "intermediate.dense.*", "layers.{i}.feedforward.up.*"),
+    Rename(LAYER + "output.dense.*", "layers.{i}.feedforward.down.*"),
+    *norm_rules(LAYER + "output.LayerNorm", "layers.{i}.feedforward_norm"),
+    Rename("cls.predictions.transform.dense.*", "head.dense.*"),
+    *norm_rules("cls.predictions.transform.LayerNorm", "head.norm"),
+    OutputHead("cls.predictions.decoder.weight", "head.output.weight"),
+    HeadBias(),
+    # Trained to tell whether one sentence follows another, and read by no one since.
+    Ignore("[bert.]pooler.dense.*"),
+    Ignore("cls.seq_relationship.*"),
+    Ignore("[bert.]embeddings.position_ids"),
+)
+
+POCKET = dict(
+    hidden_size=128,
+    intermediate_size=512,
+    num_hidden_layers=4,
+    num_attention_heads=4,
+    max_position_embeddings=128,
+    vocab_size=2048,
+)
+
+MINILM = dict(
+    architectures=["BertModel"],
+    hidden_size=384,
+    intermediate_size=1536,
+    num_hidden_layers=6,
+    num_attention_heads=12,
+)
+
+BASE = dict(hidden_size=768, intermediate_size=3072, num_hidden_layers=12, num_attention_heads=12)
+
+
+@hookimpl
+def zoo_architectures():
+    yield Architecture(
+        name="bert",
+        summary="an encoder that fills in masked tokens; sentence vectors",
+        task="fill-mask",
+        causality="full",
+        model_types=("bert",),
+        recipe=bert,
+        weights=WEIGHTS,
+        presets=(
+            pocket(__file__, "bert", **POCKET),
+            Preset("base", hub="google-bert/bert-base-uncased", config=BASE),
+            Preset("minilm", hub="sentence-transformers/all-MiniLM-L6-v2", config=MINILM),
+        ),
+        references=(
+            "Devlin et al., 2018, arXiv:1810.04805",
+            "Reimers and Gurevych, 2019, arXiv:1908.10084",
+        ),
+    )
+
+
+@hookimpl
+def zoo_blocks():
+    yield Block(TypedEmbedding, "zoo_bert.block:TypedEmbedding", "vectors of token, position and type")
+    yield Block(MaskedHead, "zoo_bert.block:MaskedHead", "what a masked token was")

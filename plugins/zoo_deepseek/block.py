@@ -1,0 +1,126 @@
+"""The blocks of DeepSeek-V3: latent attention and the router of its experts.
+
+Axes: B batch, T query length, S key length, D width, H heads, R latent width, N and P the widths of a head's
+unturned and turned parts, V width of a head's values, E experts, G groups of them, k experts chosen.
+"""
+
+import mlx.core as mx
+import mlx.nn as nn
+
+from zoo.blocks.mask import dense
+from zoo.blocks.moe import top
+from zoo.cache import KVCache
+
+
+class LatentAttention(nn.Module):
+    """Attention whose keys and values are projections of cached latents (DeepSeek-V2, 2024, section 2.1).
+
+    One result, two orders. Expanded: every latent becomes keys and values. Absorbed: the queries are projected
+    into the latent space and compared with the latents as they are, since qᵀ(U c) = (Uᵀ q)ᵀ c.
+    """
+
+    def __init__(self, spec, *, dim, index=0, kv_norm, rope, query_norm=None):
+        super().__init__()
+        self.spec = spec
+        self.scale = spec.scale or (spec.nope_dim + spec.rope_dim) ** -0.5
+        queries = spec.heads * (spec.nope_dim + spec.rope_dim)
+        if query_norm is None:
+            self.query = nn.Linear(dim, queries, bias=False)
+        else:
+            self.query_down = nn.Linear(dim, spec.query_rank, bias=spec.bias)
+            self.query_norm = query_norm
+            self.query_up = nn.Linear(spec.query_rank, queries, bias=False)
+        self.kv_down = nn.Linear(dim, spec.kv_rank + spec.rope_dim, bias=spec.bias)
+        self.kv_norm = kv_norm
+        self.key_up = HeadLinear(spec.heads, spec.nope_dim, spec.kv_rank)
+        self.value_up = HeadLinear(spec.heads, spec.kv_rank, spec.value_dim)
+        self.output = nn.Linear(spec.heads * spec.value_dim, dim, bias=spec.bias)
+        self.rope = rope
+
+    def make_cache(self, policy=None):
+        """A cache of latents and turned keys, (B, 1, S, R) and (B, 1, S, P)."""
+        return KVCache(policy)
+
+    def queries(self, x):
+        """(B, T, D) -> (B, H, T, N) and (B, H, T, P), not yet turned."""
+        flat = self.query(x) if "query" in self else self.query_up(self.query_norm(self.query_down(x)))
+        heads = flat.reshape(*x.shape[:2], self.spec.heads, -1).transpose(0, 2, 1, 3)  # (B, H, T, N + P)
+        return mx.split(heads, [self.spec.nope_dim], axis=-1)
+
+    def __call__(self, x, mask=None, cache=None):  # (B, T, D) -> (B, T, D)
+        queries, turned = self.queries(x)  # (B, H, T, N), (B, H, T, P)
+        latents, keys = mx.split(self.kv_down(x)[:, None], [self.spec.kv_rank], axis=-1)  # one head for all
+        latents = self.kv_norm(latents)  # (B, 1, T, R)
+        offset = 0 if cache is None else cache.offset
+        turned, keys = self.rope(turned, offset), self.rope(keys, offset)  # (B, H, T, P), (B, 1, T, P)
+        if cache is not None:
+            latents, keys = cache.update_and_fetch(latents, keys)  # (B, 1, S, R), (B, 1, S, P)
+        # The turned half of each score rides along as the mask.
+        scores = (turned * self.scale) @ keys.swapaxes(-1, -2)  # (B, H, T, S)
+        visible = dense(mask, *scores.shape[-2:])
+        if visible is not None:
+            scores = mx.where(visible, scores, mx.finfo(scores.dtype).min)
+        mixed = self.mix(queries, latents, scores)  # (B, H, T, V)
+        return self.output(mixed.transpose(0, 2, 1, 3).reshape(*x.shape[:2], -1))
+
+    def mix(self, queries, latents, scores):
+        """Queries (B, H, T, N), latents (B, 1, S, R), turned scores (B, H, T, S) -> (B, H, T, V)."""
+        attention = mx.fast.scaled_dot_product_attention
+        if self.absorbs(*scores.shape[-2:]):
+            queries = self.key_up(queries)  # (B, H, T, R)
+            return self.value_up(attention(queries, latents, latents, scale=self.scale, mask=scores))
+        keys, values = self.key_up.transposed(latents), self.value_up(latents)  # (B, H, S, N), (B, H, S, V)
+        return attention(queries, keys, values, scale=self.scale, mask=scores)
+
+    def absorbs(self, queries, keys):
+        """Whether the absorbed order takes fewer multiplications: for the few queries of decoding it does."""
+        rank, widths = self.spec.kv_rank, self.spec.nope_dim + self.spec.value_dim
+        absorbed = queries * rank * widths + queries * keys * 2 * rank
+        expanded = keys * rank * widths + queries * keys * widths
+        return absorbed < expanded
+
+
+class HeadLinear(nn.Module):
+    """A matrix a head, stacked: (H, out, in)."""
+
+    def __init__(self, heads, inputs, outputs):
+        super().__init__()
+        bound = inputs**-0.5
+        self.weight = mx.random.uniform(-bound, bound, (heads, outputs, inputs))
+
+    def __call__(self, x):  # (B, H or 1, T, in) -> (B, H, T, out)
+        return x @ self.weight.swapaxes(-1, -2)
+
+    def transposed(self, x):  # (B, H or 1, T, out) -> (B, H, T, in)
+        """The transposed matrices applied."""
+        return x @ self.weight
+
+
+class GroupRouter(nn.Module):
+    """The best experts of the best groups, by sigmoid scores (DeepSeek-V3, 2024, equations 13 to 16)."""
+
+    def __init__(self, spec, *, dim, index=0):
+        super().__init__()
+        self.spec = spec
+        self.weight = mx.random.normal((spec.experts, dim), scale=dim**-0.5)
+        self.correction = mx.zeros((spec.experts,))
+
+    def __call__(self, x):  # (B, T, D) -> indices (B, T, k), weights (B, T, k)
+        # In float32: a correction is small beside the scores that it decides between.
+        scores = mx.sigmoid(x.astype(mx.float32) @ self.weight.T.astype(mx.float32))  # (B, T, E)
+        merit = self.inside_best_groups(mx.stop_gradient(scores) + self.correction)
+        indices = top(merit, self.spec.top_k)  # (B, T, k)
+        weights = mx.take_along_axis(scores, indices, axis=-1)
+        if self.spec.normalised:
+            weights = weights / (weights.sum(axis=-1, keepdims=True) + 1e-20)
+        return indices, (weights * self.spec.scale).astype(x.dtype)
+
+    def inside_best_groups(self, merit):  # (B, T, E) -> (B, T, E)
+        """The same for experts of the best groups, −∞ for the others."""
+        groups, kept = self.spec.groups, self.spec.kept_groups
+        if kept == groups:
+            return merit
+        grouped = merit.reshape(*merit.shape[:-1], groups, -1)  # (B, T, G, E/G)
+        chosen = top(mx.topk(grouped, 2, axis=-1).sum(axis=-1), kept)
+        inside = (chosen[..., None] == mx.arange(groups)).any(axis=-2)  # (B, T, G)
+        return mx.where(inside[..., None], grouped, -mx.inf).reshape(merit.shape)

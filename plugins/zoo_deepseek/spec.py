@@ -1,0 +1,95 @@
+"""What the blocks of DeepSeek-V3 are. Imports no mlx."""
+
+from dataclasses import dataclass
+
+from zoo.errors import RecipeError
+from zoo.recipe import Spec
+
+
+@dataclass(frozen=True)
+class LatentAttention(Spec):
+    """Multi-head latent attention: keys and values are projections of one short vector a token (DeepSeek-V2, 2024).
+
+    That vector, `kv_rank` numbers, and one key of `rope_dim` turned numbers that all heads share, are all that is
+    cached. A head's queries and keys have `nope_dim` numbers that know no position and `rope_dim` that do; its
+    values have `value_dim`. Queries come from a short vector too, of `query_rank` numbers (None: from x itself).
+    `bias` is of the projections from and to the model's width. Scores are multiplied by `scale`
+    (None: (nope_dim + rope_dim)^−½).
+    """
+
+    kind, name = "mixer", "latent-attention"
+    heads: int
+    kv_rank: int
+    nope_dim: int
+    rope_dim: int
+    value_dim: int
+    kv_norm: Spec
+    rope: Spec
+    query_rank: int | None = None
+    query_norm: Spec | None = None
+    bias: bool = False
+    scale: float | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.rope_dim % 2:
+            raise RecipeError(f"rope_dim: {self.rope_dim} is odd, and dimensions are turned in pairs")
+        if (self.query_rank is None) != (self.query_norm is None):
+            raise RecipeError("query_norm: stands with query_rank, or neither does")
+
+    def width(self, part: str, dim: int) -> int:
+        return {"kv_norm": self.kv_rank, "query_norm": self.query_rank, "rope": self.rope_dim}[part] or dim
+
+    def own_parameters(self, dim: int) -> int:
+        queries = self.heads * (self.nope_dim + self.rope_dim)
+        cached, mixed = self.kv_rank + self.rope_dim, self.heads * self.value_dim
+        matrices = [
+            (dim, cached),
+            (self.kv_rank, self.heads * (self.nope_dim + self.value_dim)),
+            (mixed, dim),
+        ]
+        biases = cached + dim
+        if self.query_rank is None:
+            matrices.append((dim, queries))
+        else:
+            matrices += [(dim, self.query_rank), (self.query_rank, queries)]
+            biases += self.query_rank
+        return sum(inputs * outputs for inputs, outputs in matrices) + biases * self.bias
+
+    def cached(self, dim: int) -> int:
+        return self.kv_rank + self.rope_dim
+
+
+@dataclass(frozen=True)
+class GroupRouter(Spec):
+    """σ(W x) for each expert; the `top_k` best of the `kept_groups` best groups are kept (DeepSeek-V3, 2024).
+
+    A learned `correction` is added where experts are chosen, to balance their load, and not to their weights. A
+    group is as good as its two best experts together. `normalised`: the kept weights sum to one; they are then
+    multiplied by `scale`. Parameters: `weight` (E, D), `correction` (E,).
+    """
+
+    kind, name = "router", "grouped-sigmoid"
+    experts: int
+    top_k: int
+    groups: int = 1
+    kept_groups: int = 1
+    normalised: bool = True
+    scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.experts % self.groups:
+            raise RecipeError(f"groups: {self.groups} does not divide experts, {self.experts}")
+        size = self.experts // self.groups
+        if self.groups > 1 and size < 2:
+            raise RecipeError("groups: one of a single expert has no two best")
+        if self.kept_groups > self.groups:
+            raise RecipeError(f"kept_groups: {self.kept_groups} of only {self.groups} groups")
+        if self.top_k > self.kept_groups * size:
+            raise RecipeError(
+                f"top_k: {self.top_k} of only {self.kept_groups * size} experts in the kept groups"
+            )
+
+    def own_parameters(self, dim: int) -> int:
+        return self.experts * (dim + 1)

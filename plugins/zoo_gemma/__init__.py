@@ -1,0 +1,149 @@
+"""Gemma 2, told as a difference from LLaMA, and the blocks that only it has. Imports no mlx."""
+
+from zoo.architecture import Architecture, Block, Ignore, OutputHead, Preset, Rename, hookimpl, pocket
+from zoo.recipe import Attention, Decoder, Embedding, GatedMLP, Head, RoPE
+from zoo_gemma.spec import CappedAttention, CappedHead, OffsetRMSNorm, SandwichLayer
+
+
+def gemma2(config):
+    """Sandwich norms, soft-capped scores and logits, windows in every other layer (Gemma Team, 2024)."""
+    config.refuse("use_bidirectional_attention")
+    for key in ("hidden_act", "cache_implementation", "sliding_window_size"):
+        config.get(key)  # published beside the keys that count: hidden_activation, nothing, sliding_window
+    dim, heads = config.count("hidden_size"), config.count("num_attention_heads")
+    head_dim, bias = config.count("head_dim", 256), config.flag("attention_bias", False)
+    norm = OffsetRMSNorm(eps=config.number("rms_norm_eps", 1e-6))
+    attention = dict(
+        heads=heads,
+        kv_heads=config.kv_heads(4),
+        head_dim=head_dim,
+        bias=bias,
+        output_bias=bias,
+        rope=RoPE.of(config, head_dim),
+        scale=positive(config, "query_pre_attn_scalar", 256.0) ** -0.5,
+    )
+    score_cap = cap(config, "attn_logit_softcapping", 50.0)
+    layer = SandwichLayer(
+        mixer_norm=norm,
+        mixer=CappedAttention(**attention, cap=score_cap) if score_cap else Attention(**attention),
+        mixer_output_norm=norm,
+        feedforward_norm=norm,
+        feedforward=GatedMLP(
+            hidden=config.count("intermediate_size"),
+            activation=config.activation("hidden_activation", "gelu_pytorch_tanh"),
+        ),
+        feedforward_output_norm=norm,
+    )
+    tied, logit_cap = config.flag("tie_word_embeddings", True), cap(config, "final_logit_softcapping", 30.0)
+    return Decoder(
+        embedding=Embedding(vocab=config.count("vocab_size"), dim=dim, scale=dim**0.5),
+        layers=tuple(layer.change(mixer=dict(window=window)) for window in windows(config)),
+        norm=norm,
+        head=CappedHead(tied=tied, cap=logit_cap) if logit_cap else Head(tied=tied),
+        context=config.count("max_position_embeddings", 8192),
+    )
+
+
+def positive(config, key, default):
+    """A number above zero."""
+    value = config.number(key, default)
+    if value <= 0:
+        raise config.error(key, "must be positive")
+    return value
+
+
+def cap(config, key, default):
+    """A soft cap; null means that there is none."""
+    return None if config.is_null(key) else positive(config, key, default)
+
+
+def windows(config):
+    """Each layer's sliding window, as `layer_types` says; the first layer and every second one without it."""
+    count = config.layers()
+    default = ["full_attention" if index % 2 else "sliding_attention" for index in range(count)]
+    types = config.get("layer_types", default)
+    if (
+        not isinstance(types, list)
+        or len(types) != count
+        or any(kind not in ("sliding_attention", "full_attention") for kind in types)
+    ):
+        raise config.error("layer_types", f"must be {count} of sliding_attention, full_attention")
+    if config.is_null("sliding_window") and "sliding_attention" in types:
+        raise config.error("sliding_window", "must be a number: layer_types asks for a window")
+    window = config.count("sliding_window", 4096)
+    return [window if kind == "sliding_attention" else None for kind in types]
+
+
+WEIGHTS = (
+    Rename("[model.]embed_tokens.*", "embedding.tokens.*"),
+    Rename("[model.]layers.{i}.input_layernorm.*", "layers.{i}.mixer_norm.*"),
+    Rename("[model.]layers.{i}.self_attn.q_proj.*", "layers.{i}.mixer.query.*"),
+    Rename("[model.]layers.{i}.self_attn.k_proj.*", "layers.{i}.mixer.key.*"),
+    Rename("[model.]layers.{i}.self_attn.v_proj.*", "layers.{i}.mixer.value.*"),
+    Rename("[model.]layers.{i}.self_attn.o_proj.*", "layers.{i}.mixer.output.*"),
+    Rename("[model.]layers.{i}.post_attention_layernorm.*", "layers.{i}.mixer_output_norm.*"),
+    Rename("[model.]layers.{i}.pre_feedforward_layernorm.*", "layers.{i}.feedforward_norm.*"),
+    Rename("[model.]layers.{i}.mlp.gate_proj.*", "layers.{i}.feedforward.gate.*"),
+    Rename("[model.]layers.{i}.mlp.up_proj.*", "layers.{i}.feedforward.up.*"),
+    Rename("[model.]layers.{i}.mlp.down_proj.*", "layers.{i}.feedforward.down.*"),
+    Rename("[model.]layers.{i}.post_feedforward_layernorm.*", "layers.{i}.feedforward_output_norm.*"),
+    Rename("[model.]norm.*", "norm.*"),
+    OutputHead("lm_head.*", "head.output.*"),
+    Ignore("[model.]layers.{i}.self_attn.rotary_emb.inv_freq"),
+    Ignore("[model.]rotary_emb.inv_freq"),
+)
+
+POCKET = dict(
+    hidden_size=128,
+    intermediate_size=384,
+    num_hidden_layers=4,
+    num_attention_heads=4,
+    num_key_value_heads=2,
+    head_dim=32,
+    query_pre_attn_scalar=32,
+    sliding_window=16,
+    max_position_embeddings=128,
+    vocab_size=2048,
+)
+
+GEMMA2_2B = dict(
+    hidden_size=2304,
+    intermediate_size=9216,
+    num_hidden_layers=26,
+    num_attention_heads=8,
+    num_key_value_heads=4,
+    head_dim=256,
+    query_pre_attn_scalar=256,
+    sliding_window=4096,
+    max_position_embeddings=8192,
+    vocab_size=256000,
+)
+
+
+@hookimpl
+def zoo_blocks():
+    """The blocks that only Gemma 2 has."""
+    yield Block(OffsetRMSNorm, "zoo_gemma.block:OffsetRMSNorm", "RMSNorm whose weight is added to one")
+    yield Block(
+        SandwichLayer, "zoo_gemma.block:SandwichLayer", "a norm before and after mixer and feed-forward"
+    )
+    yield Block(CappedAttention, "zoo_gemma.block:CappedAttention", "attention with soft-capped scores")
+    yield Block(CappedHead, "zoo_gemma.block:CappedHead", "hidden states to soft-capped logits")
+
+
+@hookimpl
+def zoo_architectures():
+    """Gemma 2."""
+    yield Architecture(
+        name="gemma2",
+        base="llama",
+        summary="Sandwich norms, soft-capped scores and logits, windows in every other layer",
+        model_types=("gemma2",),
+        recipe=gemma2,
+        weights=WEIGHTS,
+        presets=(
+            pocket(__file__, "gemma2", **POCKET),
+            Preset("2b", hub="google/gemma-2-2b", config=GEMMA2_2B),
+        ),
+        references=("Gemma Team, 2024, arXiv:2408.00118",),
+    )

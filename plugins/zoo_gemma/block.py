@@ -1,0 +1,83 @@
+"""The blocks of Gemma 2 (Gemma Team, 2024).
+
+Axes: B batch, T query length, S key length, D width, H heads, G key/value heads, K width of a head, V vocabulary.
+"""
+
+import mlx.core as mx
+import mlx.nn as nn
+
+from zoo.blocks.attention import Attention
+from zoo.blocks.head import Head
+from zoo.blocks.mask import dense
+
+
+class OffsetRMSNorm(nn.Module):
+    """x / √(mean(x²) + eps) · (1 + weight); a weight of zero leaves the normalised features as they are."""
+
+    def __init__(self, spec, *, dim, index=0):
+        super().__init__()
+        self.weight = mx.zeros((dim,))
+        self.eps = spec.eps
+
+    def __call__(self, x):  # (…, D) -> (…, D)
+        return mx.fast.rms_norm(x, 1.0 + self.weight, self.eps)
+
+
+class SandwichLayer(nn.Module):
+    """Two residual sums, a norm before and after what each adds (section 2.1).
+
+    x ─┬─ norm ─ mixer ─ norm ─ + ─┬─ norm ─ feed-forward ─ norm ─ + ─
+       └─────────────────────── ┘  └────────────────────────────── ┘
+    """
+
+    def __init__(
+        self,
+        spec,
+        *,
+        dim,
+        index=0,
+        mixer_norm,
+        mixer,
+        mixer_output_norm,
+        feedforward_norm,
+        feedforward,
+        feedforward_output_norm,
+    ):
+        super().__init__()
+        self.mixer_norm, self.mixer, self.mixer_output_norm = mixer_norm, mixer, mixer_output_norm
+        self.feedforward_norm, self.feedforward = feedforward_norm, feedforward
+        self.feedforward_output_norm = feedforward_output_norm
+
+    def __call__(self, x, mask=None, cache=None):  # (B, T, D) -> (B, T, D)
+        x = x + self.mixer_output_norm(self.mixer(self.mixer_norm(x), mask, cache))
+        return x + self.feedforward_output_norm(self.feedforward(self.feedforward_norm(x)))
+
+
+def soft_cap(x, cap):
+    """cap · tanh(x / cap), elementwise: near x while that is small, never beyond ±cap (section 2.1)."""
+    return cap * mx.tanh(x / cap)
+
+
+class CappedAttention(Attention):
+    """softmax(soft_cap(Q Kᵀ · scale) + mask) V. Written out: no fused kernel bends its scores."""
+
+    def mix(self, queries, keys, values, mask):
+        """(B, H, T, K), two of (B, G, S, K) -> (B, H, T, K)."""
+        batch, heads, length, width = queries.shape
+        groups, seen = keys.shape[1], keys.shape[2]
+        # The H/G queries that share a key stand in one long row: no key is repeated in memory.
+        grouped = (queries * self.scale).reshape(batch, groups, -1, width)  # (B, G, H/G·T, K)
+        scores = soft_cap(grouped @ keys.swapaxes(-1, -2), self.spec.cap)  # (B, G, H/G·T, S)
+        scores = scores.reshape(batch, heads, length, seen)  # (B, H, T, S)
+        visible = dense(mask, length, seen)
+        if visible is not None:
+            scores = mx.where(visible, scores, mx.finfo(scores.dtype).min)
+        weights = mx.softmax(scores, axis=-1, precise=True).reshape(batch, groups, -1, seen)
+        return (weights @ values).reshape(batch, heads, length, width)
+
+
+class CappedHead(Head):
+    """The logits of `Head`, soft-capped."""
+
+    def __call__(self, x):  # (B, T, D) -> (B, T, V)
+        return soft_cap(super().__call__(x), self.spec.cap)

@@ -1,0 +1,56 @@
+"""What the blocks of Gemma 2 are. Imports no mlx."""
+
+from dataclasses import dataclass
+
+from zoo.errors import RecipeError
+from zoo.recipe import Attention, Head, RMSNorm, Spec
+
+
+@dataclass(frozen=True)
+class OffsetRMSNorm(RMSNorm):
+    """x / √(mean(x²) + eps) · (1 + weight): the weight is the distance from one, so that decay pulls towards one."""
+
+    kind, name = "norm", "offset-rmsnorm"
+
+
+@dataclass(frozen=True)
+class SandwichLayer(Spec):
+    """x + norm(f(norm(x))), for the mixer and then for the feed-forward: a norm on both sides of each."""
+
+    kind, name = "layer", "sandwich"
+    mixer_norm: Spec
+    mixer: Spec
+    mixer_output_norm: Spec
+    feedforward_norm: Spec
+    feedforward: Spec
+    feedforward_output_norm: Spec
+
+
+@dataclass(frozen=True)
+class CappedAttention(Attention):
+    """Attention whose scores are bent into (−cap, cap) by cap · tanh(score / cap) before the softmax."""
+
+    kind, name = "mixer", "capped-attention"
+    cap: float = 50.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_cap(self.cap)
+
+
+@dataclass(frozen=True)
+class CappedHead(Head):
+    """A head whose logits are bent into (−cap, cap) likewise."""
+
+    kind, name = "head", "capped-logits"
+    cap: float = 30.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_cap(self.cap)
+
+
+def check_cap(cap: float) -> None:
+    """RecipeError unless a cap is positive."""
+    if cap <= 0:
+        raise RecipeError(f"cap: must be positive, got {cap}")

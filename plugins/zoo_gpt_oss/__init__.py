@@ -1,0 +1,149 @@
+"""gpt-oss, told as a difference from LLaMA. Imports no mlx."""
+
+from zoo_llama import POCKET, TINY, WEIGHTS, layer_windows, llama, published
+
+from zoo.architecture import Architecture, Block, Preset, Rename, hookimpl, pocket
+from zoo.recipe import MoE, Router
+from zoo_gpt_oss.spec import ClippedExperts, SinkAttention
+from zoo_gpt_oss.weights import Interleave, Swap, Unpack
+
+YARN = dict(
+    rope_type="yarn",
+    factor=32.0,
+    original_max_position_embeddings=4096,
+    beta_fast=32.0,
+    beta_slow=1.0,
+    truncate=False,
+)
+
+
+def gpt_oss(config):
+    """LLaMA with attention sinks, a window in every other layer, and experts with clipped gates (OpenAI, 2025)."""
+    alternate = [("sliding_attention", "full_attention")[index % 2] for index in range(config.layers())]
+    config = config.with_defaults(
+        head_dim=64,
+        num_key_value_heads=8,
+        num_local_experts=128,
+        num_experts_per_tok=4,
+        attention_bias=True,
+        rms_norm_eps=1e-5,
+        rope_theta=150000.0,
+        max_position_embeddings=131072,
+        use_sliding_window=True,
+        sliding_window=128,
+        layer_types=alternate,
+    )
+    spellings = ("rope_scaling", "rope_parameters")
+    if not any(key in config or config.is_null(key) for key in spellings):  # null: no scaling
+        config = config.with_defaults(rope_parameters=YARN)
+    # The experts have their own activation; the key stands in configs all the same.
+    config.choice("hidden_act", ("silu",), "silu")
+    # The released names of num_experts_per_tok and of the scaling's original_max_position_embeddings.
+    for key in ("experts_per_token", "initial_context_length"):
+        config.get(key)
+    windows, feedforward = layer_windows(config), mixture(config)
+    return llama(config).change_layers(
+        lambda index, layer: dict(
+            mixer=SinkAttention(**vars(layer.mixer) | dict(window=windows[index])), feedforward=feedforward
+        )
+    )
+
+
+def mixture(config):
+    """Biased experts and router; the chosen experts' logits alone go through the softmax."""
+    count, top_k = config.count("num_local_experts"), config.count("num_experts_per_tok")
+    if top_k > count:
+        raise config.error("num_experts_per_tok", f"is more than the {count} experts")
+    limit = config.number("swiglu_limit", 7.0)
+    if limit <= 0:
+        raise config.error("swiglu_limit", "must be positive")
+    return MoE(
+        router=Router(experts=count, top_k=top_k, bias=True),
+        experts=ClippedExperts(
+            count=count,
+            hidden=config.count("intermediate_size"),
+            bias=True,
+            limit=limit,
+            alpha=config.number("swiglu_alpha", 1.702),
+        ),
+    )
+
+
+LAYER = "[model.]layers.{i}."
+EXPERTS = "layers.{i}.feedforward.experts."
+
+COMMON = (
+    *WEIGHTS,
+    Rename(LAYER + "self_attn.sinks", "layers.{i}.mixer.sinks"),
+    Rename(LAYER + "mlp.router.*", "layers.{i}.feedforward.router.scores.*"),
+)
+HF_WEIGHTS = (
+    *COMMON,
+    Unpack(LAYER + "mlp.experts.{p}"),
+    Interleave(
+        LAYER + "mlp.experts.gate_up_proj", (EXPERTS + "gate.weight", EXPERTS + "up.weight"), swap=True
+    ),
+    Interleave(LAYER + "mlp.experts.gate_up_proj_bias", (EXPERTS + "gate.bias", EXPERTS + "up.bias")),
+    Swap(LAYER + "mlp.experts.down_proj", EXPERTS + "down.weight"),
+    Rename(LAYER + "mlp.experts.down_proj_bias", EXPERTS + "down.bias"),
+)
+MLX_WEIGHTS = (*COMMON, Rename(LAYER + "mlp.experts.{p}_proj.*", EXPERTS + "{p}.*"))
+
+# 2.8 million parameters, of which a token uses one million.
+GPT_OSS_POCKET = POCKET | dict(
+    head_dim=32,
+    intermediate_size=192,
+    num_local_experts=8,
+    num_experts_per_tok=2,
+    sliding_window=16,
+    rope_theta=10000.0,
+    rope_scaling=YARN | dict(factor=2.0, original_max_position_embeddings=64),
+)
+
+
+@hookimpl
+def zoo_blocks():
+    yield Block(SinkAttention, "zoo_gpt_oss.block:SinkAttention", "attention with a learned sink a head")
+    yield Block(ClippedExperts, "zoo_gpt_oss.block:ClippedExperts", "experts whose gate and up are clipped")
+
+
+@hookimpl
+def zoo_architectures():
+    yield Architecture(
+        name="gpt-oss",
+        base="llama",
+        summary="attention sinks, a window in every other layer, experts with clipped gates",
+        model_types=("gpt_oss",),
+        recipe=gpt_oss,
+        weights=HF_WEIGHTS,
+        mlx_weights=MLX_WEIGHTS,
+        unpacks=("mxfp4",),
+        presets=(
+            pocket(__file__, "gpt-oss", **GPT_OSS_POCKET),
+            published(
+                "20b",
+                "openai/gpt-oss-20b",
+                hidden_size=2880,
+                intermediate_size=2880,
+                num_hidden_layers=24,
+                num_attention_heads=64,
+                num_key_value_heads=8,
+                head_dim=64,
+                num_local_experts=32,
+                num_experts_per_tok=4,
+                sliding_window=128,
+                swiglu_limit=7.0,
+                attention_bias=True,
+                vocab_size=201088,
+                max_position_embeddings=131072,
+                rms_norm_eps=1e-5,
+                rope_theta=150000.0,
+                rope_scaling=YARN,
+            ),
+            Preset(
+                "tiny",
+                config=TINY | dict(head_dim=16, num_local_experts=4, num_experts_per_tok=2, sliding_window=6),
+            ),
+        ),
+        references=("OpenAI, 2025, arXiv:2508.10925",),
+    )

@@ -1,0 +1,27 @@
+"""The blocks of gpt-oss. Axes: B batch, T query length, S key length, H heads, K width of a head, F hidden."""
+
+import mlx.core as mx
+
+from zoo.blocks import attention, moe
+
+
+class SinkAttention(attention.Attention):
+    """softmax over the keys' scores and one learned score a head, whose share goes nowhere (OpenAI, 2025)."""
+
+    def __init__(self, spec, *, dim, index=0, **parts):
+        super().__init__(spec, dim=dim, index=index, **parts)
+        self.sinks = mx.zeros((spec.heads,))
+
+    def mix(self, queries, keys, values, mask):  # (B, H, T, K), two of (B, G, S, K) -> (B, H, T, K)
+        return mx.fast.scaled_dot_product_attention(
+            queries, keys, values, scale=self.scale, mask=mask, sinks=self.sinks
+        )
+
+
+class ClippedExperts(moe.Experts):
+    """Gated feed-forwards whose gate and up are clipped, as the released code has them (OpenAI, 2025)."""
+
+    def join(self, gate, up):  # (…, F), (…, F) -> (…, F)
+        limit = self.spec.limit
+        gate, up = mx.minimum(gate, limit), mx.clip(up, -limit, limit)
+        return (up + 1) * gate * mx.sigmoid(self.spec.alpha * gate)

@@ -1,0 +1,93 @@
+"""How gpt-oss's checkpoints hold their experts. Imports no mlx at module level.
+
+Axes: E experts, D model width, F hidden, I inputs of a matrix, O its outputs, G groups of 32 inputs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from zoo.architecture import Rename, Rule
+from zoo.errors import CheckpointError
+from zoo.weights import Join, Tensors, fill, matches
+
+GROUP = 32  # numbers that share a scale in MXFP4
+
+
+@dataclass(frozen=True)
+class Interleave(Rule):
+    """One tensor whose last axis holds its two targets' outputs in turn: (E, 2F) or, with `swap`, (E, D, 2F).
+
+    `swap` turns a matrix (E, in, out) into (E, out, in).
+    """
+
+    source: str
+    targets: tuple[str, str]
+    swap: bool = False
+
+    def forward(self, source: Tensors, target: Tensors, recipe: Any, join: Join) -> None:
+        for name, values in matches(self.source, source):
+            whole = source.pop(name)
+            if not whole.shape or whole.shape[-1] % 2:
+                raise CheckpointError(
+                    f"{name}: shape {tuple(whole.shape)} does not split into two equal parts"
+                )
+            for first, pattern in enumerate(self.targets):
+                part = whole[..., first::2]
+                target[fill(pattern, values)] = part.swapaxes(-1, -2) if self.swap else part
+
+    def backward(self, source: Tensors, target: Tensors, recipe: Any, join: Join) -> None:
+        for name, values in matches(self.targets[0], source):
+            parts = [source.pop(name), source.pop(fill(self.targets[1], values))]
+            parts = [part.swapaxes(-1, -2) if self.swap else part for part in parts]
+            *outer, width = parts[0].shape
+            pairs = join([part[..., None] for part in parts], -1)  # (…, F, 2)
+            target[fill(self.source, values)] = pairs.reshape(*outer, 2 * width)
+
+
+@dataclass(frozen=True)
+class Swap(Rename):
+    """Matrices stacked as (E, in, out), where a stacked linear layer has (E, out, in)."""
+
+    def forward(self, source: Tensors, target: Tensors, recipe: Any, join: Join) -> None:
+        for name, values in matches(self.source, source):
+            target[fill(self.target, values)] = source.pop(name).swapaxes(-1, -2)
+
+    def backward(self, source: Tensors, target: Tensors, recipe: Any, join: Join) -> None:
+        for name, values in matches(self.target, source):
+            target[fill(self.source, values)] = source.pop(name).swapaxes(-1, -2)
+
+
+@dataclass(frozen=True)
+class Unpack(Rule):
+    """MXFP4 to bfloat16, exactly, under the name and in the orientation of the unpacked checkpoint, (E, in, out).
+
+    `{name}_blocks` (E, O, G, 16) holds two 4-bit floats a byte, the low half first; `{name}_scales` (E, O, G) the
+    exponents, 127 more than they mean (OCP Microscaling Formats, version 1.0, sections 5.3 and 6.3). Later rules
+    take the result, and it is not packed again on export.
+    """
+
+    source: str
+
+    def forward(self, source: Tensors, target: Tensors, recipe: Any, join: Join) -> None:
+        for name, _ in matches(self.source + "_blocks", source):
+            whole = name.removesuffix("_blocks")
+            if whole + "_scales" in source:
+                source[whole] = unpacked(name, source.pop(name), source.pop(whole + "_scales"))
+
+    def backward(self, source: Tensors, target: Tensors, recipe: Any, join: Join) -> None:
+        pass
+
+
+def unpacked(name: str, blocks: Any, scales: Any) -> Any:
+    """The matrices (E, I, O) in bfloat16; CheckpointError when the two do not belong together."""
+    import mlx.core as mx
+
+    fits = len(blocks.shape) == 4 and blocks.shape[-1] == GROUP // 2 and blocks.shape[:-1] == scales.shape
+    if not fits or (blocks.dtype, scales.dtype) != (mx.uint8, mx.uint8):
+        shapes = f"{tuple(blocks.shape)} {blocks.dtype} and {tuple(scales.shape)} {scales.dtype}"
+        raise CheckpointError(f"{name}: no MXFP4 blocks and scales: {shapes}")
+    words = blocks.flatten(-2).view(mx.uint32)  # (E, O, 4G): eight numbers a word
+    numbers = mx.dequantize(words, scales, group_size=GROUP, bits=4, mode="mxfp4", dtype=mx.bfloat16)
+    return numbers.swapaxes(-1, -2)  # (E, O, I) -> (E, I, O)

@@ -1,0 +1,115 @@
+"""Mamba: a selective state space in the place of attention, and no feed-forward. Imports no mlx."""
+
+import math
+
+from zoo.architecture import (
+    Architecture,
+    Block,
+    OutputHead,
+    Preset,
+    Rename,
+    Transpose,
+    hookimpl,
+    pocket,
+)
+from zoo.recipe import Decoder, Embedding, Head, RMSNorm, repeat
+from zoo_mamba.spec import MixerLayer, SelectiveStateSpace
+from zoo_mamba.weights import Depthwise
+
+
+def mamba(config):
+    """Pre-RMSNorm around one selective state space a layer (Gu and Dao, 2023)."""
+    dim = config.count("hidden_size")
+    config.refuse("use_bcdt_rms")  # norms on step, write and read, which Falcon Mamba adds
+    config.refuse("rms_norm", False)
+    config.refuse("ssm_cfg")
+    for key in HARMLESS:
+        config.get(key)
+    norm = RMSNorm(eps=config.number("layer_norm_epsilon", 1e-5))
+    mixer = SelectiveStateSpace(
+        hidden=config.count("intermediate_size", config.count("expand", 2) * dim),
+        rank=time_step_rank(config, dim),
+        state=config.count("state_size", 16),
+        kernel=config.count("conv_kernel", 4),
+        activation=config.activation("hidden_act", "silu"),
+        bias=config.flag("use_bias", False),
+        kernel_bias=config.flag("use_conv_bias", True),
+    )
+    layer = MixerLayer(mixer=mixer, mixer_norm=norm, float32_residual=config.flag("residual_in_fp32", True))
+    return Decoder(
+        embedding=Embedding(vocab=config.count("vocab_size"), dim=dim),
+        layers=repeat(layer, config.layers()),
+        norm=norm,
+        head=Head(tied=config.flag("tie_word_embeddings", True)),
+    )
+
+
+def time_step_rank(config, dim):
+    """A number, or "auto", a sixteenth of the width."""
+    if config.get("time_step_rank", "auto") == "auto":
+        return math.ceil(dim / 16)
+    return config.count("time_step_rank")
+
+
+# How training starts and which kernel runs; and the first release's names of what the other keys say too.
+HARMLESS = ("time_step_scale", "time_step_min", "time_step_max", "time_step_init_scheme", "time_step_floor")
+HARMLESS += ("rescale_prenorm_residual", "use_mambapy", "use_associative_scan", "fused_add_norm")
+HARMLESS += ("d_model", "d_inner", "n_layer", "pad_vocab_size_multiple")
+
+
+def weights(convolution_axis):
+    """The rules of both layouts: they differ in where the convolution's one input channel stands."""
+    mixer, target = "backbone.layers.{i}.mixer.", "layers.{i}.mixer."
+    return (
+        Rename("backbone.embeddings.weight", "embedding.tokens.weight"),
+        Rename("backbone.embedding.weight", "embedding.tokens.weight"),
+        Rename("backbone.layers.{i}.norm.weight", "layers.{i}.mixer_norm.weight"),
+        Rename(mixer + "in_proj.*", target + "input.*"),
+        Depthwise(mixer + "conv1d.weight", target + "convolution.weight", axis=convolution_axis),
+        Rename(mixer + "conv1d.bias", target + "convolution.bias"),
+        Rename(mixer + "x_proj.*", target + "select.*"),
+        Rename(mixer + "dt_proj.*", target + "step.*"),
+        Transpose(mixer + "A_log", target + "decay"),
+        Rename(mixer + "D", target + "skip"),
+        Rename(mixer + "out_proj.*", target + "output.*"),
+        Rename("backbone.norm_f.weight", "norm.weight"),
+        OutputHead("lm_head.*", "head.output.*"),
+    )
+
+
+POCKET = dict(vocab_size=2048, hidden_size=160, num_hidden_layers=4, state_size=16)
+PUBLISHED = dict(vocab_size=50280, state_size=16, conv_kernel=4, expand=2, layer_norm_epsilon=1e-5)
+
+
+def published(size, dim, layers):
+    """A preset with the numbers of one of the authors' checkpoints."""
+    numbers = PUBLISHED | dict(hidden_size=dim, num_hidden_layers=layers)
+    return Preset(size, hub=f"state-spaces/mamba-{size}-hf", config=numbers)
+
+
+@hookimpl
+def zoo_blocks():
+    yield Block(
+        SelectiveStateSpace,
+        "zoo_mamba.block:SelectiveStateSpace",
+        "a state that each token chooses how to update",
+    )
+    yield Block(MixerLayer, "zoo_mamba.block:MixerLayer", "a norm, a mixer and a residual sum")
+
+
+@hookimpl
+def zoo_architectures():
+    yield Architecture(
+        name="mamba",
+        summary="selective state space, constant memory, no attention and no feed-forward",
+        model_types=("mamba",),
+        recipe=mamba,
+        weights=weights(1),
+        mlx_weights=weights(2),
+        presets=(
+            pocket(__file__, "mamba", **POCKET),
+            published("2.8b", 2560, 64),
+            published("130m", 768, 24),
+        ),
+        references=("Gu and Dao, 2023, arXiv:2312.00752",),
+    )

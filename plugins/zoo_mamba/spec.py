@@ -1,0 +1,50 @@
+"""What Mamba's mixer and layer are. Imports no mlx."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from zoo.errors import RecipeError
+from zoo.recipe import ACTIVATIONS, Spec
+
+
+@dataclass(frozen=True)
+class SelectiveStateSpace(Spec):
+    """A convolution over the last `kernel` tokens, then a state of `state` numbers for each of `hidden` channels.
+
+    How much of the state stays and what is written into it depend on the token (Gu and Dao, 2023, section 3).
+    `rank` is the width through which the step sizes are made. `bias` is of the input and output projections.
+    """
+
+    kind, name = "mixer", "selective-state-space"
+    recurrent: ClassVar[bool] = True
+    hidden: int
+    rank: int
+    state: int = 16
+    kernel: int = 4
+    activation: str = "silu"
+    bias: bool = False
+    kernel_bias: bool = True
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.activation not in ACTIVATIONS:
+            raise RecipeError(f"activation: {self.activation!r} is not one of {', '.join(ACTIVATIONS)}")
+
+    def own_parameters(self, dim):
+        projections = 3 * dim * self.hidden + (2 * self.hidden + dim) * self.bias
+        convolution = self.hidden * (self.kernel + self.kernel_bias)
+        selection = self.hidden * (self.rank + 2 * self.state) + (self.rank + 1) * self.hidden
+        return projections + convolution + selection + self.hidden * (self.state + 1)
+
+    def carried(self, dim):
+        return self.hidden * (self.kernel - 1 + self.state)
+
+
+@dataclass(frozen=True)
+class MixerLayer(Spec):
+    """x + mixer(norm(x)), and nothing else. `float32_residual`: the sum is kept in float32 between layers."""
+
+    kind, name = "layer", "mixer-only"
+    mixer: Spec
+    mixer_norm: Spec
+    float32_residual: bool = False

@@ -1,0 +1,244 @@
+"""Mixtral and the Qwen mixtures of experts, told as differences from LLaMA. Imports no mlx."""
+
+from zoo_llama import POCKET, TINY, WEIGHTS, layer_windows, llama, published, sliding_window
+
+from zoo.architecture import Architecture, Preset, Rename, Split, Stack, hookimpl, pocket
+from zoo.recipe import Experts, GatedMLP, MoE, RMSNorm, Router
+
+
+def mixtral(config):
+    """LLaMA with a few SwiGLU feed-forwards a layer, of which each token uses two (Jiang et al., 2024)."""
+    config = config.with_defaults(
+        num_key_value_heads=8,
+        num_local_experts=8,
+        num_experts_per_tok=2,
+        rms_norm_eps=1e-5,
+        rope_theta=1e6,
+        max_position_embeddings=131072,
+    )
+    feedforward = mixture(config, config.count("num_local_experts"), config.count("intermediate_size"))
+    window = config.count("sliding_window", None)
+    return llama(config).change_layers(mixer=dict(window=window), feedforward=feedforward)
+
+
+def qwen2_moe(config):
+    """LLaMA with biases on queries, keys and values, small experts and a gated shared one (Qwen, 2024)."""
+    config = config.with_defaults(
+        num_key_value_heads=16,
+        num_experts=60,
+        num_experts_per_tok=4,
+        moe_intermediate_size=1408,
+        shared_expert_intermediate_size=5632,
+        max_position_embeddings=32768,
+    )
+    sliding = config.flag("use_sliding_window", False)
+    below = config.count("max_window_layers", 28, least=0) if sliding else 0
+    kinds = ["full_attention" if i % 2 or i >= below else "sliding_attention" for i in range(config.layers())]
+    windows = layer_windows(config.with_defaults(layer_types=kinds))
+    bias = config.flag("qkv_bias", True)
+    shared = GatedMLP(
+        hidden=config.count("shared_expert_intermediate_size"),
+        activation=config.activation("hidden_act", "silu"),
+    )
+    feedforward = qwen_mixture(config, config.count("num_experts", least=0))
+    if feedforward is not None:
+        feedforward = feedforward.change(shared=shared, shared_gate=True)
+    sparse = sparse_layers(config) if feedforward is not None else set()
+    return llama(config).change_layers(
+        lambda index, layer: dict(
+            mixer=dict(bias=bias, output_bias=False, window=windows[index]),
+            feedforward=feedforward if index in sparse else layer.feedforward,
+        )
+    )
+
+
+def qwen3_moe(config):
+    """LLaMA with a norm on each query and key head, and many small experts (Qwen, 2025)."""
+    config = config.with_defaults(
+        num_key_value_heads=4,
+        num_experts_per_tok=8,
+        moe_intermediate_size=768,
+        max_position_embeddings=32768,
+    )
+    # transformers 5 writes the second name; published configs have the first.
+    count = config.count("num_experts", config.count("num_local_experts", 128, least=0), least=0)
+    feedforward = qwen_mixture(config, count)
+    sparse = sparse_layers(config) if feedforward is not None else set()
+    window = sliding_window(config) if config.flag("use_sliding_window", False) else None
+    config.get("max_window_layers")  # it stands in configs, but every layer has the window
+    norm = RMSNorm(eps=config.number("rms_norm_eps", 1e-6))
+    return llama(config).change_layers(
+        lambda index, layer: dict(
+            mixer=dict(query_norm=norm, key_norm=norm, window=window),
+            feedforward=feedforward if index in sparse else layer.feedforward,
+        )
+    )
+
+
+def mixture(config, count, hidden, normalised=True):
+    """A mixture of `count` gated experts of width `hidden`."""
+    top_k = config.count("num_experts_per_tok")
+    if top_k > count:
+        raise config.error("num_experts_per_tok", f"is more than the {count} experts")
+    return MoE(
+        router=Router(experts=count, top_k=top_k, normalised=normalised),
+        experts=Experts(count=count, hidden=hidden, activation=config.activation("hidden_act", "silu")),
+    )
+
+
+def qwen_mixture(config, count):
+    """Qwen's mixture, whose weights need not sum to one; None when there are no experts at all."""
+    config.get("sliding_window")  # a published config has one even where use_sliding_window is false
+    hidden, normalised = config.count("moe_intermediate_size"), config.flag("norm_topk_prob", False)
+    return mixture(config, count, hidden, normalised) if count else None
+
+
+def sparse_layers(config):
+    """The layers with experts: every `decoder_sparse_step`-th, those of `mlp_only_layers` left out."""
+    step, dense = config.count("decoder_sparse_step", 1), config.get("mlp_only_layers", [])
+    if not isinstance(dense, list) or any(type(index) is not int for index in dense):
+        raise config.error("mlp_only_layers", "must be a list of layer numbers")
+    return {index for index in range(config.layers()) if (index + 1) % step == 0 and index not in dense}
+
+
+LAYER = "[model.]layers.{i}."
+EXPERTS = "layers.{i}.feedforward.experts."
+
+# As transformers holds them in memory, which `save_pretrained(save_original_format=False)` writes.
+FUSED = (
+    Split(LAYER + "mlp.experts.gate_up_proj", (EXPERTS + "gate.weight", EXPERTS + "up.weight"), axis=1),
+    Rename(LAYER + "mlp.experts.down_proj", EXPERTS + "down.weight"),
+)
+MIXTRAL_WEIGHTS = (
+    *WEIGHTS,
+    Rename(LAYER + "block_sparse_moe.gate.*", "layers.{i}.feedforward.router.scores.*"),
+    Stack(LAYER + "block_sparse_moe.experts.{e}.w1.*", EXPERTS + "gate.*"),
+    Stack(LAYER + "block_sparse_moe.experts.{e}.w2.*", EXPERTS + "down.*"),
+    Stack(LAYER + "block_sparse_moe.experts.{e}.w3.*", EXPERTS + "up.*"),
+    Rename(LAYER + "mlp.gate.*", "layers.{i}.feedforward.router.scores.*"),
+    *FUSED,
+)
+MIXTRAL_MLX_WEIGHTS = (
+    *WEIGHTS,
+    Rename(LAYER + "block_sparse_moe.gate.*", "layers.{i}.feedforward.router.scores.*"),
+    Rename(LAYER + "block_sparse_moe.switch_mlp.{p}_proj.*", EXPERTS + "{p}.*"),
+)
+QWEN_COMMON = (
+    *WEIGHTS,
+    Rename(LAYER + "mlp.gate.*", "layers.{i}.feedforward.router.scores.*"),
+    Rename(LAYER + "mlp.shared_expert.{p}_proj.*", "layers.{i}.feedforward.shared.{p}.*"),
+    Rename(LAYER + "mlp.shared_expert_gate.*", "layers.{i}.feedforward.shared_gate.*"),
+)
+QWEN_WEIGHTS = (*QWEN_COMMON, Stack(LAYER + "mlp.experts.{e}.{p}_proj.*", EXPERTS + "{p}.*"), *FUSED)
+QWEN_MLX_WEIGHTS = (*QWEN_COMMON, Rename(LAYER + "mlp.switch_mlp.{p}_proj.*", EXPERTS + "{p}.*"))
+
+# 2.8 million parameters, of which a token uses one million.
+MIXTRAL_POCKET = POCKET | dict(intermediate_size=192, num_local_experts=8, num_experts_per_tok=2)
+QWEN3_POCKET = POCKET | dict(
+    head_dim=32, moe_intermediate_size=96, num_experts=16, num_experts_per_tok=4, norm_topk_prob=True
+)
+SMALL_EXPERTS = dict(num_experts=6, num_experts_per_tok=2, moe_intermediate_size=32)
+
+
+@hookimpl
+def zoo_architectures():
+    yield Architecture(
+        name="mixtral",
+        base="llama",
+        summary="LLaMA with eight feed-forwards a layer, two of them used by each token",
+        model_types=("mixtral",),
+        recipe=mixtral,
+        weights=MIXTRAL_WEIGHTS,
+        mlx_weights=MIXTRAL_MLX_WEIGHTS,
+        presets=(
+            pocket(__file__, "mixtral", **MIXTRAL_POCKET),
+            published(
+                "8x7b",
+                "mistralai/Mixtral-8x7B-v0.1",
+                hidden_size=4096,
+                intermediate_size=14336,
+                num_hidden_layers=32,
+                num_attention_heads=32,
+                num_key_value_heads=8,
+                num_local_experts=8,
+                num_experts_per_tok=2,
+                vocab_size=32000,
+                max_position_embeddings=32768,
+                rms_norm_eps=1e-5,
+                rope_theta=1000000.0,
+            ),
+            Preset("tiny", config=TINY | dict(num_local_experts=4, sliding_window=6)),
+        ),
+        references=("Jiang et al., 2024, arXiv:2401.04088",),
+    )
+    yield Architecture(
+        name="qwen2-moe",
+        base="qwen2",
+        summary="Qwen2 with sixty small experts and a gated shared one",
+        model_types=("qwen2_moe",),
+        recipe=qwen2_moe,
+        weights=QWEN_WEIGHTS,
+        mlx_weights=QWEN_MLX_WEIGHTS,
+        presets=(
+            published(
+                "a2.7b",
+                "Qwen/Qwen1.5-MoE-A2.7B",
+                hidden_size=2048,
+                intermediate_size=5632,
+                moe_intermediate_size=1408,
+                shared_expert_intermediate_size=5632,
+                num_hidden_layers=24,
+                num_attention_heads=16,
+                num_key_value_heads=16,
+                num_experts=60,
+                num_experts_per_tok=4,
+                norm_topk_prob=False,
+                vocab_size=151936,
+                max_position_embeddings=8192,
+                rope_theta=1000000.0,
+            ),
+            Preset(
+                "tiny",
+                config=TINY
+                | SMALL_EXPERTS
+                | dict(
+                    shared_expert_intermediate_size=48,
+                    mlp_only_layers=[1],
+                    use_sliding_window=True,
+                    sliding_window=6,
+                ),
+            ),
+        ),
+        references=("Yang et al., 2024, arXiv:2407.10671",),
+    )
+    yield Architecture(
+        name="qwen3-moe",
+        base="qwen3",
+        summary="Qwen3 with a hundred and twenty-eight small experts, eight of them used by each token",
+        model_types=("qwen3_moe",),
+        recipe=qwen3_moe,
+        weights=QWEN_WEIGHTS,
+        mlx_weights=QWEN_MLX_WEIGHTS,
+        presets=(
+            pocket(__file__, "qwen3-moe", **QWEN3_POCKET),
+            published(
+                "30b-a3b",
+                "Qwen/Qwen3-30B-A3B",
+                hidden_size=2048,
+                intermediate_size=6144,
+                moe_intermediate_size=768,
+                num_hidden_layers=48,
+                num_attention_heads=32,
+                num_key_value_heads=4,
+                head_dim=128,
+                num_experts=128,
+                num_experts_per_tok=8,
+                norm_topk_prob=True,
+                vocab_size=151936,
+                max_position_embeddings=40960,
+                rope_theta=1000000.0,
+            ),
+            Preset("tiny", config=TINY | SMALL_EXPERTS | dict(head_dim=24, decoder_sparse_step=2)),
+        ),
+        references=("Yang et al., 2025, arXiv:2505.09388",),
+    )

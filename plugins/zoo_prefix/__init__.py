@@ -1,0 +1,52 @@
+"""A prefix language model: the prompt sees itself both ways, the answer is causal. Imports no mlx."""
+
+from zoo_llama import WEIGHTS, llama
+
+from zoo.architecture import Architecture, Preset, hookimpl, pocket
+
+
+def prefix_lm(config):
+    """LLaMA whose prompt is read both ways (Dong et al., 2019; Raffel et al., 2019; Du et al., 2021)."""
+    return llama(config).change(causality="prefix")
+
+
+POCKET = dict(
+    hidden_size=128,
+    intermediate_size=384,
+    num_hidden_layers=4,
+    num_attention_heads=4,
+    num_key_value_heads=2,
+    max_position_embeddings=128,
+    vocab_size=2048,
+    tie_word_embeddings=True,
+)
+
+# Those of the first LLaMA, to compare with it.
+SEVEN_BILLION = dict(
+    hidden_size=4096,
+    intermediate_size=11008,
+    num_hidden_layers=32,
+    num_attention_heads=32,
+    max_position_embeddings=2048,
+    vocab_size=32000,
+    rms_norm_eps=1e-6,
+)
+
+
+@hookimpl
+def zoo_architectures():
+    yield Architecture(
+        name="prefix-lm",
+        base="llama",
+        summary="LLaMA whose prompt sees itself both ways, as the first ChatGLM's",
+        causality="prefix",
+        model_types=("prefix-lm",),
+        recipe=prefix_lm,
+        weights=WEIGHTS,
+        presets=(pocket(__file__, "prefix-lm", **POCKET), Preset("7b", config=SEVEN_BILLION)),
+        references=(
+            "Dong et al., 2019, arXiv:1905.03197",
+            "Raffel et al., 2019, arXiv:1910.10683",
+            "Du et al., 2021, arXiv:2103.10360",
+        ),
+    )

@@ -1,0 +1,96 @@
+"""LSTM, GRU and the layer that stacks them. Axes: B batch, T length, D width, G gates."""
+
+import mlx.core as mx
+import mlx.nn as nn
+
+from zoo.cache import StateCache
+
+
+class RecurrentUnit(nn.Module):
+    """What LSTM and GRU share: the inputs' share of every gate in one product, then a step a token.
+
+    Subclasses give `advance(inputs, states)`, (B, G·D) and the states before -> the states after, the first of
+    which is also the output.
+    """
+
+    def __init__(self, spec, *, dim, index=0):
+        super().__init__()
+        self.spec = spec
+        self.input = nn.Linear(dim, spec.gates * dim, bias=spec.bias)
+        self.recurrent = nn.Linear(dim, spec.gates * dim, bias=spec.bias)
+
+    def make_cache(self, policy=None):
+        """A cache of the states after the last token."""
+        return StateCache(self.spec.states, policy)
+
+    def initialise(self, key):
+        """How training starts: uniform in ±1/√D (torch's choice), biases zero."""
+        for linear, one in zip((self.input, self.recurrent), mx.random.split(key), strict=True):
+            spread = linear.weight.shape[1] ** -0.5
+            linear.weight = mx.random.uniform(-spread, spread, linear.weight.shape, key=one)
+            if "bias" in linear:
+                linear.bias = mx.zeros_like(linear.bias)
+
+    def __call__(self, x, mask=None, cache=None):  # (B, T, D) -> (B, T, D); mask (B, T)
+        batch, length, dim = x.shape
+        states = [None if cache is None else cache[i] for i in range(self.spec.states)]
+        states = [mx.zeros((batch, dim), dtype=x.dtype) if state is None else state for state in states]
+        inputs = self.input(x)  # (B, T, G·D)
+        outputs = []
+        for t, step in enumerate(mx.split(inputs, length, axis=1)):
+            new = self.advance(step.squeeze(1), states)  # (B, D) each
+            if mask is not None:  # a column that holds no token leaves the states as they were
+                token = mask[:, t, None]  # (B, 1)
+                new = [mx.where(token, one, state) for one, state in zip(new, states, strict=True)]
+            states = new
+            outputs.append(states[0])
+        if cache is not None:
+            for i, state in enumerate(states):
+                cache[i] = state
+            cache.advance(length)
+        return mx.stack(outputs, axis=1)
+
+
+class LSTM(RecurrentUnit):
+    """c' = σ(f) c + σ(i) tanh(g), h' = σ(o) tanh(c') (Gers et al., 2000; gates in torch's order i, f, g, o)."""
+
+    def initialise(self, key):
+        """The same with the forget gate open: a bias of 1 (Jozefowicz et al., 2015, section 2.2)."""
+        super().initialise(key)
+        if "bias" in self.input:
+            dim = self.input.weight.shape[1]
+            self.input.bias = mx.concatenate([mx.zeros(dim), mx.ones(dim), mx.zeros(2 * dim)])
+
+    def advance(self, inputs, states):
+        """One token: (B, 4 D) and [h, c] -> [h', c'], (B, D) each."""
+        h, c = states
+        i, f, g, o = mx.split(inputs + self.recurrent(h), 4, axis=-1)  # (B, D) each
+        c = mx.sigmoid(f) * c + mx.sigmoid(i) * mx.tanh(g)
+        return [mx.sigmoid(o) * mx.tanh(c), c]
+
+
+class GRU(RecurrentUnit):
+    """h' = (1 − z) n + z h, n = tanh(n_x + σ(r) · n_h) (Cho et al., 2014; gates in torch's order r, z, n).
+
+    The reset gate multiplies what the state's product gives, bias included, not the state itself.
+    """
+
+    def advance(self, inputs, states):
+        """One token: (B, 3 D) and [h] -> [h'], (B, D)."""
+        (h,) = states
+        r, z, n = mx.split(inputs, 3, axis=-1)  # (B, D) each
+        hr, hz, hn = mx.split(self.recurrent(h), 3, axis=-1)
+        z = mx.sigmoid(z + hz)
+        n = mx.tanh(n + mx.sigmoid(r + hr) * hn)
+        return [n + z * (h - n)]
+
+
+class StackedLayer(nn.Module):
+    """The mixer's output as it is."""
+
+    def __init__(self, spec, *, dim, index=0, mixer):
+        super().__init__()
+        self.mixer = mixer
+
+    def __call__(self, x, mask=None, cache=None):  # (B, T, D) -> (B, T, D)
+        return self.mixer(x, mask, cache)

@@ -1,0 +1,173 @@
+"""Encoder-decoders: the Transformer of 2017, and Marian, BART, M2M-100 and T5 told from it. Imports no mlx."""
+
+from zoo.architecture import Architecture, Block, Preset, hookimpl, pocket
+from zoo_translation import recipes, rules
+from zoo_translation.relative import RelativeBias
+
+POCKET = dict(
+    d_model=128,
+    encoder_layers=2,
+    decoder_layers=2,
+    encoder_attention_heads=4,
+    decoder_attention_heads=4,
+    encoder_ffn_dim=384,
+    decoder_ffn_dim=384,
+    max_position_embeddings=128,
+    vocab_size=2048,
+    decoder_start_token_id=0,
+    pad_token_id=1,
+)
+
+TINY = dict(
+    d_model=32,
+    encoder_layers=2,
+    decoder_layers=2,
+    encoder_attention_heads=4,
+    decoder_attention_heads=4,
+    encoder_ffn_dim=64,
+    decoder_ffn_dim=64,
+    max_position_embeddings=64,
+    vocab_size=128,
+    decoder_start_token_id=2,
+)
+TINY_T5 = dict(d_model=32, d_kv=16, d_ff=64, num_layers=2, num_heads=4, vocab_size=128)
+
+
+def tiny(**numbers):
+    """Numbers small enough to build anywhere, for tests and drawings."""
+    return Preset("tiny", config=numbers)
+
+
+def sized(layers, dim, heads, hidden, **numbers):
+    """The config numbers of a model whose encoder and decoder are alike."""
+    return dict(
+        d_model=dim,
+        encoder_layers=layers,
+        decoder_layers=layers,
+        encoder_attention_heads=heads,
+        decoder_attention_heads=heads,
+        encoder_ffn_dim=hidden,
+        decoder_ffn_dim=hidden,
+        **numbers,
+    )
+
+
+@hookimpl
+def zoo_blocks():
+    yield Block(RelativeBias, "zoo_translation.block:RelativeBias", "a learned number a head and distance")
+
+
+@hookimpl
+def zoo_architectures():
+    yield Architecture(
+        name="transformer",
+        task="translate",
+        summary="encoder and decoder, Post-LN, sinusoidal positions, ReLU, as published in 2017",
+        model_types=("transformer",),
+        recipe=recipes.transformer,
+        weights=rules.WITHOUT_POSITIONS,
+        presets=(
+            pocket(__file__, "transformer", **POCKET),
+            Preset("base", config=sized(6, 512, 8, 2048, vocab_size=37000)),
+            Preset("big", config=sized(6, 1024, 16, 4096, vocab_size=37000)),
+        ),
+        references=("Vaswani et al., 2017, arXiv:1706.03762",),
+    )
+    yield Architecture(
+        name="marian",
+        base="transformer",
+        task="translate",
+        summary="the 2017 Transformer of the OPUS-MT models, with a bias on the logits",
+        model_types=("marian",),
+        recipe=recipes.marian,
+        weights=rules.WITHOUT_POSITIONS,
+        presets=(
+            Preset(
+                "opus-mt-en-de",
+                hub="Helsinki-NLP/opus-mt-en-de",
+                config=sized(
+                    *(6, 512, 8, 2048),
+                    activation_function="swish",
+                    scale_embedding=True,
+                    max_position_embeddings=512,
+                    vocab_size=58101,
+                    decoder_start_token_id=58100,
+                ),
+            ),
+            tiny(**TINY),
+        ),
+        references=("Junczys-Dowmunt et al., 2018, arXiv:1804.00344", "Tiedemann and Thottingal, 2020, OPUS-MT"),
+    )
+    yield Architecture(
+        name="bart",
+        base="transformer",
+        task="translate",
+        summary="the 2017 Transformer with learned positions, a norm after the embedding, GELU",
+        model_types=("bart",),
+        recipe=recipes.bart,
+        weights=rules.WITH_POSITIONS,
+        presets=(
+            Preset(
+                "large",
+                hub="facebook/bart-large",
+                config=sized(12, 1024, 16, 4096, vocab_size=50265, max_position_embeddings=1024),
+            ),
+            tiny(**TINY),
+        ),
+        references=("Lewis et al., 2019, arXiv:1910.13461",),
+    )
+    yield Architecture(
+        name="m2m-100",
+        base="transformer",
+        task="translate",
+        summary="the 2017 Transformer with Pre-LN, between many languages; NLLB too",
+        model_types=("m2m_100",),
+        recipe=recipes.m2m_100,
+        weights=rules.WITHOUT_POSITIONS,
+        presets=(
+            Preset("418m", hub="facebook/m2m100_418M", config=sized(12, 1024, 16, 4096, vocab_size=128112)),
+            Preset(
+                "nllb-600m",
+                hub="facebook/nllb-200-distilled-600M",
+                config=sized(12, 1024, 16, 4096, vocab_size=256206),
+            ),
+            tiny(**TINY),
+        ),
+        references=("Fan et al., 2020, arXiv:2010.11125", "NLLB Team, 2022, arXiv:2207.04672"),
+    )
+    yield Architecture(
+        name="t5",
+        base="transformer",
+        task="translate",
+        summary="Pre-RMSNorm, relative positions shared by all layers, no biases, unscaled scores",
+        model_types=("t5",),
+        recipe=recipes.t5,
+        weights=rules.T5,
+        presets=(
+            Preset(
+                "small",
+                hub="google-t5/t5-small",
+                config=dict(d_model=512, d_kv=64, d_ff=2048, num_layers=6, num_heads=8, vocab_size=32128),
+            ),
+            tiny(**TINY_T5),
+        ),
+        references=("Raffel et al., 2019, arXiv:1910.10683",),
+    )
+    yield Architecture(
+        name="mt5",
+        base="t5",
+        task="translate",
+        summary="T5 with gated GELU and a head of its own, for 101 languages",
+        model_types=("mt5",),
+        recipe=recipes.mt5,
+        weights=rules.T5,
+        presets=(
+            Preset(
+                "small",
+                hub="google/mt5-small",
+                config=dict(d_model=512, d_kv=64, d_ff=1024, num_layers=8, num_heads=6, vocab_size=250112),
+            ),
+            tiny(**TINY_T5),
+        ),
+        references=("Xue et al., 2020, arXiv:2010.11934",),
+    )

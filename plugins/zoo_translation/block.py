@@ -1,0 +1,34 @@
+"""T5's relative positions. Axes: T queries, S keys, H heads."""
+
+import math
+
+import mlx.core as mx
+import mlx.nn as nn
+
+
+class RelativeBias(nn.Module):
+    """A table of one number a bucket and head, (buckets, H) (Raffel et al., 2019, section 2.1)."""
+
+    def __init__(self, spec, *, dim, index=0):
+        super().__init__()
+        self.spec = spec
+        self.weight = mx.zeros((spec.buckets, spec.heads))
+
+    def __call__(self, queries, length=0, start=0):  # -> (1, H, T, S)
+        """What is added to the scores of `queries` tokens after `length` cached ones, for the keys from `start` on."""
+        query = mx.arange(length, length + queries)[:, None]  # (T, 1)
+        key = mx.arange(start, length + queries)[None]  # (1, S)
+        return self.weight[self.bucket(key - query)].transpose(2, 0, 1)[None]  # (T, S, H) -> (1, H, T, S)
+
+    def bucket(self, distance):
+        """The bucket of each distance, key's position − query's: any shape, 0 … buckets − 1."""
+        spec = self.spec
+        if spec.both_ways:
+            first, distance = (distance > 0) * spec.one_way, mx.abs(distance)
+        else:
+            first, distance = 0, mx.maximum(-distance, 0)
+        single, wide = spec.single, spec.one_way - spec.single
+        growth = mx.log(mx.maximum(distance, 1) / single) / math.log(spec.farthest / single)  # 0 … 1
+        # Distances below `single` give something negative here, which the choice after it drops.
+        shared = mx.minimum(single + (growth * wide).astype(mx.int32), spec.one_way - 1)
+        return first + mx.where(distance < single, distance, shared)

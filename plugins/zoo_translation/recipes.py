@@ -1,0 +1,204 @@
+"""The recipes of the encoder-decoders, each told as a difference from the 2017 Transformer. Imports no mlx."""
+
+from zoo.config import ACTIVATION_NAMES
+from zoo.recipe import (
+    MLP,
+    Attention,
+    CrossAttention,
+    CrossLayer,
+    Decoder,
+    Embedding,
+    Encoder,
+    EncoderDecoder,
+    GatedMLP,
+    Head,
+    Layer,
+    LayerNorm,
+    LearnedPositions,
+    RMSNorm,
+    SinusoidalPositions,
+    repeat,
+)
+from zoo_translation.relative import RelativeBias
+
+
+def transformer(config, activation="relu", scaled=True, start=0):
+    """Post-LN, sinusoidal positions, ReLU, one table for source, target and head (Vaswani et al., 2017).
+
+    The arguments are the family's defaults: its activation, whether embeddings are scaled by √D, the start token.
+    """
+    dim, vocab = config.count("d_model"), config.count("vocab_size")
+    tied = config.flag("tie_word_embeddings", True)
+    shared = config.flag("share_encoder_decoder_embeddings", True)
+    if not tied:  # then a checkpoint may hold a table for each side
+        shared = shared and not config.has_tensor("decoder.embed_tokens", False)
+    target_vocab = config.count("decoder_vocab_size", vocab)
+    function = config.activation("activation_function", activation)
+    config.get("num_hidden_layers")  # encoder_layers by another name
+    norm = LayerNorm(eps=1e-5)
+
+    def parts(side):
+        heads = config.count(f"{side}_attention_heads")
+        if dim % heads:
+            raise config.error(f"{side}_attention_heads", f"does not divide d_model, {dim}")
+        return dict(
+            placement="post",
+            mixer=Attention(heads=heads, bias=True, output_bias=True),
+            mixer_norm=norm,
+            feedforward=MLP(hidden=config.count(f"{side}_ffn_dim"), activation=function),
+            feedforward_norm=norm,
+        )
+
+    embedding = Embedding(
+        vocab=vocab,
+        dim=dim,
+        positions=SinusoidalPositions(),
+        scale=dim**0.5 if config.flag("scale_embedding", scaled) else 1.0,
+    )
+    target = parts("decoder")
+    look = CrossAttention(heads=target["mixer"].heads, bias=True, output_bias=True)
+    context = config.count("max_position_embeddings", 1024)
+    return EncoderDecoder(
+        encoder=Encoder(
+            embedding=embedding,
+            layers=repeat(Layer(**parts("encoder")), config.layers("encoder_layers")),
+            context=context,
+        ),
+        decoder=Decoder(
+            embedding=embedding.change(vocab=target_vocab, shared=shared),
+            layers=repeat(CrossLayer(**target, cross=look, cross_norm=norm), config.layers("decoder_layers")),
+            norm=None,
+            head=Head(tied=tied, bias=config.has_tensor("final_logits_bias", False), vocab=target_vocab),
+            context=context,
+        ),
+        start=config.count("decoder_start_token_id", start, least=0),
+    )
+
+
+def both(recipe, layers=None, **changes):
+    """A recipe with the encoder and the decoder changed alike, and so every layer of theirs."""
+
+    def changed(side):
+        side = side.change(**changes)
+        return side.change(layers=tuple(layer.change(**layers) for layer in side.layers)) if layers else side
+
+    return recipe.change(encoder=changed(recipe.encoder), decoder=changed(recipe.decoder))
+
+
+def marian(config):
+    """The 2017 Transformer with all sines before all cosines and a bias on the logits (Junczys-Dowmunt et al., 2018)."""
+    as_released(config, normalize_embedding=False)
+    recipe = transformer(config, "gelu", scaled=False, start=58100)
+    recipe = both(recipe, embedding=dict(positions=SinusoidalPositions(interleaved=False)))
+    return with_logits_bias(config, recipe)
+
+
+def bart(config):
+    """The 2017 Transformer with learned positions, a norm after the embedding, GELU (Lewis et al., 2019)."""
+    as_released(config, normalize_embedding=True)
+    recipe = transformer(config, "gelu", scaled=False, start=2)
+    # The first two rows of the table of positions are never used.
+    positions = LearnedPositions(config.count("max_position_embeddings", 1024), offset=2)
+    recipe = both(recipe, embedding=dict(positions=positions, norm=LayerNorm(eps=1e-5)))
+    return with_logits_bias(config, recipe)
+
+
+def m2m_100(config):
+    """The 2017 Transformer with Pre-LN, fairseq's sinusoids from position 2 on (Fan et al., 2020; NLLB, 2022)."""
+    dim, padding = config.count("d_model"), config.count("pad_token_id", 1, least=0)
+    if dim % 2 or dim < 4:
+        raise config.error("d_model", "must be even, and at least 4, for its sinusoidal positions")
+    recipe = transformer(config, "relu", scaled=True, start=2)
+    positions = SinusoidalPositions(interleaved=False, inclusive=True, offset=padding + 1)
+    return both(
+        recipe,
+        layers=dict(placement="pre"),
+        embedding=dict(positions=positions),
+        norm=LayerNorm(eps=1e-5),
+    )
+
+
+def as_released(config, normalize_embedding):
+    """Read the switches of the first releases, which transformers has built in and checkpoints still carry."""
+    for key in ("normalize_before", "add_final_layer_norm"):
+        config.refuse(key)
+    config.refuse("static_position_embeddings", normalize_embedding)
+    config.refuse("normalize_embedding", not normalize_embedding)
+    for key in ("add_bias_logits", "extra_pos_embeddings", "force_bos_token_to_be_generated"):
+        config.get(key)
+
+
+def with_logits_bias(config, recipe):
+    """A bias on the logits, unless the checkpoint has none."""
+    return recipe.change(decoder=dict(head=dict(bias=config.has_tensor("final_logits_bias", True))))
+
+
+def t5(config):
+    """Pre-RMSNorm, relative positions shared by all layers, scores unscaled, no biases (Raffel et al., 2019)."""
+    # transformers 5 writes the second key; before it, untied embeddings meant the same.
+    scaled = config.flag("tie_word_embeddings", True) and config.flag("scale_decoder_outputs", True)
+    return t5_like(config, "relu", scaled)
+
+
+def mt5(config):
+    """T5 1.1, multilingual: gated GELU, hidden states not scaled before the head (Xue et al., 2020)."""
+    config.get("tie_word_embeddings")  # whatever it says, a head that is there is used
+    return t5_like(config, "gated-gelu", scaled=False)
+
+
+def t5_like(config, feedforward, scaled):
+    """What both share. The head is tied when hidden states are scaled for it, or the checkpoint has no other."""
+    dim, heads, head_dim = config.count("d_model"), config.count("num_heads"), config.count("d_kv", 64)
+    norm = RMSNorm(eps=config.number("layer_norm_epsilon", 1e-6))
+    shape = dict(heads=heads, head_dim=head_dim, scale=1.0)
+    parts = dict(
+        placement="pre",
+        mixer=Attention(**shape),
+        mixer_norm=norm,
+        feedforward=t5_feedforward(config, feedforward),
+        feedforward_norm=norm,
+    )
+    bias = RelativeBias(
+        heads=heads,
+        buckets=config.count("relative_attention_num_buckets", 32),
+        farthest=config.count("relative_attention_max_distance", 128),
+    )
+    embedding = Embedding(vocab=config.count("vocab_size"), dim=dim)
+    layers = config.layers("num_layers")
+    # Derived from feed_forward_proj, or saying nothing: there is no table of positions.
+    for key in ("dense_act_fn", "is_gated_act", "n_positions", "output_past"):
+        config.get(key)
+    return EncoderDecoder(
+        encoder=Encoder(
+            embedding=embedding,
+            layers=repeat(Layer(**parts), layers),
+            norm=norm,
+            relative=bias.change(both_ways=True),
+        ),
+        decoder=Decoder(
+            embedding=embedding.change(shared=True),
+            layers=repeat(
+                CrossLayer(**parts, cross=CrossAttention(**shape), cross_norm=norm),
+                config.layers("num_decoder_layers") if "num_decoder_layers" in config else layers,
+            ),
+            norm=norm,
+            head=Head(
+                tied=scaled or not config.has_tensor("lm_head", True), scale=dim**-0.5 if scaled else 1.0
+            ),
+            relative=bias,
+        ),
+        start=config.count("decoder_start_token_id", config.count("pad_token_id", 0, least=0), least=0),
+    )
+
+
+def t5_feedforward(config, default):
+    """ "relu" or "gated-gelu", the gated one's GELU being the tanh form."""
+    name = config.get("feed_forward_proj", default)
+    gated, _, function = str(name).rpartition("-")
+    if gated not in ("", "gated") or function not in ACTIVATION_NAMES:
+        known = ", ".join(ACTIVATION_NAMES)
+        raise config.error("feed_forward_proj", f"is neither F nor gated-F with F one of {known}")
+    if not gated:
+        return MLP(hidden=config.count("d_ff"), activation=ACTIVATION_NAMES[function], bias=False)
+    function = "gelu_tanh" if function == "gelu" else ACTIVATION_NAMES[function]
+    return GatedMLP(hidden=config.count("d_ff"), activation=function)

@@ -1,0 +1,69 @@
+"""What the live comparisons share: a reference model with random parameters, its folder, and how far logits differ."""
+
+import json
+
+import numpy as np
+import torch
+
+import zoo  # isort: skip (before mlx, so that the fast BLAS is loaded)
+import mlx.core as mx
+
+TOLERANCE = 1e-4  # of the range of the reference's logits
+
+
+def reference(kind, config, seed=0):
+    """A transformers model of `config` in float32, every parameter random: norms and biases too."""
+    torch.manual_seed(seed)
+    config._attn_implementation = "eager"
+    model = kind(config).eval().float()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            centre = 1.0 if parameter.ndim == 1 else 0.0
+            parameter.copy_(centre + 0.15 * torch.randn_like(parameter))
+    model.tie_weights()
+    return model
+
+
+def spelled_as_4(folder):
+    """Rewrite a config.json of transformers 5 in the spelling of transformers 4, which most checkpoints have."""
+    path = folder / "config.json"
+    config = json.loads(path.read_text())
+    config["torch_dtype"] = config.pop("dtype", "float32")
+    rope = config.pop("rope_parameters", None)
+    if rope:
+        config["rope_theta"] = rope.pop("rope_theta", 10000.0)
+        kind = rope.pop("rope_type", "default")
+        config["rope_scaling"] = {"type": kind, **rope} if kind == "yarn" else {"rope_type": kind, **rope}
+        if kind == "default":
+            config["rope_scaling"] = None
+    path.write_text(json.dumps(config))
+
+
+def difference(found, expected):
+    """The largest absolute difference, as a share of the expected range."""
+    found, expected = np.array(found.astype(mx.float32)), expected.detach().numpy()
+    assert found.shape == expected.shape
+    return float(np.abs(found - expected).max() / (expected.max() - expected.min()))
+
+
+def texts(vocab, batch, length, seed=0):
+    """Random token ids, (B, T)."""
+    return np.random.default_rng(seed).integers(0, vocab, (batch, length))
+
+
+def agrees(model, loaded, vocab, lengths=(1, 17, 40), batch=2):
+    """Assert that the loaded model's logits are the reference's, on texts of several lengths."""
+    for length in lengths:
+        tokens = texts(vocab, batch, length)
+        with torch.no_grad():
+            expected = model(torch.tensor(tokens)).logits
+        worst = difference(loaded.model(mx.array(tokens)), expected)
+        assert worst <= TOLERANCE, f"{length} tokens: {worst:.2g} of the range"
+
+
+def agrees_from_folder(model, folder, vocab, **settings):
+    """Save the reference, load its folder in both spellings of its config, and compare."""
+    model.save_pretrained(folder)
+    agrees(model, zoo.load(folder), vocab, **settings)
+    spelled_as_4(folder)
+    agrees(model, zoo.load(folder), vocab, **settings)

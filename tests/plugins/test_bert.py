@@ -1,0 +1,89 @@
+"""BERT's recipe: what its config.json says is honoured or refused by name, and which folders have a head."""
+
+import mlx.core as mx
+import pytest
+from zoo_bert import BASE, MINILM, POCKET, bert
+
+from zoo.config import Config
+from zoo.errors import ConfigError
+from zoo.testing import same, subject
+
+
+def recipe(changes=(), tensors=None, numbers=BASE):
+    return bert(Config(numbers | dict(changes), tensors=tensors))
+
+
+def test_parameters_are_those_of_the_published_models():
+    assert recipe().parameters(768) == 109_514_298
+    assert recipe(numbers=MINILM).parameters(384) == 22_565_376
+
+
+def test_nothing_is_cached():
+    assert recipe().cached(768) == 0
+
+
+@pytest.mark.parametrize(
+    ("classes", "tensors", "has"),
+    [
+        (None, None, True),
+        (["BertForMaskedLM"], None, True),
+        (["BertForPreTraining"], None, True),
+        (["BertModel"], None, False),
+        (["BertForMaskedLM"], ["embeddings.word_embeddings.weight"], False),
+        (["BertModel"], ["bert.embeddings.LayerNorm.bias", "cls.predictions.bias"], True),
+    ],
+)
+def test_the_tensors_say_whether_there_is_a_head_else_the_class(classes, tensors, has):
+    assert (recipe(dict(architectures=classes), tensors).head is not None) is has
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (dict(is_decoder=True), "is_decoder True is not implemented"),
+        (dict(add_cross_attention=True), "add_cross_attention True is not implemented"),
+        (
+            dict(position_embedding_type="relative_key"),
+            "position_embedding_type 'relative_key' is not implemented",
+        ),
+        (dict(hidden_act="mish"), "hidden_act 'mish' is not an activation"),
+        (dict(num_attention_heads=7), "num_attention_heads 7 does not divide hidden_size, 768"),
+        (dict(type_vocab_size=0), "type_vocab_size 0 must lie in"),
+    ],
+)
+def test_what_is_not_implemented_is_refused_by_name(changes, message):
+    with pytest.raises(ConfigError, match=message):
+        recipe(changes)
+
+
+def test_every_key_of_a_published_config_is_known():
+    config = Config(
+        MINILM | dict(position_embedding_type="absolute", type_vocab_size=2, chunk_size_feed_forward=0)
+    )
+    bert(config)
+    assert config.unread() == []
+
+
+@pytest.fixture(scope="module")
+def made():
+    return subject("bert")
+
+
+def test_types_tell_two_sentences_apart_and_default_to_the_first(made):
+    first = mx.zeros_like(made.tokens)
+    plain = made.model(made.tokens)
+    same(made.model(made.tokens, token_types=first), plain, "type 0")
+    second = mx.where(mx.arange(first.shape[1]) >= 9, 1, first)
+    assert mx.abs(made.model(made.tokens, token_types=second) - plain).max().item() > 1e-3
+
+
+def test_the_head_is_tied_to_the_embedding_but_has_a_bias_of_its_own(made):
+    head = made.model.head
+    hidden = made.model.encode(made.tokens)
+    plain, bias = head(hidden), head.bias
+    head.bias = bias + 1
+    same(head(hidden), plain + 1, "logits with a bias one higher")
+    head.bias = bias
+    assert "output" not in head
+    untied = recipe(dict(tie_word_embeddings=False), numbers=POCKET)
+    assert untied.parameters(128) - recipe(numbers=POCKET).parameters(128) == 2048 * 128

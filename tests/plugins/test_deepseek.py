@@ -1,0 +1,192 @@
+"""DeepSeek-V3's recipe, rules and blocks, as far as they can be held without a reference."""
+
+import mlx.core as mx
+import numpy as np
+import pytest
+from zoo_deepseek import deepseek_v3
+from zoo_deepseek.block import GroupRouter, LatentAttention
+from zoo_deepseek.rules import IgnorePredictionLayers, SplitHeads
+from zoo_deepseek.sizes import MOONLIGHT, POCKET, V3
+from zoo_deepseek.spec import GroupRouter as GroupRouterSpec
+
+from zoo.config import Config
+from zoo.errors import CheckpointError, ConfigError, RecipeError
+from zoo.loading import make_recipe
+from zoo.registry import registry
+from zoo.testing import same, subject
+
+
+def recipe(**changes):
+    return deepseek_v3(Config(POCKET | changes))
+
+
+@pytest.mark.parametrize(("numbers", "billions"), [(V3, 671.0), (MOONLIGHT, 16.0)])
+def test_published_sizes_have_as_many_parameters_as_published(numbers, billions):
+    made = deepseek_v3(Config(numbers))
+    assert made.parameters(made.dim) / 1e9 == pytest.approx(billions, rel=0.01)
+
+
+def test_a_token_costs_one_latent_and_one_turned_key_a_layer():
+    made = subject("deepseek-v3")
+    cache = made.model.make_cache()
+    made.model(made.tokens, cache)
+    held = sum(array.nbytes // 4 // array.shape[2] for one in cache for array in one.state)
+    assert held == made.tokens.shape[0] * made.recipe.cached(made.recipe.dim)
+    assert made.recipe.cached(made.recipe.dim) == 4 * (32 + 16)
+
+
+def test_the_first_layers_are_dense():
+    kinds = [layer.feedforward.name for layer in recipe(first_k_dense_replace=2).layers]
+    assert kinds == ["gated-mlp", "gated-mlp", "moe", "moe"]
+    assert {layer.feedforward.name for layer in recipe(first_k_dense_replace=9).layers} == {"gated-mlp"}
+    kinds = [layer.feedforward.name for layer in recipe(moe_layer_freq=2).layers]
+    assert kinds == ["gated-mlp", "gated-mlp", "moe", "gated-mlp"]
+
+
+def test_yarn_sharpens_the_scores_by_the_square_of_its_mscale():
+    yarn = dict(type="yarn", factor=40, original_max_position_embeddings=4096, mscale=1.0, mscale_all_dim=1.0)
+    mixer = recipe(rope_scaling=yarn).layers[0].mixer
+    assert mixer.scale == pytest.approx(32**-0.5 * (0.1 * np.log(40) + 1) ** 2)
+    assert mixer.rope.scaling.magnitude == 1.0
+    assert recipe(rope_scaling=yarn | dict(mscale_all_dim=0)).layers[0].mixer.scale == pytest.approx(32**-0.5)
+
+
+def test_shared_experts_are_one_wide_feedforward_or_none():
+    assert recipe(n_shared_experts=2).layers[1].feedforward.shared.hidden == 2 * 96
+    assert recipe(n_shared_experts=0).layers[1].feedforward.shared is None
+    assert recipe(n_shared_experts=None).layers[1].feedforward.shared is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (dict(num_key_value_heads=2), "num_key_value_heads 2 must equal num_attention_heads, 4"),
+        (dict(scoring_func="softmax"), "scoring_func 'softmax' is not implemented"),
+        (dict(topk_method="greedy"), "topk_method 'greedy' is not implemented"),
+        (dict(n_group=3), "n_group 3 must divide n_routed_experts, 16"),
+        (dict(n_group=16, topk_group=8), "n_group 16 must divide"),
+        (dict(topk_group=5), "topk_group 5 is more than n_group, 4"),
+        (dict(num_experts_per_tok=9), "num_experts_per_tok 9 is more than the 8 experts"),
+        (dict(qk_rope_head_dim=7), "qk_rope_head_dim 7 must be even"),
+        (dict(partial_rotary_factor=0.5), "partial_rotary_factor 0.5 is not implemented"),
+        (dict(kv_lora_rank=0), "kv_lora_rank 0 must lie in"),
+        (dict(n_routed_experts=True), "n_routed_experts True expected a whole number"),
+    ],
+)
+def test_what_cannot_be_honoured_is_refused_by_name(changes, message):
+    with pytest.raises(ConfigError) as caught:
+        recipe(**changes)
+    assert message in str(caught.value)
+
+
+@pytest.mark.filterwarnings("error")
+def test_published_keys_are_all_known():
+    beside = dict(
+        model_type="deepseek_v3",
+        aux_loss_alpha=0.001,
+        ep_size=1,
+        hidden_act="silu",
+        moe_layer_freq=1,
+        norm_topk_prob=True,
+        num_nextn_predict_layers=1,
+        rope_theta=10000,
+        scoring_func="sigmoid",
+        seq_aux=True,
+        topk_method="noaux_tc",
+        attention_bias=False,
+    )
+    make_recipe(registry().architecture("deepseek-v3"), V3 | beside)
+
+
+def test_both_orders_of_latent_attention_are_one():
+    made = subject("deepseek-v3")
+    mixer = made.model.layers[1].mixer
+    x = mx.random.normal((2, 5, made.recipe.dim), key=mx.random.key(1))
+    results = []
+    for absorbed in (False, True):
+        mixer.absorbs = lambda queries, keys, absorbed=absorbed: absorbed
+        results.append(mixer(x, "causal"))
+    same(results[1], results[0], "mixed")
+
+
+def test_decoding_absorbs_and_a_prompt_expands():
+    spec = deepseek_v3(Config(V3)).layers[0].mixer
+    absorbs = LatentAttention.absorbs
+    mixer = type("Mixer", (), {"spec": spec})()
+    assert absorbs(mixer, 1, 2) and absorbs(mixer, 4, 8000)
+    assert not absorbs(mixer, 8000, 8000) and not absorbs(mixer, 2048, 8000)
+
+
+def router(**numbers):
+    """A router over 8 experts whose scores are sigmoids of x itself."""
+    module = GroupRouter(GroupRouterSpec(**dict(experts=8, top_k=2) | numbers), dim=8)
+    module.weight = mx.eye(8)
+    return module
+
+
+X = mx.array([[[3.0, -1.0, 2.0, 2.5, -2.0, 1.0, 0.0, 2.9]]])  # (B, T, E)
+
+
+def chosen(module):
+    indices, weights = module(X)
+    return dict(zip(indices[0, 0].tolist(), weights[0, 0].tolist(), strict=True))
+
+
+def test_the_router_weighs_the_best_by_their_scores():
+    found = chosen(router(normalised=False))
+    assert found == pytest.approx({0: 1 / (1 + np.exp(-3.0)), 7: 1 / (1 + np.exp(-2.9))})
+    assert sum(chosen(router(scale=2.5)).values()) == pytest.approx(2.5)
+
+
+def test_the_best_pair_of_experts_makes_the_best_group():
+    # Groups of two: (3, −1), (2, 2.5), (−2, 1), (0, 2.9). The best single expert is not in the best group.
+    assert chosen(router(groups=4, kept_groups=1)).keys() == {2, 3}
+
+
+def test_a_correction_moves_the_choice_and_not_the_weights():
+    module = router(normalised=False)
+    module.correction = mx.array([0, 0, 0, 0, 1.0, 0, 0, -1.0])
+    assert chosen(module) == pytest.approx({0: 1 / (1 + np.exp(-3.0)), 4: 1 / (1 + np.exp(2.0))})
+
+
+def test_experts_of_other_groups_are_out_even_where_corrections_are_negative():
+    module = router(groups=4, kept_groups=1)
+    module.correction = -10 * mx.ones(8)
+    assert chosen(module).keys() == {2, 3}
+
+
+def test_an_impossible_router_is_refused():
+    with pytest.raises(RecipeError, match="top_k: 5 of only 4"):
+        GroupRouterSpec(experts=8, top_k=5, groups=4, kept_groups=2)
+
+
+def join(parts, axis):
+    return np.concatenate(parts, axis)
+
+
+def test_heads_split_and_join_again():
+    made, rule = recipe(), SplitHeads("{i}.kv_b.weight", "{i}.key", "{i}.value")
+    whole = np.arange(4 * (16 + 32) * 32).reshape(-1, 32)
+    source, target = {"0.kv_b.weight": whole}, {}
+    rule.forward(source, target, made, join)
+    assert not source and target["0.key"].shape == (4, 32, 16) and target["0.value"].shape == (4, 32, 32)
+    assert (whole[48:64] == target["0.key"][1].T).all() and (target["0.value"][1] == whole[64:96]).all()
+    back = {}
+    rule.backward(target, back, made, join)
+    assert (back["0.kv_b.weight"] == whole).all()
+
+
+def test_heads_of_another_shape_are_refused():
+    with pytest.raises(
+        CheckpointError, match=r"tensor 0\.kv_b: expected shape \(192, 32\), found \(191, 32\)"
+    ):
+        SplitHeads("{i}.kv_b", "{i}.key", "{i}.value").forward(
+            {"0.kv_b": np.zeros((191, 32))}, {}, recipe(), join
+        )
+
+
+def test_only_layers_past_the_last_that_predict_are_ignored():
+    names = ("layers.3.x", "layers.4.eh_proj.weight", "layers.4.x", "layers.5.x", "layers.one.eh_proj.weight")
+    source = dict.fromkeys(names)
+    IgnorePredictionLayers("layers.{i}.").forward(source, {}, recipe(), join)
+    assert list(source) == ["layers.3.x", "layers.5.x", "layers.one.eh_proj.weight"]

@@ -1,0 +1,150 @@
+"""gpt-oss: its config, the clipped gate, the sinks, and MXFP4 unpacked by the format's own table."""
+
+from types import SimpleNamespace
+
+import mlx.core as mx
+import numpy as np
+import pytest
+from zoo_gpt_oss import HF_WEIGHTS, gpt_oss
+from zoo_gpt_oss.spec import ClippedExperts, SinkAttention
+from zoo_gpt_oss.weights import Interleave, Unpack
+
+from zoo.assemble import build
+from zoo.config import Config
+from zoo.errors import CheckpointError, ConfigError
+from zoo.loading import make_recipe
+from zoo.registry import registry
+from zoo.testing import randomise, same
+from zoo.weights import apply, invert
+
+RELEASED = registry().architecture("gpt-oss").full_size.config
+RECIPE = SimpleNamespace(head=SimpleNamespace(tied=False))
+
+
+def recipe(**changes):
+    return gpt_oss(Config(RELEASED | changes))
+
+
+def test_the_20b_has_as_many_parameters_as_published():
+    made = recipe()
+    assert made.parameters(made.dim) == 20_914_757_184
+    # OpenAI's 3.6 billion leave the embedding out.
+    assert round((made.active_parameters(made.dim) - made.embedding.own_parameters(made.dim)) / 1e9, 1) == 3.6
+
+
+def test_windows_alternate_from_the_first_layer_on():
+    assert [layer.mixer.window for layer in recipe().layers] == [128, None] * 12
+
+
+def test_layer_types_say_which_layers_have_a_window():
+    types = ["full_attention"] * 23 + ["sliding_attention"]
+    assert [layer.mixer.window for layer in recipe(layer_types=types).layers] == [None] * 23 + [128]
+
+
+def test_a_config_without_scaling_has_the_released_one_and_null_means_none():
+    plain = {key: value for key, value in RELEASED.items() if key != "rope_scaling"}
+    assert gpt_oss(Config(plain)).layers[0].mixer.rope == recipe().layers[0].mixer.rope
+    assert recipe(rope_scaling=None).layers[0].mixer.rope.scaling is None
+
+
+@pytest.mark.filterwarnings("error")
+def test_published_keys_are_all_known():
+    beside = dict(
+        experts_per_token=4,
+        initial_context_length=4096,
+        hidden_act="silu",
+        layer_types=["sliding_attention", "full_attention"] * 12,
+        output_router_logits=False,
+        router_aux_loss_coef=0.9,
+        quantization_config=dict(quant_method="mxfp4", modules_to_not_convert=["lm_head"]),
+    )
+    make_recipe(registry().architecture("gpt-oss"), RELEASED | beside)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (dict(hidden_act="gelu"), "hidden_act 'gelu' is not implemented"),
+        (dict(swiglu_limit=0), "swiglu_limit 0 must be positive"),
+        (dict(num_experts_per_tok=33), "num_experts_per_tok 33 is more than the 32 experts"),
+        (dict(layer_types=["chunked_attention"] * 24), "layer_types"),
+    ],
+)
+def test_what_cannot_be_honoured_is_refused_by_name(changes, message):
+    with pytest.raises(ConfigError, match=r"config\.json: ") as caught:
+        recipe(**changes)
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "how"),
+    [("llama", dict(quant_method="mxfp4")), ("gpt-oss", dict(quant_method="fp8")), ("gpt-oss", dict(bits=4))],
+)
+def test_only_a_packing_that_the_rules_know_is_let_through(name, how):
+    architecture = registry().architecture(name)
+    with pytest.raises(ConfigError, match="quantization_config"):
+        make_recipe(architecture, architecture.full_size.config | dict(quantization_config=how))
+
+
+def test_gate_and_up_are_clipped():
+    experts = build(ClippedExperts(2, hidden=4, limit=7.0), 3)
+    gate, up = mx.array([-100.0, 9.0, 7.0, 1.0]), mx.array([-50.0, 50.0, 2.0, 0.0])
+    at_limit = 7.0 / (1 + np.exp(-1.702 * 7.0))
+    expected = [0.0, 8 * at_limit, 3 * at_limit, 1 / (1 + np.exp(-1.702))]
+    assert np.allclose(np.array(experts.join(gate, up)), expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("mask", ["causal", None])
+def test_a_sink_takes_its_share_of_the_softmax(mask):
+    mixer = build(SinkAttention(heads=4, kv_heads=2, head_dim=8), 16)
+    randomise(mixer)
+    queries = mx.random.normal((2, 4, 5, 8), key=mx.random.key(1))
+    keys, values = mx.random.normal((2, 2, 2, 5, 8), key=mx.random.key(2))
+    scores = queries @ mx.repeat(keys, 2, axis=1).swapaxes(-1, -2) * mixer.scale
+    if mask:
+        scores = mx.where(mx.arange(5)[None] <= mx.arange(5)[:, None], scores, -mx.inf)
+    sinks = mx.broadcast_to(mixer.sinks[:, None, None], (2, 4, 5, 1))
+    shares = mx.softmax(mx.concatenate([scores, sinks], axis=-1), axis=-1)[..., :-1]
+    same(mixer.mix(queries, keys, values, mask), shares @ mx.repeat(values, 2, axis=1), "mixed", 1e-6)
+
+
+# Section 5.3.3 of the Microscaling Formats specification: the sixteen values of a 4-bit float (E2M1).
+FP4 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6], dtype=np.float32)
+
+
+def test_mxfp4_is_unpacked_by_the_formats_table():
+    draw = np.random.default_rng(0)
+    blocks = draw.integers(0, 256, (2, 6, 3, 16), dtype=np.uint8)
+    scales = draw.integers(100, 150, (2, 6, 3), dtype=np.uint8)
+    pairs = np.stack([FP4[blocks & 15], FP4[blocks >> 4]], axis=-1).reshape(2, 6, 3, 32)
+    expected = (pairs * 2.0 ** (scales[..., None] - 127.0)).reshape(2, 6, 96).swapaxes(-1, -2)
+    tensors = {"experts.up_blocks": mx.array(blocks), "experts.up_scales": mx.array(scales)}
+    Unpack("experts.{p}").forward(tensors, {}, RECIPE, mx.concatenate)
+    assert list(tensors) == ["experts.up"]
+    assert np.array_equal(np.array(tensors["experts.up"].astype(mx.float32)), expected)
+
+
+@pytest.mark.parametrize(
+    ("blocks", "scales"), [((2, 6, 3, 8), (2, 6, 3)), ((2, 6, 3, 16), (2, 6, 4)), ((6, 16), (6,))]
+)
+def test_blocks_and_scales_that_do_not_belong_together_are_refused(blocks, scales):
+    tensors = {"a_blocks": mx.zeros(blocks, mx.uint8), "a_scales": mx.zeros(scales, mx.uint8)}
+    with pytest.raises(CheckpointError, match="a_blocks: no MXFP4 blocks and scales"):
+        Unpack("{p}").forward(tensors, {}, RECIPE, mx.concatenate)
+
+
+def test_interleaved_experts_come_apart_and_together():
+    rule = Interleave("gate_up", ("gate", "up"), swap=True)
+    whole = np.arange(2 * 3 * 8).reshape(2, 3, 8)
+    found, left = apply([rule], {"gate_up": whole}, RECIPE, np.concatenate)
+    assert not left
+    assert (found["gate"] == whole[..., ::2].swapaxes(1, 2)).all()
+    assert (found["up"] == whole[..., 1::2].swapaxes(1, 2)).all()
+    back, left = invert([rule], found, RECIPE, np.concatenate)
+    assert not left and (back["gate_up"] == whole).all()
+
+
+def test_the_rules_leave_blocks_without_scales_to_be_named():
+    tensors = {"model.layers.0.mlp.experts.down_proj_blocks": mx.zeros((2, 4, 1, 16), mx.uint8)}
+    found, left = apply(HF_WEIGHTS, tensors, RECIPE, mx.concatenate)
+    assert not found and list(left) == list(tensors)

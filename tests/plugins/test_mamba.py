@@ -1,0 +1,228 @@
+"""Mamba: the scan against a plain loop, the state cache, what training starts from, what config.json may say."""
+
+import math
+
+import mlx.core as mx
+import mlx.nn as nn
+import numpy as np
+import pytest
+from mlx.utils import tree_flatten
+from mlx_lm.models.cache import ArraysCache
+from zoo_mamba import POCKET, PUBLISHED, MixerLayer, SelectiveStateSpace, mamba
+from zoo_mamba.scan import CHUNK, SEGMENT, scan
+
+from zoo.assemble import assemble
+from zoo.config import Config
+from zoo.errors import ConfigError, RecipeError
+from zoo.loading import make_recipe
+from zoo.recipe import Attention, Decoder, Embedding, GatedMLP, Head, Layer, RMSNorm
+from zoo.registry import registry
+from zoo.testing import randomise, same
+from zoo.training.loop import initialise
+from zoo.training.loss import next_token_loss
+
+SMALL = dict(vocab_size=50, hidden_size=16, num_hidden_layers=2, state_size=4, use_bias=True)
+LONG = CHUNK + 7  # more than one chunk, the last one not full
+
+
+def small(**changes):
+    model = assemble(mamba(Config(SMALL | changes)))
+    randomise(model)
+    return model
+
+
+def texts(length, batch=2):
+    return mx.random.randint(0, 50, (batch, length), key=mx.random.key(1))
+
+
+def inputs(length, largest, channels=6, state=3, batch=2):
+    """x, rate, write, read, decay and the state before, with rates up to `largest`."""
+    draw = np.random.default_rng(length)
+    x, rate = draw.normal(size=(2, batch, length, channels))
+    write, read = draw.normal(size=(2, batch, length, state))
+    decay = -draw.uniform(0.1, 3, (state, channels))
+    return x, largest * np.abs(rate), write, read, decay, draw.normal(size=(batch, state, channels))
+
+
+def loop(x, rate, write, read, decay, h):
+    """The recurrence as the paper writes it, one token after the other, in float64."""
+    y = []
+    for t in range(x.shape[1]):
+        h = 2 ** (rate[:, t, None] * decay) * h + write[:, t, :, None] * x[:, t, None]
+        y.append(np.einsum("bn,bne->be", read[:, t], h))
+    return np.stack(y, axis=1), h
+
+
+@pytest.mark.parametrize("length", [1, CHUNK - 1, CHUNK, CHUNK + 1, 3 * CHUNK + 5, SEGMENT + CHUNK + 1])
+@pytest.mark.parametrize(
+    "largest", [1e-4, 0.3, 100.0]
+)  # from a state that hardly fades to one that underflows
+def test_scan_is_the_recurrence(length, largest):
+    given = inputs(length, largest)
+    found = scan(*(mx.array(array.astype(np.float32)) for array in given))
+    for one, expected, what in zip(found, loop(*given), ("outputs", "state"), strict=True):
+        same(one, mx.array(expected.astype(np.float32)), what, 1e-5)
+
+
+def test_gradients_of_the_scan_are_the_loops():
+    given = [mx.array(array.astype(np.float32)) for array in inputs(LONG, 0.3)]
+
+    def plain(x, rate, write, read, decay, h):
+        y = []
+        for t in range(x.shape[1]):
+            h = 2 ** (rate[:, t, None] * decay) * h + write[:, t, :, None] * x[:, t, None]
+            y.append((read[:, t, :, None] * h).sum(axis=1))
+        return mx.stack(y, axis=1), h
+
+    def gradients(function):
+        return mx.grad(lambda *args: mx.square(function(*args)[0]).sum(), argnums=range(6))(*given)
+
+    for found, expected in zip(gradients(scan), gradients(plain), strict=True):
+        same(found, expected, "gradient", 1e-5)
+
+
+def test_long_text_in_one_piece_in_chunks_and_token_by_token():
+    model, tokens = small(), texts(LONG)
+    whole, cache, pieces = model(tokens), model.make_cache(), []
+    for start, end in ((0, 2), (2, CHUNK + 3), *((t, t + 1) for t in range(CHUNK + 3, LONG))):
+        pieces.append(model(tokens[:, start:end], cache))
+    same(mx.concatenate(pieces, axis=1), whole, "logits")
+
+
+def test_the_cache_does_not_grow():
+    model = small()
+    cache = model.make_cache()
+    sizes = []
+    for length in (1, LONG):
+        model(texts(length), cache)
+        sizes.append(sum(array.size for array in cache[0].state))
+    assert sizes[0] == sizes[1] == 2 * model.spec.layers[0].mixer.carried(16)
+    assert cache[0].length == cache[0].offset == 1 + LONG
+
+
+@pytest.mark.parametrize("padding", [1, CHUNK + 1])
+def test_a_row_padded_by_more_or_less_than_a_chunk(padding):
+    model, tokens = small(), texts(LONG)
+    mask = mx.array([[1] * LONG, [0] * padding + [1] * (LONG - padding)])
+    cache, alone = model.make_cache(), model.make_cache()
+    same(model(tokens, cache, mask)[1:, padding:], model(tokens[1:, padding:], alone), "prompt")
+    same(model(texts(1), cache)[1:], model(texts(1)[1:], alone), "next token")
+
+
+def test_padding_that_reaches_past_the_first_chunk_of_a_prompt():
+    model, tokens = small(), texts(12)
+    mask = mx.array([[1] * 12, [0] * 5 + [1] * 7])
+    cache = model.make_cache()
+    model(tokens[:, :3], cache, mask)
+    same(model(tokens[:, 3:], cache)[1:, 2:], model(tokens[1:, 5:]), "logits")
+
+
+def test_runs_with_the_caches_of_mlx_lm():
+    model, tokens = small(), texts(9)
+    caches = [ArraysCache(2, left_padding=[0, 4]) for _ in model.layers]
+    same(model(tokens, caches)[1:, 4:], model(tokens[1:, 4:]), "logits")
+
+
+def test_attention_and_a_state_space_in_one_model():
+    norm = RMSNorm()
+    attention = Layer(Attention(heads=4), GatedMLP(hidden=20), norm, norm)
+    state = attention.change(mixer=SelectiveStateSpace(hidden=32, rank=2, state=4))
+    recipe = Decoder(Embedding(50, 16), (state, attention, state), norm, Head())
+    model, tokens = assemble(recipe), texts(12)
+    randomise(model)
+    cache, mask = model.make_cache(), mx.array([[1] * 12, [0] * 5 + [1] * 7])
+    same(model(tokens, cache, mask)[1:, 5:], model(tokens[1:, 5:]), "padded")
+    same(
+        model(tokens[:, :1], cache)[:1],
+        model(mx.concatenate([tokens[:1], tokens[:1, :1]], axis=1))[:, -1:],
+        "next",
+    )
+
+
+def test_the_residual_stream_is_float32_and_the_rest_is_not():
+    model = small()
+    model.set_dtype(mx.bfloat16)
+    x = model.embedding(texts(3))
+    assert model.layers[0](x).dtype == mx.float32
+    assert model(texts(3)).dtype == mx.bfloat16
+    plain = small(residual_in_fp32=False)
+    plain.set_dtype(mx.bfloat16)
+    assert plain.layers[0](x).dtype == mx.bfloat16
+
+
+def test_training_starts_as_the_paper_does_and_repeats():
+    models = [assemble(mamba(Config(SMALL))) for _ in range(2)]
+    for model in models:
+        initialise(model, seed=3, layers=2)
+    mixer = models[0].layers[1].mixer
+    assert mx.allclose(mx.exp(mixer.decay[:, 0]), mx.arange(1.0, 5.0))
+    steps = mx.logaddexp(mixer.step.bias, 0.0)
+    assert steps.min().item() >= 0.001 and steps.max().item() <= 0.1 + 1e-6
+    assert mx.abs(mixer.convolution.weight).max().item() > 0.1
+    for (path, one), (_, other) in zip(*(tree_flatten(m.parameters()) for m in models), strict=True):
+        assert mx.array_equal(one, other).item(), path
+
+
+def test_every_parameter_has_a_gradient():
+    model, tokens = small(), texts(LONG)
+    _, gradients = nn.value_and_grad(model, next_token_loss)(model, tokens[:, :-1], tokens[:, 1:])
+    for path, gradient in tree_flatten(gradients):
+        assert mx.isfinite(gradient).all().item() and mx.abs(gradient).max().item() > 0, path
+
+
+def test_the_130m_has_as_many_parameters_as_published():
+    numbers = PUBLISHED | dict(hidden_size=768, num_hidden_layers=24)
+    assert mamba(Config(numbers)).parameters(768) == 129_135_360
+
+
+@pytest.mark.parametrize(
+    ("changes", "field", "value"),
+    [
+        (dict(), "rank", math.ceil(160 / 16)),
+        (dict(time_step_rank="auto", hidden_size=30), "rank", 2),
+        (dict(time_step_rank=7), "rank", 7),
+        (dict(), "hidden", 320),
+        (dict(expand=3), "hidden", 480),
+        (dict(expand=3, intermediate_size=100), "hidden", 100),
+        (dict(hidden_act="gelu"), "activation", "gelu"),
+        (dict(use_conv_bias=False), "kernel_bias", False),
+    ],
+)
+def test_what_config_says_is_honoured(changes, field, value):
+    assert getattr(mamba(Config(POCKET | changes)).layers[0].mixer, field) == value
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (dict(use_bcdt_rms=True), "use_bcdt_rms True is not implemented"),
+        (dict(rms_norm=False), "rms_norm False is not implemented"),
+        (dict(ssm_cfg=dict(layer="Mamba2")), "ssm_cfg"),
+        (dict(time_step_rank="half"), "time_step_rank 'half'"),
+        (dict(state_size=0), "state_size 0"),
+        (dict(expand=0), "expand 0"),
+        (dict(hidden_act="softmax"), "hidden_act 'softmax'"),
+    ],
+)
+def test_what_cannot_be_honoured_is_refused_by_name(changes, message):
+    with pytest.raises(ConfigError, match=r"config\.json: ") as caught:
+        mamba(Config(POCKET | changes))
+    assert message in str(caught.value)
+
+
+def test_keys_of_training_and_kernels_are_known():
+    numbers = POCKET | dict(time_step_min=0.001, fused_add_norm=True, ssm_cfg={}, rms_norm=True, n_layer=4)
+    config = Config(numbers)
+    mamba(config)
+    assert config.unread() == []
+
+
+def test_a_recipe_names_the_field_that_cannot_be():
+    with pytest.raises(RecipeError, match="activation"):
+        SelectiveStateSpace(hidden=8, rank=1, activation="softmax")
+
+
+def test_blocks_are_registered():
+    recipe = make_recipe(registry().architecture("mamba"), POCKET)
+    assert isinstance(recipe.layers[0], MixerLayer)
+    assert registry().block("mixer/selective-state-space").spec is SelectiveStateSpace

@@ -1,0 +1,148 @@
+"""The recipes of Mixtral and the Qwen mixtures of experts: what config.json says is honoured or refused by name."""
+
+import pytest
+
+from zoo.config import Config
+from zoo.errors import CheckpointError, ConfigError
+from zoo.loading import load, make_recipe
+from zoo.registry import registry
+from zoo.testing import subject
+
+
+def recipe(name, **changes):
+    architecture = registry().architecture(name)
+    return architecture.recipe(Config(architecture.full_size.config | changes))
+
+
+def kinds(made):
+    return [layer.feedforward.name for layer in made.layers]
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters", "active"),
+    [
+        ("mixtral", 46_702_792_704, 12_879_925_248),
+        ("qwen2-moe", 14_315_784_192, 2_689_173_504),
+        ("qwen3-moe", 30_532_122_624, 3_353_032_704),
+    ],
+)
+def test_full_sizes_have_as_many_parameters_as_published(name, parameters, active):
+    made = recipe(name)
+    assert (made.parameters(made.dim), made.active_parameters(made.dim)) == (parameters, active)
+
+
+@pytest.mark.parametrize("name", ["mixtral", "qwen3-moe"])
+def test_pockets_have_a_million_active_parameters_and_fit_in_six_megabytes(name):
+    architecture = registry().architecture(name)
+    made = architecture.recipe(Config(architecture.preset("pocket").config))
+    assert made.parameters(made.dim) * 2 < 6e6
+    assert 0.9e6 < made.active_parameters(made.dim) < 1.2e6
+
+
+def test_defaults_are_those_of_transformers():
+    few = {key: value for key, value in registry().architecture("mixtral").full_size.config.items()}
+    for key in (
+        "num_local_experts",
+        "num_experts_per_tok",
+        "rope_theta",
+        "rms_norm_eps",
+        "num_key_value_heads",
+    ):
+        del few[key]
+    layer = registry().architecture("mixtral").recipe(Config(few)).layers[0]
+    assert (layer.feedforward.router.experts, layer.feedforward.router.top_k) == (8, 2)
+    assert (layer.mixer.rope.theta, layer.mixer_norm.eps, layer.mixer.kv_heads) == (1e6, 1e-5, 8)
+
+
+def test_decoder_sparse_step_counts_from_the_first_layer_as_one():
+    made = recipe("qwen3-moe", num_hidden_layers=6, decoder_sparse_step=3)
+    assert kinds(made) == ["gated-mlp", "gated-mlp", "moe"] * 2
+
+
+def test_mlp_only_layers_have_one_feedforward_of_the_full_width():
+    made = recipe("qwen2-moe", num_hidden_layers=3, mlp_only_layers=[0, 2])
+    assert kinds(made) == ["gated-mlp", "moe", "gated-mlp"]
+    assert made.layers[0].feedforward.hidden == 5632
+    assert made.layers[1].feedforward.experts.hidden == 1408
+
+
+@pytest.mark.parametrize("name", ["qwen2-moe", "qwen3-moe"])
+def test_no_experts_is_a_dense_model(name):
+    assert set(kinds(recipe(name, num_experts=0))) == {"gated-mlp"}
+
+
+def test_qwen2_moe_windows_alternate_below_max_window_layers():
+    made = recipe(
+        "qwen2-moe", num_hidden_layers=6, use_sliding_window=True, sliding_window=8, max_window_layers=3
+    )
+    assert [layer.mixer.window for layer in made.layers] == [8, None, 8, None, None, None]
+
+
+def test_qwen3_moe_has_its_window_everywhere_or_nowhere():
+    assert {layer.mixer.window for layer in recipe("qwen3-moe", sliding_window=8).layers} == {None}
+    made = recipe("qwen3-moe", use_sliding_window=True, sliding_window=8, max_window_layers=40)
+    assert {layer.mixer.window for layer in made.layers} == {8}
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(
+    ("name", "beside"),
+    [
+        ("mixtral", dict(router_aux_loss_coef=0.02, output_router_logits=False, sliding_window=None)),
+        (
+            "qwen2-moe",
+            dict(max_window_layers=21, use_sliding_window=False, sliding_window=32768, decoder_sparse_step=1),
+        ),
+        ("qwen2-moe", dict(sliding_window=0, qkv_bias=True, layer_types=["full_attention"] * 24)),
+        (
+            "qwen3-moe",
+            dict(max_window_layers=48, use_sliding_window=False, sliding_window=None, mlp_only_layers=[]),
+        ),
+    ],
+)
+def test_published_keys_are_all_known(name, beside):
+    architecture = registry().architecture(name)
+    make_recipe(architecture, architecture.full_size.config | beside)
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "message"),
+    [
+        ("mixtral", dict(num_experts_per_tok=9), "num_experts_per_tok 9 is more than the 8 experts"),
+        ("mixtral", dict(num_local_experts=0), "num_local_experts 0 must lie in 1"),
+        ("mixtral", dict(sliding_window="all"), "sliding_window 'all' expected a whole number"),
+        ("qwen2-moe", dict(mlp_only_layers=3), "mlp_only_layers 3 must be a list"),
+        ("qwen2-moe", dict(layer_types=["sliding_attention"] * 24), "layer_types"),
+        ("qwen3-moe", dict(decoder_sparse_step=0), "decoder_sparse_step 0 must lie in 1"),
+        ("qwen3-moe", dict(norm_topk_prob="yes"), "norm_topk_prob 'yes' expected true or false"),
+        ("qwen3-moe", dict(hidden_act="swiglu"), "hidden_act 'swiglu'"),
+    ],
+)
+def test_what_cannot_be_honoured_is_refused_by_name(name, changes, message):
+    with pytest.raises(ConfigError, match=r"config\.json: ") as caught:
+        recipe(name, **changes)
+    assert message in str(caught.value)
+
+
+def test_a_missing_expert_is_named(tmp_path):
+    import mlx.core as mx
+
+    from zoo.checkpoint.save import save
+
+    made = subject("qwen3-moe")
+    save(tmp_path, made.model, made.architecture, made.recipe, made.numbers)
+    path = str(tmp_path / "model.safetensors")
+    tensors = dict(mx.load(path))
+    del tensors["model.layers.1.mlp.experts.4.up_proj.weight"]
+    mx.save_safetensors(path, tensors)
+    with pytest.raises(
+        CheckpointError, match=r"layers\.1\.mlp\.experts\.0\.up_proj\.weight.*expert 4 is missing"
+    ):
+        load(tmp_path)
+    for number in range(3, 6):
+        tensors.pop(f"model.layers.1.mlp.experts.{number}.up_proj.weight", None)
+    mx.save_safetensors(path, tensors)
+    with pytest.raises(
+        CheckpointError, match=r"experts\.0\.up_proj.*expected shape \(6, 32, 64\), found \(3, 32, 64\)"
+    ):
+        load(tmp_path)

@@ -1,0 +1,143 @@
+"""LSTM and GRU: against MLX's own, the state cache, what training starts from, what config.json may say."""
+
+import mlx.core as mx
+import mlx.nn as nn
+import pytest
+from mlx.utils import tree_flatten
+from zoo_rnn import GRU, LSTM, ZAREMBA, gru, lstm
+
+from zoo.assemble import assemble, build
+from zoo.config import Config
+from zoo.errors import ConfigError
+from zoo.recipe import Attention, Decoder, Embedding, GatedMLP, Head, Layer, RMSNorm
+from zoo.testing import randomise, same
+from zoo.training.loop import initialise
+from zoo.training.loss import next_token_loss
+
+SMALL = dict(vocab_size=50, hidden_size=12, num_layers=2)
+BOTH = pytest.mark.parametrize("family", [lstm, gru])
+
+
+def small(family, **changes):
+    model = assemble(family(Config(SMALL | changes)))
+    randomise(model)
+    return model
+
+
+def texts(length, batch=2):
+    return mx.random.randint(0, 50, (batch, length), key=mx.random.key(1))
+
+
+def test_an_lstm_layer_is_mlxs():
+    ours, theirs = build(LSTM(), 12), nn.LSTM(12, 12)
+    randomise(ours)
+    theirs.Wx, theirs.Wh = ours.input.weight, ours.recurrent.weight
+    theirs.bias = ours.input.bias + ours.recurrent.bias
+    x, cache = mx.random.normal((3, 20, 12)), ours.make_cache()
+    hidden, cell = theirs(x)
+    same(ours(x, cache=cache), hidden, "outputs", 1e-5)
+    same(cache[1], cell[:, -1], "cell", 1e-5)
+
+
+def test_a_gru_layer_is_mlxs():
+    ours, theirs = build(GRU(), 12), nn.GRU(12, 12)
+    randomise(ours)
+    # MLX adds the state's biases of the two gates to the input's, and keeps that inside the reset product apart.
+    theirs.Wx, theirs.Wh, theirs.bhn = ours.input.weight, ours.recurrent.weight, ours.recurrent.bias[24:]
+    theirs.b = ours.input.bias + mx.concatenate([ours.recurrent.bias[:24], mx.zeros(12)])
+    x = mx.random.normal((3, 20, 12))
+    same(ours(x), theirs(x), "outputs", 1e-5)
+
+
+@BOTH
+def test_in_one_piece_in_chunks_and_token_by_token(family):
+    model, tokens = small(family), texts(40)
+    whole, cache, pieces = model(tokens), model.make_cache(), []
+    for start, end in ((0, 2), (2, 33), *((t, t + 1) for t in range(33, 40))):
+        pieces.append(model(tokens[:, start:end], cache))
+    same(mx.concatenate(pieces, axis=1), whole, "logits")
+
+
+@BOTH
+def test_the_cache_does_not_grow(family):
+    model = small(family)
+    cache, sizes = model.make_cache(), []
+    for length in (1, 30):
+        model(texts(length), cache)
+        sizes.append(sum(array.size for array in cache[0].state))
+    assert sizes[0] == sizes[1] == 2 * model.spec.layers[0].carried(12)
+    assert cache[0].offset == 31
+
+
+@BOTH
+def test_padding_that_reaches_past_the_first_chunk_of_a_prompt(family):
+    model, tokens = small(family), texts(12)
+    cache, mask = model.make_cache(), mx.array([[1] * 12, [0] * 5 + [1] * 7])
+    model(tokens[:, :3], cache, mask)
+    same(model(tokens[:, 3:], cache)[1:, 2:], model(tokens[1:, 5:]), "logits")
+
+
+def test_attention_and_an_lstm_in_one_model():
+    norm = RMSNorm()
+    attention = Layer(Attention(heads=4), GatedMLP(hidden=20), norm, norm)
+    recipe = Decoder(Embedding(50, 12), (attention.change(mixer=LSTM()), attention), norm, Head())
+    model, tokens = assemble(recipe), texts(12)
+    randomise(model)
+    cache, mask = model.make_cache(), mx.array([[1] * 12, [0] * 5 + [1] * 7])
+    same(model(tokens, cache, mask)[1:, 5:], model(tokens[1:, 5:]), "padded")
+    same(
+        model(tokens[:, :1], cache)[:1],
+        model(mx.concatenate([tokens[:1], tokens[:1, :1]], axis=1))[:, -1:],
+        "next",
+    )
+
+
+@BOTH
+def test_training_starts_from_the_seed(family):
+    models = [assemble(family(Config(SMALL))) for _ in range(2)]
+    for model in models:
+        initialise(model, seed=3, layers=2)
+    for (path, one), (_, other) in zip(*(tree_flatten(m.parameters()) for m in models), strict=True):
+        assert mx.array_equal(one, other).item(), path
+    unit = models[0].layers[0].mixer
+    assert 0.2 < mx.abs(unit.recurrent.weight).max().item() <= 12**-0.5
+    assert unit.recurrent.bias.max().item() == 0
+
+
+def test_the_embedding_starts_as_large_as_it_is_told():
+    model = small(lstm)
+    initialise(model, seed=0, layers=2, spread=0.3)
+    assert model.embedding.tokens.weight.square().mean().sqrt().item() == pytest.approx(0.3, rel=0.1)
+
+
+def test_the_forget_gate_starts_open():
+    model = small(lstm)
+    initialise(model, seed=0, layers=2)
+    assert model.layers[1].mixer.input.bias.tolist() == [0.0] * 12 + [1.0] * 12 + [0.0] * 24
+
+
+@BOTH
+def test_every_parameter_has_a_gradient(family):
+    model, tokens = small(family), texts(20)
+    _, gradients = nn.value_and_grad(model, next_token_loss)(model, tokens[:, :-1], tokens[:, 1:])
+    for path, gradient in tree_flatten(gradients):
+        assert mx.isfinite(gradient).all().item() and mx.abs(gradient).max().item() > 0, path
+
+
+def test_parameters_of_the_large_model_of_zaremba():
+    assert lstm(Config(ZAREMBA)).parameters(1500) == 2 * 10_000 * 1500 + 2 * (8 * 1500 * 1500 + 8 * 1500)
+
+
+@BOTH
+def test_without_biases_and_with_a_tied_head(family):
+    model = small(family, bias=False, tie_word_embeddings=True)
+    held = dict(tree_flatten(model.parameters()))
+    assert not [path for path in held if "bias" in path or "head" in path]
+    assert sum(array.size for array in held.values()) == model.spec.parameters(12)
+
+
+@BOTH
+@pytest.mark.parametrize("key", SMALL)
+def test_sizes_are_required_by_name(family, key):
+    with pytest.raises(ConfigError, match=rf"config\.json: {key} is missing"):
+        family(Config({name: value for name, value in SMALL.items() if name != key}))

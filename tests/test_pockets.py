@@ -1,0 +1,74 @@
+"""The embedded checkpoints: small, complete, trained alike, and right about the capitals."""
+
+import json
+
+import pytest
+
+import zoo
+from zoo.registry import registry
+from zoo.training.accuracy import is_right, scores
+from zoo.training.atlas import questions
+
+FIRST = ["gpt2", "gpt2-postln", "llama", "qwen3"]
+
+
+def pockets(task="generate"):
+    return [name for name, a in registry().architectures.items() if a.preset("pocket") and a.task == task]
+
+
+def folder(name):
+    return registry().architecture(name).preset("pocket").folder
+
+
+def record(name, file="training.json"):
+    return json.loads((folder(name) / file).read_text())
+
+
+def test_the_first_four_are_there():
+    assert set(FIRST) <= set(pockets())
+
+
+@pytest.mark.parametrize("name", FIRST)
+def test_at_most_three_megabytes(name):
+    assert sum(path.stat().st_size for path in folder(name).iterdir()) <= 3_000_000
+
+
+@pytest.mark.parametrize("name", FIRST)
+def test_trained_on_the_same_data_with_the_same_budget(name):
+    mine, first = record(name), record(FIRST[0])
+    for key in ("steps", "batch", "length", "rate", "seed", "corpus"):
+        assert mine["settings"][key] == first["settings"][key]
+    assert mine["tokens"] == first["tokens"]
+    assert 0.95e6 <= mine["parameters"] <= 1.15e6
+    tokenizers = {(folder(other) / "tokenizer.json").read_bytes() for other in FIRST}
+    assert len(tokenizers) == 1
+
+
+@pytest.mark.parametrize("name", FIRST)
+def test_the_record_says_at_least_95_percent_of_the_capitals(name):
+    found = {(s["relation"], s["language"]): s for s in record(name, "accuracy.json")["scores"]}
+    for language in ("en", "zh"):
+        assert found["capital", language]["accuracy"] >= 0.95
+        assert found["capital", language]["questions"] == 194
+
+
+@pytest.mark.parametrize("name", FIRST)
+def test_a_sample_of_capitals_is_right_now(name):
+    loaded = zoo.load(name)
+    asked = [q for language in ("en", "zh") for q in list(questions("capital", language))[::13]]
+    right = sum(is_right(loaded, question) for question in asked)
+    assert right >= 0.9 * len(asked)
+
+
+def test_a_prefix_of_the_answer_or_a_longer_word_is_not_right():
+    loaded = zoo.load("llama")
+    question = next(q for q in questions("capital", "en") if q.answer == "Beijing")
+    assert is_right(loaded, question)
+    for wrong in (" Bei", " Beijin", " Tokyo"):
+        assert not is_right(loaded, type(question)(**(vars(question) | {"continuation": wrong})))
+
+
+def test_scores_count_questions_and_unseen_sentences(monkeypatch):
+    monkeypatch.setattr("zoo.training.accuracy.is_right", lambda loaded, question: question.held_out)
+    (score,) = scores(None, languages=["en"])
+    assert score.questions == 194 and score.right == score.unseen == score.unseen_right == 27

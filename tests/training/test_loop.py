@@ -1,0 +1,149 @@
+"""Training: the loss, the batches, and that a resumed run is the uninterrupted one."""
+
+import json
+import math
+
+import mlx.core as mx
+import pytest
+from mlx.utils import tree_flatten
+
+from zoo.assemble import assemble
+from zoo.errors import ZooError
+from zoo.loading import make_recipe
+from zoo.registry import registry
+from zoo.training.data import IGNORED, batches, padded, rows
+from zoo.training.loop import Record, Settings, initialise, schedule, train
+from zoo.training.loss import cross_entropy, next_token_loss
+from zoo.training.pocket import train_folder
+
+NUMBERS = dict(
+    hidden_size=16,
+    intermediate_size=24,
+    num_hidden_layers=1,
+    num_attention_heads=2,
+    num_key_value_heads=2,
+    vocab_size=20,
+    max_position_embeddings=32,
+    tie_word_embeddings=True,
+)
+
+
+def small(seed=0):
+    model = assemble(make_recipe(registry().architecture("llama"), NUMBERS))
+    initialise(model, seed, 1)
+    return model
+
+
+def cycle(seed=0):
+    """Texts that repeat 0 … 9: what comes next is known."""
+    key = mx.random.key(seed)
+    while True:
+        key, use = mx.random.split(key)
+        ids = (mx.random.randint(0, 10, (4, 1), key=use) + mx.arange(9)) % 10
+        yield ids[:, :-1], ids[:, 1:]
+
+
+def test_cross_entropy_is_the_mean_of_minus_log_p():
+    logits = mx.log(mx.array([[[0.5, 0.25, 0.25], [0.1, 0.2, 0.7]]]))
+    found = cross_entropy(logits, mx.array([[0, 2]])).item()
+    assert math.isclose(found, -(math.log(0.5) + math.log(0.7)) / 2, rel_tol=1e-5)
+    assert math.isclose(cross_entropy(logits, mx.array([[0, IGNORED]])).item(), -math.log(0.5), rel_tol=1e-5)
+
+
+def test_its_gradient_is_probability_minus_one_hot():
+    logits = mx.array([[[0.3, -1.0, 2.0]]])
+    found = mx.grad(lambda x: cross_entropy(x, mx.array([[2]])))(logits)
+    assert mx.allclose(found, mx.softmax(logits, axis=-1) - mx.array([[[0.0, 0.0, 1.0]]]), atol=1e-6)
+
+
+def test_rows_start_with_a_document_and_targets_are_shifted():
+    assert list(rows([[1, 2], [3, 4, 5], [6], [7, 8, 9, 10]], 4, 0)) == [[1, 2, 0, 3, 4], [6, 0, 7, 8, 9]]
+    texts = ["ab", "cde", "f", "ghij"]
+    ((inputs, targets),) = batches(texts, lambda text: list(map(ord, text)), batch=2, length=4, end=0)
+    assert inputs.shape == targets.shape == (2, 4)
+    assert inputs[:, 1:].tolist() == targets[:, :-1].tolist()
+
+
+def test_padding_is_never_a_target():
+    ((inputs, targets),) = padded(["a", "bcd"], lambda text: list(map(ord, text)), batch=4, end=0)
+    assert inputs.tolist() == [[97, 0, 0], [98, 99, 100]]
+    assert targets.tolist() == [[0, IGNORED, IGNORED], [99, 100, 0]]
+
+
+def test_the_rate_warms_up_and_falls():
+    rate = schedule(Settings(steps=1000, rate=1e-2, warmup=100))
+    values = [rate(mx.array(step)).item() for step in (0, 50, 100, 550, 1000)]
+    assert values[0] == 0 and math.isclose(values[1], 5e-3, rel_tol=1e-3)
+    assert math.isclose(values[2], 1e-2, rel_tol=1e-2) and values[3] < values[2]
+    assert math.isclose(values[4], 1e-3, rel_tol=1e-2)
+
+
+def run(folder, settings, model=None, resume=False, every=10, seen=None):
+    model = model or small()
+    record = Record("llama", 0, vars(settings))
+    train(
+        model,
+        cycle(),
+        next_token_loss,
+        settings,
+        record,
+        folder=folder,
+        resume=resume,
+        every=every,
+        report=seen or (lambda *values: None),
+    )
+    return model, record
+
+
+def test_it_learns_what_comes_next(tmp_path):
+    model, record = run(tmp_path, Settings(steps=60, batch=4, length=8, rate=1e-2, warmup=5))
+    assert record.losses[0][1] > 2 > 0.3 > record.losses[-1][1]
+    assert mx.argmax(model(mx.array([[3, 4, 5]]))[0, -1]).item() == 6
+    assert record.tokens == 60 * 4 * 8
+
+
+def test_a_resumed_run_is_the_uninterrupted_one(tmp_path):
+    settings = Settings(steps=20, batch=4, length=8, warmup=5)
+    whole, expected = run(tmp_path / "whole", settings)
+
+    class Stop(Exception):
+        pass
+
+    def stop(step, *rest):
+        if step == 13:
+            raise Stop
+
+    with pytest.raises(Stop):
+        run(tmp_path / "cut", settings, seen=stop)
+    resumed, record = run(tmp_path / "cut", settings, model=small(seed=9), resume=True)
+    assert record.losses == expected.losses and record.tokens == expected.tokens
+    for (path, array), (_, other) in zip(
+        tree_flatten(resumed.parameters()), tree_flatten(whole.parameters()), strict=True
+    ):
+        assert mx.allclose(array, other, atol=1e-6), path
+
+
+def test_resuming_what_is_not_there_or_other_is_refused(tmp_path):
+    with pytest.raises(ZooError, match="no checkpoint"):
+        run(tmp_path, Settings(steps=2, batch=4, length=8), resume=True)
+    run(tmp_path, Settings(steps=2, batch=4, length=8))
+    with pytest.raises(ZooError, match="other settings"):
+        run(tmp_path, Settings(steps=3, batch=4, length=8), resume=True)
+
+
+def test_a_trained_folder_is_complete_and_runs(tmp_path):
+    import zoo
+
+    out = tmp_path / "made"
+    record = train_folder("llama", out, Settings(steps=2, batch=2, length=16), numbers=NUMBERS)
+    files = {path.name for path in out.iterdir()}
+    assert files == {
+        "model.safetensors",
+        "config.json",
+        "tokenizer.json",
+        "tokenizer_config.json",
+        "training.json",
+    }
+    assert json.loads((out / "training.json").read_text())["tokens"] == record.tokens == 2 * 2 * 16
+    assert json.loads((out / "config.json").read_text())["torch_dtype"] == "float16"
+    assert zoo.generate(zoo.load(out), "The", max_tokens=2).tokens

@@ -1,0 +1,39 @@
+"""An encoder-decoder. Axes: B batch, S source length, T target length, D width, V vocabulary."""
+
+import mlx.core as mx
+import mlx.nn as nn
+
+
+class EncoderDecoder(nn.Module):
+    """Source tokens to a memory, then target tokens and that memory to logits (Vaswani et al., 2017, figure 1)."""
+
+    def __init__(self, spec, *, dim, index=0, encoder, decoder):
+        super().__init__()
+        self.spec = spec
+        self.encoder, self.decoder = encoder, decoder
+        if spec.decoder.embedding.shared:
+            decoder.embedding.share(encoder.embedding)
+
+    def make_cache(self, policy=None):
+        """One cache for each layer of the decoder."""
+        return self.decoder.make_cache(policy)
+
+    def encode(self, source, mask=None):  # (B, S) -> (B, S, D)
+        """The memory of a source. `mask` (B, S): 1 for a token, 0 for padding, on either side."""
+        # The first token is at position 0, wherever its row begins.
+        where = {} if mask is None else {"offset": -mx.argmax(mask.astype(mx.int32), axis=1).astype(mx.int32)}
+        return self.encoder.encode(source, mask, **where)
+
+    def decode(self, target, memory, cache=None, memory_mask=None, mask=None):  # (B, T), (B, S, D) -> (B, T, V)
+        """Logits of the token after each of the target's, which begins with the start token.
+
+        `memory_mask` (B, S) is the source's mask, the same at every call; `mask` (B, T) marks left padding of the
+        target, at the first call only. With a cache the source's keys and values are computed at the first call.
+        """
+        seen = None if memory_mask is None else memory_mask.astype(mx.bool_)[:, None, None, :]  # (B, 1, 1, S)
+        hidden = self.decoder.backbone(target, cache, mask, memory=memory, memory_mask=seen)
+        return self.decoder.head(hidden)
+
+    def __call__(self, source, target, mask=None):  # (B, S), (B, T) -> (B, T, V)
+        """Logits of a whole target; `mask` is the source's."""
+        return self.decode(target, self.encode(source, mask), memory_mask=mask)

@@ -1,0 +1,135 @@
+"""Mixtures of experts; `zoo.recipe.experts` has the contract of routers and experts.
+
+Axes: B batch, T length, D width, E experts, k experts of a token, F hidden, N = B·T·k rows of work.
+"""
+
+import mlx.core as mx
+import mlx.nn as nn
+
+from zoo import runtime
+from zoo.blocks.activation import activation
+
+MANY = 64  # rows of work from which sorting them by expert pays: each expert's matrix is then read once
+
+
+class Router(nn.Module):
+    """The k likeliest of E experts, and their probabilities (Shazeer et al., 2017, section 2.1)."""
+
+    def __init__(self, spec, *, dim, index=0):
+        super().__init__()
+        self.spec = spec
+        self.scores = nn.Linear(dim, spec.experts, bias=spec.bias)
+
+    def __call__(self, x):  # (B, T, D) -> (B, T, k), (B, T, k)
+        logits = self.scores(x)  # (B, T, E)
+        indices = top(logits, self.spec.top_k)
+        if self.spec.normalised:
+            weights = mx.softmax(mx.take_along_axis(logits, indices, axis=-1), axis=-1, precise=True)
+        else:
+            weights = mx.take_along_axis(mx.softmax(logits, axis=-1, precise=True), indices, axis=-1)
+        return indices, weights if self.spec.scale == 1.0 else weights * self.spec.scale
+
+
+def top(scores, count):  # (…, E) -> (…, count)
+    """The indices of the `count` largest, in no order; no gradient flows through a choice."""
+    if count == scores.shape[-1]:
+        return mx.broadcast_to(mx.arange(count, dtype=mx.uint32), scores.shape)
+    return mx.stop_gradient(mx.argpartition(-scores, kth=count - 1, axis=-1)[..., :count])
+
+
+class StackedLinear(nn.Module):
+    """E linear maps in one (E, out, in) `weight` and (E, out) `bias`: each row goes through the one it names."""
+
+    def __init__(self, experts, inputs, outputs, bias=False):
+        super().__init__()
+        bound = inputs**-0.5
+        self.weight = mx.random.uniform(-bound, bound, (experts, outputs, inputs))
+        if bias:
+            self.bias = mx.zeros((experts, outputs))
+
+    def __call__(self, x, indices, in_order=False):  # (…, 1, in), (…) -> (…, 1, out)
+        y = runtime.gather_matmul(x, self.weight.swapaxes(-1, -2), indices, in_order)
+        return y + self.bias[indices][..., None, :] if "bias" in self else y
+
+    def to_quantized(self, group_size=None, bits=None, mode="affine"):
+        """The same with packed weights; `mlx.nn.quantize` asks for it."""
+        return QuantizedStackedLinear(self, group_size, bits, mode)
+
+
+class QuantizedStackedLinear(nn.Module):
+    """A stacked linear layer whose matrices stay packed. Names and settings are those of nn.QuantizedLinear."""
+
+    def __init__(self, linear, group_size=None, bits=None, mode="affine"):
+        super().__init__()
+        self.group_size, self.bits, self.mode = group_size, bits, mode
+        self.weight, self.scales, *biases = mx.quantize(linear.weight, group_size, bits, mode=mode)
+        if biases:
+            self.biases = biases[0]
+        if "bias" in linear:
+            self.bias = linear.bias
+        self.freeze()
+
+    def __call__(self, x, indices, in_order=False):  # (…, 1, in), (…) -> (…, 1, out)
+        y = mx.gather_qmm(
+            x,
+            self.weight,
+            self.scales,
+            self.get("biases"),
+            rhs_indices=indices,
+            transpose=True,
+            group_size=self.group_size,
+            bits=self.bits,
+            mode=self.mode,
+            sorted_indices=in_order,
+        )
+        return y + self.bias[indices][..., None, :] if "bias" in self else y
+
+
+class Experts(nn.Module):
+    """Gated feed-forwards of which each token uses the k that its indices name."""
+
+    def __init__(self, spec, *, dim, index=0):
+        super().__init__()
+        self.spec = spec
+        self.gate = StackedLinear(spec.count, dim, spec.hidden, spec.bias)
+        self.up = StackedLinear(spec.count, dim, spec.hidden, spec.bias)
+        self.down = StackedLinear(spec.count, spec.hidden, dim, spec.bias)
+        self.activation = activation(spec.activation)
+
+    def join(self, gate, up):  # (…, F), (…, F) -> (…, F)
+        """What is done with the two projections before the third."""
+        return self.activation(gate) * up
+
+    def run(self, x, indices, in_order=False):  # (…, 1, D), (…) -> (…, 1, D)
+        """Each row through the expert it names; `in_order` when the rows are sorted by expert."""
+        hidden = self.join(self.gate(x, indices, in_order), self.up(x, indices, in_order))  # (…, 1, F)
+        return self.down(hidden, indices, in_order)
+
+    def __call__(self, x, indices):  # (B, T, D), (B, T, k) -> (B, T, k, D)
+        if indices.size < MANY:
+            return self.run(x[..., None, None, :], indices).squeeze(-2)  # (B, T, 1, 1, D) meets (B, T, k)
+        chosen = indices.flatten()  # (N,)
+        order = mx.argsort(chosen)
+        rows = x.reshape(-1, 1, x.shape[-1])[order // indices.shape[-1]]  # (N, 1, D), by expert
+        y = self.run(rows, chosen[order], in_order=True)
+        return y[mx.argsort(order)].reshape(*indices.shape, -1)  # back in the tokens' order
+
+
+class MoE(nn.Module):
+    """Σ_k weights_k · experts(x)_k + shared(x), the last with a gate σ(w · x) in some families."""
+
+    def __init__(self, spec, *, dim, index=0, router, experts, shared=None):
+        super().__init__()
+        self.router, self.experts = router, experts
+        if shared is not None:
+            self.shared = shared
+        if spec.shared_gate:
+            self.shared_gate = nn.Linear(dim, 1, bias=False)
+
+    def __call__(self, x):  # (B, T, D) -> (B, T, D)
+        indices, weights = self.router(x)  # (B, T, k) each
+        y = (self.experts(x, indices) * weights[..., None]).sum(axis=-2)
+        if "shared" not in self:
+            return y
+        shared = self.shared(x)
+        return y + (shared * mx.sigmoid(self.shared_gate(x)) if "shared_gate" in self else shared)

@@ -1,0 +1,77 @@
+"""`zoo embed`: texts to vectors."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import click
+
+
+@click.command()
+@click.argument("source")
+@click.argument("texts", nargs=-1, metavar="[TEXT]...")
+@click.option(
+    "--pooling",
+    type=click.Choice(["mean", "first", "last"]),
+    help="Which hidden state of a text is its vector (default: what the folder says, else the mean).",
+)
+@click.option(
+    "--normalise/--no-normalise", default=None, help="Scale to length 1 (default: what the folder says)."
+)
+@click.option(
+    "--out", type=click.Path(path_type=Path, dir_okay=False), help="Write a .npy or .json file instead."
+)
+@click.option("--architecture", metavar="NAME", help="Use this architecture, whatever the config says.")
+@click.option("--dtype", type=click.Choice(["float32", "float16", "bfloat16"]), help="Compute in this type.")
+def embed(
+    source: str,
+    texts: tuple[str, ...],
+    pooling: str | None,
+    normalise: bool | None,
+    out: Path | None,
+    architecture: str | None,
+    dtype: str | None,
+) -> None:
+    """Turn each TEXT into a vector by SOURCE (an architecture, a folder or a hub id).
+
+    Without TEXT each line of the input is one. Prints a JSON object a line, or writes --out: a .npy array of
+    shape (texts, width), or a .json list of the objects.
+    """
+    from zoo.cli.run import piped
+    from zoo.errors import PromptError
+
+    if out is not None and out.suffix not in (".npy", ".json"):
+        raise click.BadParameter(f"{out.name}: give a name that ends in .npy or .json", param_hint="--out")
+    lines = list(texts) or [line for line in piped().splitlines() if line.strip()]
+    if not lines:
+        raise PromptError("there is no text to embed")
+    from zoo.loading import load
+    from zoo.sentences import embed as vectors_of
+
+    loaded = load(source, architecture=architecture, dtype=dtype)
+    vectors = vectors_of(loaded, lines, pooling=pooling, normalise=normalise)
+    if out is None:
+        for text, vector in zip(lines, vectors.tolist(), strict=True):
+            click.echo(json.dumps({"text": text, "embedding": vector}, ensure_ascii=False))
+    else:
+        _save(out, lines, vectors)
+
+
+def _save(out: Path, texts: list[str], vectors: Any) -> None:
+    """Write the file whole or not at all."""
+    if out.suffix == ".npy":
+        import numpy
+
+        buffer = io.BytesIO()
+        numpy.save(buffer, numpy.array(vectors))
+        data = buffer.getvalue()
+    else:
+        rows = [{"text": t, "embedding": v} for t, v in zip(texts, vectors.tolist(), strict=True)]
+        data = (json.dumps(rows, ensure_ascii=False) + "\n").encode("utf-8")
+    part = out.with_name(f"{out.name}.part")
+    part.write_bytes(data)
+    os.replace(part, out)

@@ -1,0 +1,166 @@
+"""What a checkpoint's `generation_config.json` forbids or forces, as changes of the scores of the next token.
+
+The keys and what each does are transformers', and so is the order in which they are applied. Axes: H hypotheses
+(rows of a beam search), V vocabulary.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import mlx.core as mx
+
+from zoo.errors import PromptError
+
+REMOVED = -float("inf")  # the score of a token that must not come
+
+# Keys that would change what comes out, and the values with which they change nothing.
+UNKNOWN: dict[str, tuple[Any, ...]] = {
+    "encoder_repetition_penalty": (1.0,),
+    "encoder_no_repeat_ngram_size": (0,),
+    "sequence_bias": (),
+    "exponential_decay_length_penalty": (),
+    "num_beam_groups": (1,),
+    "diversity_penalty": (0.0,),
+    "penalty_alpha": (0.0,),
+    "constraints": (),
+    "force_words_ids": (),
+    "guidance_scale": (1.0,),
+}
+
+
+@dataclass(frozen=True)
+class Constraints:
+    """Changes of the scores, given the tokens so far. Those the model is given before the first are `given`.
+
+    `least` counts new tokens, `least_length` the given ones too; `last` is the number of new tokens at the limit.
+    """
+
+    ends: frozenset[int] = frozenset()
+    given: tuple[int, ...] = ()
+    last: int = 0
+    least: int = 0
+    least_length: int = 0
+    first_token: int | None = None
+    last_tokens: tuple[int, ...] = ()
+    never: tuple[tuple[int, ...], ...] = ()
+    suppressed: tuple[int, ...] = ()
+    suppressed_first: tuple[int, ...] = ()
+    no_repeat: int = 0
+    repetition: float = 1.0
+
+    @property
+    def look_back(self) -> bool:
+        """Whether the scores depend on which tokens came before, and not only on how many."""
+        return bool(self.no_repeat or self.repetition != 1.0 or any(len(words) > 1 for words in self.never))
+
+    def __call__(self, scores: mx.array, texts: Sequence[Sequence[int]]) -> mx.array:  # (H, V) -> (H, V)
+        """The scores changed; `texts` are the new tokens of each row, all of the same number."""
+        new = len(texts[0])
+        if self.look_back:
+            scores = self._looking_back(scores, [[*self.given, *text] for text in texts])
+        banned = [words[0] for words in self.never if len(words) == 1 and words[0] not in self.ends]
+        if new < self.least or len(self.given) + new < self.least_length:
+            banned += self.ends
+        scores = removed(scores, banned)
+        if self.first_token is not None and len(self.given) + new == 1:
+            scores = forced(scores, (self.first_token,))
+        if self.last_tokens and new == self.last - 1:
+            scores = forced(scores, self.last_tokens)
+        scores = removed(scores, self.suppressed)
+        # What must not come first must not come after a forced first token either.
+        after = len(self.given) == 1 and self.first_token is not None
+        return removed(scores, self.suppressed_first) if new == after else scores
+
+    def _looking_back(self, scores: mx.array, texts: list[list[int]]) -> mx.array:
+        rows = []
+        for row, text in zip(scores, texts, strict=True):
+            if self.repetition != 1.0:
+                seen = mx.array(sorted(set(text)))
+                weighed = mx.where(row[seen] < 0, row[seen] * self.repetition, row[seen] / self.repetition)
+                row = mx.put_along_axis(row, seen, weighed.astype(row.dtype), axis=0)
+            rows.append(removed(row, repeating(text, self.no_repeat) + completing(text, self.never)))
+        return mx.stack(rows)
+
+
+def removed(scores: mx.array, tokens: Sequence[int]) -> mx.array:  # (…, V) -> (…, V)
+    """The scores with these tokens' at minus infinity."""
+    known = [token for token in tokens if 0 <= token < scores.shape[-1]]
+    if not known:
+        return scores
+    gone = mx.zeros(scores.shape[-1:], mx.bool_)
+    gone[mx.array(known)] = True
+    return mx.where(gone, REMOVED, scores)
+
+
+def forced(scores: mx.array, tokens: Sequence[int]) -> mx.array:  # (…, V) -> (…, V)
+    """Zero for these tokens, minus infinity for all others."""
+    kept = mx.full(scores.shape[-1:], REMOVED, scores.dtype)
+    kept[mx.array(list(tokens))] = 0.0
+    return mx.broadcast_to(kept, scores.shape)
+
+
+def repeating(text: Sequence[int], size: int) -> list[int]:
+    """The tokens that would complete a run of `size` that the text has already; none for size 0."""
+    if not size or len(text) + 1 < size:
+        return []
+    start = list(text[len(text) - size + 1 :])
+    return [text[i + size - 1] for i in range(len(text) - size + 1) if list(text[i : i + size - 1]) == start]
+
+
+def completing(text: Sequence[int], words: Sequence[Sequence[int]]) -> list[int]:
+    """The tokens that would complete one of `words` of two tokens and more."""
+    return [
+        word[-1]
+        for word in words
+        if len(word) > 1 and len(word) - 1 <= len(text) and list(text[1 - len(word) :]) == list(word[:-1])
+    ]
+
+
+def constraints_of(
+    values: Mapping[str, Any], vocab: int, *, ends: frozenset[int], given: Sequence[int], last: int, **changes: Any
+) -> Constraints:
+    """What a generation config asks for, `changes` (those not None) in place of its own; unknown keys are warned of.
+
+    `given` are the tokens before the first new one, `last` the number of new ones at the limit. PromptError names
+    a key whose value is malformed.
+    """
+    ignored = [key for key, neutral in UNKNOWN.items() if values.get(key) and values[key] not in neutral]
+    if ignored:
+        warnings.warn(f"generation_config.json: not implemented, ignored: {', '.join(ignored)}", stacklevel=4)
+    words = values.get("bad_words_ids") or []
+    if not isinstance(words, list) or not all(isinstance(word, list) and word for word in words):
+        raise PromptError(f"generation_config.json: bad_words_ids must be a list of lists of ids, got {words!r:.60}")
+    found = dict(
+        least=_count(values, "min_new_tokens"),
+        least_length=_count(values, "min_length"),
+        first_token=next(iter(_ids(values, "forced_bos_token_id", vocab)), None),
+        last_tokens=_ids(values, "forced_eos_token_id", vocab),
+        never=tuple(_ids({"bad_words_ids": word}, "bad_words_ids", vocab) for word in words),
+        suppressed=_ids(values, "suppress_tokens", vocab),
+        suppressed_first=_ids(values, "begin_suppress_tokens", vocab),
+        no_repeat=_count(values, "no_repeat_ngram_size"),
+        repetition=float(values.get("repetition_penalty") or 1.0),
+    )
+    found |= {name: value for name, value in changes.items() if value is not None}
+    return Constraints(ends=ends, given=tuple(given), last=last, **found)
+
+
+def _count(values: Mapping[str, Any], key: str) -> int:
+    value = values.get(key) or 0
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise PromptError(f"generation_config.json: {key} must be a whole number, got {value!r}")
+    return value
+
+
+def _ids(values: Mapping[str, Any], key: str, vocab: int) -> tuple[int, ...]:
+    """The ids of a key that holds one, several or none."""
+    value = values.get(key)
+    ids = value if isinstance(value, list) else [] if value is None else [value]
+    for one in ids:
+        if not isinstance(one, int) or isinstance(one, bool) or not 0 <= one < vocab:
+            raise PromptError(f"generation_config.json: {key} must name tokens of the vocabulary, got {one!r}")
+    return tuple(ids)

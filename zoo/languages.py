@@ -1,0 +1,80 @@
+"""Which languages a translation model knows, and how a prompt tells it between which to translate. Imports no mlx."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from zoo.errors import PromptError
+
+
+class Languages(Protocol):
+    """The languages of a tokenizer: their codes with the ids of their tokens."""
+
+    codes: Mapping[str, int]
+
+    def encode(self, text: str, source: str | None = None, target: str | None = None) -> list[int]:
+        """The ids of a source text, with all that marks its language; PromptError for an unknown code."""
+        ...
+
+    def first(self, target: str | None = None) -> int | None:
+        """The token that the target must begin with, None when there is none; PromptError for an unknown code."""
+        ...
+
+
+@dataclass(frozen=True)
+class SpokenBetween:
+    """A token of its language marks a source text, and begins the target (M2M-100, NLLB).
+
+    `plain` encodes a text without marks; `end` closes it. In the `legacy` layout of NLLB the mark comes after it.
+    """
+
+    codes: Mapping[str, int]
+    plain: Callable[[str], list[int]]
+    end: int
+    source: str
+    target: str | None = None
+    legacy: bool = False
+
+    def encode(self, text: str, source: str | None = None, target: str | None = None) -> list[int]:
+        mark = language_id(self.codes, source or self.source, "source")
+        ids = self.plain(text)
+        return [*ids, self.end, mark] if self.legacy else [mark, *ids, self.end]
+
+    def first(self, target: str | None = None) -> int | None:
+        if target is None and self.target is None:
+            raise PromptError(
+                f"target-language: say which of {len(self.codes)}, such as {self._example()}, to translate into"
+            )
+        return language_id(self.codes, target or self.target or "", "target")
+
+    def _example(self) -> str:
+        known = [code for code in ("fra_Latn", "fr") if code in self.codes]
+        return known[0] if known else next(iter(self.codes))
+
+
+@dataclass(frozen=True)
+class WrittenBefore:
+    """The source text begins with a mark of the language to translate into, ">>fra<<" (multilingual Marian)."""
+
+    codes: Mapping[str, int]
+    plain: Callable[[str], list[int]]
+
+    def encode(self, text: str, source: str | None = None, target: str | None = None) -> list[int]:
+        if source is not None:
+            raise PromptError("source-language: this model recognises the source's language by itself")
+        return self.plain(text) if target is None else [language_id(self.codes, target, "target"), *self.plain(text)]
+
+    def first(self, target: str | None = None) -> int | None:
+        return None
+
+
+def language_id(codes: Mapping[str, int], code: str, which: str) -> int:
+    """The id of a language's token; PromptError, with the nearest codes, for one that the model lacks."""
+    if code in codes:
+        return codes[code]
+    near = difflib.get_close_matches(code, codes, 3, 0.4)
+    hint = f"; did you mean {' or '.join(near)}?" if near else f"; it has {', '.join(list(codes)[:8])} …"
+    raise PromptError(f"{which}-language: the model has no language {code!r}{hint}")

@@ -1,0 +1,107 @@
+"""Mixtures of experts: many feed-forwards, of which a router picks a few for each token. Imports no mlx.
+
+Three parts meet here, and each can be replaced by a plugin's own:
+
+- A *router* spec has `kind = "router"` and the fields `experts` (how many it scores) and `top_k`. Its module is
+  called `router(x) -> (indices, weights)`: x (B, T, D); `indices` (B, T, k), unsigned integers below `experts`,
+  in any order, no gradient; `weights` (B, T, k), of x's dtype, what each chosen expert's output is multiplied by.
+- An *experts* spec has `kind = "experts"` and the field `count`. Its module is called
+  `experts(x, indices) -> (B, T, k, D)`: the outputs of the chosen experts, in the order of `indices`.
+- `MoE` joins them, and adds a shared expert, a feed-forward that every token goes through:
+  Σ_k weights_k · experts(x)_k + shared(x).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from zoo.errors import RecipeError
+from zoo.recipe.parts import ACTIVATIONS
+from zoo.recipe.spec import Spec
+
+
+@dataclass(frozen=True)
+class Router(Spec):
+    """softmax(W x) over all experts, the `top_k` likeliest kept (Shazeer et al., 2017; Fedus et al., 2021).
+
+    `normalised`: the kept weights sum to one, which is the same as a softmax over the kept logits alone. They are
+    then multiplied by `scale`. Parameters: `scores.weight` (E, D) and, with `bias`, `scores.bias` (E,).
+    """
+
+    kind, name = "router", "softmax"
+    experts: int
+    top_k: int
+    normalised: bool = True
+    bias: bool = False
+    scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.top_k > self.experts:
+            raise RecipeError(f"top_k: {self.top_k} of only {self.experts} experts")
+
+    def own_parameters(self, dim: int) -> int:
+        return self.experts * (dim + self.bias)
+
+
+@dataclass(frozen=True)
+class Experts(Spec):
+    """`count` gated feed-forwards, down(activation(gate(x)) · up(x)), each matrix stacked over the experts.
+
+    Parameters: `gate.weight` and `up.weight` (E, F, D), `down.weight` (E, D, F), F = `hidden`; with `bias` also
+    `gate.bias` and `up.bias` (E, F), `down.bias` (E, D).
+    """
+
+    kind, name = "experts", "gated-mlp"
+    count: int
+    hidden: int
+    activation: str = "silu"
+    bias: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.activation not in ACTIVATIONS:
+            raise RecipeError(f"activation: {self.activation!r} is not one of {', '.join(ACTIVATIONS)}")
+
+    def own_parameters(self, dim: int) -> int:
+        return self.count * (3 * dim * self.hidden + (2 * self.hidden + dim) * self.bias)
+
+
+@dataclass(frozen=True)
+class MoE(Spec):
+    """A sparse mixture of experts (Shazeer et al., 2017): the router's choice, weighted, plus a shared expert.
+
+    `shared` is any feed-forward, or None. With `shared_gate` its output is multiplied by σ(w · x), as in Qwen2-MoE;
+    w is the parameter `shared_gate.weight` (1, D).
+    """
+
+    kind, name = "feedforward", "moe"
+    router: Spec
+    experts: Spec
+    shared: Spec | None = None
+    shared_gate: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for part in ("router", "experts"):
+            if getattr(self, part).kind != part:
+                raise RecipeError(f"{part}: {getattr(self, part).block()} is no {part}")
+        router, experts = _contract(self)
+        if router.experts != experts.count:
+            raise RecipeError(f"router: scores {router.experts} experts where there are {experts.count}")
+        if self.shared_gate and self.shared is None:
+            raise RecipeError("shared_gate: there is no shared expert to gate")
+
+    def own_parameters(self, dim: int) -> int:
+        return dim * self.shared_gate
+
+    def active_parameters(self, dim: int) -> int:
+        router, experts = _contract(self)
+        idle = experts.count - router.top_k
+        return super().active_parameters(dim) - experts.parameters(dim) * idle // experts.count
+
+
+def _contract(mixture: MoE) -> tuple[Any, Any]:
+    """The router and the experts, which have more fields than a `Spec` knows of."""
+    return mixture.router, mixture.experts

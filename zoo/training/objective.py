@@ -1,0 +1,162 @@
+"""What each kind of model is trained to do: how a corpus becomes batches, and the loss of one.
+
+A batch is `(inputs, targets, …)`; its loss is a mean over the targets that are not ignored. All randomness comes
+from the seed, so that a resumed run sees the batches of an uninterrupted one. Axes: B rows, T tokens a row.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import mlx.core as mx
+
+from zoo.architecture import Architecture
+from zoo.errors import ZooError
+from zoo.tokenizer import Tokenizer
+from zoo.training.data import IGNORED, batches, padded
+from zoo.training.loop import Batch, Loss, Settings
+from zoo.training.loss import cross_entropy, next_token_loss, token_losses
+from zoo.training.translation import sentences, translation_loss, translations
+
+END = "<|endoftext|>"
+MASKED = 0.15  # share of the tokens that BERT is asked for
+LEAST_NOISE = 1e-3  # the smallest share of masks in a diffusion: its inverse weighs the loss
+CUT = 0.25  # share of the masked models' batches that are shorter than the others
+
+Batches = Callable[[Iterable[Any], Tokenizer, Settings], Iterator[Batch]]
+
+
+@dataclass(frozen=True)
+class Objective:
+    """How one kind of model is trained: the batches to learn from, those to measure by, and the loss of one.
+
+    `corpus` is what it is trained on unless another is asked for.
+    """
+
+    training: Batches
+    validation: Batches
+    loss: Loss
+    corpus: str = "atlas"
+
+
+def next_tokens(texts: Iterable[str], words: Tokenizer, settings: Settings) -> Iterator[Batch]:
+    """Inputs and targets, one token further on."""
+    return batches(texts, words.encode, batch=settings.batch, length=settings.length, end=token(words, END))
+
+
+def documents(texts: Iterable[str], words: Tokenizer, settings: Settings) -> Iterator[Batch]:
+    """The same with one document a row, of which every token is asked for."""
+    return padded(texts, words.encode, batch=64, end=token(words, END))
+
+
+def answers(texts: Iterable[str], words: Tokenizer, settings: Settings) -> Iterator[Batch]:
+    """Next tokens after a prompt of random length, 1 … T/2, that sees itself both ways: the third array, (B,).
+
+    A target within the prompt is one that the inputs show, so none is asked for before the prompt's end.
+    """
+    for (inputs, targets), key in zip(next_tokens(texts, words, settings), keys(settings.seed), strict=False):
+        prefix = mx.random.randint(1, inputs.shape[1] // 2 + 1, inputs.shape[:1], key=key)  # (B,)
+        yield inputs, _after(prefix, targets), prefix
+
+
+def second_halves(texts: Iterable[str], words: Tokenizer, settings: Settings) -> Iterator[Batch]:
+    """One document a row, its first half the prompt."""
+    for inputs, targets in documents(texts, words, settings):
+        prefix = mx.maximum((targets != IGNORED).sum(axis=1) // 2, 1)  # (B,)
+        yield inputs, _after(prefix, targets), prefix
+
+
+def _after(prefix: mx.array, targets: mx.array) -> mx.array:
+    """The targets (B, T) from the first one that a prompt of `prefix` (B,) tokens does not hold, others ignored."""
+    return mx.where(mx.arange(targets.shape[1]) >= prefix[:, None] - 1, targets, IGNORED)
+
+
+def answer_loss(model: Any, inputs: mx.array, targets: mx.array, prefix: mx.array) -> mx.array:
+    """The loss of a prefix LM's answer."""
+    return cross_entropy(model(inputs, prefix=prefix), targets)
+
+
+def hidden_words(texts: Iterable[str], words: Tokenizer, settings: Settings) -> Iterator[Batch]:
+    """BERT's: 15% of the tokens are asked for, of which 80% are masked, 10% are others, 10% as they were.
+
+    Devlin et al., 2018, section 3.1 and appendix A.1.
+    """
+    end, mask = token(words, END), mask_of(words)
+    for ids, key in zip(_cut(texts, words, settings), keys(settings.seed), strict=False):
+        asked_key, kind_key, other_key = mx.random.split(key, 3)
+        asked = (mx.random.uniform(shape=ids.shape, key=asked_key) < MASKED) & (ids != end)  # (B, T)
+        kind = mx.random.uniform(shape=ids.shape, key=kind_key)
+        others = mx.random.randint(0, words.vocab_size, ids.shape, key=other_key)
+        changed = mx.where(kind < 0.8, mask, mx.where(kind < 0.9, others, ids))
+        yield mx.where(asked, changed, ids), mx.where(asked, ids, IGNORED)
+
+
+def noised(texts: Iterable[str], words: Tokenizer, settings: Settings) -> Iterator[Batch]:
+    """A diffusion's: each row has its share t of masks, uniform in (0, 1], and weights, 1/t at a mask, (B, T).
+
+    Nie et al., 2025, equation 3. The shares of a batch are spread evenly, which makes its loss less noisy (Kingma
+    et al., 2021, appendix I.1).
+    """
+    mask = mask_of(words)
+    for ids, key in zip(_cut(texts, words, settings), keys(settings.seed), strict=False):
+        share_key, mask_key = mx.random.split(key)
+        shares = (mx.random.uniform(key=share_key) + mx.arange(ids.shape[0]) / ids.shape[0]) % 1
+        shares = (LEAST_NOISE + (1 - LEAST_NOISE) * shares)[:, None]  # (B, 1)
+        masked = mx.random.uniform(shape=ids.shape, key=mask_key) < shares  # (B, T)
+        yield mx.where(masked, mask, ids), ids, mx.where(masked, 1 / shares, 0.0)
+
+
+def weighted_loss(model: Any, inputs: mx.array, targets: mx.array, weights: mx.array) -> mx.array:
+    """Mean over all targets of weight · −log p(target): a bound of −log p(text) a token (Nie et al., 2025)."""
+    return (token_losses(model(inputs), targets) * weights).sum() / targets.size
+
+
+def _cut(texts: Iterable[str], words: Tokenizer, settings: Settings) -> Iterator[mx.array]:
+    """Rows (B, T) as they are; in a quarter of the batches cut short, or a short text would be a new thing."""
+    lengths = random.Random(settings.seed)
+    for ids, _ in next_tokens(texts, words, settings):
+        shorter = lengths.random() < CUT
+        length = lengths.randint(min(4, ids.shape[1]), ids.shape[1])
+        yield ids[:, :length] if shorter else ids
+
+
+def keys(seed: int) -> Iterator[mx.array]:
+    """Random keys without end, the same for the same seed."""
+    key = mx.random.key(seed)
+    while True:
+        key, own = mx.random.split(key)
+        yield own
+
+
+def token(words: Tokenizer, text: str) -> int:
+    """The id of a special token; ZooError when the tokenizer lacks it."""
+    id = words.id(text)
+    if id is None:
+        raise ZooError(f"the tokenizer has no {text}, which training needs")
+    return id
+
+
+def mask_of(words: Tokenizer) -> int:
+    """The id that stands for a hidden token."""
+    return token(words, words.special_tokens.get("mask_token", "[MASK]"))
+
+
+# By an architecture's task and causality.
+OBJECTIVES = {
+    ("generate", "causal"): Objective(next_tokens, documents, next_token_loss),
+    ("generate", "prefix"): Objective(answers, second_halves, answer_loss),
+    ("fill-mask", "full"): Objective(hidden_words, hidden_words, next_token_loss),
+    ("denoise", "full"): Objective(noised, noised, weighted_loss),
+    ("translate", "causal"): Objective(translations, sentences, translation_loss, corpus="phrasebook"),
+}
+
+
+def objective_of(architecture: Architecture) -> Objective:
+    """The objective of an architecture; ZooError when none is known for its task and causality."""
+    kind = architecture.task, architecture.causality
+    if kind not in OBJECTIVES:
+        raise ZooError(f"{architecture.name}: training to {' with attention '.join(kind)} is not implemented")
+    return OBJECTIVES[kind]

@@ -1,0 +1,368 @@
+"""The kinds of sentence in the phrasebook, and how often each comes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+
+from zoo.training.phrasebook_grammar import (
+    PRONOUNS,
+    SILENT,
+    WHO,
+    Draft,
+    NounPhrase,
+    Word,
+    finite,
+    fitting,
+    spaced,
+    standing,
+    words,
+)
+from zoo.training.phrasebook_parts import DEFINITE, GENERIC, INDEFINITE, NUMBERS, Parts, both, usual_verbs
+
+KINDS = {  # the methods of Author, and their weights
+    "stated": 32,
+    "listed": 2,
+    "asked": 10,
+    "asked_who": 4,
+    "asked_what": 6,
+    "asked_why": 3,
+    "asked_when": 3,
+    "described": 10,
+    "judged": 2,
+    "reasoned": 2,
+    "compared": 5,
+    "identified": 6,
+    "owned": 2,
+    "placed": 4,
+    "existing": 4,
+    "aged": 2,
+    "bidden": 5,
+    "contrasted": 3,
+    "phrased": 5,
+}
+HUMAN = ("person", "job", "relation", "kin")
+WHERE = {"city", "country", "place"}
+MOVABLE = ("pet", "small", "print")
+CONTENT = (*MOVABLE, "text", "song", "film", "device", "clothes", "vehicle", "art", "model", "idea")
+LISTED = ("like", "love", "hate", "buy", "sell", "eat", "drink", "study", "learn", "teach", "speak", "draw")
+ASKING, TELLING = ("?",), (".", "")
+
+# How far an adjective goes: English before it, Chinese around it, whether "not", whether a question.
+DEGREES = (
+    ("", "很{}", False, False),
+    ("", "很{}", False, False),
+    ("very", "非常{}", False, False),
+    ("too", "太{}了", False, False),
+    ("", "不{}", True, False),
+    ("very", "不太{}", True, False),
+    ("", "{}吗", False, True),
+)
+NO_DEGREES = (("", "是{}", False, False), ("", "不是{}", True, False), ("", "是{}吗", False, True))
+
+
+class Author(Parts):
+    """Draws sentences."""
+
+    def sentence(self) -> Draft:
+        """A sentence of any kind."""
+        (kind,) = self.generator.choices(tuple(KINDS), tuple(KINDS.values()))
+        return getattr(self, kind)()
+
+    def stated(self) -> Draft:
+        """Somebody does something, or does not."""
+        clause = self.clause(negative=self.chance(0.25))
+        early = clause.time.extra in ("habit", "past", "future") and self.chance(0.2)
+        return clause.draft(contracted=self.chance(0.4), early=early)
+
+    def listed(self) -> Draft:
+        """Somebody likes, or regularly does, two things."""
+        clause = self.clause(listable(), modes=("present",), timed=False)
+        things = tuple(noun for noun in fitting(clause.verb.objects) if set(noun.classes).isdisjoint(HUMAN))
+        one = other = self.pick(things)
+        while one == other or one.classes[0] != other.classes[0]:
+            one, other = self.pick(things), self.pick(things)
+        first, second = (self.noun_phrase(noun, GENERIC, bare=True) for noun in (one, other))
+        return replace(clause, thing=both(first, second)).draft()
+
+    def asked(self) -> Draft:
+        """Does somebody do something?"""
+        return self.clause(question=True).draft(question=True)
+
+    def asked_who(self) -> Draft:
+        """Who does something?"""
+        verbs = tuple(verb for verb in usual_verbs() if "person" in verb.classes)
+        return self.clause(verbs, subject=WHO, question=True).draft()
+
+    def asked_what(self) -> Draft:
+        """What, which, how many, whom or where does somebody do something?"""
+        clause = self.clause(
+            tuple(v for v in usual_verbs() if v.objects and v.english != "visit"), question=True
+        )
+        verb, classes = clause.verb, clause.verb.objects
+        nouns = tuple(noun for noun in fitting(classes) if noun.forms and set(noun.classes).isdisjoint(HUMAN))
+        whom = not set(classes).isdisjoint(HUMAN)
+        if set(classes) <= WHERE:
+            verb = replace(verb, english=verb.english.removesuffix(" in").removesuffix(" to"))
+            thing = NounPhrase("where", "哪里")
+        elif whom and (not nouns or self.chance(0.3)):
+            thing = WHO
+        elif (
+            nouns and (clause.mode in ("past", "future", "want") or verb.extra == "have") and self.chance(0.5)
+        ):
+            thing = self.noun_phrase(self.pick(nouns), ("which", "how many"))
+        else:
+            thing = NounPhrase("what", "什么")
+        silent = thing._replace(english="", objective="")
+        return replace(clause, verb=verb, thing=silent, front=thing.english).draft(question=True)
+
+    def asked_why(self) -> Draft:
+        """Why does somebody do something, or not?"""
+        negative = self.chance(0.3)
+        modes = ("present", "progressive", "want", "need", *(("past", "can") if negative else ()))
+        clause = self.clause(modes=modes, negative=negative, question=True, timed=False)
+        return replace(clause, time=Word("", "", "", "为什么"), front="why").draft(question=True)
+
+    def asked_when(self) -> Draft:
+        """When, or where, will somebody do something?"""
+        verbs = tuple(verb for verb in words("verb") if verb.extra.startswith("activity"))
+        modes = ("present", "future", "want", "should")
+        clause = self.clause(verbs, modes=modes, question=True, timed=False)
+        if self.chance(0.5):
+            return replace(clause, place=Word("", "", "", "哪里"), front="where").draft(question=True)
+        return replace(clause, time=Word("", "", "", "什么时候"), front="when").draft(question=True)
+
+    def _bearer(self, adjective: Word, styles: tuple[str, ...] = ()) -> NounPhrase:
+        """Somebody or something that `adjective` can describe."""
+        styles = styles or lasting(adjective)
+        if not {"person", "job"}.isdisjoint(adjective.classes) and self.chance(0.5):
+            return self.person()
+        return self.noun_phrase(self.pick(fitting(adjective.classes)), styles, bare=True)
+
+    def _being(self, subject: NounPhrase, complement: str, negative: bool, asking: bool) -> str:
+        """English: "he is tall", "he isn't tall" or "is he tall"."""
+        if asking:
+            return spaced(subject.be, subject.english, complement)
+        return spaced(finite(subject.english, subject.be, negative, self.chance(0.4)), complement)
+
+    def described(self) -> Draft:
+        """Something is, or is not, as an adjective says; or is it?"""
+        adjective = self.pick(words("adjective"))
+        bearer = self._bearer(adjective)
+        degree, pattern, negative, asking = self.pick(DEGREES if adjective.forms else NO_DEGREES)
+        chinese = pattern.format(adjective.chinese if adjective.forms else adjective.extra)
+        return Draft(
+            self._being(bearer, spaced(degree, adjective.english), negative, asking),
+            bearer.chinese + chinese.replace("不有", "没有"),  # 有用, 有意思
+            (adjective.english, *bearer.words),
+            bearer.linked(adjective.english),
+            ASKING if asking else TELLING,
+        )
+
+    def judged(self) -> Draft:
+        """Somebody thinks that something is as an adjective says."""
+        adjective = self.pick(graded())
+        thinker, bearer = self.person(), self._bearer(adjective)
+        think = "thinks" if thinker.be == "is" else "think"
+        that = "that" if self.chance(0.5) else ""
+        return Draft(
+            spaced(thinker.english, think, that, bearer.english, bearer.be, adjective.english),
+            f"{thinker.chinese}觉得{bearer.chinese}很{adjective.chinese}",
+            (adjective.english, *bearer.words),
+            bearer.linked(adjective.english),
+        )
+
+    def reasoned(self) -> Draft:
+        """Somebody likes something because it is as an adjective says."""
+        adjective = self.pick(tuple(each for each in graded() if set(each.classes).isdisjoint(HUMAN)))
+        liker = self.person()
+        things = tuple(noun for noun in fitting(adjective.classes) if "person" not in noun.classes)
+        thing = self.noun_phrase(self.pick(things), lasting(adjective), bare=True)
+        like = "likes" if liker.be == "is" else "like"
+        it, chinese = ("it is", "它") if thing.be == "is" else ("they are", "它们")
+        return Draft(
+            spaced(liker.english, like, thing.english, "because", it, adjective.english),
+            f"{liker.chinese}喜欢{thing.chinese}，因为{chinese}很{adjective.chinese}",
+            ("like", adjective.english, *thing.words),
+            (*thing.linked("like"), *thing.linked(adjective.english)),
+        )
+
+    def compared(self) -> Draft:
+        """Something is more, as much, or less so than something else."""
+        adjective = self.pick(graded())
+        one = other = self._bearer(adjective)
+        while one.chinese == other.chinese or sort(one) != sort(other):
+            one, other = self._bearer(adjective), self._bearer(adjective)
+        form = self.pick(("more", "more", "as", "less"))
+        if form == "more":
+            complement, chinese = f"{adjective.forms} than", "{}比{}{}"
+        else:
+            complement = f"as {adjective.english} as"
+            chinese = "{}和{}一样{}" if form == "as" else "{}没有{}{}"
+        return Draft(
+            spaced(self._being(one, complement, form == "less", False), other.object),
+            chinese.format(one.chinese, other.chinese, adjective.chinese),
+            (adjective.english, *one.words, *other.words),
+            (*one.linked(adjective.english), *other.linked(adjective.english)),
+        )
+
+    def identified(self) -> Draft:
+        """Somebody is a teacher or a friend, or this is a book."""
+        form = self.pick(("plain", "plain", "not", "asking"))
+        negative, asking = form == "not", form == "asking"
+        if self.chance(0.4):
+            plural = self.chance(0.3)
+            this, chinese = self.pick(
+                (("these", "这些"), ("those", "那些")) if plural else (("this", "这"), ("that", "那"))
+            )
+            subject = NounPhrase(this, chinese, "are" if plural else "is")
+            styles = ("owner",) if plural or self.chance(0.4) else ("a",)
+            noun = self.pick(fitting(CONTENT))
+            what = self.noun_phrase(noun, styles, negative=negative, plural=plural)
+        else:
+            subject = self.person()
+            plural = subject.english in ("we", "they")
+            related = self.chance(0.3)
+            noun = self.pick(fitting(("relation",) if related else ("job",)))
+            styles = ("owner",) if related else GENERIC if plural else ("a",)
+            what = self.noun_phrase(noun, styles, negative=negative, predicate=True, plural=plural)
+        chinese = f"{subject.chinese}{'不是' if negative else '是'}{what.chinese}{'吗' if asking else ''}"
+        english = self._being(subject, what.english, negative, asking)
+        return Draft(english, chinese, what.words, what.links, ASKING if asking else TELLING)
+
+    def owned(self) -> Draft:
+        """Something is mine, or is it yours; whose is this?"""
+        noun = self.pick(fitting(CONTENT))
+        if self.chance(0.2):
+            this, chinese = self.pick((("this", "这"), ("that", "那")))
+            english, chinese = f"whose {noun.english} is {this}", f"{chinese}是谁的{noun.chinese}"
+            return Draft(english, chinese, (noun.english,), (), ASKING)
+        thing = self.noun_phrase(noun, ("the", "this", "that"))
+        form = self.pick(("plain", "plain", "not", "asking"))
+        negative, asking = form == "not", form == "asking"
+        _, _, possessive, owner, _ = PRONOUNS[self.pick(tuple(PRONOUNS))]
+        if self.chance(0.3):
+            name = self.named()
+            possessive, owner = name.english + "'s", name.chinese
+        chinese = f"{thing.chinese}{'不是' if negative else '是'}{owner}的{'吗' if asking else ''}"
+        english = self._being(thing, possessive, negative, asking)
+        return Draft(english, chinese, thing.words, thing.links, ASKING if asking else TELLING)
+
+    def placed(self) -> Draft:
+        """Where somebody or something is."""
+        person = self.chance(0.5)
+        place = self.pick(standing("place", "area" if person else "spot"))
+        subject = self.subject(("person",)) if person else None
+        while subject is None or place.forms in subject.nouns:
+            subject = self.noun_phrase(self.pick(fitting(MOVABLE)), DEFINITE)
+        form = self.pick(("plain", "plain", "not", "asking", "where"))
+        held = (*subject.words, place.forms)
+        if form == "where":
+            english = spaced("where", subject.be, subject.english)
+            return Draft(english, subject.chinese + "在哪里", subject.words, subject.links, ASKING)
+        asking = form == "asking"
+        chinese = f"{subject.chinese}{'不' if form == 'not' else ''}在{place.chinese}{'吗' if asking else ''}"
+        english = self._being(subject, place.english, form == "not", asking)
+        return Draft(english, chinese, held, subject.links, ASKING if asking else TELLING)
+
+    def existing(self) -> Draft:
+        """There is something somewhere, or there is not."""
+        place = self.pick(standing("place", "spot"))
+        noun = self.pick(tuple(noun for noun in fitting((*MOVABLE, "food")) if noun.english != place.forms))
+        forms = ("plain", "plain", "plain", "no", "asking", "how many")
+        form = self.pick(forms if noun.forms else forms[:-1])
+        if form == "no":
+            thing = self.noun_phrase(noun, GENERIC)
+            english, chinese = spaced("there", thing.be, "no", thing.english), "没有"
+        elif form == "how many":
+            thing = self.noun_phrase(noun, ("how many",))
+            english, chinese = spaced(thing.english, "are there"), "有"
+        else:
+            thing = self.noun_phrase(noun, INDEFINITE if form == "plain" else ("a", "number"))
+            there = f"{thing.be} there" if form == "asking" else f"there {thing.be}"
+            english, chinese = spaced(there, thing.english), "有"
+        marks = ASKING if form in ("asking", "how many") else TELLING
+        chinese = f"{place.chinese}{chinese}{thing.chinese}{'吗' if form == 'asking' else ''}"
+        return Draft(spaced(english, place.english), chinese, (*thing.words, place.forms), thing.links, marks)
+
+    def aged(self) -> Draft:
+        """How old somebody is, and what I am called."""
+        if self.chance(0.2):
+            name = self.named()
+            return Draft(f"my name is {name.english}", f"我叫{name.chinese}")
+        noun = self.pick(fitting(("offspring", "youth", "pet")))
+        who = self.person() if self.chance(0.5) else self.noun_phrase(noun, DEFINITE, bare=True, plural=False)
+        if self.chance(0.3):
+            return Draft(spaced("how old", who.be, who.english), f"{who.chinese}多大", who.words, (), ASKING)
+        number = self.pick(tuple(NUMBERS))
+        english = self._being(who, f"{number} years old", False, False)
+        return Draft(english, f"{who.chinese}{NUMBERS[number]}岁", who.words)
+
+    def bidden(self) -> Draft:
+        """Please do something, let's, or do not."""
+        verbs = tuple(
+            verb for verb in words("verb") if verb.extra.split()[0] in ("action", "activity", "trip")
+        )
+        form = self.pick(("please", "let's", "do not", "don't"))
+        negative = form in ("do not", "don't")
+        hearer = NounPhrase(form, {"please": "请", "let's": "我们"}.get(form, "不要"), "are")
+        clause = self.clause(verbs, subject=hearer, modes=("present",), timed=False)
+        if clause.verb.objects:
+            told = NounPhrase("we" if form == "let's" else "you", "")
+            thing = self.object(clause.verb.objects, ("a", "number", *DEFINITE), told, negative)
+            clause = replace(clause, thing=thing)
+        time = self.pick(standing("time", "future")) if not negative and self.chance(0.25) else SILENT
+        draft = replace(clause, time=time).draft()
+        return draft._replace(chinese=draft.chinese + "吧") if form == "let's" else draft
+
+    def contrasted(self) -> Draft:
+        """Somebody likes something, but somebody else does not, or likes something else."""
+        verbs = tuple(verb for verb in words("verb") if verb.extra in ("feeling", "mental", "have"))
+        one = other = self.clause(verbs, modes=("present",), timed=False)
+        while other.subject.chinese == one.subject.chinese:
+            other = self.clause((one.verb,), modes=("present",), negative=self.chance(0.6), timed=False)
+        first, second = one.draft(), other.draft(contracted=self.chance(0.4))
+        return Draft(
+            f"{first.english}, but {second.english}",
+            f"{first.chinese}，但是{second.chinese}",
+            first.words + second.words,
+            first.links + second.links,
+        )
+
+    def phrased(self) -> Draft:
+        """A fixed phrase."""
+        phrase = self.pick(words("phrase"))
+        return Draft(
+            phrase.english, phrase.chinese, marks=("",) if phrase.english.endswith("?") else ("", ".", "!")
+        )
+
+
+def lasting(adjective: Word) -> tuple[str, ...]:
+    """How what it describes may be determined: "children are kind", but not "children are hungry"."""
+    return DEFINITE + GENERIC if "general" in adjective.objects else DEFINITE
+
+
+def sort(thing: NounPhrase) -> tuple[str, bool]:
+    """What it may be compared with: somebody with somebody, all cats with all dogs."""
+    noun = nouns()[thing.nouns[0]] if thing.nouns else None
+    if not noun or "kin" in noun.classes:
+        return "person", False
+    return noun.classes[0], bool(noun.extra) and thing.english in (noun.english, noun.forms)
+
+
+@cache
+def nouns() -> dict[str, Word]:
+    """The nouns by their English."""
+    return {noun.english: noun for noun in words("noun")}
+
+
+@cache
+def graded() -> tuple[Word, ...]:
+    """The adjectives that compare."""
+    return tuple(adjective for adjective in words("adjective") if adjective.forms)
+
+
+@cache
+def listable() -> tuple[Word, ...]:
+    """The verbs that people do to things in general."""
+    return tuple(verb for verb in words("verb") if verb.english in LISTED)
