@@ -59,6 +59,35 @@ def test_a_seed_repeats_a_draw(command):
     assert draw("1") != draw("2")
 
 
+def test_a_chat_template_frames_the_prompt_unless_raw(command, folder):
+    path = folder()
+    settings = json.loads((path / "tokenizer_config.json").read_text())
+    settings["chat_template"] = (
+        "{{ bos_token }}{% for message in messages %}{{ message['role'] }}: {{ message['content'] }}\n{% endfor %}"
+        "{% if add_generation_prompt %}assistant:{% endif %}"
+    )
+    (path / "tokenizer_config.json").write_text(json.dumps(settings))
+
+    def prompt_tokens(*options):
+        done = command("run", path, "The capital", "--json", "--max-tokens", "1", *options)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)["prompt_tokens"]
+
+    import zoo
+
+    tokenizer = zoo.load(path).tokenizer
+    assert prompt_tokens("--raw") == len(tokenizer.encode("The capital"))
+    framed = "<|endoftext|>user: The capital\nassistant:"  # one start token, the template's
+    assert prompt_tokens() == len(tokenizer.encode(framed, special_tokens=False))
+    told = "<|endoftext|>system: Be brief.\nuser: The capital\nassistant:"
+    assert prompt_tokens("--system", "Be brief.") == len(tokenizer.encode(told, special_tokens=False))
+
+
+def test_a_prompt_longer_than_the_model_is_made_for_is_told(command):
+    done = command("run", "llama", "word " * 200, "--max-tokens", "1")
+    assert done.returncode == 0 and "more than the 128" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

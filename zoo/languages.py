@@ -11,9 +11,12 @@ from zoo.errors import PromptError
 
 
 class Languages(Protocol):
-    """The languages of a tokenizer: their codes with the ids of their tokens."""
+    """The languages of a tokenizer."""
 
-    codes: Mapping[str, int]
+    @property
+    def codes(self) -> Mapping[str, int]:
+        """The languages that can be named, and the id of each one's token."""
+        ...
 
     def encode(self, text: str, source: str | None = None, target: str | None = None) -> list[int]:
         """The ids of a source text, with all that marks its language; PromptError for an unknown code."""
@@ -65,7 +68,11 @@ class WrittenBefore:
     def encode(self, text: str, source: str | None = None, target: str | None = None) -> list[int]:
         if source is not None:
             raise PromptError("source-language: this model recognises the source's language by itself")
-        return self.plain(text) if target is None else [language_id(self.codes, target, "target"), *self.plain(text)]
+        return (
+            self.plain(text)
+            if target is None
+            else [language_id(self.codes, target, "target"), *self.plain(text)]
+        )
 
     def first(self, target: str | None = None) -> int | None:
         return None

@@ -22,6 +22,7 @@ def texts(subject: Subject) -> tuple[mx.array, mx.array]:
 
 
 def cached_translation_equals_full_forward(subject: Subject) -> None:
+    """A source's keys and values are computed once, for all of a target."""
     source, target = texts(subject)
     memory, cache, pieces = subject.model.encode(source), subject.model.make_cache(), []
     for start, end in ((0, 1), (1, 8), *((place, place + 1) for place in range(8, target.shape[1]))):
@@ -31,6 +32,7 @@ def cached_translation_equals_full_forward(subject: Subject) -> None:
 
 
 def padded_source_equals_the_source_alone(subject: Subject) -> None:
+    """Sources of different lengths share a batch."""
     source, target = texts(subject)
     length, padding = source.shape[1], 5
     expected = subject.model(source[1:, : length - padding], target[1:])
@@ -44,22 +46,27 @@ def padded_source_equals_the_source_alone(subject: Subject) -> None:
         cache = subject.model.make_cache()
         memory = subject.model.encode(batch, seen)
         pieces = [
-            subject.model.decode(target[:, place : place + 1], memory, cache, seen) for place in range(target.shape[1])
+            subject.model.decode(target[:, place : place + 1], memory, cache, seen)
+            for place in range(target.shape[1])
         ]
         found = mx.concatenate(pieces, axis=1)
         same(found[1:], expected, f"logits of the row padded on the {side}, cached")
 
 
 def later_target_changes_no_earlier_logit(subject: Subject) -> None:
+    """A model trained to predict the next token must not see it."""
     source, target = texts(subject)
     place = target.shape[1] // 2
     other = mx.where(mx.arange(target.shape[1]) == place, (target + 1) % subject.vocab, target)
     before, after = subject.model(source, target), subject.model(source, other)
     same(after[:, :place], before[:, :place], f"logits before the changed token {place}", 1e-6)
-    assert mx.abs(after[:, place:] - before[:, place:]).max().item() > 0, f"token {place} changed no logit after it"
+    assert mx.abs(after[:, place:] - before[:, place:]).max().item() > 0, (
+        f"token {place} changed no logit after it"
+    )
 
 
 def every_source_token_reaches_every_logit(subject: Subject) -> None:
+    """An encoder sees both ways, and a decoder all of its memory."""
     source, target = texts(subject)
     before = subject.model(source, target)
     for place in (0, source.shape[1] - 1):
@@ -69,6 +76,7 @@ def every_source_token_reaches_every_logit(subject: Subject) -> None:
 
 
 def selected_rows_go_on_as_they_were(subject: Subject) -> None:
+    """A beam search keeps some rows of the caches and repeats them."""
     source, target = texts(subject)
     rows = mx.array([1, 0, 1])
     memory, cache = subject.model.encode(source), subject.model.make_cache()
@@ -80,6 +88,7 @@ def selected_rows_go_on_as_they_were(subject: Subject) -> None:
 
 
 def greedy_translation_follows_the_full_forward(subject: Subject) -> None:
+    """What is streamed must be what the model says."""
     source = subject.tokens[:1]
     loaded = Loaded(subject.model, None, subject.architecture, subject.recipe, {}, Path("."))
     new = generate(loaded, source[0].tolist(), max_tokens=8).tokens
@@ -91,12 +100,14 @@ def greedy_translation_follows_the_full_forward(subject: Subject) -> None:
 
 
 def half_precision_translates(subject: Subject) -> None:
+    """16-bit weights are what most checkpoints hold."""
     source, target = texts(subject)
     expected, parameters = subject.model(source, target), subject.model.parameters()
     try:
         for dtype in (mx.float16, mx.bfloat16):
             subject.model.set_dtype(dtype)
             found = subject.model(source, target)
+            assert found.dtype == dtype, f"weights of {dtype} give logits of {found.dtype}"
             assert mx.isfinite(found).all().item(), f"{dtype}: logits are not finite"
             same(found, expected, f"{dtype} logits", 0.1)
     finally:
@@ -104,14 +115,14 @@ def half_precision_translates(subject: Subject) -> None:
 
 
 CHECKS = [
-    Check(function.__name__, reason, function, translates)
-    for function, reason in (
-        (cached_translation_equals_full_forward, "a source's keys and values are computed once, for all of a target"),
-        (padded_source_equals_the_source_alone, "sources of different lengths share a batch"),
-        (later_target_changes_no_earlier_logit, "a model trained to predict the next token must not see it"),
-        (every_source_token_reaches_every_logit, "an encoder sees both ways, and a decoder all of its memory"),
-        (selected_rows_go_on_as_they_were, "a beam search keeps some rows of the caches and repeats them"),
-        (greedy_translation_follows_the_full_forward, "what is streamed must be what the model says"),
-        (half_precision_translates, "16-bit weights are what most checkpoints hold"),
+    Check(function.__name__, (function.__doc__ or "").rstrip("."), function, translates)
+    for function in (
+        cached_translation_equals_full_forward,
+        padded_source_equals_the_source_alone,
+        later_target_changes_no_earlier_logit,
+        every_source_token_reaches_every_logit,
+        selected_rows_go_on_as_they_were,
+        greedy_translation_follows_the_full_forward,
+        half_precision_translates,
     )
 ]

@@ -53,7 +53,9 @@ class VocabularyBackend:
         self.special_tokens = dict(special_tokens)
         for name in ("eos_token", "unk_token"):
             if self.special_tokens[name] not in self._ids:
-                raise TokenizerError(f"{model.parent}: vocab.json lacks the {name} {self.special_tokens[name]!r}")
+                raise TokenizerError(
+                    f"{model.parent}: vocab.json lacks the {name} {self.special_tokens[name]!r}"
+                )
         self._unknown = self._ids[self.special_tokens["unk_token"]]
         self._end = self._ids[self.special_tokens["eos_token"]]
         self.special = {token for token in self.special_tokens.values() if token in self._ids}
@@ -72,7 +74,9 @@ class VocabularyBackend:
             if place % 2:
                 ids.append(self._ids[part])
             else:
-                ids += [self._ids.get(piece, self._unknown) for piece in self._model.encode(part, out_type=str)]
+                ids += [
+                    self._ids.get(piece, self._unknown) for piece in self._model.encode(part, out_type=str)
+                ]
         return ids
 
     def decode(self, ids: Sequence[int], skip_special_tokens: bool) -> str:
@@ -180,12 +184,16 @@ def with_languages(backend: Any, settings: TokenizerSettings) -> Any:
         return backend
     added = backend.tokenizer.get_added_tokens_decoder().items()
     codes = {
-        token.content: id for id, token in sorted(added) if re.fullmatch(r"[a-z]{3}_[A-Z][a-z]{3}", token.content)
+        token.content: id
+        for id, token in sorted(added)
+        if re.fullmatch(r"[a-z]{3}_[A-Z][a-z]{3}", token.content)
     }
     return NllbBackend(backend, settings, codes) if codes else backend
 
 
-def spoken(codes: Mapping[str, int], backend: Any, settings: TokenizerSettings, default: str) -> SpokenBetween:
+def spoken(
+    codes: Mapping[str, int], backend: Any, settings: TokenizerSettings, default: str
+) -> SpokenBetween:
     """The languages of M2M-100 and NLLB, with the settings' own source and target when they name them."""
     end = backend.id(backend.special_tokens.get("eos_token", "</s>"))
     if end is None:

@@ -96,7 +96,10 @@ def zoo_architectures():
             ),
             tiny(**TINY),
         ),
-        references=("Junczys-Dowmunt et al., 2018, arXiv:1804.00344", "Tiedemann and Thottingal, 2020, OPUS-MT"),
+        references=(
+            "Junczys-Dowmunt et al., 2018, arXiv:1804.00344",
+            "Tiedemann and Thottingal, 2020, OPUS-MT",
+        ),
     )
     yield Architecture(
         name="bart",

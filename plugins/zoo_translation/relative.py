@@ -28,7 +28,9 @@ class RelativeBias(Spec):
         if self.buckets < (4 if self.both_ways else 2):
             raise RecipeError(f"buckets: {self.buckets} are too few")
         if self.farthest <= self.single:
-            raise RecipeError(f"farthest: {self.farthest} must exceed the {self.single} distances with a bucket each")
+            raise RecipeError(
+                f"farthest: {self.farthest} must exceed the {self.single} distances with a bucket each"
+            )
 
     @property
     def one_way(self) -> int:

@@ -144,9 +144,7 @@ T5 = (
     # The first release has a second bias, for the look at the source, that nothing ever read.
     Ignore("decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight"),
     *t5_side("encoder", 1),
-    *attention(
-        "decoder.block.{i}.layer.1.EncDecAttention", "decoder.layers.{i}.cross", ("q", "k", "v", "o")
-    ),
+    *attention("decoder.block.{i}.layer.1.EncDecAttention", "decoder.layers.{i}.cross", ("q", "k", "v", "o")),
     Rename("decoder.block.{i}.layer.1.layer_norm.*", "decoder.layers.{i}.cross_norm.*"),
     *t5_side("decoder", 2),
     OutputHead("lm_head.*", "decoder.head.output.*"),

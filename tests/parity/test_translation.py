@@ -274,8 +274,12 @@ def test_a_folders_search_is_the_default(tmp_path):
 @pytest.mark.parametrize("family", ["GPT2", "Mistral"])
 def test_beams_continue_a_text_too(family, tmp_path):
     numbers = dict(vocab_size=VOCAB, hidden_size=32, num_hidden_layers=2, num_attention_heads=4)
-    numbers |= dict(intermediate_size=48, num_key_value_heads=2, sliding_window=5) if family == "Mistral" else {}
-    config = getattr(transformers, f"{family}Config")(**numbers, bos_token_id=0, eos_token_id=0, pad_token_id=0)
+    numbers |= (
+        dict(intermediate_size=48, num_key_value_heads=2, sliding_window=5) if family == "Mistral" else {}
+    )
+    config = getattr(transformers, f"{family}Config")(
+        **numbers, bos_token_id=0, eos_token_id=0, pad_token_id=0
+    )
     torch.manual_seed(0)
     name = "GPT2LMHeadModel" if family == "GPT2" else "MistralForCausalLM"
     model = getattr(transformers, name)(config).eval()

@@ -14,8 +14,25 @@ from zoo.tokenizer_vocabulary import FAIRSEQ_LANGUAGES
 from zoo.training import phrasebook
 
 TEXTS = [
-    *("I love NLP", "Hello world ", "  two  spaces ", "", "你好世界", "\nnew\n line", "Ünïcödé ½ ﬁ", "x" * 30),
-    *("a</s>b <pad> <unk>", ">>fra<< I love NLP", ">>fra<<I love", ">>deu<< Hi", ">>", "__fr__ love", "fra_Latn love"),
+    *(
+        "I love NLP",
+        "Hello world ",
+        "  two  spaces ",
+        "",
+        "你好世界",
+        "\nnew\n line",
+        "Ünïcödé ½ ﬁ",
+        "x" * 30,
+    ),
+    *(
+        "a</s>b <pad> <unk>",
+        ">>fra<< I love NLP",
+        ">>fra<<I love",
+        ">>deu<< Hi",
+        ">>",
+        "__fr__ love",
+        "fra_Latn love",
+    ),
 ]
 
 
@@ -62,7 +79,9 @@ def m2m(folder, pieces, **settings):
 
 def nllb(folder, pieces, **settings):
     letters = sorted({letter for piece in pieces[1] for letter in piece})
-    vocab = {token: id for id, token in enumerate(["<s>", "<pad>", "</s>", "<unk>", *letters, "lo", "lov", "▁t"])}
+    vocab = {
+        token: id for id, token in enumerate(["<s>", "<pad>", "</s>", "<unk>", *letters, "lo", "lov", "▁t"])
+    }
     merges = [("l", "o"), ("lo", "v"), ("▁", "t")]
     reference = NllbTokenizer(vocab=vocab, merges=merges, **settings)
     reference.save_pretrained(folder)
@@ -128,9 +147,9 @@ def test_nllb(tmp_path, pieces, legacy):
 def test_an_unknown_or_missing_language_is_named(tmp_path, pieces):
     nllb(tmp_path, pieces)
     languages = load_tokenizer(tmp_path).languages
-    with pytest.raises(PromptError, match="target-language: .*'fra_Latin'; did you mean fra_Latn"):
+    with pytest.raises(PromptError, match=r"target-language: .*'fra_Latin'; did you mean fra_Latn"):
         languages.first("fra_Latin")
-    with pytest.raises(PromptError, match="source-language: .*'xx'"):
+    with pytest.raises(PromptError, match=r"source-language: .*'xx'"):
         languages.encode("I love", source="xx")
     with pytest.raises(PromptError, match="target-language: say which of 202, such as fra_Latn"):
         languages.first()

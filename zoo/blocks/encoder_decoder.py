@@ -24,7 +24,9 @@ class EncoderDecoder(nn.Module):
         where = {} if mask is None else {"offset": -mx.argmax(mask.astype(mx.int32), axis=1).astype(mx.int32)}
         return self.encoder.encode(source, mask, **where)
 
-    def decode(self, target, memory, cache=None, memory_mask=None, mask=None):  # (B, T), (B, S, D) -> (B, T, V)
+    def decode(
+        self, target, memory, cache=None, memory_mask=None, mask=None
+    ):  # (B, T), (B, S, D) -> (B, T, V)
         """Logits of the token after each of the target's, which begins with the start token.
 
         `memory_mask` (B, S) is the source's mask, the same at every call; `mask` (B, T) marks left padding of the

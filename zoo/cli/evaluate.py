@@ -17,7 +17,10 @@ import click
     "--out", type=click.Path(path_type=Path, dir_okay=False), help="Write the record to this file, too."
 )
 def evaluate(source: str, everything: bool, as_json: bool, out: Path | None) -> None:
-    """Ask SOURCE for the capital of every country, in English and Chinese, and count the right answers."""
+    """Ask SOURCE for the capital of every country, in English and Chinese, and count the right answers.
+
+    A translator is asked for sentences of the phrasebook instead.
+    """
     from zoo.cli.table import table
     from zoo.loading import load
     from zoo.training.accuracy import scores

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -110,6 +111,9 @@ def run(
         return
     assert prompt is not None
     ids = prompt_ids(loaded, [{"role": "user", "content": prompt}], given)
+    context = getattr(loaded.recipe, "context", None)
+    if context is not None and len(ids) > context:
+        warnings.warn(f"the prompt has {len(ids)} tokens, more than the {context} the model is made for", stacklevel=1)
     statistics, reason, tokens = Statistics(len(ids), load_seconds, time.perf_counter()), None, []
     candidates, interrupted = [], False
     with Screen(quiet=as_json) as screen:

@@ -5,6 +5,7 @@ Axes: H hypotheses (rows), T length, S source length, V vocabulary.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -43,8 +44,10 @@ class Beams:
     early_stopping: bool | Literal["never"] = False
 
     def __post_init__(self) -> None:
-        if not 1 <= self.count <= MOST_BEAMS:
-            raise PromptError(f"beams must lie in 1..{MOST_BEAMS}, got {self.count}")
+        if not isinstance(self.count, int) or not 1 <= self.count <= MOST_BEAMS:
+            raise PromptError(f"beams must lie in 1..{MOST_BEAMS}, got {self.count!r}")
+        if not isinstance(self.length_penalty, int | float) or not math.isfinite(self.length_penalty):
+            raise PromptError(f"length-penalty must be a number, got {self.length_penalty!r}")
         if self.early_stopping not in (True, False, "never"):
             raise PromptError(f"early-stopping must be true, false or 'never', got {self.early_stopping!r}")
 
@@ -83,14 +86,18 @@ class Reader:
     def _start(self, loaded: Loaded) -> int:
         start = settings_of(loaded).get("decoder_start_token_id")
         if isinstance(start, int) and not 0 <= start < loaded.recipe.decoder.embedding.vocab:
-            raise PromptError(f"generation_config.json: decoder_start_token_id {start} lies outside the vocabulary")
+            raise PromptError(
+                f"generation_config.json: decoder_start_token_id {start} lies outside the vocabulary"
+            )
         return start if isinstance(start, int) else loaded.recipe.start
 
     def first(self) -> mx.array:
         """The logits of the first new token, (1, V)."""
         given = mx.array([self.given])
         if not self.translates and getattr(self.recipe, "causality", "causal") == "prefix":
-            return self.model.head(self.model.backbone(given, self.cache, prefix=len(self.given))[:, -1:])[:, -1]
+            return self.model.head(self.model.backbone(given, self.cache, prefix=len(self.given))[:, -1:])[
+                :, -1
+            ]
         return self.next(given)
 
     def next(self, tokens: mx.array) -> mx.array:
@@ -184,11 +191,13 @@ def one_by_one(
     reader: Reader, constraints: Constraints, choose: Callable[[mx.array], mx.array]
 ) -> Iterator[tuple[int, ...]]:
     """Yield the tokens so far after each new one, up to the limit or an end token."""
-    logits, tokens = reader.first(), []
+    logits, tokens = reader.first(), list[int]()
     while len(tokens) < constraints.last:
         token = choose(constraints(logits, [tokens]))  # (1,)
         if not constraints.look_back and len(tokens) + 1 < constraints.last:
-            logits = reader.next(token[:, None])  # dispatched before the token is read, so that none is waited for
+            logits = reader.next(
+                token[:, None]
+            )  # dispatched before the token is read, so that none is waited for
             mx.async_eval(token, logits)
         tokens.append(int(token.item()))
         yield tuple(tokens)

@@ -121,7 +121,13 @@ def completing(text: Sequence[int], words: Sequence[Sequence[int]]) -> list[int]
 
 
 def constraints_of(
-    values: Mapping[str, Any], vocab: int, *, ends: frozenset[int], given: Sequence[int], last: int, **changes: Any
+    values: Mapping[str, Any],
+    vocab: int,
+    *,
+    ends: frozenset[int],
+    given: Sequence[int],
+    last: int,
+    **changes: Any,
 ) -> Constraints:
     """What a generation config asks for, `changes` (those not None) in place of its own; unknown keys are warned of.
 
@@ -133,8 +139,13 @@ def constraints_of(
         warnings.warn(f"generation_config.json: not implemented, ignored: {', '.join(ignored)}", stacklevel=4)
     words = values.get("bad_words_ids") or []
     if not isinstance(words, list) or not all(isinstance(word, list) and word for word in words):
-        raise PromptError(f"generation_config.json: bad_words_ids must be a list of lists of ids, got {words!r:.60}")
-    found = dict(
+        raise PromptError(
+            f"generation_config.json: bad_words_ids must be a list of lists of ids, got {words!r:.60}"
+        )
+    repetition = values.get("repetition_penalty") or 1.0
+    if not isinstance(repetition, int | float) or not 0 < repetition < float("inf"):
+        raise PromptError(f"generation_config.json: repetition_penalty must be positive, got {repetition!r}")
+    found: dict[str, Any] = dict(
         least=_count(values, "min_new_tokens"),
         least_length=_count(values, "min_length"),
         first_token=next(iter(_ids(values, "forced_bos_token_id", vocab)), None),
@@ -143,7 +154,7 @@ def constraints_of(
         suppressed=_ids(values, "suppress_tokens", vocab),
         suppressed_first=_ids(values, "begin_suppress_tokens", vocab),
         no_repeat=_count(values, "no_repeat_ngram_size"),
-        repetition=float(values.get("repetition_penalty") or 1.0),
+        repetition=float(repetition),
     )
     found |= {name: value for name, value in changes.items() if value is not None}
     return Constraints(ends=ends, given=tuple(given), last=last, **found)
@@ -162,5 +173,7 @@ def _ids(values: Mapping[str, Any], key: str, vocab: int) -> tuple[int, ...]:
     ids = value if isinstance(value, list) else [] if value is None else [value]
     for one in ids:
         if not isinstance(one, int) or isinstance(one, bool) or not 0 <= one < vocab:
-            raise PromptError(f"generation_config.json: {key} must name tokens of the vocabulary, got {one!r}")
+            raise PromptError(
+                f"generation_config.json: {key} must name tokens of the vocabulary, got {one!r}"
+            )
     return tuple(ids)

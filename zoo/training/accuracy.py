@@ -1,16 +1,17 @@
-"""How many facts of the atlas a model knows: each question's greedy continuation against its answer."""
+"""How many facts of the atlas a model knows, or how many sentences of the phrasebook it translates."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from zoo.generation import generate
 from zoo.generation.fill_mask import fill
 from zoo.generation.prompt import mask_id, pieces
 from zoo.loading import Loaded
-from zoo.training import atlas
+from zoo.training import atlas, phrasebook
 
 
 @dataclass
@@ -63,10 +64,22 @@ def goes_on(loaded: Loaded, question: Any) -> bool:
     return not rest or not rest[0].isalnum()  # "Niger" is no right answer where "Nigeria" is
 
 
+def translations(loaded: Loaded, sentences: int = phrasebook.SIZE) -> Score:
+    """How many sentences are translated just as the phrasebook does: `sentences` of training, as many of "test"."""
+    score = Score("translation", "en-zh")
+    for split in ("train", "test"):
+        for pair in islice(phrasebook.pairs(split), sentences):
+            score.add(generate(loaded, pair.source).text == pair.target, split == "test")
+    return score
+
+
 def scores(
     loaded: Loaded, relations: Iterable[str] = ("capital",), languages: Iterable[atlas.Language] = atlas.LANGUAGES
 ) -> Iterator[Score]:
-    """The score of each relation in each language, over all countries."""
+    """The score of each relation in each language, over all countries; of a translator that of the phrasebook."""
+    if loaded.architecture.task == "translate":
+        yield translations(loaded)
+        return
     for relation in relations:
         for language in languages:
             score = Score(relation, language)

@@ -15,7 +15,9 @@ from zoo.training.data import IGNORED
 from zoo.training.loop import Batch, Settings
 from zoo.training.loss import cross_entropy
 
-POOL = 64  # rows of text, in batches, that are sorted by length together: little padding, still in mixed order
+POOL = (
+    64  # rows of text, in batches, that are sorted by length together: little padding, still in mixed order
+)
 
 Ids = tuple[list[int], list[int]]
 
