@@ -202,7 +202,8 @@ def apply(
     rules: Sequence[Rule], tensors: Mapping[str, Any], recipe: Any, join: Join
 ) -> tuple[Tensors, Tensors]:
     """Run the rules forward: the parameters by path, and the tensors that no rule took."""
-    source, target = dict(tensors), {}
+    source: Tensors = dict(tensors)
+    target: Tensors = {}
     for rule in rules:
         rule.forward(source, target, recipe, join)
     return target, source
@@ -212,7 +213,8 @@ def invert(
     rules: Sequence[Rule], parameters: Mapping[str, Any], recipe: Any, join: Join
 ) -> tuple[Tensors, Tensors]:
     """Run the rules backward: the tensors by checkpoint name, and the parameters that no rule took."""
-    source, target = dict(parameters), {}
+    source: Tensors = dict(parameters)
+    target: Tensors = {}
     for rule in rules:
         rule.backward(source, target, recipe, join)
     return target, source

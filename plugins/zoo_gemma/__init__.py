@@ -1,8 +1,10 @@
 """Gemma 2, told as a difference from LLaMA, and the blocks that only it has. Imports no mlx."""
 
-from zoo.architecture import Architecture, Block, Ignore, OutputHead, Preset, Rename, hookimpl, pocket
-from zoo.recipe import Attention, Decoder, Embedding, GatedMLP, Head, RoPE
 from zoo_gemma.spec import CappedAttention, CappedHead, OffsetRMSNorm, SandwichLayer
+from zoo_llama import WEIGHTS as LLAMA_WEIGHTS
+
+from zoo.architecture import Architecture, Block, Preset, Rename, hookimpl, pocket
+from zoo.recipe import Attention, Decoder, Embedding, GatedMLP, Head, RoPE
 
 
 def gemma2(config):
@@ -75,22 +77,10 @@ def windows(config):
 
 
 WEIGHTS = (
-    Rename("[model.]embed_tokens.*", "embedding.tokens.*"),
-    Rename("[model.]layers.{i}.input_layernorm.*", "layers.{i}.mixer_norm.*"),
-    Rename("[model.]layers.{i}.self_attn.q_proj.*", "layers.{i}.mixer.query.*"),
-    Rename("[model.]layers.{i}.self_attn.k_proj.*", "layers.{i}.mixer.key.*"),
-    Rename("[model.]layers.{i}.self_attn.v_proj.*", "layers.{i}.mixer.value.*"),
-    Rename("[model.]layers.{i}.self_attn.o_proj.*", "layers.{i}.mixer.output.*"),
     Rename("[model.]layers.{i}.post_attention_layernorm.*", "layers.{i}.mixer_output_norm.*"),
     Rename("[model.]layers.{i}.pre_feedforward_layernorm.*", "layers.{i}.feedforward_norm.*"),
-    Rename("[model.]layers.{i}.mlp.gate_proj.*", "layers.{i}.feedforward.gate.*"),
-    Rename("[model.]layers.{i}.mlp.up_proj.*", "layers.{i}.feedforward.up.*"),
-    Rename("[model.]layers.{i}.mlp.down_proj.*", "layers.{i}.feedforward.down.*"),
     Rename("[model.]layers.{i}.post_feedforward_layernorm.*", "layers.{i}.feedforward_output_norm.*"),
-    Rename("[model.]norm.*", "norm.*"),
-    OutputHead("lm_head.*", "head.output.*"),
-    Ignore("[model.]layers.{i}.self_attn.rotary_emb.inv_freq"),
-    Ignore("[model.]rotary_emb.inv_freq"),
+    *LLAMA_WEIGHTS,
 )
 
 POCKET = dict(

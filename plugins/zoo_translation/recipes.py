@@ -166,7 +166,7 @@ def t5_like(config, feedforward, scaled):
     embedding = Embedding(vocab=config.count("vocab_size"), dim=dim)
     layers = config.layers("num_layers")
     # Derived from feed_forward_proj, or saying nothing: there is no table of positions.
-    for key in ("dense_act_fn", "is_gated_act", "n_positions", "output_past"):
+    for key in ("dense_act_fn", "is_gated_act", "n_positions"):
         config.get(key)
     return EncoderDecoder(
         encoder=Encoder(

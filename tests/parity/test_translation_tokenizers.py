@@ -6,8 +6,11 @@ from itertools import islice
 
 import pytest
 import sentencepiece
+import torch
+import transformers
 from transformers import M2M100Tokenizer, MarianTokenizer, NllbTokenizer
 
+import zoo
 from zoo.errors import PromptError
 from zoo.tokenizer import load_tokenizer
 from zoo.tokenizer_vocabulary import FAIRSEQ_LANGUAGES
@@ -153,3 +156,49 @@ def test_an_unknown_or_missing_language_is_named(tmp_path, pieces):
         languages.encode("I love", source="xx")
     with pytest.raises(PromptError, match="target-language: say which of 202, such as fra_Latn"):
         languages.first()
+
+
+def small(vocab, kind, **changes):
+    """A random model of transformers for a vocabulary."""
+    sides = {
+        f"{side}_{key}": n for side in ("encoder", "decoder") for key, n in dict(layers=1, ffn_dim=24).items()
+    }
+    heads = dict(encoder_attention_heads=2, decoder_attention_heads=2)
+    config = getattr(transformers, f"{kind}Config")(vocab_size=vocab, d_model=16, **sides, **heads, **changes)
+    torch.manual_seed(1)
+    name = "MarianMTModel" if kind == "Marian" else f"{kind}ForConditionalGeneration"
+    model = getattr(transformers, name)(config).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.requires_grad:
+                parameter.copy_((parameter.ndim == 1) + 0.5 * torch.randn_like(parameter))
+    return model
+
+
+@pytest.mark.parametrize("beams", [1, 4])
+@pytest.mark.parametrize(
+    ("make", "kind", "source", "target"),
+    [(nllb, "M2M100", "deu_Latn", "fra_Latn"), (m2m, "M2M100", "de", "fr"), (marian, "Marian", None, "fra")],
+)
+def test_a_text_is_translated_as_the_reference_does(tmp_path, pieces, make, kind, source, target, beams):
+    reference, size = make(tmp_path, pieces)
+    size = max(size, len(reference))
+    ids = dict(pad_token_id=reference.pad_token_id, eos_token_id=reference.eos_token_id)
+    model = small(size, kind, **ids, decoder_start_token_id=reference.eos_token_id)
+    model.generation_config.bad_words_ids = [[reference.pad_token_id]]
+    model.save_pretrained(tmp_path)
+    text = "I love NLP"
+    if kind == "Marian":
+        inputs, forced = reference(f">>{target}<< {text}", return_tensors="pt"), None
+    else:
+        reference.src_lang = source
+        inputs, forced = reference(text, return_tensors="pt"), reference.convert_tokens_to_ids(target)
+        forced = reference.get_lang_id(target) if make is m2m else forced
+    search = dict(num_beams=beams, do_sample=False, max_new_tokens=12, forced_bos_token_id=forced)
+    expected = model.generate(**inputs, **search)[0, 1:]
+    languages = dict(source_language=source, target_language=target)
+    found = zoo.generate(zoo.load(tmp_path), text, beams=beams, max_tokens=12, **languages)
+    assert found.tokens == expected.tolist()
+    assert found.text == reference.decode(
+        expected, skip_special_tokens=True, clean_up_tokenization_spaces=False
+    )

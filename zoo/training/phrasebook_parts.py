@@ -99,7 +99,8 @@ class Parts:
             several = self.chance(0.3) if plural is None else plural
         several = several and bool(noun.forms) and ("kin" not in noun.classes or style == "number")
         adjective = None if bare or self.chance(0.65) else self._attribute(noun, style)
-        said, written, described = "", "", ()
+        said, written = "", ""
+        described: tuple[str, ...] = ()
         if adjective:
             said, written, described = adjective.english, adjective.extra, (adjective.english,)
             if adjective.forms and style in ("a", "number", *POINTERS) and self.chance(0.12):
@@ -220,7 +221,7 @@ class Parts:
         mode, plain = self.pick(chosen), not negative and not question
         time, adverb = self._when(verb, mode, negative, question) if timed else (SILENT, SILENT)
         if subject is None:
-            styles = DEFINITE + GENERIC * 2 if mode == "present" else DEFINITE
+            styles: tuple[str, ...] = DEFINITE + GENERIC * 2 if mode == "present" else DEFINITE
             if plain and mode in ("past", "progressive", "future"):
                 styles += ("a", "number")
             subject = self.subject(verb.classes, styles)
