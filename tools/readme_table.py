@@ -23,7 +23,7 @@ def table() -> str:
     for name, architecture in registry().architectures.items():
         if not registry().plugin_of(architecture).ours:
             continue
-        embedded = any(preset.folder and preset.folder.is_dir() for preset in architecture.presets)
+        embedded = any(preset.embedded for preset in architecture.presets)
         base = f"`{architecture.base}`" if architecture.base else ""
         mark = "yes" if embedded else ""
         rows.append(f"| `{name}` | {architecture.task} | {base} | {mark} | {architecture.summary} |")

@@ -55,6 +55,11 @@ class Preset:
     hub: str | None = None
     config: Mapping[str, Any] | None = None
 
+    @property
+    def embedded(self) -> bool:
+        """Whether its folder is part of this installation."""
+        return self.folder is not None and self.folder.is_dir()
+
 
 @dataclass(frozen=True)
 class Architecture:
@@ -103,7 +108,7 @@ class Architecture:
     def preset(self, name: str | None = None) -> Preset | None:
         """The preset of that name; without one, the embedded pocket checkpoint, else the first."""
         if name is None:
-            return next((p for p in self.presets if p.folder), next(iter(self.presets), None))
+            return next((p for p in self.presets if p.embedded), next(iter(self.presets), None))
         return next((p for p in self.presets if p.name == name), None)
 
     @property

@@ -11,7 +11,7 @@ from zoo.testing import subject
 from zoo.tokenizer import load_tokenizer
 from zoo.training.corpora import corpus
 from zoo.training.data import IGNORED
-from zoo.training.loop import Settings
+from zoo.training.loop import Settings, initialise
 from zoo.training.pocket import train_folder
 from zoo.training.translation import sentences, translation_loss, translations
 from zoo.training.vocabulary import save_tokenizer, train_tokenizer
@@ -95,3 +95,15 @@ def test_a_few_steps_write_a_folder_that_loads(tmp_path):
 def test_a_corpus_of_the_wrong_kind_is_refused(name, texts, tmp_path):
     with pytest.raises(ZooError, match=f"{name} is trained on .* the corpus {texts}"):
         train_folder(name, tmp_path / "out", Settings(steps=1, corpus=texts))
+
+
+def test_training_starts_from_matrices_of_the_width_s_own_size():
+    model = subject("transformer").model
+    initialise(model, 0, 4)
+    assert mx.std(model.encoder.embedding.tokens.weight).item() == pytest.approx(128**-0.5, rel=0.05)
+    assert mx.std(model.decoder.layers[0].cross.query.weight).item() == pytest.approx(128**-0.5, rel=0.05)
+    wide = model.encoder.layers[0].feedforward.up.weight
+    assert mx.std(wide).item() == pytest.approx((2 / (128 + 384)) ** 0.5, rel=0.05)
+    before = mx.array(wide)
+    initialise(model, 0, 4)
+    assert mx.array_equal(model.encoder.layers[0].feedforward.up.weight, before)

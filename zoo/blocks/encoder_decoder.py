@@ -2,6 +2,7 @@
 
 import mlx.core as mx
 import mlx.nn as nn
+from mlx.utils import tree_flatten, tree_unflatten
 
 
 class EncoderDecoder(nn.Module):
@@ -13,6 +14,22 @@ class EncoderDecoder(nn.Module):
         self.encoder, self.decoder = encoder, decoder
         if spec.decoder.embedding.shared:
             decoder.embedding.share(encoder.embedding)
+
+    def initialise(self, key):
+        """Random matrices whose outputs vary as their inputs do (Glorot and Bengio, 2010), tables from N(0, 1/D).
+
+        Training starts from these: with the small numbers that suit a wide Pre-LN decoder, a narrow Post-LN one
+        learns to write the target's language but not to look at the source.
+        """
+        matrices = [(path, array) for path, array in tree_flatten(self.parameters()) if array.ndim == 2]
+
+        def one(path, array, key):
+            scale = array.shape[1] ** -0.5 if ".embedding." in path else (2 / sum(array.shape)) ** 0.5
+            return mx.random.normal(array.shape, scale=scale, key=key)
+
+        keys = mx.random.split(key, len(matrices))
+        made = [(path, one(path, array, own)) for (path, array), own in zip(matrices, keys, strict=True)]
+        self.update(tree_unflatten(made))
 
     def make_cache(self, policy=None):
         """One cache for each layer of the decoder."""

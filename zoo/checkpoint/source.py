@@ -49,12 +49,11 @@ def _preset(architecture: Architecture, name: str | None) -> Source:
     if preset is None:
         options = ", ".join(p.name for p in architecture.presets) or "none"
         raise SourceError(f"{architecture.name} has no preset {name!r}; it has: {options}")
-    if preset.folder is not None:
-        if not preset.folder.is_dir():
-            raise SourceError(
-                f"{architecture.name}:{preset.name}: {preset.folder} is missing from this installation"
-            )
+    if preset.embedded and preset.folder is not None:
         return Source(preset.folder, architecture)
+    if preset.folder is not None:
+        how = f"`zoo train {architecture.name} --out FOLDER` makes one"
+        raise SourceError(f"{architecture.name}:{preset.name} is not part of this installation; {how}")
     if preset.hub is None:
         raise SourceError(f"{architecture.name}:{preset.name} has numbers only and no weights to run")
     return Source(download(preset.hub), architecture)
