@@ -9,7 +9,9 @@ from zoo.cache import CachePolicy, KVCache, WindowCache
 
 def column(start, count):
     """Keys whose values are their positions, (1, 1, T, 2)."""
-    return mx.broadcast_to(mx.arange(start, start + count)[None, None, :, None], (1, 1, count, 2)).astype(mx.float32)
+    return mx.broadcast_to(mx.arange(start, start + count)[None, None, :, None], (1, 1, count, 2)).astype(
+        mx.float32
+    )
 
 
 def positions(keys):

@@ -30,10 +30,14 @@ def test_cache_bytes_are_two_a_number():
 
 
 def test_comparison_marks_what_differs_and_fills_what_is_absent():
-    rows = {name: (values, differs) for name, values, differs in comparison({"a": of("gpt2"), "b": of("qwen3")})}
+    rows = {
+        name: (values, differs) for name, values, differs in comparison({"a": of("gpt2"), "b": of("qwen3")})
+    }
     assert rows["layer.mixer.rope"] == (["–", "rope"], True)
     assert rows["causality"] == (["causal", "causal"], False)
-    order = [name for name, _, _ in comparison({"a": {"x": "1", "z": "1"}, "b": {"x": "1", "y": "2", "z": "1"}})]
+    order = [
+        name for name, _, _ in comparison({"a": {"x": "1", "z": "1"}, "b": {"x": "1", "y": "2", "z": "1"}})
+    ]
     assert order == ["x", "y", "z"]
 
 

@@ -3,7 +3,7 @@
 from zoo.registry import registry
 
 # Named one by one, so that one left out of a package is missed.
-EMBEDDED = {"gpt2", "gpt2-postln", "llama", "qwen3", "gemma2", "mixtral", "qwen3-moe"}
+EMBEDDED = {"gpt2", "gpt2-postln", "llama", "qwen3", "gemma2", "mixtral", "qwen3-moe", "gpt-oss"}
 
 
 def test_every_plugin_of_ours_is_loaded():
@@ -19,7 +19,13 @@ def test_every_embedded_checkpoint_is_there_and_complete():
             if preset.embedded:
                 found.add(name)
                 files = {path.name for path in preset.folder.iterdir()}
-                wanted = {"model.safetensors", "config.json", "tokenizer.json", "training.json", "accuracy.json"}
+                wanted = {
+                    "model.safetensors",
+                    "config.json",
+                    "tokenizer.json",
+                    "training.json",
+                    "accuracy.json",
+                }
                 assert not wanted - files, f"{name}: {wanted - files}"
     assert found == EMBEDDED
 

@@ -25,7 +25,9 @@ def core_blocks() -> tuple[Block, ...]:
         Block(recipe.MLP, "zoo.blocks.feedforward:MLP", "two projections and an activation"),
         Block(recipe.GatedMLP, "zoo.blocks.feedforward:GatedMLP", "a gated feed-forward, SwiGLU with silu"),
         Block(recipe.Router, "zoo.blocks.moe:Router", "the likeliest experts of each token"),
-        Block(recipe.Experts, "zoo.blocks.moe:Experts", "gated feed-forwards, a few of them run for each token"),
+        Block(
+            recipe.Experts, "zoo.blocks.moe:Experts", "gated feed-forwards, a few of them run for each token"
+        ),
         Block(recipe.MoE, "zoo.blocks.moe:MoE", "a router, its experts and a shared one"),
         Block(recipe.Layer, "zoo.blocks.layer:Layer", "mixer and feed-forward, Pre-LN or Post-LN"),
         Block(recipe.CrossLayer, "zoo.blocks.cross:CrossLayer", "a layer with a look at the source between"),

@@ -43,7 +43,9 @@ class Cache:
         Every array that a cache holds has the batch first.
         """
         for name, value in vars(self).items():
-            setattr(self, name, tree_map(lambda leaf: leaf[rows] if isinstance(leaf, mx.array) else leaf, value))
+            setattr(
+                self, name, tree_map(lambda leaf: leaf[rows] if isinstance(leaf, mx.array) else leaf, value)
+            )
 
 
 class KVCache(Cache):

@@ -6,7 +6,6 @@ Axes: N texts, B batch, S length, D width.
 from __future__ import annotations
 
 import warnings
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -80,7 +79,9 @@ def _encode(loaded: Loaded, text: str, limit: int | None) -> list[int]:
     before, own, after = pieces(loaded.tokenizer, text)
     room = max(limit - len(before) - len(after), 0)
     if len(own) > room:
-        warnings.warn(f"texts longer than {limit} tokens are cut, as the folder's max_seq_length says", stacklevel=3)
+        warnings.warn(
+            f"texts longer than {limit} tokens are cut, as the folder's max_seq_length says", stacklevel=3
+        )
     return encode_prompt(loaded, before + own[:room] + after)
 
 
@@ -155,5 +156,7 @@ def _mode(path: Path) -> str:
         keys = [key for key, value in values.items() if key.startswith("pooling_mode_") and value is True]
         modes = [_MODES.get(key, key) for key in keys]
     if len(modes) != 1 or modes[0] not in POOLINGS:
-        raise ConfigError(f"{path}: pooling by {' and '.join(map(str, modes)) or 'nothing'} is not implemented")
+        raise ConfigError(
+            f"{path}: pooling by {' and '.join(map(str, modes)) or 'nothing'} is not implemented"
+        )
     return modes[0]

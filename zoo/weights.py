@@ -148,7 +148,9 @@ class Stack(Rule):
             if numbers != list(range(len(numbers))):
                 if len(numbers) > 1:
                     gap = next(number for number in range(len(numbers)) if number not in names)
-                    raise CheckpointError(f"{names[numbers[0]]}: of its like, the tensor of expert {gap} is missing")
+                    raise CheckpointError(
+                        f"{names[numbers[0]]}: of its like, the tensor of expert {gap} is missing"
+                    )
                 continue  # one tensor by itself, looked at for an error message
             if len({tuple(source[name].shape) for name in names.values()}) > 1:
                 raise CheckpointError(f"{names[0]}: the experts' tensors have different shapes")

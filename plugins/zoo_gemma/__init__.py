@@ -1,10 +1,9 @@
 """Gemma 2, told as a difference from LLaMA, and the blocks that only it has. Imports no mlx."""
 
-from zoo_gemma.spec import CappedAttention, CappedHead, OffsetRMSNorm, SandwichLayer
-from zoo_llama import WEIGHTS as LLAMA_WEIGHTS
-
 from zoo.architecture import Architecture, Block, Preset, Rename, hookimpl, pocket
 from zoo.recipe import Attention, Decoder, Embedding, GatedMLP, Head, RoPE
+from zoo_gemma.spec import CappedAttention, CappedHead, OffsetRMSNorm, SandwichLayer
+from zoo_llama import WEIGHTS as LLAMA_WEIGHTS
 
 
 def gemma2(config):

@@ -111,7 +111,10 @@ def zoo_architectures():
         recipe=gpt2,
         weights=GPT2_WEIGHTS,
         mlx_weights=GPT2_MLX_WEIGHTS,
-        presets=(pocket(__file__, "gpt2", **POCKET), Preset("small", hub="openai-community/gpt2", config=SMALL)),
+        presets=(
+            pocket(__file__, "gpt2", **POCKET),
+            Preset("small", hub="openai-community/gpt2", config=SMALL),
+        ),
         references=("Radford et al., 2019, Language Models are Unsupervised Multitask Learners",),
     )
     yield Architecture(

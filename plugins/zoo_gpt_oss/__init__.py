@@ -1,11 +1,10 @@
 """gpt-oss, told as a difference from LLaMA. Imports no mlx."""
 
-from zoo_llama import POCKET, TINY, WEIGHTS, layer_windows, llama, published
-
 from zoo.architecture import Architecture, Block, Preset, Rename, hookimpl, pocket
 from zoo.recipe import MoE, Router
 from zoo_gpt_oss.spec import ClippedExperts, SinkAttention
 from zoo_gpt_oss.weights import Interleave, Swap, Unpack
+from zoo_llama import POCKET, TINY, WEIGHTS, layer_windows, llama, published
 
 YARN = dict(
     rope_type="yarn",

@@ -205,7 +205,9 @@ def zoo_architectures():
                 max_position_embeddings=131072,
                 rope_theta=1000000.0,
             ),
-            Preset("tiny", config=TINY | dict(use_sliding_window=True, sliding_window=6, max_window_layers=1)),
+            Preset(
+                "tiny", config=TINY | dict(use_sliding_window=True, sliding_window=6, max_window_layers=1)
+            ),
         ),
         references=("Yang et al., 2024, arXiv:2407.10671",),
     )

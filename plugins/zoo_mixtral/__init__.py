@@ -1,9 +1,8 @@
 """Mixtral and the Qwen mixtures of experts, told as differences from LLaMA. Imports no mlx."""
 
-from zoo_llama import POCKET, TINY, WEIGHTS, layer_windows, llama, published, sliding_window
-
 from zoo.architecture import Architecture, Preset, Rename, Split, Stack, hookimpl, pocket
 from zoo.recipe import Experts, GatedMLP, MoE, RMSNorm, Router
+from zoo_llama import POCKET, TINY, WEIGHTS, layer_windows, llama, published, sliding_window
 
 
 def mixtral(config):

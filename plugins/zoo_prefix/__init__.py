@@ -1,8 +1,7 @@
 """A prefix language model: the prompt sees itself both ways, the answer is causal. Imports no mlx."""
 
-from zoo_llama import WEIGHTS, llama
-
 from zoo.architecture import Architecture, Preset, hookimpl, pocket
+from zoo_llama import WEIGHTS, llama
 
 
 def prefix_lm(config):

@@ -2,11 +2,11 @@
 
 import mlx.core as mx
 import pytest
-from zoo_bert import BASE, MINILM, POCKET, bert
 
 from zoo.config import Config
 from zoo.errors import ConfigError
 from zoo.testing import same, subject
+from zoo_bert import BASE, MINILM, POCKET, bert
 
 
 def recipe(changes=(), tensors=None, numbers=BASE):

@@ -3,17 +3,17 @@
 import mlx.core as mx
 import numpy as np
 import pytest
-from zoo_deepseek import deepseek_v3
-from zoo_deepseek.block import GroupRouter, LatentAttention
-from zoo_deepseek.rules import IgnorePredictionLayers, SplitHeads
-from zoo_deepseek.sizes import MOONLIGHT, POCKET, V3
-from zoo_deepseek.spec import GroupRouter as GroupRouterSpec
 
 from zoo.config import Config
 from zoo.errors import CheckpointError, ConfigError, RecipeError
 from zoo.loading import make_recipe
 from zoo.registry import registry
 from zoo.testing import same, subject
+from zoo_deepseek import deepseek_v3
+from zoo_deepseek.block import GroupRouter, LatentAttention
+from zoo_deepseek.rules import IgnorePredictionLayers, SplitHeads
+from zoo_deepseek.sizes import MOONLIGHT, POCKET, V3
+from zoo_deepseek.spec import GroupRouter as GroupRouterSpec
 
 
 def recipe(**changes):

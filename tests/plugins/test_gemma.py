@@ -2,13 +2,13 @@
 
 import mlx.core as mx
 import pytest
-from zoo_gemma import GEMMA2_2B, gemma2
 
 from zoo.config import Config
 from zoo.errors import ConfigError
 from zoo.loading import make_recipe
 from zoo.registry import registry
 from zoo.testing import subject
+from zoo_gemma import GEMMA2_2B, gemma2
 
 
 def recipe(**changes):

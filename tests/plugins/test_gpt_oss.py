@@ -5,9 +5,6 @@ from types import SimpleNamespace
 import mlx.core as mx
 import numpy as np
 import pytest
-from zoo_gpt_oss import HF_WEIGHTS, gpt_oss
-from zoo_gpt_oss.spec import ClippedExperts, SinkAttention
-from zoo_gpt_oss.weights import Interleave, Unpack
 
 from zoo.assemble import build
 from zoo.config import Config
@@ -16,6 +13,9 @@ from zoo.loading import make_recipe
 from zoo.registry import registry
 from zoo.testing import randomise, same
 from zoo.weights import apply, invert
+from zoo_gpt_oss import HF_WEIGHTS, gpt_oss
+from zoo_gpt_oss.spec import ClippedExperts, SinkAttention
+from zoo_gpt_oss.weights import Interleave, Unpack
 
 RELEASED = registry().architecture("gpt-oss").full_size.config
 RECIPE = SimpleNamespace(head=SimpleNamespace(tied=False))

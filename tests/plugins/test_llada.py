@@ -5,8 +5,6 @@ from types import SimpleNamespace
 
 import mlx.core as mx
 import pytest
-from zoo_llada import EIGHT_BILLION, llada
-from zoo_llada.unmask import HIDDEN, drafted, share, uncover
 
 import zoo
 from zoo.config import Config
@@ -14,6 +12,8 @@ from zoo.errors import ConfigError, PromptError
 from zoo.loading import Loaded
 from zoo.sampling import greedy
 from zoo.testing import subject
+from zoo_llada import EIGHT_BILLION, llada
+from zoo_llada.unmask import HIDDEN, drafted, share, uncover
 
 MASK, END = 3, 2
 

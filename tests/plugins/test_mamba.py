@@ -8,8 +8,6 @@ import numpy as np
 import pytest
 from mlx.utils import tree_flatten
 from mlx_lm.models.cache import ArraysCache
-from zoo_mamba import POCKET, PUBLISHED, MixerLayer, SelectiveStateSpace, mamba
-from zoo_mamba.scan import CHUNK, SEGMENT, scan
 
 from zoo.assemble import assemble
 from zoo.config import Config
@@ -20,6 +18,8 @@ from zoo.registry import registry
 from zoo.testing import randomise, same
 from zoo.training.loop import initialise
 from zoo.training.loss import next_token_loss
+from zoo_mamba import POCKET, PUBLISHED, MixerLayer, SelectiveStateSpace, mamba
+from zoo_mamba.scan import CHUNK, SEGMENT, scan
 
 SMALL = dict(vocab_size=50, hidden_size=16, num_hidden_layers=2, state_size=4, use_bias=True)
 LONG = CHUNK + 7  # more than one chunk, the last one not full

@@ -2,12 +2,12 @@
 
 import mlx.core as mx
 import pytest
-from zoo_prefix import SEVEN_BILLION, prefix_lm
 
 import zoo
 from zoo.config import Config
 from zoo.loading import Loaded
 from zoo.testing import subject
+from zoo_prefix import SEVEN_BILLION, prefix_lm
 
 PROMPT = [5, 6, 7, 8, 9]
 

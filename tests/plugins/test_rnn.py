@@ -4,7 +4,6 @@ import mlx.core as mx
 import mlx.nn as nn
 import pytest
 from mlx.utils import tree_flatten
-from zoo_rnn import GRU, LSTM, ZAREMBA, gru, lstm
 
 from zoo.assemble import assemble, build
 from zoo.config import Config
@@ -13,6 +12,7 @@ from zoo.recipe import Attention, Decoder, Embedding, GatedMLP, Head, Layer, RMS
 from zoo.testing import randomise, same
 from zoo.training.loop import initialise
 from zoo.training.loss import next_token_loss
+from zoo_rnn import GRU, LSTM, ZAREMBA, gru, lstm
 
 SMALL = dict(vocab_size=50, hidden_size=12, num_layers=2)
 BOTH = pytest.mark.parametrize("family", [lstm, gru])

@@ -5,7 +5,6 @@ import json
 import mlx.core as mx
 import numpy as np
 import pytest
-from zoo_translation.relative import RelativeBias
 
 import zoo
 from zoo.assemble import build
@@ -15,6 +14,7 @@ from zoo.loading import make_recipe
 from zoo.recipe import LearnedPositions, SinusoidalPositions
 from zoo.registry import registry
 from zoo.testing import numbers_of, subject
+from zoo_translation.relative import RelativeBias
 
 NAMES = ("transformer", "marian", "bart", "m2m-100", "t5", "mt5")
 

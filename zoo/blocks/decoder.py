@@ -53,7 +53,9 @@ class Decoder(nn.Module):
         if padding is not None and cache[0] is not None:
             for one in cache:
                 one.padding = padding
-        offset = getattr(cache[0], "offset", 0) if cache[0] is not None else 0 if padding is None else -padding
+        offset = (
+            getattr(cache[0], "offset", 0) if cache[0] is not None else 0 if padding is None else -padding
+        )
         x = self.embedding(tokens, offset)
         masks = {}
         for layer, window, one in zip(self.layers, self.windows, cache, strict=True):

@@ -79,10 +79,14 @@ class Statistics:
 )
 @click.option("--steps", type=int, help="Passes that uncover a text of masks (one a token).")
 @click.option("--block-length", type=int, help="Tokens that are uncovered together (32).")
-@click.option("--source-language", metavar="CODE", help="The language of the prompt, for models with several.")
+@click.option(
+    "--source-language", metavar="CODE", help="The language of the prompt, for models with several."
+)
 @click.option("--target-language", metavar="CODE", help="The language to translate into: fra_Latn, fr.")
 @click.option("--beams", type=int, help="Texts searched side by side for the likeliest (1: greedy).")
-@click.option("--length-penalty", type=float, help="Of beams: above 1 favours long texts, below short ones (1).")
+@click.option(
+    "--length-penalty", type=float, help="Of beams: above 1 favours long texts, below short ones (1)."
+)
 @click.option("--min-tokens", type=int, help="Least tokens to generate; with beams or in a translation.")
 @click.option("--system", metavar="TEXT", help="A system message, for models with a chat template.")
 @click.option("--raw", is_flag=True, help="Give the prompt as it is, without the chat template.")
@@ -113,7 +117,9 @@ def run(
     ids = prompt_ids(loaded, [{"role": "user", "content": prompt}], given)
     context = getattr(loaded.recipe, "context", None)
     if context is not None and len(ids) > context:
-        warnings.warn(f"the prompt has {len(ids)} tokens, more than the {context} the model is made for", stacklevel=1)
+        warnings.warn(
+            f"the prompt has {len(ids)} tokens, more than the {context} the model is made for", stacklevel=1
+        )
     statistics, reason, tokens = Statistics(len(ids), load_seconds, time.perf_counter()), None, []
     candidates, interrupted = [], False
     with Screen(quiet=as_json) as screen:

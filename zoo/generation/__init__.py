@@ -45,7 +45,9 @@ def generate(loaded: Loaded, prompt: str | Sequence[int], **settings: Any) -> Ge
     return Generated(
         tokens=[step.token for step in steps if step.token is not None],
         text="".join(step.text for step in steps),
-        logprobs=[step.logprob for step in steps if step.logprob is not None] if settings.get("logprobs") else None,
+        logprobs=[step.logprob for step in steps if step.logprob is not None]
+        if settings.get("logprobs")
+        else None,
         finish_reason=steps[-1].finish_reason if steps else None,
         candidates=[step.candidate for step in steps if step.candidate is not None],
     )

@@ -66,6 +66,3 @@ def _candidates(loaded: Loaded, ids: list[int], places: list[int], top_k: int) -
                 finish_reason=None if count else "stop",
                 candidate={"mask": number, "token": token, "text": text, "probability": probability},
             )
-
-
-

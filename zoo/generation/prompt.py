@@ -54,7 +54,9 @@ def languages_of(loaded: Loaded, source: str | None = None, target: str | None =
     languages = loaded.tokenizer.languages if loaded.tokenizer else None
     asked = "source" if source is not None else "target" if target is not None else None
     if languages is None and asked:
-        raise PromptError(f"{asked}-language: {loaded.folder.name or loaded.architecture.name} has no languages to choose")
+        raise PromptError(
+            f"{asked}-language: {loaded.folder.name or loaded.architecture.name} has no languages to choose"
+        )
     return languages
 
 

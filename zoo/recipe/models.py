@@ -132,11 +132,15 @@ class EncoderDecoder(Spec):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.encoder.dim != self.decoder.dim:
-            raise RecipeError(f"decoder: its width, {self.decoder.dim}, is not the encoder's, {self.encoder.dim}")
+            raise RecipeError(
+                f"decoder: its width, {self.decoder.dim}, is not the encoder's, {self.encoder.dim}"
+            )
         if self.decoder.embedding.shared and self.decoder.embedding.vocab != self.encoder.embedding.vocab:
             raise RecipeError("decoder.embedding.shared: the encoder's vocabulary has another size")
         if self.start >= self.decoder.embedding.vocab:
-            raise RecipeError(f"start: {self.start} lies outside the vocabulary of {self.decoder.embedding.vocab}")
+            raise RecipeError(
+                f"start: {self.start} lies outside the vocabulary of {self.decoder.embedding.vocab}"
+            )
 
     @property
     def dim(self) -> int:

@@ -215,7 +215,9 @@ class CrossAttention(Spec):
 
     def attention(self) -> Attention:
         """The same heads and projections over one text."""
-        return Attention(self.heads, self.kv_heads, self.head_dim, self.bias, self.output_bias, scale=self.scale)
+        return Attention(
+            self.heads, self.kv_heads, self.head_dim, self.bias, self.output_bias, scale=self.scale
+        )
 
     def own_parameters(self, dim: int) -> int:
         return self.attention().own_parameters(dim)

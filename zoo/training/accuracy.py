@@ -74,7 +74,9 @@ def translations(loaded: Loaded, sentences: int = phrasebook.SIZE) -> Score:
 
 
 def scores(
-    loaded: Loaded, relations: Iterable[str] = ("capital",), languages: Iterable[atlas.Language] = atlas.LANGUAGES
+    loaded: Loaded,
+    relations: Iterable[str] = ("capital",),
+    languages: Iterable[atlas.Language] = atlas.LANGUAGES,
 ) -> Iterator[Score]:
     """The score of each relation in each language, over all countries; of a translator that of the phrasebook."""
     if loaded.architecture.task == "translate":

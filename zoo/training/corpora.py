@@ -32,7 +32,9 @@ class Corpus:
 
 
 CORPORA = {
-    "atlas": Corpus("atlas", lambda seed: atlas.documents("train", seed), lambda: atlas.documents("validation")),
+    "atlas": Corpus(
+        "atlas", lambda seed: atlas.documents("train", seed), lambda: atlas.documents("validation")
+    ),
     "phrasebook": Corpus(
         "phrasebook",
         lambda seed: ((pair.source, pair.target) for pair in phrasebook.pairs("train", seed)),

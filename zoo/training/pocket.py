@@ -55,7 +55,9 @@ def train_folder(
     texts = corpus(settings.corpus or "")
     if texts.parallel != (architecture.task == "translate"):
         wanted = "translations" if architecture.task == "translate" else "texts in one language"
-        raise ZooError(f"{architecture.name} is trained on {wanted}, which the corpus {texts.name} does not have")
+        raise ZooError(
+            f"{architecture.name} is trained on {wanted}, which the corpus {texts.name} does not have"
+        )
     make_recipe(architecture, numbers)  # refuses what cannot be, before anything is written
     run = out / "run"
     if not resume and run.exists():
