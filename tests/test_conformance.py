@@ -1,10 +1,14 @@
 """Every registered architecture holds the conformance suite, and the suite notices what breaks it."""
 
+from dataclasses import replace
+
 import mlx.core as mx
 import pytest
 
+from zoo.assemble import assemble
+from zoo.loading import make_recipe
 from zoo.registry import registry
-from zoo.testing import CHECKS, check_architecture, run_checks, subject
+from zoo.testing import CHECKS, check_architecture, randomise, run_checks, subject
 
 
 @pytest.mark.parametrize("name", registry().architectures)
@@ -69,3 +73,21 @@ def test_notices_parameters_that_the_recipe_does_not_count(llama):
 def test_a_failed_check_is_reported_with_what_differed():
     broken = next(r for r in run_checks("llama") if r.name == "half_precision_runs")
     assert broken.passed and broken.reason
+
+
+SCALINGS = [
+    dict(rope_type="linear", factor=4.0),
+    dict(rope_type="dynamic", factor=4.0),  # within its context, beyond which the angles depend on the length
+    dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0),
+    dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=8),
+]
+
+
+@pytest.mark.parametrize("scaling", SCALINGS, ids=lambda scaling: scaling["rope_type"])
+@pytest.mark.parametrize("name", ["cached_decode_equals_full_forward", "chunked_prefill_equals_whole"])
+def test_scaled_rotary_positions_hold_with_a_cache(llama, scaling, name):
+    recipe = make_recipe(llama.architecture, dict(llama.numbers) | {"rope_scaling": scaling})
+    assert recipe.layers[0].mixer.rope.scaling is not None
+    model = assemble(recipe)
+    randomise(model)
+    next(check for check in CHECKS if check.name == name).run(replace(llama, recipe=recipe, model=model))

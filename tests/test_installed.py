@@ -3,7 +3,10 @@
 from zoo.registry import registry
 
 # Named one by one, so that one left out of a package is missed.
-EMBEDDED = {"gpt2", "gpt2-postln", "llama", "qwen3", "gemma2", "mixtral", "qwen3-moe", "gpt-oss"}
+EMBEDDED = {
+    *("gpt2", "gpt2-postln", "llama", "qwen3", "gemma2", "mixtral", "qwen3-moe", "gpt-oss"),
+    "transformer",
+}
 
 
 def test_every_plugin_of_ours_is_loaded():

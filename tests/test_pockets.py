@@ -13,7 +13,11 @@ FIRST = ["gpt2", "gpt2-postln", "llama", "qwen3"]
 
 
 def pockets(task="generate"):
-    return [name for name, a in registry().architectures.items() if a.preset("pocket") and a.task == task]
+    return [
+        name
+        for name, a in registry().architectures.items()
+        if a.preset("pocket") and a.preset("pocket").embedded and a.task == task
+    ]
 
 
 def folder(name):
@@ -26,6 +30,24 @@ def record(name, file="training.json"):
 
 def test_the_first_four_are_there():
     assert set(FIRST) <= set(pockets())
+
+
+def test_every_other_answers_as_its_record_says():
+    """The capital of every thirteenth country, for the pockets that continue text."""
+    for name in sorted(set(pockets()) - set(FIRST)):
+        loaded = zoo.load(name)
+        asked = [q for language in ("en", "zh") for q in list(questions("capital", language))[::13]]
+        right = sum(is_right(loaded, question) for question in asked) / len(asked)
+        told = [s["accuracy"] for s in record(name, "accuracy.json")["scores"] if s["relation"] == "capital"]
+        assert abs(right - sum(told) / len(told)) <= 0.1, name
+
+
+def test_the_transformer_translates_what_it_never_saw():
+    (score,) = record("transformer", "accuracy.json")["scores"]
+    assert score["unseen_right"] / score["unseen"] >= 0.95
+    loaded = zoo.load("transformer")
+    assert zoo.generate(loaded, "I love NLP").text == "我爱NLP"
+    assert zoo.generate(loaded, "Hello world", beams=4).text == "你好世界"
 
 
 @pytest.mark.parametrize("name", FIRST)

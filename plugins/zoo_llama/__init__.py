@@ -121,6 +121,16 @@ POCKET = dict(
 # Small enough for the conformance checks of those that have no pocket checkpoint.
 TINY = POCKET | dict(hidden_size=64, intermediate_size=96, num_hidden_layers=3, vocab_size=256)
 
+# What the published 7B and 8B checkpoints of LLaMA 3 and Mistral have in common.
+EIGHT_BILLION = dict(
+    hidden_size=4096,
+    intermediate_size=14336,
+    num_hidden_layers=32,
+    num_attention_heads=32,
+    num_key_value_heads=8,
+    rms_norm_eps=1e-5,
+)
+
 
 def published(name, hub, **numbers):
     """A preset with the numbers of a published LLaMA-like config.json."""
@@ -140,14 +150,9 @@ def zoo_architectures():
             published(
                 "8b",
                 "meta-llama/Llama-3.1-8B",
-                hidden_size=4096,
-                intermediate_size=14336,
-                num_hidden_layers=32,
-                num_attention_heads=32,
-                num_key_value_heads=8,
+                **EIGHT_BILLION,
                 vocab_size=128256,
                 max_position_embeddings=131072,
-                rms_norm_eps=1e-5,
                 rope_theta=500000.0,
                 rope_scaling=dict(
                     rope_type="llama3",
@@ -171,15 +176,10 @@ def zoo_architectures():
             published(
                 "7b",
                 "mistralai/Mistral-7B-v0.1",
-                hidden_size=4096,
-                intermediate_size=14336,
-                num_hidden_layers=32,
-                num_attention_heads=32,
-                num_key_value_heads=8,
+                **EIGHT_BILLION,
                 vocab_size=32000,
                 max_position_embeddings=32768,
                 sliding_window=4096,
-                rms_norm_eps=1e-5,
             ),
             Preset("tiny", config=TINY | dict(sliding_window=6)),
         ),
