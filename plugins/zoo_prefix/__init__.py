@@ -1,24 +1,13 @@
 """A prefix language model: the prompt sees itself both ways, the answer is causal. Imports no mlx."""
 
 from zoo.architecture import Architecture, Preset, hookimpl, pocket
-from zoo_llama import WEIGHTS, llama
+from zoo_llama import POCKET, WEIGHTS, llama
 
 
 def prefix_lm(config):
     """LLaMA whose prompt is read both ways (Dong et al., 2019; Raffel et al., 2019; Du et al., 2021)."""
     return llama(config).change(causality="prefix")
 
-
-POCKET = dict(
-    hidden_size=128,
-    intermediate_size=384,
-    num_hidden_layers=4,
-    num_attention_heads=4,
-    num_key_value_heads=2,
-    max_position_embeddings=128,
-    vocab_size=2048,
-    tie_word_embeddings=True,
-)
 
 # Those of the first LLaMA, to compare with it.
 SEVEN_BILLION = dict(

@@ -12,6 +12,7 @@ from zoo.training.data import IGNORED
 from zoo.training.loop import Settings
 from zoo.training.loss import cross_entropy
 from zoo.training.objective import (
+    alike,
     answers,
     hidden_words,
     noised,
@@ -49,11 +50,6 @@ def taken(make, count=60, settings=SETTINGS):
     return list(islice(make(texts(), Words(), settings), count))
 
 
-def whole(found):
-    """Only the batches that were not cut short."""
-    return [batch for batch in found if batch[0].shape[1] == SETTINGS.length]
-
-
 def test_bert_is_asked_for_fifteen_percent_hidden_in_its_three_ways():
     asked = kept = masked = total = 0
     for inputs, targets in taken(hidden_words):
@@ -74,15 +70,29 @@ def test_what_is_not_asked_for_is_left_alone():
         assert mx.array_equal(mx.where(targets == IGNORED, inputs, targets), ids)
 
 
-def test_a_quarter_of_the_masked_batches_are_short():
-    lengths = [inputs.shape[1] for inputs, *_ in taken(noised, 200)]
-    assert 0.15 < sum(length < 32 for length in lengths) / 200 < 0.35
-    assert min(lengths) >= 4
+def test_a_row_is_one_document_among_others_of_its_length():
+    found = list(alike((text for text, _ in zip(texts(), range(1000), strict=False)), Words(), SETTINGS))
+    rows = [row for batch in found for row in batch.tolist()]
+    documents = {tuple(Words().encode(text)) for text, _ in zip(texts(), range(3), strict=False)}
+    for row in rows:
+        document = tuple(id for id in row if id != END)
+        assert document in documents and row[: len(document)] == list(document)
+        assert row[len(document) :] == [END] * (len(row) - len(document)) and row[-1] == END
+    assert len(rows) == 1000
+    assert all(batch.size <= SETTINGS.batch * SETTINGS.length for batch in found)
+    padding = sum(len(row) for row in rows) - sum(len([id for id in row if id != END]) + 1 for row in rows)
+    assert padding / sum(map(len, rows)) < 0.05
+
+
+def test_a_long_document_is_cut_and_all_come_when_the_stream_ends_with_a_pool():
+    one = list(alike(iter(["a" * 100] * 512), Words(), SETTINGS))
+    assert {batch.shape[1] for batch in one} == {32}
+    assert sum(batch.shape[0] for batch in one) == 512
 
 
 def test_a_diffusions_rows_have_every_share_of_masks_and_its_inverse_as_weight():
     shares = []
-    for inputs, targets, weights in whole(taken(noised)):
+    for inputs, targets, weights in taken(noised):
         masked = inputs == MASK
         assert mx.array_equal(mx.where(masked, targets, inputs), targets)
         assert mx.array_equal(weights > 0, masked)

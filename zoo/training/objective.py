@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import mlx.core as mx
@@ -24,7 +25,7 @@ from zoo.training.translation import sentences, translation_loss, translations
 END = "<|endoftext|>"
 MASKED = 0.15  # share of the tokens that BERT is asked for
 LEAST_NOISE = 1e-3  # the smallest share of masks in a diffusion: its inverse weighs the loss
-CUT = 0.25  # share of the masked models' batches that are shorter than the others
+POOL = 512  # documents that are sorted by length at a time
 
 Batches = Callable[[Iterable[Any], Tokenizer, Settings], Iterator[Batch]]
 
@@ -85,7 +86,7 @@ def hidden_words(texts: Iterable[str], words: Tokenizer, settings: Settings) -> 
     Devlin et al., 2018, section 3.1 and appendix A.1.
     """
     end, mask = token(words, END), mask_of(words)
-    for ids, key in zip(_cut(texts, words, settings), keys(settings.seed), strict=False):
+    for ids, key in zip(alike(texts, words, settings), keys(settings.seed), strict=False):
         asked_key, kind_key, other_key = mx.random.split(key, 3)
         asked = (mx.random.uniform(shape=ids.shape, key=asked_key) < MASKED) & (ids != end)  # (B, T)
         kind = mx.random.uniform(shape=ids.shape, key=kind_key)
@@ -101,7 +102,7 @@ def noised(texts: Iterable[str], words: Tokenizer, settings: Settings) -> Iterat
     et al., 2021, appendix I.1).
     """
     mask = mask_of(words)
-    for ids, key in zip(_cut(texts, words, settings), keys(settings.seed), strict=False):
+    for ids, key in zip(alike(texts, words, settings), keys(settings.seed), strict=False):
         share_key, mask_key = mx.random.split(key)
         shares = (mx.random.uniform(key=share_key) + mx.arange(ids.shape[0]) / ids.shape[0]) % 1
         shares = (LEAST_NOISE + (1 - LEAST_NOISE) * shares)[:, None]  # (B, 1)
@@ -114,13 +115,30 @@ def weighted_loss(model: Any, inputs: mx.array, targets: mx.array, weights: mx.a
     return (token_losses(model(inputs), targets) * weights).sum() / targets.size
 
 
-def _cut(texts: Iterable[str], words: Tokenizer, settings: Settings) -> Iterator[mx.array]:
-    """Rows (B, T) as they are; in a quarter of the batches cut short, or a short text would be a new thing."""
-    lengths = random.Random(settings.seed)
-    for ids, _ in next_tokens(texts, words, settings):
-        shorter = lengths.random() < CUT
-        length = lengths.randint(min(4, ids.shape[1]), ids.shape[1])
-        yield ids[:, :length] if shorter else ids
+def alike(texts: Iterable[str], words: Tokenizer, settings: Settings) -> Iterator[mx.array]:
+    """One document a row, closed by an end token, with documents of about its length: (B, T).
+
+    Where everything is seen at once, other documents in a row are noise, and positions tell more when each begins
+    at the first: packed rows keep a small model from learning at all. A batch has at most batch · length tokens.
+    """
+    end, room, order = token(words, END), settings.batch * settings.length, random.Random(settings.seed)
+    rows = ([*words.encode(text), end][: settings.length] for text in texts)
+    waiting: list[list[int]] = []
+    ended = False
+    while not ended:
+        more = list(islice(rows, POOL))
+        ended = len(more) < POOL
+        waiting = sorted(waiting + more, key=len)
+        groups = []
+        while waiting:
+            width = len(waiting[-1])
+            count = max(room // width, 1)
+            if len(waiting) < count and not ended:  # too few for a batch: they wait for their like
+                break
+            groups.append([row + [end] * (width - len(row)) for row in waiting[-count:]])
+            del waiting[-count:]
+        order.shuffle(groups)
+        yield from map(mx.array, groups)
 
 
 def keys(seed: int) -> Iterator[mx.array]:
