@@ -164,7 +164,8 @@ def test_help_needs_no_model(command):
 
 def test_ctrl_c_ends_with_what_was_generated(tmp_path):
     code = (
-        "import time, sys, zoo.generation.autoregressive as a\n"
+        "import signal, time, sys, zoo.generation.autoregressive as a\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # a job in the background starts without it
         "plain = a._steps\n"
         "def slow(*arguments):\n"
         "    for step in plain(*arguments):\n"
