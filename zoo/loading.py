@@ -10,11 +10,12 @@ from typing import Any
 from zoo import runtime
 from zoo.architecture import Architecture
 from zoo.assemble import assemble
+from zoo.checkpoint.quantized import Expected, check_method, gather
 from zoo.checkpoint.safetensors import open_tensors
 from zoo.checkpoint.source import find, read_json
 from zoo.checkpoint.weights import fill, warn_of_unread
 from zoo.config import Config
-from zoo.errors import CheckpointError, ConfigError
+from zoo.errors import CheckpointError
 from zoo.registry import Registry, registry
 from zoo.tokenizer import Tokenizer, load_tokenizer
 
@@ -52,10 +53,10 @@ def load(
         chosen = known.architecture(architecture)
     else:
         chosen = place.architecture or known.resolve(config)
-    tensors = open_tensors(place.folder)
+    tensors = gather(open_tensors(place.folder), config)
     recipe = make_recipe(chosen, config, tensors.arrays)
     model = assemble(recipe, known)
-    fill(model, chosen, recipe, tensors, runtime.compute_dtype(dtype))
+    fill(model, chosen, recipe, tensors, runtime.compute_dtype(dtype), Expected(config))
     del tensors  # each is then freed as soon as it is cast
     read(model)
     runtime.prepare()
@@ -88,10 +89,9 @@ def make_recipe(architecture: Architecture, values: Any, tensors: Collection[str
     `tensors` are the names of the checkpoint's, when there is one.
     """
     config = Config(values, tensors=tensors)
+    check_method(values)
     for key in ("quantization", "quantization_config"):
-        how = config.nested(key)
-        if how is not None and how.get("quant_method") not in architecture.unpacks:
-            raise ConfigError(f"config.json: {key}: quantized checkpoints cannot be loaded yet")
+        config.get(key)
     recipe = architecture.recipe(config)
     warn_of_unread(config.unread())
     return recipe
