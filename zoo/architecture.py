@@ -67,7 +67,8 @@ class Architecture:
 
     `recipe` turns a `Config` into a recipe. `weights` are the rules from Hugging Face tensor names to
     parameter paths; `mlx_weights` those of the layout that MLX conversions publish, where it differs.
-    `base` is the architecture that this one is told as a difference from.
+    `base` is the architecture that this one is told as a difference from. `quantizes(path, packing)` may give
+    another `zoo.checkpoint.packed.Packing` for the layer at a path, or None to keep it whole.
     """
 
     name: str
@@ -79,6 +80,7 @@ class Architecture:
     base: str | None = None
     causality: str = "causal"
     mlx_weights: tuple[Rule, ...] | None = None
+    quantizes: Callable[[str, Any], Any] | None = None
     presets: tuple[Preset, ...] = ()
     references: tuple[str, ...] = ()
     api: int = API

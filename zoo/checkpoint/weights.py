@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection, Iterable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import mlx.core as mx
@@ -14,23 +14,15 @@ from zoo import weights
 from zoo.architecture import Architecture
 from zoo.blocks.quantized import QuantizedLinear
 from zoo.checkpoint.packed import Packed, Packing, join
-from zoo.checkpoint.quantized import Expected, warn_of_differences, warn_of_unpacked
+from zoo.checkpoint.quantized import warn_of_unpacked
 from zoo.checkpoint.safetensors import Tensors
 from zoo.errors import CheckpointError
 from zoo.weights import Rule
 
 
-def fill(
-    model: Any,
-    architecture: Architecture,
-    recipe: Any,
-    tensors: Tensors,
-    dtype: Any = None,
-    expected: Expected | None = None,
-) -> None:
-    """Give `model` the checkpoint's weights, unread; floats are cast to `dtype` when one is given.
+def match(model: Any, architecture: Architecture, recipe: Any, tensors: Tensors) -> dict[str, Any]:
+    """The parameters of `model` by path, unread: arrays, and `Packed` where a layer can hold them so.
 
-    Packed matrices replace their layers by quantized ones; `expected` is what the config says of them.
     CheckpointError when a tensor is left over, a parameter unfilled, a shape different, or a dtype no float.
     """
     wanted = dict(tree_flatten(model.parameters()))
@@ -44,44 +36,39 @@ def fill(
         first = first or misfits(wanted, parameters, left, layouts[layout], tensors, recipe)
     else:
         raise CheckpointError("; ".join(_summary(first or [])))
-    packed = quantize_layers(model, parameters)
-    if expected is not None:
-        warn_of_differences(expected, _packings(tensors, parameters))
+    layers: dict[str, Any] = dict(model.named_modules())
+    for path, tensor in parameters.items():
+        if isinstance(tensor, Packed):
+            layer = layers.get(path.removesuffix(".weight"))
+            if tensor.swapped or not path.endswith(".weight") or not can_hold(layer, tensor):
+                parameters[path] = tensor.dequantize()
+            else:
+                parameters[path] = tensor.settled(wanted[path].shape[-1])
+    warn_of_unpacked(set().union(*(t.dequantized for t in tensors.arrays.values() if isinstance(t, Packed))))
+    return dict(parameters)
+
+
+def fill(model: Any, parameters: Mapping[str, Any], dtype: Any = None) -> None:
+    """Give `model` its parameters, unread; floats are cast to `dtype` when one is given.
+
+    Layers whose weights are packed are replaced by quantized ones.
+    """
     arrays: dict[str, Any] = {}
+    packed = {}
     for path, tensor in parameters.items():
         cast = tensor if dtype is None else tensor.astype(dtype)
-        if path in packed:
-            owner = path.removesuffix("weight")
-            arrays |= {owner + part: array for part, array in cast.parts().items()}
+        if isinstance(cast, Packed):
+            owner = path.removesuffix(".weight")
+            packed[owner] = cast
+            arrays |= {f"{owner}.{part}": array for part, array in cast.parts().items()}
         else:
             arrays[path] = cast
-    warn_of_unpacked(set().union(*(t.dequantized for t in tensors.arrays.values() if isinstance(t, Packed))))
+
+    def one(path: str, layer: Any) -> Any:
+        return quantized_layer(layer, packed[path]) if path in packed else layer
+
+    model.update_modules(tree_map_with_path(one, model.leaf_modules(), is_leaf=nn.Module.is_module))
     model.load_weights(list(arrays.items()), strict=True)
-
-
-def quantize_layers(model: Any, parameters: MutableMapping[str, Any]) -> set[str]:
-    """Replace each layer whose weight is packed by a quantized one; the paths of those weights.
-
-    Those that no layer can hold packed are dequantized in `parameters`.
-    """
-    layers: dict[str, Any] = dict(model.named_modules())
-    packed, settled = set(), {}
-    for path, tensor in parameters.items():
-        if not isinstance(tensor, Packed):
-            continue
-        layer: Any = layers.get(path.removesuffix(".weight"))
-        if tensor.swapped or not path.endswith(".weight") or not can_hold(layer, tensor):
-            parameters[path] = tensor.dequantize()
-            continue
-        parameters[path] = settled[path.removesuffix(".weight")] = tensor.settled(layer.weight.shape[-1])
-        packed.add(path)
-
-    def changed(path: str, layer: Any) -> Any:
-        return quantized_layer(layer, settled[path]) if path in settled else layer
-
-    leaves = tree_map_with_path(changed, model.leaf_modules(), is_leaf=nn.Module.is_module)
-    model.update_modules(leaves)
-    return packed
 
 
 def can_hold(layer: Any, tensor: Packed) -> bool:
@@ -101,7 +88,7 @@ def quantized_layer(layer: Any, tensor: Packed) -> Any:
     return quantized
 
 
-def _packings(
+def packings(
     tensors: Tensors, parameters: Mapping[str, Any]
 ) -> Iterator[tuple[tuple[str, ...], Packing | None]]:
     """Each matrix's names, in the checkpoint and as a parameter, and its packing in the model or the checkpoint."""
@@ -205,8 +192,14 @@ PARTS = ("weight", "scales", "biases", "global_scale", "permutation")
 
 def export(model: Any, architecture: Architecture, recipe: Any, layout: str = "hf") -> dict[str, Any]:
     """The model's parameters under the names and in the orientations of a layout, matrices packed where they are."""
-    rules = architecture.layouts[layout]
-    tensors, left = weights.invert(rules, parameters_of(model), recipe, join)
+    return renamed(parameters_of(model), architecture, recipe, layout)
+
+
+def renamed(
+    parameters: Mapping[str, Any], architecture: Architecture, recipe: Any, layout: str = "hf"
+) -> dict[str, Any]:
+    """Parameters by path to tensors by the names of a layout, in its orientations."""
+    tensors, left = weights.invert(architecture.layouts[layout], parameters, recipe, join)
     if left:
         raise CheckpointError(f"{architecture.name}: no weight rule exports {', '.join(sorted(left))}")
     return dict(tensors)
