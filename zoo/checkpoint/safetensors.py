@@ -81,21 +81,27 @@ def _shards(folder: Path) -> list[Path]:
 
 def open_tensors(folder: Path) -> Tensors:
     """The tensors of a folder, unread. CheckpointError names the file, and the tensor, that is wrong."""
-    import mlx.core as mx
-
     found = Tensors({}, {}, {})
     for path in weight_files(folder):
-        dtypes, metadata = read_header(path)
-        twice = next((name for name in dtypes if name in found.dtypes), None)
+        file = load_file(path)
+        twice = next((name for name in file.dtypes if name in found.dtypes), None)
         if twice:
             raise CheckpointError(f"{path}: tensor {twice} stands in an earlier shard too")
-        found.dtypes |= dtypes
-        found.metadata |= metadata
-        try:
-            found.arrays |= mx.load(str(path))
-        except (RuntimeError, ValueError) as error:
-            raise CheckpointError(f"{path}: {error}") from error
+        found.arrays |= file.arrays
+        found.dtypes |= file.dtypes
+        found.metadata |= file.metadata
     return found
+
+
+def load_file(path: Path) -> Tensors:
+    """The tensors of one file, unread."""
+    import mlx.core as mx
+
+    dtypes, metadata = read_header(path)
+    try:
+        return Tensors(dict(mx.load(str(path))), dtypes, metadata)
+    except (RuntimeError, ValueError) as error:
+        raise CheckpointError(f"{path}: {error}") from error
 
 
 def read_header(path: Path) -> tuple[dict[str, str], dict[str, str]]:

@@ -8,6 +8,7 @@ import time
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import click
@@ -65,6 +66,11 @@ class Statistics:
 @click.command()
 @click.argument("source")
 @click.argument("prompt", required=False)
+@click.option(
+    "--adapter",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="A folder of mlx-lm's LoRA or DoRA.",
+)
 @click.option("--architecture", metavar="NAME", help="Use this architecture, whatever the config says.")
 @click.option("--max-tokens", type=int, default=None, help="Most tokens to generate (256; unmasking: 64).")
 @click.option("--temperature", type=float, help="0 is greedy; below 1 sharpens, above 1 flattens.")
@@ -98,6 +104,7 @@ def run(
     prompt: str | None,
     architecture: str | None,
     dtype: str | None,
+    adapter: Path | None,
     force: bool,
     as_json: bool,
     **given: Any,
@@ -114,7 +121,7 @@ def run(
     from zoo.loading import load
 
     room = None if given["max_tokens"] is None else len(prompt or "") + given["max_tokens"]
-    loaded = load(source, architecture=architecture, dtype=dtype, context=room, force=force)
+    loaded = load(source, architecture=architecture, dtype=dtype, adapter=adapter, context=room, force=force)
     load_seconds = time.perf_counter() - began
     if chat:
         from zoo.cli.chat import converse
