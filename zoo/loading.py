@@ -37,15 +37,17 @@ def load(
     *,
     architecture: str | None = None,
     dtype: str | None = None,
+    revision: str | None = None,
     known: Registry | None = None,
 ) -> Loaded:
     """Load an architecture's pocket checkpoint ("llama"), a preset ("llama:7b"), a folder or a hub id.
 
-    `architecture` overrides what the config says; `dtype` ("float32", "float16", "bfloat16") casts floats.
+    `architecture` overrides what the config says; `dtype` ("float32", "float16", "bfloat16") casts floats;
+    `revision` is a hub id's branch, tag or commit.
     Raises a `ZooError` that names the culprit: SourceError, ConfigError, CheckpointError, TokenizerError.
     """
     known = known or registry()
-    place = find(source, known)
+    place = find(source, known, revision)
     config = read_json(place.folder / "config.json")
     assert config is not None
     if architecture is not None:

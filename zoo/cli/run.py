@@ -66,6 +66,7 @@ class Statistics:
 @click.argument("source")
 @click.argument("prompt", required=False)
 @click.option("--architecture", metavar="NAME", help="Use this architecture, whatever the config says.")
+@click.option("--revision", metavar="NAME", help="A hub id's branch, tag or commit.")
 @click.option("--max-tokens", type=int, default=None, help="Most tokens to generate (256; unmasking: 64).")
 @click.option("--temperature", type=float, help="0 is greedy; below 1 sharpens, above 1 flattens.")
 @click.option(
@@ -93,7 +94,13 @@ class Statistics:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")
 @click.option("--dtype", type=click.Choice(["float32", "float16", "bfloat16"]), help="Compute in this type.")
 def run(
-    source: str, prompt: str | None, architecture: str | None, dtype: str | None, as_json: bool, **given: Any
+    source: str,
+    prompt: str | None,
+    architecture: str | None,
+    revision: str | None,
+    dtype: str | None,
+    as_json: bool,
+    **given: Any,
 ) -> None:
     """Run SOURCE (an architecture, a folder or a hub id) on PROMPT.
 
@@ -106,7 +113,7 @@ def run(
     began = time.perf_counter()
     from zoo.loading import load
 
-    loaded = load(source, architecture=architecture, dtype=dtype)
+    loaded = load(source, architecture=architecture, dtype=dtype, revision=revision)
     load_seconds = time.perf_counter() - began
     if chat:
         from zoo.cli.chat import converse
