@@ -67,8 +67,8 @@ class Architecture:
 
     `recipe` turns a `Config` into a recipe. `weights` are the rules from Hugging Face tensor names to
     parameter paths; `mlx_weights` those of the layout that MLX conversions publish, where it differs.
-    `base` is the architecture that this one is told as a difference from. `unpacks`: values of
-    `quantization_config.quant_method` whose packed tensors the rules themselves turn back to floats.
+    `base` is the architecture that this one is told as a difference from. `quantizes(path, packing)` may give
+    another `zoo.checkpoint.packed.Packing` for the layer at a path, or None to keep it whole.
     """
 
     name: str
@@ -80,7 +80,7 @@ class Architecture:
     base: str | None = None
     causality: str = "causal"
     mlx_weights: tuple[Rule, ...] | None = None
-    unpacks: tuple[str, ...] = ()
+    quantizes: Callable[[str, Any], Any] | None = None
     presets: tuple[Preset, ...] = ()
     references: tuple[str, ...] = ()
     api: int = API
@@ -95,10 +95,8 @@ class Architecture:
         if self.causality not in CAUSALITIES:
             known = ", ".join(CAUSALITIES)
             raise PluginError(f"architecture {self.name}: causality {self.causality!r} is not one of {known}")
-        if any(isinstance(value, str) for value in (self.model_types, self.references, self.unpacks)):
-            raise PluginError(
-                f"architecture {self.name}: model_types, references and unpacks are tuples of text"
-            )
+        if any(isinstance(value, str) for value in (self.model_types, self.references)):
+            raise PluginError(f"architecture {self.name}: model_types and references are tuples of text")
 
     @property
     def layouts(self) -> dict[str, tuple[Rule, ...]]:

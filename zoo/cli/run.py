@@ -91,6 +91,7 @@ class Statistics:
 @click.option("--min-tokens", type=int, help="Least tokens to generate; with beams or in a translation.")
 @click.option("--system", metavar="TEXT", help="A system message, for models with a chat template.")
 @click.option("--raw", is_flag=True, help="Give the prompt as it is, without the chat template.")
+@click.option("--force", is_flag=True, help="Load even what does not seem to fit in memory.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")
 @click.option("--dtype", type=click.Choice(["float32", "float16", "bfloat16"]), help="Compute in this type.")
 def run(
@@ -99,6 +100,7 @@ def run(
     architecture: str | None,
     revision: str | None,
     dtype: str | None,
+    force: bool,
     as_json: bool,
     **given: Any,
 ) -> None:
@@ -113,7 +115,10 @@ def run(
     began = time.perf_counter()
     from zoo.loading import load
 
-    loaded = load(source, architecture=architecture, dtype=dtype, revision=revision)
+    room = None if given["max_tokens"] is None else len(prompt or "") + given["max_tokens"]
+    loaded = load(
+        source, architecture=architecture, dtype=dtype, context=room, force=force, revision=revision
+    )
     load_seconds = time.perf_counter() - began
     if chat:
         from zoo.cli.chat import converse
