@@ -119,4 +119,4 @@ def test_what_is_no_adapter_of_this_model_is_refused(tensors, settings, words, t
 
 def test_a_folder_without_an_adapter_is_refused_by_the_command(tmp_path):
     done = CliRunner().invoke(run, ["llama", "Hello", "--adapter", str(tmp_path)])
-    assert "no adapter_config.json, so no adapter" in str(done.exception)
+    assert "no adapter_config.json with adapters.safetensors, so no adapter" in str(done.exception)

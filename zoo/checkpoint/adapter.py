@@ -18,9 +18,9 @@ from mlx.utils import tree_unflatten
 
 from zoo import weights
 from zoo.blocks.adapted import adapted
+from zoo.checkpoint.files import inside, read_object
 from zoo.checkpoint.packed import Packed, pack
 from zoo.checkpoint.safetensors import load_file
-from zoo.checkpoint.source import read_json
 from zoo.errors import CheckpointError, ConfigError, SourceError
 
 if TYPE_CHECKING:
@@ -78,9 +78,9 @@ def open_adapter(folder: str | Path, opened: Opened) -> dict[str, Any]:
     A `ZooError` when there is no adapter, its kind is unknown, or it was made for another model.
     """
     folder = Path(folder).expanduser()
-    if not (folder / CONFIG).is_file():
-        raise SourceError(f"{folder}: no {CONFIG}, so no adapter")
-    settings = read_json(folder / CONFIG) or {}
+    if inside(folder, CONFIG) is None or inside(folder, TENSORS) is None:
+        raise SourceError(f"{folder}: no {CONFIG} with {TENSORS}, so no adapter")
+    settings = read_object(folder, CONFIG, ConfigError)
     if "peft_type" in settings:
         raise ConfigError(f"{folder / CONFIG}: an adapter of PEFT; those of mlx-lm are implemented")
     kind = settings.get("fine_tune_type", "lora")

@@ -72,6 +72,7 @@ class Statistics:
     help="A folder of mlx-lm's LoRA or DoRA.",
 )
 @click.option("--architecture", metavar="NAME", help="Use this architecture, whatever the config says.")
+@click.option("--revision", metavar="NAME", help="A hub id's branch, tag or commit.")
 @click.option("--max-tokens", type=int, default=None, help="Most tokens to generate (256; unmasking: 64).")
 @click.option("--temperature", type=float, help="0 is greedy; below 1 sharpens, above 1 flattens.")
 @click.option(
@@ -103,6 +104,7 @@ def run(
     source: str,
     prompt: str | None,
     architecture: str | None,
+    revision: str | None,
     dtype: str | None,
     adapter: Path | None,
     force: bool,
@@ -121,7 +123,8 @@ def run(
     from zoo.loading import load
 
     room = None if given["max_tokens"] is None else len(prompt or "") + given["max_tokens"]
-    loaded = load(source, architecture=architecture, dtype=dtype, adapter=adapter, context=room, force=force)
+    how = dict(architecture=architecture, revision=revision, dtype=dtype, adapter=adapter)
+    loaded = load(source, context=room, force=force, **how)
     load_seconds = time.perf_counter() - began
     if chat:
         from zoo.cli.chat import converse
