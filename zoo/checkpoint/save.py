@@ -33,7 +33,7 @@ def save(
         tensors = {name: array.astype(dtype) for name, array in tensors.items()}
     part = folder / f"part-{SINGLE}"
     mx.save_safetensors(str(part), tensors, metadata={"format": "pt"})
-    config = {"model_type": architecture.model_types[0], **numbers}
+    config = {"model_type": (architecture.model_types or [architecture.name])[0], **numbers}
     config["torch_dtype"] = str(next(iter(tensors.values())).dtype).removeprefix("mlx.core.")
     settings = folder / "part-config.json"
     settings.write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")

@@ -28,7 +28,7 @@ def find(source: str | Path, known: Registry) -> Source:
     if isinstance(source, str) and not name.startswith((".", "/", "~")):
         plain, _, preset = name.replace("::", "\0").partition(":")
         plain = plain.replace("\0", "::")
-        if plain in known.architectures or "::" in plain:
+        if plain in known or "::" in plain:
             return _preset(known.architecture(plain), preset or None)
     folder = Path(source).expanduser()
     if folder.is_dir():

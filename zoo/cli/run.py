@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+from zoo.cli.plugins import served_by
 from zoo.cli.screen import Screen
 
 
@@ -88,6 +89,7 @@ class Statistics:
     "--length-penalty", type=float, help="Of beams: above 1 favours long texts, below short ones (1)."
 )
 @click.option("--min-tokens", type=int, help="Least tokens to generate; with beams or in a translation.")
+@click.option("--strategy", metavar="NAME", help="Make the text this way: a plugin's strategy, for example.")
 @click.option("--system", metavar="TEXT", help="A system message, for models with a chat template.")
 @click.option("--raw", is_flag=True, help="Give the prompt as it is, without the chat template.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")
@@ -107,6 +109,7 @@ def run(
     from zoo.loading import load
 
     loaded = load(source, architecture=architecture, dtype=dtype)
+    served_by(loaded.architecture)
     load_seconds = time.perf_counter() - began
     if chat:
         from zoo.cli.chat import converse
@@ -182,6 +185,6 @@ def steps(loaded: Any, ids: list[int], given: dict[str, Any]) -> Iterator[Any]:
 
     names = (
         *("max_tokens", "temperature", "top_k", "top_p", "min_p", "seed", "stop", "steps", "block_length"),
-        *("beams", "length_penalty", "min_tokens", "target_language"),
+        *("beams", "length_penalty", "min_tokens", "target_language", "strategy"),
     )
     return stream(loaded, ids, **{name: given[name] for name in names})
