@@ -94,7 +94,8 @@ def test_a_config_that_is_no_json_object(folder, text):
         ({"rope_scaling": "linear"}, ["rope_scaling"]),
         ({"model_type": "perceptron"}, ["model_type", "perceptron"]),
         ({"model_type": None}, ["model_type"]),
-        ({"quantization": {"bits": 4}}, ["quantization"]),
+        ({"quantization": {"bits": 7}}, ["quantization", "bits 7"]),
+        ({"quantization_config": {"quant_method": "magic"}}, ["quant_method", "magic"]),
     ],
 )
 def test_a_config_value_that_cannot_be(folder, changes, words):

@@ -71,8 +71,8 @@ class Architecture:
 
     `recipe` turns a `Config` into a recipe. `weights` are the rules from Hugging Face tensor names to
     parameter paths; `mlx_weights` those of the layout that MLX conversions publish, where it differs.
-    `base` is the architecture that this one is told as a difference from. `unpacks`: values of
-    `quantization_config.quant_method` whose packed tensors the rules themselves turn back to floats.
+    `base` is the architecture that this one is told as a difference from. `quantizes(path, packing)` may give
+    another `zoo.checkpoint.packed.Packing` for the layer at a path, or None to keep it whole.
     """
 
     name: str
@@ -84,7 +84,7 @@ class Architecture:
     base: str | None = None
     causality: str = "causal"
     mlx_weights: tuple[Rule, ...] | None = None
-    unpacks: tuple[str, ...] = ()
+    quantizes: Callable[[str, Any], Any] | None = None
     presets: tuple[Preset, ...] = ()
     references: tuple[str, ...] = ()
     api: int = API
@@ -99,7 +99,7 @@ class Architecture:
             raise PluginError(f"{told}: recipe is a function from a config, not {self.recipe!r}")
         _tuples(told, self, ("weights", "mlx_weights"), Rule)
         _tuples(told, self, ("presets",), Preset)
-        _tuples(told, self, ("model_types", "references", "unpacks"), str)
+        _tuples(told, self, ("model_types", "references"), str)
         if not isinstance(self.api, int):
             raise PluginError(f"{told}: api is a whole number, not {self.api!r}")
 

@@ -159,6 +159,7 @@ class Config(Mapping[str, Any]):
         self._nulls = values.keys() - self._values.keys()
         self._where = where
         self._read: set[str] = set()
+        self._defaults: dict[str, Any] = {}
 
     def __getitem__(self, key: str) -> Any:
         self._read.add(key)
@@ -180,7 +181,11 @@ class Config(Mapping[str, Any]):
         return self[key] if key in self._values else self._absent(key, default)
 
     def _absent(self, key: str, default: Any) -> Any:
-        return self[key] if default is REQUIRED else default
+        if default is REQUIRED:
+            return self[key]
+        if isinstance(default, bool | int | float | str | list):
+            self._defaults[key] = default
+        return default
 
     def with_defaults(self, **defaults: Any) -> Config:
         """This config with values for keys that are not there (null is there); what it reads, this has read.
@@ -190,6 +195,7 @@ class Config(Mapping[str, Any]):
         other = copy.copy(self)
         given = {key: value for key, value in defaults.items() if key not in self._nulls}
         other._values = given | self._values
+        self._defaults |= {key: value for key, value in given.items() if key not in self._values}
         return other
 
     def is_null(self, key: str) -> bool:
@@ -285,6 +291,12 @@ class Config(Mapping[str, Any]):
     def has_tensor(self, word: str, default: bool) -> bool:
         """Whether a tensor of the checkpoint has `word` in its name; `default` when there is no checkpoint."""
         return default if self._tensors is None else any(word in name for name in self._tensors)
+
+    def defaults(self) -> dict[str, Any]:
+        """The values that were used for keys which are not there, for a config that leaves nothing unsaid."""
+        return {
+            key: value for key, value in self._defaults.items() if key not in (*self._nulls, "architectures")
+        }
 
     def unread(self) -> list[str]:
         """Keys that nothing read and that are not on the list of harmless ones."""

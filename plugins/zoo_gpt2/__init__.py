@@ -43,6 +43,7 @@ def gpt_layers(config, placement, activation):
     head_dim = config.head_width("n_embd", "n_head")
     norm = LayerNorm(eps=config.number("layer_norm_epsilon", 1e-5))
     context = config.count("n_positions", config.count("n_ctx", 1024))
+    config.count("n_ctx", context)  # another name of the same number
     layer = Layer(
         placement=placement,
         mixer_norm=norm,

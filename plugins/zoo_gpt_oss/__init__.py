@@ -3,7 +3,7 @@
 from zoo.architecture import Architecture, Block, Preset, Rename, hookimpl, pocket
 from zoo.recipe import MoE, Router
 from zoo_gpt_oss.spec import ClippedExperts, SinkAttention
-from zoo_gpt_oss.weights import Interleave, Swap, Unpack
+from zoo_gpt_oss.weights import Gather, Interleave, Swap
 from zoo_llama import POCKET, TINY, WEIGHTS, layer_windows, llama, published
 
 YARN = dict(
@@ -78,7 +78,7 @@ COMMON = (
 )
 HF_WEIGHTS = (
     *COMMON,
-    Unpack(LAYER + "mlp.experts.{p}"),
+    Gather(LAYER + "mlp.experts.{p}"),
     Interleave(
         LAYER + "mlp.experts.gate_up_proj", (EXPERTS + "gate.weight", EXPERTS + "up.weight"), swap=True
     ),
@@ -116,7 +116,6 @@ def zoo_architectures():
         recipe=gpt_oss,
         weights=HF_WEIGHTS,
         mlx_weights=MLX_WEIGHTS,
-        unpacks=("mxfp4",),
         presets=(
             pocket(__file__, "gpt-oss", **GPT_OSS_POCKET),
             published(

@@ -60,12 +60,12 @@ class Swap(Rename):
 
 
 @dataclass(frozen=True)
-class Unpack(Rule):
-    """MXFP4 to bfloat16, exactly, under the name and in the orientation of the unpacked checkpoint, (E, in, out).
+class Gather(Rule):
+    """MXFP4 as released, under the name and in the orientation of the unpacked checkpoint, (E, in, out).
 
     `{name}_blocks` (E, O, G, 16) holds two 4-bit floats a byte, the low half first; `{name}_scales` (E, O, G) the
     exponents, 127 more than they mean (OCP Microscaling Formats, version 1.0, sections 5.3 and 6.3). Later rules
-    take the result, and it is not packed again on export.
+    take the result, and it is not written back in this form.
     """
 
     source: str
@@ -74,20 +74,21 @@ class Unpack(Rule):
         for name, _ in matches(self.source + "_blocks", source):
             whole = name.removesuffix("_blocks")
             if whole + "_scales" in source:
-                source[whole] = unpacked(name, source.pop(name), source.pop(whole + "_scales"))
+                source[whole] = gathered(name, source.pop(name), source.pop(whole + "_scales"))
 
     def backward(self, source: Tensors, target: Tensors, recipe: Any, join: Join) -> None:
         pass
 
 
-def unpacked(name: str, blocks: Any, scales: Any) -> Any:
-    """The matrices (E, I, O) in bfloat16; CheckpointError when the two do not belong together."""
+def gathered(name: str, blocks: Any, scales: Any) -> Any:
+    """The matrices, packed, shown as (E, I, O); CheckpointError when the two do not belong together."""
     import mlx.core as mx
+
+    from zoo.checkpoint.packed import Packed, Packing
 
     fits = len(blocks.shape) == 4 and blocks.shape[-1] == GROUP // 2 and blocks.shape[:-1] == scales.shape
     if not fits or (blocks.dtype, scales.dtype) != (mx.uint8, mx.uint8):
         shapes = f"{tuple(blocks.shape)} {blocks.dtype} and {tuple(scales.shape)} {scales.dtype}"
         raise CheckpointError(f"{name}: no MXFP4 blocks and scales: {shapes}")
     words = blocks.flatten(-2).view(mx.uint32)  # (E, O, 4G): eight numbers a word
-    numbers = mx.dequantize(words, scales, group_size=GROUP, bits=4, mode="mxfp4", dtype=mx.bfloat16)
-    return numbers.swapaxes(-1, -2)  # (E, O, I) -> (E, I, O)
+    return Packed(name, words, scales, None, Packing(4, GROUP, "mxfp4"), swapped=True)

@@ -21,7 +21,9 @@ class Embedding(nn.Module):
         if self.scale != 1.0:
             x = x * self.scale
         if "positions" in self:
-            x = x + self.positions(tokens.shape[1], offset).astype(x.dtype)  # waves are computed in float32
+            where = self.positions(tokens.shape[1], offset)
+            # Waves are computed in float32; learned positions have a type of their own.
+            x = x + (where if "weight" in self.positions else where.astype(x.dtype))
         return self.norm(x) if "norm" in self else x
 
     def look_up(self, tokens):  # (B, T) -> (B, T, D)

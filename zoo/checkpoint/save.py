@@ -1,18 +1,28 @@
-"""A model to a Hugging Face style folder, each file written beside its place and then moved there."""
+"""A model to a folder that other programs load: weights in shards with an index, and a config.json.
+
+Tensors are evaluated one by one and forgotten once their shard is written, so that a model which was never read whole
+is never held whole. Each file is written beside its place and then moved there.
+"""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import mlx.core as mx
 
 from zoo.architecture import Architecture
-from zoo.checkpoint.safetensors import SINGLE
+from zoo.checkpoint.packed import Packed, Packing, dense
+from zoo.checkpoint.quantized import GLOBAL_SCALE
+from zoo.checkpoint.safetensors import INDEX, SINGLE
 from zoo.checkpoint.weights import export
+
+SHARD = 5 * 10**9  # bytes, as on the hub
+FORMATS = {"hf": "pt", "mlx": "mlx"}  # what a file's metadata calls each layout
 
 
 def save(
@@ -23,19 +33,105 @@ def save(
     numbers: Mapping[str, Any],
     dtype: Any = None,
 ) -> None:
-    """Write `model.safetensors` under Hugging Face names and `config.json`; floats are cast to `dtype`, if given.
+    """Write a model's weights and config.json; floats are cast to `dtype`, if given.
 
     `numbers` are those that the recipe was made from; the architecture's `model_type` is added when they have none.
+    Names and orientations are Hugging Face's, or MLX's where a layer is quantized.
+    """
+    packed = any("scales" in layer for _, layer in model.named_modules())
+    layout = "mlx" if packed else "hf"
+    tensors = export(model, architecture, recipe, layout)
+    model_type = (architecture.model_types or [architecture.name])[0]
+    write(folder, tensors, {"model_type": model_type, **numbers}, layout, dtype)
+
+
+def write(
+    folder: Path,
+    tensors: dict[str, Any],
+    config: Mapping[str, Any],
+    layout: str = "hf",
+    dtype: Any = None,
+    shard: int = SHARD,
+) -> dict[str, int]:
+    """Write `tensors`, emptied on the way, in files of at most `shard` bytes, and `config` with what they are.
+
+    Gives the bytes of each tensor written. Layout "hf" holds no packed matrices: they are dequantized.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    tensors = export(model, architecture, recipe)
-    if dtype is not None:
-        tensors = {name: array.astype(dtype) for name, array in tensors.items()}
-    part = folder / f"part-{SINGLE}"
-    mx.save_safetensors(str(part), tensors, metadata={"format": "pt"})
-    config = {"model_type": (architecture.model_types or [architecture.name])[0], **numbers}
-    config["torch_dtype"] = str(next(iter(tensors.values())).dtype).removeprefix("mlx.core.")
-    settings = folder / "part-config.json"
-    settings.write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
-    os.replace(part, folder / SINGLE)
-    os.replace(settings, folder / "config.json")
+    described = described_by(config, tensors if layout == "mlx" else {})
+    for name in list(tensors):
+        tensors |= _parts(name, tensors.pop(name), layout, dtype)
+    sizes = {name: array.nbytes for name, array in tensors.items()}
+    floats = Counter[str]()
+    for name, array in tensors.items():
+        if mx.issubdtype(array.dtype, mx.floating):
+            floats[str(array.dtype).removeprefix("mlx.core.")] += sizes[name]
+    shards = list(_shards(sizes, shard))
+    files: dict[str, str] = {}
+    for number, names in enumerate(shards, 1):
+        file = SINGLE if len(shards) == 1 else f"model-{number:05}-of-{len(shards):05}.safetensors"
+        part = folder / f"part-{file}"
+        chosen = {name: tensors.pop(name) for name in names}
+        for array in chosen.values():
+            mx.eval(array)
+        mx.save_safetensors(str(part), chosen, metadata={"format": FORMATS[layout]})
+        del chosen
+        mx.clear_cache()
+        os.replace(part, folder / file)
+        files |= dict.fromkeys(names, file)
+    if len(shards) > 1:
+        index = {"metadata": {"total_size": sum(sizes.values())}, "weight_map": dict(sorted(files.items()))}
+        write_json(folder / INDEX, index)
+    described["torch_dtype"] = floats.most_common(1)[0][0] if floats else "float32"
+    write_json(folder / "config.json", described)
+    return sizes
+
+
+def _parts(name: str, tensor: Any, layout: str, dtype: Any) -> dict[str, mx.array]:
+    """The arrays that a tensor is stored as, by name."""
+    if isinstance(tensor, Packed):
+        plain = tensor.swapped or tensor.permutation is not None or not name.endswith(".weight")
+        if layout == "mlx" and not plain:
+            parts = (tensor if dtype is None else tensor.astype(dtype)).parts()
+            if "global_scale" in parts:
+                parts["global_scale"] = parts["global_scale"].squeeze(-1) * GLOBAL_SCALE
+            owner = name.removesuffix("weight")
+            return {owner + part: array for part, array in parts.items()}
+        tensor = dense(tensor)
+    floating = mx.issubdtype(tensor.dtype, mx.floating)
+    return {name: tensor.astype(dtype) if dtype is not None and floating else tensor}
+
+
+def _shards(sizes: Mapping[str, int], most: int) -> Iterator[list[str]]:
+    """The names in order, in groups of at most `most` bytes; a larger tensor is a group of its own."""
+    group: list[str] = []
+    room = most
+    for name, size in sizes.items():
+        if group and size > room:
+            yield group
+            group, room = [], most
+        group.append(name)
+        room -= size
+    yield group
+
+
+def described_by(config: Mapping[str, Any], tensors: Mapping[str, Any]) -> dict[str, Any]:
+    """The config with the packing of the tensors instead of what it said of another: the commonest, then exceptions.
+
+    Twice, as `quantization` and as `quantization_config`: programs differ in which they read.
+    """
+    config = {k: v for k, v in config.items() if k not in ("quantization", "quantization_config")}
+    packings = {n.removesuffix(".weight"): t.packing for n, t in tensors.items() if isinstance(t, Packed)}
+    if packings:
+        common: Packing = Counter(packings.values()).most_common(1)[0][0]
+        others = {path: packing.as_json() for path, packing in packings.items() if packing != common}
+        config["quantization"] = common.as_json() | others
+        config["quantization_config"] = config["quantization"]
+    return config
+
+
+def write_json(path: Path, values: Mapping[str, Any]) -> None:
+    """Write a JSON object, whole or not at all."""
+    part = path.with_name(f"part-{path.name}")
+    part.write_text(json.dumps(values, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    os.replace(part, path)

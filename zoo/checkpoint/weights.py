@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import mlx.core as mx
-from mlx.utils import tree_flatten
+import mlx.nn as nn
+from mlx.utils import tree_flatten, tree_map_with_path
 
 from zoo import weights
 from zoo.architecture import Architecture
+from zoo.blocks.quantized import QuantizedLinear
+from zoo.checkpoint.packed import Packed, Packing, join
+from zoo.checkpoint.quantized import warn_of_unpacked
 from zoo.checkpoint.safetensors import Tensors
 from zoo.errors import CheckpointError
 from zoo.weights import Rule
 
 
-def fill(model: Any, architecture: Architecture, recipe: Any, tensors: Tensors, dtype: Any = None) -> None:
-    """Give `model` the checkpoint's weights, unread; floats are cast to `dtype` when one is given.
+def match(model: Any, architecture: Architecture, recipe: Any, tensors: Tensors) -> dict[str, Any]:
+    """The parameters of `model` by path, unread: arrays, and `Packed` where a layer can hold them so.
 
     CheckpointError when a tensor is left over, a parameter unfilled, a shape different, or a dtype no float.
     """
@@ -26,14 +30,75 @@ def fill(model: Any, architecture: Architecture, recipe: Any, tensors: Tensors, 
     order = sorted(layouts, key=lambda layout: layout != tensors.metadata.get("format", "hf"))
     first: list[str] | None = None
     for layout in order:
-        parameters, left = weights.apply(layouts[layout], tensors.arrays, recipe, mx.concatenate)
+        parameters, left = weights.apply(layouts[layout], tensors.arrays, recipe, join)
         if fits(wanted, parameters, left):
             break
         first = first or misfits(wanted, parameters, left, layouts[layout], tensors, recipe)
     else:
         raise CheckpointError("; ".join(_summary(first or [])))
-    cast = [(path, array if dtype is None else array.astype(dtype)) for path, array in parameters.items()]
-    model.load_weights(cast, strict=True)
+    layers: dict[str, Any] = dict(model.named_modules())
+    for path, tensor in parameters.items():
+        if isinstance(tensor, Packed):
+            layer = layers.get(path.removesuffix(".weight"))
+            if tensor.swapped or not path.endswith(".weight") or not can_hold(layer, tensor):
+                parameters[path] = tensor.dequantize()
+            else:
+                parameters[path] = tensor.settled(wanted[path].shape[-1])
+    warn_of_unpacked(set().union(*(t.dequantized for t in tensors.arrays.values() if isinstance(t, Packed))))
+    return dict(parameters)
+
+
+def fill(model: Any, parameters: Mapping[str, Any], dtype: Any = None) -> None:
+    """Give `model` its parameters, unread; floats are cast to `dtype` when one is given.
+
+    Layers whose weights are packed are replaced by quantized ones.
+    """
+    arrays: dict[str, Any] = {}
+    packed = {}
+    for path, tensor in parameters.items():
+        cast = tensor if dtype is None else tensor.astype(dtype)
+        if isinstance(cast, Packed):
+            owner = path.removesuffix(".weight")
+            packed[owner] = cast
+            arrays |= {f"{owner}.{part}": array for part, array in cast.parts().items()}
+        else:
+            arrays[path] = cast
+
+    def one(path: str, layer: Any) -> Any:
+        return quantized_layer(layer, packed[path]) if path in packed else layer
+
+    model.update_modules(tree_map_with_path(one, model.leaf_modules(), is_leaf=nn.Module.is_module))
+    model.load_weights(list(arrays.items()), strict=True)
+
+
+def can_hold(layer: Any, tensor: Packed) -> bool:
+    """Whether the layer has a quantized form, which also knows what the packing adds to the matrix itself."""
+    extras = tensor.global_scale is not None or tensor.permutation is not None
+    return hasattr(layer, "to_quantized") and (not extras or isinstance(layer, nn.Linear))
+
+
+def quantized_layer(layer: Any, tensor: Packed) -> Any:
+    """The quantized form of a layer, of the right shapes and as yet with other numbers."""
+    quantized = layer.to_quantized(**tensor.packing.as_json())
+    if type(quantized) is nn.QuantizedLinear:
+        quantized.__class__ = QuantizedLinear
+    for name in ("global_scale", "permutation"):
+        if getattr(tensor, name) is not None:
+            quantized[name] = getattr(tensor, name)
+    return quantized
+
+
+def packings(
+    tensors: Tensors, parameters: Mapping[str, Any]
+) -> Iterator[tuple[tuple[str, ...], Packing | None]]:
+    """Each matrix's names, in the checkpoint and as a parameter, and its packing in the model or the checkpoint."""
+    settled = {
+        tensor.name: (path, tensor) for path, tensor in parameters.items() if isinstance(tensor, Packed)
+    }
+    for name, tensor in tensors.arrays.items():
+        path, final = settled.get(name, (name, tensor))
+        names = tuple(text.removesuffix(".weight") for text in (name, path))
+        yield names, final.packing if isinstance(final, Packed) else None
 
 
 def fits(wanted: Mapping[str, Any], found: Mapping[str, Any], left: Collection[str]) -> bool:
@@ -41,11 +106,20 @@ def fits(wanted: Mapping[str, Any], found: Mapping[str, Any], left: Collection[s
     return (
         not left
         and wanted.keys() == found.keys()
-        and all(wanted[path].shape == found[path].shape and _is_float(found[path]) for path in wanted)
+        and all(_fits_one(wanted[path], found[path]) for path in wanted)
     )
 
 
-def _is_float(array: mx.array) -> bool:
+def _fits_one(wanted: mx.array, found: Any) -> bool:
+    if isinstance(found, Packed) and not found.swapped and len(found.shape) == wanted.ndim:
+        try:
+            found = found.settled(wanted.shape[-1])
+        except CheckpointError:
+            return False
+    return tuple(wanted.shape) == tuple(found.shape) and _is_float(found)
+
+
+def _is_float(array: Any) -> bool:
     return mx.issubdtype(array.dtype, mx.floating)
 
 
@@ -60,13 +134,16 @@ def misfits(
     """What keeps the parameters `found` from being those `wanted`: one phrase each, by the tensors' names."""
     origin = {}
     for name, array in tensors.arrays.items():
-        for path in weights.apply(rules, {name: array}, recipe, mx.concatenate)[0]:
+        for path in weights.apply(rules, {name: array}, recipe, join)[0]:
             origin[path] = name
     problems = []
     for path in wanted.keys() & found.keys():
         expected, shape, dtype = tuple(wanted[path].shape), tuple(found[path].shape), found[path].dtype
         name = f"tensor {origin.get(path, path)} (for {path})"
-        if expected != shape:
+        if isinstance(found[path], Packed) and not _fits_one(wanted[path], found[path]):
+            words, scales = (tuple(getattr(found[path], part).shape) for part in ("weight", "scales"))
+            problems.append(f"{name}: expected {expected}, found {words} words and {scales} scales")
+        elif expected != shape and not isinstance(found[path], Packed):
             problems.append(f"{name}: expected shape {expected}, found {shape}")
         elif not _is_float(found[path]):
             problems.append(
@@ -85,7 +162,7 @@ def misfits(
 def _exported(path: str, array: Any, rules: Sequence[Rule], recipe: Any) -> str:
     """The checkpoint's name of a parameter, with its path; the path alone for one part of a fused tensor."""
     try:
-        names = list(weights.invert(rules, {path: array}, recipe, mx.concatenate)[0])
+        names = list(weights.invert(rules, {path: array}, recipe, join)[0])
     except KeyError:
         names = []
     return f"{names[0]} (for {path})" if names else path
@@ -96,10 +173,33 @@ def _summary(problems: Sequence[str], most: int = 6) -> list[str]:
     return [*problems[:most], *([f"and {rest} more"] if rest > 0 else [])]
 
 
-def export(model: Any, architecture: Architecture, recipe: Any) -> dict[str, Any]:
-    """The model's parameters under their Hugging Face names and orientations."""
-    parameters = dict(tree_flatten(model.parameters()))
-    tensors, left = weights.invert(architecture.weights, parameters, recipe, mx.concatenate)
+def parameters_of(model: Any) -> dict[str, Any]:
+    """The model's parameters by path, the parts of each quantized layer as one `Packed` under its weight's."""
+    arrays = dict(tree_flatten(model.parameters()))
+    unpacked: set[str] = set()
+    for path, layer in model.named_modules():
+        if "scales" not in layer or "group_size" not in vars(layer):
+            continue
+        weight = f"{path}.weight"
+        parts = {part: arrays.pop(f"{path}.{part}", None) for part in PARTS}
+        packing = Packing(layer.bits, layer.group_size, layer.mode)
+        arrays[weight] = Packed(weight, packing=packing, dequantized=unpacked, **parts)
+    return arrays
+
+
+PARTS = ("weight", "scales", "biases", "global_scale", "permutation")
+
+
+def export(model: Any, architecture: Architecture, recipe: Any, layout: str = "hf") -> dict[str, Any]:
+    """The model's parameters under the names and in the orientations of a layout, matrices packed where they are."""
+    return renamed(parameters_of(model), architecture, recipe, layout)
+
+
+def renamed(
+    parameters: Mapping[str, Any], architecture: Architecture, recipe: Any, layout: str = "hf"
+) -> dict[str, Any]:
+    """Parameters by path to tensors by the names of a layout, in its orientations."""
+    tensors, left = weights.invert(architecture.layouts[layout], parameters, recipe, join)
     if left:
         raise CheckpointError(f"{architecture.name}: no weight rule exports {', '.join(sorted(left))}")
     return dict(tensors)

@@ -24,6 +24,8 @@ COMMANDS = {
     "plugins": ("zoo.cli.plugins:plugins", "The installed plugins, and how each fared."),
     "train": ("zoo.cli.train:train", "Train a model from nothing on a built-in corpus."),
     "evaluate": ("zoo.cli.evaluate:evaluate", "How many facts of the atlas corpus a model knows."),
+    "convert": ("zoo.cli.convert:convert", "A checkpoint to a new folder, quantized or not."),
+    "bench": ("zoo.cli.bench:bench", "Timed runs beside a peer's."),
     "doctor": ("zoo.cli.doctor:doctor", "This machine: backend, libraries, what would make it faster."),
 }
 

@@ -92,10 +92,17 @@ class Statistics:
 @click.option("--strategy", metavar="NAME", help="Make the text this way: a plugin's strategy, for example.")
 @click.option("--system", metavar="TEXT", help="A system message, for models with a chat template.")
 @click.option("--raw", is_flag=True, help="Give the prompt as it is, without the chat template.")
+@click.option("--force", is_flag=True, help="Load even what does not seem to fit in memory.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")
 @click.option("--dtype", type=click.Choice(["float32", "float16", "bfloat16"]), help="Compute in this type.")
 def run(
-    source: str, prompt: str | None, architecture: str | None, dtype: str | None, as_json: bool, **given: Any
+    source: str,
+    prompt: str | None,
+    architecture: str | None,
+    dtype: str | None,
+    force: bool,
+    as_json: bool,
+    **given: Any,
 ) -> None:
     """Run SOURCE (an architecture, a folder or a hub id) on PROMPT.
 
@@ -108,7 +115,8 @@ def run(
     began = time.perf_counter()
     from zoo.loading import load
 
-    loaded = load(source, architecture=architecture, dtype=dtype)
+    room = None if given["max_tokens"] is None else len(prompt or "") + given["max_tokens"]
+    loaded = load(source, architecture=architecture, dtype=dtype, context=room, force=force)
     served_by(loaded.architecture)
     load_seconds = time.perf_counter() - began
     if chat:

@@ -114,10 +114,10 @@ def train(
     `folder` receives a checkpoint every `every` steps; with `resume` the run goes on from it, on the batches
     that an uninterrupted one would have seen. `report(step, loss, tokens a second)` is called after each step.
     """
-    # AdamW's decay is for matrices: norms and biases have no reason to shrink.
+    # AdamW's decay is for matrices: norms, biases and a state's rates of decay have no reason to shrink.
     decayed = optim.AdamW(schedule(settings), betas=[0.9, 0.95], weight_decay=settings.decay)
     plain = optim.AdamW(schedule(settings), betas=[0.9, 0.95], weight_decay=0.0)
-    optimizer = optim.MultiOptimizer([decayed, plain], [lambda path, array: array.ndim >= 2])
+    optimizer = optim.MultiOptimizer([decayed, plain], [_is_matrix])
     start = _resume(model, optimizer, record, folder) if resume else 0
     for _ in range(start):
         next(batches)
@@ -139,6 +139,10 @@ def train(
             if validate is not None:
                 record.validation.append([step, round(validate(), 4)])
             _save(model, optimizer, record, step, folder)
+
+
+def _is_matrix(path: str, array: mx.array) -> bool:
+    return array.ndim >= 2 and path.endswith("weight")
 
 
 CHECKPOINT, STATE = "checkpoint.safetensors", "checkpoint.json"

@@ -1,0 +1,96 @@
+"""Timed runs, each in a process of its own, alternating with a peer's; the result is a record for a JSON file.
+
+Run as a script it is one such process: it does the work it is told to, and prints what that took.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from zoo.errors import SourceError, ZooError
+
+# A peer of loading: the same files read and evaluated, and nothing else.
+WAYS = ("mlx", "zoo")
+
+
+def bench_load(
+    source: str | Path,
+    runs: int = 5,
+    dtype: str | None = None,
+    report: Callable[[str], None] = lambda line: None,
+) -> dict[str, Any]:
+    """Seconds and peak bytes of loading `source`, beside MLX's reading of the same files; medians of `runs`.
+
+    One warm-up of each comes first, so that the files are in the system's cache. Seconds exclude imports. `peak` is what
+    the process grew by at most, `held` the bytes of the loaded parameters.
+    """
+    from zoo.checkpoint.source import find
+    from zoo.registry import registry
+    from zoo.training.pocket import versions
+
+    if runs < 1:
+        raise ZooError(f"runs must be at least 1, got {runs}")
+    folder = find(source, registry()).folder
+    taken: dict[str, list[dict[str, float]]] = {way: [] for way in WAYS}
+    for run in range(runs + 1):
+        for way in WAYS:
+            values = _run(way, folder, dtype)
+            if run:
+                taken[way].append(values)
+                report(f"{way}: {values['seconds']:.2f} s, peak {values['peak'] / 1e6:,.0f} MB")
+    record: dict[str, Any] = {"what": "load", "source": str(source), "runs": runs, "dtype": dtype}
+    for way, rows in taken.items():
+        record[way] = {key: median(row[key] for row in rows) for key in rows[0]}
+        record[way]["all_seconds"] = [row["seconds"] for row in rows]
+    record["ratio"] = record["zoo"]["seconds"] / record["mlx"]["seconds"]
+    record["peak_over_held"] = record["zoo"]["peak"] / record["zoo"]["held"]
+    return record | {"versions": versions()}
+
+
+def _run(way: str, folder: Path, dtype: str | None) -> dict[str, float]:
+    command = [sys.executable, "-m", "zoo.bench", way, str(folder), dtype or ""]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SourceError(
+            f"{folder}: {done.stderr.strip().splitlines()[-1] if done.stderr.strip() else 'failed'}"
+        )
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def _worker(way: str, folder: str, dtype: str) -> dict[str, float]:
+    import resource
+
+    import mlx.core as mx
+    from mlx.utils import tree_flatten
+
+    from zoo.checkpoint.safetensors import weight_files
+    from zoo.loading import load
+
+    unit = 1 if sys.platform == "darwin" else 1024  # bytes of ru_maxrss's unit
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+    began = time.perf_counter()
+    if way == "mlx":
+        arrays = [array for file in weight_files(Path(folder)) for array in mx.load(str(file)).values()]
+        mx.eval(arrays)
+    else:
+        model = load(folder, dtype=dtype or None, force=True).model
+        arrays = [array for _, array in tree_flatten(model.parameters())]
+    seconds = time.perf_counter() - began
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit - before
+    return {
+        "seconds": seconds,
+        "peak": peak,
+        "mlx_peak": mx.get_peak_memory(),
+        "held": sum(a.nbytes for a in arrays),
+    }
+
+
+if __name__ == "__main__":
+    print(json.dumps(_worker(*sys.argv[1:])))

@@ -1,0 +1,222 @@
+"""Quantized matrices that pass through the weight rules as arrays do.
+
+A rule renames a tensor, cuts its outputs apart, stacks it with others; all that can be done to packed numbers without
+unpacking them. What cannot (cutting or joining along the inputs) gives the numbers themselves, and is put on record.
+
+Axes: … stacked matrices, O outputs, I inputs, W words of 32 bits a row, G groups of inputs that share a scale.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import mlx.core as mx
+
+from zoo.errors import CheckpointError
+
+WORD = 32  # bits
+AFFINE_BITS = (1, 2, 3, 4, 5, 6, 8)
+AFFINE_GROUPS = (32, 64, 128)
+# The other modes' bits and inputs a group; their scales are single bytes.
+FLOAT_MODES = {"mxfp4": (4, 32), "nvfp4": (4, 16), "mxfp8": (8, 32)}
+
+
+@dataclass(frozen=True)
+class Packing:
+    """How numbers are packed: `bits` each, `group_size` inputs to a scale, "affine", "mxfp4", "nvfp4" or "mxfp8"."""
+
+    bits: int
+    group_size: int
+    mode: str = "affine"
+
+    def __str__(self) -> str:
+        return f"{self.mode} {self.bits} bits, groups of {self.group_size}"
+
+    def as_json(self) -> dict[str, Any]:
+        """The entry of a config.json."""
+        return {"group_size": self.group_size, "bits": self.bits, "mode": self.mode}
+
+
+@dataclass(frozen=True)
+class Packed:
+    """A matrix (…, O, I) of packed numbers: `weight` (…, O, W) uint32, `scales` and `biases` (…, O, G).
+
+    `biases` are the numbers' own, of mode "affine" alone. `global_scale` (…, O or 1) multiplies each output.
+    `permutation` (I,) says which input each column belongs to. `swapped` matrices are shown as (…, I, O).
+    `dequantized` collects the names of the matrices that had to be unpacked.
+    """
+
+    name: str
+    weight: mx.array
+    scales: mx.array
+    biases: mx.array | None
+    packing: Packing
+    global_scale: mx.array | None = None
+    permutation: mx.array | None = None
+    swapped: bool = False
+    dequantized: set[str] = field(default_factory=set, repr=False)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the numbers."""
+        *outer, outputs, _ = self.weight.shape
+        inputs = self.scales.shape[-1] * self.packing.group_size
+        return (*outer, inputs, outputs) if self.swapped else (*outer, outputs, inputs)
+
+    @property
+    def ndim(self) -> int:
+        return self.weight.ndim
+
+    @property
+    def dtype(self) -> mx.Dtype:
+        """Of the numbers when they are unpacked."""
+        return mx.bfloat16 if self.biases is None else self.scales.dtype
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that the packed parts take."""
+        return sum(array.nbytes for array in self.parts().values())
+
+    def parts(self) -> dict[str, mx.array]:
+        """The arrays by the names of a quantized layer's parameters."""
+        named = {
+            name: getattr(self, name)
+            for name in ("weight", "scales", "biases", "global_scale", "permutation")
+        }
+        return {name: array for name, array in named.items() if array is not None}
+
+    def astype(self, dtype: mx.Dtype) -> Packed:
+        """The same with scales and biases in another float; single bytes stay what they are."""
+        if self.biases is None:
+            return self
+        return replace(self, scales=self.scales.astype(dtype), biases=self.biases.astype(dtype))
+
+    def settled(self, inputs: int) -> Packed:
+        """The same with the packing that its shapes have when rows hold `inputs` numbers.
+
+        Words and groups alone fit several packings (8 bits in groups of 32 as well as 4 in groups of 64), so that
+        what a config says is a guess until the model says how long a row is. CheckpointError when nothing fits.
+        """
+        words, groups = self.weight.shape[-1], self.scales.shape[-1]
+        bits, odd_bits = divmod(words * WORD, inputs)
+        group, odd_group = divmod(inputs, groups)
+        mode = "affine" if self.biases is not None else mode_of(bits, group)
+        known = (bits in AFFINE_BITS and group in AFFINE_GROUPS) if mode == "affine" else mode is not None
+        if odd_bits or odd_group or not known:
+            raise CheckpointError(
+                f"{self.name}: {words} words and {groups} scales a row hold no {inputs} numbers in a known packing"
+            )
+        return replace(self, packing=Packing(bits, group, mode or "affine"))
+
+    def dequantize(self, dtype: mx.Dtype | None = None) -> mx.array:
+        """The numbers themselves, and the matrix on record as unpacked."""
+        self.dequantized.add(self.name)
+        return self.numbers(dtype)
+
+    def numbers(self, dtype: mx.Dtype | None = None) -> mx.array:
+        """The numbers themselves, (…, O, I)."""
+        dtype = dtype or self.dtype
+        exact = mx.float32 if self.global_scale is not None else dtype
+        matrix = mx.dequantize(
+            self.weight,
+            self.scales,
+            self.biases,
+            group_size=self.packing.group_size,
+            bits=self.packing.bits,
+            mode=self.packing.mode,
+            dtype=exact,
+        )
+        if self.global_scale is not None:
+            matrix = (matrix * self.global_scale[..., None]).astype(dtype)
+        if self.permutation is not None:
+            matrix = matrix[..., mx.argsort(self.permutation)]
+        return matrix.swapaxes(-1, -2) if self.swapped else matrix
+
+    # What the weight rules do to an array.
+
+    @property
+    def T(self) -> Any:
+        return self.swapaxes(-1, -2) if self.ndim == 2 else self.dequantize().T
+
+    def swapaxes(self, first: int, second: int) -> Any:
+        """Outputs and inputs swapped, which only changes how the matrix is shown."""
+        if {first % self.ndim, second % self.ndim} == {self.ndim - 2, self.ndim - 1}:
+            return replace(self, swapped=not self.swapped)
+        return self.dequantize().swapaxes(first, second)
+
+    def reshape(self, *shape: int) -> Any:
+        """Outputs divided among a new axis, or joined with one; inputs stay whole."""
+        if self.swapped or self.global_scale is not None or shape[-1] != self.shape[-1]:
+            return self.dequantize().reshape(*shape)
+        return self._each(lambda array: array.reshape(*shape[:-1], array.shape[-1]))
+
+    def __getitem__(self, index: Any) -> Any:
+        """Some of the outputs, or of the stacked matrices."""
+        steps = index if isinstance(index, tuple) else (index,)
+        if Ellipsis in steps:
+            place = steps.index(Ellipsis)
+            missing = self.ndim - sum(step is not None for step in steps) + 1
+            steps = (*steps[:place], *(slice(None),) * missing, *steps[place + 1 :])
+        axes = sum(step is not None for step in steps)
+        steps = (*steps, *(slice(None),) * (self.ndim - axes))
+        if self.swapped and steps[-2:-1] == (slice(None),) and isinstance(steps[-1], slice):
+            steps = (*steps[:-2], steps[-1], steps[-2])
+        elif self.swapped or steps[-1] != slice(None) or not isinstance(steps[-2], slice):
+            return self.dequantize()[index]
+        return self._each(lambda array: array[steps])
+
+    def _each(self, change: Any) -> Packed:
+        parts: dict[str, Any] = {"weight": change(self.weight), "scales": change(self.scales)}
+        if self.biases is not None:
+            parts["biases"] = change(self.biases)
+        if self.global_scale is not None:
+            outputs = self.weight.shape[-2]
+            scale = mx.broadcast_to(self.global_scale, (*self.global_scale.shape[:-1], outputs))
+            parts["global_scale"] = change(scale[..., None]).squeeze(-1)
+        return replace(self, **parts)
+
+
+def mode_of(bits: int, group_size: int) -> str | None:
+    """The mode without biases that packs so."""
+    return next((mode for mode, sizes in FLOAT_MODES.items() if sizes == (bits, group_size)), None)
+
+
+def pack(name: str, matrix: mx.array, packing: Packing) -> Packed:
+    """A matrix (…, O, I) quantized."""
+    weight, scales, *biases = mx.quantize(matrix, packing.group_size, packing.bits, mode=packing.mode)
+    return Packed(name, weight, scales, biases[0] if biases else None, packing)
+
+
+def dense(tensor: Any) -> mx.array:
+    """The numbers of a tensor, packed or not."""
+    return tensor.dequantize() if isinstance(tensor, Packed) else tensor
+
+
+def join(tensors: Sequence[Any], axis: int) -> Any:
+    """`mx.concatenate` for tensors of which some are packed: those of one packing stay so along any axis but the inputs'."""
+    first = tensors[0]
+    if not any(isinstance(tensor, Packed) for tensor in tensors):
+        return mx.concatenate(list(tensors), axis)
+    alike = all(
+        isinstance(tensor, Packed)
+        and (tensor.packing, tensor.swapped, tensor.permutation) == (first.packing, first.swapped, None)
+        and (tensor.biases is None) == (first.biases is None)
+        for tensor in tensors
+    )
+    if not alike or axis % first.ndim == first.ndim - (2 if first.swapped else 1):
+        return mx.concatenate([dense(tensor) for tensor in tensors], axis)
+    # Where packed parts have O, a swapped matrix shows it last.
+    place = first.ndim - 2 if first.swapped and axis % first.ndim == first.ndim - 1 else axis
+    names = ["weight", "scales", *(["biases"] if first.biases is not None else [])]
+    parts = {name: mx.concatenate([getattr(tensor, name) for tensor in tensors], place) for name in names}
+    if any(tensor.global_scale is not None for tensor in tensors):
+        parts["global_scale"] = mx.concatenate([_output_scale(tensor) for tensor in tensors], place)
+    return replace(first, **parts)
+
+
+def _output_scale(tensor: Packed) -> mx.array:
+    """What multiplies each output, (…, O)."""
+    shape = tensor.weight.shape[:-1]
+    return mx.ones(shape) if tensor.global_scale is None else mx.broadcast_to(tensor.global_scale, shape)

@@ -1,0 +1,182 @@
+"""Quantized checkpoints: the tensors that together are one matrix, made one `Packed` under its weight's name.
+
+What a config.json says of the packing is compared with the tensors, whose shapes decide.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import mlx.core as mx
+
+from zoo.architecture import import_target
+from zoo.checkpoint.packed import AFFINE_BITS, AFFINE_GROUPS, FLOAT_MODES, WORD, Packed, Packing, mode_of
+from zoo.checkpoint.safetensors import Tensors
+from zoo.errors import CheckpointError, ConfigError
+
+# Where each `quant_method` of Hugging Face folders is read: a function (tensors, settings) -> tensors.
+READERS: dict[str, str] = {}
+GLOBAL_SCALE = 448.0 * 6.0  # the largest scale times the largest number of NVFP4: what MLX divides its own by
+
+
+def settings_of(config: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The config's entry on quantization, or None; ConfigError when it is no object."""
+    for key in ("quantization", "quantization_config"):
+        found = config.get(key)
+        if found is not None and not isinstance(found, Mapping):
+            raise ConfigError(f"config.json: {key} {found!r}: expected an object")
+        if found:
+            return found
+    return None
+
+
+def method_of(settings: Mapping[str, Any] | None) -> str | None:
+    """The `quant_method` that the settings name, None for MLX's own and for none."""
+    return None if settings is None else settings.get("quant_method")
+
+
+def check_method(config: Mapping[str, Any]) -> None:
+    """ConfigError when the config names a method that nothing here reads."""
+    settings = settings_of(config)
+    method = method_of(settings)
+    if settings is None or method is None or method in READERS or method in FLOAT_MODES:
+        return
+    known = ", ".join(sorted({*READERS, *FLOAT_MODES}))
+    raise ConfigError(f"config.json: quant_method {method!r} cannot be loaded; known: MLX's own, {known}")
+
+
+def gather(tensors: Tensors, config: Mapping[str, Any]) -> Tensors:
+    """The same tensors, those of each quantized matrix gathered to one `Packed` under the name of its weight."""
+    settings = settings_of(config)
+    method = method_of(settings)
+    if settings is not None and method in READERS:
+        tensors = import_target(READERS[method])(tensors, settings)
+    return _mlx(tensors, Expected(config))
+
+
+class Expected:
+    """The packing that an MLX config.json gives each matrix: one for all, and others by path.
+
+    A path is a name in the checkpoint or that of a parameter, without its ".weight".
+    """
+
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        settings = settings_of(config)
+        if method_of(settings) is not None:
+            settings = None  # another's format
+        self.all = _packing(settings, "quantization") if settings else None
+        self.given = settings is not None
+        self.paths = {
+            path: _packing(value, path) if isinstance(value, Mapping) else self.all if value is True else None
+            for path, value in (settings or {}).items()
+            if isinstance(value, Mapping) or (isinstance(value, bool) and path not in FLAGS)
+        }
+
+    def of(self, *names: str) -> Packing | None:
+        """The packing of the matrix of these names; None where the config leaves it unquantized."""
+        return next((self.paths[name] for name in names if name in self.paths), self.all)
+
+
+FLAGS = ("quantize_activations", "desc_act", "sym")  # settings that are no path of a matrix
+
+
+def _packing(settings: Mapping[str, Any], where: str) -> Packing:
+    """The packing of a config's entry; ConfigError naming what in it is unknown."""
+    mode = settings.get("mode", "affine")
+    if mode != "affine" and mode not in FLOAT_MODES:
+        known = ", ".join(["affine", *FLOAT_MODES])
+        raise ConfigError(f"config.json: {where}: mode {mode!r} is not one of {known}")
+    bits, group_size = (4, 64) if mode == "affine" else FLOAT_MODES[mode]
+    bits, group_size = settings.get("bits") or bits, settings.get("group_size") or group_size
+    allowed = (
+        (AFFINE_BITS, AFFINE_GROUPS) if mode == "affine" else tuple((size,) for size in FLOAT_MODES[mode])
+    )
+    for name, value, choices in zip(("bits", "group_size"), (bits, group_size), allowed, strict=True):
+        if isinstance(value, bool) or value not in choices:
+            known = ", ".join(map(str, choices))
+            raise ConfigError(f"config.json: {where}: {name} {value!r} is not one of {known}")
+    return Packing(bits, group_size, mode)
+
+
+def _mlx(tensors: Tensors, expected: Expected) -> Tensors:
+    """MLX's layout: `X.weight` of words, `X.scales` and, for affine ones, `X.biases`; `X.global_scale` for some."""
+    arrays = dict(tensors.arrays)
+    unpacked: set[str] = set()
+    for name in [name for name in arrays if name.endswith(".scales")]:
+        prefix = name.removesuffix(".scales")
+        weight, scales = arrays.get(f"{prefix}.weight"), arrays[name]
+        if isinstance(weight, Packed) or weight is None or weight.dtype != mx.uint32:
+            continue
+        biases, scale = arrays.get(f"{prefix}.biases"), arrays.get(f"{prefix}.global_scale")
+        _check_parts(prefix, weight, scales, biases)
+        if scale is not None:
+            # One a matrix; MLX's is the largest magnitude that the two scales and the format can make.
+            scale = (scale.astype(mx.float32) / GLOBAL_SCALE).reshape(*weight.shape[:-2], 1)
+        guess = _guess(weight, scales, biases, expected.of(prefix))
+        for part in ("weight", "scales", "biases", "global_scale"):
+            arrays.pop(f"{prefix}.{part}", None)
+        arrays[f"{prefix}.weight"] = Packed(
+            f"{prefix}.weight", weight, scales, biases, guess, scale, dequantized=unpacked
+        )
+    return replace(tensors, arrays=arrays)
+
+
+def _check_parts(name: str, weight: mx.array, scales: mx.array, biases: mx.array | None) -> None:
+    """CheckpointError unless the parts of one matrix have shapes and types that belong together."""
+    floats = scales.dtype != mx.uint8
+    if floats != (biases is not None) or (floats and not mx.issubdtype(scales.dtype, mx.floating)):
+        raise CheckpointError(
+            f"{name}: scales of {scales.dtype} {'with' if biases is not None else 'without'} biases are no packing"
+        )
+    if biases is not None and biases.shape != scales.shape:
+        raise CheckpointError(f"{name}: scales {tuple(scales.shape)} but biases {tuple(biases.shape)}")
+    if weight.ndim < 2 or weight.shape[:-1] != scales.shape[:-1] or 0 in (*weight.shape, *scales.shape):
+        shapes = f"{tuple(weight.shape)} and {tuple(scales.shape)}"
+        raise CheckpointError(f"{name}: weight and scales {shapes} are not of one matrix")
+
+
+def _guess(weight: mx.array, scales: mx.array, biases: mx.array | None, expected: Packing | None) -> Packing:
+    """The packing the config names where the shapes allow it, else the first that they do allow."""
+    words, groups = weight.shape[-1], scales.shape[-1]
+    sizes = AFFINE_GROUPS if biases is not None else sorted({group for _, group in FLOAT_MODES.values()})
+    possible = []
+    for group_size in sizes:
+        bits, rest = divmod(words * WORD, groups * group_size)
+        mode = "affine" if biases is not None else mode_of(bits, group_size)
+        if not rest and mode and (mode != "affine" or bits in AFFINE_BITS):
+            possible.append(Packing(bits, group_size, mode))
+    if expected in possible:
+        return expected
+    possible.sort(key=lambda packing: packing.bits != 4)
+    return possible[0] if possible else Packing(4, 64)
+
+
+def warn_of_differences(expected: Expected, found: Iterable[tuple[tuple[str, ...], Packing | None]]) -> None:
+    """Say in one line where config.json and the tensors differ; `found` are a matrix's names and its packing."""
+    if not expected.given:
+        return
+    differ = []
+    for names, packing in found:
+        told = (
+            expected.of(*names)
+            if packing is not None or any(name in expected.paths for name in names)
+            else None
+        )
+        if told != packing:
+            differ.append((names[0], told or "not quantized", packing or "not quantized"))
+    if differ:
+        name, said, are = differ[0]
+        more = f" (and {len(differ) - 1} more)" if len(differ) > 1 else ""
+        warnings.warn(
+            f"config.json says of {name}: {said}; its tensors: {are}{more}. The tensors decide", stacklevel=4
+        )
+
+
+def warn_of_unpacked(names: Collection[str]) -> None:
+    """Say which matrices lost their packing on the way."""
+    if names:
+        more = f" (and {len(names) - 1} more)" if len(names) > 1 else ""
+        warnings.warn(f"{min(names)}{more}: cannot stay packed in this model, dequantized", stacklevel=4)

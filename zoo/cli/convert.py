@@ -1,0 +1,45 @@
+"""`zoo convert`: a checkpoint to a new folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+
+@click.command()
+@click.argument("source")
+@click.argument("out", type=click.Path(path_type=Path))
+@click.option(
+    "--quantize", "-q", metavar="BITS", help="2, 3, 4, 5, 6, 8, mxfp4, nvfp4, mxfp8; or none, to unpack."
+)
+@click.option("--group-size", type=int, help="Weights that share a scale: 32, 64 or 128 (default: 64).")
+@click.option(
+    "--recipe", metavar="NAME", help="Two numbers of bits: mixed-2-6, mixed-3-4, mixed-3-6, mixed-4-6."
+)
+@click.option(
+    "--dtype", type=click.Choice(["float32", "float16", "bfloat16"]), help="Cast floats to this type."
+)
+@click.option(
+    "--layout",
+    type=click.Choice(["mlx", "hf"]),
+    default="mlx",
+    show_default=True,
+    help="Names and orientations that mlx-lm expects, or transformers.",
+)
+@click.option("--architecture", metavar="NAME", help="Use this architecture, whatever the config says.")
+@click.option("--check", is_flag=True, help="Compare what both predict on sample text: the KL divergence.")
+def convert(source: str, out: Path, check: bool, **how: str | int | None) -> None:
+    """Write SOURCE (an architecture, a folder or a hub id) to the new folder OUT, quantized or not."""
+    from zoo.convert import convert as write
+    from zoo.convert import divergence
+
+    done = write(source, out, **how)  # type: ignore[arg-type]
+    click.echo(
+        f"{done.folder}: {done.parameters:,} parameters, {done.bytes / 1e6:,.1f} MB, {done.bits:.2f} bits a weight"
+    )
+    if check:
+        found = divergence(source, out, architecture=how["architecture"])  # type: ignore[arg-type]
+        click.echo(
+            f"KL divergence to the source: {found.mean:.4g} nats a token, at most {found.worst:.4g}, {found.tokens} tokens"
+        )

@@ -1,0 +1,200 @@
+"""From any source to a new folder: another layout, another dtype, quantized or not; a layer at a time.
+
+Nothing is read before it is written: parameters are found and renamed by the weight rules, packed, renamed back, and
+each is then evaluated for the shard that it goes to.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import mlx.core as mx
+
+from zoo.checkpoint.packed import Packed
+from zoo.checkpoint.quantize import Choice, mixed, packing_of, quantized
+from zoo.checkpoint.save import SHARD, write
+from zoo.checkpoint.weights import renamed
+from zoo.errors import SourceError, ZooError
+from zoo.loading import Opened, load, open_model
+from zoo.registry import Registry
+from zoo.runtime import DTYPES
+
+LAYOUTS = ("mlx", "hf")
+# What belongs to a model beside its weights and config.
+COMPANIONS = (
+    *("*.json", "*.jinja", "*.txt", "*.model", "*.spm"),
+    *("1_Pooling/config.json", "additional_chat_templates/*.jinja"),
+)
+NOT_COPIED = ("config.json", "*.index.json", "adapter_config.json", "training.json", "accuracy.json")
+
+
+@dataclass(frozen=True)
+class Converted:
+    """What was written: bytes in all, and bits a parameter, scales and biases included."""
+
+    folder: Path
+    bytes: int
+    parameters: int
+
+    @property
+    def bits(self) -> float:
+        """Bits a weight."""
+        return self.bytes * 8 / self.parameters
+
+
+def convert(
+    source: str | Path,
+    out: str | Path,
+    *,
+    quantize: str | None = None,
+    group_size: int | None = None,
+    recipe: str | None = None,
+    dtype: str | None = None,
+    layout: str = "mlx",
+    architecture: str | None = None,
+    shard: int = SHARD,
+    known: Registry | None = None,
+) -> Converted:
+    """Write `source` to the new folder `out`, whole or not at all.
+
+    `quantize` is bits ("4") or a mode ("mxfp4"), "none" to unpack what is packed; `recipe` mixes two numbers of bits.
+    `dtype` casts floats. Layout "mlx" loads in mlx-lm, "hf" in transformers, which holds no packed matrices: they are
+    dequantized. A `ZooError` names what cannot be.
+    """
+    out = Path(out).expanduser()
+    if layout not in LAYOUTS:
+        raise ZooError(f"layout {layout!r} is not one of {', '.join(LAYOUTS)}")
+    if dtype is not None and dtype not in DTYPES:
+        raise ZooError(f"dtype {dtype!r} is not one of {', '.join(DTYPES)}")
+    packs = recipe is not None or quantize not in (None, "none")
+    if layout == "hf" and packs:
+        raise ZooError("quantized matrices have no place in --layout hf: choose --layout mlx")
+    if recipe is not None and quantize is not None:
+        raise ZooError("--recipe says how many bits there are: leave --quantize out")
+    if group_size is not None and not packs:
+        raise ZooError("--group-size says how --quantize packs: give that too")
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise SourceError(f"{out}: exists already")
+    asked = packing_of(quantize, group_size) if packs and quantize else None
+    opened = open_model(source, architecture=architecture, known=known)
+    choices: tuple[Choice, ...] = (
+        () if opened.architecture.quantizes is None else (opened.architecture.quantizes,)
+    )
+    if recipe is not None:
+        asked, more = mixed(recipe, len(opened.recipe.layers), group_size)
+        choices = (more, *choices)
+    parameters = opened.parameters
+    if quantize == "none":
+        parameters = {
+            path: tensor.numbers() if isinstance(tensor, Packed) else tensor
+            for path, tensor in parameters.items()
+        }
+    elif asked is not None:
+        parameters = quantized(opened.model, parameters, asked, choices)
+    count = sum(_numbers(tensor) for tensor in parameters.values())
+    tensors = renamed(parameters, opened.architecture, opened.recipe, layout)
+    opened.parameters = parameters = {}  # only `tensors` holds them now
+    config = spelled_out(opened) if layout == "mlx" else opened.config
+    with new_folder(out) as part:
+        sizes = write(part, tensors, config, layout, getattr(mx, dtype) if dtype else None, shard)
+        copy_companions(opened, part)
+    return Converted(out, sum(sizes.values()), count)
+
+
+def spelled_out(opened: Opened) -> dict[str, Any]:
+    """The config as mlx-lm reads it: no default left unsaid, and RoPE in transformers 4's two keys."""
+    config = opened.defaults | opened.config
+    rope = config.pop("rope_parameters", None)
+    if rope:
+        rope = dict(rope)
+        config["rope_theta"] = rope.pop("rope_theta", config.get("rope_theta", 10000.0))
+        scaled = rope.get("rope_type", "default") != "default"
+        config["rope_scaling"] = {**rope, "type": rope["rope_type"]} if scaled else None
+    if "model_type" not in config and opened.architecture.model_types:
+        config["model_type"] = opened.architecture.model_types[0]
+    return config
+
+
+def _numbers(tensor: Any) -> int:
+    total = 1
+    for side in tensor.shape:
+        total *= side
+    return total
+
+
+@contextmanager
+def new_folder(out: Path) -> Iterator[Path]:
+    """A folder to fill, which becomes `out` when all went well and is gone when not.
+
+    One that a killed run left behind is removed first.
+    """
+    part = out.with_name(f".{out.name}.part")
+    if part.exists():
+        shutil.rmtree(part)
+    try:
+        part.mkdir(parents=True)
+        yield part
+        if out.is_dir():
+            out.rmdir()
+        os.replace(part, out)
+    except OSError as error:
+        raise SourceError(f"{out}: cannot be written ({error.strerror or error})") from error
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+
+
+def copy_companions(opened: Opened, out: Path) -> None:
+    """Copy tokenizer, generation and sentence files."""
+    for pattern in COMPANIONS:
+        for path in opened.folder.glob(pattern):
+            if path.is_file() and not any(path.match(other) for other in NOT_COPIED):
+                target = out / path.relative_to(opened.folder)
+                target.parent.mkdir(exist_ok=True)
+                shutil.copyfile(path, target)
+
+
+@dataclass(frozen=True)
+class Divergence:
+    """KL(source ‖ converted) of the next token's distribution, in nats: mean and largest over `tokens` places."""
+
+    mean: float
+    worst: float
+    tokens: int
+
+
+SAMPLE = (
+    "A library is a room in which the dead go on talking. The price of bread rose by 12 percent in 1847, and nobody "
+    "in the town spoke of anything else.\n\ndef area(radius):\n    return 3.14159 * radius**2\n\n"
+    "春天来了，河边的树都绿了。孩子们放学以后在那里放风筝。"
+)
+
+
+def divergence(source: str | Path, other: str | Path, *, architecture: str | None = None) -> Divergence:
+    """How far the predictions of `other` lie from those of `source` on sample text, both in float32.
+
+    Each is loaded by itself. Without a tokenizer the text is a row of ids. ZooError for a task without next tokens.
+    """
+    wanted = _log_probabilities(source, architecture)
+    found = _log_probabilities(other, architecture)
+    each = (mx.exp(wanted) * (wanted - found)).sum(axis=-1)  # (T,)
+    return Divergence(each.mean().item(), each.max().item(), each.size)
+
+
+def _log_probabilities(source: str | Path, architecture: str | None) -> mx.array:  # (T, V)
+    loaded = load(source, architecture=architecture, dtype="float32")
+    if loaded.tokenizer is None:
+        ids = [7 * place % loaded.recipe.embedding.vocab for place in range(64)]
+    else:
+        ids = loaded.tokenizer.encode(SAMPLE)
+    tokens = mx.array([ids[: loaded.recipe.context or len(ids)]])
+    inputs = (tokens, tokens) if loaded.architecture.task == "translate" else (tokens,)
+    logits = loaded.model(*inputs)[0].astype(mx.float32)
+    found = logits - mx.logsumexp(logits, axis=-1, keepdims=True)
+    mx.eval(found)
+    return found
