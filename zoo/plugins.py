@@ -37,7 +37,7 @@ class Plugin:
     state: str = "loaded"
     error: str | None = None
     traceback: str | None = field(default=None, repr=False)
-    package: str = field(default="", repr=False)
+    module: str = field(default="", repr=False)
     records: dict[str, list[Any]] = field(default_factory=dict, repr=False)
 
     @property
@@ -108,7 +108,7 @@ def load_plugin(plugin: Plugin, point: EntryPoint) -> None:
     try:
         # What a plugin prints when imported must not end up among a command's output.
         with contextlib.redirect_stdout(sys.stderr):
-            plugin.package = point.module.partition(".")[0]
+            plugin.module = point.module
             plugin.records = collect(point.load())
     except KeyboardInterrupt:
         raise
@@ -120,7 +120,7 @@ def load_plugin(plugin: Plugin, point: EntryPoint) -> None:
 
 def blamed(error: BaseException, plugins: Iterable[Plugin]) -> Plugin | None:
     """The plugin in whose code an error was raised: that of the innermost frame which belongs to one."""
-    packages = {plugin.package: plugin for plugin in plugins if plugin.package}
+    packages = {plugin.module.partition(".")[0]: plugin for plugin in plugins if plugin.module}
     modules = (frame.f_globals.get("__name__", "") for frame, _ in traceback.walk_tb(error.__traceback__))
     found = [packages[name] for name in (module.partition(".")[0] for module in modules) if name in packages]
     return found[-1] if found else None

@@ -7,11 +7,13 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
+from types import ModuleType
 from typing import Any
 
 from zoo.architecture import Architecture, Block, Strategy, import_target
 from zoo.builtin import core_blocks, core_strategies
 from zoo.claims import Claims
+from zoo.collecting import collect
 from zoo.errors import ConfigError, PluginError, SourceError, in_words
 from zoo.plugins import FIRST_PARTY, Plugin, load_plugins
 
@@ -189,6 +191,24 @@ def using(known: Registry) -> Iterator[Registry]:
         yield known
     finally:
         _in_use = before
+
+
+def isolated(*plugins: Any) -> Registry:
+    """A registry of the zoo's own plugins and the given modules (or objects with hooks), whatever is installed.
+
+    PluginError when one of these breaks the contract.
+    """
+    theirs = []
+    for given in plugins:
+        module = given.__name__ if isinstance(given, ModuleType) else ""
+        name = (module or type(given).__name__).replace("_", "-")
+        theirs.append(Plugin(name, name, module=module, records=collect(given)))
+    return Registry([*_ours(), *theirs])
+
+
+@cache
+def _ours() -> tuple[Plugin, ...]:
+    return tuple(plugin for plugin in load_plugins({"ZOO_PLUGINS": FIRST_PARTY}) if plugin.ours)
 
 
 def registry() -> Registry:
