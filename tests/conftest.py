@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import textwrap
 
 import pytest
 
@@ -37,6 +38,49 @@ def command(tmp_path):
         )
 
     return call
+
+
+class Site:
+    """A folder of installed distributions, each with one plugin, as pip would leave them."""
+
+    def __init__(self, path):
+        path.mkdir(parents=True, exist_ok=True)
+        self.path = path
+
+    @property
+    def environment(self):
+        """What makes a new process find them."""
+        return {"PYTHONPATH": os.pathsep.join([str(self.path), os.environ.get("PYTHONPATH", "")])}
+
+    def add(self, distribution, module, code, entry=None, metadata=True):
+        """A distribution whose plugin `module` has this code; `entry` is what its entry point names."""
+        (self.path / f"{module}.py").write_text(textwrap.dedent(code))
+        self.register(distribution, f"{module} = {entry or module}", metadata)
+
+    def register(self, distribution, points, metadata=True):
+        """The metadata of a distribution with these entry points of the group `zoo`."""
+        info = self.path / f"{distribution.replace('-', '_')}-1.2.dist-info"
+        info.mkdir()
+        if metadata:
+            (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {distribution}\nVersion: 1.2\n")
+        (info / "entry_points.txt").write_text(f"[zoo]\n{points}\n")
+
+
+@pytest.fixture(scope="session")
+def make_site():
+    """The function that makes an empty `Site` in a folder, which processes with its `environment` see."""
+    return Site
+
+
+@pytest.fixture
+def site(tmp_path, monkeypatch):
+    """An empty `Site` that this process sees too; what it imported from there is forgotten afterwards."""
+    found = Site(tmp_path / "site")
+    monkeypatch.syspath_prepend(str(found.path))
+    yield found
+    for name, module in list(sys.modules.items()):
+        if str(getattr(module, "__file__", None) or "").startswith(str(found.path)):
+            del sys.modules[name]
 
 
 @pytest.fixture(scope="session")

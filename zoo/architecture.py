@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
+import reprlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,7 @@ from typing import Any
 import pluggy
 
 from zoo.config import Config
-from zoo.errors import PluginError, PromptError
+from zoo.errors import PluginError, PromptError, in_words
 from zoo.recipe import Spec
 from zoo.weights import Ignore, OutputHead, Rename, Rule, Split, Stack, Transpose
 
@@ -38,6 +40,8 @@ API = 1  # the version of this contract that the running zoo speaks
 
 TASKS = ("generate", "translate", "encode", "fill-mask", "denoise")
 CAUSALITIES = ("causal", "prefix", "full")
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*")
+TARGET = re.compile(r"[\w.]+:\w+")
 
 hookimpl = pluggy.HookimplMarker("zoo")
 
@@ -86,17 +90,18 @@ class Architecture:
     api: int = API
 
     def __post_init__(self) -> None:
-        if not self.name or not self.name.replace("-", "").replace(".", "").isalnum():
-            raise PluginError(f"architecture {self.name!r}: a name is letters, digits, '-' and '.'")
-        if self.task not in TASKS:
-            raise PluginError(
-                f"architecture {self.name}: task {self.task!r} is not one of {', '.join(TASKS)}"
-            )
-        if self.causality not in CAUSALITIES:
-            known = ", ".join(CAUSALITIES)
-            raise PluginError(f"architecture {self.name}: causality {self.causality!r} is not one of {known}")
-        if any(isinstance(value, str) for value in (self.model_types, self.references)):
-            raise PluginError(f"architecture {self.name}: model_types and references are tuples of text")
+        told = f"architecture {_checked_name('architecture', self.name)}"
+        for field_name, options in (("task", TASKS), ("causality", CAUSALITIES)):
+            value = getattr(self, field_name)
+            if value not in options:
+                raise PluginError(f"{told}: {field_name} {value!r} is not one of {', '.join(options)}")
+        if not callable(self.recipe):
+            raise PluginError(f"{told}: recipe is a function from a config, not {self.recipe!r}")
+        _tuples(told, self, ("weights", "mlx_weights"), Rule)
+        _tuples(told, self, ("presets",), Preset)
+        _tuples(told, self, ("model_types", "references"), str)
+        if not isinstance(self.api, int):
+            raise PluginError(f"{told}: api is a whole number, not {self.api!r}")
 
     @property
     def layouts(self) -> dict[str, tuple[Rule, ...]]:
@@ -123,6 +128,15 @@ class Block:
     module: str
     summary: str = ""
 
+    def __post_init__(self) -> None:
+        if not (
+            isinstance(self.spec, type) and issubclass(self.spec, Spec) and self.spec.kind and self.spec.name
+        ):
+            raise PluginError(
+                f"block {self.spec!r}: a block is told by a subclass of Spec with a kind and a name"
+            )
+        _target(f"block {self.spec.block()}", self.module)
+
 
 @dataclass(frozen=True)
 class Strategy:
@@ -137,6 +151,13 @@ class Strategy:
     tasks: tuple[str, ...]
     options: tuple[str, ...] = ()
     summary: str = ""
+
+    def __post_init__(self) -> None:
+        told = f"strategy {_checked_name('strategy', self.name)}"
+        _target(told, self.target)
+        _tuples(told, self, ("tasks", "options"), str)
+        if unknown := set(self.tasks) - set(TASKS):
+            raise PluginError(f"{told}: task {min(unknown)!r} is not one of {', '.join(TASKS)}")
 
     def function(self) -> Callable[..., Any]:
         """The function itself, imported now."""
@@ -157,7 +178,31 @@ class Command:
 
     name: str
     target: str
-    summary: str = field(default="")
+    summary: str = ""
+
+    def __post_init__(self) -> None:
+        _target(f"command {_checked_name('command', self.name)}", self.target)
+
+
+def _checked_name(what: str, name: Any) -> str:
+    """The name of a record; PluginError for one that the command line could not tell from something else."""
+    if not isinstance(name, str) or not NAME.fullmatch(name):
+        raise PluginError(f"{what} {name!r}: a name is letters, digits, '-' and '.', a letter or digit first")
+    return name
+
+
+def _tuples(told: str, record: Any, fields: tuple[str, ...], kind: type) -> None:
+    for name in fields:
+        value = getattr(record, name)
+        # None is the default of what need not be there.
+        if value is not None and not (isinstance(value, tuple) and all(isinstance(v, kind) for v in value)):
+            wanted = "text" if kind is str else kind.__name__
+            raise PluginError(f"{told}: {name} is a tuple of {wanted}, not {reprlib.repr(value)}")
+
+
+def _target(told: str, target: Any) -> None:
+    if not isinstance(target, str) or not TARGET.fullmatch(target):
+        raise PluginError(f'{told}: expected "package.module:attribute", got {target!r}')
 
 
 def import_target(target: str) -> Any:
@@ -165,8 +210,10 @@ def import_target(target: str) -> Any:
     package, _, attribute = target.partition(":")
     try:
         return getattr(import_module(package), attribute)
-    except (ImportError, AttributeError) as error:
-        raise PluginError(f"cannot import {target}: {error}") from error
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # a plugin's module may raise anything, or exit
+        raise PluginError(f"cannot import {target}: {in_words(error)}") from error
 
 
 def pocket(plugin_file: str, name: str, **config: Any) -> Preset:

@@ -4,12 +4,17 @@
     check_architecture("llama")
 
 Each check has a name and a reason; one that fails says what differed. Models are small, their weights random:
-the checks hold for any weights. Axes: B batch, T length, V vocabulary.
+the checks hold for any weights, and `subject_of` holds a loaded checkpoint to them. Axes: B batch, T length,
+V vocabulary.
 """
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import tempfile
+import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,18 +26,29 @@ from mlx.utils import tree_flatten, tree_unflatten
 from zoo.architecture import Architecture
 from zoo.assemble import assemble
 from zoo.checkpoint.save import save
-from zoo.errors import ZooError
+from zoo.errors import ZooError, in_words
 from zoo.generation import generate
 from zoo.loading import Loaded, load, make_recipe
 from zoo.registry import Registry, registry
 
 TOLERANCE = 1e-4  # of the range of the logits, in float32
 LENGTH = 24  # tokens of a test text: more than any window of the small presets
+MOST_PARAMETERS = 50_000_000  # of a model that is built only to be tested
+MOST_SAVED = 2**30  # bytes of a checkpoint that a check may write to disk
+HEAVY = (
+    "mlx",
+    "mlx_lm",
+    "torch",
+    "transformers",
+)  # packages that no plugin may import before a model is built
 
 
 @dataclass
 class Subject:
-    """An architecture under test: its small model with random weights, and a batch of random texts (B, T)."""
+    """An architecture under test: its small model with random weights, and a batch of random texts (B, T).
+
+    `trained`: the weights are those of a checkpoint, of any size.
+    """
 
     architecture: Architecture
     numbers: Mapping[str, Any]
@@ -40,6 +56,7 @@ class Subject:
     model: Any
     tokens: mx.array
     known: Registry
+    trained: bool = False
 
     @property
     def vocab(self) -> int:
@@ -84,6 +101,16 @@ def streams(subject: Subject) -> bool:
     return decodes(subject) and subject.architecture.causality in ("causal", "prefix")
 
 
+def is_saved(subject: Subject) -> bool:
+    """Whether the model may be written to disk for a moment."""
+    return sum(array.nbytes for _, array in tree_flatten(subject.model.parameters())) <= MOST_SAVED
+
+
+def is_theirs(subject: Subject) -> bool:
+    """Whether the plugin is a third party's."""
+    return not subject.known.plugin_of(subject.architecture).ours
+
+
 def check(reason: str, applies: Callable[[Subject], bool] = _always) -> Callable[..., Any]:
     """Add a function to the suite, under its own name."""
 
@@ -111,11 +138,26 @@ def subject(name: str, preset: str | None = None, known: Registry | None = None,
     architecture = known.architecture(name)
     numbers = numbers_of(architecture, preset)
     recipe = make_recipe(architecture, numbers)
+    if (count := recipe.parameters(recipe.dim)) > MOST_PARAMETERS:
+        raise ZooError(
+            f"{name}: {preset or 'its smallest preset'} has {count:,} parameters, too many for a test"
+        )
     model = assemble(recipe, known)
     randomise(model, seed)
+    return Subject(architecture, numbers, recipe, model, random_texts(recipe, seed), known)
+
+
+def subject_of(loaded: Loaded, known: Registry | None = None) -> Subject:
+    """A loaded checkpoint as a subject; load it in float32, which the tolerances are made for."""
+    texts = random_texts(loaded.recipe)
+    known = known or registry()
+    return Subject(loaded.architecture, loaded.config, loaded.recipe, loaded.model, texts, known, True)
+
+
+def random_texts(recipe: Any, seed: int = 0) -> mx.array:
+    """Two texts of random tokens, (B, T), as long as the model can take, but at most `LENGTH`."""
     length = min(LENGTH, recipe.context or LENGTH)
-    tokens = mx.random.randint(0, recipe.embedding.vocab, (2, length), key=mx.random.key(seed + 1))
-    return Subject(architecture, numbers, recipe, model, tokens, known)
+    return mx.random.randint(0, recipe.embedding.vocab, (2, length), key=mx.random.key(seed + 1))
 
 
 def randomise(model: Any, seed: int = 0) -> None:
@@ -255,7 +297,7 @@ def _changed(subject: Subject, place: int) -> mx.array:
     return mx.where(columns, (subject.tokens + 1) % subject.vocab, subject.tokens)
 
 
-@check("what was trained or converted must come back from its folder")
+@check("what was trained or converted must come back from its folder", is_saved)
 def saved_and_loaded_is_identical(subject: Subject) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -271,7 +313,7 @@ def saved_and_loaded_is_identical(subject: Subject) -> None:
 def greedy_stream_follows_the_full_forward(subject: Subject) -> None:
     prompt = subject.tokens[0, : subject.tokens.shape[1] // 2].tolist()
     loaded = Loaded(subject.model, None, subject.architecture, subject.recipe, {}, Path("."))
-    new = generate(loaded, prompt, max_tokens=8, temperature=0.0).tokens
+    new = generate(loaded, prompt, strategy="autoregressive", max_tokens=8, temperature=0.0).tokens
     prefix = {"prefix": len(prompt)} if subject.architecture.causality == "prefix" else {}
     logits = subject.model(mx.array([prompt + new]), **prefix)[0]  # (T, V)
     margin = TOLERANCE * (logits.max() - logits.min()).item()
@@ -281,7 +323,7 @@ def greedy_stream_follows_the_full_forward(subject: Subject) -> None:
         assert lost <= margin, f"token {step} is {token}, whose logit is {lost:.3g} below the largest"
 
 
-@check("16-bit weights are what most checkpoints hold", decodes)
+@check("16-bit weights are what most checkpoints hold", lambda s: decodes(s) and not s.trained)
 def half_precision_runs(subject: Subject) -> None:
     expected = subject.model(subject.tokens)
     parameters = subject.model.parameters()
@@ -300,31 +342,61 @@ def half_precision_runs(subject: Subject) -> None:
         subject.model.update(parameters)
 
 
+@check("every command imports every plugin: what is heavy belongs in the modules that run blocks", is_theirs)
+def importing_the_plugin_imports_nothing_heavy(subject: Subject) -> None:
+    imports_nothing_heavy(subject.known.plugin_of(subject.architecture).module)
+
+
+def imports_nothing_heavy(module: str) -> None:
+    """AssertionError, naming them, when importing `module` in a new process imports mlx or another of `HEAVY`."""
+    code = (
+        f"import sys, {module}\nprint(*{{name.partition('.')[0] for name in sys.modules}} & set({HEAVY!r}))"
+    )
+    path = os.pathsep.join(filter(None, sys.path))
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path}
+    )
+    assert done.returncode == 0, f"{module} cannot be imported: {done.stderr.strip().splitlines()[-1]}"
+    found = done.stdout.split()
+    assert not found, f"importing {module} imports {', '.join(sorted(found))}"
+
+
 @dataclass(frozen=True)
 class Result:
-    """How one check went; `message` says what differed when it failed."""
+    """How one check went; `message` says what differed when it failed, `traceback` where code raised."""
 
     name: str
     reason: str
     passed: bool
     message: str = ""
+    traceback: str = ""
+
+
+def checks_of(subject: Subject) -> list[Check]:
+    """The checks that apply to a subject."""
+    from zoo.testing_translation import CHECKS as TRANSLATION
+
+    return [one for one in (*CHECKS, *TRANSLATION) if one.applies(subject)]
+
+
+def outcome(check: Check, subject: Subject) -> Result:
+    """One check, run; an error in the model's code fails it, too."""
+    try:
+        check.run(subject)
+    except (AssertionError, ZooError) as error:
+        # The first line: pytest adds others to an assertion of a module that it has rewritten.
+        return Result(check.name, check.reason, False, str(error).partition("\n")[0])
+    except Exception as error:
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        message = f"raised {in_words(error)} ({frame.filename}, line {frame.lineno})"
+        return Result(check.name, check.reason, False, message, traceback.format_exc())
+    return Result(check.name, check.reason, True)
 
 
 def run_checks(name: str, preset: str | None = None, known: Registry | None = None) -> list[Result]:
     """Every check that applies to the architecture `name`, run on a small model of random weights."""
-    from zoo.testing_translation import CHECKS as TRANSLATION
-
     made = subject(name, preset, known)
-    results = []
-    for one in [*CHECKS, *TRANSLATION]:
-        if not one.applies(made):
-            continue
-        try:
-            one.run(made)
-            results.append(Result(one.name, one.reason, True))
-        except (AssertionError, ZooError) as error:
-            results.append(Result(one.name, one.reason, False, str(error)))
-    return results
+    return [outcome(check, made) for check in checks_of(made)]
 
 
 def check_architecture(name: str, preset: str | None = None, known: Registry | None = None) -> list[Result]:

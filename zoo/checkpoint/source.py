@@ -30,7 +30,7 @@ def find(source: str | Path, known: Registry, revision: str | None = None) -> So
     if named:
         plain, _, preset = name.replace("::", "\0").partition(":")
         plain = plain.replace("\0", "::")
-        if plain in known.architectures or "::" in plain:
+        if plain in known or "::" in plain:
             return _preset(known.architecture(plain), preset or None, revision)
     try:
         folder = Path(source).expanduser()
