@@ -10,7 +10,7 @@ from typing import Any
 from zoo import runtime
 from zoo.architecture import Architecture
 from zoo.assemble import assemble
-from zoo.checkpoint.quantized import Expected, check_method, gather
+from zoo.checkpoint.quantized import Expected, check_method, gather, with_settings
 from zoo.checkpoint.safetensors import open_tensors
 from zoo.checkpoint.source import find, read_json
 from zoo.checkpoint.weights import fill, warn_of_unread
@@ -49,14 +49,16 @@ def load(
     place = find(source, known)
     config = read_json(place.folder / "config.json")
     assert config is not None
+    config = with_settings(config, place.folder)
+    floats = runtime.compute_dtype(dtype)
     if architecture is not None:
         chosen = known.architecture(architecture)
     else:
         chosen = place.architecture or known.resolve(config)
-    tensors = gather(open_tensors(place.folder), config)
+    tensors = gather(open_tensors(place.folder), config, floats)
     recipe = make_recipe(chosen, config, tensors.arrays)
     model = assemble(recipe, known)
-    fill(model, chosen, recipe, tensors, runtime.compute_dtype(dtype), Expected(config))
+    fill(model, chosen, recipe, tensors, floats, Expected(config))
     del tensors  # each is then freed as soon as it is cast
     read(model)
     runtime.prepare()
