@@ -23,6 +23,7 @@ from zoo.errors import CheckpointError, ConfigError
 # Where each `quant_method` of Hugging Face folders is read: a function (tensors, settings, dtype) -> tensors.
 READERS = {
     "awq": "zoo.checkpoint.formats.awq:read",
+    "compressed-tensors": "zoo.checkpoint.formats.compressed_tensors:read",
     "fp8": "zoo.checkpoint.formats.fp8:read",
     "gptq": "zoo.checkpoint.formats.gptq:read",
 }
