@@ -26,6 +26,7 @@ READERS = {
     "compressed-tensors": "zoo.checkpoint.formats.compressed_tensors:read",
     "fp8": "zoo.checkpoint.formats.fp8:read",
     "gptq": "zoo.checkpoint.formats.gptq:read",
+    "modelopt": "zoo.checkpoint.formats.modelopt:read",
 }
 # Files that hold the settings of a method where config.json has none.
 BESIDE = {"quantize_config.json": "gptq", "quant_config.json": "awq", "hf_quant_config.json": "modelopt"}
