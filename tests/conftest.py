@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import textwrap
 
 import pytest
@@ -12,6 +13,12 @@ import zoo  # noqa: F401 (before mlx, so that the fast BLAS is loaded)
 from zoo.checkpoint.save import save
 from zoo.registry import registry
 from zoo.testing import subject
+
+# Before huggingface_hub is imported, which reads them once: no test may see, or fill, the cache of who runs it.
+_HOME = tempfile.TemporaryDirectory(prefix="zoo-tests-")
+os.environ["HF_HOME"] = _HOME.name
+for _name in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HF_TOKEN_PATH"):
+    os.environ.pop(_name, None)
 
 
 @pytest.fixture

@@ -38,20 +38,30 @@ def load(
     *,
     architecture: str | None = None,
     dtype: str | None = None,
+    adapter: str | Path | None = None,
     context: int | None = None,
     force: bool = False,
+    revision: str | None = None,
     known: Registry | None = None,
 ) -> Loaded:
     """Load an architecture's pocket checkpoint ("llama"), a preset ("llama:7b"), a folder or a hub id.
 
-    `architecture` overrides what the config says; `dtype` ("float32", "float16", "bfloat16") casts floats. A model that
-    would not fit in this machine's memory with a cache of `context` tokens is refused before it is read, unless `force`.
-    Raises a `ZooError` that names the culprit: SourceError, ConfigError, CheckpointError, TokenizerError.
+    `architecture` overrides what the config says; `dtype` ("float32", "float16", "bfloat16") casts floats; `adapter` is
+    a folder of mlx-lm's LoRA or DoRA, `revision` a hub id's branch, tag or commit. A model that would not fit in this
+    machine's memory with a cache of `context` tokens is refused before it is read, unless `force`. Raises a
+    `ZooError` that names the culprit: SourceError, ConfigError, CheckpointError, TokenizerError.
     """
-    opened = open_model(source, architecture=architecture, known=known)
+    opened = open_model(source, architecture=architecture, revision=revision, known=known)
     model, recipe = opened.model, opened.recipe
     floats = runtime.compute_dtype(dtype)
-    fill(model, opened.parameters, floats)
+    if adapter is None:
+        fill(model, opened.parameters, floats)
+    else:
+        from zoo.checkpoint.adapter import adapt, fuse_plain, open_adapter
+
+        changes = fuse_plain(opened.parameters, open_adapter(adapter, opened))
+        fill(model, opened.parameters, floats)
+        adapt(model, changes, opened.parameters, floats)
     opened.parameters.clear()  # each is then freed as soon as it is cast
     if not force:
         check_fit(model, recipe, floats.size if floats else 2, context)
@@ -85,11 +95,15 @@ class Opened:
 
 
 def open_model(
-    source: str | Path, *, architecture: str | None = None, known: Registry | None = None
+    source: str | Path,
+    *,
+    architecture: str | None = None,
+    revision: str | None = None,
+    known: Registry | None = None,
 ) -> Opened:
     """Find a source, its architecture, its recipe and which tensor is which parameter; nothing is read yet."""
     known = known or registry()
-    place = find(source, known)
+    place = find(source, known, revision)
     config = read_json(place.folder / "config.json")
     assert config is not None
     if architecture is not None:

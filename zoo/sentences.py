@@ -13,7 +13,7 @@ from typing import Any
 
 import mlx.core as mx
 
-from zoo.checkpoint.source import parse_json, read_json
+from zoo.checkpoint.files import read_json, read_object
 from zoo.errors import ConfigError, PromptError
 from zoo.generation.prompt import encode_prompt, pieces
 from zoo.loading import Loaded
@@ -116,27 +116,31 @@ def pooling_of(folder: Path) -> Pooling:
 
     ConfigError for a module or a mode that is not implemented.
     """
-    modules = list(_modules(folder / "modules.json"))
+    modules = list(_modules(folder))
     if not modules:
         return Pooling()
     mode, normalise = "mean", False
     for kind, path in modules:
         if kind == "Pooling":
-            mode = _mode(folder / path / "config.json")
+            mode = _mode(folder, f"{path}/config.json" if path else "config.json")
         elif kind == "Normalize":
             normalise = True
         elif kind != "Transformer":
             raise ConfigError(f"{folder / 'modules.json'}: the module {kind} is not implemented")
-    settings = folder / "sentence_bert_config.json"
-    length = (read_json(settings, required=False) or {}).get("max_seq_length")
-    if length is not None and (not isinstance(length, int) or length < 1):
-        raise ConfigError(f"{settings}: max_seq_length {length!r} is no number of tokens")
+    name = "sentence_bert_config.json"
+    length = read_object(folder, name, ConfigError).get("max_seq_length")
+    if length is not None and (type(length) is not int or length < 1):
+        raise ConfigError(f"{folder / name}: max_seq_length {length!r} is no number of tokens")
     return Pooling(mode, normalise, length)
 
 
-def _modules(path: Path) -> Iterator[tuple[str, str]]:
+def _modules(folder: Path) -> Iterator[tuple[str, str]]:
     """The class name and folder of each module that a `modules.json` lists; nothing when there is none."""
-    for module in parse_json(path) if path.is_file() else ():
+    path = folder / "modules.json"
+    modules = read_json(folder, path.name, ConfigError)
+    if not isinstance(modules, list | None):
+        raise ConfigError(f"{path}: must be a list of modules with a type and a path")
+    for module in modules or ():
         try:
             kind, place = str(module["type"]).rpartition(".")[2], str(module["path"])
         except (TypeError, KeyError) as error:
@@ -146,11 +150,12 @@ def _modules(path: Path) -> Iterator[tuple[str, str]]:
         yield kind, place
 
 
-def _mode(path: Path) -> str:
-    values = read_json(path) or {}
+def _mode(folder: Path, name: str) -> str:
+    path = folder / name
+    values = read_object(folder, name, ConfigError, required=True)
     given = values.get("pooling_mode")
     if given is not None:
-        names = [given] if isinstance(given, str) else list(given)
+        names = list(map(str, given)) if isinstance(given, list) else [str(given)]
         modes = [_NAMES.get(name, name) for name in names]
     else:
         keys = [key for key, value in values.items() if key.startswith("pooling_mode_") and value is True]

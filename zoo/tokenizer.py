@@ -6,11 +6,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from zoo.checkpoint.files import inside
 from zoo.detokenizer import Detokenizer
 from zoo.errors import TokenizerError
 from zoo.languages import Languages
 from zoo.tokenizer_backends import Backend, from_json, from_merges, from_word_pieces
-from zoo.tokenizer_files import TokenizerSettings, chat_template, read_json, read_settings, token_ids
+from zoo.tokenizer_files import (
+    TokenizerSettings,
+    chat_template,
+    read_json,
+    read_settings,
+    token_ids,
+    vocabulary_files,
+)
 from zoo.tokenizer_vocabulary import M2MBackend, MarianBackend, with_languages
 
 __all__ = ["Detokenizer", "Tokenizer", "end_ids", "load_tokenizer"]
@@ -120,19 +128,18 @@ def end_ids(
 
 def _open(folder: Path, settings: TokenizerSettings) -> Backend | None:
     """The backend of the first kind of tokenizer file that the folder holds."""
-    has_vocabulary = (folder / "vocab.json").is_file()
-    if has_vocabulary and (folder / "source.spm").is_file():
-        return MarianBackend(folder, settings)
-    if (folder / "tokenizer.json").is_file():
-        return with_languages(from_json(folder / "tokenizer.json", settings), settings)
-    if has_vocabulary and (folder / "merges.txt").is_file():
-        return from_merges(folder, settings)
-    if has_vocabulary and (folder / "sentencepiece.bpe.model").is_file():
-        return M2MBackend(folder, settings)
-    if (folder / "vocab.txt").is_file():
-        return from_word_pieces(folder / "vocab.txt", settings)
-    for name in ("tokenizer.model", "spiece.model"):
-        if (folder / name).is_file():
+    match vocabulary_files(lambda name: inside(folder, name) is not None):
+        case ("source.spm", _):
+            return MarianBackend(folder, settings)
+        case ("tokenizer.json",):
+            return with_languages(from_json(folder / "tokenizer.json", settings), settings)
+        case (_, "merges.txt"):
+            return from_merges(folder, settings)
+        case (_, "sentencepiece.bpe.model"):
+            return M2MBackend(folder, settings)
+        case ("vocab.txt",):
+            return from_word_pieces(folder / "vocab.txt", settings)
+        case (name,):
             from zoo.tokenizer_pieces import SentencePieceBackend
 
             return SentencePieceBackend(folder / name, settings)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from zoo.detokenizer import Detokenizer, clean_up, token_detokenizer
 from zoo.errors import TokenizerError
-from zoo.tokenizer_files import AddedToken, TokenizerSettings, one_line, read_json, read_text
+from zoo.tokenizer_files import AddedToken, TokenizerSettings, one_line, read_bytes, read_json, read_text
 
 if TYPE_CHECKING:
     import tokenizers
@@ -109,8 +109,9 @@ def from_json(path: Path, settings: TokenizerSettings) -> TokenizersBackend:
     """The tokenizer of a `tokenizer.json`, whose own post-processor says what is put around a text."""
     import tokenizers
 
+    data = read_bytes(path)
     with naming(path, "not a tokenizer"):
-        tokenizer = tokenizers.Tokenizer.from_file(str(path))
+        tokenizer = tokenizers.Tokenizer.from_buffer(data)
     return TokenizersBackend(tokenizer, settings, settings.special_tokens)
 
 

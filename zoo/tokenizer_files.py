@@ -2,16 +2,37 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from zoo.checkpoint import files
 from zoo.errors import TokenizerError
 
 SPECIAL_NAMES = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
 """The named special tokens a chat template may refer to."""
+
+KINDS = (
+    ("source.spm", "vocab.json"),
+    ("tokenizer.json",),
+    ("vocab.json", "merges.txt"),
+    ("vocab.json", "sentencepiece.bpe.model"),
+    ("vocab.txt",),
+    ("tokenizer.model",),
+    ("spiece.model",),
+)
+"""The files that a tokenizer is read from; where a folder has those of several kinds, the first one's are."""
+
+SETTINGS = (
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "chat_template.jinja",
+    "chat_template.json",
+    "target_vocab.json",
+)
+"""The files that may stand beside a tokenizer's own and say more of it."""
 
 
 @dataclass(frozen=True)
@@ -64,23 +85,28 @@ class TokenizerSettings:
 
 def read_json(path: Path) -> dict[str, Any]:
     """The object in a JSON file, {} where there is no such file; TokenizerError for anything else in it."""
-    if not path.is_file():
-        return {}
-    try:
-        value = json.loads(read_text(path))
-    except (ValueError, RecursionError) as error:
-        raise TokenizerError(f"{path}: not valid JSON ({one_line(error)})") from None
-    if not isinstance(value, dict):
-        raise TokenizerError(f"{path}: must hold a JSON object, got {type(value).__name__}")
-    return value
+    return files.read_object(path.parent, path.name, TokenizerError)
 
 
 def read_text(path: Path) -> str:
-    """The UTF-8 text of a file; TokenizerError where it cannot be read as that."""
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise TokenizerError(f"{path}: cannot be read ({one_line(error)})") from None
+    """The UTF-8 text of a file, its lines ended by "\\n"; TokenizerError where it is missing or no text."""
+    text = files.read_text(path.parent, path.name, TokenizerError)
+    if text is None:
+        raise TokenizerError(f"{path}: missing")
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def read_bytes(path: Path) -> bytes:
+    """What a file holds; TokenizerError where it is missing or cannot be read."""
+    data = files.read_bytes(path.parent, path.name, TokenizerError)
+    if data is None:
+        raise TokenizerError(f"{path}: missing")
+    return data
+
+
+def vocabulary_files(has: Callable[[str], bool]) -> tuple[str, ...]:
+    """The files of the tokenizer in a folder that `has` files of these names; () where it has no tokenizer."""
+    return next((kind for kind in KINDS if all(map(has, kind))), ())
 
 
 def read_settings(folder: Path) -> TokenizerSettings:
@@ -113,7 +139,7 @@ def chat_template(folder: Path, settings: TokenizerSettings) -> str | None:
     Where a file gives a list of named templates, it is the one named "default". None where there is none.
     """
     path = folder / "chat_template.jinja"
-    if path.is_file():
+    if files.inside(folder, path.name) is not None:
         return read_text(path)
     path = folder / "chat_template.json"
     template = read_json(path).get("chat_template")

@@ -10,7 +10,7 @@ from typing import Literal
 from zoo.detokenizer import SPACE, Detokenizer, PieceDetokenizer
 from zoo.errors import TokenizerError
 from zoo.tokenizer_backends import check_class, naming
-from zoo.tokenizer_files import AddedToken, TokenizerSettings
+from zoo.tokenizer_files import AddedToken, TokenizerSettings, read_bytes
 
 # Protocol buffers merge a message that occurs twice: these bytes after a model set its
 # `normalizer_spec.add_dummy_prefix` (field 3 in field 3) to false.
@@ -33,8 +33,8 @@ class SentencePieceBackend:
             raise TokenizerError(
                 f"{path}: needs the sentencepiece package (pip install sentencepiece)"
             ) from None
+        proto = read_bytes(path)
         with naming(path, "not a sentencepiece model"):
-            proto = path.read_bytes()
             if not proto:
                 raise ValueError("it is empty")
             self._model = SentencePieceProcessor(model_proto=proto)

@@ -14,7 +14,7 @@ from zoo.detokenizer import Detokenizer, PieceDetokenizer
 from zoo.errors import TokenizerError
 from zoo.languages import Languages, SpokenBetween, WrittenBefore
 from zoo.tokenizer_backends import Backend, naming
-from zoo.tokenizer_files import TokenizerSettings, read_json
+from zoo.tokenizer_files import TokenizerSettings, read_bytes, read_json
 
 # The languages of M2M-100 and of Facebook's WMT21 models, in the order of their tokens' ids.
 FAIRSEQ_LANGUAGES = {
@@ -46,8 +46,9 @@ class VocabularyBackend:
             raise TokenizerError(
                 f"{model}: needs the sentencepiece package (pip install sentencepiece)"
             ) from None
+        proto = read_bytes(model)
         with naming(model, "not a sentencepiece model"):
-            self._model = SentencePieceProcessor(model_proto=model.read_bytes())
+            self._model = SentencePieceProcessor(model_proto=proto)
         self._ids = dict(vocab)
         self._pieces = {id: piece for piece, id in (target or vocab).items()}
         self.special_tokens = dict(special_tokens)

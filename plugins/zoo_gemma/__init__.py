@@ -126,7 +126,7 @@ def zoo_architectures():
     yield Architecture(
         name="gemma2",
         base="llama",
-        summary="Sandwich norms, soft-capped scores and logits, windows in every other layer",
+        summary="sandwich norms, soft-capped scores and logits, windows in every other layer",
         model_types=("gemma2",),
         recipe=gemma2,
         weights=WEIGHTS,

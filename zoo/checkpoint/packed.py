@@ -119,10 +119,11 @@ class Packed:
         """The numbers themselves, (…, O, I)."""
         dtype = dtype or self.dtype
         exact = mx.float32 if self.global_scale is not None else dtype
+        parts = self.astype(exact)  # a product of 16-bit numbers would be rounded
         matrix = mx.dequantize(
             self.weight,
-            self.scales,
-            self.biases,
+            parts.scales,
+            parts.biases,
             group_size=self.packing.group_size,
             bits=self.packing.bits,
             mode=self.packing.mode,

@@ -6,19 +6,28 @@ The dtype it names is what a tensor is.
 
 from __future__ import annotations
 
-import json
 import math
+import os
+import re
+import sys
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
+from reprlib import repr
 from typing import Any
 
+from zoo.checkpoint.files import inside, parse_json, read_json
 from zoo.errors import CheckpointError
 
 SINGLE = "model.safetensors"
 INDEX = "model.safetensors.index.json"
 MOST_HEADER = 100 * 2**20  # bytes, the format's own limit
 MOST_TENSORS = 1_000_000
+MOST_SIDE = 2**31 - 1  # MLX's sizes are 32-bit integers
+MOST_SIDES = 32
 PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
+
+_SHARD = re.compile(r"[^/\x00-\x1f]+\.safetensors")
 
 # Bits of one element, by the dtype's name in a header.
 BITS = {
@@ -42,60 +51,75 @@ class Tensors:
 
 def weight_files(folder: Path) -> list[Path]:
     """The safetensors files of a folder; CheckpointError when there are none, or a shard is missing."""
-    if (folder / INDEX).is_file():
-        return _shards(folder)
-    if (folder / SINGLE).is_file():
-        return [folder / SINGLE]
-    found = sorted(folder.glob("*.safetensors"))
+    try:
+        names = weight_names(folder, [entry.name for entry in os.scandir(folder)], folder)
+    except OSError as error:
+        raise CheckpointError(f"{folder}: {error.strerror}") from error
+    paths = [inside(folder, name) for name in names]
+    for name, path in zip(names, paths, strict=True):
+        if path is None:
+            raise CheckpointError(f"{folder / name}: the index names this shard, but it is missing")
+    return [path for path in paths if path is not None]
+
+
+def weight_names(folder: Path, names: Collection[str], where: object) -> list[str]:
+    """Of the `names` that a folder or a hub repository holds, those of its weights, by the index in `folder`.
+
+    Where both a sharded and a single model are there, only one is meant. CheckpointError, starting with `where`, when
+    there is none.
+    """
+    index = read_json(folder, INDEX, CheckpointError)
+    if index is not None:
+        return _shards(index, f"{where}: {INDEX}")
+    if SINGLE in names:
+        return [SINGLE]
+    found = sorted(name for name in names if name.endswith(".safetensors") and "/" not in name)
     if len(found) == 1:
         return found
     if found:
-        raise CheckpointError(
-            f"{folder}: several safetensors files, but no {INDEX} that says how they belong"
-        )
-    pickles = sorted(p.name for p in folder.iterdir() if p.suffix in PICKLES)
+        raise CheckpointError(f"{where}: several safetensors files, but no {INDEX} that says how they belong")
+    pickles = sorted(name for name in names if name.endswith(PICKLES) and "/" not in name)
     if pickles:
         raise CheckpointError(
-            f"{folder / pickles[0]}: a pickle can run code and is never opened; convert it with transformers: "
+            f"{where}/{pickles[0]}: a pickle can run code and is never opened; convert it with transformers: "
             f"AutoModel.from_pretrained(FOLDER).save_pretrained(NEW), which writes safetensors"
         )
-    raise CheckpointError(f"{folder}: no {SINGLE} and no {INDEX}")
+    raise CheckpointError(f"{where}: no {SINGLE} and no {INDEX}")
 
 
-def _shards(folder: Path) -> list[Path]:
-    index = folder / INDEX
-    try:
-        names = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
-        paths = [folder / name for name in names]
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise CheckpointError(f"{index}: not an index of shards with a weight_map") from error
-    for path in paths:
-        if path.parent != folder or not path.name.endswith(".safetensors"):
-            raise CheckpointError(
-                f"{index}: names {str(path)!r}, which is not a safetensors file of this folder"
-            )
-        if not path.is_file():
-            raise CheckpointError(f"{path}: the index names this shard, but it is missing")
-    return paths
+def _shards(index: Any, where: str) -> list[str]:
+    weight_map = index.get("weight_map") if isinstance(index, dict) else None
+    if not isinstance(weight_map, dict) or not weight_map:
+        raise CheckpointError(f"{where}: not an index of shards with a weight_map")
+    for name in weight_map.values():
+        if not isinstance(name, str) or not _SHARD.fullmatch(name):
+            raise CheckpointError(f"{where}: names {name!r}, which is not a safetensors file of this folder")
+    return sorted(set(weight_map.values()))
 
 
 def open_tensors(folder: Path) -> Tensors:
     """The tensors of a folder, unread. CheckpointError names the file, and the tensor, that is wrong."""
-    import mlx.core as mx
-
     found = Tensors({}, {}, {})
     for path in weight_files(folder):
-        dtypes, metadata = read_header(path)
-        twice = next((name for name in dtypes if name in found.dtypes), None)
+        file = load_file(path)
+        twice = next((name for name in file.dtypes if name in found.dtypes), None)
         if twice:
             raise CheckpointError(f"{path}: tensor {twice} stands in an earlier shard too")
-        found.dtypes |= dtypes
-        found.metadata |= metadata
-        try:
-            found.arrays |= mx.load(str(path))
-        except (RuntimeError, ValueError) as error:
-            raise CheckpointError(f"{path}: {error}") from error
+        found.arrays |= file.arrays
+        found.dtypes |= file.dtypes
+        found.metadata |= file.metadata
     return found
+
+
+def load_file(path: Path) -> Tensors:
+    """The tensors of one file, unread."""
+    import mlx.core as mx
+
+    dtypes, metadata = read_header(path)
+    try:
+        return Tensors(dict(mx.load(str(path))), dtypes, metadata)
+    except (RuntimeError, ValueError) as error:
+        raise CheckpointError(f"{path}: {error}") from error
 
 
 def read_header(path: Path) -> tuple[dict[str, str], dict[str, str]]:
@@ -104,38 +128,63 @@ def read_header(path: Path) -> tuple[dict[str, str], dict[str, str]]:
     Read here and not by the `safetensors` library, which imports numpy for it: a third of the time to a first
     token. The format: eight bytes of header length, the header in JSON, then the tensors' bytes, gap-free.
     """
-    size = path.stat().st_size
     try:
         with path.open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
             start = file.read(8)
             length = int.from_bytes(start, "little")
             if len(start) < 8 or length > min(size - 8, MOST_HEADER):
                 raise ValueError(f"a header of {length} bytes in a file of {size}")
-            header = json.loads(file.read(length).decode("utf-8"))
+            text = file.read(length)
+        if text.count(b"{") > MOST_TENSORS + 2:
+            raise ValueError(f"more than {MOST_TENSORS:,} tensors")
+        header = parse_json(text.decode("utf-8"))
+        if not isinstance(header, dict):
+            raise ValueError("a header that is no JSON object")
         metadata = header.pop("__metadata__", None) or {}
-        _check_spans(header, size - 8 - length)
-        return {name: entry["dtype"] for name, entry in header.items()}, dict(metadata)
+        if not isinstance(metadata, dict):
+            raise ValueError("metadata that is no JSON object")
+        _check_spans({name: Entry.of(name, told) for name, told in header.items()}, size - 8 - length)
+        return {name: entry["dtype"] for name, entry in header.items()}, metadata
     except OSError as error:
         raise CheckpointError(f"{path}: {error.strerror}") from error
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        reason = f"no {error}" if isinstance(error, KeyError) else str(error)
-        raise CheckpointError(f"{path}: a damaged or truncated safetensors file ({reason})") from error
+    except ValueError as error:
+        raise CheckpointError(f"{path}: a damaged or truncated safetensors file ({error})") from error
 
 
-def _check_spans(header: dict[str, Any], size: int) -> None:
+@dataclass(frozen=True)
+class Entry:
+    """A tensor as a header tells of it: it lies at bytes `first` to `last`, and has `bits` bits altogether."""
+
+    first: int
+    last: int
+    bits: int
+
+    @staticmethod
+    def of(name: str, told: Any) -> Entry:
+        """What a header's JSON says of the tensor `name`; ValueError where it says nothing that can be."""
+        told = told if isinstance(told, dict) else {}
+        dtype, shape, span = (told.get(key) for key in ("dtype", "shape", "data_offsets"))
+        if not isinstance(dtype, str) or dtype not in BITS:
+            raise ValueError(f"tensor {name[:200]!r} has the unknown dtype {repr(dtype)}")
+        if not _are_sizes(shape, MOST_SIDE) or len(shape) > MOST_SIDES:
+            raise ValueError(f"tensor {name[:200]!r} has the shape {repr(shape)}")
+        if not _are_sizes(span, sys.maxsize) or len(span) != 2:
+            raise ValueError(f"tensor {name[:200]!r} has the offsets {repr(span)}")
+        first, last = span
+        return Entry(first, last, math.prod(shape) * BITS[dtype])
+
+
+def _are_sizes(value: Any, most: int) -> bool:
+    return isinstance(value, list) and all(type(size) is int and 0 <= size <= most for size in value)
+
+
+def _check_spans(entries: dict[str, Entry], size: int) -> None:
     """ValueError unless the tensors fill the `size` bytes after the header, one after the other."""
-    if len(header) > MOST_TENSORS:
-        raise ValueError(f"{len(header)} tensors")
     end = 0
-    for name, entry in sorted(header.items(), key=lambda item: item[1]["data_offsets"]):
-        first, last = entry["data_offsets"]
-        shape = entry["shape"]
-        if entry["dtype"] not in BITS:
-            raise ValueError(f"tensor {name} has the unknown dtype {entry['dtype']!r}")
-        if not isinstance(shape, list) or any(type(side) is not int or side < 0 for side in shape):
-            raise ValueError(f"tensor {name} has the shape {shape}")
-        if first != end or (last - first) * 8 != math.prod(shape) * BITS[entry["dtype"]]:
-            raise ValueError(f"tensor {name} does not lie where its dtype, shape and offsets say")
-        end = last
+    for name, entry in sorted(entries.items(), key=lambda item: (item[1].first, item[1].last)):
+        if entry.first != end or (entry.last - entry.first) * 8 != entry.bits:
+            raise ValueError(f"tensor {name[:200]!r} does not lie where its dtype, shape and offsets say")
+        end = entry.last
     if end != size:
         raise ValueError(f"the tensors need {end} bytes, the file has {size}")

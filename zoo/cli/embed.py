@@ -26,6 +26,7 @@ import click
     "--out", type=click.Path(path_type=Path, dir_okay=False), help="Write a .npy or .json file instead."
 )
 @click.option("--architecture", metavar="NAME", help="Use this architecture, whatever the config says.")
+@click.option("--revision", metavar="NAME", help="A hub id's branch, tag or commit.")
 @click.option("--dtype", type=click.Choice(["float32", "float16", "bfloat16"]), help="Compute in this type.")
 def embed(
     source: str,
@@ -34,6 +35,7 @@ def embed(
     normalise: bool | None,
     out: Path | None,
     architecture: str | None,
+    revision: str | None,
     dtype: str | None,
 ) -> None:
     """Turn each TEXT into a vector by SOURCE (an architecture, a folder or a hub id).
@@ -52,7 +54,7 @@ def embed(
     from zoo.loading import load
     from zoo.sentences import embed as vectors_of
 
-    loaded = load(source, architecture=architecture, dtype=dtype)
+    loaded = load(source, architecture=architecture, dtype=dtype, revision=revision)
     vectors = vectors_of(loaded, lines, pooling=pooling, normalise=normalise)
     if out is None:
         for text, vector in zip(lines, vectors.tolist(), strict=True):

@@ -11,12 +11,13 @@ import click
 
 @click.command()
 @click.argument("source")
+@click.option("--revision", metavar="NAME", help="A hub id's branch, tag or commit.")
 @click.option("--all", "everything", is_flag=True, help="Every relation, not the capitals alone.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option(
     "--out", type=click.Path(path_type=Path, dir_okay=False), help="Write the record to this file, too."
 )
-def evaluate(source: str, everything: bool, as_json: bool, out: Path | None) -> None:
+def evaluate(source: str, revision: str | None, everything: bool, as_json: bool, out: Path | None) -> None:
     """Ask SOURCE for the capital of every country, in English and Chinese, and count the right answers.
 
     A translator is asked for sentences of the phrasebook instead.
@@ -27,7 +28,7 @@ def evaluate(source: str, everything: bool, as_json: bool, out: Path | None) -> 
     from zoo.training.atlas import RELATIONS
     from zoo.training.pocket import versions
 
-    loaded = load(source)
+    loaded = load(source, revision=revision)
     found = list(scores(loaded, RELATIONS if everything else ("capital",)))
     text = json.dumps({"scores": [score.as_json() for score in found], "versions": versions()}, indent=1)
     if out is not None:

@@ -8,6 +8,7 @@ import time
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import click
@@ -66,7 +67,13 @@ class Statistics:
 @click.command()
 @click.argument("source")
 @click.argument("prompt", required=False)
+@click.option(
+    "--adapter",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="A folder of mlx-lm's LoRA or DoRA.",
+)
 @click.option("--architecture", metavar="NAME", help="Use this architecture, whatever the config says.")
+@click.option("--revision", metavar="NAME", help="A hub id's branch, tag or commit.")
 @click.option("--max-tokens", type=int, default=None, help="Most tokens to generate (256; unmasking: 64).")
 @click.option("--temperature", type=float, help="0 is greedy; below 1 sharpens, above 1 flattens.")
 @click.option(
@@ -99,7 +106,9 @@ def run(
     source: str,
     prompt: str | None,
     architecture: str | None,
+    revision: str | None,
     dtype: str | None,
+    adapter: Path | None,
     force: bool,
     as_json: bool,
     **given: Any,
@@ -116,7 +125,8 @@ def run(
     from zoo.loading import load
 
     room = None if given["max_tokens"] is None else len(prompt or "") + given["max_tokens"]
-    loaded = load(source, architecture=architecture, dtype=dtype, context=room, force=force)
+    how: dict[str, Any] = dict(architecture=architecture, revision=revision, dtype=dtype, adapter=adapter)
+    loaded = load(source, context=room, force=force, **how)
     served_by(loaded.architecture)
     load_seconds = time.perf_counter() - began
     if chat:

@@ -59,7 +59,7 @@ def train(
             architecture,
             out,
             settings,
-            numbers=read_json(config) if config else None,
+            numbers=read_json(config.resolve()) if config else None,
             tokenizer=tokenizer,
             resume=resume,
             report=report,

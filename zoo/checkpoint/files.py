@@ -1,0 +1,156 @@
+"""The one place that opens a checkpoint's files: those that lie in its folder, and JSON within bounds. Imports no mlx.
+
+A folder comes from anyone. A link in it could name any file of this machine, a pipe would keep its reader waiting for
+ever, and a few megabytes of JSON can ask for gigabytes of memory or for more depth than Python has.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import stat
+from pathlib import Path
+from typing import Any
+
+from zoo.errors import CheckpointError, ZooError
+
+MOST_BYTES = 256 * 2**20  # of a tokenizer; weights are not read through here
+MOST_JSON = 64 * 2**20  # bytes; the largest published index and vocabulary are far below
+MOST_PIECES = 10_000_000  # commas and opening brackets: what decides how much memory JSON takes
+MOST_DEPTH = 64
+
+_KINDS = {stat.S_IFDIR: "folder", stat.S_IFIFO: "pipe", stat.S_IFSOCK: "socket"}
+_SHARED_BLOB = re.compile(r"[0-9a-f]{2}/[0-9a-f]{64}")
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+
+
+def inside(folder: Path, name: str) -> Path | None:
+    """The path of a checkpoint's file, None where there is none.
+
+    CheckpointError for a link that leads out of the folder, and for what is no file: a folder, a pipe, a device. A hub
+    cache's snapshot is made of links into the `blobs` of its own repository; those are followed.
+    """
+    path = folder / name
+    try:
+        root, target = Path(os.path.realpath(folder)), Path(os.path.realpath(path))
+        if not os.path.lexists(path):
+            return None
+        if not target.is_relative_to(root) and not _is_own_blob(root, path, target):
+            if path.is_symlink():
+                raise CheckpointError(
+                    f"{path}: is a link out of the folder, to {target}, and is not followed"
+                )
+            raise CheckpointError(f"{path}: lies outside of the folder, at {target}, and is not opened")
+        mode = target.stat().st_mode
+    except FileNotFoundError:  # a link to nothing
+        return None
+    except OSError as error:
+        raise CheckpointError(f"{path}: {error.strerror}") from error
+    except ValueError as error:  # a zero byte, or half a character
+        raise CheckpointError(f"{folder}: {name!r} can be no file's name") from error
+    if not stat.S_ISREG(mode):
+        raise CheckpointError(f"{path}: is a {_KINDS.get(stat.S_IFMT(mode), 'device')}, where a file belongs")
+    return path
+
+
+def _is_own_blob(root: Path, path: Path, target: Path) -> bool:
+    """Whether a link of the hub snapshot `root` leads to a blob of the same repository.
+
+    The layout is REPOSITORY/snapshots/REVISION/FILE -> REPOSITORY/blobs/HASH. A blob that several repositories have
+    may in turn be a link to the cache's own store, CACHE/blobs/HA/HASH.
+    """
+    if root.parent.name != "snapshots":
+        return False
+    repository = root.parent.parent
+    if target.parent == repository / "blobs":
+        return True
+    first = Path(os.path.normpath(os.path.join(os.path.realpath(path.parent), os.readlink(path))))
+    return (
+        first.parent == repository / "blobs"
+        and not first.parent.is_symlink()
+        and repository.name.startswith("models--")
+        and target.is_relative_to(store := repository.parent / "blobs")
+        and _SHARED_BLOB.fullmatch(target.relative_to(store).as_posix()) is not None
+    )
+
+
+def read_bytes(folder: Path, name: str, kind: type[ZooError], most: int = MOST_BYTES) -> bytes | None:
+    """What a checkpoint's file holds, None where there is none; `kind` of error for more than `most` bytes."""
+    path = inside(folder, name)
+    if path is None:
+        return None
+    try:
+        with path.open("rb") as file:
+            data = file.read(most + 1)
+    except OSError as error:
+        raise kind(f"{path}: {error.strerror}") from error
+    if len(data) > most:
+        raise kind(f"{path}: larger than {most // 2**20} MiB")
+    return data
+
+
+def read_text(folder: Path, name: str, kind: type[ZooError], most: int = MOST_BYTES) -> str | None:
+    """The UTF-8 text of a checkpoint's file, None where there is none; `kind` of error when it is not that."""
+    data = read_bytes(folder, name, kind, most)
+    try:
+        return None if data is None else data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise kind(f"{folder / name}: not UTF-8 text (byte {error.start})") from error
+
+
+def read_json(folder: Path, name: str, kind: type[ZooError]) -> Any:
+    """What a checkpoint's JSON file holds, None where there is none; `kind` of error when it is not JSON, or a bomb."""
+    text = read_text(folder, name, kind, MOST_JSON)
+    try:
+        return None if text is None else parse_json(text)
+    except ValueError as error:
+        raise kind(f"{folder / name}: not valid JSON ({error})") from error
+
+
+def read_object(folder: Path, name: str, kind: type[ZooError], required: bool = False) -> dict[str, Any]:
+    """The JSON object in a checkpoint's file, {} where there is none and it is not `required`."""
+    value = read_json(folder, name, kind)
+    if value is None and inside(folder, name) is None:
+        if required:
+            raise kind(f"{folder / name}: missing")
+        return {}
+    if not isinstance(value, dict):
+        raise kind(f"{folder / name}: expected a JSON object, got {type(value).__name__}")
+    return value
+
+
+def parse_json(text: str) -> Any:
+    """What JSON text says; ValueError when it is malformed, ambiguous, too large or nested too deeply."""
+    if sum(map(text.count, "{[,")) > MOST_PIECES:
+        raise ValueError(f"more than {MOST_PIECES:,} values")
+    try:
+        value = json.loads(text, object_pairs_hook=_object)
+    except RecursionError:
+        raise ValueError(f"nested more than {MOST_DEPTH} deep") from None
+    level = [value]
+    for _ in range(MOST_DEPTH):
+        level = [
+            inner
+            for outer in level
+            if isinstance(outer, dict | list)
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
+            if isinstance(inner, dict | list)
+        ]
+        if not level:
+            break
+    else:
+        raise ValueError(f"nested more than {MOST_DEPTH} deep")
+    if _SURROGATE.search(text):
+        json.dumps(value, ensure_ascii=False).encode("utf-8")  # a UnicodeEncodeError is a ValueError
+    return value
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object. A key that stands there twice is a mistake or a trap: readers differ in which one they take."""
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        for key, value in pairs:
+            if value != values[key]:
+                raise ValueError(f"the key {key[:60]!r} has two values")
+    return values

@@ -1,0 +1,241 @@
+"""Hub ids: the files of a repository that a model needs, fetched by huggingface_hub into the cache it shares.
+
+One request asks what the repository holds now; only what the cache lacks is fetched after it. Imports no mlx.
+"""
+
+from __future__ import annotations
+
+import errno
+import shutil
+import warnings
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from zoo.checkpoint.safetensors import INDEX, weight_files, weight_names
+from zoo.errors import CheckpointError, SourceError
+from zoo.tokenizer_files import SETTINGS, vocabulary_files
+
+SECONDS = 10  # that the hub has for its first answer
+
+CONFIG = "config.json"
+BESIDE = (
+    CONFIG,
+    "generation_config.json",
+    INDEX,
+    *SETTINGS,
+    "modules.json",
+    "sentence_bert_config.json",
+    "1_Pooling/config.json",
+)
+
+
+class Listing:
+    """What a repository holds at one commit. `files` maps names to huggingface_hub's records of them."""
+
+    def __init__(self, hub_id: str, info: Any) -> None:
+        self.hub_id = hub_id
+        self.commit = str(info.sha)
+        self.files: dict[str, Any] = {file.rfilename: file for file in info.siblings or ()}
+
+    def fetch(self, names: Sequence[str]) -> None:
+        """See to it that the cache has these files at this commit; what it has already costs no request.
+
+        One after the other and in this thread, so that Ctrl-C ends it at once. SourceError, before anything is
+        fetched, when the disk has no room for them.
+        """
+        from huggingface_hub import hf_hub_download
+
+        self._check_disk(names)
+        for name in names:
+            with explaining(self.hub_id):
+                hf_hub_download(self.hub_id, name, revision=self.commit, tqdm_class=_bar(name))
+
+    def _check_disk(self, names: Sequence[str]) -> None:
+        from huggingface_hub import constants
+
+        cache = Path(constants.HF_HUB_CACHE)
+        blobs = cache / f"models--{self.hub_id.replace('/', '--')}" / "blobs"
+        need = 0
+        for name in names:
+            file = self.files[name]
+            blob = file.lfs.sha256 if file.lfs else file.blob_id
+            if blob is None or not (blobs / blob).exists():
+                need += file.size or 0
+        with explaining(self.hub_id):
+            free = shutil.disk_usage(next(place for place in (cache, *cache.parents) if place.exists())).free
+        if need > free:
+            raise SourceError(
+                f"{self.hub_id}: needs {need / 1e9:.1f} GB on the disk of {cache}, which has {free / 1e9:.1f} GB free; "
+                f"{_ROOM}"
+            )
+
+
+def download(hub_id: str, revision: str | None = None) -> Path:
+    """The folder of a repository's config, tokenizer and safetensors files, fetched or from the cache.
+
+    `revision` is a branch, a tag or a commit. Without a network, and with HF_HUB_OFFLINE=1, what is in the cache
+    serves. SourceError says in one line what is wrong with the id, the access, the network or the disk.
+    """
+    try:
+        listing = ask(hub_id, revision)
+    except SourceError as error:
+        return _instead(error, _whole(hub_id, revision))
+    listing.fetch(wanted(hub_id, listing.files))
+    folder = _noted(listing, CONFIG, revision)
+    names = weight_names(folder, listing.files, hub_id)
+    absent = next((name for name in names if name not in listing.files), None)
+    if absent is not None:
+        raise CheckpointError(f"{hub_id}: {INDEX} names {absent}, which the repository lacks")
+    listing.fetch(names)
+    return folder
+
+
+def download_file(hub_id: str, name: str, revision: str | None = None) -> Path:
+    """One file of a repository, by its name, fetched or from the cache; SourceError as for `download`."""
+    try:
+        listing = ask(hub_id, revision)
+    except SourceError as error:
+        return _instead(error, _cached(hub_id, name, revision)) / name
+    if name not in listing.files:
+        like = sorted(other for other in listing.files if other.endswith(Path(name).suffix))
+        raise SourceError(f"{hub_id}: has no file {name}; it has {', '.join(like[:5]) or 'none of its kind'}")
+    listing.fetch([name])
+    return _noted(listing, name, revision) / name
+
+
+def wanted(hub_id: str, names: Collection[str]) -> list[str]:
+    """Of a repository's files, those beside the weights that loading reads; SourceError when it holds no model."""
+    if CONFIG not in names:
+        gguf = sorted(name for name in names if name.endswith(".gguf"))
+        has = f"; it has {', '.join(gguf[:3])}" if gguf else ""
+        raise SourceError(f"{hub_id}: has no {CONFIG}, so no model that can be loaded{has}")
+    return [name for name in (*BESIDE, *vocabulary_files(names.__contains__)) if name in names]
+
+
+def ask(hub_id: str, revision: str | None) -> Listing:
+    """What a repository holds; SourceError when the hub gives no answer within `SECONDS`, or a refusal."""
+    from huggingface_hub import constants
+
+    if constants.HF_HUB_OFFLINE:
+        raise SourceError(
+            f"{hub_id}: no folder of this name, nothing whole in the cache {constants.HF_HUB_CACHE}, and "
+            f"HF_HUB_OFFLINE forbids to fetch it"
+        )
+    from huggingface_hub import HfApi
+
+    with explaining(hub_id, revision):
+        return Listing(
+            hub_id, HfApi().model_info(hub_id, revision=revision, timeout=SECONDS, files_metadata=True)
+        )
+
+
+def _instead(error: SourceError, folder: Path | None) -> Path:
+    """The folder in the cache that serves although the hub does not, which is said; the error when there is none."""
+    from huggingface_hub import constants
+
+    if folder is None:
+        raise error
+    if not constants.HF_HUB_OFFLINE:
+        warnings.warn(f"{error}; the copy in the cache serves", stacklevel=3)
+    return folder
+
+
+def _cached(hub_id: str, name: str, revision: str | None) -> Path | None:
+    """The folder of the snapshot in the cache that has a file, None when none has."""
+    from huggingface_hub import try_to_load_from_cache
+
+    with explaining(hub_id, revision):
+        found = try_to_load_from_cache(hub_id, name, revision=revision)
+    return Path(found.removesuffix(name)) if isinstance(found, str) else None
+
+
+def _whole(hub_id: str, revision: str | None) -> Path | None:
+    """The snapshot in the cache, None unless all its weights are there, which are fetched after all else."""
+    folder = _cached(hub_id, CONFIG, revision)
+    try:
+        return folder if folder is not None and weight_files(folder) else None
+    except CheckpointError:
+        return None
+
+
+def _noted(listing: Listing, name: str, revision: str | None) -> Path:
+    """The folder of the snapshot that has `name`; the cache now knows which commit the revision's name stands for."""
+    from huggingface_hub import hf_hub_download
+
+    folder = _cached(listing.hub_id, name, listing.commit)
+    assert folder is not None
+    if _cached(listing.hub_id, name, revision) != folder:
+        with explaining(listing.hub_id, revision):
+            hf_hub_download(listing.hub_id, name, revision=revision)
+    return folder
+
+
+def _bar(name: str) -> Any:
+    """huggingface_hub's progress bar, which only a terminal shows, for one file; gone when it is full."""
+    from huggingface_hub.utils import tqdm
+
+    class Bar(tqdm):
+        def __init__(self, *args: Any, **options: Any) -> None:
+            super().__init__(*args, **options | {"desc": name, "leave": False})
+
+    return Bar
+
+
+@contextmanager
+def explaining(hub_id: str, revision: str | None = None) -> Iterator[None]:
+    """Turn what huggingface_hub raises into a SourceError of one line, and hold back what it logs of it."""
+    from huggingface_hub.utils import logging
+
+    level = logging.get_verbosity()
+    logging.set_verbosity(max(level, logging.ERROR))
+    try:
+        yield
+    except Exception as error:  # each version brings another HTTP library, whose errors share no base
+        raise SourceError(f"{hub_id}: {_reason(error, hub_id, revision)}") from error
+    finally:
+        logging.set_verbosity(level)
+
+
+_LOGIN = "log in with `hf auth login` or set HF_TOKEN"
+_ROOM = "`zoo cache remove` makes room, HF_HOME names another place"
+
+
+def _reason(error: Exception, hub_id: str, revision: str | None) -> str:
+    """What went wrong, and what to do about it."""
+    from huggingface_hub import constants, errors
+
+    chain: list[BaseException] = [error]
+    while (cause := chain[-1].__cause__ or chain[-1].__context__) is not None and cause not in chain:
+        chain.append(cause)
+
+    def of(kind: Any) -> Any:
+        return next((link for link in chain if isinstance(link, kind)), None)
+
+    page = f"{constants.ENDPOINT}/{hub_id}"
+    status = getattr(getattr(of(errors.HfHubHTTPError), "response", None), "status_code", None)
+    disk = next((link.errno for link in chain if isinstance(link, OSError) and link.filename), None)
+    told = " ".join(str(chain[-1]).split())[:200] or type(chain[-1]).__name__  # what the others wrap
+    if of(errors.HFValidationError):
+        return "no folder of this name, and no hub id either: one is written OWNER/NAME"
+    if of(errors.GatedRepoError):
+        return f"is gated: accept its terms at {page}, then {_LOGIN}"
+    if of(errors.RepositoryNotFoundError):
+        return f"no folder of this name, and no such model on the hub; check the spelling, or {_LOGIN} if it is private"
+    if of(errors.RevisionNotFoundError):
+        return f"has no revision {revision!r}; {page}/tree/main shows its branches and tags"
+    if status in (401, 403):
+        return f"the hub refuses access (status {status}); {_LOGIN}"
+    if status == 429:
+        return f"the hub asks for a pause after too many requests; wait, or {_LOGIN}"
+    if status is not None:
+        return f"the hub fails with status {status}; try again later"
+    if disk == errno.ENOSPC or any(getattr(link, "errno", None) == errno.ENOSPC for link in chain):
+        return f"the disk of {constants.HF_HUB_CACHE} is full; {_ROOM}"
+    if disk is not None:
+        return f"the cache {constants.HF_HUB_CACHE} cannot be used ({told}); HF_HOME names another place"
+    return (
+        f"the hub at {constants.ENDPOINT} cannot be reached ({told}); check the network and run again: "
+        f"files that are whole are kept"
+    )

@@ -1,0 +1,115 @@
+"""`zoo cache`: what was downloaded from the hub."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import time
+from typing import Any
+
+import click
+
+
+def scan() -> Any:
+    """What huggingface_hub finds in its cache, None where there is none yet; SourceError when it cannot be read."""
+    from huggingface_hub import CacheNotFound, constants, scan_cache_dir
+
+    from zoo.errors import SourceError
+
+    try:
+        return scan_cache_dir(constants.HF_HUB_CACHE)
+    except CacheNotFound:
+        return None
+    except (OSError, ValueError) as error:
+        told = " ".join(str(error).split())
+        raise SourceError(f"the cache {constants.HF_HUB_CACHE} cannot be read ({told})") from error
+
+
+def downloaded(scanned: Any) -> list[dict[str, Any]]:
+    """Each revision of a model in a cache that was scanned, as a JSON-able dictionary.
+
+    Sizes are bytes, a file that several revisions share counted in each; times are seconds since 1970.
+    """
+    return [
+        {
+            "id": repository.repo_id,
+            "revision": revision.commit_hash,
+            "names": sorted(revision.refs),
+            "bytes": revision.size_on_disk,
+            "last_used": repository.last_accessed,
+            "path": str(revision.snapshot_path),
+        }
+        for repository in sorted(scanned.repos if scanned else (), key=lambda repository: repository.repo_id)
+        if repository.repo_type == "model"
+        for revision in sorted(repository.revisions, key=lambda revision: -revision.last_modified)
+    ]
+
+
+@click.group(invoke_without_command=True)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_context
+def cache(context: click.Context, as_json: bool) -> None:
+    """The models that were downloaded from the hub, by the zoo or by another program that shares its cache."""
+    if context.invoked_subcommand is not None:
+        return
+    from huggingface_hub import constants
+
+    from zoo.cli.table import table
+    from zoo.insight.facts import amount
+
+    found = downloaded(scan())
+    if as_json:
+        click.echo(json.dumps(found, ensure_ascii=False, indent=1))
+        return
+    if not found:
+        click.echo(f"no model is in the cache {constants.HF_HUB_CACHE}")
+        return
+    rows = [
+        [
+            row["id"],
+            " ".join([row["revision"][:8], *row["names"]]),
+            f"{amount(row['bytes'])}B",
+            time.strftime("%Y-%m-%d", time.localtime(row["last_used"])),
+            row["path"],
+        ]
+        for row in found
+    ]
+    click.echo(table(rows, ["id", "revision", "size", "last used", "path"]))
+
+
+@cache.command()
+@click.argument("ids", nargs=-1, required=True, metavar="ID...")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def remove(ids: tuple[str, ...], yes: bool) -> None:
+    """Remove models as `zoo cache` lists them: all that is there of OWNER/NAME, or the one revision 1234abcd."""
+    from zoo.errors import SourceError
+    from zoo.insight.facts import amount
+
+    scanned = scan()
+    found = downloaded(scanned)
+    chosen: dict[str, str] = {}
+    for wanted in ids:
+        matching = {
+            row["revision"]: f"{row['id']} ({row['revision'][:8]})"
+            for row in found
+            if row["id"] == wanted or (len(wanted) >= 8 and row["revision"].startswith(wanted))
+        }
+        if not matching:
+            near = difflib.get_close_matches(wanted, [row["id"] for row in found], 1)
+            hint = f"did you mean {near[0]}?" if near else "`zoo cache` lists what is"
+            raise SourceError(f"{wanted}: not in the cache; {hint}")
+        chosen |= matching
+    plan = scanned.delete_revisions(*chosen)
+    what = f"{', '.join(chosen.values())}: {amount(plan.expected_freed_size)}B"
+    if not yes and not _agreed(f"remove {what}?"):
+        raise click.ClickException("nothing was removed")
+    plan.execute()
+    click.echo(f"removed {what}", err=True)
+
+
+def _agreed(question: str) -> bool:
+    try:
+        return click.confirm(question, err=True)
+    except click.Abort:  # the end of the input
+        click.echo(err=True)
+        return False
