@@ -6,6 +6,7 @@ import os
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from difflib import get_close_matches
 from functools import cache
 from types import ModuleType
 from typing import Any
@@ -79,6 +80,18 @@ class Registry:
     def __contains__(self, name: str) -> bool:
         """Whether an architecture of that name, plain or qualified, was given, be it contested."""
         return name in self._architectures
+
+    def has_type(self, model_type: str) -> bool:
+        """Whether some architecture claims this model_type."""
+        return model_type in self._types
+
+    def plugin(self, name: str) -> Plugin:
+        """The plugin of that name, or of the distribution of that name; PluginError for none."""
+        for plugin in self.plugins:
+            if name in (plugin.name, plugin.distribution):
+                return plugin
+        near = get_close_matches(name, [p.name for p in self.plugins], 1)
+        raise PluginError(f"no plugin {name!r}{f'; did you mean {near[0]}?' if near else ''}")
 
     def plugin_of(self, architecture: Architecture) -> Plugin:
         """The plugin that gave this architecture."""

@@ -27,6 +27,7 @@ COMMANDS = {
     "convert": ("zoo.cli.convert:convert", "A checkpoint to a new folder, quantized or not."),
     "bench": ("zoo.cli.bench:bench", "Timed runs beside a peer's."),
     "cache": ("zoo.cli.cache:cache", "What was downloaded from the hub, and how to remove it."),
+    "new": ("zoo.cli.new:new", "Write a plugin of your own, as a package."),
     "test": ("zoo.cli.test:test", "Hold a model to what every model of the zoo must do."),
     "doctor": ("zoo.cli.doctor:doctor", "This machine: backend, libraries, what would make it faster."),
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import click
@@ -10,8 +11,14 @@ import click
 
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("--card", metavar="NAME", help="Print what this plugin gives as Markdown, for its README.")
+@click.option(
+    "--into",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write the card into this file, between its marks <!-- card --> and <!-- end -->.",
+)
 @click.pass_obj
-def plugins(debug: bool, as_json: bool) -> None:
+def plugins(debug: bool, as_json: bool, card: str | None, into: Path | None) -> None:
     """The installed plugins: loaded, blocked, incompatible or broken, and what each gives.
 
     `zoo --debug plugins` shows where a broken one failed. ZOO_PLUGINS (names of plugins or distributions, with
@@ -20,6 +27,9 @@ def plugins(debug: bool, as_json: bool) -> None:
     from zoo.cli.table import table
     from zoo.registry import registry
 
+    if card or into:
+        _card(card, into)
+        return
     found = registry().plugins
     if as_json:
         rows = [p.as_json() | ({"traceback": p.traceback} if debug else {}) for p in found]
@@ -34,6 +44,23 @@ def plugins(debug: bool, as_json: bool) -> None:
     for plugin in found:
         if debug and plugin.traceback:
             click.echo(f"\n{plugin.name}:\n{plugin.traceback}".rstrip())
+
+
+def _card(name: str | None, into: Path | None) -> None:
+    from zoo.errors import PluginError
+    from zoo.insight.card import card, rewrite
+    from zoo.registry import registry
+
+    if name is None:
+        raise click.UsageError("--into goes with --card NAME")
+    plugin = registry().plugin(name)
+    if plugin.state != "loaded":
+        raise PluginError(f"plugin {name} is {plugin.state}: {plugin.error}")
+    text = card(plugin, registry())
+    if into is None:
+        click.echo(text, nl=False)
+    else:
+        rewrite(into, text)
 
 
 def served_by(architecture: Any) -> None:
