@@ -1,0 +1,178 @@
+"""GGUF files written from model folders, by the gguf package, in the names and orders of llama.cpp's converter."""
+
+import json
+
+import gguf
+import gguf_packers
+import mlx.core as mx
+import numpy as np
+
+# transformers' model_type to the file's name of the architecture.
+NAMES = {"mistral": "llama", "mixtral": "llama", "qwen2_moe": "qwen2moe", "qwen3_moe": "qwen3moe"}
+
+
+def write(path, folder, kind="F32", kinds=None, extra=None, tokenizer=True, drop=()):
+    """Write a Hugging Face folder as one file; gives its path.
+
+    Matrices become `kind`, those named in `kinds` theirs, everything of one axis F32. `extra(writer)` adds metadata last;
+    keys and tensors named in `drop` are left out.
+    """
+    config = json.loads((folder / "config.json").read_text())
+    name = NAMES.get(config["model_type"], config["model_type"])
+    writer = gguf.GGUFWriter(str(path), name)
+    for key, value in metadata(config).items():
+        if key not in drop:
+            add(writer, f"{name}.{key}", value)
+    if tokenizer and (folder / "tokenizer.json").exists():
+        add_tokenizer(writer, folder, config)
+    if extra is not None:
+        extra(writer)
+    for tensor, array in tensors(folder, config, name):
+        if tensor not in drop:
+            wanted = (kinds or {}).get(tensor, kind) if array.ndim > 1 else "F32"
+            writer.add_tensor(tensor, *packed(array, wanted))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
+
+
+def packed(array, kind):
+    """The bytes of an array in one of GGUF's types, and that type."""
+    wanted = gguf.GGMLQuantizationType[kind]
+    if kind in gguf_packers.PACKERS:
+        data = gguf_packers.pack(array, kind)
+    else:
+        data = gguf.quants.quantize(np.ascontiguousarray(array), wanted)
+    return data, None, wanted
+
+
+def add(writer, key, value):
+    if isinstance(value, bool):
+        writer.add_bool(key, value)
+    elif isinstance(value, int):
+        writer.add_uint32(key, value)
+    elif isinstance(value, float):
+        writer.add_float32(key, value)
+    elif isinstance(value, str):
+        writer.add_string(key, value)
+    else:
+        writer.add_array(key, value)
+
+
+def metadata(config):
+    """The keys that the converter writes for a config.json."""
+    if config["model_type"] == "gpt2":
+        return {
+            "context_length": config["n_positions"],
+            "embedding_length": config["n_embd"],
+            "block_count": config["n_layer"],
+            "feed_forward_length": 4 * config["n_embd"],
+            "attention.head_count": config["n_head"],
+            "attention.layer_norm_epsilon": config.get("layer_norm_epsilon", 1e-5),
+        }
+    heads = config["num_attention_heads"]
+    values = {
+        "vocab_size": config["vocab_size"],
+        "context_length": config["max_position_embeddings"],
+        "embedding_length": config["hidden_size"],
+        "block_count": config["num_hidden_layers"],
+        "feed_forward_length": config["intermediate_size"],
+        "attention.head_count": heads,
+        "attention.head_count_kv": config.get("num_key_value_heads", heads),
+        "attention.layer_norm_rms_epsilon": config.get("rms_norm_eps", 1e-6),
+        "rope.freq_base": config.get("rope_theta", 10000.0),
+        "rope.dimension_count": config.get("head_dim") or config["hidden_size"] // heads,
+    }
+    for key, name in {
+        "attention.key_length": "head_dim",
+        "attention.value_length": "head_dim",
+        "attention.sliding_window": "sliding_window",
+        "attn_logit_softcapping": "attn_logit_softcapping",
+        "final_logit_softcapping": "final_logit_softcapping",
+        "expert_count": "num_local_experts",
+        "expert_used_count": "num_experts_per_tok",
+        "expert_feed_forward_length": "moe_intermediate_size",
+        "expert_shared_feed_forward_length": "shared_expert_intermediate_size",
+    }.items():
+        if config.get(name) is not None:
+            values[key] = config[name]
+    if config.get("num_experts"):
+        values["expert_count"] = config["num_experts"]
+    return values
+
+
+def tensors(folder, config, name):
+    """The folder's tensors in float32, by the file's names and in its orders."""
+    kind = config["model_type"]
+    arrays = {
+        key: np.array(array.astype(mx.float32)) for key, array in mx.load(str(folder / "model.safetensors")).items()
+    }
+    arrays = stacked(arrays)
+    layers = config.get("num_hidden_layers") or config["n_layer"]
+    arch = next(arch for arch, text in gguf.MODEL_ARCH_NAMES.items() if text == name)
+    names = gguf.get_tensor_name_map(arch, layers)
+    for key, array in arrays.items():
+        if kind in ("llama", "mistral", "mixtral") and ".q_proj." in key:
+            array = paired(array, config["num_attention_heads"])
+        if kind in ("llama", "mistral", "mixtral") and ".k_proj." in key:
+            array = paired(array, config["num_key_value_heads"])
+        if kind == "gpt2" and key.endswith(("c_attn.weight", "c_proj.weight", "c_fc.weight")):
+            array = array.T
+        if kind == "gemma2" and key.endswith("norm.weight"):
+            array = array + 1
+        if kind == "qwen2_moe" and key.endswith("shared_expert_gate.weight"):
+            array = array.squeeze()
+        found = names.get_name(key, try_suffixes=(".weight", ".bias"))
+        assert found, f"the gguf package has no name for {key}"
+        yield found, np.ascontiguousarray(array)
+
+
+def paired(array, heads):
+    """Rows of a head in the order 0, K/2, 1, K/2 + 1, …"""
+    size = array.shape[0] // heads
+    order = np.arange(size).reshape(2, size // 2).T.reshape(-1)
+    return array.reshape(heads, size, -1)[:, order].reshape(array.shape)
+
+
+def stacked(arrays):
+    """Experts' matrices, numbered one by one, joined along a new first axis."""
+    joined = {}
+    for key in sorted(arrays):
+        before, mark, after = key.partition(".experts.")
+        if mark:
+            number, _, rest = after.partition(".")
+            # The names of the stacked ones in the gguf package's table.
+            before = before.replace("model.layers", "layers").replace("block_sparse_moe", "feed_forward") if rest[0] == "w" else before
+            joined.setdefault(f"{before}.experts.{rest}", {})[int(number)] = arrays[key]
+        else:
+            joined[key] = arrays[key]
+    return {
+        key: np.stack([value[number] for number in sorted(value)]) if isinstance(value, dict) else value
+        for key, value in joined.items()
+    }
+
+
+def add_tokenizer(writer, folder, config, pre="gpt-2"):
+    """The vocabulary of a byte-level tokenizer.json."""
+    told = json.loads((folder / "tokenizer.json").read_text())
+    added = {token["id"]: token for token in told["added_tokens"]}
+    texts = {id: text for text, id in told["model"]["vocab"].items()}
+    texts |= {id: token["content"] for id, token in added.items()}
+    tokens, types = [], []
+    for id in range(config["vocab_size"]):
+        tokens.append(texts.get(id, f"[PAD{id}]"))
+        kind = gguf.TokenType.UNUSED if id not in texts else gguf.TokenType.NORMAL
+        if id in added:
+            kind = gguf.TokenType.CONTROL if added[id]["special"] else gguf.TokenType.USER_DEFINED
+        types.append(kind)
+    merges = [pair if isinstance(pair, str) else " ".join(pair) for pair in told["model"]["merges"]]
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre(pre)
+    writer.add_token_list(tokens)
+    writer.add_token_types(types)
+    writer.add_token_merges(merges)
+    for key in ("bos", "eos", "pad"):
+        if config.get(f"{key}_token_id") is not None:
+            writer.add_uint32(f"tokenizer.ggml.{ {'pad': 'padding'}.get(key, key) }_token_id", config[f"{key}_token_id"])
