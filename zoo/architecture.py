@@ -20,8 +20,8 @@ from zoo.weights import Ignore, OutputHead, Rename, Rule, Split, Stack, Transpos
 
 __all__ = [
     "API",
-    "Architecture",
     "GGUF",
+    "Architecture",
     "Block",
     "Command",
     "Config",

@@ -159,7 +159,9 @@ def put_around(backend: TokenizersBackend, first: str | None, last: str | None) 
     """Put tokens at the ends of every text, those left out that are None or that the vocabulary lacks."""
     from tokenizers import processors
 
-    first, last = (token if token is not None and backend.id(token) is not None else None for token in (first, last))
+    first, last = (
+        token if token is not None and backend.id(token) is not None else None for token in (first, last)
+    )
     if first or last:
         backend.tokenizer.post_processor = processors.TemplateProcessing(
             single=[part for part in (first, "$A", last) if part],

@@ -107,7 +107,8 @@ def tensors(folder, config, name):
     """The folder's tensors in float32, by the file's names and in its orders."""
     kind = config["model_type"]
     arrays = {
-        key: np.array(array.astype(mx.float32)) for key, array in mx.load(str(folder / "model.safetensors")).items()
+        key: np.array(array.astype(mx.float32))
+        for key, array in mx.load(str(folder / "model.safetensors")).items()
     }
     arrays = stacked(arrays)
     layers = config.get("num_hidden_layers") or config["n_layer"]
@@ -144,7 +145,11 @@ def stacked(arrays):
         if mark:
             number, _, rest = after.partition(".")
             # The names of the stacked ones in the gguf package's table.
-            before = before.replace("model.layers", "layers").replace("block_sparse_moe", "feed_forward") if rest[0] == "w" else before
+            before = (
+                before.replace("model.layers", "layers").replace("block_sparse_moe", "feed_forward")
+                if rest[0] == "w"
+                else before
+            )
             joined.setdefault(f"{before}.experts.{rest}", {})[int(number)] = arrays[key]
         else:
             joined[key] = arrays[key]
@@ -175,4 +180,6 @@ def add_tokenizer(writer, folder, config, pre="gpt-2"):
     writer.add_token_merges(merges)
     for key in ("bos", "eos", "pad"):
         if config.get(f"{key}_token_id") is not None:
-            writer.add_uint32(f"tokenizer.ggml.{ {'pad': 'padding'}.get(key, key) }_token_id", config[f"{key}_token_id"])
+            writer.add_uint32(
+                f"tokenizer.ggml.{ {'pad': 'padding'}.get(key, key) }_token_id", config[f"{key}_token_id"]
+            )

@@ -66,7 +66,9 @@ def q6_k(blocks):
     scale8 = np.clip(np.rint(over(scale, d[:, None] + 0 * scale)), -128, 127).astype(np.int8)
     used = (d[:, None] * scale8)[..., None] + 0 * groups
     q = (np.clip(np.rint(over(groups, used)), -32, 31) + 32).astype(np.uint8).reshape(-1, 2, 4, 32)
-    low = np.concatenate([(q[:, :, 0] & 15) | (q[:, :, 2] & 15) << 4, (q[:, :, 1] & 15) | (q[:, :, 3] & 15) << 4], -1)
+    low = np.concatenate(
+        [(q[:, :, 0] & 15) | (q[:, :, 2] & 15) << 4, (q[:, :, 1] & 15) | (q[:, :, 3] & 15) << 4], -1
+    )
     high = (q >> 4 << np.array([0, 2, 4, 6], np.uint8)[:, None]).sum(2).astype(np.uint8)  # (N, 2, 32)
     rows = len(blocks)
     return np.concatenate(

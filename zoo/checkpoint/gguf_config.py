@@ -34,8 +34,10 @@ def architecture_of(header: Header, known: Registry) -> Architecture:
     serving = [a for a in known.architectures.values() if a.gguf is not None and a.gguf.architecture == name]
     if not serving:
         has = sorted({a.gguf.architecture for a in known.architectures.values() if a.gguf is not None})
-        raise ConfigError(f"{header.path}: general.architecture {name!r} is of no architecture that the zoo reads "
-                          f"from GGUF; known: {', '.join(has)}")
+        raise ConfigError(
+            f"{header.path}: general.architecture {name!r} is of no architecture that the zoo reads "
+            f"from GGUF; known: {', '.join(has)}"
+        )
     told = [a for a in serving if a.gguf is not None and a.gguf.when is not None and keys.get(a.gguf.when)]
     chosen = told or [a for a in serving if a.gguf is not None and a.gguf.when is None]
     if len(chosen) != 1:
@@ -75,7 +77,10 @@ def config_of(header: Header, architecture: Architecture) -> dict[str, Any]:
         elif key not in READ and not key.startswith(SCALING):
             ignored.append(key)
     if ignored:
-        warnings.warn(f"{header.path.name}: metadata unknown to {architecture.name}, ignored: {', '.join(ignored)}", stacklevel=4)
+        warnings.warn(
+            f"{header.path.name}: metadata unknown to {architecture.name}, ignored: {', '.join(ignored)}",
+            stacklevel=4,
+        )
     table = header.tensors.get("token_embd.weight")
     if table is not None:
         config["vocab_size"] = table.shape[0]
@@ -113,7 +118,9 @@ def _check_heads(header: Header, keys: Mapping[str, Any], config: dict[str, Any]
     """Compare the lengths of keys, values and rotary positions; where only some of a head turns, say so in the config."""
     length = keys.get("attention.key_length")
     if keys.get("attention.value_length", length) != length:
-        raise ConfigError(f"{header.path}: attention.value_length differs from key_length, which is not implemented")
+        raise ConfigError(
+            f"{header.path}: attention.value_length differs from key_length, which is not implemented"
+        )
     turned = keys.get("rope.dimension_count")
     if length is None:
         dim, heads = config.get("hidden_size"), config.get("num_attention_heads")

@@ -144,7 +144,9 @@ class Cursor:
 
 def _scalar(kind: int, key: str) -> str:
     if kind not in SCALARS:
-        raise ValueError(f"{key} is an array of arrays" if kind == ARRAY else f"{key} is of the unknown kind {kind}")
+        raise ValueError(
+            f"{key} is an array of arrays" if kind == ARRAY else f"{key} is of the unknown kind {kind}"
+        )
     return SCALARS[kind]
 
 
@@ -175,7 +177,9 @@ def _place(
         kind = kinds[number]
         block, block_size = GGML_QUANT_SIZES[kind]
         if shape[-1] % block:
-            raise ValueError(f"tensor {name}: rows of {shape[-1]} are no whole blocks of {kind.name}, {block}")
+            raise ValueError(
+                f"tensor {name}: rows of {shape[-1]} are no whole blocks of {kind.name}, {block}"
+            )
         length = math.prod(shape) // block * block_size
         if offset % alignment or start + offset + length > size:
             raise ValueError(f"tensor {name} does not lie within the file")

@@ -25,7 +25,9 @@ def rope_scaling(keys: Mapping[str, Any], where: str) -> dict[str, Any] | None:
     if kind == "linear":
         return {"rope_type": "linear", "factor": factor}
     if kind != "yarn":
-        raise ConfigError(f"{where}: rope.scaling.type {kind!r} is not implemented; known: none, linear, yarn")
+        raise ConfigError(
+            f"{where}: rope.scaling.type {kind!r} is not implemented; known: none, linear, yarn"
+        )
     if keys.get("rope.scaling.yarn_ext_factor", 1.0) != 1.0:
         raise ConfigError(f"{where}: rope.scaling.yarn_ext_factor is not implemented")
     names = {

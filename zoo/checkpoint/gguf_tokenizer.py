@@ -63,7 +63,9 @@ class Vocabulary:
         tokens = self.array("tokens", str, None)
         self.tokens = [text or f"[EMPTY_{id}]" for id, text in enumerate(tokens)]
         self.kinds: Sequence[int] = self.array("token_type", int, [NORMAL] * len(self.tokens))
-        self.special = {name: self.tokens[id] for name, key in NAMES.items() if (id := self.id(key)) is not None}
+        self.special = {
+            name: self.tokens[id] for name, key in NAMES.items() if (id := self.id(key)) is not None
+        }
 
     def error(self, key: str, why: str) -> TokenizerError:
         """The error that a key's value deserves, to be raised."""
@@ -138,7 +140,8 @@ def words_of(told: Vocabulary) -> Words:
     name = told.value("pre", str, "default")
     if name == "default":
         warnings.warn(
-            f"{told.path.name}: does not say how text is cut into words ({KEY}pre): as GPT-2 does", stacklevel=6
+            f"{told.path.name}: does not say how text is cut into words ({KEY}pre): as GPT-2 does",
+            stacklevel=6,
         )
         return GPT2
     if name not in WORDS:
