@@ -6,14 +6,14 @@ a plugin adds what is its own. Imports no mlx.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from zoo.errors import CheckpointError
 from zoo.weights import Ignore, Join, OutputHead, Rename, Rule, Tensors, fill, matches
 
-__all__ = ["DECODER", "EXPERTS", "GGUF", "KEYS", "Added", "RotaryPairs"]
+__all__ = ["DECODER", "GGUF", "KEYS", "MIXTURE", "Added", "RotaryPairs", "Row"]
 
 # Metadata keys, without the architecture's name before them, to those of config.json.
 KEYS = {
@@ -44,14 +44,15 @@ class GGUF:
 
     `architecture` is the file's `general.architecture`. Where several of the zoo's share one, `when` is the key whose
     presence tells this one from the plain one. `keys` changes or adds to `KEYS`; `config` gives what such files take for
-    granted, from the config.json that their metadata made. `weights` are the rules from the file's names to parameter paths.
+    granted, from the config.json that their metadata made and the names of the tensors. `weights` are the rules from the
+    file's names to parameter paths.
     """
 
     architecture: str
     weights: tuple[Rule, ...]
     when: str | None = None
     keys: Mapping[str, str] = field(default_factory=dict)
-    config: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = None
+    config: Callable[[Mapping[str, Any], Collection[str]], Mapping[str, Any]] | None = None
 
 
 @dataclass(frozen=True)
@@ -106,6 +107,20 @@ class Added(Rename):
             target[fill(self.source, values)] = source.pop(name) + self.amount
 
 
+@dataclass(frozen=True)
+class Row(Rename):
+    """A matrix of one row, (1, I), that files hold as (I,)."""
+
+    def forward(self, source: Tensors, target: Tensors, recipe: Any, join: Join) -> None:
+        for name, values in matches(self.source, source):
+            tensor = source.pop(name)
+            target[fill(self.target, values)] = tensor[None] if tensor.ndim == 1 else tensor
+
+    def backward(self, source: Tensors, target: Tensors, recipe: Any, join: Join) -> None:
+        for name, values in matches(self.target, source):
+            target[fill(self.source, values)] = source.pop(name)[0]
+
+
 DECODER = (
     Rename("token_embd.*", "embedding.tokens.*"),
     Rename("blk.{i}.attn_norm.*", "layers.{i}.mixer_norm.*"),
@@ -126,7 +141,7 @@ DECODER = (
 )
 
 # A mixture of experts in the place of a feed-forward; the experts' matrices are stacked, (E, out, in).
-EXPERTS = (
+MIXTURE = (
     Rename("blk.{i}.ffn_gate_inp.*", "layers.{i}.feedforward.router.scores.*"),
     Rename("blk.{i}.ffn_{p}_exps.*", "layers.{i}.feedforward.experts.{p}.*"),
 )

@@ -15,7 +15,7 @@ from zoo.checkpoint.safetensors import open_tensors
 from zoo.checkpoint.source import find, read_json
 from zoo.checkpoint.weights import fill, match, packings, warn_of_unread
 from zoo.config import Config
-from zoo.errors import CheckpointError, SourceError
+from zoo.errors import CheckpointError, ConfigError, SourceError
 from zoo.registry import Registry, registry
 from zoo.tokenizer import Tokenizer, load_tokenizer
 
@@ -131,7 +131,10 @@ def open_model(
     else:
         chosen = place.architecture or known.resolve(config)
     tensors = file.tensors if file else gather(open_tensors(place.folder), config)
-    recipe, defaults = told_recipe(chosen, config, tensors.arrays)
+    try:
+        recipe, defaults = told_recipe(chosen, config, tensors.arrays)
+    except ConfigError as error:
+        raise (file.names(error) if file else error) from None
     model = assemble(recipe, known)
     parameters = match(model, chosen, recipe, tensors)
     warn_of_differences(Expected(config), packings(tensors, parameters))

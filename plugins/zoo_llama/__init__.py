@@ -114,6 +114,12 @@ LLAMA_GGUF = (
     *DECODER,
 )
 
+
+def biases(config, tensors):
+    """Which matrices have biases: only the tensors tell."""
+    return dict(attention_bias="blk.0.attn_output.bias" in tensors, mlp_bias="blk.0.ffn_up.bias" in tensors)
+
+
 POCKET = dict(
     hidden_size=128,
     intermediate_size=384,
@@ -152,7 +158,7 @@ def zoo_architectures():
         model_types=("llama",),
         recipe=llama,
         weights=WEIGHTS,
-        gguf=GGUF("llama", LLAMA_GGUF),
+        gguf=GGUF("llama", LLAMA_GGUF, config=biases),
         presets=(
             pocket(__file__, "llama", **POCKET),
             published(
@@ -180,7 +186,7 @@ def zoo_architectures():
         model_types=("mistral",),
         recipe=mistral,
         weights=WEIGHTS,
-        gguf=GGUF("llama", LLAMA_GGUF, when="attention.sliding_window"),
+        gguf=GGUF("llama", LLAMA_GGUF, when="attention.sliding_window", config=biases),
         presets=(
             published(
                 "7b",

@@ -7,6 +7,8 @@ import gguf_packers
 import mlx.core as mx
 import numpy as np
 
+# What transformers takes for granted of Mixtral; folders need not say it, files must.
+MIXTRAL = {"rms_norm_eps": 1e-5, "rope_theta": 1e6, "num_local_experts": 8, "num_experts_per_tok": 2}
 # transformers' model_type to the file's name of the architecture.
 NAMES = {"mistral": "llama", "mixtral": "llama", "qwen2_moe": "qwen2moe", "qwen3_moe": "qwen3moe"}
 
@@ -18,6 +20,8 @@ def write(path, folder, kind="F32", kinds=None, extra=None, tokenizer=True, drop
     keys and tensors named in `drop` are left out.
     """
     config = json.loads((folder / "config.json").read_text())
+    if config["model_type"] == "mixtral":
+        config = MIXTRAL | config
     name = NAMES.get(config["model_type"], config["model_type"])
     writer = gguf.GGUFWriter(str(path), name)
     for key, value in metadata(config).items():

@@ -27,6 +27,10 @@ class GGUFFile:
     config: dict[str, Any]
     tensors: GGUFTensors
 
+    def names(self, error: ConfigError) -> ConfigError:
+        """The error with this file in the place of the config.json that it has not."""
+        return ConfigError(str(error).replace("config.json", f"{self.header.path}, read as a config.json", 1))
+
     def tokenizer(self) -> Tokenizer | None:
         """The tokenizer of the file's vocabulary, None where it has none."""
         from zoo.checkpoint.gguf_tokenizer import load_gguf_tokenizer

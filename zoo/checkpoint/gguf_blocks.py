@@ -104,10 +104,19 @@ AFFINE: dict[str, tuple[int, int, Callable[[np.ndarray], Apart]]] = {
 
 
 def words(numbers: np.ndarray, bits: int) -> np.ndarray:  # (O, I) -> (O, W)
-    """Numbers of `bits` bits one behind the other, the lowest bit first, as MLX packs them."""
-    eights = numbers.reshape(-1, 8)
-    joined = eights[:, 0].astype(np.uint64)
-    for place in range(1, 8):
-        joined |= eights[:, place].astype(np.uint64) << np.uint64(place * bits)
-    data = joined.view(np.uint8).reshape(-1, 8)[:, :bits]
-    return np.ascontiguousarray(data).reshape(numbers.shape[0], -1).view(np.uint32)
+    """Numbers of 4, 5 or 8 bits one behind the other, the lowest bit first, as MLX packs them."""
+    data = np.ascontiguousarray(numbers)
+    if bits == 4:
+        pairs = data.view(np.uint16)
+        data = (pairs | pairs >> 4).astype(np.uint8)
+    elif bits == 5:
+        eights, size = (
+            data.view(np.uint64),
+            bits,
+        )  # of what stands at the low end of each lane: one, two, four
+        for lane in (8, 16, 32):
+            low = sum((1 << size) - 1 << place for place in range(0, 64, 2 * lane))
+            eights = eights & low | (eights & low << lane) >> lane - size
+            size *= 2
+        data = eights.reshape(-1, 1).view(np.uint8)[:, :bits]
+    return np.ascontiguousarray(data).reshape(len(numbers), -1).view(np.uint32)

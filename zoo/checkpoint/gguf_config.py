@@ -90,7 +90,7 @@ def config_of(header: Header, architecture: Architecture) -> dict[str, Any]:
     if scaling:
         config["rope_scaling"] = scaling
     _check_heads(header, keys, config)
-    return {**(told.config(config) if told.config else {}), **config}
+    return {**(told.config(config, header.tensors) if told.config else {}), **config}
 
 
 def _name(header: Header) -> str:

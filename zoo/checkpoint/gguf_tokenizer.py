@@ -34,10 +34,10 @@ def load_gguf_tokenizer(header: Header, rows: int) -> Tokenizer | None:
 
     TokenizerError names the key whose value cannot be followed.
     """
+    if header.metadata.get(KEY + "model") in (None, "none", "no_vocab"):
+        return None
     told = Vocabulary(header)
     model = told.value("model", str, None)
-    if model in (None, "none", "no_vocab"):
-        return None
     makers = {"gpt2": byte_level, "llama": sentencepiece}
     if model not in makers:
         raise told.error("model", f"{model!r} is not implemented; known: {', '.join(makers)}")
