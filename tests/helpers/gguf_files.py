@@ -7,17 +7,26 @@ import gguf_packers
 import mlx.core as mx
 import numpy as np
 
+from zoo.assemble import assemble
+from zoo.checkpoint.safetensors import Tensors
+from zoo.checkpoint.save import save
+from zoo.checkpoint.weights import fill, match
+from zoo.loading import make_recipe, open_model
+from zoo.registry import registry
+from zoo.testing import numbers_of, randomise
+
 # What transformers takes for granted of Mixtral; folders need not say it, files must.
 MIXTRAL = {"rms_norm_eps": 1e-5, "rope_theta": 1e6, "num_local_experts": 8, "num_experts_per_tok": 2}
 # transformers' model_type to the file's name of the architecture.
 NAMES = {"mistral": "llama", "mixtral": "llama", "qwen2_moe": "qwen2moe", "qwen3_moe": "qwen3moe"}
 
 
-def write(path, folder, kind="F32", kinds=None, extra=None, tokenizer=True, drop=()):
+def write(path, folder, kind="F32", kinds=None, extra=None, drop=(), numbered=False, cut=None):
     """Write a Hugging Face folder as one file; gives its path.
 
-    Matrices become `kind`, those named in `kinds` theirs, everything of one axis F32. `extra(writer)` adds metadata last;
-    keys and tensors named in `drop` are left out.
+    Matrices become `kind`, those named in `kinds` theirs, the rest F32. `extra(writer)` adds metadata and tensors last;
+    keys and tensors named in `drop` are left out. `numbered` experts are tensors of their own. The embedding is `cut`
+    to fewer tokens.
     """
     config = json.loads((folder / "config.json").read_text())
     if config["model_type"] == "mixtral":
@@ -27,14 +36,22 @@ def write(path, folder, kind="F32", kinds=None, extra=None, tokenizer=True, drop
     for key, value in metadata(config).items():
         if key not in drop:
             add(writer, f"{name}.{key}", value)
-    if tokenizer and (folder / "tokenizer.json").exists():
+    if (folder / "tokenizer.json").exists():
         add_tokenizer(writer, folder, config)
+    for tensor, array in tensors(folder, config, name):
+        if tensor in drop:
+            continue
+        if tensor == "token_embd.weight":
+            array = array[:cut]
+        plain = array.ndim < 2 or tensor == "position_embd.weight" or "ffn_gate_inp" in tensor
+        wanted = (kinds or {}).get(tensor, "F32" if plain else kind)
+        if numbered and "_exps." in tensor:
+            for number, one in enumerate(array):
+                add_tensor(writer, tensor.replace("_exps.", f".{number}."), one, wanted)
+        else:
+            add_tensor(writer, tensor, array, wanted)
     if extra is not None:
         extra(writer)
-    for tensor, array in tensors(folder, config, name):
-        if tensor not in drop:
-            wanted = (kinds or {}).get(tensor, kind) if array.ndim > 1 else "F32"
-            writer.add_tensor(tensor, *packed(array, wanted))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -42,14 +59,15 @@ def write(path, folder, kind="F32", kinds=None, extra=None, tokenizer=True, drop
     return path
 
 
+def add_tensor(writer, name, array, kind="F32"):
+    writer.add_tensor(name, packed(array, kind), raw_dtype=gguf.GGMLQuantizationType[kind])
+
+
 def packed(array, kind):
-    """The bytes of an array in one of GGUF's types, and that type."""
-    wanted = gguf.GGMLQuantizationType[kind]
+    """The bytes of an array in one of GGUF's types."""
     if kind in gguf_packers.PACKERS:
-        data = gguf_packers.pack(array, kind)
-    else:
-        data = gguf.quants.quantize(np.ascontiguousarray(array), wanted)
-    return data, None, wanted
+        return gguf_packers.pack(array, kind)
+    return gguf.quants.quantize(np.ascontiguousarray(array), gguf.GGMLQuantizationType[kind])
 
 
 def add(writer, key, value):
@@ -63,6 +81,36 @@ def add(writer, key, value):
         writer.add_string(key, value)
     else:
         writer.add_array(key, value)
+
+
+def random_folder(folder, name, **changes):
+    """A small model with random weights as a Hugging Face folder, some numbers of its config changed; gives its path."""
+    architecture = registry().architecture(name)
+    numbers = {**numbers_of(architecture), **changes}
+    recipe = make_recipe(architecture, numbers)
+    model = assemble(recipe, registry())
+    randomise(model)
+    save(folder, model, architecture, recipe, numbers)
+    return folder
+
+
+def dequantized(path):
+    """The file's model with every matrix as the gguf package itself reads and unpacks it."""
+    opened = open_model(path)
+    arrays = {
+        tensor.name: mx.array(gguf.dequantize(tensor.data, tensor.tensor_type))
+        for tensor in gguf.GGUFReader(path).tensors
+    }
+    found = match(opened.model, opened.architecture, opened.recipe, Tensors(arrays, {}, {"format": "gguf"}))
+    fill(opened.model, found, mx.float32)
+    return opened
+
+
+def difference(loaded, other, length=40):
+    """The largest difference of two models' logits, as a share of the range of the second's."""
+    tokens = mx.array(np.random.default_rng(0).integers(0, other.recipe.embedding.vocab, (2, length)))
+    found, wanted = loaded.model(tokens), other.model(tokens)
+    return (mx.abs(found - wanted).max() / (wanted.max() - wanted.min())).item()
 
 
 def metadata(config):

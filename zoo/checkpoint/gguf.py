@@ -37,6 +37,12 @@ class GGUFFile:
 
         return load_gguf_tokenizer(self.header, self.config.get("vocab_size", 0))
 
+    def save_tokenizer(self, folder: Path) -> None:
+        """Write the tokenizer as the files of a model folder."""
+        from zoo.checkpoint.gguf_tokenizer import save_gguf_tokenizer
+
+        save_gguf_tokenizer(self.header, folder)
+
 
 def open_gguf(path: Path, known: Registry, architecture: str | None = None) -> GGUFFile:
     """Read a file's header. CheckpointError and ConfigError name the file and what in it is wrong."""

@@ -110,13 +110,11 @@ def words(numbers: np.ndarray, bits: int) -> np.ndarray:  # (O, I) -> (O, W)
         pairs = data.view(np.uint16)
         data = (pairs | pairs >> 4).astype(np.uint8)
     elif bits == 5:
-        eights, size = (
-            data.view(np.uint64),
-            bits,
-        )  # of what stands at the low end of each lane: one, two, four
+        eights = data.view(np.uint64)
+        size = bits  # of what stands at the low end of each lane: a number, two, four
         for lane in (8, 16, 32):
-            low = sum((1 << size) - 1 << place for place in range(0, 64, 2 * lane))
-            eights = eights & low | (eights & low << lane) >> lane - size
+            low = np.uint64(sum((1 << size) - 1 << place for place in range(0, 64, 2 * lane)))
+            eights = eights & low | (eights & low << np.uint64(lane)) >> np.uint64(lane - size)
             size *= 2
         data = eights.reshape(-1, 1).view(np.uint8)[:, :bits]
     return np.ascontiguousarray(data).reshape(len(numbers), -1).view(np.uint32)

@@ -47,9 +47,14 @@ def architecture_of(header: Header, known: Registry) -> Architecture:
 
 
 def gguf_of(architecture: Architecture, header: Header) -> GGUF:
-    """What the architecture says of GGUF files; ConfigError when it says nothing."""
+    """What the architecture says of GGUF files; ConfigError when it says nothing, or this file is of another."""
     if architecture.gguf is None:
         raise ConfigError(f"{header.path}: {architecture.name} is not read from GGUF files")
+    if architecture.gguf.architecture != _name(header):
+        raise ConfigError(
+            f"{header.path}: general.architecture {_name(header)!r} is not that of {architecture.name}, "
+            f"{architecture.gguf.architecture!r}"
+        )
     return architecture.gguf
 
 

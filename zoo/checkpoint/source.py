@@ -60,10 +60,13 @@ def find(source: str | Path, known: Registry, revision: str | None = None) -> So
 
 def _gguf(path: Path) -> Path:
     """The same path where it is a GGUF file's; SourceError for another."""
-    if path.is_file():
-        with path.open("rb") as file:
-            if path.suffix == GGUF_SUFFIX or file.read(4) == b"GGUF":
-                return path
+    try:
+        if path.is_file():
+            with path.open("rb") as file:
+                if path.suffix == GGUF_SUFFIX or file.read(4) == b"GGUF":
+                    return path
+    except OSError as error:
+        raise SourceError(f"{path}: {error.strerror}") from error
     raise SourceError(
         f"{path}: give the folder that holds config.json and the weights, or a {GGUF_SUFFIX} file"
     )
