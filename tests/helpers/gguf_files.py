@@ -1,6 +1,7 @@
 """GGUF files written from model folders, by the gguf package, in the names and orders of llama.cpp's converter."""
 
 import json
+from itertools import islice
 
 import gguf
 import gguf_packers
@@ -14,6 +15,8 @@ from zoo.checkpoint.weights import fill, match
 from zoo.loading import make_recipe, open_model
 from zoo.registry import registry
 from zoo.testing import numbers_of, randomise
+from zoo.training.atlas import documents
+from zoo.training.vocabulary import save_tokenizer, train_tokenizer
 
 # What transformers takes for granted of Mixtral; folders need not say it, files must.
 MIXTRAL = {"rms_norm_eps": 1e-5, "rope_theta": 1e6, "num_local_experts": 8, "num_experts_per_tok": 2}
@@ -92,6 +95,12 @@ def random_folder(folder, name, **changes):
     randomise(model)
     save(folder, model, architecture, recipe, numbers)
     return folder
+
+
+def small_tokenizer(folder, size):
+    """Give a folder a byte-level tokenizer of at most `size` tokens, trained now."""
+    tokenizer = train_tokenizer(islice(documents("train"), 30), size)
+    save_tokenizer(tokenizer, folder)
 
 
 def dequantized(path):

@@ -10,7 +10,7 @@ import mlx.core as mx
 
 from zoo.architecture import Architecture
 from zoo.checkpoint.gguf_config import architecture_of, config_of
-from zoo.checkpoint.gguf_header import Header, read_header
+from zoo.checkpoint.gguf_header import Header, read_header, shown
 from zoo.checkpoint.gguf_rope import llama3_scaling
 from zoo.checkpoint.gguf_tensors import GGUFTensors, read, tensors_of
 from zoo.errors import ConfigError
@@ -63,7 +63,7 @@ def _add_frequencies(header: Header, config: dict[str, Any]) -> None:
         raise ConfigError(f"{header.path}: rope_freqs.weight is no row of factors")
     theta = config.get("rope_theta", 10000.0)
     if not isinstance(theta, float):
-        raise ConfigError(f"{header.path}: rope.freq_base {theta!r} is no float")
+        raise ConfigError(f"{header.path}: rope.freq_base {shown(theta)} is no float")
     scaling = llama3_scaling(read(entry, mx.float32).tolist(), theta, str(header.path))
     if scaling is not None:
         config["rope_scaling"] = scaling

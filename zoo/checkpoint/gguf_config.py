@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from zoo.architecture import Architecture
-from zoo.checkpoint.gguf_header import Header
+from zoo.checkpoint.gguf_header import Header, shown
 from zoo.checkpoint.gguf_rope import rope_scaling
 from zoo.errors import ConfigError
 from zoo.gguf import GGUF, KEYS
@@ -35,7 +35,7 @@ def architecture_of(header: Header, known: Registry) -> Architecture:
     if not serving:
         has = sorted({a.gguf.architecture for a in known.architectures.values() if a.gguf is not None})
         raise ConfigError(
-            f"{header.path}: general.architecture {name!r} is of no architecture that the zoo reads "
+            f"{header.path}: general.architecture {shown(name)} is of no architecture that the zoo reads "
             f"from GGUF; known: {', '.join(has)}"
         )
     told = [a for a in serving if a.gguf is not None and a.gguf.when is not None and keys.get(a.gguf.when)]
@@ -52,7 +52,7 @@ def gguf_of(architecture: Architecture, header: Header) -> GGUF:
         raise ConfigError(f"{header.path}: {architecture.name} is not read from GGUF files")
     if architecture.gguf.architecture != _name(header):
         raise ConfigError(
-            f"{header.path}: general.architecture {_name(header)!r} is not that of {architecture.name}, "
+            f"{header.path}: general.architecture {shown(_name(header))} is not that of {architecture.name}, "
             f"{architecture.gguf.architecture!r}"
         )
     return architecture.gguf
@@ -78,12 +78,12 @@ def config_of(header: Header, architecture: Architecture) -> dict[str, Any]:
                 config[names[key]] = _single(header, key, value)
         elif key in ONLY:
             if value not in ONLY[key]:
-                raise ConfigError(f"{header.path}: {key} {value!r} is not implemented")
+                raise ConfigError(f"{header.path}: {key} {shown(value)} is not implemented")
         elif key not in READ and not key.startswith(SCALING):
             ignored.append(key)
     if ignored:
         warnings.warn(
-            f"{header.path.name}: metadata unknown to {architecture.name}, ignored: {', '.join(ignored)}",
+            f"{header.path.name}: metadata unknown to {architecture.name}, ignored: {_some(ignored)}",
             stacklevel=4,
         )
     table = header.tensors.get("token_embd.weight")
@@ -96,6 +96,10 @@ def config_of(header: Header, architecture: Architecture) -> dict[str, Any]:
         config["rope_scaling"] = scaling
     _check_heads(header, keys, config)
     return {**(told.config(config, header.tensors) if told.config else {}), **config}
+
+
+def _some(names: list[str], most: int = 8) -> str:
+    return ", ".join([*names[:most], *([f"and {len(names) - most} more"] if len(names) > most else [])])
 
 
 def _name(header: Header) -> str:
@@ -120,15 +124,17 @@ def _decimal(value: Any) -> Any:
 
 
 def _check_heads(header: Header, keys: Mapping[str, Any], config: dict[str, Any]) -> None:
-    """Compare the lengths of keys, values and rotary positions; where only some of a head turns, say so in the config."""
-    length = keys.get("attention.key_length")
-    if keys.get("attention.value_length", length) != length:
+    """Compare what is said of a head's width; where only a part of it turns with the position, the config says so."""
+    width, values = config.get("head_dim"), keys.get("attention.value_length")
+    if width is not None and values not in (None, width):
         raise ConfigError(
-            f"{header.path}: attention.value_length differs from key_length, which is not implemented"
+            f"{header.path}: attention.value_length {shown(values)} is not key_length, {shown(width)}, which is not implemented"
         )
-    turned = keys.get("rope.dimension_count")
-    if length is None:
-        dim, heads = config.get("hidden_size"), config.get("num_attention_heads")
-        length = dim // heads if isinstance(dim, int) and isinstance(heads, int) and heads else turned
-    if turned is not None and turned != length:
-        config["partial_rotary_factor"] = turned / length
+    turned, dim, heads = (
+        keys.get("rope.dimension_count"),
+        *map(config.get, ("hidden_size", "num_attention_heads")),
+    )
+    if width is None and isinstance(dim, int) and isinstance(heads, int) and heads > 0:
+        width = dim // heads
+    if turned not in (None, width) and isinstance(turned, int) and isinstance(width, int) and width > 0:
+        config["partial_rotary_factor"] = turned / width

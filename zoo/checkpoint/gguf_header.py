@@ -49,6 +49,12 @@ class Header:
     tensors: Mapping[str, Entry]
 
 
+def shown(value: Any) -> str:
+    """A value of the metadata as an error shows it."""
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
 def read_header(path: Path) -> Header:
     """The header of one file; CheckpointError, naming the file, for one that is no GGUF or contradicts itself."""
     try:
@@ -83,7 +89,7 @@ def _read(path: Path, file: BinaryIO, size: int) -> Header:
     found = [_tensor(cursor) for _ in range(tensor_count)]
     alignment = metadata.get("general.alignment", ALIGNMENT)
     if type(alignment) is not int or alignment < 1 or alignment & (alignment - 1):
-        raise ValueError(f"general.alignment {alignment!r} is no power of two")
+        raise ValueError(f"general.alignment {shown(alignment)} is no power of two")
     start = -(-cursor.place // alignment) * alignment
     return Header(path, metadata, _place(path, found, start, alignment, size))
 
@@ -157,7 +163,7 @@ def _tensor(cursor: Cursor) -> tuple[str, tuple[int, ...], int, int]:
         raise ValueError(f"tensor {name} has {axes} axes")
     shape = tuple(cursor.number("Q") for _ in range(axes))[::-1]
     if not all(shape) or math.prod(shape) >= 2**63:
-        raise ValueError(f"tensor {name} has the shape {shape}")
+        raise ValueError(f"tensor {name} has the shape {shown(shape)}")
     return name, shape, cursor.number("I"), cursor.number("Q")
 
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from zoo.checkpoint.gguf_header import shown
 from zoo.errors import ConfigError
 
 # LLaMA 3's own; only their ratios can be told from the factors that a file holds.
@@ -26,8 +27,10 @@ def rope_scaling(keys: Mapping[str, Any], where: str) -> dict[str, Any] | None:
         return {"rope_type": "linear", "factor": factor}
     if kind != "yarn":
         raise ConfigError(
-            f"{where}: rope.scaling.type {kind!r} is not implemented; known: none, linear, yarn"
+            f"{where}: rope.scaling.type {shown(kind)} is not implemented; known: none, linear, yarn"
         )
+    if not factor:
+        raise ConfigError(f"{where}: rope.scaling.factor is missing")
     if keys.get("rope.scaling.yarn_ext_factor", 1.0) != 1.0:
         raise ConfigError(f"{where}: rope.scaling.yarn_ext_factor is not implemented")
     names = {

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from zoo.checkpoint.gguf_header import Header
+from zoo.checkpoint.gguf_header import Header, shown
 from zoo.checkpoint.gguf_pieces import model_proto
 from zoo.checkpoint.gguf_vocabulary import CONTROL, KEY, USER, Vocabulary
 from zoo.checkpoint.gguf_words import GPT2, WORDS, Words
@@ -63,7 +63,7 @@ def vocabulary(header: Header) -> Vocabulary | None:
         return None
     told = Vocabulary(header)
     if model not in ("gpt2", "llama"):
-        raise told.error("model", f"{model!r:.60} is not implemented; known: gpt2, llama")
+        raise told.error("model", f"{shown(model)} is not implemented; known: gpt2, llama")
     return told
 
 
@@ -105,7 +105,7 @@ def words_of(told: Vocabulary) -> Words:
         warnings.warn(message, stacklevel=6)
         return GPT2
     if name not in WORDS:
-        raise told.error("pre", f"{name!r:.60} is not implemented; known: {', '.join(WORDS)}")
+        raise told.error("pre", f"{shown(name)} is not implemented; known: {', '.join(WORDS)}")
     return WORDS[name]
 
 

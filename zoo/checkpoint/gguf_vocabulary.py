@@ -22,6 +22,7 @@ SPECIAL = {
     "mask_token": "mask_token_id",
 }
 ENDS = ("eos_token_id", "eot_token_id", "eom_token_id")  # of a text, a turn, a message
+TYPES = {str: "text", int: "an integer", float: "a float", bool: "true or false", tuple: "a list"}
 
 
 class Vocabulary:
@@ -51,7 +52,7 @@ class Vocabulary:
         """A value of the right type; TokenizerError for another."""
         value = self._metadata.get(KEY + key, default)
         if value is not default and type(value) is not kind:
-            raise self.error(key, f"must be of type {kind.__name__}, got {type(value).__name__}")
+            raise self.error(key, f"must be {TYPES[kind]}, got {type(value).__name__}")
         return value
 
     def array(self, key: str, kind: type, default: Sequence[Any] | None) -> Sequence[Any]:
@@ -60,7 +61,7 @@ class Vocabulary:
         if values is None:
             raise self.error(key, "is missing")
         if values and type(values[0]) is not kind:
-            raise self.error(key, f"must hold values of type {kind.__name__}")
+            raise self.error(key, f"must be a list, each {TYPES[kind]}")
         if default is not None and len(values) != len(default):
             raise self.error(key, f"has {len(values)} values for {len(default)} tokens")
         return values
