@@ -83,14 +83,15 @@ def convert(
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise SourceError(f"{out}: exists already")
     asked = packing_of(quantize, group_size) if packs and quantize else None
-    opened = open_model(source, architecture=architecture, known=known)
+    floats = getattr(mx, dtype) if dtype else None
+    opened = open_model(source, architecture=architecture, floats=floats, known=known)
     choices: tuple[Choice, ...] = (
         () if opened.architecture.quantizes is None else (opened.architecture.quantizes,)
     )
     if recipe is not None:
         asked, more = mixed(recipe, len(opened.recipe.layers), group_size)
         choices = (more, *choices)
-    parameters, floats = opened.parameters, getattr(mx, dtype) if dtype else None
+    parameters = opened.parameters
     if quantize == "none":
         parameters = {
             path: tensor.numbers(floats) if isinstance(tensor, Packed) else tensor

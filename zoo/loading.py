@@ -10,7 +10,7 @@ from typing import Any
 from zoo import runtime
 from zoo.architecture import Architecture
 from zoo.assemble import assemble
-from zoo.checkpoint.quantized import Expected, check_method, gather, warn_of_differences
+from zoo.checkpoint.quantized import Expected, check_method, gather, warn_of_differences, with_settings
 from zoo.checkpoint.safetensors import open_tensors
 from zoo.checkpoint.source import find, read_json
 from zoo.checkpoint.weights import fill, match, packings, warn_of_unread
@@ -51,9 +51,9 @@ def load(
     machine's memory with a cache of `context` tokens is refused before it is read, unless `force`. Raises a
     `ZooError` that names the culprit: SourceError, ConfigError, CheckpointError, TokenizerError.
     """
-    opened = open_model(source, architecture=architecture, revision=revision, known=known)
-    model, recipe = opened.model, opened.recipe
     floats = runtime.compute_dtype(dtype)
+    opened = open_model(source, architecture=architecture, revision=revision, floats=floats, known=known)
+    model, recipe = opened.model, opened.recipe
     if adapter is None:
         fill(model, opened.parameters, floats)
     else:
@@ -99,18 +99,23 @@ def open_model(
     *,
     architecture: str | None = None,
     revision: str | None = None,
+    floats: Any = None,
     known: Registry | None = None,
 ) -> Opened:
-    """Find a source, its architecture, its recipe and which tensor is which parameter; nothing is read yet."""
+    """Find a source, its architecture, its recipe and which tensor is which parameter; nothing is read yet.
+
+    What has to be unpacked becomes `floats`, a dtype, where one is given.
+    """
     known = known or registry()
     place = find(source, known, revision)
     config = read_json(place.folder / "config.json")
     assert config is not None
+    config = with_settings(config, place.folder)
     if architecture is not None:
         chosen = known.architecture(architecture)
     else:
         chosen = place.architecture or known.resolve(config)
-    tensors = gather(open_tensors(place.folder), config)
+    tensors = gather(open_tensors(place.folder), config, floats)
     recipe, defaults = told_recipe(chosen, config, tensors.arrays)
     model = assemble(recipe, known)
     parameters = match(model, chosen, recipe, tensors)

@@ -23,21 +23,25 @@ from typing import Any
 import mlx.core as mx
 from mlx.utils import tree_flatten
 
+from zoo.checkpoint.quantize import quantize
 from zoo.checkpoint.save import save
 from zoo.errors import ZooError, in_words
 from zoo.generation import generate
 from zoo.loading import Loaded, load
 from zoo.registry import Registry
 from zoo.testing_subject import (
+    PACKING,
     TOLERANCE,
     Check,
     Subject,
+    can_be_quantized,
     decodes,
     is_causal,
     is_encoder,
     is_saved,
     is_theirs,
     numbers_of,
+    quantizes,
     randomise,
     same,
     streams,
@@ -191,6 +195,25 @@ def saved_and_loaded_is_identical(subject: Subject) -> None:
     found = dict(tree_flatten(loaded.model.parameters()))
     for path, array in tree_flatten(subject.model.parameters()):
         assert path in found, f"{path} was not loaded"
+        assert mx.array_equal(found[path], array).item(), f"{path} changed between saving and loading"
+
+
+@check("a quantized model must come back from its folder as it went in", can_be_quantized)
+def quantized_and_loaded_is_identical(subject: Subject) -> None:
+    name = subject.architecture.name
+    with tempfile.TemporaryDirectory() as place:
+        plain, packed = Path(place, "plain"), Path(place, "packed")
+        save(plain, subject.model, subject.architecture, subject.recipe, subject.numbers)
+        model = load(plain, architecture=name, dtype="float32", known=subject.known).model
+        quantize(model, PACKING, quantizes(subject))
+        save(packed, model, subject.architecture, subject.recipe, subject.numbers)
+        loaded = load(packed, architecture=name, dtype="float32", known=subject.known).model
+    expected, found = (dict(tree_flatten(one.parameters())) for one in (model, loaded))
+    lost = sorted(expected.keys() ^ found.keys())
+    assert not lost, (
+        f"{lost[0]}: `mlx_weights` must name its matrix …weight, stored (out, in), to keep it packed"
+    )
+    for path, array in expected.items():
         assert mx.array_equal(found[path], array).item(), f"{path} changed between saving and loading"
 
 

@@ -14,6 +14,8 @@ from mlx.utils import tree_flatten, tree_unflatten
 
 from zoo.architecture import Architecture
 from zoo.assemble import assemble
+from zoo.checkpoint.packed import Packing
+from zoo.checkpoint.quantize import choose
 from zoo.errors import ZooError
 from zoo.loading import Loaded, make_recipe
 from zoo.registry import Registry, registry
@@ -78,6 +80,22 @@ def streams(subject: Subject) -> bool:
 def is_saved(subject: Subject) -> bool:
     """Whether the model may be written to disk for a moment."""
     return sum(array.nbytes for _, array in tree_flatten(subject.model.parameters())) <= MOST_SAVED
+
+
+PACKING = Packing(8, 32)  # what quantizing is tried with
+
+
+def quantizes(subject: Subject) -> list[Any]:
+    """What the architecture says of how its layers are quantized."""
+    return [] if subject.architecture.quantizes is None else [subject.architecture.quantizes]
+
+
+def can_be_quantized(subject: Subject) -> bool:
+    """Whether it may be written to disk, and some layer has a quantized form and rows that fill groups."""
+    layers = subject.model.named_modules()
+    return is_saved(subject) and any(
+        choose(path, layer, PACKING, quantizes(subject)) for path, layer in layers
+    )
 
 
 def is_theirs(subject: Subject) -> bool:

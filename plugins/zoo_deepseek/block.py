@@ -95,6 +95,30 @@ class HeadLinear(nn.Module):
         """The transposed matrices applied."""
         return x @ self.weight
 
+    def to_quantized(self, group_size=None, bits=None, mode="affine"):
+        """The same with packed weights; `mlx.nn.quantize` asks for it."""
+        return QuantizedHeadLinear(self, group_size, bits, mode)
+
+
+class QuantizedHeadLinear(nn.Module):
+    """The same, the matrices packed along their inputs. Names and settings are those of nn.QuantizedLinear."""
+
+    def __init__(self, linear, group_size=None, bits=None, mode="affine"):
+        super().__init__()
+        self.group_size, self.bits, self.mode = group_size, bits, mode
+        self.weight, self.scales, *biases = mx.quantize(linear.weight, group_size, bits, mode=mode)
+        if biases:
+            self.biases = biases[0]
+        self.freeze()
+
+    def __call__(self, x, transpose=True):  # (B, H or 1, T, in) -> (B, H, T, out)
+        parts = (self.weight, self.scales, self.get("biases"), transpose)
+        return mx.quantized_matmul(x, *parts, group_size=self.group_size, bits=self.bits, mode=self.mode)
+
+    def transposed(self, x):  # (B, H or 1, T, out) -> (B, H, T, in)
+        """The transposed matrices applied."""
+        return self(x, transpose=False)
+
 
 class GroupRouter(nn.Module):
     """The best experts of the best groups, by sigmoid scores (DeepSeek-V3, 2024, equations 13 to 16)."""

@@ -98,6 +98,7 @@ def weights(prefix, tokens, positions, matrix):
 GPT2_WEIGHTS = weights("[transformer.]", "wte", "wpe", Transpose)
 GPT2_MLX_WEIGHTS = weights("[model.]", "wte", "wpe", Rename)
 GPT_WEIGHTS = weights("[transformer.]", "tokens_embed", "positions_embed", Transpose)
+GPT_MLX_WEIGHTS = weights("[transformer.]", "tokens_embed", "positions_embed", Rename)
 
 POCKET = dict(vocab_size=2048, n_embd=128, n_layer=4, n_head=4, n_positions=64)
 SMALL = dict(vocab_size=50257, n_embd=768, n_layer=12, n_head=12, n_positions=1024)
@@ -136,6 +137,7 @@ def zoo_architectures():
         model_types=("openai-gpt",),
         recipe=gpt,
         weights=GPT_WEIGHTS,
+        mlx_weights=GPT_MLX_WEIGHTS,
         presets=(
             Preset(
                 "117m",
