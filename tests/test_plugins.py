@@ -282,12 +282,3 @@ def test_fifty_plugins_are_listed_fast_and_without_mlx(site):
     assert sum(line.startswith("many") for line in output) == 100
     assert heavy == "[]"
     assert float(seconds) < 5
-
-
-def test_every_hooks_example_runs():
-    import doctest
-
-    from zoo import hookspecs
-
-    results = doctest.testmod(hookspecs)
-    assert results.attempted >= 10 and results.failed == 0

@@ -44,11 +44,7 @@ def packages(tmp_path_factory):
 def site(packages, make_site, tmp_path_factory):
     found = make_site(tmp_path_factory.mktemp("site"))
     for folder in packages.iterdir():
-        project = tomllib.loads((folder / "pyproject.toml").read_text())
-        points = project["project"]["entry-points"]["zoo"]
-        found.register(project["project"]["name"], "\n".join(f"{k} = {v}" for k, v in points.items()))
-        for module in project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]:
-            (found.path / module).symlink_to(folder / module)
+        found.install(folder)
     return found
 
 

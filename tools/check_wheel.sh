@@ -9,6 +9,7 @@ trap 'rm -rf "$folder"' EXIT
 "${PYTHON:-python3}" -m venv "$folder/venv"
 "$folder/venv/bin/pip" install --quiet "$folder"/*.whl pytest
 cp -r tests "$folder/tests"
+"$python" tools/tutorial_files.py "$folder"
 cd "$folder"
 PATH="$folder/venv/bin:$PATH"
 zoo plugins
@@ -29,6 +30,11 @@ zoo run llama "The capital city of China is" --strategy my-strategy | grep Beiji
 zoo my-command my-arch llama
 zoo test my-arch
 pytest -q --zoo-arch my-arch my-arch
-zoo train my-arch --steps 20 --out trained
+zoo train my-arch --steps 20 --batch 4 --out trained
 zoo run trained "The capital city of China is" --max-tokens 20
 zoo test trained --reference trained
+
+# The tutorial's plugin.
+pip install --quiet --editable ./zoo-gptj
+pytest -q zoo-gptj
+zoo test gptj

@@ -69,13 +69,19 @@ class Preset:
 
 @dataclass(frozen=True)
 class Architecture:
-    """One architecture, whole. See `docs/architecture.md` for how each field is used.
+    """One architecture, whole.
 
-    `recipe` turns a `Config` into a recipe. `weights` are the rules from Hugging Face tensor names to
-    parameter paths; `mlx_weights` those of the layout that MLX conversions publish, where it differs; `gguf` says how
-    GGUF files hold it, if the zoo reads those.
-    `base` is the architecture that this one is told as a difference from. `quantizes(path, packing)` may give
-    another `zoo.checkpoint.packed.Packing` for the layer at a path, or None to keep it whole.
+    `recipe` turns a `Config` into a recipe. `weights` are the rules from Hugging Face tensor names to parameter paths;
+    `mlx_weights` those of the layout that MLX conversions publish, where it differs; `gguf` says how GGUF files
+    hold it, if the zoo reads those. `model_types` are the values of
+    a checkpoint's `model_type` that mean this architecture. `presets` are its named checkpoints: "tiny" or "pocket"
+    has numbers small enough for tests, and "pocket" those that `zoo train` starts from.
+
+    `task` is what it does: "generate", "translate", "encode", "fill-mask" or "denoise" (text by uncovering masks).
+    `causality` is what a token sees: "causal", what came before it; "prefix", all of the prompt besides; "full",
+    everything. `base` is the architecture that this one is told as a difference from. `references` say where it was
+    published. `quantizes(path, packing)` may give another `zoo.checkpoint.packed.Packing` for the layer at a path, or
+    None to keep it whole. `api` is the version of this contract that the plugin was written for.
     """
 
     name: str
@@ -104,6 +110,10 @@ class Architecture:
         _tuples(told, self, ("weights", "mlx_weights"), Rule)
         _tuples(told, self, ("presets",), Preset)
         _tuples(told, self, ("model_types", "references"), str)
+        if not (self.quantizes is None or callable(self.quantizes)):
+            raise PluginError(
+                f"{told}: quantizes is a function of a path and a packing, not {self.quantizes!r}"
+            )
         if not isinstance(self.api, int):
             raise PluginError(f"{told}: api is a whole number, not {self.api!r}")
 

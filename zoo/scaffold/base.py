@@ -29,6 +29,7 @@ class Parts:
     recipe: str
     weights: str
     mlx_weights: str | None
+    quantizes: str | None
     record: str | None
     checkpoint: str | None
     task: str
@@ -49,16 +50,17 @@ def parts_of(name: str, known: Registry, with_block: bool) -> Parts:
         raise ScaffoldError(f"--base {name}: it is a model of the kind {recipe.name}, and no decoder")
     if with_block and recipe.embedding.norm is not None:
         raise ScaffoldError(f"--base {name}: its embedding has a norm, in whose place the block would stand")
-    found = {field: _expression(getattr(architecture, field), plugin) for field in ("recipe", "weights")}
-    mlx_weights = None
-    if architecture.mlx_weights is not None:
-        mlx_weights = _expression(architecture.mlx_weights, plugin) or "BASE.mlx_weights"
-    unnamed = None in found.values() or mlx_weights == "BASE.mlx_weights"
+    found: dict[str, str | None] = {}
+    for field in ("recipe", "weights", "mlx_weights", "quantizes"):
+        value = getattr(architecture, field)
+        found[field] = None if value is None else _expression(value, plugin) or f"BASE.{field}"
+    unnamed = any(text and text.startswith("BASE.") for text in found.values())
     return Parts(
         module=plugin.module,
-        recipe=found["recipe"] or "BASE.recipe",
-        weights=found["weights"] or "BASE.weights",
-        mlx_weights=mlx_weights,
+        recipe=found["recipe"] or "",
+        weights=found["weights"] or "",
+        mlx_weights=found["mlx_weights"],
+        quantizes=found["quantizes"],
         record=_record(architecture, plugin) if unnamed else None,
         checkpoint=_checkpoint(architecture, plugin),
         task=architecture.task,
