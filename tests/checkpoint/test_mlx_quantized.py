@@ -217,6 +217,8 @@ def test_parts_that_do_not_belong_together_are_named(change, word):
         (dict(bits=4, group_size=48), "group_size 48"),
         (dict(bits="4"), "bits '4'"),
         (dict(bits=True), "bits True"),
+        (dict(bits=4.0), "bits 4.0"),
+        (dict(mode=["affine"]), "mode ['affine']"),
         (dict(mode="int4"), "mode 'int4'"),
         (dict(mode="mxfp4", bits=8), "bits 8"),
         ({"a.b": dict(bits=9)}, "a.b: bits 9"),

@@ -122,17 +122,16 @@ FLAGS = ("quantize_activations", "desc_act", "sym")  # settings that are no path
 
 def _packing(settings: Mapping[str, Any], where: str) -> Packing:
     """The packing of a config's entry; ConfigError naming what in it is unknown."""
-    mode = settings.get("mode", "affine")
-    if mode != "affine" and mode not in FLOAT_MODES:
-        known = ", ".join(["affine", *FLOAT_MODES])
-        raise ConfigError(f"config.json: {where}: mode {mode!r} is not one of {known}")
+    mode, modes = settings.get("mode") or "affine", ("affine", *FLOAT_MODES)
+    if mode not in modes:
+        raise ConfigError(f"config.json: {where}: mode {mode!r} is not one of {', '.join(modes)}")
     bits, group_size = (4, 64) if mode == "affine" else FLOAT_MODES[mode]
     bits, group_size = settings.get("bits") or bits, settings.get("group_size") or group_size
     allowed = (
         (AFFINE_BITS, AFFINE_GROUPS) if mode == "affine" else tuple((size,) for size in FLOAT_MODES[mode])
     )
     for name, value, choices in zip(("bits", "group_size"), (bits, group_size), allowed, strict=True):
-        if isinstance(value, bool) or value not in choices:
+        if type(value) is not int or value not in choices:
             known = ", ".join(map(str, choices))
             raise ConfigError(f"config.json: {where}: {name} {value!r} is not one of {known}")
     return Packing(bits, group_size, mode)

@@ -52,7 +52,8 @@ def fill(
         cast = tensor if dtype is None else tensor.astype(dtype)
         if path in packed:
             owner = path.removesuffix("weight")
-            arrays |= {owner + part: array for part, array in cast.parts().items()}
+            # A product with rows that lie apart would copy them each time.
+            arrays |= {owner + part: mx.contiguous(array) for part, array in cast.parts().items()}
         else:
             arrays[path] = cast
     warn_of_unpacked(
