@@ -20,7 +20,7 @@ def show(name: str, parameters: bool, as_json: bool) -> None:
 
     architecture, preset, recipe = described(name, registry())
     plugin = registry().plugin_of(architecture)
-    about = {
+    about: dict[str, Any] = {
         "name": architecture.name,
         "summary": architecture.summary,
         "task": architecture.task,
