@@ -14,11 +14,13 @@ import pluggy
 
 from zoo.config import Config
 from zoo.errors import PluginError, PromptError, in_words
+from zoo.gguf import GGUF
 from zoo.recipe import Spec
 from zoo.weights import Ignore, OutputHead, Rename, Rule, Split, Stack, Transpose
 
 __all__ = [
     "API",
+    "GGUF",
     "Architecture",
     "Block",
     "Command",
@@ -70,7 +72,8 @@ class Architecture:
     """One architecture, whole.
 
     `recipe` turns a `Config` into a recipe. `weights` are the rules from Hugging Face tensor names to parameter paths;
-    `mlx_weights` those of the layout that MLX conversions publish, where it differs. `model_types` are the values of
+    `mlx_weights` those of the layout that MLX conversions publish, where it differs; `gguf` says how GGUF files
+    hold it, if the zoo reads those. `model_types` are the values of
     a checkpoint's `model_type` that mean this architecture. `presets` are its named checkpoints: "tiny" or "pocket"
     has numbers small enough for tests, and "pocket" those that `zoo train` starts from.
 
@@ -90,6 +93,7 @@ class Architecture:
     base: str | None = None
     causality: str = "causal"
     mlx_weights: tuple[Rule, ...] | None = None
+    gguf: GGUF | None = None
     quantizes: Callable[[str, Any], Any] | None = None
     presets: tuple[Preset, ...] = ()
     references: tuple[str, ...] = ()
@@ -117,6 +121,12 @@ class Architecture:
     def layouts(self) -> dict[str, tuple[Rule, ...]]:
         """The weight rules of each published layout, "hf" and "mlx"."""
         return {"hf": self.weights, "mlx": self.mlx_weights or self.weights}
+
+    def layouts_of(self, format: str | None) -> dict[str, tuple[Rule, ...]]:
+        """The layouts that a checkpoint may have whose metadata name this format."""
+        if format == "gguf":
+            return {"gguf": self.gguf.weights if self.gguf else ()}
+        return self.layouts
 
     def preset(self, name: str | None = None) -> Preset | None:
         """The preset of that name; without one, the embedded pocket checkpoint, else the first."""

@@ -91,6 +91,7 @@ def convert(
     if recipe is not None:
         asked, more = mixed(recipe, len(opened.recipe.layers), group_size)
         choices = (more, *choices)
+    opened.read(floats)
     parameters = opened.parameters
     if quantize == "none":
         parameters = {
@@ -157,6 +158,9 @@ def new_folder(out: Path) -> Iterator[Path]:
 
 def copy_companions(opened: Opened, out: Path) -> None:
     """Copy tokenizer, generation and sentence files."""
+    if opened.file is not None:
+        opened.file.save_tokenizer(out)
+        return
     for pattern in COMPANIONS:
         for path in opened.folder.glob(pattern):
             if path.is_file() and not any(path.match(other) for other in NOT_COPIED):

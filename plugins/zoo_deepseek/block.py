@@ -8,7 +8,7 @@ import mlx.core as mx
 import mlx.nn as nn
 
 from zoo.blocks.mask import dense
-from zoo.blocks.moe import top
+from zoo.blocks.moe import QuantizedStackedLinear, top
 from zoo.cache import KVCache
 
 
@@ -100,16 +100,8 @@ class HeadLinear(nn.Module):
         return QuantizedHeadLinear(self, group_size, bits, mode)
 
 
-class QuantizedHeadLinear(nn.Module):
-    """The same, the matrices packed along their inputs. Names and settings are those of nn.QuantizedLinear."""
-
-    def __init__(self, linear, group_size=None, bits=None, mode="affine"):
-        super().__init__()
-        self.group_size, self.bits, self.mode = group_size, bits, mode
-        self.weight, self.scales, *biases = mx.quantize(linear.weight, group_size, bits, mode=mode)
-        if biases:
-            self.biases = biases[0]
-        self.freeze()
+class QuantizedHeadLinear(QuantizedStackedLinear):
+    """The same, the matrices packed along their inputs; all of them are used at once."""
 
     def __call__(self, x, transpose=True):  # (B, H or 1, T, in) -> (B, H, T, out)
         parts = (self.weight, self.scales, self.get("biases"), transpose)

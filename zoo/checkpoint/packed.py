@@ -152,10 +152,13 @@ class Packed:
         return self.swapaxes(-1, -2) if self.ndim == 2 else self.dequantize().T
 
     def swapaxes(self, first: int, second: int) -> Any:
-        """Outputs and inputs swapped, which only changes how the matrix is shown."""
-        if {first % self.ndim, second % self.ndim} == {self.ndim - 2, self.ndim - 1}:
+        """Outputs and inputs swapped, which only changes how the matrix is shown; or any axes but the inputs'."""
+        axes = {first % self.ndim, second % self.ndim}
+        if axes == {self.ndim - 2, self.ndim - 1}:
             return replace(self, swapped=not self.swapped)
-        return self.dequantize().swapaxes(first, second)
+        if self.swapped or self.global_scale is not None or self.ndim - 1 in axes:
+            return self.dequantize().swapaxes(first, second)
+        return self._each(lambda array: array.swapaxes(first, second))
 
     def reshape(self, *shape: int) -> Any:
         """Outputs divided among a new axis, or joined with one; inputs stay whole."""

@@ -26,7 +26,7 @@ def match(model: Any, architecture: Architecture, recipe: Any, tensors: Tensors)
     CheckpointError when a tensor is left over, a parameter unfilled, a shape different, or a dtype no float.
     """
     wanted = dict(tree_flatten(model.parameters()))
-    layouts = architecture.layouts
+    layouts = architecture.layouts_of(tensors.metadata.get("format"))
     order = sorted(layouts, key=lambda layout: layout != tensors.metadata.get("format", "hf"))
     first: list[str] | None = None
     for layout in order:
