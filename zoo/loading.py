@@ -15,7 +15,7 @@ from zoo.checkpoint.safetensors import open_tensors
 from zoo.checkpoint.source import find, read_json
 from zoo.checkpoint.weights import fill, match, packings, warn_of_unread
 from zoo.config import Config
-from zoo.errors import CheckpointError, SourceError
+from zoo.errors import CheckpointError, ConfigError, SourceError
 from zoo.registry import Registry, registry
 from zoo.tokenizer import Tokenizer, load_tokenizer
 
@@ -104,10 +104,20 @@ def open_model(
         chosen = place.architecture or known.resolve(config)
     tensors = gather(open_tensors(place.folder), config)
     recipe, defaults = told_recipe(chosen, config, tensors.arrays)
+    check_size(recipe, sum(tensor.nbytes for tensor in tensors.arrays.values()))
     model = assemble(recipe, known)
     parameters = match(model, chosen, recipe, tensors)
     warn_of_differences(Expected(config), packings(tensors, parameters))
     return Opened(model, parameters, chosen, recipe, config, defaults, place.folder)
+
+
+def check_size(recipe: Any, held: int) -> None:
+    """ConfigError when the recipe has more parameters than `held` bytes have bits, before anything is made of it."""
+    count = recipe.parameters(recipe.dim)
+    if count > 8 * held:
+        raise ConfigError(
+            f"config.json: its sizes make {count:,} parameters, but the weights are {held:,} bytes in all"
+        )
 
 
 def check_fit(model: Any, recipe: Any, width: int, context: int | None = None) -> None:
