@@ -1,6 +1,6 @@
 """Folders that were valid until something in them changed: a model that runs, or one line; never anything else.
 
-ZOO_FUZZ=5000 tries more of them, in an order of its own each time.
+ZOO_FUZZ=5000 tries so many of them, others each time.
 """
 
 import copy
@@ -31,58 +31,56 @@ from zoo.registry import registry
 from zoo.sentences import pooling_of
 from zoo.testing import numbers_of, randomise
 
-EXAMPLES = int(os.environ.get("ZOO_FUZZ", 150))
-SECONDS = 20  # for one folder, on a slow machine; a template alone may take 5
+EXAMPLES = int(os.environ.get("ZOO_FUZZ", 200))
+SECONDS = 30  # for one folder, on a slow machine; a template alone may take 5
 MEMORY = 2**30  # bytes that all folders together may add
-
-VALUES = [
-    *(None, True, False, 0, 1, -1, 2, 3, 7, 64, 10**9, 10**18, 10**30, 10**400, -(10**18), 2**31, 2**63),
-    *(0.5, -0.5, 1.5, 1e-30, 1e-320, 1e30, 1e308, float("nan"), float("inf"), float("-inf")),
-    *(
-        "",
-        "x",
-        "llama",
-        "silu",
-        "F32",
-        "BF16",
-        "I64",
-        "U8",
-        "../x",
-        "/etc/passwd",
-        "a\0b",
-        "é\n",
-        "\ud800",
-        "9" * 5000,
-    ),
-    *(
-        [],
-        {},
-        [1],
-        [[]],
-        {"a": 1},
-        [None],
-        ["x"] * 100,
-        [-1, -1],
-        [10**18],
-        {"content": "x"},
-        {"rope_type": "yarn"},
-    ),
-    *(
-        {"rope_type": "llama3", "factor": 8.0},
-        {"rope_type": "linear", "factor": 1e30},
-        {"rope_type": "dynamic"},
-    ),
-]
-TEXTS = [
-    "{% for a in range(10**9) %}{% endfor %}",
-    "{{ 'a' * 10**9 }}",
-    "{{ messages.__class__ }}",
-    "{{ [[[[1]]]] }}",
-]
-
 
 SIZES = dict(hidden_size=32, intermediate_size=48, num_hidden_layers=2, vocab_size=2048)
 FAMILIES = {"llama": SIZES, "bert": SIZES, "gpt2": dict(n_embd=32, n_layer=2, vocab_size=2048)}
+
+BESIDE = {
+    "generation_config.json": '{"do_sample": true, "temperature": 0.7, "top_k": 9, "top_p": 0.9, "min_p": 0.1, '
+    '"eos_token_id": [0, 5], "max_new_tokens": 4, "num_beams": 2, "repetition_penalty": 1.1, "bad_words_ids": [[4]]}',
+    "chat_template.jinja": "{% for m in messages %}{{ m.content }}{% endfor %}",
+    "modules.json": '[{"type": "x.Transformer", "path": ""}, {"type": "x.Pooling", "path": "1_Pooling"}]',
+    "sentence_bert_config.json": '{"max_seq_length": 8}',
+    "1_Pooling/config.json": '{"pooling_mode_mean_tokens": true}',
+}
+
+# What a change puts in the place of a value, and under which keys it puts one where none was.
+VALUES = [
+    *json.loads(
+        r"""[null, true, false, 0, 1, -1, 2, 3, 7, 64, 1000000000, 2147483648, 9223372036854775808, -1000000000000000000,
+        0.5, -0.5, 1.5, 1e-30, 1e-320, 1e15, 1e30, 1e308, NaN, Infinity, -Infinity, "", "x", "llama", "silu", "F32",
+        "BF16", "I64", "U8", "../x", "/etc/passwd", "a\u0000b", "é\n", "\ud800", [], {}, [1], [[]], [null], [-1, -1],
+        [1000000000000000000], {"a": 1}, {"content": "x"}, {"rope_type": "yarn"}, {"rope_type": "dynamic"},
+        {"rope_type": "llama3", "factor": 8.0}, {"rope_type": "linear", "factor": 1e30}]"""
+    ),
+    *(10**30, 10**400, "9" * 5000, ["x"] * 100),
+]
+KEYS = [
+    *(
+        "rope_scaling",
+        "rope_parameters",
+        "rope_theta",
+        "head_dim",
+        "sliding_window",
+        "layer_types",
+        "mlp_bias",
+    ),
+    *("attention_bias", "hidden_act", "tie_word_embeddings", "activation_function", "bos_token_id"),
+    *("eos_token_id", "pad_token_id", "chat_template", "added_tokens_decoder", "tokenizer_class"),
+    *("add_bos_token", "clean_up_tokenization_spaces", "extra_special_tokens", "min_length", "max_length"),
+    *("suppress_tokens", "forced_bos_token_id", "no_repeat_ngram_size", "length_penalty", "early_stopping"),
+]
+NAMES = ["x", "model_type", "__metadata__", "lm_head.weight", ""]
+TEMPLATES = [
+    "{% for a in range(10**5) %}{% for b in range(10**5) %}{% endfor %}{% endfor %}",
+    "{{ 'a' * 10**9 }}",
+    "{{ messages.__class__ }}",
+    "{% macro a() %}{{ a() }}{% endmacro %}{{ a() }}",
+]
+OFTEN = {"config.json": 9, "tokenizer.json": 4, "tokenizer_config.json": 4, "generation_config.json": 4}
 
 
 @pytest.fixture(scope="module")
@@ -103,11 +101,11 @@ def folders(tmp_path_factory):
             shutil.copyfile(pocket / file, path / file)
         if family == "gpt2":  # the files that came before tokenizer.json
             told = json.loads((path / "tokenizer.json").read_text())["model"]
+            (path / "tokenizer.json").unlink()
             (path / "vocab.json").write_text(json.dumps(told["vocab"], ensure_ascii=False))
             (path / "merges.txt").write_text("\n".join(map(" ".join, told["merges"])))
-            (path / "tokenizer.json").unlink()
             (path / "special_tokens_map.json").write_text('{"eos_token": "<|endoftext|>"}')
-            (path / "tokenizer_config.json").write_text("{}")
+            (path / "tokenizer_config.json").write_text('{"tokenizer_class": "GPT2Tokenizer"}')
         for file, text in BESIDE.items():
             (path / file).parent.mkdir(exist_ok=True)
             (path / file).write_text(text)
@@ -115,175 +113,34 @@ def folders(tmp_path_factory):
     return made
 
 
-BESIDE = {
-    "generation_config.json": '{"do_sample": true, "temperature": 0.7, "top_k": 9, "top_p": 0.9, "min_p": 0.1, '
-    '"eos_token_id": [0, 5], "max_new_tokens": 4, "num_beams": 2, "repetition_penalty": 1.1, "bad_words_ids": [[4]]}',
-    "chat_template.jinja": "{% for m in messages %}{{ m.content }}{% endfor %}",
-    "modules.json": '[{"type": "x.Transformer", "path": ""}, {"type": "x.Pooling", "path": "1_Pooling"}]',
-    "sentence_bert_config.json": '{"max_seq_length": 8}',
-    "1_Pooling/config.json": '{"pooling_mode_mean_tokens": true}',
-}
-
-
-OFTEN = {"config.json": 9, "tokenizer.json": 4, "tokenizer_config.json": 4, "generation_config.json": 4}
-
-# One change of one file. `draw(strategy)` decides what the change is.
-
-
-def change_bytes(path, draw):
-    data = bytearray(path.read_bytes())
-    # Most of a file is its weights, which mean nothing to a reader: half of the changes are near its beginning.
-    place = draw(st.integers(0, len(data)) | st.integers(0, min(len(data), 400)))
-    how = draw(st.sampled_from(["flip", "insert", "remove", "cut", "repeat"]))
-    if how == "flip":
-        data[place : place + 1] = bytes(
-            [data[place] ^ draw(st.integers(1, 255))] if place < len(data) else []
-        )
-    elif how == "insert":
-        data[place:place] = draw(st.binary(min_size=1, max_size=9))
-    elif how == "remove":
-        del data[place : place + draw(st.integers(1, 99))]
-    elif how == "cut":
-        del data[place:]
-    else:
-        data += data[place:]
-    return bytes(data)
-
-
-def containers(value):
-    """Every object and list within a JSON value that is not empty, itself included."""
-    found = []
-    stack = [value]
-    while stack:
-        one = stack.pop()
-        if isinstance(one, dict | list) and one:
-            found.append(one)
-            stack += one.values() if isinstance(one, dict) else one
-    return found
-
-
-def changed_value(value, draw):
-    """JSON text of a value that differs in one place."""
-    value = copy.deepcopy(value)
-    found = containers(value)
-    if not found:
-        return json.dumps(draw(st.sampled_from(VALUES)))
-    # The outermost ones matter most, and a vocabulary has thousands of entries.
-    place = draw(st.sampled_from(found[:20]) if draw(st.booleans()) else st.just(value))
-    keys = list(place) if isinstance(place, dict) else list(range(len(place)))
-    key = draw(st.sampled_from(keys[:60]))
-    how = draw(st.sampled_from(["replace"] * 4 + ["remove", "rename", "twice", "add", "swap"]))
-    if how == "replace":
-        place[key] = draw(st.sampled_from(VALUES))
-    elif how == "remove":
-        del place[key]
-    elif how == "rename" and isinstance(place, dict):
-        place[draw(st.sampled_from(["x", "model_type", "__metadata__", "lm_head.weight", ""]))] = place.pop(
-            key
-        )
-    elif how == "add" and isinstance(place, dict):
-        place[draw(st.sampled_from(KEYS))] = draw(st.sampled_from(VALUES))
-    elif how == "swap":
-        other = draw(st.sampled_from(keys[:60]))
-        place[key], place[other] = place[other], place[key]
-    text = json.dumps(value)
-    if how == "twice" and isinstance(value, dict):
-        text = f"{text[:-1]}, {json.dumps(str(key))}: {json.dumps(draw(st.sampled_from(VALUES)))}}}"
-    return text
-
-
-KEYS = [
-    *(
-        "rope_scaling",
-        "rope_parameters",
-        "rope_theta",
-        "head_dim",
-        "sliding_window",
-        "layer_types",
-        "quantization",
-    ),
-    *(
-        "quantization_config",
-        "attention_bias",
-        "mlp_bias",
-        "tie_word_embeddings",
-        "hidden_act",
-        "activation_function",
-    ),
-    *(
-        "bos_token_id",
-        "eos_token_id",
-        "pad_token_id",
-        "chat_template",
-        "added_tokens_decoder",
-        "tokenizer_class",
-    ),
-    *(
-        "add_bos_token",
-        "clean_up_tokenization_spaces",
-        "extra_special_tokens",
-        "min_length",
-        "suppress_tokens",
-    ),
-    *(
-        "forced_bos_token_id",
-        "no_repeat_ngram_size",
-        "length_penalty",
-        "early_stopping",
-        "max_length",
-        "pooling_mode",
-    ),
-]
-
-
-def change_json(path, draw):
-    return changed_value(json.loads(path.read_text()), draw).encode("utf-8", "surrogatepass")
-
-
-def change_header(path, draw):
-    """A safetensors file whose header tells of its tensors otherwise; the length in front is that of the new header."""
-    data = path.read_bytes()
-    length = struct.unpack("<Q", data[:8])[0]
-    text = changed_value(json.loads(data[8 : 8 + length]), draw).encode("utf-8", "surrogatepass")
-    return struct.pack("<Q", len(text)) + text + data[8 + length :]
-
-
-def change_text(path, draw):
-    return draw(st.sampled_from(TEXTS)).encode()
-
-
 def changed(folder, draw):
     """Change one file of a folder, or two; their names, and whether the weights may be other numbers now."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     often = [path for path in files for _ in range(OFTEN.get(path.name, 1))]
     paths = draw(st.lists(st.sampled_from(often), min_size=1, max_size=2, unique=True))
-    return [path.name for path in paths], any([change(path, files, draw) for path in paths])
+    for path in paths:
+        change(path, files, draw)
+    return [path.name for path in paths], any(path.suffix == ".safetensors" for path in paths)
 
 
 def change(path, files, draw):
-    """Change one file; whether the weights may be other numbers now."""
-    kinds = [change_bytes, exchange]
-    if path.suffix == ".json":
-        kinds += [change_json] * 6
-    if path.suffix == ".safetensors":
-        kinds += [change_header] * 3
-    if path.suffix == ".jinja":
-        kinds += [change_text]
+    """Change one file, in a way that its kind allows."""
+    kinds = [other_bytes, None]
+    kinds += {".json": [other_json] * 6, ".safetensors": [other_header] * 3}.get(path.suffix, [])
+    kinds += [other_template] * 2 if path.suffix == ".jinja" else []
     kind = draw(st.sampled_from(kinds))
-    if kind is exchange:
-        exchange(path, files, draw)
+    if kind is None:
+        exchange(path, draw(st.sampled_from(files)), draw)
     else:
-        data = kind(path, draw)
-        path.unlink()  # the file is shared with the folder that this one is a copy of
+        data = kind(path.read_bytes(), draw)
+        path.unlink()  # it is the same file as that of the folder which this is a copy of
         path.write_bytes(data)
-    return path.suffix == ".safetensors"
 
 
-def exchange(path, files, draw):
+def exchange(path, other, draw):
     """Something else in the place of a file: nothing, another file, a link, a folder, a pipe."""
-    other = draw(st.sampled_from(files))
     how = draw(st.sampled_from(["remove", "copy", "link", "link out", "folder", "pipe", "empty"]))
-    data = other.read_bytes() if other.is_file() else b""
+    data = other.read_bytes() if other.is_file() and not other.is_symlink() else b""
     path.unlink()
     if how == "copy":
         path.write_bytes(data)
@@ -299,57 +156,127 @@ def exchange(path, files, draw):
         path.touch()
 
 
+def other_bytes(data, draw):
+    data = bytearray(data)
+    # Most of a file is numbers, of which any will do: half of the changes are near its beginning.
+    place = draw(st.integers(0, len(data)) | st.integers(0, min(len(data), 400)))
+    how = draw(st.sampled_from(["flip", "insert", "remove", "cut", "repeat"]))
+    if how == "flip" and place < len(data):
+        data[place] ^= draw(st.integers(1, 255))
+    elif how == "insert":
+        data[place:place] = draw(st.binary(min_size=1, max_size=9))
+    elif how == "remove":
+        del data[place : place + draw(st.integers(1, 99))]
+    elif how == "cut":
+        del data[place:]
+    else:
+        data += data[place:]
+    return bytes(data)
+
+
+def other_template(data, draw):
+    return draw(st.sampled_from(TEMPLATES)).encode()
+
+
+def other_header(data, draw):
+    """A safetensors file whose header tells otherwise of its tensors; the length in front is the new header's."""
+    end = 8 + struct.unpack("<Q", data[:8])[0]
+    header = other_json(data[8:end], draw)
+    return struct.pack("<Q", len(header)) + header + data[end:]
+
+
+def other_json(data, draw):
+    """The JSON of a value that differs in one place."""
+    value = copy.deepcopy(json.loads(data))
+    # The outermost object matters most, and a vocabulary has thousands of entries.
+    places = [value, *containers(value)[:20]]
+    place = draw(st.sampled_from(places) | st.just(value))
+    keys = (list(place) if isinstance(place, dict) else list(range(len(place))))[:60]
+    if not keys:
+        return json.dumps(draw(st.sampled_from(VALUES))).encode()
+    key, other = draw(st.sampled_from(keys)), draw(st.sampled_from(VALUES))
+    how = draw(st.sampled_from([*["replace"] * 4, "remove", "rename", "add", "swap", "twice"]))
+    if how == "remove":
+        del place[key]
+    elif how == "rename" and isinstance(place, dict):
+        place[draw(st.sampled_from(NAMES))] = place.pop(key)
+    elif how == "add" and isinstance(place, dict):
+        place[draw(st.sampled_from(KEYS))] = other
+    elif how == "swap":
+        second = draw(st.sampled_from(keys))
+        place[key], place[second] = place[second], place[key]
+    elif how == "twice" and place is value and isinstance(value, dict):
+        return f"{json.dumps(value)[:-1]}, {json.dumps(key)}: {json.dumps(other)}}}".encode()
+    else:
+        place[key] = other
+    return json.dumps(value).encode()
+
+
+def containers(value):
+    """The objects and lists within a JSON value that are not empty."""
+    found = []
+    for inner in value.values() if isinstance(value, dict) else value:
+        if isinstance(inner, dict | list) and inner:
+            found += [inner, *containers(inner)]
+    return found
+
+
 def used(folder, templated):
-    """Load a folder and do all that can be done with it; the logits."""
+    """Load a folder, do all that can be done with it, and give its logits."""
     loaded = zoo.load(folder)
-    pooling_of(folder)
     tokens = mx.array([[1, 2, 3]])
     logits = loaded.model(*[tokens] * (2 if loaded.architecture.task == "translate" else 1))
     logits = logits[0] if isinstance(logits, tuple) else logits
     mx.eval(logits)
-    if loaded.tokenizer is not None:
-        ids = loaded.tokenizer.encode("The capital, 中国 \n of\t2 <|endoftext|>")
-        loaded.tokenizer.decode([*ids, 10**6])
-        text = loaded.tokenizer.detokenizer()
-        "".join([*map(text.add, ids), text.finish()])
-        if templated and loaded.tokenizer.chat_template:
-            render_chat(
-                loaded.tokenizer.chat_template,
-                [{"role": "user", "content": "x"}],
-                special_tokens=loaded.tokenizer.special_tokens,
-            )
-    if loaded.architecture.task != "encode":
+    if loaded.architecture.task in ("generate", "denoise", "translate"):
         list(zoo.stream(loaded, [1, 2, 3], max_tokens=2))
-    if loaded.architecture.task != "translate" and loaded.tokenizer is not None:
+    pooling_of(folder)
+    tokenizer = loaded.tokenizer
+    if tokenizer is None:
+        return logits
+    ids = tokenizer.encode("The capital, 中国 \n of\t2 <|endoftext|>")
+    tokenizer.decode([*ids, 10**6])
+    text = tokenizer.detokenizer()
+    "".join([*map(text.add, ids), text.finish()])
+    if loaded.architecture.task != "translate":
         zoo.embed(loaded, ["a b c"])
+    if templated and tokenizer.chat_template:
+        said = [{"role": "user", "content": "x"}]
+        render_chat(tokenizer.chat_template, said, special_tokens=tokenizer.special_tokens)
     return logits
 
 
 @pytest.fixture
 def alarm():
-    """Ends a test's step by an error after `SECONDS`, and faulthandler the process where Python cannot."""
-    before = signal.signal(signal.SIGALRM, lambda *_: pytest.fail(f"no end after {SECONDS} s", pytrace=True))
-    yield lambda seconds: (
-        signal.setitimer(signal.ITIMER_REAL, seconds),
-        faulthandler.dump_traceback_later(3 * seconds, exit=True)
-        if seconds
-        else faulthandler.cancel_dump_traceback_later(),
-    )
+    """Ends what takes longer than some seconds by an error, and the process where Python cannot end it."""
+
+    def late(*_):
+        pytest.fail(f"no end after {SECONDS} s")
+
+    def start(seconds):
+        signal.setitimer(signal.ITIMER_REAL, seconds)
+        faulthandler.dump_traceback_later(4 * seconds, exit=True)
+
+    before = signal.signal(signal.SIGALRM, late)
+    yield start
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    faulthandler.cancel_dump_traceback_later()
     signal.signal(signal.SIGALRM, before)
 
 
 def test_a_folder_with_a_change_is_right_or_refused(folders, alarm):
     for folder in folders:
         with warnings.catch_warnings(action="ignore"):
-            assert mx.all(mx.isfinite(used(folder, True))), "the folder was wrong before any change"
+            assert mx.all(mx.isfinite(used(folder, templated=False))), (
+                "the folder was wrong before any change"
+            )
 
     @settings(
         max_examples=EXAMPLES,
-        deadline=None,
+        deadline=None,  # a clock's: `alarm` has one that a busy machine keeps
         derandomize="ZOO_FUZZ" not in os.environ,
         database=None,
         suppress_health_check=list(HealthCheck),
-        report_multiple_bugs=True,
     )
     @given(st.data())
     def holds(data):
@@ -359,18 +286,14 @@ def test_a_folder_with_a_change_is_right_or_refused(folders, alarm):
             names, numbers = changed(folder, data.draw)
             alarm(SECONDS)
             try:
-                logits = used(
-                    folder, any("chat" in name or name == "tokenizer_config.json" for name in names)
-                )
+                logits = used(folder, any("chat" in name or "tokenizer_config" in name for name in names))
             except ZooError as error:
                 message = str(error)
-                assert message and "\n" not in message and len(message) < 2000, message[:3000]
+                assert message and "\n" not in message and len(message) <= 2000
             else:
-                assert numbers or mx.all(mx.isfinite(logits)), "logits are not finite"
-            finally:
-                alarm(0)
+                assert numbers or mx.all(mx.isfinite(logits)), "logits that are not finite"
 
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     holds()
-    after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    assert after - before < MEMORY, f"{(after - before) / 1e6:.0f} MB more at its peak"
+    more = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024
+    assert more < MEMORY, f"{more / 1e6:.0f} MB more at the peak"
