@@ -58,6 +58,7 @@ def convert(
     dtype: str | None = None,
     layout: str = "mlx",
     architecture: str | None = None,
+    adapter: str | Path | None = None,
     shard: int = SHARD,
     known: Registry | None = None,
 ) -> Converted:
@@ -65,7 +66,7 @@ def convert(
 
     `quantize` is bits ("4") or a mode ("mxfp4"), "none" to unpack what is packed; `recipe` mixes two numbers of bits.
     `dtype` casts floats. Layout "mlx" loads in mlx-lm, "hf" in transformers, which holds no packed matrices: they are
-    dequantized. A `ZooError` names what cannot be.
+    dequantized. `adapter` is a folder of mlx-lm's LoRA or DoRA, to be made part of the weights. A `ZooError` names what cannot be.
     """
     out = Path(out).expanduser()
     if layout not in LAYOUTS:
@@ -82,27 +83,33 @@ def convert(
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise SourceError(f"{out}: exists already")
     asked = packing_of(quantize, group_size) if packs and quantize else None
-    opened = open_model(source, architecture=architecture, known=known)
+    floats = getattr(mx, dtype) if dtype else None
+    opened = open_model(source, architecture=architecture, floats=floats, known=known)
     choices: tuple[Choice, ...] = (
         () if opened.architecture.quantizes is None else (opened.architecture.quantizes,)
     )
     if recipe is not None:
         asked, more = mixed(recipe, len(opened.recipe.layers), group_size)
         choices = (more, *choices)
+    opened.read(floats)
     parameters = opened.parameters
     if quantize == "none":
         parameters = {
-            path: tensor.numbers() if isinstance(tensor, Packed) else tensor
+            path: tensor.numbers(floats) if isinstance(tensor, Packed) else tensor
             for path, tensor in parameters.items()
         }
-    elif asked is not None:
+    if adapter is not None:
+        from zoo.checkpoint.adapter import fuse, open_adapter
+
+        fuse(parameters, open_adapter(adapter, opened))
+    if asked is not None:
         parameters = quantized(opened.model, parameters, asked, choices)
     count = sum(_numbers(tensor) for tensor in parameters.values())
     tensors = renamed(parameters, opened.architecture, opened.recipe, layout)
     opened.parameters = parameters = {}  # only `tensors` holds them now
     config = spelled_out(opened) if layout == "mlx" else opened.config
     with new_folder(out) as part:
-        sizes = write(part, tensors, config, layout, getattr(mx, dtype) if dtype else None, shard)
+        sizes = write(part, tensors, config, layout, floats, shard)
         copy_companions(opened, part)
     return Converted(out, sum(sizes.values()), count)
 
@@ -151,6 +158,9 @@ def new_folder(out: Path) -> Iterator[Path]:
 
 def copy_companions(opened: Opened, out: Path) -> None:
     """Copy tokenizer, generation and sentence files."""
+    if opened.file is not None:
+        opened.file.save_tokenizer(out)
+        return
     for pattern in COMPANIONS:
         for path in opened.folder.glob(pattern):
             if path.is_file() and not any(path.match(other) for other in NOT_COPIED):

@@ -141,7 +141,7 @@ def zoo_architectures():
     yield Architecture(
         name="deepseek-v3",
         base="llama",
-        summary="Latent attention with a compressed cache, many small experts, a shared one",
+        summary="latent attention with a compressed cache, many small experts, a shared one",
         model_types=("deepseek_v3", "kimi_k2"),
         recipe=deepseek_v3,
         weights=WEIGHTS,

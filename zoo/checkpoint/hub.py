@@ -109,8 +109,12 @@ def wanted(hub_id: str, names: Collection[str]) -> list[str]:
     """Of a repository's files, those beside the weights that loading reads; SourceError when it holds no model."""
     if CONFIG not in names:
         gguf = sorted(name for name in names if name.endswith(".gguf"))
-        has = f"; it has {', '.join(gguf[:3])}" if gguf else ""
-        raise SourceError(f"{hub_id}: has no {CONFIG}, so no model that can be loaded{has}")
+        has = (
+            f"; of its GGUF files name one: {', '.join(f'{hub_id}/{name}' for name in gguf[:8])}"
+            if gguf
+            else ""
+        )
+        raise SourceError(f"{hub_id}: has no {CONFIG}, so no folder that can be loaded{has}")
     return [name for name in (*BESIDE, *vocabulary_files(names.__contains__)) if name in names]
 
 

@@ -11,7 +11,7 @@ import os
 import re
 import sys
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from reprlib import repr
 from typing import Any
@@ -42,11 +42,15 @@ BITS = {
 
 @dataclass
 class Tensors:
-    """A checkpoint's tensors, unread: arrays by name, the dtype that each header names, and the files' metadata."""
+    """A checkpoint's tensors, unread: arrays by name, the dtype that each header names, and the files' metadata.
+
+    `dequantized` collects the names of packed matrices that had to be unpacked.
+    """
 
     arrays: dict[str, Any]
     dtypes: dict[str, str]
     metadata: dict[str, str]
+    dequantized: set[str] = field(default_factory=set)
 
 
 def weight_files(folder: Path) -> list[Path]:
@@ -99,21 +103,27 @@ def _shards(index: Any, where: str) -> list[str]:
 
 def open_tensors(folder: Path) -> Tensors:
     """The tensors of a folder, unread. CheckpointError names the file, and the tensor, that is wrong."""
-    import mlx.core as mx
-
     found = Tensors({}, {}, {})
     for path in weight_files(folder):
-        dtypes, metadata = read_header(path)
-        twice = next((name for name in dtypes if name in found.dtypes), None)
+        file = load_file(path)
+        twice = next((name for name in file.dtypes if name in found.dtypes), None)
         if twice:
             raise CheckpointError(f"{path}: tensor {twice} stands in an earlier shard too")
-        found.dtypes |= dtypes
-        found.metadata |= metadata
-        try:
-            found.arrays |= mx.load(str(path))
-        except (RuntimeError, ValueError) as error:
-            raise CheckpointError(f"{path}: {error}") from error
+        found.arrays |= file.arrays
+        found.dtypes |= file.dtypes
+        found.metadata |= file.metadata
     return found
+
+
+def load_file(path: Path) -> Tensors:
+    """The tensors of one file, unread."""
+    import mlx.core as mx
+
+    dtypes, metadata = read_header(path)
+    try:
+        return Tensors(dict(mx.load(str(path))), dtypes, metadata)
+    except (RuntimeError, ValueError) as error:
+        raise CheckpointError(f"{path}: {error}") from error
 
 
 def read_header(path: Path) -> tuple[dict[str, str], dict[str, str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -27,19 +28,24 @@ import click
     show_default=True,
     help="Names and orientations that mlx-lm expects, or transformers.",
 )
+@click.option(
+    "--adapter",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="A folder of mlx-lm's LoRA or DoRA, to be made part of the weights.",
+)
 @click.option("--architecture", metavar="NAME", help="Use this architecture, whatever the config says.")
 @click.option("--check", is_flag=True, help="Compare what both predict on sample text: the KL divergence.")
-def convert(source: str, out: Path, check: bool, **how: str | int | None) -> None:
+def convert(source: str, out: Path, check: bool, **how: Any) -> None:
     """Write SOURCE (an architecture, a folder or a hub id) to the new folder OUT, quantized or not."""
     from zoo.convert import convert as write
     from zoo.convert import divergence
 
-    done = write(source, out, **how)  # type: ignore[arg-type]
+    done = write(source, out, **how)
     click.echo(
         f"{done.folder}: {done.parameters:,} parameters, {done.bytes / 1e6:,.1f} MB, {done.bits:.2f} bits a weight"
     )
     if check:
-        found = divergence(source, out, architecture=how["architecture"])  # type: ignore[arg-type]
+        found = divergence(source, out, architecture=how["architecture"])
         click.echo(
             f"KL divergence to the source: {found.mean:.4g} nats a token, at most {found.worst:.4g}, {found.tokens} tokens"
         )

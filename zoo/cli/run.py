@@ -8,10 +8,12 @@ import time
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import click
 
+from zoo.cli.plugins import served_by
 from zoo.cli.screen import Screen
 
 
@@ -65,6 +67,11 @@ class Statistics:
 @click.command()
 @click.argument("source")
 @click.argument("prompt", required=False)
+@click.option(
+    "--adapter",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="A folder of mlx-lm's LoRA or DoRA.",
+)
 @click.option("--architecture", metavar="NAME", help="Use this architecture, whatever the config says.")
 @click.option("--revision", metavar="NAME", help="A hub id's branch, tag or commit.")
 @click.option("--max-tokens", type=int, default=None, help="Most tokens to generate (256; unmasking: 64).")
@@ -89,6 +96,7 @@ class Statistics:
     "--length-penalty", type=float, help="Of beams: above 1 favours long texts, below short ones (1)."
 )
 @click.option("--min-tokens", type=int, help="Least tokens to generate; with beams or in a translation.")
+@click.option("--strategy", metavar="NAME", help="Make the text this way: a plugin's strategy, for example.")
 @click.option("--system", metavar="TEXT", help="A system message, for models with a chat template.")
 @click.option("--raw", is_flag=True, help="Give the prompt as it is, without the chat template.")
 @click.option("--force", is_flag=True, help="Load even what does not seem to fit in memory.")
@@ -100,6 +108,7 @@ def run(
     architecture: str | None,
     revision: str | None,
     dtype: str | None,
+    adapter: Path | None,
     force: bool,
     as_json: bool,
     **given: Any,
@@ -116,9 +125,9 @@ def run(
     from zoo.loading import load
 
     room = None if given["max_tokens"] is None else len(prompt or "") + given["max_tokens"]
-    loaded = load(
-        source, architecture=architecture, dtype=dtype, context=room, force=force, revision=revision
-    )
+    how: dict[str, Any] = dict(architecture=architecture, revision=revision, dtype=dtype, adapter=adapter)
+    loaded = load(source, context=room, force=force, **how)
+    served_by(loaded.architecture)
     load_seconds = time.perf_counter() - began
     if chat:
         from zoo.cli.chat import converse
@@ -194,6 +203,6 @@ def steps(loaded: Any, ids: list[int], given: dict[str, Any]) -> Iterator[Any]:
 
     names = (
         *("max_tokens", "temperature", "top_k", "top_p", "min_p", "seed", "stop", "steps", "block_length"),
-        *("beams", "length_penalty", "min_tokens", "target_language"),
+        *("beams", "length_penalty", "min_tokens", "target_language", "strategy"),
     )
     return stream(loaded, ids, **{name: given[name] for name in names})

@@ -76,6 +76,7 @@ def _fields(spec: Spec, path: str) -> Iterator[tuple[str, str]]:
         elif isinstance(value, tuple) and value and isinstance(value[0], Spec):
             yield below, str(len(value))
             for index, part in enumerate(value):
+                yield f"{below}.{index}", part.name
                 yield from _fields(part, f"{below}.{index}")
         else:
             yield below, _word(value)

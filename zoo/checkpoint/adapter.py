@@ -1,0 +1,198 @@
+"""Adapters as mlx-lm trains them: LoRA and DoRA beside the matrices, or whole matrices anew.
+
+A low-rank change passes through the weight rules under the name of the matrix it belongs to, as a packed matrix does.
+
+Axes: … stacked matrices, O outputs, I inputs, R rank.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import mlx.core as mx
+import mlx.nn as nn
+from mlx.utils import tree_unflatten
+
+from zoo import weights
+from zoo.blocks.adapted import adapted
+from zoo.checkpoint.files import inside, read_object
+from zoo.checkpoint.packed import Packed, pack
+from zoo.checkpoint.safetensors import load_file
+from zoo.errors import CheckpointError, ConfigError, SourceError
+
+if TYPE_CHECKING:
+    from zoo.loading import Opened
+
+CONFIG, TENSORS = "adapter_config.json", "adapters.safetensors"
+KINDS = ("lora", "dora", "full")
+
+
+@dataclass(frozen=True)
+class Change:
+    """What is added to a matrix (…, O, I): `up` (…, O, R) @ `down` (…, R, I) (Hu et al., 2021, section 4.1).
+
+    With `magnitude` (O,) the rows of the sum are then given these lengths (DoRA: Liu et al., 2024, equation 5).
+    """
+
+    name: str
+    up: mx.array
+    down: mx.array
+    magnitude: mx.array | None = None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the matrix that is changed."""
+        return (*self.up.shape[:-1], self.down.shape[-1])
+
+    @property
+    def T(self) -> Any:
+        raise CheckpointError(f"{self.name}: an adapter of a matrix stored (in, out) is not implemented")
+
+    def __getitem__(self, index: Any) -> Change:
+        """The change of some of the outputs, all that rules cut a fused matrix into."""
+        steps = index if isinstance(index, tuple) else (index,)
+        if len(steps) != 1 or not isinstance(steps[0], slice) or self.up.ndim != 2:
+            raise CheckpointError(f"{self.name}: its part {index} in this model is not implemented")
+        magnitude = None if self.magnitude is None else self.magnitude[steps[0]]
+        return replace(self, up=self.up[steps[0]], magnitude=magnitude)
+
+    def apply(self, matrix: mx.array) -> mx.array:
+        """The changed matrix, computed in float32, in the type of the one given."""
+        changed = matrix.astype(mx.float32) + self.up.astype(mx.float32) @ self.down.astype(mx.float32)
+        if self.magnitude is not None:
+            changed = changed * self.growth(changed)[..., None]
+        return changed.astype(matrix.dtype)
+
+    def growth(self, changed: mx.array) -> mx.array:
+        """What each row of a changed matrix (O, I) is multiplied by for its length to be the magnitude: (O,)."""
+        assert self.magnitude is not None
+        return self.magnitude.astype(mx.float32) / mx.linalg.norm(changed.astype(mx.float32), axis=-1)
+
+
+def open_adapter(folder: str | Path, opened: Opened) -> dict[str, Any]:
+    """What an adapter folder changes of an opened model, by parameter path: a `Change`, or the parameter anew.
+
+    A `ZooError` when there is no adapter, its kind is unknown, or it was made for another model.
+    """
+    folder = Path(folder).expanduser()
+    if inside(folder, CONFIG) is None or inside(folder, TENSORS) is None:
+        raise SourceError(f"{folder}: no {CONFIG} with {TENSORS}, so no adapter")
+    settings = read_object(folder, CONFIG, ConfigError)
+    if "peft_type" in settings:
+        raise ConfigError(f"{folder / CONFIG}: an adapter of PEFT; those of mlx-lm are implemented")
+    kind = settings.get("fine_tune_type", "lora")
+    if kind not in KINDS:
+        raise ConfigError(f"{folder / CONFIG}: fine_tune_type {kind!r} is not one of {', '.join(KINDS)}")
+    tensors = load_file(folder / TENSORS).arrays
+    if kind != "full":
+        tensors = changes(tensors, scale_of(settings, folder / CONFIG), owners(opened, tensors))
+    found, left = weights.apply(opened.architecture.layouts["mlx"], tensors, opened.recipe, _no_join)
+    unknown = [*left, *(path for path in found if path not in opened.parameters)]
+    if unknown:
+        raise CheckpointError(f"{folder / TENSORS}: {min(unknown)} belongs to nothing in this model")
+    for path, change in found.items():
+        wanted = tuple(opened.parameters[path].shape)
+        if tuple(change.shape) != wanted:
+            raise CheckpointError(
+                f"{folder / TENSORS}: for {path} expected {wanted}, found {tuple(change.shape)}"
+            )
+    return dict(found)
+
+
+def scale_of(settings: Mapping[str, Any], file: Path) -> float:
+    """What a low-rank product is multiplied by."""
+    parameters = settings.get("lora_parameters")
+    scale = parameters.get("scale") if isinstance(parameters, Mapping) else None
+    if isinstance(scale, bool) or not isinstance(scale, int | float):
+        raise ConfigError(f"{file}: lora_parameters.scale {scale!r}: expected a number")
+    return float(scale)
+
+
+def owners(opened: Opened, tensors: Mapping[str, Any]) -> dict[str, Any]:
+    """The layer that each adapted name stands for, where the rules know it."""
+    layers: dict[str, Any] = dict(opened.model.named_modules())
+    rules = opened.architecture.layouts["mlx"]
+    found = {}
+    for name in tensors:
+        prefix = name.rpartition(".")[0]
+        probe = {f"{prefix}.weight": mx.zeros((0, 0))}
+        paths = list(weights.apply(rules, probe, opened.recipe, _no_join)[0])
+        found[prefix] = layers.get(paths[0].removesuffix(".weight")) if paths else None
+    return found
+
+
+def changes(tensors: Mapping[str, Any], scale: float, layers: Mapping[str, Any]) -> dict[str, Any]:
+    """The changes by the name of the matrix each belongs to; tensors that are no part of one stay as they are."""
+    found: dict[str, Any] = dict(tensors)
+    for name in [name for name in tensors if name.endswith(".lora_a")]:
+        prefix = name.removesuffix(".lora_a")
+        down, up = found.pop(name), found.pop(f"{prefix}.lora_b", None)
+        magnitude = found.pop(f"{prefix}.m", None)
+        if up is None:
+            raise CheckpointError(f"{name}: has no {prefix}.lora_b")
+        if down.ndim == up.ndim == 2 and isinstance(layers[prefix], nn.Embedding):
+            up, down = down, up  # (V, R), (R, D): what multiplies a token's row
+        elif down.ndim == up.ndim == 2:
+            up, down = up.T, down.T  # stored (I, R), (R, O)
+        elif up.ndim == 3:
+            down = down.reshape(up.shape[0], -1, down.shape[-1])  # (E, R, I), of older ones (E·R, I)
+        if down.ndim != up.ndim or down.shape[-2] != up.shape[-1]:
+            raise CheckpointError(
+                f"{name}: {tuple(down.shape)} and {tuple(up.shape)} are of no low-rank product"
+            )
+        found[f"{prefix}.weight"] = Change(name, scale * up, down, magnitude)
+    return found
+
+
+def _no_join(parts: Sequence[Any], axis: int) -> Any:
+    if len(parts) == 1:
+        return parts[0]
+    names = ", ".join(str(getattr(part, "name", "a tensor")) for part in parts[:2])
+    raise CheckpointError(f"{names}: adapters of matrices that are one in this model are not implemented")
+
+
+def fuse(parameters: MutableMapping[str, Any], adapter: Mapping[str, Any]) -> None:
+    """Change the parameters themselves, unevaluated; packed matrices are packed anew, which rounds."""
+    for path, change in adapter.items():
+        old = parameters[path]
+        if not isinstance(change, Change):
+            parameters[path] = change
+        elif isinstance(old, Packed):
+            parameters[path] = pack(path, change.apply(old.numbers()), old.packing)
+        else:
+            parameters[path] = change.apply(old)
+
+
+def fuse_plain(parameters: MutableMapping[str, Any], adapter: Mapping[str, Any]) -> dict[str, Change]:
+    """Change the parameters that are not packed; the changes of those that are, to be made as they run."""
+    waits = {
+        path: change
+        for path, change in adapter.items()
+        if isinstance(change, Change) and isinstance(parameters[path], Packed)
+    }
+    fuse(parameters, {path: change for path, change in adapter.items() if path not in waits})
+    return waits
+
+
+def adapt(
+    model: Any, changes: Mapping[str, Change], parameters: Mapping[str, Any], dtype: Any = None
+) -> None:
+    """Replace layers of packed matrices by ones that add their changes to each product, cast to `dtype` if given."""
+    layers: dict[str, Any] = dict(model.named_modules())
+    new = []
+    for path, change in changes.items():
+        owner = path.removesuffix(".weight")
+        parts = [change.up, change.down]
+        if change.magnitude is not None:
+            whole = parameters[path].numbers().astype(mx.float32) + change.up @ change.down
+            parts.append(change.growth(whole))
+        layer = adapted(layers[owner], *(part if dtype is None else part.astype(dtype) for part in parts))
+        if layer is None:
+            raise CheckpointError(
+                f"{change.name}: such an adapter of a {type(layers[owner]).__name__} is not implemented"
+            )
+        new.append((owner, layer))
+    model.update_modules(tree_unflatten(new))
