@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, unquote, urlsplit
 
+import gguf_files
 import mlx.core as mx
 import pytest
 from click.testing import CliRunner
@@ -24,6 +25,7 @@ import zoo
 from zoo.checkpoint import hub as hub_module
 from zoo.checkpoint.safetensors import INDEX
 from zoo.cli.cache import cache
+from zoo.cli.show import show
 from zoo.errors import CheckpointError, SourceError
 from zoo.registry import registry
 from zoo.sentences import pooling_of
@@ -260,13 +262,14 @@ def test_of_several_layouts_of_the_weights_one_is_fetched(hub, repository, pocke
     assert sorted(hub.asked()) == sorted(NEEDED - {"model.safetensors"} | sharded.keys())
 
 
-def test_the_files_of_sentence_vectors_and_templates_are_fetched(hub, repository, pocket):
+def test_the_files_beside_the_weights_that_loading_reads_are_fetched(hub, repository, pocket):
     more = {
         "modules.json": b'[{"type": "models.Pooling", "path": "1_Pooling"}]',
         "1_Pooling/config.json": b'{"pooling_mode": "lasttoken"}',
         "sentence_bert_config.json": b'{"max_seq_length": 8}',
         "chat_template.jinja": b"{{ messages[0].content }}",
         "special_tokens_map.json": b"{}",
+        "quantize_config.json": b"{ }",
     }
     repository.commit({**pocket, **more, "2_Dense/config.json": b"{}"})
     loaded = zoo.load(ID)
@@ -432,6 +435,31 @@ def test_one_file_by_its_name(hub, repository):
     assert len(hub.requests) == 1
     with pytest.raises(SourceError, match=r"model\.gguf; it has model\.Q4_K_M\.gguf"):
         hub_module.download_file(ID, "model.gguf")
+
+
+def test_a_gguf_file_is_named_in_its_repository(hub, tmp_path):
+    folder = registry().architecture("llama").preset("pocket").folder
+    path = gguf_files.write(tmp_path / "model.Q8_0.gguf", folder, "Q8_0")
+    files = Repository()
+    files.commit({"model.Q8_0.gguf": path.read_bytes(), "sub/model.F32.gguf": b"GGUF", "README.md": b""})
+    hub.repositories["owner/model-GGUF"] = files
+    refused(SourceError, "owner/model-GGUF/model.Q8_0.gguf", source="owner/model-GGUF")
+    assert answers(zoo.load("owner/model-GGUF/model.Q8_0.gguf"))
+    assert hub.asked() == ["model.Q8_0.gguf"]
+    with pytest.raises(
+        SourceError, match=r"has no file model\.gguf; it has model\.Q8_0\.gguf, sub/model\.F32\.gguf"
+    ):
+        zoo.load("owner/model-GGUF/model.gguf")
+    (tmp_path / "here").mkdir()
+    with pytest.raises(SourceError, match="no such file"):
+        zoo.load(f"{tmp_path}/here/model.gguf")
+
+
+def test_what_a_model_is_made_of_is_told_by_its_config_alone(hub, repository):
+    shown = CliRunner().invoke(show, [ID, "--json"])
+    assert json.loads(shown.stdout)["facts"]["parameters"] == "1.05 M"
+    assert hub.asked() == ["config.json"]
+    assert "revision" in str(CliRunner().invoke(show, ["llama", "--revision", "v9"]).exception)
 
 
 def test_the_command_downloads_resumes_and_runs(hub, repository, pocket, command, tmp_path):
