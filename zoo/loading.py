@@ -137,6 +137,7 @@ def open_model(
     tensors = file.tensors if file else gather(open_tensors(place.folder), config, floats)
     try:
         recipe, defaults = told_recipe(chosen, config, tensors.arrays)
+        check_size(recipe, sum(tensor.nbytes for tensor in tensors.arrays.values()))
     except ConfigError as error:
         raise (file.names(error) if file else error) from None
     model = assemble(recipe, known)
@@ -150,6 +151,15 @@ def open_file(path: Path, known: Registry, architecture: str | None) -> GGUFFile
     from zoo.checkpoint.gguf import open_gguf
 
     return open_gguf(path, known, architecture)
+
+
+def check_size(recipe: Any, held: int) -> None:
+    """ConfigError when the recipe has more parameters than `held` bytes have bits, before anything is made of it."""
+    count = recipe.parameters(recipe.dim)
+    if count > 8 * held:
+        raise ConfigError(
+            f"config.json: its sizes make {count:,} parameters, but the weights are {held:,} bytes in all"
+        )
 
 
 def check_fit(model: Any, recipe: Any, width: int, context: int | None = None) -> None:
