@@ -11,7 +11,7 @@ import zoo
 from zoo.errors import ConfigError, SourceError, TokenizerError
 from zoo.registry import registry
 
-POCKETS = ["llama", "qwen3", "gpt2", "gemma2", "mixtral", "qwen3-moe"]
+POCKETS = ["llama", "qwen3", "gpt2", "gemma2", "mixtral", "qwen3-moe", "gpt-oss"]
 # What GGUF files cannot say of these: which layers have windows, which have experts.
 SMALL = {
     "mistral": {},
@@ -56,6 +56,15 @@ def test_packed_matrices_run_as_the_numbers_they_stand_for(tmp_path, name, kind)
     assert type(loaded.model.embedding.tokens).__name__ == "QuantizedEmbedding"
     assert difference(loaded, dequantized(path)) <= 1e-5
     assert difference(loaded, zoo.load(name)) > 1e-4
+
+
+def test_gpt_oss_keeps_its_experts_in_four_bits(tmp_path):
+    path = gguf_files.write(
+        tmp_path / "model.gguf", pocket("gpt-oss"), "MXFP4", {"token_embd.weight": "Q8_0"}
+    )
+    loaded = zoo.load(path)
+    assert loaded.model.layers[0].feedforward.experts.gate.mode == "mxfp4"
+    assert difference(loaded, dequantized(path)) <= 1e-5
 
 
 @pytest.mark.parametrize("name", ["llama", "gpt2"])

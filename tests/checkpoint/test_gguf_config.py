@@ -65,6 +65,14 @@ def test_the_table_says_how_many_tokens_there_are(tmp_path):
             },
             {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32, "beta_fast": 16.0},
         ),
+        (
+            {
+                "rope__scaling__type": "yarn",
+                "rope__scaling__factor": 4.0,
+                "rope__scaling__yarn_log_multiplier": 1.0,
+            },
+            {"rope_type": "yarn", "factor": 4.0, "mscale": 1.0, "mscale_all_dim": 1.0},
+        ),
     ],
 )
 def test_scaled_positions(tmp_path, keys, scaling):
@@ -177,6 +185,15 @@ def test_no_experts_are_no_mixture(tmp_path, recwarn):
         ),
         ([], {"rope__scaling__type": "longrope"}, "rope.scaling.type 'longrope' is not implemented"),
         ([], {"rope__scaling__type": "yarn"}, "rope.scaling.factor is missing"),
+        (
+            [],
+            {
+                "rope__scaling__type": "yarn",
+                "rope__scaling__factor": 2.0,
+                "rope__scaling__yarn_ext_factor": 0.5,
+            },
+            "rope.scaling.yarn_ext_factor 0.5 is not implemented",
+        ),
         ([], {"attention__causal": False}, "attention.causal False is not implemented"),
         ([], {"expert_gating_func": 2}, "expert_gating_func 2 is not implemented"),
         ([], {"attention__key_length": 32, "attention__value_length": 64}, "attention.value_length 64"),

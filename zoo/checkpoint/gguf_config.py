@@ -10,14 +10,14 @@ import numpy as np
 
 from zoo.architecture import Architecture
 from zoo.checkpoint.gguf_header import Header, shown
+from zoo.checkpoint.gguf_rope import READ as SCALING
 from zoo.checkpoint.gguf_rope import rope_scaling
 from zoo.errors import ConfigError
 from zoo.gguf import GGUF, KEYS
 from zoo.registry import Registry
 
 # Keys of an architecture that are read below, or change nothing.
-READ = ("attention.value_length", "rope.dimension_count", "rope.scale_linear", "tensor_data_layout")
-SCALING = "rope.scaling."
+READ = ("attention.value_length", "rope.dimension_count", "tensor_data_layout", *SCALING)
 # Keys with the only value that the zoo's recipes know.
 ONLY = {"attention.causal": (True,), "expert_gating_func": (0, 1), "expert_weights_scale": (0.0, 1.0)}
 
@@ -79,7 +79,7 @@ def config_of(header: Header, architecture: Architecture) -> dict[str, Any]:
         elif key in ONLY:
             if value not in ONLY[key]:
                 raise ConfigError(f"{header.path}: {key} {shown(value)} is not implemented")
-        elif key not in READ and not key.startswith(SCALING):
+        elif key not in READ:
             ignored.append(key)
     if ignored:
         warnings.warn(
@@ -95,7 +95,7 @@ def config_of(header: Header, architecture: Architecture) -> dict[str, Any]:
     if scaling:
         config["rope_scaling"] = scaling
     _check_heads(header, keys, config)
-    return {**(told.config(config, header.tensors) if told.config else {}), **config}
+    return config | dict(told.config(config, header.tensors) if told.config else {})
 
 
 def _some(names: list[str], most: int = 8) -> str:
