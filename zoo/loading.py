@@ -77,14 +77,16 @@ def load(
         check_fit(model, recipe, floats.size if floats else 2, context)
     read(model)
     runtime.prepare()
+    file, folder = opened.file, opened.folder
+    drawing = folder / "generation_config.json"
     return Loaded(
         model=model,
-        tokenizer=opened.file.tokenizer() if opened.file else load_tokenizer(opened.folder, opened.config),
+        tokenizer=file.tokenizer() if file else load_tokenizer(folder, opened.config),
         architecture=opened.architecture,
         recipe=recipe,
         config=opened.config,
-        folder=opened.folder,
-        generation_config=read_json(opened.folder / "generation_config.json", required=False) or {},
+        folder=folder,
+        generation_config=file.generation_config if file else read_json(drawing, required=False) or {},
     )
 
 

@@ -205,6 +205,17 @@ def test_a_value_that_cannot_be_followed_is_refused_by_name(tmp_path, drop, keys
     assert str(tmp_path) in str(caught.value) and words in str(caught.value)
 
 
+def test_recommended_drawing_is_taken_over(tmp_path):
+    def extra(writer):
+        writer.add_float32("general.sampling.temp", 0.7)
+        writer.add_int32("general.sampling.top_k", 20)
+        writer.add_string("general.sampling.top_p", "most")
+
+    loaded = zoo.load(gguf_files.write(tmp_path / "model.gguf", POCKET, extra=extra))
+    assert loaded.generation_config == {"do_sample": True, "temperature": 0.7, "top_k": 20}
+    assert zoo.load(with_keys(tmp_path)).generation_config == {}
+
+
 def test_one_value_for_every_layer_is_one(tmp_path):
     path = with_keys(tmp_path, ["feed_forward_length"], feed_forward_length=[384] * 4)
     assert zoo.load(path).model(mx.array([[1]])).shape == (1, 1, 2048)

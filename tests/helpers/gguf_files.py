@@ -33,8 +33,8 @@ NAMES = {
 }
 
 
-def write(path, folder, kind="F32", kinds=None, extra=None, drop=(), numbered=False, cut=None):
-    """Write a Hugging Face folder as one file; gives its path.
+def write(path, folder, kind="F32", kinds=None, extra=None, drop=(), numbered=False, cut=None, most=0):
+    """Write a Hugging Face folder as one file, or as several of at most `most` tensors; gives its path.
 
     Matrices become `kind`, those named in `kinds` theirs, the rest F32. `extra(writer)` adds metadata and tensors last;
     keys and tensors named in `drop` are left out. `numbered` experts are tensors of their own. The embedding is `cut`
@@ -43,7 +43,7 @@ def write(path, folder, kind="F32", kinds=None, extra=None, drop=(), numbered=Fa
     config = json.loads((folder / "config.json").read_text())
     config = DEFAULTS.get(config["model_type"], {}) | config
     name = NAMES.get(config["model_type"], config["model_type"])
-    writer = gguf.GGUFWriter(str(path), name)
+    writer = gguf.GGUFWriter(str(path), name, split_max_tensors=most)
     for key, value in metadata(config).items():
         if key not in drop:
             add(writer, f"{name}.{key}", value)

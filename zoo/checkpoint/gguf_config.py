@@ -91,7 +91,7 @@ def config_of(header: Header, architecture: Architecture) -> dict[str, Any]:
         config["vocab_size"] = table.shape[0]
     config["tie_word_embeddings"] = "output.weight" not in header.tensors
     config |= {name: header.metadata[key] for name, key in TOKENS.items() if key in header.metadata}
-    scaling = rope_scaling({key: _decimal(value) for key, value in keys.items()}, str(header.path))
+    scaling = rope_scaling({key: decimal(value) for key, value in keys.items()}, str(header.path))
     if scaling:
         config["rope_scaling"] = scaling
     _check_heads(header, keys, config)
@@ -115,10 +115,10 @@ def _single(header: Header, key: str, value: Any) -> Any:
         if not value or any(one != value[0] for one in value):
             raise ConfigError(f"{header.path}: {key} differs from layer to layer, which is not implemented")
         value = value[0]
-    return _decimal(value)
+    return decimal(value)
 
 
-def _decimal(value: Any) -> Any:
+def decimal(value: Any) -> Any:
     """A float32 as the shortest decimal number that it is the nearest to: 1e-05 and not 9.999999747378752e-06."""
     return float(str(np.float32(value))) if isinstance(value, float) else value
 
