@@ -77,15 +77,14 @@ def load(
         check_fit(model, recipe, floats.size if floats else 2, context)
     read(model)
     runtime.prepare()
-    file, folder = opened.file, opened.folder
-    drawing = folder / "generation_config.json"
+    file, drawing = opened.file, opened.folder / "generation_config.json"
     return Loaded(
         model=model,
-        tokenizer=file.tokenizer() if file else load_tokenizer(folder, opened.config),
+        tokenizer=file.tokenizer() if file else load_tokenizer(opened.folder, opened.config),
         architecture=opened.architecture,
         recipe=recipe,
         config=opened.config,
-        folder=folder,
+        folder=opened.folder,
         generation_config=file.generation_config if file else read_json(drawing, required=False) or {},
     )
 

@@ -54,10 +54,10 @@ class GGUFFile:
         return load_gguf_tokenizer(self.header, self.config.get("vocab_size", 0))
 
     def save_tokenizer(self, folder: Path) -> None:
-        """Write the tokenizer as the files of a model folder."""
+        """Write the tokenizer, and how to draw tokens, as the files of a model folder."""
         from zoo.checkpoint.gguf_tokenizer import save_gguf_tokenizer
 
-        save_gguf_tokenizer(self.header, folder)
+        save_gguf_tokenizer(self.header, folder, self.generation_config)
 
 
 def open_gguf(path: Path, known: Registry, architecture: str | None = None) -> GGUFFile:
