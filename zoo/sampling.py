@@ -37,10 +37,8 @@ class Sampling:
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, kind):
                 raise PromptError(f"{name.replace('_', '-')} must be {what}, got {value!r}")
-        if self.temperature != 0 and not 1e-4 <= self.temperature <= 1e4:
-            raise PromptError(
-                f"temperature must be 0 (greedy) or lie in 0.0001..10000, got {self.temperature}"
-            )
+        if self.temperature != 0 and not 1e-30 <= self.temperature <= 1e30:
+            raise PromptError(f"temperature must be 0 (greedy) or more, at most 1e30, got {self.temperature}")
         if self.top_k < 0:
             raise PromptError(f"top-k must be 0 (off) or more, got {self.top_k}")
         if not 0 < self.top_p <= 1:

@@ -168,7 +168,6 @@ def whole(values: Mapping[str, Any], key: str) -> int:
     if value is not None and (type(value) is not int or value < 0):
         raise PromptError(f"generation_config.json: {key} must be a whole number, got {value!r}")
     return value or 0
-    return value
 
 
 def _ids(values: Mapping[str, Any], key: str, vocab: int) -> tuple[int, ...]:
