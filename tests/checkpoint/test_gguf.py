@@ -166,6 +166,25 @@ def test_more_tokens_than_the_model_has_are_refused(tmp_path):
         zoo.load(path)
 
 
+def test_an_adapter_changes_a_file_as_it_does_a_folder(tmp_path):
+    draw = mx.random.split(mx.random.key(3))
+    name = "model.layers.1.self_attn.q_proj"
+    (tmp_path / "adapter").mkdir()
+    mx.save_safetensors(
+        str(tmp_path / "adapter/adapters.safetensors"),
+        {
+            f"{name}.lora_a": mx.random.normal((128, 2), key=draw[0]),
+            f"{name}.lora_b": mx.random.normal((2, 128), key=draw[1]),
+        },
+    )
+    config = {"fine_tune_type": "lora", "lora_parameters": {"rank": 2, "scale": 0.5}}
+    (tmp_path / "adapter/adapter_config.json").write_text(json.dumps(config))
+    path = gguf_files.write(tmp_path / "model.gguf", pocket("llama"))
+    changed = zoo.load(path, adapter=tmp_path / "adapter")
+    assert difference(changed, zoo.load("llama", adapter=tmp_path / "adapter", dtype="float32")) <= 1e-3
+    assert difference(changed, zoo.load(path)) > 0.01
+
+
 @pytest.mark.parametrize("layout", ["mlx", "hf"])
 def test_a_file_is_converted_to_a_folder(tmp_path, layout):
     from zoo.convert import convert
