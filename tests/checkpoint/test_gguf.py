@@ -6,10 +6,14 @@ import gguf_files
 import mlx.core as mx
 import pytest
 from gguf_files import dequantized, difference
+from mlx.utils import tree_flatten
 
 import zoo
+from zoo.checkpoint.gguf import open_gguf
+from zoo.checkpoint.packed import join
 from zoo.errors import CheckpointError, ConfigError, SourceError, TokenizerError
 from zoo.registry import registry
+from zoo.weights import invert
 
 POCKETS = ["llama", "qwen3", "gpt2", "gemma2", "mixtral", "qwen3-moe", "gpt-oss"]
 # What GGUF files cannot say of these: which layers have windows, which have experts.
@@ -197,3 +201,16 @@ def test_a_file_is_converted_to_a_folder(tmp_path, layout):
     text = "The capital city of China is 北京<|endoftext|>"
     assert folder.tokenizer.encode(text) == file.tokenizer.encode(text)
     assert folder.tokenizer.eos_ids == file.tokenizer.eos_ids
+
+
+@pytest.mark.parametrize("name", ["llama", "gpt2", "gemma2", "qwen2-moe", "gpt-oss"])
+def test_the_rules_run_backward_to_the_files_tensors(tmp_path, name):
+    small = name in SMALL
+    folder = gguf_files.random_folder(tmp_path / name, name, **SMALL[name]) if small else pocket(name)
+    path = gguf_files.write(tmp_path / "model.gguf", folder)
+    loaded = zoo.load(path, dtype="float32")
+    rules = loaded.architecture.gguf.weights
+    found, left = invert(rules, dict(tree_flatten(loaded.model.parameters())), loaded.recipe, join)
+    wanted = open_gguf(path, registry()).tensors.read(mx.float32).arrays
+    assert not left and found.keys() == wanted.keys()
+    assert all(mx.allclose(found[name], wanted[name], atol=1e-6) for name in wanted)
