@@ -84,9 +84,12 @@ class RotaryPairs(Rename):
             tensor, number = source[name], values["i"]
             if not number.isdecimal() or int(number) >= len(recipe.layers):
                 continue  # of no layer: left over, and named as that
-            heads, shape = getattr(recipe.layers[int(number)].mixer, self.heads), tuple(tensor.shape)
+            mixer, shape = recipe.layers[int(number)].mixer, tuple(tensor.shape)
+            heads = getattr(mixer, self.heads)
             if not shape or shape[0] % (2 * heads):
                 raise CheckpointError(f"{name}: shape {shape} does not divide into {heads} heads")
+            if mixer.rope.dims is not None:
+                raise CheckpointError(f"{name}: heads of which only a part turns are not implemented")
             pairs = tensor.reshape(heads, *order(shape[0] // heads // 2), *shape[1:])
             target[fill(new_pattern, values)] = pairs.swapaxes(1, 2).reshape(*shape)
             del source[name]

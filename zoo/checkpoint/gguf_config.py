@@ -120,21 +120,21 @@ def _single(header: Header, key: str, value: Any) -> Any:
 
 def decimal(value: Any) -> Any:
     """A float32 as the shortest decimal number that it is the nearest to: 1e-05 and not 9.999999747378752e-06."""
-    return float(str(np.float32(value))) if isinstance(value, float) else value
+    if not isinstance(value, float) or abs(value) > 1e38:
+        return value
+    narrow = np.float32(value)
+    return float(str(narrow)) if float(narrow) == value else value
 
 
 def _check_heads(header: Header, keys: Mapping[str, Any], config: dict[str, Any]) -> None:
     """Compare what is said of a head's width; where only a part of it turns with the position, the config says so."""
     width, values = config.get("head_dim"), keys.get("attention.value_length")
     if width is not None and values not in (None, width):
-        raise ConfigError(
-            f"{header.path}: attention.value_length {shown(values)} is not key_length, {shown(width)}, which is not implemented"
-        )
-    turned, dim, heads = (
-        keys.get("rope.dimension_count"),
-        *map(config.get, ("hidden_size", "num_attention_heads")),
-    )
+        why = f"is not key_length, {shown(width)}, which is not implemented"
+        raise ConfigError(f"{header.path}: attention.value_length {shown(values)} {why}")
+    dim, heads = config.get("hidden_size"), config.get("num_attention_heads")
     if width is None and isinstance(dim, int) and isinstance(heads, int) and heads > 0:
         width = dim // heads
-    if turned not in (None, width) and isinstance(turned, int) and isinstance(width, int) and width > 0:
+    turned = keys.get("rope.dimension_count", width)
+    if turned != width and isinstance(turned, int) and isinstance(width, int) and width > 0:
         config["partial_rotary_factor"] = turned / width
