@@ -43,8 +43,8 @@ class GGUF:
     """How GGUF files hold an architecture.
 
     `architecture` is the file's `general.architecture`. Where several of the zoo's share one, `when` is the key whose
-    presence tells this one from the plain one. `keys` changes or adds to `KEYS`; `config` gives what such files take for
-    granted, from the config.json that their metadata made and the names of the tensors. `weights` are the rules from the
+    presence tells this one from the plain one. `keys` changes or adds to `KEYS`; `config` gives what such files do not
+    say, from the config.json that their metadata made and the names of the tensors. `weights` are the rules from the
     file's names to parameter paths.
     """
 

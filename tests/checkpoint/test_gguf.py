@@ -8,10 +8,10 @@ import pytest
 from gguf_files import dequantized, difference
 
 import zoo
-from zoo.errors import ConfigError, SourceError, TokenizerError
+from zoo.errors import CheckpointError, ConfigError, SourceError, TokenizerError
 from zoo.registry import registry
 
-POCKETS = ["llama", "qwen3", "gpt2", "gemma2", "mixtral", "qwen3-moe"]
+POCKETS = ["llama", "qwen3", "gpt2", "gemma2", "mixtral", "qwen3-moe", "gpt-oss"]
 # What GGUF files cannot say of these: which layers have windows, which have experts.
 SMALL = {
     "mistral": {},
@@ -58,6 +58,15 @@ def test_packed_matrices_run_as_the_numbers_they_stand_for(tmp_path, name, kind)
     assert difference(loaded, zoo.load(name)) > 1e-4
 
 
+def test_gpt_oss_keeps_its_experts_in_four_bits(tmp_path):
+    path = gguf_files.write(
+        tmp_path / "model.gguf", pocket("gpt-oss"), "MXFP4", {"token_embd.weight": "Q8_0"}
+    )
+    loaded = zoo.load(path)
+    assert loaded.model.layers[0].feedforward.experts.gate.mode == "mxfp4"
+    assert difference(loaded, dequantized(path)) <= 1e-5
+
+
 @pytest.mark.parametrize("name", ["llama", "gpt2"])
 def test_zoo_run_answers_from_a_file(command, tmp_path, name):
     path = gguf_files.write(tmp_path / "model.gguf", pocket(name), "Q8_0")
@@ -76,6 +85,29 @@ def test_a_folder_with_one_file_names_it(tmp_path):
         (tmp_path / name).write_bytes(b"GGUF")
     with pytest.raises(SourceError, match=r"several GGUF files; name one: a\.gguf, b\.gguf"):
         zoo.load(tmp_path)
+
+
+def test_a_model_divided_among_files_is_one(tmp_path):
+    whole = gguf_files.write(tmp_path / "whole.gguf", pocket("llama"), "Q8_0")
+    folder = tmp_path / "parts"
+    folder.mkdir()
+    gguf_files.write(folder / "part.gguf", pocket("llama"), "Q8_0", most=15)
+    first, second, third = sorted(folder.iterdir())
+    assert first.name == "part-00001-of-00003.gguf"
+    for source in (first, folder):
+        assert difference(zoo.load(source), zoo.load(whole)) == 0
+    with pytest.raises(CheckpointError, match=r"name the first, part-00001-of-00003\.gguf"):
+        zoo.load(third)
+    first.rename(folder / "first.gguf")
+    with pytest.raises(CheckpointError, match="one of 3 files, which its name does not say"):
+        zoo.load(folder / "first.gguf")
+    (folder / "first.gguf").rename(first)
+    third.write_bytes(second.read_bytes())
+    with pytest.raises(CheckpointError, match=r"00003\.gguf: tensor blk.* stands in an earlier file too"):
+        zoo.load(first)
+    third.unlink()
+    with pytest.raises(CheckpointError, match=r"part-00003-of-00003\.gguf: missing"):
+        zoo.load(first)
 
 
 def test_a_config_json_makes_a_folder_one_of_safetensors(folder):

@@ -65,6 +65,14 @@ def test_the_table_says_how_many_tokens_there_are(tmp_path):
             },
             {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32, "beta_fast": 16.0},
         ),
+        (
+            {
+                "rope__scaling__type": "yarn",
+                "rope__scaling__factor": 4.0,
+                "rope__scaling__yarn_log_multiplier": 1.0,
+            },
+            {"rope_type": "yarn", "factor": 4.0, "mscale": 1.0, "mscale_all_dim": 1.0},
+        ),
     ],
 )
 def test_scaled_positions(tmp_path, keys, scaling):
@@ -177,6 +185,15 @@ def test_no_experts_are_no_mixture(tmp_path, recwarn):
         ),
         ([], {"rope__scaling__type": "longrope"}, "rope.scaling.type 'longrope' is not implemented"),
         ([], {"rope__scaling__type": "yarn"}, "rope.scaling.factor is missing"),
+        (
+            [],
+            {
+                "rope__scaling__type": "yarn",
+                "rope__scaling__factor": 2.0,
+                "rope__scaling__yarn_ext_factor": 0.5,
+            },
+            "rope.scaling.yarn_ext_factor 0.5 is not implemented",
+        ),
         ([], {"attention__causal": False}, "attention.causal False is not implemented"),
         ([], {"expert_gating_func": 2}, "expert_gating_func 2 is not implemented"),
         ([], {"attention__key_length": 32, "attention__value_length": 64}, "attention.value_length 64"),
@@ -186,6 +203,17 @@ def test_a_value_that_cannot_be_followed_is_refused_by_name(tmp_path, drop, keys
     with pytest.raises(ConfigError) as caught:
         zoo.load(with_keys(tmp_path, drop, **keys))
     assert str(tmp_path) in str(caught.value) and words in str(caught.value)
+
+
+def test_recommended_drawing_is_taken_over(tmp_path):
+    def extra(writer):
+        writer.add_float32("general.sampling.temp", 0.7)
+        writer.add_int32("general.sampling.top_k", 20)
+        writer.add_string("general.sampling.top_p", "most")
+
+    loaded = zoo.load(gguf_files.write(tmp_path / "model.gguf", POCKET, extra=extra))
+    assert loaded.generation_config == {"do_sample": True, "temperature": 0.7, "top_k": 20}
+    assert zoo.load(with_keys(tmp_path)).generation_config == {}
 
 
 def test_one_value_for_every_layer_is_one(tmp_path):
