@@ -77,14 +77,15 @@ def load(
         check_fit(model, recipe, floats.size if floats else 2, context)
     read(model)
     runtime.prepare()
+    file, drawing = opened.file, opened.folder / "generation_config.json"
     return Loaded(
         model=model,
-        tokenizer=opened.file.tokenizer() if opened.file else load_tokenizer(opened.folder, opened.config),
+        tokenizer=file.tokenizer() if file else load_tokenizer(opened.folder, opened.config),
         architecture=opened.architecture,
         recipe=recipe,
         config=opened.config,
         folder=opened.folder,
-        generation_config=read_json(opened.folder / "generation_config.json", required=False) or {},
+        generation_config=file.generation_config if file else read_json(drawing, required=False) or {},
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from zoo.errors import ConfigError, SourceError
 from zoo.registry import Registry
 
 GGUF_SUFFIX = ".gguf"
+_LATER_PART = re.compile(r"-(?!00001)\d{5}-of-\d{5}\.gguf$")
 
 
 @dataclass(frozen=True)
@@ -88,8 +90,11 @@ def _gguf(path: Path) -> Path:
 
 
 def _only_gguf(folder: Path) -> Path | None:
-    """The GGUF file of a folder that has no config.json; None where there is none. SourceError for several."""
-    found = sorted(path.name for path in folder.glob(f"*{GGUF_SUFFIX}"))
+    """The GGUF file of a folder that has no config.json, the first of those it is divided among; None without one.
+
+    SourceError for several.
+    """
+    found = sorted(path.name for path in folder.glob(f"*{GGUF_SUFFIX}") if not _LATER_PART.search(path.name))
     if not found or inside(folder, "config.json"):
         return None
     if len(found) > 1:
