@@ -17,7 +17,7 @@ from pathlib import Path
 
 import mlx.core as mx
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 import zoo
@@ -31,7 +31,8 @@ from zoo.registry import registry
 from zoo.sentences import pooling_of
 from zoo.testing import numbers_of, randomise
 
-EXAMPLES = int(os.environ.get("ZOO_FUZZ", 200))
+MORE = "ZOO_FUZZ" in os.environ
+EXAMPLES = int(os.environ.get("ZOO_FUZZ", 300))
 SECONDS = 30  # for one folder, on a slow machine; a template alone may take 5
 MEMORY = 2**30  # bytes that all folders together may add
 
@@ -274,7 +275,11 @@ def test_a_folder_with_a_change_is_right_or_refused(folders, alarm):
     @settings(
         max_examples=EXAMPLES,
         deadline=None,  # a clock's: `alarm` has one that a busy machine keeps
-        derandomize="ZOO_FUZZ" not in os.environ,
+        derandomize=not MORE,
+        phases=[
+            Phase.generate,
+            *([Phase.shrink] if MORE else []),
+        ],  # what hangs would hang for each smaller example
         database=None,
         suppress_health_check=list(HealthCheck),
     )
