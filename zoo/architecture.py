@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -38,6 +39,7 @@ API = 1  # the version of this contract that the running zoo speaks
 
 TASKS = ("generate", "translate", "encode", "fill-mask", "denoise")
 CAUSALITIES = ("causal", "prefix", "full")
+NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
 
 hookimpl = pluggy.HookimplMarker("zoo")
 
@@ -69,6 +71,9 @@ class Architecture:
     parameter paths; `mlx_weights` those of the layout that MLX conversions publish, where it differs.
     `base` is the architecture that this one is told as a difference from. `quantizes(path, packing)` may give
     another `zoo.checkpoint.packed.Packing` for the layer at a path, or None to keep it whole.
+
+    A name "library::name" is of an architecture that another library's code runs: it is listed apart and serves a
+    config only when its plugin's `zoo_resolve` says so and no other architecture claims the `model_type`.
     """
 
     name: str
@@ -86,8 +91,9 @@ class Architecture:
     api: int = API
 
     def __post_init__(self) -> None:
-        if not self.name or not self.name.replace("-", "").replace(".", "").isalnum():
-            raise PluginError(f"architecture {self.name!r}: a name is letters, digits, '-' and '.'")
+        library, _, plain = self.name.rpartition("::")
+        if not NAME.fullmatch(plain) or not NAME.fullmatch(library or plain):
+            raise PluginError(f"architecture {self.name!r}: a name is letters, digits, '-', '_' and '.'")
         if self.task not in TASKS:
             raise PluginError(
                 f"architecture {self.name}: task {self.task!r} is not one of {', '.join(TASKS)}"
@@ -97,6 +103,11 @@ class Architecture:
             raise PluginError(f"architecture {self.name}: causality {self.causality!r} is not one of {known}")
         if any(isinstance(value, str) for value in (self.model_types, self.references)):
             raise PluginError(f"architecture {self.name}: model_types and references are tuples of text")
+
+    @property
+    def bridged(self) -> bool:
+        """Whether another library's code runs it."""
+        return "::" in self.name
 
     @property
     def layouts(self) -> dict[str, tuple[Rule, ...]]:

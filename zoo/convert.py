@@ -84,9 +84,10 @@ def convert(
         raise SourceError(f"{out}: exists already")
     asked = packing_of(quantize, group_size) if packs and quantize else None
     opened = open_model(source, architecture=architecture, known=known)
-    choices: tuple[Choice, ...] = (
-        () if opened.architecture.quantizes is None else (opened.architecture.quantizes,)
-    )
+    if layout == "hf" and opened.architecture.bridged:
+        raise ZooError(f"--layout hf: of {opened.architecture.name} only MLX's names are known")
+    choosing = opened.architecture.quantizes or getattr(opened.model, "quantizes", None)
+    choices: tuple[Choice, ...] = () if choosing is None else (choosing,)
     if recipe is not None:
         asked, more = mixed(recipe, len(opened.recipe.layers), group_size)
         choices = (more, *choices)
@@ -114,6 +115,8 @@ def convert(
 
 def spelled_out(opened: Opened) -> dict[str, Any]:
     """The config as mlx-lm reads it: no default left unsaid, and RoPE in transformers 4's two keys."""
+    if opened.architecture.bridged:
+        return opened.config  # mlx-lm has read this very one
     config = opened.defaults | opened.config
     rope = config.pop("rope_parameters", None)
     if rope:

@@ -113,6 +113,8 @@ def open_model(
     tensors = gather(open_tensors(place.folder), config)
     recipe, defaults = told_recipe(chosen, config, tensors.arrays)
     model = assemble(recipe, known)
+    if hasattr(model, "adopt"):
+        tensors = model.adopt(tensors)
     parameters = match(model, chosen, recipe, tensors)
     warn_of_differences(Expected(config), packings(tensors, parameters))
     return Opened(model, parameters, chosen, recipe, config, defaults, place.folder)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import traceback
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -51,9 +52,17 @@ class Plugin:
         return self.distribution == FIRST_PARTY
 
     @property
+    def bridges(self) -> bool:
+        """Whether its architectures are another library's."""
+        return any(architecture.bridged for architecture in self.records.get("zoo_architectures", ()))
+
+    @property
     def gives(self) -> list[str]:
-        """The names of what it registered."""
-        architectures = [a.name for a in self.records.get("zoo_architectures", ())]
+        """The names of what it registered; of another library's architectures their number."""
+        given = self.records.get("zoo_architectures", ())
+        architectures = [a.name for a in given if not a.bridged]
+        for library, count in Counter(a.name.rpartition("::")[0] for a in given if a.bridged).items():
+            architectures.append(f"{library}::… ({count})")
         blocks = [b.spec.block() for b in self.records.get("zoo_blocks", ())]
         return architectures + blocks + [f"zoo {c.name}" for c in self.records.get("zoo_commands", ())]
 

@@ -29,7 +29,7 @@ class Registry:
         for plugin in self.plugins:
             for architecture in plugin.records.get("zoo_architectures", ()):
                 self._claims.setdefault(architecture.name, []).append((plugin, architecture))
-                for model_type in architecture.model_types:
+                for model_type in () if architecture.bridged else architecture.model_types:
                     self._types.setdefault(model_type, []).append((plugin, architecture))
             for block in plugin.records.get("zoo_blocks", ()):
                 self._blocks.setdefault(block.spec.block(), block)
@@ -40,11 +40,23 @@ class Registry:
         """The architectures that can be asked for, by name; contested ones by their qualified names."""
         found = {}
         for name, claims in sorted(self._claims.items()):
+            if claims[0][1].bridged:
+                continue
             try:
                 found[name] = self._one(claims, name, quiet=True)[1]
             except PluginError:
                 found |= {f"{plugin.distribution}::{name}": architecture for plugin, architecture in claims}
         return found
+
+    @property
+    def bridged(self) -> dict[str, Architecture]:
+        """The architectures that another library's code runs, as "library::name", where no other has the model_type."""
+        given = {name: claims[0][1] for name, claims in sorted(self._claims.items())}
+        return {
+            name: architecture
+            for name, architecture in given.items()
+            if architecture.bridged and not set(architecture.model_types) & set(self._types)
+        }
 
     @property
     def commands(self) -> dict[str, Command]:
@@ -58,7 +70,7 @@ class Registry:
 
     def architecture(self, name: str) -> Architecture:
         """The architecture of that name, plain or qualified; SourceError, with the nearest names, for none."""
-        distribution, _, plain = name.rpartition("::")
+        distribution, _, plain = ("", "", name) if name in self._claims else name.rpartition("::")
         claims = self._claims.get(plain, [])
         if distribution:
             claims = [claim for claim in claims if claim[0].distribution == distribution]
@@ -70,7 +82,8 @@ class Registry:
         """ "; did you mean …?" with the nearest architecture names, or nothing."""
         import difflib
 
-        near = difflib.get_close_matches(name.lower(), self._claims, 3, 0.5)
+        plain = {full.rpartition("::")[2]: full for full in (*self.bridged, *self.architectures)}
+        near = [plain[one] for one in difflib.get_close_matches(name.lower(), plain, 3, 0.5)]
         return f"; did you mean {' or '.join(near)}?" if near else ""
 
     def _one(
@@ -89,8 +102,24 @@ class Registry:
         return theirs[0] if theirs else claims[0]
 
     def resolve(self, config: Mapping[str, Any]) -> Architecture:
-        """The architecture of a checkpoint's config; ConfigError when no plugin knows it."""
-        for plugin, function in resolvers(self.plugins):
+        """The architecture of a checkpoint's config; ConfigError when no plugin knows it.
+
+        A plugin that bridges to another library is asked last, when no other has the config.
+        """
+        if name := self._resolved(config, bridges=False):
+            return self.architecture(name)
+        model_type = config.get("model_type")
+        if not isinstance(model_type, str):
+            raise ConfigError("config.json: model_type is missing; name one with --architecture")
+        if model_type in self._types:
+            return self._one(self._types[model_type], model_type)[1]
+        if name := self._resolved(config, bridges=True):
+            return self.architecture(name)
+        raise ConfigError(f"config.json: model_type {model_type!r} is of no architecture that the zoo has")
+
+    def _resolved(self, config: Mapping[str, Any], bridges: bool) -> str | None:
+        """The first name that a plugin's `zoo_resolve` gives, of those that bridge or of the others."""
+        for plugin, function in resolvers(p for p in self.plugins if p.bridges == bridges):
             try:
                 name = function(config)
             except Exception as error:
@@ -98,15 +127,8 @@ class Registry:
                     f"plugin {plugin.name}: zoo_resolve raised {type(error).__name__}: {error}"
                 ) from error
             if name:
-                return self.architecture(name)
-        model_type = config.get("model_type")
-        if not isinstance(model_type, str):
-            raise ConfigError("config.json: model_type is missing; name one with --architecture")
-        if model_type not in self._types:
-            raise ConfigError(
-                f"config.json: model_type {model_type!r} is of no architecture that the zoo has"
-            )
-        return self._one(self._types[model_type], model_type)[1]
+                return name
+        return None
 
     def block(self, identifier: str) -> Block:
         """The block "kind/name"; PluginError for none."""

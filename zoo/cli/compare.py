@@ -11,7 +11,7 @@ import click
 @click.argument("names", nargs=-1, required=True, metavar="A B …")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def compare(names: tuple[str, ...], as_json: bool) -> None:
-    """Compare architectures (llama) or presets (llama:pocket) by their recipes: no weights are needed.
+    """Compare architectures (llama), presets (llama:pocket) or folders by their recipes: no weights are needed.
 
     An architecture stands for its full-size preset. Rows that differ are marked with ≠.
     """

@@ -11,10 +11,11 @@ import click
 @click.command("list")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def list_(as_json: bool) -> None:
-    """The architectures that the zoo has, with their tasks and checkpoints."""
+    """The architectures that the zoo has, with their tasks and checkpoints; apart, those of other libraries."""
     from zoo.cli.table import table
     from zoo.registry import registry
 
+    bridged = registry().bridged
     rows: list[dict[str, Any]] = [
         {
             "name": name,
@@ -23,10 +24,17 @@ def list_(as_json: bool) -> None:
             "presets": [preset.name for preset in architecture.presets],
             "summary": architecture.summary,
         }
-        for name, architecture in registry().architectures.items()
+        for name, architecture in (registry().architectures | (bridged if as_json else {})).items()
     ]
     if as_json:
         click.echo(json.dumps(rows, ensure_ascii=False, indent=1))
         return
     cells = [[r["name"], r["task"], r["base"] or "", ", ".join(r["presets"]), r["summary"]] for r in rows]
     click.echo(table(cells, ["name", "task", "base", "presets", "summary"]))
+    libraries: dict[str, list[str]] = {}
+    for name in bridged:
+        library, _, plain = name.partition("::")
+        libraries.setdefault(library, []).append(plain)
+    for library, names in libraries.items():
+        click.echo(f"\nRun by {library}'s own code, found by model_type or asked for as {library}::NAME:\n")
+        click.echo(click.wrap_text(", ".join(names), 100, "  ", "  "))

@@ -11,7 +11,7 @@ import click
 @click.argument("name", metavar="ARCH")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def show(name: str, as_json: bool) -> None:
-    """What ARCH (llama) or one of its presets (llama:pocket) is made of: every field of its recipe, and its sums."""
+    """What ARCH (llama), one of its presets (llama:pocket) or a folder holds: every field of its recipe, and its sums."""
     from zoo.cli.table import table
     from zoo.insight.facts import described, facts
     from zoo.registry import registry

@@ -5,11 +5,12 @@ Nothing here knows a family: a third party's specs are told like the zoo's own.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from zoo.architecture import Architecture, Preset
+from zoo.checkpoint.source import read_json
 from zoo.config import Config
 from zoo.errors import SourceError
 from zoo.recipe import Spec
@@ -20,13 +21,21 @@ STATE_BYTES = 4  # one in a recurrent state, in float32: every token adds to the
 
 
 def described(name: str, known: Registry) -> tuple[Architecture, Preset, Any]:
-    """The architecture, preset and recipe of "llama" (its full-size preset) or "llama:pocket".
+    """The architecture, preset and recipe of "llama" (its full-size preset), "llama:pocket" or a checkpoint's folder.
 
     SourceError when there is no such preset, or it carries no numbers.
     """
     plain, _, wanted = name.replace("::", "\0").partition(":")
-    architecture = known.architecture(plain.replace("\0", "::"))
+    plain, folder = plain.replace("\0", "::"), Path(name).expanduser()
+    if plain not in known.architectures and (folder / "config.json").is_file():
+        config = read_json(folder / "config.json")
+        architecture = known.resolve(config)
+        preset = Preset(folder.name, folder=folder, config=config)
+        return architecture, preset, architecture.recipe(Config(config))
+    architecture = known.architecture(plain)
     preset = architecture.preset(wanted) if wanted else architecture.full_size or architecture.preset()
+    if not architecture.presets:
+        raise SourceError(f"{architecture.name} has no numbers of its own: give the folder of a checkpoint")
     if preset is None or preset.config is None:
         has = ", ".join(p.name for p in architecture.presets if p.config) or "none"
         what = f"preset {wanted!r}" if wanted else "preset"
@@ -67,9 +76,8 @@ def _singular(step: str, after: str) -> str:
 
 def _fields(spec: Spec, path: str) -> Iterator[tuple[str, str]]:
     """Every field below a spec as (path, value); a field that holds a spec is told by that spec's name."""
-    for field in dataclasses.fields(spec):
-        value = getattr(spec, field.name)
-        below = f"{path}.{field.name}" if path else field.name
+    for name, value in spec.told():
+        below = f"{path}.{name}" if path else name
         if isinstance(value, Spec):
             yield below, value.name
             yield from _fields(value, below)
