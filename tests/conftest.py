@@ -1,10 +1,14 @@
 """Small model folders that the tests load, run and damage."""
 
+import importlib.util
 import json
 import os
 import subprocess
 import sys
 import tempfile
+import textwrap
+import tomllib
+from pathlib import Path
 
 import pytest
 
@@ -18,6 +22,15 @@ _HOME = tempfile.TemporaryDirectory(prefix="zoo-tests-")
 os.environ["HF_HOME"] = _HOME.name
 for _name in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HF_TOKEN_PATH"):
     os.environ.pop(_name, None)
+
+
+def tool(name):
+    """A script of the folder tools, imported."""
+    path = Path(__file__).parent.parent / "tools" / f"{name}.py"
+    spec = importlib.util.spec_from_file_location(name, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 @pytest.fixture
@@ -37,6 +50,67 @@ def command(tmp_path):
         )
 
     return call
+
+
+class Site:
+    """A folder of installed distributions, each with one plugin, as pip would leave them."""
+
+    def __init__(self, path):
+        path.mkdir(parents=True, exist_ok=True)
+        self.path = path
+
+    @property
+    def environment(self):
+        """What makes a new process find them."""
+        return {"PYTHONPATH": os.pathsep.join([str(self.path), os.environ.get("PYTHONPATH", "")])}
+
+    def add(self, distribution, module, code, entry=None, metadata=True):
+        """A distribution whose plugin `module` has this code; `entry` is what its entry point names."""
+        (self.path / f"{module}.py").write_text(textwrap.dedent(code))
+        self.register(distribution, f"{module} = {entry or module}", metadata)
+
+    def install(self, folder):
+        """A package as its own pyproject.toml says, its modules linked."""
+        project = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))
+        points = project["project"]["entry-points"]["zoo"]
+        self.register(project["project"]["name"], "\n".join(f"{k} = {v}" for k, v in points.items()))
+        for module in project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]:
+            (self.path / module).symlink_to(folder / module)
+
+    def register(self, distribution, points, metadata=True):
+        """The metadata of a distribution with these entry points of the group `zoo`."""
+        info = self.path / f"{distribution.replace('-', '_')}-1.2.dist-info"
+        info.mkdir()
+        if metadata:
+            (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {distribution}\nVersion: 1.2\n")
+        (info / "entry_points.txt").write_text(f"[zoo]\n{points}\n")
+
+
+@pytest.fixture(scope="session")
+def make_site():
+    """The function that makes an empty `Site` in a folder, which processes with its `environment` see."""
+    return Site
+
+
+@pytest.fixture
+def site(tmp_path, monkeypatch):
+    """An empty `Site` that this process sees too; what it imported from there is forgotten afterwards."""
+    found = Site(tmp_path / "site")
+    monkeypatch.syspath_prepend(str(found.path))
+    yield found
+    for name, module in list(sys.modules.items()):
+        if str(getattr(module, "__file__", None) or "").startswith(str(found.path)):
+            del sys.modules[name]
+
+
+@pytest.fixture(scope="session")
+def tutorial(make_site, tmp_path_factory):
+    """The files that the tutorial tells a reader to write, and a site where its package is installed."""
+    where = tmp_path_factory.mktemp("tutorial")
+    tool("tutorial_files").write(where)
+    found = make_site(tmp_path_factory.mktemp("site"))
+    found.install(where / "zoo-gptj")
+    return where, found
 
 
 @pytest.fixture(scope="session")

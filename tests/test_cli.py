@@ -149,6 +149,15 @@ def test_list_show_compare_plugins_doctor(command):
     assert doctor["versions"]["mlx"] and doctor["backend"] in ("CPU", "Metal", "CUDA")
 
 
+def test_show_lists_where_parameters_are(command):
+    values = json.loads(command("show", "gemma2:pocket", "--parameters", "--json").stdout)
+    assert values["parameters"]["layers.{i}.mixer.query.weight"] == [[128, 128]]
+    assert values["parameters"]["embedding.tokens.weight"] == [[2048, 128]]
+    shown = command("show", "llama:8b", "--parameters").stdout
+    assert "layers.{i}.feedforward.down.weight  (4096, 14336)" in shown
+    assert "parameters" not in json.loads(command("show", "llama", "--json").stdout)
+
+
 def test_doctor_says_what_would_be_faster(command):
     if sys.platform != "linux":
         return

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Build the wheel, install it into a fresh environment, and use it from an empty folder: what an editable
-# install would hide (a plugin or a pocket checkpoint left out) fails here.
+# install would hide (a plugin, a pocket checkpoint or a template left out) fails here.
 set -eu
 python=$1
 folder=$(mktemp -d)
@@ -9,7 +9,32 @@ trap 'rm -rf "$folder"' EXIT
 "${PYTHON:-python3}" -m venv "$folder/venv"
 "$folder/venv/bin/pip" install --quiet "$folder"/*.whl pytest
 cp -r tests "$folder/tests"
+"$python" tools/tutorial_files.py "$folder"
 cd "$folder"
-venv/bin/zoo plugins
-venv/bin/zoo run llama "The capital city of China is"
-venv/bin/pytest -q --import-mode=importlib -p no:cacheprovider tests/test_installed.py tests/test_pockets.py
+PATH="$folder/venv/bin:$PATH"
+zoo plugins
+zoo run llama "The capital city of China is"
+pytest -q --import-mode=importlib -p no:cacheprovider tests/test_installed.py tests/test_pockets.py
+
+# A plugin of each kind, from nothing to its use, as its README says.
+export ZOO_STRICT=1
+for new in "my-arch --base llama" "my-block --kind block" "my-strategy --kind strategy" "my-command --kind command"; do
+    zoo new $new
+    name=${new%% *}
+    pip install --quiet --editable "./$name"
+    pytest -q "$name"
+done
+zoo plugins
+zoo run my-arch "The capital city of China is" | grep Beijing
+zoo run llama "The capital city of China is" --strategy my-strategy | grep Beijing
+zoo my-command my-arch llama
+zoo test my-arch
+pytest -q --zoo-arch my-arch my-arch
+zoo train my-arch --steps 20 --batch 4 --out trained
+zoo run trained "The capital city of China is" --max-tokens 20
+zoo test trained --reference trained
+
+# The tutorial's plugin.
+pip install --quiet --editable ./zoo-gptj
+pytest -q zoo-gptj
+zoo test gptj

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+import reprlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -12,12 +13,14 @@ from typing import Any
 import pluggy
 
 from zoo.config import Config
-from zoo.errors import PluginError, PromptError
+from zoo.errors import PluginError, PromptError, in_words
+from zoo.gguf import GGUF
 from zoo.recipe import Spec
 from zoo.weights import Ignore, OutputHead, Rename, Rule, Split, Stack, Transpose
 
 __all__ = [
     "API",
+    "GGUF",
     "Architecture",
     "Block",
     "Command",
@@ -39,7 +42,9 @@ API = 1  # the version of this contract that the running zoo speaks
 
 TASKS = ("generate", "translate", "encode", "fill-mask", "denoise")
 CAUSALITIES = ("causal", "prefix", "full")
-NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*")
+BRIDGED = re.compile(rf"{NAME.pattern}(?:::\w[\w.-]*)?")
+TARGET = re.compile(r"[\w.]+:\w+")
 
 hookimpl = pluggy.HookimplMarker("zoo")
 
@@ -65,15 +70,22 @@ class Preset:
 
 @dataclass(frozen=True)
 class Architecture:
-    """One architecture, whole. See `docs/architecture.md` for how each field is used.
+    """One architecture, whole.
 
-    `recipe` turns a `Config` into a recipe. `weights` are the rules from Hugging Face tensor names to
-    parameter paths; `mlx_weights` those of the layout that MLX conversions publish, where it differs.
-    `base` is the architecture that this one is told as a difference from. `quantizes(path, packing)` may give
-    another `zoo.checkpoint.packed.Packing` for the layer at a path, or None to keep it whole.
+    `recipe` turns a `Config` into a recipe. `weights` are the rules from Hugging Face tensor names to parameter paths;
+    `mlx_weights` those of the layout that MLX conversions publish, where it differs; `gguf` says how GGUF files
+    hold it, if the zoo reads those. `model_types` are the values of
+    a checkpoint's `model_type` that mean this architecture. `presets` are its named checkpoints: "tiny" or "pocket"
+    has numbers small enough for tests, and "pocket" those that `zoo train` starts from.
 
-    A name "library::name" is of an architecture that another library's code runs: it is listed apart and serves a
-    config only when its plugin's `zoo_resolve` says so and no other architecture claims the `model_type`.
+    `task` is what it does: "generate", "translate", "encode", "fill-mask" or "denoise" (text by uncovering masks).
+    `causality` is what a token sees: "causal", what came before it; "prefix", all of the prompt besides; "full",
+    everything. `base` is the architecture that this one is told as a difference from. `references` say where it was
+    published. `quantizes(path, packing)` may give another `zoo.checkpoint.packed.Packing` for the layer at a path, or
+    None to keep it whole. `api` is the version of this contract that the plugin was written for.
+
+    A name "library::name" is of an architecture that another library's code runs: it is listed apart, and serves a
+    config when its plugin's `zoo_resolve` says so and no other architecture has the `model_type`.
     """
 
     name: str
@@ -85,24 +97,29 @@ class Architecture:
     base: str | None = None
     causality: str = "causal"
     mlx_weights: tuple[Rule, ...] | None = None
+    gguf: GGUF | None = None
     quantizes: Callable[[str, Any], Any] | None = None
     presets: tuple[Preset, ...] = ()
     references: tuple[str, ...] = ()
     api: int = API
 
     def __post_init__(self) -> None:
-        library, _, plain = self.name.rpartition("::")
-        if not NAME.fullmatch(plain) or not NAME.fullmatch(library or plain):
-            raise PluginError(f"architecture {self.name!r}: a name is letters, digits, '-', '_' and '.'")
-        if self.task not in TASKS:
+        told = f"architecture {_checked_name('architecture', self.name, BRIDGED)}"
+        for field_name, options in (("task", TASKS), ("causality", CAUSALITIES)):
+            value = getattr(self, field_name)
+            if value not in options:
+                raise PluginError(f"{told}: {field_name} {value!r} is not one of {', '.join(options)}")
+        if not callable(self.recipe):
+            raise PluginError(f"{told}: recipe is a function from a config, not {self.recipe!r}")
+        _tuples(told, self, ("weights", "mlx_weights"), Rule)
+        _tuples(told, self, ("presets",), Preset)
+        _tuples(told, self, ("model_types", "references"), str)
+        if not (self.quantizes is None or callable(self.quantizes)):
             raise PluginError(
-                f"architecture {self.name}: task {self.task!r} is not one of {', '.join(TASKS)}"
+                f"{told}: quantizes is a function of a path and a packing, not {self.quantizes!r}"
             )
-        if self.causality not in CAUSALITIES:
-            known = ", ".join(CAUSALITIES)
-            raise PluginError(f"architecture {self.name}: causality {self.causality!r} is not one of {known}")
-        if any(isinstance(value, str) for value in (self.model_types, self.references)):
-            raise PluginError(f"architecture {self.name}: model_types and references are tuples of text")
+        if not isinstance(self.api, int):
+            raise PluginError(f"{told}: api is a whole number, not {self.api!r}")
 
     @property
     def bridged(self) -> bool:
@@ -113,6 +130,12 @@ class Architecture:
     def layouts(self) -> dict[str, tuple[Rule, ...]]:
         """The weight rules of each published layout, "hf" and "mlx"."""
         return {"hf": self.weights, "mlx": self.mlx_weights or self.weights}
+
+    def layouts_of(self, format: str | None) -> dict[str, tuple[Rule, ...]]:
+        """The layouts that a checkpoint may have whose metadata name this format."""
+        if format == "gguf":
+            return {"gguf": self.gguf.weights if self.gguf else ()}
+        return self.layouts
 
     def preset(self, name: str | None = None) -> Preset | None:
         """The preset of that name; without one, the embedded pocket checkpoint, else the first."""
@@ -134,6 +157,15 @@ class Block:
     module: str
     summary: str = ""
 
+    def __post_init__(self) -> None:
+        if not (
+            isinstance(self.spec, type) and issubclass(self.spec, Spec) and self.spec.kind and self.spec.name
+        ):
+            raise PluginError(
+                f"block {self.spec!r}: a block is told by a subclass of Spec with a kind and a name"
+            )
+        _target(f"block {self.spec.block()}", self.module)
+
 
 @dataclass(frozen=True)
 class Strategy:
@@ -148,6 +180,13 @@ class Strategy:
     tasks: tuple[str, ...]
     options: tuple[str, ...] = ()
     summary: str = ""
+
+    def __post_init__(self) -> None:
+        told = f"strategy {_checked_name('strategy', self.name)}"
+        _target(told, self.target)
+        _tuples(told, self, ("tasks", "options"), str)
+        if unknown := set(self.tasks) - set(TASKS):
+            raise PluginError(f"{told}: task {min(unknown)!r} is not one of {', '.join(TASKS)}")
 
     def function(self) -> Callable[..., Any]:
         """The function itself, imported now."""
@@ -168,7 +207,31 @@ class Command:
 
     name: str
     target: str
-    summary: str = field(default="")
+    summary: str = ""
+
+    def __post_init__(self) -> None:
+        _target(f"command {_checked_name('command', self.name)}", self.target)
+
+
+def _checked_name(what: str, name: Any, pattern: re.Pattern[str] = NAME) -> str:
+    """The name of a record; PluginError for one that the command line could not tell from something else."""
+    if not isinstance(name, str) or not pattern.fullmatch(name):
+        raise PluginError(f"{what} {name!r}: a name is letters, digits, '-' and '.', a letter or digit first")
+    return name
+
+
+def _tuples(told: str, record: Any, fields: tuple[str, ...], kind: type) -> None:
+    for name in fields:
+        value = getattr(record, name)
+        # None is the default of what need not be there.
+        if value is not None and not (isinstance(value, tuple) and all(isinstance(v, kind) for v in value)):
+            wanted = "text" if kind is str else kind.__name__
+            raise PluginError(f"{told}: {name} is a tuple of {wanted}, not {reprlib.repr(value)}")
+
+
+def _target(told: str, target: Any) -> None:
+    if not isinstance(target, str) or not TARGET.fullmatch(target):
+        raise PluginError(f'{told}: expected "package.module:attribute", got {target!r}')
 
 
 def import_target(target: str) -> Any:
@@ -176,8 +239,10 @@ def import_target(target: str) -> Any:
     package, _, attribute = target.partition(":")
     try:
         return getattr(import_module(package), attribute)
-    except (ImportError, AttributeError) as error:
-        raise PluginError(f"cannot import {target}: {error}") from error
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # a plugin's module may raise anything, or exit
+        raise PluginError(f"cannot import {target}: {in_words(error)}") from error
 
 
 def pocket(plugin_file: str, name: str, **config: Any) -> Preset:

@@ -83,15 +83,17 @@ def convert(
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise SourceError(f"{out}: exists already")
     asked = packing_of(quantize, group_size) if packs and quantize else None
-    opened = open_model(source, architecture=architecture, known=known)
+    floats = getattr(mx, dtype) if dtype else None
+    opened = open_model(source, architecture=architecture, floats=floats, known=known)
     if layout == "hf" and opened.architecture.bridged:
         raise ZooError(f"--layout hf: of {opened.architecture.name} only MLX's names are known")
-    choosing = opened.architecture.quantizes or getattr(opened.model, "quantizes", None)
-    choices: tuple[Choice, ...] = () if choosing is None else (choosing,)
+    chooses = opened.architecture.quantizes or getattr(opened.model, "quantizes", None)
+    choices: tuple[Choice, ...] = () if chooses is None else (chooses,)
     if recipe is not None:
         asked, more = mixed(recipe, len(opened.recipe.layers), group_size)
         choices = (more, *choices)
-    parameters, floats = opened.parameters, getattr(mx, dtype) if dtype else None
+    opened.read(floats)
+    parameters = opened.parameters
     if quantize == "none":
         parameters = {
             path: tensor.numbers(floats) if isinstance(tensor, Packed) else tensor
@@ -115,8 +117,6 @@ def convert(
 
 def spelled_out(opened: Opened) -> dict[str, Any]:
     """The config as mlx-lm reads it: no default left unsaid, and RoPE in transformers 4's two keys."""
-    if opened.architecture.bridged:
-        return opened.config  # mlx-lm has read this very one
     config = opened.defaults | opened.config
     rope = config.pop("rope_parameters", None)
     if rope:
@@ -159,6 +159,9 @@ def new_folder(out: Path) -> Iterator[Path]:
 
 def copy_companions(opened: Opened, out: Path) -> None:
     """Copy tokenizer, generation and sentence files."""
+    if opened.file is not None:
+        opened.file.save_tokenizer(out)
+        return
     for pattern in COMPANIONS:
         for path in opened.folder.glob(pattern):
             if path.is_file() and not any(path.match(other) for other in NOT_COPIED):

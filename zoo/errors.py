@@ -31,3 +31,15 @@ class PromptError(ZooError):
 
 class PluginError(ZooError):
     """A plugin, or a record it gave, that breaks the contract."""
+
+
+class ScaffoldError(ZooError):
+    """A new plugin that cannot be written: a bad or taken name, a folder that is there, a base it cannot build on."""
+
+
+def in_words(error: BaseException, most: int = 300) -> str:
+    """An error in one line of at most `most` characters: its own words, after its type unless it is the zoo's."""
+    words = " ".join(str(error).split())
+    kind = type(error).__name__
+    line = words if isinstance(error, ZooError) and words else f"{kind}: {words}" if words else kind
+    return line if len(line) <= most else line[: most - 1] + "…"

@@ -17,36 +17,60 @@ hookspec = pluggy.HookspecMarker("zoo")
 def zoo_architectures() -> Iterable[Architecture]:  # type: ignore[empty-body]
     """Architectures: what each is called, how its config becomes a recipe, how its weights are named.
 
-    >>> from zoo.architecture import Architecture, Rename, hookimpl
+    A variant of another architecture calls that one's recipe function and changes what it gives, and uses that one's
+    weight rules. `base` names it, so that `zoo show` and the plugin's card tell the difference.
+
+    >>> from zoo.architecture import Architecture, Preset, hookimpl
+    >>> import zoo_llama
+    >>> def shouting(config):
+    ...     return zoo_llama.llama(config).change(head=dict(scale=config.number("logit_scale", 2.0)))
     >>> @hookimpl
     ... def zoo_architectures():
-    ...     yield Architecture(name="tiny", summary="…", recipe=lambda config: ..., weights=(Rename("*", "*"),))
+    ...     yield Architecture(
+    ...         name="shouting-llama",
+    ...         base="llama",
+    ...         summary="LLaMA with its logits scaled",
+    ...         model_types=("shouting-llama",),
+    ...         recipe=shouting,
+    ...         weights=zoo_llama.WEIGHTS,
+    ...         presets=(Preset("tiny", config=zoo_llama.TINY),),
+    ...         api=1,
+    ...     )
     >>> [architecture.name for architecture in zoo_architectures()]
-    ['tiny']
+    ['shouting-llama']
     """
 
 
 @hookspec
 def zoo_blocks() -> Iterable[Block]:  # type: ignore[empty-body]
-    """Blocks: a spec, and where the module that runs it is found.
+    """Blocks: a spec, and where the module that runs it is found, as "package.module:Class".
+
+    The module is imported when a model with this block is built, and not before. Its class is called
+    `Class(spec, *, dim, index, **parts)`; "Blocks" says what each kind of block is called with after that.
 
     >>> from dataclasses import dataclass
     >>> from zoo.architecture import Block, hookimpl
     >>> from zoo.recipe import Spec
     >>> @dataclass(frozen=True)
-    ... class Nothing(Spec):
-    ...     kind, name = "mixer", "nothing"
+    ... class Halves(Spec):
+    ...     kind, name = "norm", "halves"
     >>> @hookimpl
     ... def zoo_blocks():
-    ...     yield Block(Nothing, "my_plugin.nothing:Nothing", "gives its input back")
+    ...     yield Block(Halves, "my_plugin.halves:Halves", "half of its input")
     >>> [block.spec.block() for block in zoo_blocks()]
-    ['mixer/nothing']
+    ['norm/halves']
     """
 
 
 @hookspec
 def zoo_strategies() -> Iterable[Strategy]:  # type: ignore[empty-body]
-    """Ways to make text: each a function from a loaded model and a prompt to an iterator of steps.
+    """Ways to make text: each a function from a loaded model and a prompt to an iterator of `zoo.Step`.
+
+    The function, at "package.module:attribute", is called `function(loaded, prompt, **settings)`: `loaded` is what
+    `zoo.load` gives, `prompt` text or token ids, `settings` those of `options` that the caller gave. It refuses at
+    once, with `zoo.errors.PromptError`, what cannot be, and yields a step a token; the last has a `finish_reason`.
+    `zoo run SOURCE PROMPT --strategy NAME` asks for one by its name. Unasked, a strategy runs the architectures of its
+    own distribution.
 
     >>> from zoo.architecture import Strategy, hookimpl
     >>> @hookimpl
@@ -61,23 +85,28 @@ def zoo_strategies() -> Iterable[Strategy]:  # type: ignore[empty-body]
 def zoo_resolve(config: Mapping[str, Any]) -> str | None:
     """The architecture that a config.json is of, where its `model_type` alone cannot tell; None to pass.
 
+    It is asked before `model_types` are looked up. `config` is what the file holds, of whatever types: one that
+    raises is passed over with a notice.
+
     >>> from zoo.architecture import hookimpl
     >>> @hookimpl
     ... def zoo_resolve(config):
-    ...     return "tiny" if config.get("tiny_heads") else None
-    >>> zoo_resolve({"tiny_heads": 2})
-    'tiny'
+    ...     return "shouting-llama" if "logit_scale" in config else None
+    >>> zoo_resolve({"model_type": "llama", "logit_scale": 2.0})
+    'shouting-llama'
     """
 
 
 @hookspec
 def zoo_commands() -> Iterable[Command]:  # type: ignore[empty-body]
-    """Subcommands of `zoo`, imported only when they are called.
+    """Subcommands of `zoo`: click commands at "package.module:attribute", imported only when they are called.
+
+    An error that a command raises as a `zoo.errors.ZooError` is printed as one line.
 
     >>> from zoo.architecture import Command, hookimpl
     >>> @hookimpl
     ... def zoo_commands():
-    ...     yield Command("hello", "my_plugin.cli:hello", "says hello")
+    ...     yield Command("hello", "my_plugin.cli:hello", "Says hello.")
     >>> [command.name for command in zoo_commands()]
     ['hello']
     """

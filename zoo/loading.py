@@ -5,24 +5,30 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from zoo import runtime
 from zoo.architecture import Architecture
 from zoo.assemble import assemble
-from zoo.checkpoint.quantized import Expected, check_method, gather, warn_of_differences
+from zoo.checkpoint.quantized import Expected, check_method, gather, warn_of_differences, with_settings
 from zoo.checkpoint.safetensors import open_tensors
 from zoo.checkpoint.source import find, read_json
 from zoo.checkpoint.weights import fill, match, packings, warn_of_unread
 from zoo.config import Config
-from zoo.errors import CheckpointError, SourceError
+from zoo.errors import CheckpointError, ConfigError, SourceError
 from zoo.registry import Registry, registry
 from zoo.tokenizer import Tokenizer, load_tokenizer
+
+if TYPE_CHECKING:
+    from zoo.checkpoint.gguf import GGUFFile
 
 
 @dataclass
 class Loaded:
-    """A model, ready to run. `tokenizer` is None for a folder that has none: prompts are then lists of ids."""
+    """A model, ready to run. `tokenizer` is None where there is none: prompts are then lists of ids.
+
+    `folder` is where it was read from: a folder, or a GGUF file.
+    """
 
     model: Any
     tokenizer: Tokenizer | None
@@ -44,16 +50,20 @@ def load(
     revision: str | None = None,
     known: Registry | None = None,
 ) -> Loaded:
-    """Load an architecture's pocket checkpoint ("llama"), a preset ("llama:7b"), a folder or a hub id.
+    """Load an architecture's pocket checkpoint ("llama"), a preset ("llama:7b"), a folder, a GGUF file or a hub id.
 
     `architecture` overrides what the config says; `dtype` ("float32", "float16", "bfloat16") casts floats; `adapter` is
     a folder of mlx-lm's LoRA or DoRA, `revision` a hub id's branch, tag or commit. A model that would not fit in this
     machine's memory with a cache of `context` tokens is refused before it is read, unless `force`. Raises a
     `ZooError` that names the culprit: SourceError, ConfigError, CheckpointError, TokenizerError.
     """
-    opened = open_model(source, architecture=architecture, revision=revision, known=known)
-    model, recipe = opened.model, opened.recipe
     floats = runtime.compute_dtype(dtype)
+    opened = open_model(source, architecture=architecture, revision=revision, floats=floats, known=known)
+    model, recipe = opened.model, opened.recipe
+    if opened.file is not None:
+        if not force:
+            check_sum(opened.file.tensors.held(floats), recipe, floats.size if floats else 2, context)
+        opened.read(floats)
     if adapter is None:
         fill(model, opened.parameters, floats)
     else:
@@ -69,7 +79,7 @@ def load(
     runtime.prepare()
     return Loaded(
         model=model,
-        tokenizer=load_tokenizer(opened.folder, opened.config),
+        tokenizer=opened.file.tokenizer() if opened.file else load_tokenizer(opened.folder, opened.config),
         architecture=opened.architecture,
         recipe=recipe,
         config=opened.config,
@@ -82,7 +92,8 @@ def load(
 class Opened:
     """A checkpoint whose tensors are found and named, but not read: `parameters` by path, `model` without them.
 
-    `defaults` are the values that stood in for keys which the config does not have.
+    `defaults` are the values that stood in for keys which the config does not have. `file` is the GGUF file that it is,
+    if it is one: its parameters have shapes and no numbers until `read` is called.
     """
 
     model: Any
@@ -92,6 +103,13 @@ class Opened:
     config: dict[str, Any]
     defaults: dict[str, Any]
     folder: Path
+    file: GGUFFile | None = None
+
+    def read(self, dtype: Any) -> None:
+        """Read a GGUF file, floats cast to `dtype`; the parameters of others are read when they are evaluated."""
+        if self.file is not None:
+            tensors = self.file.tensors.read(dtype)
+            self.parameters = match(self.model, self.architecture, self.recipe, tensors)
 
 
 def open_model(
@@ -99,25 +117,41 @@ def open_model(
     *,
     architecture: str | None = None,
     revision: str | None = None,
+    floats: Any = None,
     known: Registry | None = None,
 ) -> Opened:
-    """Find a source, its architecture, its recipe and which tensor is which parameter; nothing is read yet."""
+    """Find a source, its architecture, its recipe and which tensor is which parameter; nothing is read yet.
+
+    What has to be unpacked becomes `floats`, a dtype, where one is given.
+    """
     known = known or registry()
     place = find(source, known, revision)
-    config = read_json(place.folder / "config.json")
-    assert config is not None
+    file = open_file(place.folder, known, architecture) if place.folder.is_file() else None
+    config = file.config if file else with_settings(read_json(place.folder / "config.json"), place.folder)
     if architecture is not None:
         chosen = known.architecture(architecture)
+    elif file is not None:
+        chosen = file.architecture
     else:
         chosen = place.architecture or known.resolve(config)
-    tensors = gather(open_tensors(place.folder), config)
-    recipe, defaults = told_recipe(chosen, config, tensors.arrays)
+    tensors = file.tensors if file else gather(open_tensors(place.folder), config, floats)
+    try:
+        recipe, defaults = told_recipe(chosen, config, tensors.arrays)
+    except ConfigError as error:
+        raise (file.names(error) if file else error) from None
     model = assemble(recipe, known)
     if hasattr(model, "adopt"):
         tensors = model.adopt(tensors)
     parameters = match(model, chosen, recipe, tensors)
     warn_of_differences(Expected(config), packings(tensors, parameters))
-    return Opened(model, parameters, chosen, recipe, config, defaults, place.folder)
+    return Opened(model, parameters, chosen, recipe, config, defaults, place.folder, file)
+
+
+def open_file(path: Path, known: Registry, architecture: str | None) -> GGUFFile:
+    """A GGUF file, whose reader is imported only for one."""
+    from zoo.checkpoint.gguf import open_gguf
+
+    return open_gguf(path, known, architecture)
 
 
 def check_fit(model: Any, recipe: Any, width: int, context: int | None = None) -> None:
@@ -127,9 +161,13 @@ def check_fit(model: Any, recipe: Any, width: int, context: int | None = None) -
     """
     from mlx.utils import tree_flatten
 
-    room = runtime.total_memory()
     weights = {id(array): array.nbytes for _, array in tree_flatten(model.parameters())}
-    held = sum(weights.values())
+    check_sum(sum(weights.values()), recipe, width, context)
+
+
+def check_sum(held: int, recipe: Any, width: int, context: int | None = None) -> None:
+    """The same, for weights of `held` bytes."""
+    room = runtime.total_memory()
     tokens = min(context or CONTEXT, recipe.context or CONTEXT)
     cache = recipe.cached(recipe.dim) * tokens * width
     if room is not None and held + cache > room:

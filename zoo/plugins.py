@@ -1,13 +1,16 @@
 """Discovery of plugins, each isolated: one that fails is shown with its error and the others work on.
 
-A plugin is a module named by an entry point of the group `zoo`. `ZOO_PLUGINS` (comma-separated entry-point
-names) allows, `ZOO_BLOCK` denies, `ZOO_STRICT=1` raises instead of setting a broken plugin aside.
+A plugin is what an entry point of the group `zoo` names. `ZOO_PLUGINS` (comma-separated names of plugins or
+distributions) allows, `ZOO_BLOCK` denies, `ZOO_STRICT=1` raises instead of setting a broken plugin aside.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
+import sys
 import traceback
+import warnings
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -15,36 +18,28 @@ from functools import cache
 from importlib.metadata import Distribution, EntryPoint, entry_points
 from typing import Any
 
-import pluggy
-
-from zoo import hookspecs
-from zoo.architecture import API, Architecture, Block, Command, Strategy
-from zoo.errors import PluginError
+from zoo.collecting import NewerContract, collect
+from zoo.errors import PluginError, in_words
 
 GROUP = "zoo"
 FIRST_PARTY = "mlx-zoo"
 
-# What each collecting hook must yield.
-RECORDS: dict[str, type] = {
-    "zoo_architectures": Architecture,
-    "zoo_blocks": Block,
-    "zoo_strategies": Strategy,
-    "zoo_commands": Command,
-}
-
 
 @dataclass
 class Plugin:
-    """One plugin and how it fared. `state`: "loaded", "blocked", "incompatible" or "broken"."""
+    """One plugin and how it fared. `state`: "loaded", "blocked", "incompatible" or "broken".
+
+    `error` says why it is not loaded, `traceback` where it failed. `records` are what its hooks gave, by hook.
+    """
 
     name: str
-    distribution: str
-    version: str
+    distribution: str = ""
+    version: str = ""
     state: str = "loaded"
     error: str | None = None
     traceback: str | None = field(default=None, repr=False)
+    module: str = field(default="", repr=False)
     records: dict[str, list[Any]] = field(default_factory=dict, repr=False)
-    module: Any = field(default=None, repr=False)
 
     @property
     def ours(self) -> bool:
@@ -52,19 +47,28 @@ class Plugin:
         return self.distribution == FIRST_PARTY
 
     @property
+    def told(self) -> str:
+        """The distribution and its version, else the plugin's own name: "zoo-good 1.2"."""
+        return f"{self.distribution or self.name} {self.version}".strip()
+
+    @property
     def bridges(self) -> bool:
-        """Whether its architectures are another library's."""
-        return any(architecture.bridged for architecture in self.records.get("zoo_architectures", ()))
+        """Whether another library's code runs its architectures."""
+        return any(a.bridged for a in self.records.get("zoo_architectures", ()))
 
     @property
     def gives(self) -> list[str]:
-        """The names of what it registered; of another library's architectures their number."""
-        given = self.records.get("zoo_architectures", ())
-        architectures = [a.name for a in given if not a.bridged]
-        for library, count in Counter(a.name.rpartition("::")[0] for a in given if a.bridged).items():
-            architectures.append(f"{library}::… ({count})")
-        blocks = [b.spec.block() for b in self.records.get("zoo_blocks", ())]
-        return architectures + blocks + [f"zoo {c.name}" for c in self.records.get("zoo_commands", ())]
+        """The names of what it registered; of another library's architectures how many there are."""
+        architectures = self.records.get("zoo_architectures", ())
+        bridged = Counter(a.name.partition("::")[0] for a in architectures if a.bridged)
+        return [
+            *(a.name for a in architectures if not a.bridged),
+            *(f"{library}::… ({count})" for library, count in bridged.items()),
+            *(b.spec.block() for b in self.records.get("zoo_blocks", ())),
+            *(f"strategy/{s.name}" for s in self.records.get("zoo_strategies", ())),
+            *(f"zoo {c.name}" for c in self.records.get("zoo_commands", ())),
+            *("zoo_resolve" for _ in self.records.get("zoo_resolve", ())),
+        ]
 
     def as_json(self) -> dict[str, Any]:
         """What `zoo plugins --json` prints of it."""
@@ -74,97 +78,58 @@ class Plugin:
 
 def load_plugins(environ: Mapping[str, str] = os.environ) -> list[Plugin]:
     """Every installed plugin, ordered by distribution and entry-point name, loaded or set aside with its error."""
-    allowed, denied = _names(environ.get("ZOO_PLUGINS")), _names(environ.get("ZOO_BLOCK"))
+    allowed, denied = _names(environ, "ZOO_PLUGINS"), _names(environ, "ZOO_BLOCK")
+    strict = environ.get("ZOO_STRICT", "") not in ("", "0")
     plugins = []
     for point in sorted(entry_points(group=GROUP), key=lambda p: (_distribution(p.dist)[0], p.name)):
         plugin = Plugin(point.name, *_distribution(point.dist))
-        if (allowed and point.name not in allowed) or point.name in denied:
-            plugin.state = "blocked"
+        names = {plugin.name, plugin.distribution}
+        if allowed and not names & allowed:
+            plugin.state, plugin.error = "blocked", "ZOO_PLUGINS does not name it"
+        elif names & denied:
+            plugin.state, plugin.error = "blocked", "ZOO_BLOCK names it"
         else:
-            _load(plugin, point, strict=environ.get("ZOO_STRICT", "") not in ("", "0"))
+            load_plugin(plugin, point)
+            if strict and plugin.state != "loaded":
+                raise PluginError(f"plugin {plugin.name} ({plugin.told}): {plugin.error}")
         plugins.append(plugin)
+    known = {name for plugin in plugins for name in (plugin.name, plugin.distribution)}
+    for name in sorted((allowed | denied) - known):
+        warnings.warn(f"ZOO_PLUGINS or ZOO_BLOCK names {name!r}, which is no plugin", stacklevel=2)
     return plugins
 
 
-def _names(value: str | None) -> set[str]:
-    return {name.strip() for name in (value or "").split(",") if name.strip()}
+def _names(environ: Mapping[str, str], variable: str) -> set[str]:
+    return {name.strip() for name in environ.get(variable, "").split(",") if name.strip()}
 
 
 @cache  # each look parses the distribution's metadata anew
 def _distribution(distribution: Distribution | None) -> tuple[str, str]:
-    return (distribution.name, distribution.version) if distribution else ("", "")
-
-
-def _load(plugin: Plugin, point: EntryPoint, strict: bool) -> None:
+    """The name and version of a distribution, empty where its metadata are damaged."""
     try:
-        plugin.module = point.load()
-        plugin.records = _collect(plugin.module)
+        return (distribution.name or "", distribution.version or "") if distribution else ("", "")
+    except Exception:
+        return "", ""
+
+
+def load_plugin(plugin: Plugin, point: EntryPoint) -> None:
+    """Import what the entry point names and collect what it gives; a failure is noted in `plugin` and no more."""
+    try:
+        # What a plugin prints when imported must not end up among a command's output.
+        with contextlib.redirect_stdout(sys.stderr):
+            plugin.module = point.module
+            plugin.records = collect(point.load())
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # SystemExit too: a plugin that exits must not end the program
-        if strict:
-            raise PluginError(f"plugin {plugin.name}: {_reason(error)}") from error
-        plugin.state = "broken"
-        plugin.error = _reason(error)
-        plugin.traceback = traceback.format_exc()
-        return
-    newer = [a for a in plugin.records.get("zoo_architectures", ()) if a.api > API]
-    if newer:
-        plugin.state = "incompatible"
-        plugin.error = (
-            f"{newer[0].name} needs contract version {newer[0].api}; this zoo has {API}: upgrade mlx-zoo"
-        )
-        plugin.records = {}
-        if strict:
-            raise PluginError(f"plugin {plugin.name}: {plugin.error}")
+        plugin.state = "incompatible" if isinstance(error, NewerContract) else "broken"
+        plugin.error = in_words(error)
+        plugin.traceback = "".join(traceback.format_exception(error))
 
 
-def _reason(error: BaseException) -> str:
-    words = " ".join(str(error).split())
-    return (
-        words
-        if isinstance(error, PluginError)
-        else f"{type(error).__name__}: {words}"
-        if words
-        else type(error).__name__
-    )
-
-
-def _collect(module: Any) -> dict[str, list[Any]]:
-    """Everything the hooks of one plugin yield, checked for type."""
-    manager = pluggy.PluginManager("zoo")
-    manager.add_hookspecs(hookspecs)
-    try:
-        manager.register(module)
-    except pluggy.PluginValidationError as error:
-        raise PluginError(str(error).split("\n")[-1]) from error
-    _refuse_misspelled(manager, module)
-    records: dict[str, list[Any]] = {}
-    for hook, kind in RECORDS.items():
-        for implementation in getattr(manager.hook, hook).get_hookimpls():
-            given = implementation.function()
-            if not isinstance(given, Iterable):
-                raise PluginError(f"{hook} gave {type(given).__name__}, not {kind.__name__} records")
-            records[hook] = list(given)
-            for record in records[hook]:
-                if not isinstance(record, kind):
-                    raise PluginError(f"{hook} gave {record!r}, not a record of type {kind.__name__}")
-    return records
-
-
-def _refuse_misspelled(manager: pluggy.PluginManager, module: Any) -> None:
-    known = {name for name in dir(hookspecs) if name.startswith("zoo_")}
-    for name in sorted({caller.name for caller in manager.get_hookcallers(module) or ()} - known):
-        import difflib
-
-        near = difflib.get_close_matches(name, known, 1)
-        hint = f"; did you mean {near[0]}?" if near else ""
-        raise PluginError(f"there is no hook {name}{hint}")
-
-
-def resolvers(plugins: Iterable[Plugin]) -> Iterable[tuple[Plugin, Any]]:
-    """The `zoo_resolve` functions of the loaded plugins."""
-    for plugin in plugins:
-        function = getattr(plugin.module, "zoo_resolve", None)
-        if plugin.state == "loaded" and function is not None:
-            yield plugin, function
+def blamed(error: BaseException, plugins: Iterable[Plugin]) -> Plugin | None:
+    """The plugin in whose code an error was raised: that of the innermost frame which belongs to one."""
+    packages = {plugin.module.partition(".")[0]: plugin for plugin in plugins if plugin.module}
+    modules = (frame.f_globals.get("__name__", "") for frame, _ in traceback.walk_tb(error.__traceback__))
+    found = [packages[name] for name in (module.partition(".")[0] for module in modules) if name in packages]
+    return found[-1] if found else None

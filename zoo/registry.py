@@ -1,140 +1,170 @@
-"""What the plugins gave: architectures, blocks and commands by name, and which architecture a config is of."""
+"""What the plugins gave: architectures, blocks and strategies by name, and which architecture a config is of."""
 
 from __future__ import annotations
 
+import os
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from difflib import get_close_matches
 from functools import cache
+from types import ModuleType
 from typing import Any
 
-from zoo.architecture import Architecture, Block, Command, Strategy, import_target
+from zoo.architecture import Architecture, Block, Strategy, import_target
 from zoo.builtin import core_blocks, core_strategies
-from zoo.errors import ConfigError, PluginError, SourceError
-from zoo.plugins import Plugin, load_plugins, resolvers
+from zoo.claims import Claims
+from zoo.collecting import collect
+from zoo.errors import ConfigError, PluginError, SourceError, in_words
+from zoo.plugins import FIRST_PARTY, Plugin, load_plugins
+
+CORE = Plugin("zoo", FIRST_PARTY)  # what gives the blocks and strategies that are in no plugin
 
 
 class Registry:
-    """The records of a list of plugins.
-
-    A name that two third parties claim belongs to neither: it must be asked for as "distribution::name". One
-    that a third party and the zoo both have is the third party's, and using it warns once.
-    """
+    """The records of a list of plugins, by the names that `zoo.claims` lets them have."""
 
     def __init__(self, plugins: Iterable[Plugin]) -> None:
         self.plugins = list(plugins)
-        self._claims: dict[str, list[tuple[Plugin, Architecture]]] = {}
-        self._types: dict[str, list[tuple[Plugin, Architecture]]] = {}
-        self._blocks: dict[str, Block] = {block.spec.block(): block for block in core_blocks()}
-        self._modules: dict[type, Block] = {block.spec: block for block in self._blocks.values()}
-        for plugin in self.plugins:
-            for architecture in plugin.records.get("zoo_architectures", ()):
-                self._claims.setdefault(architecture.name, []).append((plugin, architecture))
-                for model_type in () if architecture.bridged else architecture.model_types:
-                    self._types.setdefault(model_type, []).append((plugin, architecture))
-            for block in plugin.records.get("zoo_blocks", ()):
-                self._blocks.setdefault(block.spec.block(), block)
-                self._modules.setdefault(block.spec, block)
+        self._architectures = Claims[Architecture]("architecture")
+        self._types = Claims[Architecture](
+            "model_type", "choose with --architecture", lambda architecture: architecture.name
+        )
+        self._blocks = Claims[Block]("block")
+        self._strategies = Claims[Strategy]("strategy")
+        self._modules: dict[type, Block] = {}
+        for block in core_blocks():
+            self._add_block(CORE, block)
+        # The zoo's own come first, so that nobody else's module runs a block of theirs.
+        for plugin in sorted(self.plugins, key=lambda plugin: not plugin.ours):
+            self._add(plugin)
+        for strategy in core_strategies():
+            self._strategies.add(strategy.name, CORE, strategy)
+
+    def _add(self, plugin: Plugin) -> None:
+        for architecture in plugin.records.get("zoo_architectures", ()):
+            self._architectures.add(architecture.name, plugin, architecture)
+            for model_type in () if architecture.bridged else architecture.model_types:
+                self._types.add(model_type, plugin, architecture)
+        for block in plugin.records.get("zoo_blocks", ()):
+            self._add_block(plugin, block)
+        for strategy in plugin.records.get("zoo_strategies", ()):
+            self._strategies.add(strategy.name, plugin, strategy)
+
+    def _add_block(self, plugin: Plugin, block: Block) -> None:
+        if block.spec in self._modules:
+            warnings.warn(
+                f"plugin {plugin.name}: {block.spec.__name__} is run by {self._modules[block.spec].module} already; "
+                f"{block.module} is passed over",
+                stacklevel=2,
+            )
+            return
+        self._modules[block.spec] = block
+        self._blocks.add(block.spec.block(), plugin, block)
 
     @property
     def architectures(self) -> dict[str, Architecture]:
-        """The architectures that can be asked for, by name; contested ones by their qualified names."""
-        found = {}
-        for name, claims in sorted(self._claims.items()):
-            if claims[0][1].bridged:
-                continue
-            try:
-                found[name] = self._one(claims, name, quiet=True)[1]
-            except PluginError:
-                found |= {f"{plugin.distribution}::{name}": architecture for plugin, architecture in claims}
-        return found
+        """The architectures that can be asked for, by name; those whose name another has by their qualified names."""
+        return {name: a for name, a in self._architectures.listed().items() if not a.bridged}
 
     @property
     def bridged(self) -> dict[str, Architecture]:
-        """The architectures that another library's code runs, as "library::name", where no other has the model_type."""
-        given = {name: claims[0][1] for name, claims in sorted(self._claims.items())}
+        """Those that another library's code runs, as "library::name", where no other has the model_type."""
         return {
-            name: architecture
-            for name, architecture in given.items()
-            if architecture.bridged and not set(architecture.model_types) & set(self._types)
+            name: a
+            for name, a in self._architectures.listed().items()
+            if a.bridged and not any(model_type in self._types for model_type in a.model_types)
         }
 
     @property
-    def commands(self) -> dict[str, Command]:
-        """Subcommands that plugins add."""
-        given = (c for plugin in self.plugins for c in plugin.records.get("zoo_commands", ()))
-        return {command.name: command for command in given}
+    def blocks(self) -> dict[str, Block]:
+        """The blocks, by "kind/name"."""
+        return self._blocks.listed()
+
+    @property
+    def strategies(self) -> dict[str, Strategy]:
+        """The strategies, by name."""
+        return self._strategies.listed()
+
+    def __contains__(self, name: str) -> bool:
+        """Whether an architecture of that name, plain or qualified, was given, be it contested."""
+        return name in self._architectures
+
+    def has_type(self, model_type: str) -> bool:
+        """Whether some architecture claims this model_type."""
+        return model_type in self._types
+
+    def plugin(self, name: str) -> Plugin:
+        """The plugin of that name, or of the distribution of that name; PluginError for none."""
+        for plugin in self.plugins:
+            if name in (plugin.name, plugin.distribution):
+                return plugin
+        near = get_close_matches(name, [p.name for p in self.plugins], 1)
+        raise PluginError(f"no plugin {name!r}{f'; did you mean {near[0]}?' if near else ''}")
 
     def plugin_of(self, architecture: Architecture) -> Plugin:
         """The plugin that gave this architecture."""
-        return next(p for claims in self._claims.values() for p, a in claims if a is architecture)
+        return self._architectures.plugin_of(architecture)
 
     def architecture(self, name: str) -> Architecture:
         """The architecture of that name, plain or qualified; SourceError, with the nearest names, for none."""
-        distribution, _, plain = ("", "", name) if name in self._claims else name.rpartition("::")
-        claims = self._claims.get(plain, [])
-        if distribution:
-            claims = [claim for claim in claims if claim[0].distribution == distribution]
-        if not claims:
+        found = self._architectures.one(name)
+        if found is None:
             raise SourceError(f"unknown architecture {name!r}{self.suggestion(name)}; `zoo list` shows all")
-        return self._one(claims, plain)[1]
+        return found
 
     def suggestion(self, name: str) -> str:
         """ "; did you mean …?" with the nearest architecture names, or nothing."""
-        import difflib
-
-        plain = {full.rpartition("::")[2]: full for full in (*self.bridged, *self.architectures)}
-        near = [plain[one] for one in difflib.get_close_matches(name.lower(), plain, 3, 0.5)]
+        near = self._architectures.near(name)
         return f"; did you mean {' or '.join(near)}?" if near else ""
-
-    def _one(
-        self, claims: list[tuple[Plugin, Architecture]], name: str, quiet: bool = False
-    ) -> tuple[Plugin, Architecture]:
-        theirs = [claim for claim in claims if not claim[0].ours]
-        if len(theirs) > 1:
-            options = " or ".join(f"{plugin.distribution}::{a.name}" for plugin, a in theirs)
-            raise PluginError(f"{name!r} is claimed by several plugins: ask for {options}")
-        if theirs and len(claims) > 1 and not quiet:
-            ours = next(a for plugin, a in claims if plugin.ours)
-            warnings.warn(
-                f"{name!r} is served by the plugin {theirs[0][0].distribution}, not by the zoo's own {ours.name}",
-                stacklevel=3,
-            )
-        return theirs[0] if theirs else claims[0]
 
     def resolve(self, config: Mapping[str, Any]) -> Architecture:
         """The architecture of a checkpoint's config; ConfigError when no plugin knows it.
 
-        A plugin that bridges to another library is asked last, when no other has the config.
+        A plugin's `zoo_resolve` is asked before its `model_types`, and those of third parties before the zoo's own;
+        one that bridges to another library is asked when nobody else has the config.
         """
-        if name := self._resolved(config, bridges=False):
-            return self.architecture(name)
         model_type = config.get("model_type")
+        typed = self._types.of(model_type) if isinstance(model_type, str) else []
+        resolved = list(self._resolved(config))
+        for ours in (False, True):
+            found = [c for c in resolved if c[0].ours == ours] or [c for c in typed if c[0].ours == ours]
+            if found:
+                # After a third party's come those of the zoo that it takes this config from, to be named.
+                beaten = [] if ours else [claim for claim in typed if claim[0].ours]
+                claims = {id(a): (self.plugin_of(a), a) for _, a in (*found, *beaten)}
+                return self._types.chosen(list(claims.values()), str(model_type))[1]
         if not isinstance(model_type, str):
             raise ConfigError("config.json: model_type is missing; name one with --architecture")
-        if model_type in self._types:
-            return self._one(self._types[model_type], model_type)[1]
-        if name := self._resolved(config, bridges=True):
-            return self.architecture(name)
+        for _, architecture in self._resolved(config, bridges=True):
+            return architecture
         raise ConfigError(f"config.json: model_type {model_type!r} is of no architecture that the zoo has")
 
-    def _resolved(self, config: Mapping[str, Any], bridges: bool) -> str | None:
-        """The first name that a plugin's `zoo_resolve` gives, of those that bridge or of the others."""
-        for plugin, function in resolvers(p for p in self.plugins if p.bridges == bridges):
-            try:
-                name = function(config)
-            except Exception as error:
-                raise PluginError(
-                    f"plugin {plugin.name}: zoo_resolve raised {type(error).__name__}: {error}"
-                ) from error
-            if name:
-                return name
-        return None
+    def _resolved(
+        self, config: Mapping[str, Any], bridges: bool = False
+    ) -> Iterator[tuple[Plugin, Architecture]]:
+        """What the `zoo_resolve` of each plugin says, of those that bridge or of the others.
+
+        One that fails is passed over with a notice.
+        """
+        for plugin in (plugin for plugin in self.plugins if plugin.bridges == bridges):
+            for function in plugin.records.get("zoo_resolve", ()):
+                try:
+                    if name := function(config):
+                        own = [a for a in plugin.records.get("zoo_architectures", ()) if a.name == name]
+                        yield plugin, own[0] if own else self.architecture(name)
+                except (Exception, SystemExit) as error:
+                    line = f"plugin {plugin.name}: zoo_resolve: {in_words(error)}"
+                    if os.environ.get("ZOO_STRICT", "") not in ("", "0"):
+                        raise PluginError(line) from error
+                    warnings.warn(f"{line}; it is passed over", stacklevel=2)
 
     def block(self, identifier: str) -> Block:
         """The block "kind/name"; PluginError for none."""
-        if identifier not in self._blocks:
+        found = self._blocks.one(identifier)
+        if found is None:
             raise PluginError(f"there is no block {identifier!r}; known: {', '.join(sorted(self._blocks))}")
-        return self._blocks[identifier]
+        return found
 
     def module(self, spec: type) -> Any:
         """The class that runs a spec, imported now."""
@@ -142,17 +172,80 @@ class Registry:
             raise PluginError(f"no plugin registers a module for the block {spec.__name__}")
         return import_target(self._modules[spec].module)
 
-    def strategy(self, task: str, settings: Iterable[str] = ()) -> Strategy:
-        """The first strategy that serves a task and takes all of `settings`, else the first; PluginError for none."""
-        theirs = [s for plugin in self.plugins for s in plugin.records.get("zoo_strategies", ())]
-        serving = [strategy for strategy in (*theirs, *core_strategies()) if task in strategy.tasks]
-        if not serving:
-            raise PluginError(f"no strategy serves the task {task!r}")
+    def strategy(
+        self,
+        task: str,
+        settings: Iterable[str] = (),
+        *,
+        name: str | None = None,
+        architecture: Architecture | None = None,
+    ) -> Strategy:
+        """The strategy `name`, else the first that serves the task and takes all of `settings`, else the first.
+
+        The one given together with the architecture comes first, then the zoo's own; no other third party's runs
+        a model unasked where one of these can. PluginError when there is none, or several third parties' fit.
+        """
+        if name is not None:
+            found = self._strategies.one(name)
+            if found is None or task not in found.tasks:
+                names = ", ".join(n for n, strategy in self.strategies.items() if task in strategy.tasks)
+                raise PluginError(
+                    f"strategy {name!r}: none of that name serves the task {task!r}; known: {names}"
+                )
+            return found
+        home = next((p.distribution for p, a in self._architectures.pairs() if a is architecture), None)
+
+        def rank(claim: tuple[Plugin, Strategy]) -> int:
+            return 0 if claim[0].distribution == home else 1 if claim[0].ours else 2
+
+        serving = sorted((c for c in self._strategies.pairs() if task in c[1].tasks), key=rank)
         wanted = set(settings)
-        return next((strategy for strategy in serving if wanted <= set(strategy.options)), serving[0])
+        fitting = [claim for claim in serving if wanted <= set(claim[1].options)] or serving[:1]
+        if not fitting:
+            raise PluginError(f"no strategy serves the task {task!r}")
+        if rank(fitting[0]) == 2 and len(fitting) > 1:
+            options = " or ".join(f"{plugin.distribution}::{strategy.name}" for plugin, strategy in fitting)
+            raise PluginError(f"several plugins' strategies could serve this: ask for {options}")
+        return fitting[0][1]
+
+
+_in_use: Registry | None = None
+
+
+@contextmanager
+def using(known: Registry) -> Iterator[Registry]:
+    """Within it, `registry()` is `known`: for tests that must not depend on what else is installed."""
+    global _in_use
+    before, _in_use = _in_use, known
+    try:
+        yield known
+    finally:
+        _in_use = before
+
+
+def isolated(*plugins: Any) -> Registry:
+    """A registry of the zoo's own plugins and the given modules (or objects with hooks), whatever is installed.
+
+    PluginError when one of these breaks the contract.
+    """
+    theirs = []
+    for given in plugins:
+        module = given.__name__ if isinstance(given, ModuleType) else ""
+        name = (module or type(given).__name__).replace("_", "-")
+        theirs.append(Plugin(name, name, module=module, records=collect(given)))
+    return Registry([*_ours(), *theirs])
 
 
 @cache
+def _ours() -> tuple[Plugin, ...]:
+    return tuple(plugin for plugin in load_plugins({"ZOO_PLUGINS": FIRST_PARTY}) if plugin.ours)
+
+
 def registry() -> Registry:
     """The registry of the installed plugins, filled at the first call."""
+    return _in_use or _installed()
+
+
+@cache
+def _installed() -> Registry:
     return Registry(load_plugins())

@@ -4,84 +4,76 @@
     check_architecture("llama")
 
 Each check has a name and a reason; one that fails says what differed. Models are small, their weights random:
-the checks hold for any weights. Axes: B batch, T length, V vocabulary.
+the checks hold for any weights, and `subject_of` holds a loaded checkpoint to them. Axes: B batch, T length,
+V vocabulary.
 """
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import tempfile
-from collections.abc import Callable, Mapping
+import traceback
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import mlx.core as mx
-from mlx.utils import tree_flatten, tree_unflatten
+from mlx.utils import tree_flatten
 
-from zoo.architecture import Architecture
-from zoo.assemble import assemble
+from zoo.checkpoint.quantize import quantize
 from zoo.checkpoint.save import save
-from zoo.errors import ZooError
+from zoo.errors import ZooError, in_words
 from zoo.generation import generate
-from zoo.loading import Loaded, load, make_recipe
-from zoo.registry import Registry, registry
+from zoo.loading import Loaded, load
+from zoo.registry import Registry
+from zoo.testing_subject import (
+    PACKING,
+    TOLERANCE,
+    Check,
+    Subject,
+    can_be_quantized,
+    decodes,
+    is_causal,
+    is_encoder,
+    is_saved,
+    is_theirs,
+    numbers_of,
+    quantizes,
+    randomise,
+    same,
+    streams,
+    subject,
+    subject_of,
+)
 
-TOLERANCE = 1e-4  # of the range of the logits, in float32
-LENGTH = 24  # tokens of a test text: more than any window of the small presets
+__all__ = [
+    "CHECKS",
+    "TOLERANCE",
+    "Check",
+    "Result",
+    "Subject",
+    "check_architecture",
+    "checks_of",
+    "imports_nothing_heavy",
+    "numbers_of",
+    "outcome",
+    "randomise",
+    "run_checks",
+    "same",
+    "subject",
+    "subject_of",
+]
 
-
-@dataclass
-class Subject:
-    """An architecture under test: its small model with random weights, and a batch of random texts (B, T)."""
-
-    architecture: Architecture
-    numbers: Mapping[str, Any]
-    recipe: Any
-    model: Any
-    tokens: mx.array
-    known: Registry
-
-    @property
-    def vocab(self) -> int:
-        """The size of the vocabulary that texts are drawn from."""
-        return self.recipe.embedding.vocab
-
-
-@dataclass(frozen=True)
-class Check:
-    """One property: its name, why it must hold, the function that raises AssertionError, and whom it applies to."""
-
-    name: str
-    reason: str
-    run: Callable[[Subject], None]
-    applies: Callable[[Subject], bool]
-
-
+# Packages that no plugin may import before a model is built.
+HEAVY = ("mlx", "mlx_lm", "torch", "transformers")
 CHECKS: list[Check] = []
 
 
 def _always(subject: Subject) -> bool:
     return True
-
-
-def decodes(subject: Subject) -> bool:
-    """Whether the model continues text token by token, from a cache."""
-    return hasattr(subject.model, "make_cache") and not hasattr(subject.model, "encode")
-
-
-def is_causal(subject: Subject) -> bool:
-    """Whether a token may see only those before it."""
-    return decodes(subject) and subject.architecture.causality == "causal"
-
-
-def is_encoder(subject: Subject) -> bool:
-    """Whether the model reads a text at once, and writes none."""
-    return hasattr(subject.model, "encode") and not hasattr(subject.model, "decode")
-
-
-def streams(subject: Subject) -> bool:
-    """Whether text is made token by token, each from those before it."""
-    return decodes(subject) and subject.architecture.causality in ("causal", "prefix")
 
 
 def check(reason: str, applies: Callable[[Subject], bool] = _always) -> Callable[..., Any]:
@@ -92,67 +84,6 @@ def check(reason: str, applies: Callable[[Subject], bool] = _always) -> Callable
         return function
 
     return add
-
-
-def numbers_of(architecture: Architecture, preset: str | None = None) -> Mapping[str, Any]:
-    """The config numbers of a preset small enough to build: the one named, "tiny", or the pocket's."""
-    for name in [preset] if preset else ["tiny", "pocket"]:
-        found = architecture.preset(name)
-        if found is not None and found.config is not None:
-            return found.config
-    raise ZooError(
-        f"{architecture.name}: no preset {preset or 'tiny or pocket'} with numbers to build a small model from"
-    )
-
-
-def subject(name: str, preset: str | None = None, known: Registry | None = None, seed: int = 0) -> Subject:
-    """The architecture `name` as a small model with random weights."""
-    known = known or registry()
-    architecture = known.architecture(name)
-    numbers = numbers_of(architecture, preset)
-    recipe = make_recipe(architecture, numbers)
-    model = assemble(recipe, known)
-    randomise(model, seed)
-    length = min(LENGTH, recipe.context or LENGTH)
-    tokens = mx.random.randint(0, recipe.embedding.vocab, (2, length), key=mx.random.key(seed + 1))
-    return Subject(architecture, numbers, recipe, model, tokens, known)
-
-
-def randomise(model: Any, seed: int = 0) -> None:
-    """Give every parameter a random value: norms and biases too, so that none can be forgotten unseen."""
-    parameters = tree_flatten(model.parameters())
-    keys = mx.random.split(mx.random.key(seed), len(parameters))
-
-    def one(array: mx.array, key: mx.array) -> mx.array:
-        spread = 0.2 if array.ndim < 2 else array.shape[-1] ** -0.5
-        centre = 1.0 if array.ndim < 2 else 0.0
-        return centre + spread * mx.random.normal(array.shape, key=key)
-
-    model.update(
-        tree_unflatten([(path, one(array, key)) for (path, array), key in zip(parameters, keys, strict=True)])
-    )
-    mx.eval(model.parameters())
-
-
-def same(found: mx.array, expected: mx.array, what: str, tolerance: float = TOLERANCE) -> None:
-    """AssertionError, saying where and by how much, unless the two agree to `tolerance` of the expected range."""
-    assert found.shape == expected.shape, f"{what}: shape {found.shape}, expected {expected.shape}"
-    found, expected = found.astype(mx.float32), expected.astype(mx.float32)
-    scale = (expected.max() - expected.min()).item()
-    difference = mx.abs(found - expected)
-    worst = difference.max().item()
-    assert worst <= tolerance * scale, (  # a NaN fails too
-        f"{what}: largest difference {worst:.3g} at {_place(difference)}, allowed {tolerance * scale:.3g}"
-    )
-
-
-def _place(difference: mx.array) -> tuple[int, ...]:
-    flat = int(mx.argmax(difference).item())
-    place = []
-    for size in reversed(difference.shape):
-        flat, index = divmod(flat, size)
-        place.append(index)
-    return tuple(reversed(place))
 
 
 @check("`zoo show` and `compare` count from the recipe; the model must hold just that many")
@@ -255,7 +186,7 @@ def _changed(subject: Subject, place: int) -> mx.array:
     return mx.where(columns, (subject.tokens + 1) % subject.vocab, subject.tokens)
 
 
-@check("what was trained or converted must come back from its folder")
+@check("what was trained or converted must come back from its folder", is_saved)
 def saved_and_loaded_is_identical(subject: Subject) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -267,11 +198,30 @@ def saved_and_loaded_is_identical(subject: Subject) -> None:
         assert mx.array_equal(found[path], array).item(), f"{path} changed between saving and loading"
 
 
+@check("a quantized model must come back from its folder as it went in", can_be_quantized)
+def quantized_and_loaded_is_identical(subject: Subject) -> None:
+    name = subject.architecture.name
+    with tempfile.TemporaryDirectory() as place:
+        plain, packed = Path(place, "plain"), Path(place, "packed")
+        save(plain, subject.model, subject.architecture, subject.recipe, subject.numbers)
+        model = load(plain, architecture=name, dtype="float32", known=subject.known).model
+        quantize(model, PACKING, quantizes(subject))
+        save(packed, model, subject.architecture, subject.recipe, subject.numbers)
+        loaded = load(packed, architecture=name, dtype="float32", known=subject.known).model
+    expected, found = (dict(tree_flatten(one.parameters())) for one in (model, loaded))
+    lost = sorted(expected.keys() ^ found.keys())
+    assert not lost, (
+        f"{lost[0]}: `mlx_weights` must name its matrix …weight, stored (out, in), to keep it packed"
+    )
+    for path, array in expected.items():
+        assert mx.array_equal(found[path], array).item(), f"{path} changed between saving and loading"
+
+
 @check("what is streamed must be what the model says, up to near ties", streams)
 def greedy_stream_follows_the_full_forward(subject: Subject) -> None:
     prompt = subject.tokens[0, : subject.tokens.shape[1] // 2].tolist()
     loaded = Loaded(subject.model, None, subject.architecture, subject.recipe, {}, Path("."))
-    new = generate(loaded, prompt, max_tokens=8, temperature=0.0).tokens
+    new = generate(loaded, prompt, strategy="autoregressive", max_tokens=8, temperature=0.0).tokens
     prefix = {"prefix": len(prompt)} if subject.architecture.causality == "prefix" else {}
     logits = subject.model(mx.array([prompt + new]), **prefix)[0]  # (T, V)
     margin = TOLERANCE * (logits.max() - logits.min()).item()
@@ -281,7 +231,7 @@ def greedy_stream_follows_the_full_forward(subject: Subject) -> None:
         assert lost <= margin, f"token {step} is {token}, whose logit is {lost:.3g} below the largest"
 
 
-@check("16-bit weights are what most checkpoints hold", decodes)
+@check("16-bit weights are what most checkpoints hold", lambda s: decodes(s) and not s.trained)
 def half_precision_runs(subject: Subject) -> None:
     expected = subject.model(subject.tokens)
     parameters = subject.model.parameters()
@@ -300,31 +250,61 @@ def half_precision_runs(subject: Subject) -> None:
         subject.model.update(parameters)
 
 
+@check("every command imports every plugin: what is heavy belongs in the modules that run blocks", is_theirs)
+def importing_the_plugin_imports_nothing_heavy(subject: Subject) -> None:
+    imports_nothing_heavy(subject.known.plugin_of(subject.architecture).module)
+
+
+def imports_nothing_heavy(module: str) -> None:
+    """AssertionError, naming them, when importing `module` in a new process imports mlx or another of `HEAVY`."""
+    code = (
+        f"import sys, {module}\nprint(*{{name.partition('.')[0] for name in sys.modules}} & set({HEAVY!r}))"
+    )
+    path = os.pathsep.join(filter(None, sys.path))
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path}
+    )
+    assert done.returncode == 0, f"{module} cannot be imported: {done.stderr.strip().splitlines()[-1]}"
+    found = done.stdout.split()
+    assert not found, f"importing {module} imports {', '.join(sorted(found))}"
+
+
 @dataclass(frozen=True)
 class Result:
-    """How one check went; `message` says what differed when it failed."""
+    """How one check went; `message` says what differed when it failed, `traceback` where code raised."""
 
     name: str
     reason: str
     passed: bool
     message: str = ""
+    traceback: str = ""
+
+
+def checks_of(subject: Subject) -> list[Check]:
+    """The checks that apply to a subject."""
+    from zoo.testing_translation import CHECKS as TRANSLATION
+
+    return [one for one in (*CHECKS, *TRANSLATION) if one.applies(subject)]
+
+
+def outcome(check: Check, subject: Subject) -> Result:
+    """One check, run; an error in the model's code fails it, too."""
+    try:
+        check.run(subject)
+    except (AssertionError, ZooError) as error:
+        # The first line: pytest adds others to an assertion of a module that it has rewritten.
+        return Result(check.name, check.reason, False, str(error).partition("\n")[0])
+    except Exception as error:
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        message = f"raised {in_words(error)} ({frame.filename}, line {frame.lineno})"
+        return Result(check.name, check.reason, False, message, traceback.format_exc())
+    return Result(check.name, check.reason, True)
 
 
 def run_checks(name: str, preset: str | None = None, known: Registry | None = None) -> list[Result]:
     """Every check that applies to the architecture `name`, run on a small model of random weights."""
-    from zoo.testing_translation import CHECKS as TRANSLATION
-
     made = subject(name, preset, known)
-    results = []
-    for one in [*CHECKS, *TRANSLATION]:
-        if not one.applies(made):
-            continue
-        try:
-            one.run(made)
-            results.append(Result(one.name, one.reason, True))
-        except (AssertionError, ZooError) as error:
-            results.append(Result(one.name, one.reason, False, str(error)))
-    return results
+    return [outcome(check, made) for check in checks_of(made)]
 
 
 def check_architecture(name: str, preset: str | None = None, known: Registry | None = None) -> list[Result]:

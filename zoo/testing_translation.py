@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import mlx.core as mx
@@ -91,7 +92,7 @@ def greedy_translation_follows_the_full_forward(subject: Subject) -> None:
     """What is streamed must be what the model says."""
     source = subject.tokens[:1]
     loaded = Loaded(subject.model, None, subject.architecture, subject.recipe, {}, Path("."))
-    new = generate(loaded, source[0].tolist(), max_tokens=8).tokens
+    new = generate(loaded, source[0].tolist(), strategy="beam", max_tokens=8).tokens
     logits = subject.model(source, mx.array([[subject.recipe.start, *new]]))[0]  # (T, V)
     margin = TOLERANCE * (logits.max() - logits.min()).item()
     for place, token in enumerate(new):
@@ -114,8 +115,14 @@ def half_precision_translates(subject: Subject) -> None:
         subject.model.update(parameters)
 
 
+def reason_of(function: Callable[[Subject], None]) -> str:
+    """A check's reason, from its docstring."""
+    text = (function.__doc__ or "").rstrip(".")
+    return text[:1].lower() + text[1:]
+
+
 CHECKS = [
-    Check(function.__name__, (function.__doc__ or "").rstrip("."), function, translates)
+    Check(function.__name__, reason_of(function), function, translates)
     for function in (
         cached_translation_equals_full_forward,
         padded_source_equals_the_source_alone,

@@ -120,7 +120,7 @@ def from_merges(folder: Path, settings: TokenizerSettings) -> TokenizersBackend:
 
     GPT-1's vocabulary marks the ends of words with `</w>`; GPT-2's marks their beginnings with `Ġ`.
     """
-    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
+    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 
     vocab_path, merges_path = folder / "vocab.json", folder / "merges.txt"
     check_class(merges_path.name, settings)
@@ -147,17 +147,26 @@ def from_merges(folder: Path, settings: TokenizerSettings) -> TokenizersBackend:
             tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=prefix_space)
             tokenizer.decoder = decoders.ByteLevel()
     backend = TokenizersBackend(tokenizer, settings, special)
-    edges = []
-    for key, name in (("add_bos_token", "bos_token"), ("add_eos_token", "eos_token")):
-        token = special.get(name) if settings.flag(key, False) else None
-        edges.append(token if token is not None and backend.id(token) is not None else None)
-    if any(edges):
-        single = [edges[0], "$A", edges[1]]
-        tokenizer.post_processor = processors.TemplateProcessing(
-            single=[part for part in single if part],
-            special_tokens=[(token, backend.id(token)) for token in {*edges} if token],
-        )
+    first, last = (
+        special.get(name) if settings.flag(f"add_{name}", False) else None
+        for name in ("bos_token", "eos_token")
+    )
+    put_around(backend, first, last)
     return backend
+
+
+def put_around(backend: TokenizersBackend, first: str | None, last: str | None) -> None:
+    """Put tokens at the ends of every text, those left out that are None or that the vocabulary lacks."""
+    from tokenizers import processors
+
+    first, last = (
+        token if token is not None and backend.id(token) is not None else None for token in (first, last)
+    )
+    if first or last:
+        backend.tokenizer.post_processor = processors.TemplateProcessing(
+            single=[part for part in (first, "$A", last) if part],
+            special_tokens=[(token, backend.id(token)) for token in {first, last} if token],
+        )
 
 
 def from_word_pieces(path: Path, settings: TokenizerSettings) -> TokenizersBackend:

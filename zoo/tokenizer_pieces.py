@@ -24,7 +24,8 @@ class SentencePieceBackend:
     in one place: a text that begins with a space keeps it beside the space that the model puts in front.
     """
 
-    def __init__(self, path: Path, settings: TokenizerSettings) -> None:
+    def __init__(self, path: Path, settings: TokenizerSettings, proto: bytes | None = None) -> None:
+        """`proto` is the model where `path` holds it in another form."""
         if path.name == "spiece.model":
             check_class(path.name, settings)
         try:
@@ -33,7 +34,7 @@ class SentencePieceBackend:
             raise TokenizerError(
                 f"{path}: needs the sentencepiece package (pip install sentencepiece)"
             ) from None
-        proto = read_bytes(path)
+        proto = read_bytes(path) if proto is None else proto
         with naming(path, "not a sentencepiece model"):
             if not proto:
                 raise ValueError("it is empty")

@@ -187,3 +187,19 @@ def zoo_architectures():
 def zoo_blocks():
     yield Block(TypedEmbedding, "zoo_bert.block:TypedEmbedding", "vectors of token, position and type")
     yield Block(MaskedHead, "zoo_bert.block:MaskedHead", "what a masked token was")
+
+
+@hookimpl
+def zoo_resolve(config):
+    # BERT's own folders, and those made from them at first, are older than the key `model_type`. RoBERTa's have one
+    # type of token, ALBERT's and ELECTRA's an embedding of another width.
+    makers = config.get("architectures") or ["Bert"]
+    if (
+        "model_type" not in config
+        and config.get("type_vocab_size") == 2
+        and "embedding_size" not in config
+        and isinstance(makers, list)
+        and all(str(maker).startswith("Bert") for maker in makers)
+    ):
+        return "bert"
+    return None

@@ -8,7 +8,7 @@ import mlx.core as mx
 import mlx.nn as nn
 
 from zoo.blocks.mask import dense
-from zoo.blocks.moe import top
+from zoo.blocks.moe import QuantizedStackedLinear, top
 from zoo.cache import KVCache
 
 
@@ -94,6 +94,22 @@ class HeadLinear(nn.Module):
     def transposed(self, x):  # (B, H or 1, T, out) -> (B, H, T, in)
         """The transposed matrices applied."""
         return x @ self.weight
+
+    def to_quantized(self, group_size=None, bits=None, mode="affine"):
+        """The same with packed weights; `mlx.nn.quantize` asks for it."""
+        return QuantizedHeadLinear(self, group_size, bits, mode)
+
+
+class QuantizedHeadLinear(QuantizedStackedLinear):
+    """The same, the matrices packed along their inputs; all of them are used at once."""
+
+    def __call__(self, x, transpose=True):  # (B, H or 1, T, in) -> (B, H, T, out)
+        parts = (self.weight, self.scales, self.get("biases"), transpose)
+        return mx.quantized_matmul(x, *parts, group_size=self.group_size, bits=self.bits, mode=self.mode)
+
+    def transposed(self, x):  # (B, H or 1, T, out) -> (B, H, T, in)
+        """The transposed matrices applied."""
+        return self(x, transpose=False)
 
 
 class GroupRouter(nn.Module):

@@ -1,6 +1,7 @@
 """Gemma 2, told as a difference from LLaMA, and the blocks that only it has. Imports no mlx."""
 
-from zoo.architecture import Architecture, Block, Preset, Rename, hookimpl, pocket
+from zoo.architecture import GGUF, Architecture, Block, Preset, Rename, hookimpl, pocket
+from zoo.gguf import DECODER, Added
 from zoo.recipe import Attention, Decoder, Embedding, GatedMLP, Head, RoPE
 from zoo_gemma.spec import CappedAttention, CappedHead, OffsetRMSNorm, SandwichLayer
 from zoo_llama import WEIGHTS as LLAMA_WEIGHTS
@@ -82,6 +83,23 @@ WEIGHTS = (
     *LLAMA_WEIGHTS,
 )
 
+GEMMA_GGUF = (
+    Added("blk.{i}.attn_norm.*", "layers.{i}.mixer_norm.*"),
+    Added("blk.{i}.post_attention_norm.*", "layers.{i}.mixer_output_norm.*"),
+    Added("blk.{i}.ffn_norm.*", "layers.{i}.feedforward_norm.*"),
+    Added("blk.{i}.post_ffw_norm.*", "layers.{i}.feedforward_output_norm.*"),
+    Added("output_norm.*", "norm.*"),
+    *DECODER,
+)
+
+
+def score_scale(config, tensors):
+    """The width whose root divides scores, which no file has: a head's, but in the 27B, of 46 layers, D/H."""
+    if config.get("num_hidden_layers") == 46:
+        return dict(query_pre_attn_scalar=config["hidden_size"] / config["num_attention_heads"])
+    return dict(query_pre_attn_scalar=config.get("head_dim", 256))
+
+
 POCKET = dict(
     hidden_size=128,
     intermediate_size=384,
@@ -130,6 +148,7 @@ def zoo_architectures():
         model_types=("gemma2",),
         recipe=gemma2,
         weights=WEIGHTS,
+        gguf=GGUF("gemma2", GEMMA_GGUF, config=score_scale),
         presets=(
             pocket(__file__, "gemma2", **POCKET),
             Preset("2b", hub="google/gemma-2-2b", config=GEMMA2_2B),

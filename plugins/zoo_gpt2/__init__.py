@@ -1,6 +1,7 @@
 """GPT-2 as released (Pre-LN), the same with Post-LN, and the first GPT. Imports no mlx."""
 
 from zoo.architecture import (
+    GGUF,
     Architecture,
     Ignore,
     OutputHead,
@@ -11,6 +12,7 @@ from zoo.architecture import (
     hookimpl,
     pocket,
 )
+from zoo.gguf import DECODER
 from zoo.recipe import MLP, Attention, Decoder, Embedding, Head, Layer, LayerNorm, LearnedPositions, repeat
 
 
@@ -65,6 +67,9 @@ def gpt_layers(config, placement, activation):
     )
 
 
+QKV = ("query", "key", "value")
+
+
 def weights(prefix, tokens, positions, matrix):
     """The rules of all three: `matrix` is Transpose for OpenAI's (in, out) matrices, Rename for (out, in)."""
     layer = prefix + "h.{i}."
@@ -74,12 +79,12 @@ def weights(prefix, tokens, positions, matrix):
         Rename(layer + "ln_1.*", "layers.{i}.mixer_norm.*"),
         Split(
             layer + "attn.c_attn.weight",
-            tuple("layers.{i}.mixer." + part + ".weight" for part in ("query", "key", "value")),
+            tuple("layers.{i}.mixer." + part + ".weight" for part in QKV),
             transpose=matrix is Transpose,
         ),
         Split(
             layer + "attn.c_attn.bias",
-            tuple("layers.{i}.mixer." + part + ".bias" for part in ("query", "key", "value")),
+            tuple("layers.{i}.mixer." + part + ".bias" for part in QKV),
         ),
         matrix(layer + "attn.c_proj.weight", "layers.{i}.mixer.output.weight"),
         Rename(layer + "attn.c_proj.bias", "layers.{i}.mixer.output.bias"),
@@ -98,6 +103,25 @@ def weights(prefix, tokens, positions, matrix):
 GPT2_WEIGHTS = weights("[transformer.]", "wte", "wpe", Transpose)
 GPT2_MLX_WEIGHTS = weights("[model.]", "wte", "wpe", Rename)
 GPT_WEIGHTS = weights("[transformer.]", "tokens_embed", "positions_embed", Transpose)
+GPT_MLX_WEIGHTS = weights("[transformer.]", "tokens_embed", "positions_embed", Rename)
+
+GPT2_GGUF = GGUF(
+    "gpt2",
+    (
+        Rename("position_embd.weight", "embedding.positions.weight"),
+        Split("blk.{i}.attn_qkv.weight", tuple("layers.{i}.mixer." + part + ".weight" for part in QKV)),
+        Split("blk.{i}.attn_qkv.bias", tuple("layers.{i}.mixer." + part + ".bias" for part in QKV)),
+        *DECODER,
+    ),
+    keys={
+        "context_length": "n_positions",
+        "embedding_length": "n_embd",
+        "block_count": "n_layer",
+        "attention.head_count": "n_head",
+        "feed_forward_length": "n_inner",
+        "attention.layer_norm_epsilon": "layer_norm_epsilon",
+    },
+)
 
 POCKET = dict(vocab_size=2048, n_embd=128, n_layer=4, n_head=4, n_positions=64)
 SMALL = dict(vocab_size=50257, n_embd=768, n_layer=12, n_head=12, n_positions=1024)
@@ -112,6 +136,7 @@ def zoo_architectures():
         recipe=gpt2,
         weights=GPT2_WEIGHTS,
         mlx_weights=GPT2_MLX_WEIGHTS,
+        gguf=GPT2_GGUF,
         presets=(
             pocket(__file__, "gpt2", **POCKET),
             Preset("small", hub="openai-community/gpt2", config=SMALL),
@@ -136,6 +161,7 @@ def zoo_architectures():
         model_types=("openai-gpt",),
         recipe=gpt,
         weights=GPT_WEIGHTS,
+        mlx_weights=GPT_MLX_WEIGHTS,
         presets=(
             Preset(
                 "117m",

@@ -1,6 +1,7 @@
 """LLaMA, and the families told as differences from it. Imports no mlx."""
 
-from zoo.architecture import Architecture, Ignore, OutputHead, Preset, Rename, hookimpl, pocket
+from zoo.architecture import GGUF, Architecture, Ignore, OutputHead, Preset, Rename, hookimpl, pocket
+from zoo.gguf import DECODER, RotaryPairs
 from zoo.recipe import Attention, Decoder, Embedding, GatedMLP, Head, Layer, RMSNorm, RoPE, repeat
 
 
@@ -107,6 +108,18 @@ WEIGHTS = (
 )
 
 
+LLAMA_GGUF = (
+    RotaryPairs("blk.{i}.attn_q.*", "layers.{i}.mixer.query.*"),
+    RotaryPairs("blk.{i}.attn_k.*", "layers.{i}.mixer.key.*", heads="kv_heads"),
+    *DECODER,
+)
+
+
+def biases(config, tensors):
+    """Which matrices have biases: only the tensors tell."""
+    return dict(attention_bias="blk.0.attn_output.bias" in tensors, mlp_bias="blk.0.ffn_up.bias" in tensors)
+
+
 POCKET = dict(
     hidden_size=128,
     intermediate_size=384,
@@ -145,6 +158,7 @@ def zoo_architectures():
         model_types=("llama",),
         recipe=llama,
         weights=WEIGHTS,
+        gguf=GGUF("llama", LLAMA_GGUF, config=biases),
         presets=(
             pocket(__file__, "llama", **POCKET),
             published(
@@ -172,6 +186,7 @@ def zoo_architectures():
         model_types=("mistral",),
         recipe=mistral,
         weights=WEIGHTS,
+        gguf=GGUF("llama", LLAMA_GGUF, when="attention.sliding_window", config=biases),
         presets=(
             published(
                 "7b",
@@ -192,6 +207,7 @@ def zoo_architectures():
         model_types=("qwen2",),
         recipe=qwen2,
         weights=WEIGHTS,
+        gguf=GGUF("qwen2", DECODER),
         presets=(
             published(
                 "7b",
@@ -218,6 +234,7 @@ def zoo_architectures():
         model_types=("qwen3",),
         recipe=qwen3,
         weights=WEIGHTS,
+        gguf=GGUF("qwen3", DECODER),
         presets=(
             pocket(__file__, "qwen3", **POCKET, head_dim=32),
             published(

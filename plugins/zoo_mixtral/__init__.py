@@ -1,8 +1,9 @@
 """Mixtral and the Qwen mixtures of experts, told as differences from LLaMA. Imports no mlx."""
 
-from zoo.architecture import Architecture, Preset, Rename, Split, Stack, hookimpl, pocket
+from zoo.architecture import GGUF, Architecture, Preset, Rename, Split, Stack, hookimpl, pocket
+from zoo.gguf import DECODER, MIXTURE, Row
 from zoo.recipe import Experts, GatedMLP, MoE, RMSNorm, Router
-from zoo_llama import POCKET, TINY, WEIGHTS, layer_windows, llama, published, sliding_window
+from zoo_llama import LLAMA_GGUF, POCKET, TINY, WEIGHTS, layer_windows, llama, published, sliding_window
 
 
 def mixtral(config):
@@ -131,6 +132,34 @@ QWEN_COMMON = (
 QWEN_WEIGHTS = (*QWEN_COMMON, Stack(LAYER + "mlp.experts.{e}.{p}_proj.*", EXPERTS + "{p}.*"), *FUSED)
 QWEN_MLX_WEIGHTS = (*QWEN_COMMON, Rename(LAYER + "mlp.switch_mlp.{p}_proj.*", EXPERTS + "{p}.*"))
 
+MIXTRAL_GGUF = GGUF(
+    "llama",
+    (
+        Stack("blk.{i}.ffn_{p}.{e}.weight", EXPERTS + "{p}.weight"),  # files of 2023
+        *MIXTURE,
+        *LLAMA_GGUF,
+    ),
+    when="expert_count",
+    keys={"expert_count": "num_local_experts"},
+)
+QWEN3_GGUF = GGUF(
+    "qwen3moe",
+    (*MIXTURE, *DECODER),
+    # Files whose layers all have experts leave out the width of the others.
+    config=lambda config, tensors: dict(
+        norm_topk_prob=True, intermediate_size=config.get("moe_intermediate_size")
+    ),
+)
+QWEN2_GGUF = GGUF(
+    "qwen2moe",
+    (
+        *MIXTURE,
+        Row("blk.{i}.ffn_gate_inp_shexp.*", "layers.{i}.feedforward.shared_gate.*"),
+        Rename("blk.{i}.ffn_{p}_shexp.*", "layers.{i}.feedforward.shared.{p}.*"),
+        *DECODER,
+    ),
+)
+
 # 2.8 million parameters, of which a token uses one million.
 MIXTRAL_POCKET = POCKET | dict(intermediate_size=192, num_local_experts=8, num_experts_per_tok=2)
 QWEN3_POCKET = POCKET | dict(
@@ -149,6 +178,7 @@ def zoo_architectures():
         recipe=mixtral,
         weights=MIXTRAL_WEIGHTS,
         mlx_weights=MIXTRAL_MLX_WEIGHTS,
+        gguf=MIXTRAL_GGUF,
         presets=(
             pocket(__file__, "mixtral", **MIXTRAL_POCKET),
             published(
@@ -178,6 +208,7 @@ def zoo_architectures():
         recipe=qwen2_moe,
         weights=QWEN_WEIGHTS,
         mlx_weights=QWEN_MLX_WEIGHTS,
+        gguf=QWEN2_GGUF,
         presets=(
             published(
                 "a2.7b",
@@ -218,6 +249,7 @@ def zoo_architectures():
         recipe=qwen3_moe,
         weights=QWEN_WEIGHTS,
         mlx_weights=QWEN_MLX_WEIGHTS,
+        gguf=QWEN3_GGUF,
         presets=(
             pocket(__file__, "qwen3-moe", **QWEN3_POCKET),
             published(

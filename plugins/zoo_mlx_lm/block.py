@@ -17,7 +17,8 @@ from zoo_mlx_lm.network import make
 class BridgedDecoder(nn.Module):
     """`network`, of mlx-lm, with its own caches. It has its head within: `backbone` gives logits already."""
 
-    last_chunk = 1  # a prompt's last tokens that are read by themselves: the head works on all that are read with them
+    # A prompt's last token is read by itself, since the head works on all that are read together.
+    last_chunk = 1
 
     def __init__(self, spec, *, dim, index=0):
         super().__init__()
@@ -89,8 +90,12 @@ def apart(name, packed):
 
 def select(cache, rows):
     """Keep these rows of the batch, (B,), in one of mlx-lm's caches, whose arrays all have the batch first."""
+
+    def chosen(leaf):
+        return leaf[rows] if isinstance(leaf, mx.array) else leaf
+
     for one in getattr(cache, "caches", ()):
         select(one, rows)
     for name, value in vars(cache).items():
         if name not in ("caches", "select"):
-            setattr(cache, name, tree_map(lambda leaf: leaf[rows] if isinstance(leaf, mx.array) else leaf, value))
+            setattr(cache, name, tree_map(chosen, value))

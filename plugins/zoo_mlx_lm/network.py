@@ -98,7 +98,8 @@ def make(module, settings):
     """The model of these settings, its weights random and unevaluated; ConfigError when mlx-lm does not take them."""
     model, arguments = classes(module)
     try:
-        network = model(arguments.from_dict(json.loads(json.dumps(settings))))  # some write into what they are given
+        # A copy: some write into what they are given.
+        network = model(arguments.from_dict(json.loads(json.dumps(settings))))
         network.eval()
         return network
     except Exception as error:
@@ -161,4 +162,5 @@ def numbers(cache):
         return tuple(sum(column) for column in zip(*parts, strict=True)) if parts else (0, 0)
     found = {name: array for name, array in tree_flatten(vars(cache)) if isinstance(array, mx.array)}
     buffers = [found.pop(name) for name in ("keys", "values") if name in found]  # (1, H, room, K)
-    return sum(array.shape[1] * array.shape[3] for array in buffers), sum(array.size for array in found.values())
+    token = sum(array.shape[1] * array.shape[3] for array in buffers)
+    return token, sum(array.size for array in found.values())

@@ -72,14 +72,20 @@ def recurrent(config, unit):
     )
 
 
+ENDS = (Rename("embed.*", "embedding.tokens.*"), OutputHead("lm_head.*", "head.output.*"))
 # The names of torch.nn.LSTM's and torch.nn.GRU's tensors: ih from the input, hh from the state before.
 WEIGHTS = (
-    Rename("embed.weight", "embedding.tokens.weight"),
+    *ENDS,
     Rename("rnn.weight_ih_l{i}", "layers.{i}.mixer.input.weight"),
     Rename("rnn.weight_hh_l{i}", "layers.{i}.mixer.recurrent.weight"),
     Rename("rnn.bias_ih_l{i}", "layers.{i}.mixer.input.bias"),
     Rename("rnn.bias_hh_l{i}", "layers.{i}.mixer.recurrent.bias"),
-    OutputHead("lm_head.weight", "head.output.weight"),
+)
+# Names to which a quantized matrix can add its scales.
+MLX_WEIGHTS = (
+    *ENDS,
+    Rename("rnn.layers.{i}.ih.*", "layers.{i}.mixer.input.*"),
+    Rename("rnn.layers.{i}.hh.*", "layers.{i}.mixer.recurrent.*"),
 )
 
 # No norm enlarges what enters the gates: from embeddings of 0.02, training sees only word frequencies for long.
@@ -102,6 +108,7 @@ def zoo_architectures():
         model_types=("lstm",),
         recipe=lstm,
         weights=WEIGHTS,
+        mlx_weights=MLX_WEIGHTS,
         presets=(
             pocket(__file__, "lstm", **POCKET, hidden_size=200),
             Preset("large", "the large model of Zaremba et al., 2014", config=ZAREMBA),
@@ -119,6 +126,7 @@ def zoo_architectures():
         model_types=("gru",),
         recipe=gru,
         weights=WEIGHTS,
+        mlx_weights=MLX_WEIGHTS,
         presets=(
             pocket(__file__, "gru", **POCKET, hidden_size=224),
             Preset("large", "the sizes of the large LSTM of Zaremba et al., 2014", config=ZAREMBA),

@@ -1,6 +1,6 @@
 """Encoder-decoders: the Transformer of 2017, and Marian, BART, M2M-100 and T5 told from it. Imports no mlx."""
 
-from zoo.architecture import Architecture, Block, Preset, hookimpl, pocket
+from zoo.architecture import Architecture, Block, Command, Preset, hookimpl, pocket
 from zoo_translation import recipes, rules
 from zoo_translation.relative import RelativeBias
 
@@ -173,4 +173,11 @@ def zoo_architectures():
             tiny(**TINY_T5),
         ),
         references=("Xue et al., 2020, arXiv:2010.11934",),
+    )
+
+
+@hookimpl
+def zoo_commands():
+    yield Command(
+        "languages", "zoo_translation.command:languages", "The languages that a model translates between."
     )

@@ -5,6 +5,7 @@ import pytest
 
 from zoo.config import Config
 from zoo.errors import ConfigError
+from zoo.registry import registry
 from zoo.testing import same, subject
 from zoo_bert import BASE, MINILM, POCKET, bert
 
@@ -87,3 +88,27 @@ def test_the_head_is_tied_to_the_embedding_but_has_a_bias_of_its_own(made):
     assert "output" not in head
     untied = recipe(dict(tie_word_embeddings=False), numbers=POCKET)
     assert untied.parameters(128) - recipe(numbers=POCKET).parameters(128) == 2048 * 128
+
+
+OLD = dict(hidden_size=128, num_hidden_layers=2, num_attention_heads=2, type_vocab_size=2)
+
+
+def test_a_config_older_than_model_types_is_berts():
+    resolve = registry().resolve
+    assert resolve(OLD).name == "bert"
+    assert resolve(OLD | dict(architectures=["BertForMaskedLM"])).name == "bert"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        dict(type_vocab_size=1),  # RoBERTa
+        dict(embedding_size=64),  # ALBERT
+        dict(architectures=["ElectraModel"]),
+        dict(architectures=7),
+        dict(model_type="electra"),
+    ],
+)
+def test_its_relatives_are_not_taken_for_it(changes):
+    with pytest.raises(ConfigError, match="model_type"):
+        registry().resolve(OLD | changes)

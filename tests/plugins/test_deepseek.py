@@ -10,7 +10,7 @@ from zoo.loading import make_recipe
 from zoo.registry import registry
 from zoo.testing import same, subject
 from zoo_deepseek import deepseek_v3
-from zoo_deepseek.block import GroupRouter, LatentAttention
+from zoo_deepseek.block import GroupRouter, HeadLinear, LatentAttention
 from zoo_deepseek.rules import IgnorePredictionLayers, SplitHeads
 from zoo_deepseek.sizes import MOONLIGHT, POCKET, V3
 from zoo_deepseek.spec import GroupRouter as GroupRouterSpec
@@ -190,3 +190,13 @@ def test_only_layers_past_the_last_that_predict_are_ignored():
     source = dict.fromkeys(names)
     IgnorePredictionLayers("layers.{i}.").forward(source, {}, recipe(), join)
     assert list(source) == ["layers.3.x", "layers.5.x", "layers.one.eh_proj.weight"]
+
+
+@pytest.mark.parametrize("heads", [1, 3])
+def test_packed_heads_compute_what_their_numbers_do(heads):
+    linear = HeadLinear(3, 64, 10)
+    packed = linear.to_quantized(group_size=32, bits=8)
+    linear.weight = mx.dequantize(packed.weight, packed.scales, packed.biases, 32, 8)
+    x, y = mx.random.normal((2, heads, 5, 64)), mx.random.normal((2, heads, 5, 10))
+    same(packed(x), linear(x), "outputs")
+    same(packed.transposed(y), linear.transposed(y), "inputs")

@@ -1,6 +1,7 @@
 """The encoder-decoders' recipes, positions and weight rules."""
 
 import json
+import shutil
 
 import mlx.core as mx
 import numpy as np
@@ -187,3 +188,23 @@ def test_the_pocket_is_about_a_million_parameters():
     made = recipe("transformer", **registry().architecture("transformer").preset("pocket").config)
     assert 0.9e6 < made.parameters(made.dim) < 1.2e6
     assert json.dumps(dict(registry().architecture("transformer").preset("pocket").config))
+
+
+def test_the_command_prints_the_languages_of_a_tokenizer(command, tokenizer_folder, tmp_path):
+    folder = tmp_path / "nllb"
+    shutil.copytree(tokenizer_folder, folder)
+    (folder / "config.json").write_text(json.dumps({"model_type": "m2m_100"}))
+    tokenizer = json.loads((folder / "tokenizer.json").read_text())
+    for id, code in enumerate(("fra_Latn", "eng_Latn"), 1000):
+        tokenizer["added_tokens"].append(dict(PLAIN, id=id, content=code))
+    (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
+    settings = dict(tokenizer_class="NllbTokenizer", eos_token="<|endoftext|>")
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+    done = command("languages", folder)
+    assert done.stdout == "eng_Latn\nfra_Latn\n", done.stderr
+    assert json.loads(command("languages", folder, "--json").stdout) == ["eng_Latn", "fra_Latn"]
+    other = command("languages", "transformer")
+    assert other.returncode == 1 and "names no languages" in other.stderr and other.stdout == ""
+
+
+PLAIN = dict(single_word=False, lstrip=False, rstrip=False, normalized=False, special=True)

@@ -20,7 +20,7 @@ from zoo.training.objective import (
     second_halves,
     weighted_loss,
 )
-from zoo.training.pocket import train_folder
+from zoo.training.pocket import settings_of, train_folder
 
 END, MASK, VOCAB = 0, 2, 60
 SETTINGS = Settings(batch=16, length=32)
@@ -176,3 +176,10 @@ def test_a_few_steps_write_a_folder_that_loads(name, tmp_path, tokenizer_folder)
     assert len(record.validation) == 1
     assert record.validation[0][1] == pytest.approx(6.0, abs=0.8)  # about the log of 400 tokens
     assert zoo.load(tmp_path / "out").architecture.name == name
+
+
+def test_what_hides_most_of_its_text_is_trained_for_longer():
+    assert settings_of("bert", {}).steps > settings_of("llama", {}).steps == Settings().steps
+    assert settings_of("bert", {"steps": 3}).steps == 3
+    with pytest.raises(ZooError, match="nothing-like-it"):
+        settings_of("nothing-like-it", {})

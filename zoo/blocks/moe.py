@@ -8,6 +8,7 @@ import mlx.nn as nn
 
 from zoo import runtime
 from zoo.blocks.activation import activation
+from zoo.blocks.quantized import wide
 
 MANY = 64  # rows of work from which sorting them by expert pays: each expert's matrix is then read once
 
@@ -40,6 +41,8 @@ def top(scores, count):  # (…, E) -> (…, count)
 class StackedLinear(nn.Module):
     """E linear maps in one (E, out, in) `weight` and (E, out) `bias`: each row goes through the one it names."""
 
+    packed_extras = ("global_scale",)  # what its quantized form knows beside the packed numbers
+
     def __init__(self, experts, inputs, outputs, bias=False):
         super().__init__()
         bound = inputs**-0.5
@@ -57,7 +60,10 @@ class StackedLinear(nn.Module):
 
 
 class QuantizedStackedLinear(nn.Module):
-    """A stacked linear layer whose matrices stay packed. Names and settings are those of nn.QuantizedLinear."""
+    """A stacked linear layer whose matrices stay packed. Names and settings are those of nn.QuantizedLinear.
+
+    `global_scale` (E, out or 1), where there is one, multiplies the outputs.
+    """
 
     def __init__(self, linear, group_size=None, bits=None, mode="affine"):
         super().__init__()
@@ -71,7 +77,7 @@ class QuantizedStackedLinear(nn.Module):
 
     def __call__(self, x, indices, in_order=False):  # (…, 1, in), (…) -> (…, 1, out)
         y = mx.gather_qmm(
-            x,
+            wide(x) if "global_scale" in self else x,
             self.weight,
             self.scales,
             self.get("biases"),
@@ -82,6 +88,9 @@ class QuantizedStackedLinear(nn.Module):
             mode=self.mode,
             sorted_indices=in_order,
         )
+        if "global_scale" in self:
+            y = y * self.global_scale[indices][..., None, :]
+        y = y.astype(x.dtype)
         return y + self.bias[indices][..., None, :] if "bias" in self else y
 
 

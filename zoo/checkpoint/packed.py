@@ -45,7 +45,8 @@ class Packed:
 
     `biases` are the numbers' own, of mode "affine" alone. `global_scale` (…, O or 1) multiplies each output.
     `permutation` (I,) says which input each column belongs to. `swapped` matrices are shown as (…, I, O).
-    `dequantized` collects the names of the matrices that had to be unpacked.
+    `floats` is the dtype of the numbers when they are unpacked, where it is not that of the scales. The packing is
+    `certain` where the format itself tells it. `dequantized` collects the names of the matrices that had to be unpacked.
     """
 
     name: str
@@ -56,6 +57,8 @@ class Packed:
     global_scale: mx.array | None = None
     permutation: mx.array | None = None
     swapped: bool = False
+    floats: mx.Dtype | None = None
+    certain: bool = False
     dequantized: set[str] = field(default_factory=set, repr=False)
 
     @property
@@ -72,7 +75,7 @@ class Packed:
     @property
     def dtype(self) -> mx.Dtype:
         """Of the numbers when they are unpacked."""
-        return mx.bfloat16 if self.biases is None else self.scales.dtype
+        return self.floats or (mx.bfloat16 if self.biases is None else self.scales.dtype)
 
     @property
     def nbytes(self) -> int:
@@ -88,9 +91,9 @@ class Packed:
         return {name: array for name, array in named.items() if array is not None}
 
     def astype(self, dtype: mx.Dtype) -> Packed:
-        """The same with scales and biases in another float; single bytes stay what they are."""
-        if self.biases is None:
-            return self
+        """The same in another float: scales and biases too, but for single bytes and those of a dtype of their own."""
+        if self.biases is None or self.floats is not None:
+            return replace(self, floats=dtype)
         return replace(self, scales=self.scales.astype(dtype), biases=self.biases.astype(dtype))
 
     def settled(self, inputs: int) -> Packed:
@@ -100,6 +103,12 @@ class Packed:
         what a config says is a guess until the model says how long a row is. CheckpointError when nothing fits.
         """
         words, groups = self.weight.shape[-1], self.scales.shape[-1]
+        if self.certain:
+            if inputs != groups * self.packing.group_size:
+                raise CheckpointError(
+                    f"{self.name}: rows of {groups * self.packing.group_size} numbers, not {inputs}"
+                )
+            return self
         bits, odd_bits = divmod(words * WORD, inputs)
         group, odd_group = divmod(inputs, groups)
         mode = "affine" if self.biases is not None else mode_of(bits, group)
@@ -118,19 +127,20 @@ class Packed:
     def numbers(self, dtype: mx.Dtype | None = None) -> mx.array:
         """The numbers themselves, (…, O, I)."""
         dtype = dtype or self.dtype
-        exact = mx.float32 if self.global_scale is not None else dtype
-        parts = self.astype(exact)  # a product of 16-bit numbers would be rounded
+        wide = mx.float32 in (dtype, self.scales.dtype) or self.global_scale is not None
+        exact = mx.float32 if wide else dtype
         matrix = mx.dequantize(
             self.weight,
-            parts.scales,
-            parts.biases,
+            self.scales if self.biases is None else self.scales.astype(exact),
+            self.biases if self.biases is None else self.biases.astype(exact),
             group_size=self.packing.group_size,
             bits=self.packing.bits,
             mode=self.packing.mode,
             dtype=exact,
         )
         if self.global_scale is not None:
-            matrix = (matrix * self.global_scale[..., None]).astype(dtype)
+            matrix = matrix * self.global_scale[..., None]
+        matrix = matrix.astype(dtype)
         if self.permutation is not None:
             matrix = matrix[..., mx.argsort(self.permutation)]
         return matrix.swapaxes(-1, -2) if self.swapped else matrix
@@ -142,10 +152,13 @@ class Packed:
         return self.swapaxes(-1, -2) if self.ndim == 2 else self.dequantize().T
 
     def swapaxes(self, first: int, second: int) -> Any:
-        """Outputs and inputs swapped, which only changes how the matrix is shown."""
-        if {first % self.ndim, second % self.ndim} == {self.ndim - 2, self.ndim - 1}:
+        """Outputs and inputs swapped, which only changes how the matrix is shown; or any axes but the inputs'."""
+        axes = {first % self.ndim, second % self.ndim}
+        if axes == {self.ndim - 2, self.ndim - 1}:
             return replace(self, swapped=not self.swapped)
-        return self.dequantize().swapaxes(first, second)
+        if self.swapped or self.global_scale is not None or self.ndim - 1 in axes:
+            return self.dequantize().swapaxes(first, second)
+        return self._each(lambda array: array.swapaxes(first, second))
 
     def reshape(self, *shape: int) -> Any:
         """Outputs divided among a new axis, or joined with one; inputs stay whole."""
@@ -202,14 +215,17 @@ def join(tensors: Sequence[Any], axis: int) -> Any:
         return mx.concatenate(list(tensors), axis)
     alike = all(
         isinstance(tensor, Packed)
-        and (tensor.packing, tensor.swapped, tensor.permutation) == (first.packing, first.swapped, None)
+        and (tensor.packing, tensor.swapped) == (first.packing, first.swapped)
+        and tensor.permutation is None
         and (tensor.biases is None) == (first.biases is None)
+        and tensor.weight.shape[-1] == first.weight.shape[-1]
         for tensor in tensors
     )
-    if not alike or axis % first.ndim == first.ndim - (2 if first.swapped else 1):
+    axis %= first.ndim
+    if not alike or axis == first.ndim - (2 if first.swapped else 1):
         return mx.concatenate([dense(tensor) for tensor in tensors], axis)
     # Where packed parts have O, a swapped matrix shows it last.
-    place = first.ndim - 2 if first.swapped and axis % first.ndim == first.ndim - 1 else axis
+    place = first.ndim - 2 if first.swapped and axis == first.ndim - 1 else axis
     names = ["weight", "scales", *(["biases"] if first.biases is not None else [])]
     parts = {name: mx.concatenate([getattr(tensor, name) for tensor in tensors], place) for name in names}
     if any(tensor.global_scale is not None for tensor in tensors):

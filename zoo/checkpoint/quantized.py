@@ -5,9 +5,11 @@ What a config.json says of the packing is compared with the tensors, whose shape
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import mlx.core as mx
@@ -15,10 +17,19 @@ import mlx.core as mx
 from zoo.architecture import import_target
 from zoo.checkpoint.packed import AFFINE_BITS, AFFINE_GROUPS, FLOAT_MODES, WORD, Packed, Packing, mode_of
 from zoo.checkpoint.safetensors import Tensors
+from zoo.checkpoint.source import read_json
 from zoo.errors import CheckpointError, ConfigError
 
-# Where each `quant_method` of Hugging Face folders is read: a function (tensors, settings) -> tensors.
-READERS: dict[str, str] = {}
+# Where each `quant_method` of Hugging Face folders is read: a function (tensors, settings, dtype) -> tensors.
+READERS = {
+    "awq": "zoo.checkpoint.formats.awq:read",
+    "compressed-tensors": "zoo.checkpoint.formats.compressed_tensors:read",
+    "fp8": "zoo.checkpoint.formats.fp8:read",
+    "gptq": "zoo.checkpoint.formats.gptq:read",
+    "modelopt": "zoo.checkpoint.formats.modelopt:read",
+}
+# Files that hold the settings of a method where config.json has none.
+BESIDE = {"quantize_config.json": "gptq", "quant_config.json": "awq", "hf_quant_config.json": "modelopt"}
 GLOBAL_SCALE = 448.0 * 6.0  # the largest scale times the largest number of NVFP4: what MLX divides its own by
 
 
@@ -34,8 +45,26 @@ def settings_of(config: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 
 def method_of(settings: Mapping[str, Any] | None) -> str | None:
-    """The `quant_method` that the settings name, None for MLX's own and for none."""
-    return None if settings is None else settings.get("quant_method")
+    """The `quant_method` that the settings name, None for MLX's own and for none; ConfigError when it is no name."""
+    if settings is None:
+        return None
+    # bitsandbytes once named itself by its flags alone.
+    flagged = "bitsandbytes" if {"load_in_4bit", "load_in_8bit"} & settings.keys() else None
+    method = settings.get("quant_method") or flagged
+    if method is not None and not isinstance(method, str):
+        raise ConfigError(f"config.json: quant_method {method!r}: expected a name")
+    return method
+
+
+def with_settings(config: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """The config, with the settings of the file beside it that some writers put them into, if it has none itself."""
+    if settings_of(config) is not None:
+        return config
+    for name, method in BESIDE.items():
+        found = read_json(folder / name, required=False)
+        if found:
+            return {**config, "quantization_config": {"quant_method": method, **found}}
+    return config
 
 
 def check_method(config: Mapping[str, Any]) -> None:
@@ -48,13 +77,21 @@ def check_method(config: Mapping[str, Any]) -> None:
     raise ConfigError(f"config.json: quant_method {method!r} cannot be loaded; known: MLX's own, {known}")
 
 
-def gather(tensors: Tensors, config: Mapping[str, Any]) -> Tensors:
-    """The same tensors, those of each quantized matrix gathered to one `Packed` under the name of its weight."""
+def gather(tensors: Tensors, config: Mapping[str, Any], dtype: Any = None) -> Tensors:
+    """The same tensors, those of each quantized matrix gathered to one `Packed` under the name of its weight.
+
+    Matrices that cannot be packed are arrays, of `dtype` where one is given.
+    """
     settings = settings_of(config)
     method = method_of(settings)
     if settings is not None and method in READERS:
-        tensors = import_target(READERS[method])(tensors, settings)
-    return _mlx(tensors, Expected(config))
+        tensors = import_target(READERS[method])(tensors, settings, dtype)
+    tensors = _mlx(tensors, Expected(config))
+    if dtype is None:
+        return tensors
+    # Cast now, so that what a weight rule has to unpack is unpacked exactly.
+    cast = {name: a.astype(dtype) if isinstance(a, Packed) else a for name, a in tensors.arrays.items()}
+    return replace(tensors, arrays=cast)
 
 
 class Expected:
@@ -104,7 +141,6 @@ def _packing(settings: Mapping[str, Any], where: str) -> Packing:
 def _mlx(tensors: Tensors, expected: Expected) -> Tensors:
     """MLX's layout: `X.weight` of words, `X.scales` and, for affine ones, `X.biases`; `X.global_scale` for some."""
     arrays = dict(tensors.arrays)
-    unpacked: set[str] = set()
     for name in [name for name in arrays if name.endswith(".scales")]:
         prefix = name.removesuffix(".scales")
         weight, scales = arrays.get(f"{prefix}.weight"), arrays[name]
@@ -113,13 +149,17 @@ def _mlx(tensors: Tensors, expected: Expected) -> Tensors:
         biases, scale = arrays.get(f"{prefix}.biases"), arrays.get(f"{prefix}.global_scale")
         _check_parts(prefix, weight, scales, biases)
         if scale is not None:
-            # One a matrix; MLX's is the largest magnitude that the two scales and the format can make.
+            if scale.size != math.prod(weight.shape[:-2]) or not mx.issubdtype(scale.dtype, mx.floating):
+                raise CheckpointError(
+                    f"{prefix}: global_scale {tuple(scale.shape)} is not one float a matrix"
+                )
+            # MLX's is the largest magnitude that the two scales and the format can make.
             scale = (scale.astype(mx.float32) / GLOBAL_SCALE).reshape(*weight.shape[:-2], 1)
-        guess = _guess(weight, scales, biases, expected.of(prefix))
+        guess = _guess(prefix, weight, scales, biases, expected.of(prefix))
         for part in ("weight", "scales", "biases", "global_scale"):
             arrays.pop(f"{prefix}.{part}", None)
         arrays[f"{prefix}.weight"] = Packed(
-            f"{prefix}.weight", weight, scales, biases, guess, scale, dequantized=unpacked
+            f"{prefix}.weight", weight, scales, biases, guess, scale, dequantized=tensors.dequantized
         )
     return replace(tensors, arrays=arrays)
 
@@ -138,7 +178,9 @@ def _check_parts(name: str, weight: mx.array, scales: mx.array, biases: mx.array
         raise CheckpointError(f"{name}: weight and scales {shapes} are not of one matrix")
 
 
-def _guess(weight: mx.array, scales: mx.array, biases: mx.array | None, expected: Packing | None) -> Packing:
+def _guess(
+    name: str, weight: mx.array, scales: mx.array, biases: mx.array | None, expected: Packing | None
+) -> Packing:
     """The packing the config names where the shapes allow it, else the first that they do allow."""
     words, groups = weight.shape[-1], scales.shape[-1]
     sizes = AFFINE_GROUPS if biases is not None else sorted({group for _, group in FLOAT_MODES.values()})
@@ -150,8 +192,9 @@ def _guess(weight: mx.array, scales: mx.array, biases: mx.array | None, expected
             possible.append(Packing(bits, group_size, mode))
     if expected in possible:
         return expected
-    possible.sort(key=lambda packing: packing.bits != 4)
-    return possible[0] if possible else Packing(4, 64)
+    if not possible:
+        raise CheckpointError(f"{name}: {words} words and {groups} scales a row are no known packing")
+    return min(possible, key=lambda packing: packing.bits != 4)
 
 
 def warn_of_differences(expected: Expected, found: Iterable[tuple[tuple[str, ...], Packing | None]]) -> None:
@@ -179,4 +222,4 @@ def warn_of_unpacked(names: Collection[str]) -> None:
     """Say which matrices lost their packing on the way."""
     if names:
         more = f" (and {len(names) - 1} more)" if len(names) > 1 else ""
-        warnings.warn(f"{min(names)}{more}: cannot stay packed in this model, dequantized", stacklevel=4)
+        warnings.warn(f"{min(names)}{more}: cannot stay packed without loss, dequantized", stacklevel=4)

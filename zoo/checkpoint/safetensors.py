@@ -11,7 +11,7 @@ import os
 import re
 import sys
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from reprlib import repr
 from typing import Any
@@ -42,11 +42,15 @@ BITS = {
 
 @dataclass
 class Tensors:
-    """A checkpoint's tensors, unread: arrays by name, the dtype that each header names, and the files' metadata."""
+    """A checkpoint's tensors, unread: arrays by name, the dtype that each header names, and the files' metadata.
+
+    `dequantized` collects the names of packed matrices that had to be unpacked.
+    """
 
     arrays: dict[str, Any]
     dtypes: dict[str, str]
     metadata: dict[str, str]
+    dequantized: set[str] = field(default_factory=set)
 
 
 def weight_files(folder: Path) -> list[Path]:

@@ -41,7 +41,8 @@ def save(
     packed = any("scales" in layer for _, layer in model.named_modules())
     layout = "mlx" if packed else "hf"
     tensors = export(model, architecture, recipe, layout)
-    write(folder, tensors, {"model_type": architecture.model_types[0], **numbers}, layout, dtype)
+    model_type = (architecture.model_types or [architecture.name])[0]
+    write(folder, tensors, {"model_type": model_type, **numbers}, layout, dtype)
 
 
 def write(

@@ -7,14 +7,16 @@ from pathlib import Path
 from typing import Any
 
 from zoo.architecture import Architecture
-from zoo.checkpoint.files import read_object
+from zoo.checkpoint.files import inside, read_object
 from zoo.errors import ConfigError, SourceError
 from zoo.registry import Registry
+
+GGUF_SUFFIX = ".gguf"
 
 
 @dataclass(frozen=True)
 class Source:
-    """A checkpoint folder on this machine, and the architecture it was asked for by, if it was."""
+    """A checkpoint folder or GGUF file on this machine, and the architecture it was asked for by, if it was."""
 
     folder: Path
     architecture: Architecture | None = None
@@ -30,7 +32,7 @@ def find(source: str | Path, known: Registry, revision: str | None = None) -> So
     if named:
         plain, _, preset = name.replace("::", "\0").partition(":")
         plain = plain.replace("\0", "::")
-        if plain in known.architectures or "::" in plain:
+        if plain in known or "::" in plain:
             return _preset(known.architecture(plain), preset or None, revision)
     try:
         folder = Path(source).expanduser()
@@ -42,9 +44,11 @@ def find(source: str | Path, known: Registry, revision: str | None = None) -> So
     if exists and revision is not None:
         raise _no_revision(str(folder), revision)
     if is_folder:
-        return Source(folder)
+        return Source(_only_gguf(folder) or folder)
     if exists:
-        raise SourceError(f"{folder}: is a file; give the folder that holds config.json and the weights")
+        return Source(_gguf(folder))
+    if name.endswith(GGUF_SUFFIX):
+        raise SourceError(f"{name}: no such file")
     if named and name.count("/") == 1:
         return Source(_download(name, revision))
     if "/" in name or not named:
@@ -52,6 +56,30 @@ def find(source: str | Path, known: Registry, revision: str | None = None) -> So
     raise SourceError(
         f"{name!r} is no architecture, folder or hub id{known.suggestion(name)}; `zoo list` shows all"
     )
+
+
+def _gguf(path: Path) -> Path:
+    """The same path where it is a GGUF file's; SourceError for another."""
+    try:
+        if path.is_file():
+            with path.open("rb") as file:
+                if path.suffix == GGUF_SUFFIX or file.read(4) == b"GGUF":
+                    return path
+    except OSError as error:
+        raise SourceError(f"{path}: {error.strerror}") from error
+    raise SourceError(
+        f"{path}: give the folder that holds config.json and the weights, or a {GGUF_SUFFIX} file"
+    )
+
+
+def _only_gguf(folder: Path) -> Path | None:
+    """The GGUF file of a folder that has no config.json; None where there is none. SourceError for several."""
+    found = sorted(path.name for path in folder.glob(f"*{GGUF_SUFFIX}"))
+    if not found or inside(folder, "config.json"):
+        return None
+    if len(found) > 1:
+        raise SourceError(f"{folder}: holds several GGUF files; name one: {', '.join(found)}")
+    return inside(folder, found[0])
 
 
 def _no_revision(name: str, revision: str) -> SourceError:

@@ -26,7 +26,7 @@ def match(model: Any, architecture: Architecture, recipe: Any, tensors: Tensors)
     CheckpointError when a tensor is left over, a parameter unfilled, a shape different, or a dtype no float.
     """
     wanted = dict(tree_flatten(model.parameters()))
-    layouts = architecture.layouts
+    layouts = architecture.layouts_of(tensors.metadata.get("format"))
     order = sorted(layouts, key=lambda layout: layout != tensors.metadata.get("format", "hf"))
     first: list[str] | None = None
     for layout in order:
@@ -44,7 +44,9 @@ def match(model: Any, architecture: Architecture, recipe: Any, tensors: Tensors)
                 parameters[path] = tensor.dequantize()
             else:
                 parameters[path] = tensor.settled(wanted[path].shape[-1])
-    warn_of_unpacked(set().union(*(t.dequantized for t in tensors.arrays.values() if isinstance(t, Packed))))
+    warn_of_unpacked(
+        tensors.dequantized.union(*(t.dequantized for t in tensors.arrays.values() if isinstance(t, Packed)))
+    )
     return dict(parameters)
 
 
@@ -73,8 +75,9 @@ def fill(model: Any, parameters: Mapping[str, Any], dtype: Any = None) -> None:
 
 def can_hold(layer: Any, tensor: Packed) -> bool:
     """Whether the layer has a quantized form, which also knows what the packing adds to the matrix itself."""
-    extras = tensor.global_scale is not None or tensor.permutation is not None
-    return hasattr(layer, "to_quantized") and (not extras or isinstance(layer, nn.Linear))
+    extras = {name for name in ("global_scale", "permutation") if getattr(tensor, name) is not None}
+    known = extras if isinstance(layer, nn.Linear) else getattr(layer, "packed_extras", ())
+    return hasattr(layer, "to_quantized") and extras.issubset(known)
 
 
 def quantized_layer(layer: Any, tensor: Packed) -> Any:
@@ -140,10 +143,11 @@ def misfits(
     for path in wanted.keys() & found.keys():
         expected, shape, dtype = tuple(wanted[path].shape), tuple(found[path].shape), found[path].dtype
         name = f"tensor {origin.get(path, path)} (for {path})"
-        if isinstance(found[path], Packed) and not _fits_one(wanted[path], found[path]):
+        certain = not isinstance(found[path], Packed) or found[path].certain
+        if not certain and not _fits_one(wanted[path], found[path]):
             words, scales = (tuple(getattr(found[path], part).shape) for part in ("weight", "scales"))
             problems.append(f"{name}: expected {expected}, found {words} words and {scales} scales")
-        elif expected != shape and not isinstance(found[path], Packed):
+        elif expected != shape and certain:
             problems.append(f"{name}: expected shape {expected}, found {shape}")
         elif not _is_float(found[path]):
             problems.append(

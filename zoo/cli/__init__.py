@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import sys
 import warnings
-from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from zoo.errors import ZooError
+from zoo.errors import PluginError, ZooError, in_words
+
+if TYPE_CHECKING:
+    from zoo.architecture import Command
+    from zoo.claims import Claims
 
 # Each command's home and one-line help, so that neither `zoo --help` nor `zoo run` imports the others.
 COMMANDS = {
@@ -24,6 +27,8 @@ COMMANDS = {
     "convert": ("zoo.cli.convert:convert", "A checkpoint to a new folder, quantized or not."),
     "bench": ("zoo.cli.bench:bench", "Timed runs beside a peer's."),
     "cache": ("zoo.cli.cache:cache", "What was downloaded from the hub, and how to remove it."),
+    "new": ("zoo.cli.new:new", "Write a plugin of your own, as a package."),
+    "test": ("zoo.cli.test:test", "Hold a model to what every model of the zoo must do."),
     "doctor": ("zoo.cli.doctor:doctor", "This machine: backend, libraries, what would make it faster."),
 }
 
@@ -32,20 +37,20 @@ class Commands(click.Group):
     """The subcommands, those of plugins included, each imported when it is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return [*COMMANDS, *sorted(_plugin_commands())]
+        return [*COMMANDS, *(name for name in _claims().listed() if name not in COMMANDS)]
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        if name in COMMANDS:
-            target = COMMANDS[name][0]
-        elif name in (given := _plugin_commands()):
-            target = given[name].target
-        else:
-            return None
-        package, _, attribute = target.partition(":")
-        return getattr(import_module(package), attribute)
+        try:
+            record = _claims().one(name)
+            return _imported(record.target) if record else None
+        except PluginError as error:
+            if name not in COMMANDS:
+                raise
+            notice(f"{error}; the zoo's own serves")
+            return _imported(COMMANDS[name][0])
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
-        if args and self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):
+        if args and args[0] not in _claims() and not args[0].startswith("-"):
             import difflib
 
             near = difflib.get_close_matches(args[0], self.list_commands(ctx), 1)
@@ -54,16 +59,35 @@ class Commands(click.Group):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        rows = [(name, summary) for name, (_, summary) in COMMANDS.items()]
-        rows += [(name, command.summary) for name, command in sorted(_plugin_commands().items())]
+        records = _claims().listed()
+        own = {name: summary for name, (_, summary) in COMMANDS.items()}
+        rows = [(n, records[n].summary if n in records else own[n]) for n in self.list_commands(ctx)]
         with formatter.section("Commands"):
             formatter.write_dl(rows)
 
 
-def _plugin_commands() -> dict[str, Any]:
-    from zoo.registry import registry
+def _claims() -> Claims[Command]:
+    """The subcommands by name: the zoo's own and those of plugins."""
+    from zoo.architecture import Command
+    from zoo.claims import Claims
+    from zoo.registry import CORE, registry
 
-    return registry().commands
+    claims = Claims[Command]("command", "run zoo")
+    for name, (target, summary) in COMMANDS.items():
+        claims.add(name, CORE, Command(name, target, summary))
+    for plugin in registry().plugins:
+        for command in plugin.records.get("zoo_commands", ()):
+            claims.add(command.name, plugin, command)
+    return claims
+
+
+def _imported(target: str) -> click.Command:
+    from zoo.architecture import import_target
+
+    found = import_target(target)
+    if not isinstance(found, click.Command):
+        raise PluginError(f"{target} is {type(found).__name__}, not a click command")
+    return found
 
 
 @click.command(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
@@ -78,6 +102,15 @@ def notice(message: Any, *_: Any, **__: Any) -> None:
     click.echo(f"zoo: {' '.join(str(message).split())}", err=True)
 
 
+def _mistake(error: Exception) -> str:
+    """An error that nobody raised on purpose, and the plugin that it comes from."""
+    from zoo.plugins import blamed
+    from zoo.registry import registry
+
+    plugin = blamed(error, (plugin for plugin in registry().plugins if not plugin.ours))
+    return f"{f'plugin {plugin.name}: ' if plugin else ''}{in_words(error)}; `zoo --debug …` shows where"
+
+
 def main() -> None:
     """The command `zoo`. An error is one line and a non-zero exit status; `--debug` shows its traceback."""
     warnings.simplefilter("once", UserWarning)
@@ -85,7 +118,10 @@ def main() -> None:
     debug = "--debug" in sys.argv[1:]
     try:
         status = cli.main(
-            args=[a for a in sys.argv[1:] if a != "--debug"], prog_name="zoo", standalone_mode=False
+            args=[a for a in sys.argv[1:] if a != "--debug"],
+            prog_name="zoo",
+            standalone_mode=False,
+            obj=debug,
         )
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.ctx.get_help() if error.ctx else error.format_message())
@@ -104,4 +140,9 @@ def main() -> None:
         # The reader of a pipe has gone; closing stderr keeps Python from saying so at exit.
         sys.stderr.close()
         sys.exit(141)
+    except Exception as error:  # a mistake in the zoo's code or a plugin's
+        if debug:
+            raise
+        notice(f"error: {_mistake(error)}")
+        sys.exit(1)
     sys.exit(status if isinstance(status, int) else 0)

@@ -3,23 +3,70 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
+from typing import Any
 
 import click
 
 
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def plugins(as_json: bool) -> None:
-    """The installed plugins: loaded, blocked, incompatible or broken, and what each gives."""
+@click.option("--card", metavar="NAME", help="Print what this plugin gives as Markdown, for its README.")
+@click.option(
+    "--into",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write the card into this file, between its marks <!-- card --> and <!-- end -->.",
+)
+@click.pass_obj
+def plugins(debug: bool, as_json: bool, card: str | None, into: Path | None) -> None:
+    """The installed plugins: loaded, blocked, incompatible or broken, and what each gives.
+
+    `zoo --debug plugins` shows where a broken one failed. ZOO_PLUGINS (names of plugins or distributions, with
+    commas) loads these alone, ZOO_BLOCK leaves some out, ZOO_STRICT=1 makes a broken one an error.
+    """
     from zoo.cli.table import table
     from zoo.registry import registry
 
+    if card or into:
+        _card(card, into)
+        return
     found = registry().plugins
     if as_json:
-        click.echo(json.dumps([plugin.as_json() for plugin in found], ensure_ascii=False, indent=1))
+        rows = [p.as_json() | ({"traceback": p.traceback} if debug else {}) for p in found]
+        click.echo(json.dumps(rows, ensure_ascii=False, indent=1))
         return
-    rows = [
-        [p.name, f"{p.distribution} {p.version}".strip(), p.state, p.error or ", ".join(p.gives)]
+    head = ["plugin", "distribution", "state", "gives, or what went wrong"]
+    cells = [
+        [p.name, f"{p.distribution} {p.version}".strip(), p.state, p.error or ", ".join(p.gives) or "nothing"]
         for p in found
     ]
-    click.echo(table(rows, ["plugin", "distribution", "state", "gives, or what went wrong"]))
+    click.echo(table(cells, head))
+    for plugin in found:
+        if debug and plugin.traceback:
+            click.echo(f"\n{plugin.name}:\n{plugin.traceback}".rstrip())
+
+
+def _card(name: str | None, into: Path | None) -> None:
+    from zoo.errors import PluginError
+    from zoo.insight.card import card, rewrite
+    from zoo.registry import registry
+
+    if name is None:
+        raise click.UsageError("--into goes with --card NAME")
+    plugin = registry().plugin(name)
+    if plugin.state != "loaded":
+        raise PluginError(f"plugin {name} is {plugin.state}: {plugin.error}")
+    text = card(plugin, registry())
+    if into is None:
+        click.echo(text, nl=False)
+    else:
+        rewrite(into, text)
+
+
+def served_by(architecture: Any) -> None:
+    """Say on the error stream which plugin runs a model, when it is not one of the zoo's own."""
+    from zoo.registry import registry
+
+    plugin = registry().plugin_of(architecture)
+    if not plugin.ours:
+        click.echo(f"zoo: {architecture.name} is served by the plugin {plugin.told}", err=True)

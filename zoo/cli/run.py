@@ -13,6 +13,7 @@ from typing import Any
 
 import click
 
+from zoo.cli.plugins import served_by
 from zoo.cli.screen import Screen
 
 
@@ -95,6 +96,7 @@ class Statistics:
     "--length-penalty", type=float, help="Of beams: above 1 favours long texts, below short ones (1)."
 )
 @click.option("--min-tokens", type=int, help="Least tokens to generate; with beams or in a translation.")
+@click.option("--strategy", metavar="NAME", help="Make the text this way: a plugin's strategy, for example.")
 @click.option("--system", metavar="TEXT", help="A system message, for models with a chat template.")
 @click.option("--raw", is_flag=True, help="Give the prompt as it is, without the chat template.")
 @click.option("--force", is_flag=True, help="Load even what does not seem to fit in memory.")
@@ -123,8 +125,9 @@ def run(
     from zoo.loading import load
 
     room = None if given["max_tokens"] is None else len(prompt or "") + given["max_tokens"]
-    how = dict(architecture=architecture, revision=revision, dtype=dtype, adapter=adapter)
+    how: dict[str, Any] = dict(architecture=architecture, revision=revision, dtype=dtype, adapter=adapter)
     loaded = load(source, context=room, force=force, **how)
+    served_by(loaded.architecture)
     load_seconds = time.perf_counter() - began
     if chat:
         from zoo.cli.chat import converse
@@ -200,6 +203,6 @@ def steps(loaded: Any, ids: list[int], given: dict[str, Any]) -> Iterator[Any]:
 
     names = (
         *("max_tokens", "temperature", "top_k", "top_p", "min_p", "seed", "stop", "steps", "block_length"),
-        *("beams", "length_penalty", "min_tokens", "target_language"),
+        *("beams", "length_penalty", "min_tokens", "target_language", "strategy"),
     )
     return stream(loaded, ids, **{name: given[name] for name in names})

@@ -39,7 +39,7 @@ def train(
     from zoo.checkpoint.source import read_json
     from zoo.training.pocket import settings_of, train_folder
 
-    settings = settings_of({key: value for key, value in given.items() if value is not None})
+    settings = settings_of(architecture, {key: value for key, value in given.items() if value is not None})
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),

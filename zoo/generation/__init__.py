@@ -26,17 +26,21 @@ class Generated:
     candidates: Sequence[Mapping[str, Any]] = ()
 
 
-def stream(loaded: Loaded, prompt: str | Sequence[int], **settings: Any) -> Iterator[Step]:
+def stream(
+    loaded: Loaded, prompt: str | Sequence[int], *, strategy: str | None = None, **settings: Any
+) -> Iterator[Step]:
     """Run `loaded` on `prompt`, text or token ids, yielding a `Step` a token as they come.
 
     Continuing text takes `max_tokens`, `temperature`, `top_k`, `top_p`, `min_p`, `seed`, `stop` and `logprobs`
     (see `zoo.generation.autoregressive.stream`), or `beams` and what `zoo.generation.beam.stream` takes, as
-    translating does; other tasks take what their strategy's record lists.
+    translating does; other tasks take what their strategy's record lists. `strategy` names one, a plugin's for
+    example; without it the architecture's task and the settings choose.
     PromptError, before anything runs, for a prompt or a setting that cannot be.
     """
     given = [name for name, value in settings.items() if value is not None and value != ()]
-    strategy = registry().strategy(loaded.architecture.task, given)
-    return strategy.function()(loaded, prompt, **strategy.settings(settings))
+    architecture = loaded.architecture
+    chosen = registry().strategy(architecture.task, given, name=strategy, architecture=architecture)
+    return chosen.function()(loaded, prompt, **chosen.settings(settings))
 
 
 def generate(loaded: Loaded, prompt: str | Sequence[int], **settings: Any) -> Generated:

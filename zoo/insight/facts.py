@@ -30,8 +30,8 @@ def described(name: str, known: Registry) -> tuple[Architecture, Preset, Any]:
     if plain not in known.architectures and (folder / "config.json").is_file():
         config = read_json(folder / "config.json")
         architecture = known.resolve(config)
-        preset = Preset(folder.name, folder=folder, config=config)
-        return architecture, preset, architecture.recipe(Config(config))
+        given = Preset(folder.name, folder=folder, config=config)
+        return architecture, given, architecture.recipe(Config(config))
     architecture = known.architecture(plain)
     preset = architecture.preset(wanted) if wanted else architecture.full_size or architecture.preset()
     if not architecture.presets:
@@ -84,6 +84,7 @@ def _fields(spec: Spec, path: str) -> Iterator[tuple[str, str]]:
         elif isinstance(value, tuple) and value and isinstance(value[0], Spec):
             yield below, str(len(value))
             for index, part in enumerate(value):
+                yield f"{below}.{index}", part.name
                 yield from _fields(part, f"{below}.{index}")
         else:
             yield below, _word(value)

@@ -34,13 +34,15 @@ Batches = Callable[[Iterable[Any], Tokenizer, Settings], Iterator[Batch]]
 class Objective:
     """How one kind of model is trained: the batches to learn from, those to measure by, and the loss of one.
 
-    `corpus` is what it is trained on unless another is asked for.
+    `corpus` is what it is trained on, for `steps` steps, unless another is asked for: where few of a batch's tokens
+    tell something, as those behind masks do, it takes more of them.
     """
 
     training: Batches
     validation: Batches
     loss: Loss
     corpus: str = "atlas"
+    steps: int = Settings.steps
 
 
 def next_tokens(texts: Iterable[str], words: Tokenizer, settings: Settings) -> Iterator[Batch]:
@@ -166,8 +168,8 @@ def mask_of(words: Tokenizer) -> int:
 OBJECTIVES = {
     ("generate", "causal"): Objective(next_tokens, documents, next_token_loss),
     ("generate", "prefix"): Objective(answers, second_halves, answer_loss),
-    ("fill-mask", "full"): Objective(hidden_words, hidden_words, next_token_loss),
-    ("denoise", "full"): Objective(noised, noised, weighted_loss),
+    ("fill-mask", "full"): Objective(hidden_words, hidden_words, next_token_loss, steps=8000),
+    ("denoise", "full"): Objective(noised, noised, weighted_loss, steps=8000),
     ("translate", "causal"): Objective(translations, sentences, translation_loss, corpus="phrasebook"),
 }
 

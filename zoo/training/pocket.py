@@ -28,9 +28,10 @@ from zoo.training.loop import Record, Settings, initialise, train
 from zoo.training.objective import END, objective_of
 
 
-def settings_of(given: Mapping[str, Any]) -> Settings:
-    """The settings given, the others by default; ZooError for one that cannot be."""
-    return Settings(**given)
+def settings_of(name: str, given: Mapping[str, Any]) -> Settings:
+    """The settings given, the others as suits the architecture `name`; ZooError for one that cannot be."""
+    objective = objective_of(registry().architecture(name))
+    return Settings(**{"steps": objective.steps, **given})
 
 
 def train_folder(

@@ -1,0 +1,148 @@
+"""GGUF files, written by the gguf package as llama.cpp's converter writes them, run as the models they were made of."""
+
+import json
+
+import gguf_files
+import mlx.core as mx
+import pytest
+from gguf_files import dequantized, difference
+
+import zoo
+from zoo.errors import ConfigError, SourceError, TokenizerError
+from zoo.registry import registry
+
+POCKETS = ["llama", "qwen3", "gpt2", "gemma2", "mixtral", "qwen3-moe"]
+# What GGUF files cannot say of these: which layers have windows, which have experts.
+SMALL = {
+    "mistral": {},
+    "qwen2": {"use_sliding_window": False},
+    "qwen2-moe": {"use_sliding_window": False, "mlp_only_layers": []},
+}
+
+
+def pocket(name):
+    return registry().architecture(name).preset("pocket").folder
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("name", POCKETS)
+def test_a_float32_file_is_the_model_it_was_made_of(tmp_path, name):
+    path = gguf_files.write(tmp_path / "model.gguf", pocket(name))
+    loaded, original = zoo.load(path), zoo.load(name)
+    assert loaded.architecture.name == name
+    assert loaded.recipe == original.recipe
+    assert difference(loaded, original) <= 1e-5
+    assert loaded.tokenizer.eos_ids == original.tokenizer.eos_ids
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("name", SMALL)
+def test_families_without_a_pocket_likewise(tmp_path, name):
+    folder = gguf_files.random_folder(tmp_path / name, name, **SMALL[name])
+    loaded = zoo.load(gguf_files.write(tmp_path / "model.gguf", folder))
+    original = zoo.load(folder)
+    assert loaded.architecture.name == name
+    assert loaded.recipe == original.recipe
+    assert difference(loaded, original) <= 1e-5
+    assert loaded.tokenizer is None
+
+
+@pytest.mark.parametrize("kind", ["Q4_0", "Q5_1", "Q8_0"])
+@pytest.mark.parametrize("name", ["llama", "gpt2", "mixtral"])
+def test_packed_matrices_run_as_the_numbers_they_stand_for(tmp_path, name, kind):
+    path = gguf_files.write(tmp_path / "packed.gguf", pocket(name), kind)
+    loaded = zoo.load(path)
+    assert type(loaded.model.layers[1].mixer.query).__name__ == "QuantizedLinear"
+    assert type(loaded.model.embedding.tokens).__name__ == "QuantizedEmbedding"
+    assert difference(loaded, dequantized(path)) <= 1e-5
+    assert difference(loaded, zoo.load(name)) > 1e-4
+
+
+@pytest.mark.parametrize("name", ["llama", "gpt2"])
+def test_zoo_run_answers_from_a_file(command, tmp_path, name):
+    path = gguf_files.write(tmp_path / "model.gguf", pocket(name), "Q8_0")
+    done = command("run", path, "The capital city of China is", "--max-tokens", "8")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(" Beijing")
+    assert "warning" not in done.stderr.lower() and len(done.stderr.splitlines()) == 1
+
+
+def test_a_folder_with_one_file_names_it(tmp_path):
+    path = gguf_files.write(tmp_path / "model.gguf", pocket("llama"))
+    assert zoo.load(tmp_path).folder == path
+    path.rename(tmp_path / "without-suffix")
+    assert zoo.load(tmp_path / "without-suffix").architecture.name == "llama"
+    for name in ("a.gguf", "b.gguf"):
+        (tmp_path / name).write_bytes(b"GGUF")
+    with pytest.raises(SourceError, match=r"several GGUF files; name one: a\.gguf, b\.gguf"):
+        zoo.load(tmp_path)
+
+
+def test_a_config_json_makes_a_folder_one_of_safetensors(folder):
+    path = folder()
+    (path / "other.gguf").write_bytes(b"GGUF")
+    assert zoo.load(path).folder == path
+
+
+@pytest.mark.parametrize("source", ["nowhere/model.gguf", "./model.gguf", "model.gguf"])
+def test_a_file_that_is_not_there(source):
+    with pytest.raises(SourceError, match=r"model\.gguf: no such file"):
+        zoo.load(source)
+
+
+def test_another_architecture_may_be_named_if_files_hold_it_alike(tmp_path):
+    path = gguf_files.write(tmp_path / "model.gguf", pocket("llama"))
+    assert zoo.load(path, architecture="mistral").recipe.layers[0].mixer.window == 4096
+    for name, why in (("bert", "bert is not read from GGUF"), ("qwen2", "'llama' is not that of qwen2")):
+        with pytest.raises(ConfigError, match=why):
+            zoo.load(path, architecture=name)
+
+
+def test_an_untied_head_is_read(tmp_path):
+    folder = gguf_files.random_folder(tmp_path / "model", "mistral", tie_word_embeddings=False)
+    loaded = zoo.load(gguf_files.write(tmp_path / "model.gguf", folder, "Q4_1"))
+    assert not loaded.recipe.head.tied
+    assert type(loaded.model.head.output).__name__ == "QuantizedLinear"
+    assert difference(loaded, dequantized(tmp_path / "model.gguf")) <= 1e-5
+
+
+def test_biases_of_the_attention_are_found_and_ordered(tmp_path):
+    folder = gguf_files.random_folder(tmp_path / "model", "llama", attention_bias=True, mlp_bias=True)
+    loaded = zoo.load(gguf_files.write(tmp_path / "model.gguf", folder))
+    assert loaded.recipe == zoo.load(folder).recipe
+    assert difference(loaded, zoo.load(folder)) <= 1e-5
+
+
+def test_experts_numbered_one_by_one_are_stacked(tmp_path):
+    """As files of 2023 have them."""
+    path = gguf_files.write(tmp_path / "model.gguf", pocket("mixtral"), "Q8_0", numbered=True)
+    assert difference(zoo.load(path), dequantized(path)) <= 1e-5
+    whole = gguf_files.write(tmp_path / "whole.gguf", pocket("mixtral"), "Q8_0")
+    assert difference(zoo.load(path), zoo.load(whole)) == 0
+
+
+def test_a_dtype_is_cast_to(tmp_path):
+    path = gguf_files.write(tmp_path / "model.gguf", pocket("llama"), "Q4_0")
+    model = zoo.load(path, dtype="bfloat16").model
+    assert model.layers[0].mixer.query.scales.dtype == mx.bfloat16
+    assert model.layers[0].mixer_norm.weight.dtype == mx.bfloat16
+
+
+def test_more_tokens_than_the_model_has_are_refused(tmp_path):
+    path = gguf_files.write(tmp_path / "model.gguf", pocket("llama"), cut=100)
+    with pytest.raises(TokenizerError, match=r"tokens has 2048 tokens, the model 100"):
+        zoo.load(path)
+
+
+@pytest.mark.parametrize("layout", ["mlx", "hf"])
+def test_a_file_is_converted_to_a_folder(tmp_path, layout):
+    from zoo.convert import convert
+
+    path = gguf_files.write(tmp_path / "model.gguf", pocket("llama"), "Q4_0")
+    convert(path, tmp_path / "out", layout=layout)
+    folder, file = zoo.load(tmp_path / "out"), zoo.load(path)
+    assert ("quantization" in json.loads((tmp_path / "out/config.json").read_text())) == (layout == "mlx")
+    assert difference(folder, file) <= 2e-3 if layout == "hf" else difference(folder, file) == 0
+    text = "The capital city of China is 北京<|endoftext|>"
+    assert folder.tokenizer.encode(text) == file.tokenizer.encode(text)
+    assert folder.tokenizer.eos_ids == file.tokenizer.eos_ids

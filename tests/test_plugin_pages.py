@@ -1,0 +1,89 @@
+"""The pages about plugins say what is so: made from the code where they can be, their examples run."""
+
+import ast
+import doctest
+import importlib.util
+import re
+from pathlib import Path
+
+import pytest
+
+from zoo import hookspecs
+from zoo.collecting import HOOKS
+from zoo.registry import registry
+
+ROOT = Path(__file__).parent.parent
+PAGES = sorted((ROOT / "docs" / "plugins").glob("*.md"))
+
+
+@pytest.fixture(scope="module")
+def tool():
+    path = ROOT / "tools" / "plugin_pages.py"
+    spec = importlib.util.spec_from_file_location("plugin_pages", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("name", ["hooks.md", "parts.md"])
+def test_a_page_made_from_the_code_is_current(tool, name):
+    written = (ROOT / "docs" / "plugins" / name).read_text(encoding="utf-8")
+    assert written == tool.PAGES[name](), "run: python tools/plugin_pages.py"
+
+
+def test_every_hook_is_documented_with_an_example_that_runs():
+    page = ROOT / "docs" / "plugins" / "hooks.md"
+    text = page.read_text(encoding="utf-8")
+    sections = dict(re.findall(r"^## (zoo_\w+)\n(.*?)(?=^## )", text, re.MULTILINE | re.DOTALL))
+    assert set(sections) == set(HOOKS)
+    for hook, section in sections.items():
+        code = section.partition("```pycon\n")[2].partition("```")[0]
+        assert f"def {hook}(" in code and "@hookimpl" in code
+        test = doctest.DocTestParser().get_doctest(code, {}, hook, str(page), 0)
+        assert test.examples and doctest.DocTestRunner().run(test).failed == 0
+
+
+@pytest.mark.parametrize("hook", HOOKS)
+def test_every_hook_has_a_user_in_the_zoo_itself(hook):
+    users = [plugin for plugin in registry().plugins if plugin.ours and plugin.records.get(hook)]
+    assert users, f"nothing in the zoo uses {hook}"
+    assert callable(getattr(hookspecs, hook))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_the_commands_of_a_page_are_the_zoos(page):
+    from zoo.cli import COMMANDS
+
+    text = page.read_text(encoding="utf-8")
+    shown = set(re.findall(r"(?:^\s*\$ |`|; )zoo ([a-z][a-z-]*)", text, re.MULTILINE))
+    assert shown <= set(COMMANDS) | {"hello"}, page.name
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_a_pages_links_lead_somewhere(page):
+    for target in re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8")):
+        assert target.startswith("https://") or (page.parent / target).is_file(), target
+
+
+PYTHON = re.compile(r"^```(?:\{code-block\} )?python\n(?::caption:.*\n)?(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_a_pages_python_is_python(page):
+    for code in PYTHON.findall(page.read_text(encoding="utf-8")):
+        ast.parse(code)
+
+
+@pytest.mark.parametrize("name", ["blocks.md", "publishing.md"])
+def test_a_pages_python_runs(name):
+    page = ROOT / "docs" / "plugins" / name
+    known = {"__file__": str(page), "__name__": "page"}
+    blocks = PYTHON.findall(page.read_text(encoding="utf-8"))
+    for code in blocks:
+        exec(code, known)
+    assert blocks
+    if name == "blocks.md":
+        gate = known["Gate"](hidden=3)
+        assert gate.parameters(4) == 24 and gate.block() == "feedforward/gate"
+        with pytest.raises(known["RecipeError"], match="leak"):
+            known["Gate"](hidden=3, leak=-1.0)

@@ -1,0 +1,247 @@
+"""`zoo new`: what it writes installs and passes its own tests, and what it refuses leaves nothing behind."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from importlib.metadata import version
+
+import pytest
+
+from zoo.errors import ScaffoldError, SourceError
+from zoo.plugins import Plugin
+from zoo.recipe import Decoder
+from zoo.registry import Registry, isolated, registry
+from zoo.scaffold import KINDS, create
+from zoo.scaffold.names import named
+from zoo.scaffold.package import imported
+from zoo.testing import CHECKS, outcome, subject
+
+DECODERS = [name for name in registry().architectures if isinstance(subject(name).recipe, Decoder)]
+PACKAGES = {
+    "my-arch": dict(base="llama"),
+    "my-blocked": dict(base="gpt2", with_block=True),
+    "my-plain": {},
+    "plain.2-block": dict(with_block=True),
+    "my-norm": dict(kind="block"),
+    "no-twice": dict(kind="strategy"),
+    "counts": dict(kind="command"),
+}
+
+
+@pytest.fixture(scope="module")
+def packages(tmp_path_factory):
+    """A package of each kind, and a site where all are installed by their own pyproject.toml."""
+    where = tmp_path_factory.mktemp("packages")
+    for name, settings in PACKAGES.items():
+        assert create(name, where=where, **settings) == where / name
+    return where
+
+
+@pytest.fixture(scope="module")
+def site(packages, make_site, tmp_path_factory):
+    found = make_site(tmp_path_factory.mktemp("site"))
+    for folder in packages.iterdir():
+        found.install(folder)
+    return found
+
+
+def test_every_package_passes_its_tests_as_written(packages, site):
+    done = subprocess.run(
+        [
+            sys.executable,
+            *["-m", "pytest", "-p", "zoo_pytest", "-p", "no:cacheprovider"],
+            *map(str, packages.iterdir()),
+        ],
+        capture_output=True,
+        text=True,
+        env={**os.environ, **site.environment},
+    )
+    assert done.returncode == 0, done.stdout
+    count = int(re.search(r"(\d+) passed", done.stdout)[1])
+    assert count >= 3 * len(PACKAGES)
+
+
+def test_every_plugin_is_loaded_and_of_use(packages, site, command):
+    listed = command("plugins", environment=site.environment).stdout
+    for name in PACKAGES:
+        (line,) = (line for line in listed.splitlines() if line.startswith(f"{name} "))
+        assert " loaded " in line, line
+    answer = command("run", "my-arch", "The capital city of China is", environment=site.environment)
+    assert answer.stdout.startswith(" Beijing") and "served by the plugin zoo-my-arch" in answer.stderr
+    strategic = command(
+        *("run", "llama", "The capital city of China is", "--strategy", "no-twice", "--max-tokens", "3"),
+        environment=site.environment,
+    )
+    assert strategic.stdout.startswith(" Beijing"), strategic.stderr
+    counted = command("counts", "llama:8b", environment=site.environment)
+    assert counted.stdout == "llama:8b  8.03 G\n"
+
+
+@pytest.mark.parametrize("name", PACKAGES)
+def test_the_package_is_whole(packages, name):
+    folder = packages / name
+    files = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+    names = named(name)
+    tests = f"tests/test_{names.module.removeprefix('zoo_')}.py"
+    wanted = {"pyproject.toml", "README.md", ".gitignore", ".github/workflows/test.yml", tests}
+    assert wanted | {f"{names.module}/__init__.py"} <= files
+    assert not any("jinja" in file or "pycache" in file for file in files)
+    project = tomllib.loads((folder / "pyproject.toml").read_text())["project"]
+    assert project["name"] == names.distribution and project["entry-points"]["zoo"] == {name: names.module}
+    assert project["dependencies"] == [f"mlx-zoo>={'.'.join(version('mlx-zoo').split('.')[:2])}"]
+    readme = (folder / "README.md").read_text()
+    assert re.search(r"<!-- card -->\n.*\| .*<!-- end -->", readme, re.DOTALL)
+    assert not (folder.stat().st_mode & 0o055) ^ 0o055, "others may read it"
+
+
+@pytest.mark.parametrize("name", PACKAGES)
+def test_the_package_is_clean_python(packages, name):
+    ruff = shutil.which("ruff", path=os.path.dirname(sys.executable)) or shutil.which("ruff")
+    if ruff is None:
+        pytest.fail("ruff is part of the extra `test`")
+    for arguments in (
+        ["check", "--select", "E,F,I,UP,B", "--line-length", "110"],
+        ["format", "--check", "--line-length", "110"],
+    ):
+        done = subprocess.run(
+            [ruff, *arguments, "--isolated", "--no-cache", "."],
+            cwd=packages / name,
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, done.stdout
+
+
+def test_it_is_told_as_a_difference(packages):
+    code = (packages / "my-arch" / "zoo_my_arch" / "__init__.py").read_text()
+    assert "zoo_llama.llama(config)" in code and 'num_attention_heads"' not in code
+    readme = (packages / "my-arch" / "README.md").read_text()
+    assert "| embedding.scale | 12 | 1 |" in readme
+
+
+@pytest.mark.parametrize("base", DECODERS)
+def test_any_decoder_is_a_base(base, tmp_path):
+    folder = create("child", base=base, with_block=True, where=tmp_path)
+    with imported("zoo_child", folder) as module:
+        known = isolated(module)
+        made = subject("child", known=known)
+        wanted = ("parameters_equal_the_recipes", "saved_and_loaded_is_identical")
+        for check in CHECKS:
+            if check.name in wanted:
+                assert outcome(check, made).passed, outcome(check, made).message
+    assert made.recipe.embedding.norm.name == "child"
+
+
+def test_a_third_partys_architecture_whose_parts_have_no_name_is_a_base(site_here, tmp_path):
+    site_here.add(
+        "zoo-other",
+        "other_plugin",
+        "import dataclasses, zoo_llama\nfrom zoo.architecture import hookimpl\n@hookimpl\n"
+        "def zoo_architectures():\n    llama = next(zoo_llama.zoo_architectures())\n"
+        "    yield dataclasses.replace(llama, name='other', model_types=(), weights=tuple(list(llama.weights)),"
+        " recipe=lambda config: llama.recipe(config))\n",
+    )
+    from zoo.plugins import load_plugins
+
+    known = Registry(load_plugins({}))
+    folder = create("child", base="other", where=tmp_path, known=known)
+    code = (folder / "zoo_child" / "__init__.py").read_text()
+    assert 'BASE = next(a for a in other_plugin.zoo_architectures() if a.name == "other")' in code
+    assert '"zoo-other>=1.2"' in (folder / "pyproject.toml").read_text()
+    test = (folder / "tests" / "test_child.py").read_text()
+    assert "zoo_registry(other_plugin, zoo_child)" in test and "zoo_child.BASE.recipe(config)" in test
+
+
+@pytest.fixture
+def site_here(make_site, tmp_path, monkeypatch):
+    found = make_site(tmp_path / "site")
+    monkeypatch.syspath_prepend(str(found.path))
+    yield found
+    sys.modules.pop("other_plugin", None)
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "words"),
+    [
+        ("My-Arch", {}, "'My-Arch' is no name for a plugin: small letters"),
+        ("my arch", {}, "no name"),
+        ("my_arch", {}, "no name"),
+        ("2fast", {}, "no name"),
+        ("../up", {}, "no name"),
+        ("-x", {}, "no name"),
+        ("", {}, "no name"),
+        ("x" * 61, {}, "no name"),
+        ("llama", {}, "'llama' is taken: it is an architecture or model_type"),
+        ("zoo-llama", {}, "is taken"),
+        ("gpt", {}, "is taken"),
+        ("beam", {"kind": "strategy"}, "'beam' is taken: it is a strategy"),
+        ("run", {"kind": "command"}, "'run' is taken: it is a command"),
+        ("rmsnorm", {"kind": "block"}, "'rmsnorm' is taken: it is a block"),
+        ("rnn", {}, "'rnn' is taken: the plugin rnn"),
+        ("pytest", {}, "Python has a module zoo_pytest already"),
+        ("child", {"base": "bert"}, "--base bert: it is a model of the kind encoder"),
+        ("child", {"base": "t5"}, "no decoder"),
+        ("child", {"kind": "block", "base": "llama"}, "--base and --block are of an architecture"),
+        ("child", {"kind": "command", "with_block": True}, "--base and --block are of an architecture"),
+    ],
+)
+def test_what_cannot_be_is_refused_and_nothing_written(tmp_path, name, settings, words):
+    with pytest.raises(ScaffoldError, match=re.escape(words)):
+        create(name, where=tmp_path, **settings)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_unknown_base_is_named(tmp_path):
+    with pytest.raises(SourceError, match="did you mean llama"):
+        create("child", base="lama", where=tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("make", ["mkdir", "touch"])
+def test_what_is_there_stays_as_it_is(tmp_path, make):
+    getattr(tmp_path / "child", make)()
+    with pytest.raises(ScaffoldError, match="child: is there already"):
+        create("child", where=tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["child"]
+
+
+def test_a_failure_half_way_leaves_nothing(tmp_path, monkeypatch):
+    def fails(*arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("zoo.scaffold.package.rewrite", fails)
+    with pytest.raises(KeyboardInterrupt):
+        create("child", where=tmp_path)
+    assert list(tmp_path.iterdir()) == [] and "zoo_child" not in sys.modules
+
+
+@pytest.mark.parametrize("name", ["list", "lambda", "pocket", "class", "a.b", "import"])
+def test_names_that_python_or_the_templates_use_are_no_trouble(tmp_path, name):
+    folder = create(name, base="llama", where=tmp_path)
+    names = named(name)
+    with imported(names.module, folder) as module:
+        assert getattr(module, names.function)(__import__("zoo.config").config.Config(module.POCKET))
+
+
+def test_the_command_line(command, tmp_path):
+    done = command("new", "my-arch", "--base", "llama")
+    assert done.returncode == 0 and "pip install -e my-arch && pytest my-arch" in done.stdout
+    again = command("new", "my-arch")
+    assert again.returncode == 1 and again.stderr == "zoo: error: my-arch: is there already\n"
+    wrong = command("new", "other", "--kind", "poem")
+    assert wrong.returncode == 2 and "poem" in wrong.stderr and not (tmp_path / "other").exists()
+
+
+def test_the_command_offers_every_kind():
+    from zoo.cli import new
+
+    assert set(new.KINDS) == set(KINDS)
+
+
+def test_a_taken_distribution_is_named(tmp_path):
+    known = Registry([*registry().plugins, Plugin("other-name", "zoo-child", "2.0")])
+    with pytest.raises(ScaffoldError, match=r"plugin other-name \(zoo-child 2.0\) is installed"):
+        create("child", where=tmp_path, known=known)

@@ -1,0 +1,117 @@
+"""Whole numbers with a scale and a zero point for each group of inputs, as MLX's affine packing.
+
+number = scale · (code − zero) = scale · code + bias, where MLX's groups are of 32, 64 or 128 inputs that follow one
+another. Larger groups repeat their scale; groups of scattered inputs become such by a permutation of the inputs.
+
+Axes: O outputs, I inputs, W words, G groups, B blocks of inputs that follow one another and share a scale.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import mlx.core as mx
+
+from zoo.checkpoint.formats.reading import Reading
+from zoo.checkpoint.formats.words import pack, unpack
+from zoo.checkpoint.packed import AFFINE_BITS, AFFINE_GROUPS, Packed, Packing
+from zoo.errors import CheckpointError
+
+BLOCKS = tuple(sorted(AFFINE_GROUPS, reverse=True))
+
+
+@dataclass(frozen=True)
+class Grouping:
+    """Which group each input is in: `groups` (I,). In the order of `permutation`, each `block` of inputs share one.
+
+    `blocks` (B,) are those; None where they are all the groups in turn. `block` is None where no size that MLX knows
+    divides the groups.
+    """
+
+    groups: mx.array
+    block: int | None
+    blocks: mx.array | None = None
+    permutation: mx.array | None = None
+
+
+def consecutive(inputs: int, size: int) -> Grouping:
+    """Groups of `size` inputs that follow one another; the last may be smaller."""
+    block = next((block for block in BLOCKS if size % block == 0 and inputs % block == 0), None)
+    groups = mx.arange(inputs) // size
+    return Grouping(groups, block, groups[::block] if block not in (None, size) else None)
+
+
+def scattered(indices: Mapping[str, tuple[mx.array, int]]) -> dict[str, Grouping]:
+    """The groupings that tensors tell, by name: each input's group (I,), and how many groups there are.
+
+    They are read here, all at once, since the shapes of what is computed depend on them. CheckpointError when a group
+    is out of range.
+    """
+    found = {name: index.astype(mx.int32) for name, (index, _) in indices.items()}
+    facts = {
+        name: mx.stack([index.min(), index.max(), (index[1:] < index[:-1]).any().astype(mx.int32)])
+        for name, index in found.items()
+    }
+    mx.eval(facts)
+    orders, ordered = {}, {}
+    for name, index in found.items():
+        low, high, mixed = facts[name].tolist()
+        if low < 0 or high >= indices[name][1]:
+            raise CheckpointError(f"{name}: groups {low} to {high}, but there are {indices[name][1]}")
+        orders[name] = mx.argsort(index) if mixed else None
+        ordered[name] = index[orders[name]] if mixed else index
+    fits = {
+        name: {block: _fits(index, block) for block in BLOCKS if index.size % block == 0}
+        for name, index in ordered.items()
+    }
+    mx.eval(fits)
+    groupings = {}
+    for name, index in found.items():
+        block = next((block for block, fit in fits[name].items() if fit.item()), None)
+        blocks = None if block is None else ordered[name][::block]
+        groupings[name] = Grouping(index, block, blocks, orders[name])
+    return groupings
+
+
+def _fits(index: mx.array, block: int) -> mx.array:
+    blocks = index.reshape(-1, block)
+    return (blocks == blocks[:, :1]).all()
+
+
+def affine(
+    reading: Reading,
+    name: str,
+    words: mx.array,
+    bits: int,
+    scales: mx.array,
+    zeros: mx.array | int,
+    grouping: Grouping,
+) -> None:
+    """Give the reading the matrix of `words` (O, W), `scales` (O, G) and `zeros`: (O, G), or one power of two for all.
+
+    Where the zero points differ, −scale · zero needs more bits than a half has: scales and biases are float32 then.
+    """
+    inputs, differ = grouping.groups.size, isinstance(zeros, mx.array)
+    wide = scales.astype(mx.float32) if differ else scales
+    if grouping.block is None or bits not in AFFINE_BITS:
+        codes = unpack(words, bits)[:, :inputs].astype(mx.float32)
+        offsets = zeros[:, grouping.groups].astype(mx.float32) if isinstance(zeros, mx.array) else zeros
+        reading.give(name, (codes - offsets) * wide.astype(mx.float32)[:, grouping.groups])
+        return
+    biases = -wide * zeros
+    if grouping.blocks is not None:
+        wide, biases = wide[:, grouping.blocks], biases[:, grouping.blocks]
+    if grouping.permutation is not None:
+        words = pack(unpack(words, bits)[:, grouping.permutation], bits)
+    matrix = Packed(
+        name,
+        mx.contiguous(words.view(mx.uint32)),
+        mx.contiguous(wide),
+        mx.contiguous(biases),
+        Packing(bits, grouping.block),
+        permutation=grouping.permutation,
+        floats=scales.dtype if differ else None,
+        certain=True,
+    )
+    reading.give(name, matrix)

@@ -1,0 +1,53 @@
+"""AWQ, as AutoAWQ writes it in its "gemm" layout (Lin et al., 2023; https://github.com/casper-hansen/AutoAWQ).
+
+`qweight` (I, O/8) and `qzeros` (G, O/8) hold eight 4-bit numbers a word, of outputs 0, 2, 4, 6, 1, 3, 5, 7 of eight;
+`scales` (G, O). number = scale · (code − zero), groups of I/G inputs that follow one another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import mlx.core as mx
+
+from zoo.checkpoint.formats.affine import affine, consecutive
+from zoo.checkpoint.formats.reading import Reading, choice, is_float, is_words, misfit
+from zoo.checkpoint.formats.words import pack, unpack
+from zoo.checkpoint.safetensors import Tensors
+from zoo.errors import ConfigError
+
+BITS = 4
+EACH = 8  # numbers a word
+PLACES = (0, 4, 1, 5, 2, 6, 3, 7)  # where in its word each of eight outputs is
+
+
+def read(tensors: Tensors, settings: Mapping[str, Any], dtype: mx.Dtype | None = None) -> Tensors:
+    """AWQ matrices packed as MLX holds them. ConfigError for another layout; CheckpointError naming a tensor."""
+    for key in ("version", "format"):
+        choice(settings, key, ("gemm",), "gemm")
+    bits = settings.get("bits", settings.get("w_bit", BITS))
+    if bits != BITS:
+        raise ConfigError(f"config.json: awq: bits {bits!r} cannot be loaded; known: {BITS}")
+    reading = Reading(tensors, dtype)
+    for owner in reading.owners(".qweight"):
+        _matrix(reading, owner, zero_point=bool(settings.get("zero_point", True)))
+    return reading.result()
+
+
+def _matrix(reading: Reading, owner: str, zero_point: bool) -> None:
+    name = f"{owner}.qweight"
+    codes = reading.need(name, name)
+    scales = reading.need(f"{owner}.scales", name)
+    zeros = reading.need(f"{owner}.qzeros", name) if zero_point else reading.take(f"{owner}.qzeros")
+    parts = {name: codes, f"{owner}.scales": scales, f"{owner}.qzeros": zeros}
+    if codes.ndim != 2 or scales.ndim != 2 or not is_words(codes) or not is_float(scales):
+        raise misfit(parts)
+    (inputs, words), (groups, outputs) = codes.shape, scales.shape
+    if outputs != EACH * words or inputs % groups or inputs % EACH:
+        raise misfit(parts)
+    if zeros is not None and (zeros.shape != (groups, words) or not is_words(zeros)):
+        raise misfit(parts)
+    points = 2 ** (BITS - 1) if zeros is None else unpack(zeros, BITS, PLACES).T  # (O, G)
+    rows = pack(unpack(codes, BITS, PLACES).T, BITS)  # (O, W)
+    affine(reading, f"{owner}.weight", rows, BITS, scales.T, points, consecutive(inputs, inputs // groups))

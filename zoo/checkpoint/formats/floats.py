@@ -1,0 +1,156 @@
+"""Small floats with scales, as MLX's mxfp4, nvfp4 and mxfp8 packings where they are such, else unpacked.
+
+FP4 is E2M1, FP8 is E4M3, E8M0 is a power of two in one byte, 2^(byte − 127) (OCP Microscaling Formats, version 1.0).
+
+Axes: … stacked matrices, O outputs, I inputs, P and Q blocks of outputs and of inputs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import mlx.core as mx
+
+from zoo.checkpoint.formats.reading import Reading, is_float, misfit
+from zoo.checkpoint.packed import FLOAT_MODES, WORD, Packed, Packing
+
+EXPONENTS = ("U8", "F8_E8M0")  # what headers call bytes of E8M0
+ONE = 127  # the byte that is 1 in E8M0
+GROUP = 32  # inputs that share a scale in the MX formats
+
+
+def fp4(reading: Reading, name: str, part: str, scale: str, multiplier: mx.array | None = None) -> None:
+    """Give the reading the matrix `name` of FP4: `part` (…, O, I/2) holds two a byte, the low half first.
+
+    The type of its `scale` (…, O, G) tells MXFP4 from NVFP4. `multiplier` is NVFP4's second scale, one a matrix.
+    """
+    kind = reading.kind(scale)
+    codes, scales = reading.need(part, part), reading.need(scale, part)
+    mode = "nvfp4" if kind == "F8_E4M3" else "mxfp4"
+    bits, group = FLOAT_MODES[mode]
+    inputs = codes.shape[-1] * 2 if codes.ndim > 1 else 0
+    if kind not in ("F8_E4M3", *EXPONENTS) or scales.shape != (*codes.shape[:-1], inputs // group):
+        raise misfit({part: codes, scale: scales})
+    if multiplier is not None:
+        outer = codes.shape[:-2]
+        if multiplier.size != math.prod(outer) or not is_float(multiplier):
+            raise misfit({part: codes, f"{name}'s second scale": multiplier})
+        multiplier = multiplier.astype(mx.float32).reshape(*outer, 1)
+    _packed(reading, name, codes, scales, Packing(bits, group, mode), multiplier)
+
+
+def fp8(
+    reading: Reading,
+    name: str,
+    scale: str,
+    sizes: Sequence[tuple[int, int]] = (),
+    powers: bool = False,
+) -> None:
+    """Replace the matrix `name` of FP8, (…, O, I), by itself times its `scale`.
+
+    One scale for all or for each output becomes the `global_scale` of an MXFP8 matrix whose own scales are 1. Powers
+    of two for blocks of whole groups are MXFP8 itself: bytes of E8M0, or floats where `powers` says so. Others,
+    (…, P, Q), are unpacked; their blocks have one of the `sizes` (outputs, inputs) where a last one is smaller.
+    """
+    exponents = reading.kind(scale) in EXPONENTS
+    codes, scales = reading.need(name, scale), reading.need(scale, name)
+    parts = {name: codes, scale: scales}
+    if codes.ndim < 2 or codes.dtype != mx.uint8 or not (exponents or is_float(scales)):
+        raise misfit(parts)
+    *outer, outputs, inputs = codes.shape
+    shape = _multiplier_shape(codes, scales)
+    if shape is not None and not exponents:
+        multiplier = scales.astype(mx.float32).reshape(shape)
+        if inputs % GROUP:
+            reading.give(name, mx.from_fp8(codes, mx.float32) * multiplier[..., None])
+            return
+        ones = mx.full((*outer, outputs, inputs // GROUP), ONE, dtype=mx.uint8)
+        _packed(reading, name, codes, ones, Packing(8, GROUP, "mxfp8"), multiplier)
+        return
+    block = _block(codes, scales, sizes)
+    if block is None:
+        raise misfit(parts)
+    rows, columns = block
+    if inputs % GROUP == 0 and columns % GROUP == 0 and (exponents or powers):
+        grid = scales if exponents else exponents_of(scales)
+        grid = mx.repeat(grid, columns // GROUP, axis=-1)[..., : inputs // GROUP]
+        grid = mx.repeat(grid, rows, axis=-2)[..., :outputs, :]
+        _packed(reading, name, codes, grid, Packing(8, GROUP, "mxfp8"))
+        return
+    factors = powers_of(scales) if exponents else scales.astype(mx.float32)
+    reading.give(name, blockwise(mx.from_fp8(codes, mx.float32), factors, rows, columns))
+
+
+def _multiplier_shape(codes: mx.array, scales: mx.array) -> tuple[int, ...] | None:
+    """The shape of a global scale, where there is one scale for all, for each stacked matrix or for each output."""
+    *outer, outputs, _ = codes.shape
+    if scales.size == math.prod(outer):
+        return (*outer, 1)
+    if scales.shape in ((*outer, outputs), (*outer, outputs, 1)):
+        return (*outer, outputs)
+    return (1,) if scales.size == 1 else None
+
+
+def _block(codes: mx.array, scales: mx.array, sizes: Sequence[tuple[int, int]]) -> tuple[int, int] | None:
+    """The size of a block: the one named that makes as many as there are scales; any that does, where none is named.
+
+    Groups of inputs, with a scale for each output, have no block's size.
+    """
+    if scales.ndim != codes.ndim or scales.shape[:-2] != codes.shape[:-2]:
+        return None
+    (outputs, inputs), (down, across) = codes.shape[-2:], scales.shape[-2:]
+    for rows, columns in sizes:
+        if (down, across) == (-(-outputs // rows), -(-inputs // columns)):
+            return rows, columns
+    if outputs % down or inputs % across or (sizes and down != outputs):
+        return None
+    return outputs // down, inputs // across
+
+
+def blockwise(numbers: mx.array, factors: mx.array, rows: int, columns: int) -> mx.array:
+    """Each number times its block's factor: (…, O, I) and (…, P, Q), where the last blocks may be smaller."""
+    *outer, outputs, inputs = numbers.shape
+    factors = mx.repeat(factors, columns, axis=-1)[..., :inputs]  # (…, P, I): a row for all of a block's
+    whole = outputs // rows
+    split = numbers[..., : whole * rows, :].reshape(*outer, whole, rows, inputs)
+    product = (split * factors[..., :whole, None, :]).reshape(*outer, whole * rows, inputs)
+    if whole * rows == outputs:
+        return product
+    return mx.concatenate([product, numbers[..., whole * rows :, :] * factors[..., whole:, :]], axis=-2)
+
+
+def powers_of(exponents: mx.array) -> mx.array:
+    """What bytes of E8M0 mean, as float32."""
+    normal = (exponents.astype(mx.uint32) << 23).view(mx.float32)
+    smallest = mx.array(2.0**-127)  # the one power that float32 writes without a leading one
+    return mx.where(exponents == 0, smallest, mx.where(exponents == 255, mx.nan, normal))
+
+
+def exponents_of(powers: mx.array) -> mx.array:
+    """The bytes of E8M0 that mean these powers of two."""
+    return (powers.astype(mx.float32).view(mx.uint32) >> 23).astype(mx.uint8)
+
+
+def are_powers(scales: mx.array) -> mx.array:
+    """Whether all are powers of two that both E8M0 and a normal float32 hold."""
+    words = scales.astype(mx.float32).view(mx.uint32)
+    exponents = words >> 23  # a negative one's is past 255
+    return ((words & 0x7FFFFF) == 0).all() & (exponents.min() > 0) & (exponents.max() < 255)
+
+
+def _packed(
+    reading: Reading,
+    name: str,
+    codes: mx.array,
+    scales: mx.array,
+    packing: Packing,
+    multiplier: mx.array | None = None,
+) -> None:
+    if codes.dtype != mx.uint8 or codes.shape[-1] % (WORD // 8):
+        raise misfit({name: codes})
+    words, scales = mx.contiguous(codes).view(mx.uint32), mx.contiguous(scales)
+    matrix = Packed(
+        name, words, scales, None, packing, global_scale=multiplier, floats=reading.floats, certain=True
+    )
+    reading.give(name, matrix)

@@ -1,0 +1,52 @@
+"""FP8 with a scale for each block, as DeepSeek-V3 was released and transformers' fine-grained FP8 writes it.
+
+A matrix (O, I) is E4M3; `weight_scale_inv` (P, Q) multiplies its blocks of `weight_block_size`, 128 × 128 as released
+(DeepSeek-V3 technical report, 2024, section 3.3), or all of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import mlx.core as mx
+
+from zoo.checkpoint.formats.floats import are_powers, fp8
+from zoo.checkpoint.formats.reading import Reading, is_float
+from zoo.checkpoint.safetensors import Tensors
+from zoo.errors import CheckpointError, ConfigError
+
+SCALE = "_scale_inv"
+
+
+def read(tensors: Tensors, settings: Mapping[str, Any], dtype: mx.Dtype | None = None) -> Tensors:
+    """FP8 matrices, packed where their scales allow it. ConfigError for other block sizes; CheckpointError naming a tensor."""
+    sizes = block_sizes(settings.get("weight_block_size"), "weight_block_size")
+    reading = Reading(tensors, dtype)
+    reading.drop("activation_scale", "input_scale")
+    names = reading.owners(SCALE)  # of matrices: stacked experts have no ".weight" of their own
+    powers = _powers(reading, names) if settings.get("scale_fmt") == "ue8m0" else set()
+    for name in names:
+        if reading.kind(name) != "F8_E4M3":
+            raise CheckpointError(f"{name}{SCALE}: no {name} of F8_E4M3 beside it")
+        fp8(reading, name, name + SCALE, sizes, name in powers)
+    return reading.result()
+
+
+def block_sizes(value: Any, key: str) -> list[tuple[int, int]]:
+    """The size of a block, outputs and inputs, as configs give it; none for null. ConfigError when it is no such."""
+    if value is None:
+        return []
+    if isinstance(value, list) and len(value) == 2:
+        rows, columns = value
+        if type(rows) is int and type(columns) is int and rows > 0 and columns > 0:
+            return [(rows, columns)]
+    raise ConfigError(f"config.json: {key} {value!r}: expected two sizes")
+
+
+def _powers(reading: Reading, names: list[str]) -> set[str]:
+    """Those whose scales are powers of two, as the config promises of all; the scales are read for it."""
+    scales = {name: reading.arrays[name + SCALE] for name in names}
+    found = {name: are_powers(one) for name, one in scales.items() if is_float(one) and one.size}
+    mx.eval(found)
+    return {name for name, are in found.items() if are.item()}

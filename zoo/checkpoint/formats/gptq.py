@@ -1,0 +1,119 @@
+"""GPTQ, as AutoGPTQ and GPTQModel write it (Frantar et al., 2022; https://github.com/AutoGPTQ/AutoGPTQ).
+
+`qweight` (I · bits / 32, O) packs along the inputs, `qzeros` (G, O · bits / 32) along the outputs; `scales` (G, O);
+`g_idx` (I,) says which group each input is in. number = scale · (code − zero). The first `checkpoint_format`, "gptq",
+stores each zero point less one, modulo 2^bits; "gptq_v2" stores it as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import mlx.core as mx
+
+from zoo.checkpoint.formats.affine import Grouping, affine, consecutive, scattered
+from zoo.checkpoint.formats.reading import Reading, choice, is_float, is_words, misfit
+from zoo.checkpoint.formats.words import pack, unpack
+from zoo.checkpoint.packed import WORD
+from zoo.checkpoint.safetensors import Tensors
+
+BITS = (2, 3, 4, 8)
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """The parts of one, whose shapes and types fit each other."""
+
+    codes: mx.array
+    scales: mx.array
+    zeros: mx.array
+    index: mx.array | None
+    bits: int
+
+    @property
+    def inputs(self) -> int:
+        return self.codes.shape[0] * WORD // self.bits
+
+    def all_zeros_are(self, number: int) -> mx.array:
+        """Whether every zero point is stored as this number."""
+        run = pack(mx.full((WORD,), number, dtype=mx.uint8), self.bits)
+        words = self.zeros.view(mx.uint32)
+        return (words == mx.tile(run, -(-words.shape[1] // run.size))[: words.shape[1]]).all()
+
+
+def read(tensors: Tensors, settings: Mapping[str, Any], dtype: mx.Dtype | None = None) -> Tensors:
+    """GPTQ matrices packed as MLX holds them. ConfigError for another layout; CheckpointError naming a tensor."""
+    older = "marlin" if settings.get("is_marlin_format") else settings.get("format") or "gptq"
+    layout = choice(settings, "checkpoint_format", ("gptq", "gptq_v2"), older)
+    reading = Reading(tensors, dtype)
+    matrices = {owner: _matrix(reading, owner) for owner in reading.owners(".qweight")}
+    groupings = _groupings(matrices, settings.get("group_size"))
+    symmetric = _symmetric(matrices) if settings.get("sym", True) else set()
+    for owner, matrix in matrices.items():
+        zeros: mx.array | int = 2 ** (matrix.bits - 1)
+        if owner not in symmetric:
+            zeros = unpack(matrix.zeros, matrix.bits).T  # (O, G)
+            if layout == "gptq":
+                zeros = (zeros + 1) & (2**matrix.bits - 1)
+        words, scales = matrix.codes.T, matrix.scales.T
+        affine(reading, f"{owner}.weight", words, matrix.bits, scales, zeros, groupings[owner])
+    return reading.result()
+
+
+def _matrix(reading: Reading, owner: str) -> Matrix:
+    name = f"{owner}.qweight"
+    codes = reading.need(name, name)
+    zeros = reading.need(f"{owner}.qzeros", name)
+    scales = reading.need(f"{owner}.scales", name)
+    index = reading.take(f"{owner}.g_idx")
+    parts = {name: codes, f"{owner}.qzeros": zeros, f"{owner}.scales": scales, f"{owner}.g_idx": index}
+    if not (codes.ndim == zeros.ndim == scales.ndim == 2) or not is_float(scales):
+        raise misfit(parts)
+    bits, rest = divmod(zeros.shape[1] * WORD, codes.shape[1])
+    if rest or bits not in BITS or not is_words(codes) or not is_words(zeros):
+        raise misfit(parts)
+    inputs, rest = divmod(codes.shape[0] * WORD, bits)
+    if rest or scales.shape != (zeros.shape[0], codes.shape[1]):
+        raise misfit(parts)
+    if index is not None and (index.shape != (inputs,) or not mx.issubdtype(index.dtype, mx.integer)):
+        raise misfit(parts)
+    return Matrix(codes, scales, zeros, index, bits)
+
+
+def _groupings(matrices: Mapping[str, Matrix], size: Any) -> dict[str, Grouping]:
+    """Each matrix's groups: those of its `g_idx`, else of `size` inputs in turn, else as many as fit the scales."""
+    told = scattered(
+        {
+            f"{owner}.g_idx": (matrix.index, matrix.scales.shape[0])
+            for owner, matrix in matrices.items()
+            if matrix.index is not None
+        }
+    )
+    return {
+        owner: told.get(f"{owner}.g_idx") or _in_turn(owner, matrix, size)
+        for owner, matrix in matrices.items()
+    }
+
+
+def _in_turn(owner: str, matrix: Matrix, size: Any) -> Grouping:
+    groups = matrix.scales.shape[0]
+    if isinstance(size, int) and size > 0 and -(-matrix.inputs // size) == groups:
+        return consecutive(matrix.inputs, size)
+    if matrix.inputs % groups:
+        raise misfit({f"{owner}.qweight": matrix.codes, f"{owner}.scales": matrix.scales})
+    return consecutive(matrix.inputs, matrix.inputs // groups)
+
+
+def _symmetric(matrices: Mapping[str, Matrix]) -> set[str]:
+    """Those whose zero points all stand in the middle, by either layout, since some writers name the wrong one.
+
+    The zero points are read here: biases of −scale · 2^(bits − 1) are exact in a half.
+    """
+    middle = {
+        owner: [matrix.all_zeros_are(2 ** (matrix.bits - 1) - less) for less in (0, 1)]
+        for owner, matrix in matrices.items()
+    }
+    mx.eval(middle)
+    return {owner for owner, found in middle.items() if any(one.item() for one in found)}

@@ -1,0 +1,198 @@
+"""The header of a GGUF file: its metadata, and where each tensor lies. Nothing in it is believed unchecked.
+
+The gguf package's own reader takes counts and lengths at their word, and makes several numpy arrays of every word of a
+vocabulary. Its tables say what the tensors' types are. Layout: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from zoo.errors import CheckpointError
+
+MAGIC = b"GGUF"
+VERSIONS = (2, 3)
+MOST_BYTES = 2**28  # of a header; those of published files stay below 2**25
+MOST_VALUES = 2**22  # of metadata, the words of arrays included
+MOST_NAME = 256  # bytes
+MOST_AXES = 4
+ALIGNMENT = 32  # bytes, where the metadata name no other
+
+# The kinds of metadata values, by their number: scalars as `struct` calls them, text, arrays.
+SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
+TEXT, ARRAY = 8, 9
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One tensor: `kind` ("Q4_0"), `shape` (…, O, I), and the `size` bytes of `path` that begin at `offset`."""
+
+    name: str
+    kind: str
+    shape: tuple[int, ...]
+    path: Path
+    offset: int
+    size: int
+
+
+@dataclass(frozen=True)
+class Header:
+    """What a GGUF file says of itself: `metadata` by key, `tensors` by name."""
+
+    path: Path
+    metadata: Mapping[str, Any]
+    tensors: Mapping[str, Entry]
+
+
+def shown(value: Any) -> str:
+    """A value of the metadata as an error shows it."""
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def read_header(path: Path) -> Header:
+    """The header of one file; CheckpointError, naming the file, for one that is no GGUF or contradicts itself."""
+    try:
+        size = path.stat().st_size
+        with path.open("rb") as file:
+            return _read(path, file, size)
+    except OSError as error:
+        raise CheckpointError(f"{path}: {error.strerror}") from error
+    except (ValueError, struct.error) as error:
+        raise CheckpointError(f"{path}: a damaged or truncated GGUF file ({error})") from error
+
+
+def _read(path: Path, file: BinaryIO, size: int) -> Header:
+    cursor = Cursor(file, min(size, MOST_BYTES))
+    if cursor.take(4) != MAGIC:
+        raise CheckpointError(f"{path}: not a GGUF file")
+    version = cursor.number("I")
+    if version and not version & 0xFFFF:
+        raise CheckpointError(f"{path}: a big-endian GGUF file, which cannot be read")
+    if version not in VERSIONS:
+        known = " and ".join(map(str, VERSIONS))
+        raise CheckpointError(f"{path}: GGUF version {version}; {known} can be read")
+    tensor_count, key_count = cursor.number("Q"), cursor.number("Q")
+    metadata: dict[str, Any] = {}
+    cursor.count(key_count, "keys")
+    for _ in range(key_count):
+        key = cursor.name("key")
+        if key in metadata:
+            raise ValueError(f"key {key} stands there twice")
+        metadata[key] = cursor.value(cursor.number("I"), key)
+    cursor.count(tensor_count, "tensors")
+    found = [_tensor(cursor) for _ in range(tensor_count)]
+    alignment = metadata.get("general.alignment", ALIGNMENT)
+    if type(alignment) is not int or alignment < 1 or alignment & (alignment - 1):
+        raise ValueError(f"general.alignment {shown(alignment)} is no power of two")
+    start = -(-cursor.place // alignment) * alignment
+    return Header(path, metadata, _place(path, found, start, alignment, size))
+
+
+class Cursor:
+    """Reads a header from its start; ValueError where it goes on past its end or grows beyond measure."""
+
+    def __init__(self, file: BinaryIO, size: int) -> None:
+        self._file = file
+        self._size = size
+        self._values = MOST_VALUES
+        self.place = 0
+
+    def take(self, size: int) -> bytes:
+        """The next bytes."""
+        if size > self._size - self.place:
+            raise ValueError("its header goes on past its end")
+        self.place += size
+        return self._file.read(size)
+
+    def number(self, code: str) -> Any:
+        """The next number, of the kind that `struct` calls `code`."""
+        return struct.unpack(f"<{code}", self.take(struct.calcsize(f"<{code}")))[0]
+
+    def text(self) -> str:
+        """The next text."""
+        return self.take(self.number("Q")).decode("utf-8")
+
+    def name(self, what: str) -> str:
+        """The next text, which must be short and of one line."""
+        length = self.number("Q")
+        if not 0 < length <= MOST_NAME:
+            raise ValueError(f"the name of a {what} has {length} bytes")
+        name = self.take(length).decode("utf-8")
+        if not name.isprintable():
+            raise ValueError(f"the name of a {what} is {name!r}")
+        return name
+
+    def count(self, count: int, what: str) -> None:
+        """Allow so many values more."""
+        if count > self._values:
+            raise ValueError(f"{count} {what}")
+        self._values -= count
+
+    def value(self, kind: int, key: str) -> Any:
+        """The next value of the metadata: a number, a text, or a tuple of either."""
+        if kind == TEXT:
+            return self.text()
+        if kind != ARRAY:
+            return self.number(_scalar(kind, key))
+        kind, count = self.number("I"), self.number("Q")
+        self.count(count, f"values in {key}")
+        if kind == TEXT:
+            return tuple(self.text() for _ in range(count))
+        code = _scalar(kind, key)
+        return struct.unpack(f"<{count}{code}", self.take(count * struct.calcsize(f"<{code}")))
+
+
+def _scalar(kind: int, key: str) -> str:
+    if kind not in SCALARS:
+        raise ValueError(
+            f"{key} is an array of arrays" if kind == ARRAY else f"{key} is of the unknown kind {kind}"
+        )
+    return SCALARS[kind]
+
+
+def _tensor(cursor: Cursor) -> tuple[str, tuple[int, ...], int, int]:
+    """The next tensor's name, shape, type and offset. The file has the inputs first."""
+    name, axes = cursor.name("tensor"), cursor.number("I")
+    if not 1 <= axes <= MOST_AXES:
+        raise ValueError(f"tensor {name} has {axes} axes")
+    shape = tuple(cursor.number("Q") for _ in range(axes))[::-1]
+    if not all(shape) or math.prod(shape) >= 2**63:
+        raise ValueError(f"tensor {name} has the shape {shown(shape)}")
+    return name, shape, cursor.number("I"), cursor.number("Q")
+
+
+def _place(
+    path: Path, found: list[tuple[str, tuple[int, ...], int, int]], start: int, alignment: int, size: int
+) -> dict[str, Entry]:
+    """The tensors by name; ValueError unless each lies within the file, in nobody else's place."""
+    from gguf import GGML_QUANT_SIZES, GGMLQuantizationType
+
+    kinds = {int(kind): kind for kind in GGMLQuantizationType}
+    tensors: dict[str, Entry] = {}
+    for name, shape, number, offset in found:
+        if name in tensors:
+            raise ValueError(f"tensor {name} stands there twice")
+        if number not in kinds:
+            raise CheckpointError(f"{path}: tensor {name} is of the unknown type {number}")
+        kind = kinds[number]
+        block, block_size = GGML_QUANT_SIZES[kind]
+        if shape[-1] % block:
+            raise ValueError(
+                f"tensor {name}: rows of {shape[-1]} are no whole blocks of {kind.name}, {block}"
+            )
+        length = math.prod(shape) // block * block_size
+        if offset % alignment or start + offset + length > size:
+            raise ValueError(f"tensor {name} does not lie within the file")
+        tensors[name] = Entry(name, kind.name, shape, path, start + offset, length)
+    end = 0
+    for entry in sorted(tensors.values(), key=lambda entry: entry.offset):
+        if entry.offset < end:
+            raise ValueError(f"tensor {entry.name} overlaps the one before it")
+        end = entry.offset + entry.size
+    return tensors

@@ -1,0 +1,131 @@
+"""The tokenizer of a GGUF file: a byte-level one with merges, or sentencepiece's with scores."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from zoo.checkpoint.gguf_header import Header, shown
+from zoo.checkpoint.gguf_pieces import model_proto
+from zoo.checkpoint.gguf_vocabulary import CONTROL, KEY, USER, Vocabulary
+from zoo.checkpoint.gguf_words import GPT2, WORDS, Words
+from zoo.tokenizer import Tokenizer
+from zoo.tokenizer_backends import Backend, TokenizersBackend, naming, put_around
+
+
+def load_gguf_tokenizer(header: Header, rows: int) -> Tokenizer | None:
+    """The tokenizer of a file whose model has `rows` tokens, None where it has no vocabulary.
+
+    TokenizerError names the key whose value cannot be followed.
+    """
+    told = vocabulary(header)
+    if told is None:
+        return None
+    if len(told.tokens) > rows:
+        raise told.error("tokens", f"has {len(told.tokens)} tokens, the model {rows}")
+    backend = byte_level(told) if told.value("model", str, None) == "gpt2" else pieces(told)
+    return Tokenizer(
+        backend, bos_id=told.id("bos_token_id"), eos_ids=told.ends, chat_template=told.chat_template
+    )
+
+
+def save_gguf_tokenizer(header: Header, folder: Path) -> None:
+    """Write the same tokenizer as the files of a model folder."""
+    from zoo.checkpoint.save import write_json
+
+    told = vocabulary(header)
+    if told is None:
+        return
+    values: dict[str, Any] = {**told.special, "clean_up_tokenization_spaces": False}
+    if told.chat_template is not None:
+        values["chat_template"] = told.chat_template
+    if told.value("model", str, None) == "gpt2":
+        byte_level(told).tokenizer.save(str(folder / "tokenizer.json"))
+        values["tokenizer_class"] = "PreTrainedTokenizerFast"
+    else:
+        (folder / "tokenizer.model").write_bytes(model_proto(told))
+        values |= {"tokenizer_class": "LlamaTokenizer", **around(told)}
+        tokens = {str(token.id): asdict(token) for token in told.settings({}).added_tokens}
+        values["added_tokens_decoder"] = {
+            id: {key: value for key, value in token.items() if key != "id"} for id, token in tokens.items()
+        }
+    write_json(folder / "tokenizer_config.json", values)
+    if len(told.ends) > 1:
+        write_json(folder / "generation_config.json", {"eos_token_id": told.ends})
+
+
+def vocabulary(header: Header) -> Vocabulary | None:
+    """The file's vocabulary, None where there is none; TokenizerError for a tokenizer that is not implemented."""
+    model = header.metadata.get(KEY + "model")
+    if model in (None, "none", "no_vocab"):
+        return None
+    told = Vocabulary(header)
+    if model not in ("gpt2", "llama"):
+        raise told.error("model", f"{shown(model)} is not implemented; known: gpt2, llama")
+    return told
+
+
+def byte_level(told: Vocabulary) -> TokenizersBackend:
+    """A tokenizer whose tokens are bytes, put together by the merges."""
+    from tokenizers import AddedToken as LibraryToken
+    from tokenizers import Tokenizer as LibraryTokenizer
+    from tokenizers import decoders, models, normalizers, pre_tokenizers
+
+    words = words_of(told)
+    merges = [tuple(merge.split(" ")) for merge in told.array("merges", str, None)]
+    if any(len(pair) != 2 for pair in merges):
+        raise told.error("merges", "must each be two tokens with a space between")
+    ids = {text: id for id, text in enumerate(told.tokens)}
+    with naming(told.path, "holds no tokenizer"):
+        tokenizer = LibraryTokenizer(models.BPE(ids, merges, ignore_merges=words.whole))
+        if words.composed:
+            tokenizer.normalizer = normalizers.NFC()
+        tokenizer.pre_tokenizer = pre_tokenizers.Sequence(_cutters(words))
+        tokenizer.decoder = decoders.ByteLevel()
+        control, user = (
+            [LibraryToken(text, normalized=False) for text in told.of(kind).values()]
+            for kind in (CONTROL, USER)
+        )
+        tokenizer.add_special_tokens(control)
+        tokenizer.add_tokens(user)
+        backend = TokenizersBackend(tokenizer, told.settings({}), told.special)
+        first = told.special.get("bos_token") if told.value("add_bos_token", bool, words.start) else None
+        last = told.special.get("eos_token") if told.value("add_eos_token", bool, False) else None
+        put_around(backend, first, last)
+    return backend
+
+
+def words_of(told: Vocabulary) -> Words:
+    """How text is cut into words; TokenizerError for a way that is unknown."""
+    name = told.value("pre", str, "default")
+    if name == "default":
+        message = f"{told.path.name}: does not say how text is cut into words ({KEY}pre): as GPT-2 does"
+        warnings.warn(message, stacklevel=6)
+        return GPT2
+    if name not in WORDS:
+        raise told.error("pre", f"{shown(name)} is not implemented; known: {', '.join(WORDS)}")
+    return WORDS[name]
+
+
+def _cutters(words: Words) -> list[Any]:
+    from tokenizers import Regex, pre_tokenizers
+
+    cutters: list[Any] = [pre_tokenizers.Split(Regex(pattern), "isolated") for pattern in words.patterns]
+    if words.digits:
+        cutters.append(pre_tokenizers.Digits(individual_digits=True))
+    return [*cutters, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=not words.patterns)]
+
+
+def pieces(told: Vocabulary) -> Backend:
+    """A sentencepiece model of the same pieces, scores and kinds, which that library then runs."""
+    from zoo.tokenizer_pieces import SentencePieceBackend
+
+    return SentencePieceBackend(told.path, told.settings(around(told)), model_proto(told))
+
+
+def around(told: Vocabulary) -> dict[str, bool]:
+    """What stands around a text; a space after every special token, as llama.cpp puts one, is "legacy"."""
+    start, end = told.value("add_bos_token", bool, True), told.value("add_eos_token", bool, False)
+    return {"add_bos_token": start, "add_eos_token": end, "legacy": True}

@@ -1,0 +1,82 @@
+"""`zoo test`: the conformance suite from the shell."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+
+@click.command()
+@click.argument("source")
+@click.option(
+    "--reference",
+    type=click.Path(path_type=Path),
+    metavar="FOLDER_OR_NPZ",
+    help="Also compare logits with this: another checkpoint of the same model, or an npz of tokens and logits.",
+)
+@click.option("--tolerance", type=float, help="Of --reference: share of the logits' range (1e-4).")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_obj
+def test(debug: bool, source: str, reference: Path | None, tolerance: float | None, as_json: bool) -> None:
+    """Hold SOURCE to what every model of the zoo must do; the exit status is 1 when something fails.
+
+    An architecture (llama) or preset (mistral:tiny) is built small, with random weights. A folder or hub id is
+    loaded, in float32. With --reference an architecture stands for its own checkpoint.
+    """
+    from zoo.errors import ZooError
+    from zoo.registry import registry
+    from zoo.testing import TOLERANCE, checks_of, outcome
+
+    if tolerance is not None and not (reference and 0 < tolerance < 1):
+        raise ZooError("--tolerance goes with --reference and lies between 0 and 1")
+    made, what = _subject(source, trained=reference is not None)
+    plugin = registry().plugin_of(made.architecture)
+    head = f"{made.architecture.name} ({plugin.told}), {what}"
+    if not as_json:
+        click.echo(head)
+    results = []
+    for check in checks_of(made):
+        results.append(outcome(check, made))
+        if not as_json:
+            _show(results[-1], debug)
+    if reference is not None:
+        from zoo.reference import agreement
+
+        results.append(agreement(made, reference, tolerance or TOLERANCE))
+        if not as_json:
+            _show(results[-1], debug)
+    failed = [result for result in results if not result.passed]
+    if as_json:
+        rows = [{k: v for k, v in vars(r).items() if k != "traceback" or debug} for r in results]
+        click.echo(json.dumps({"subject": head, "checks": rows}, ensure_ascii=False, indent=1))
+    else:
+        click.echo(f"{len(results)} checks, {len(failed) or 'none'} failed")
+    if failed:
+        click.get_current_context().exit(1)
+
+
+def _subject(source: str, trained: bool) -> tuple[Any, str]:
+    """What to test, and in words which weights it has."""
+    from zoo.loading import load
+    from zoo.registry import registry
+    from zoo.testing import subject, subject_of
+
+    plain, _, preset = source.replace("::", "\0").partition(":")
+    plain = plain.replace("\0", "::")
+    if plain in registry() and not trained and not source.startswith((".", "/", "~")):
+        made = subject(plain, preset or None)
+        return made, f"{made.recipe.parameters(made.recipe.dim):,} random parameters"
+    loaded = load(source, dtype="float32")
+    return subject_of(loaded), f"the checkpoint {loaded.folder}"
+
+
+def _show(result: Any, debug: bool) -> None:
+    mark = "ok    " if result.passed else "FAILED"
+    click.echo(f"  {mark}  {result.name.replace('_', ' ')}: {result.reason}")
+    if not result.passed:
+        click.echo(f"          {result.message}")
+        if debug and result.traceback:
+            click.echo(result.traceback.rstrip())

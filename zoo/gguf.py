@@ -1,0 +1,147 @@
+"""What a plugin says of its family's GGUF files: the names of keys and tensors, most of which all families share.
+
+GGUF calls a layer's tensors `blk.{i}.attn_q.weight` and its numbers `llama.attention.head_count`, whatever the family;
+a plugin adds what is its own. Imports no mlx.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from zoo.errors import CheckpointError
+from zoo.weights import Ignore, Join, OutputHead, Rename, Rule, Tensors, fill, matches
+
+__all__ = ["DECODER", "GGUF", "KEYS", "MIXTURE", "Added", "RotaryPairs", "Row"]
+
+# Metadata keys, without the architecture's name before them, to those of config.json.
+KEYS = {
+    "vocab_size": "vocab_size",
+    "context_length": "max_position_embeddings",
+    "embedding_length": "hidden_size",
+    "block_count": "num_hidden_layers",
+    "feed_forward_length": "intermediate_size",
+    "attention.head_count": "num_attention_heads",
+    "attention.head_count_kv": "num_key_value_heads",
+    "attention.key_length": "head_dim",
+    "attention.layer_norm_rms_epsilon": "rms_norm_eps",
+    "attention.layer_norm_epsilon": "layer_norm_eps",
+    "attention.sliding_window": "sliding_window",
+    "rope.freq_base": "rope_theta",
+    "attn_logit_softcapping": "attn_logit_softcapping",
+    "final_logit_softcapping": "final_logit_softcapping",
+    "expert_count": "num_experts",
+    "expert_used_count": "num_experts_per_tok",
+    "expert_feed_forward_length": "moe_intermediate_size",
+    "expert_shared_feed_forward_length": "shared_expert_intermediate_size",
+}
+
+
+@dataclass(frozen=True)
+class GGUF:
+    """How GGUF files hold an architecture.
+
+    `architecture` is the file's `general.architecture`. Where several of the zoo's share one, `when` is the key whose
+    presence tells this one from the plain one. `keys` changes or adds to `KEYS`; `config` gives what such files take for
+    granted, from the config.json that their metadata made and the names of the tensors. `weights` are the rules from the
+    file's names to parameter paths.
+    """
+
+    architecture: str
+    weights: tuple[Rule, ...]
+    when: str | None = None
+    keys: Mapping[str, str] = field(default_factory=dict)
+    config: Callable[[Mapping[str, Any], Collection[str]], Mapping[str, Any]] | None = None
+
+
+@dataclass(frozen=True)
+class RotaryPairs(Rename):
+    """The rows of queries or keys, where those that rotary positions turn together stand side by side: 2k and 2k + 1.
+
+    As LLaMA was first released; the rows of a parameter stand half a head apart, k and k + K/2. `heads` is the field of
+    the layer's mixer that counts the heads.
+    """
+
+    heads: str = "heads"
+
+    def forward(self, source: Tensors, target: Tensors, recipe: Any, join: Join) -> None:
+        self._swap(self.source, self.target, source, target, recipe, lambda half: (half, 2))
+
+    def backward(self, source: Tensors, target: Tensors, recipe: Any, join: Join) -> None:
+        self._swap(self.target, self.source, source, target, recipe, lambda half: (2, half))
+
+    def _swap(
+        self,
+        pattern: str,
+        new_pattern: str,
+        source: Tensors,
+        target: Tensors,
+        recipe: Any,
+        order: Callable[[int], tuple[int, int]],
+    ) -> None:
+        for name, values in matches(pattern, source):
+            tensor, number = source[name], values["i"]
+            if not number.isdecimal() or int(number) >= len(recipe.layers):
+                continue  # of no layer: left over, and named as that
+            heads, shape = getattr(recipe.layers[int(number)].mixer, self.heads), tuple(tensor.shape)
+            if not shape or shape[0] % (2 * heads):
+                raise CheckpointError(f"{name}: shape {shape} does not divide into {heads} heads")
+            pairs = tensor.reshape(heads, *order(shape[0] // heads // 2), *shape[1:])
+            target[fill(new_pattern, values)] = pairs.swapaxes(1, 2).reshape(*shape)
+            del source[name]
+
+
+@dataclass(frozen=True)
+class Added(Rename):
+    """A tensor to which the file's writer added `amount`, which is taken away again."""
+
+    amount: float = 1.0
+
+    def forward(self, source: Tensors, target: Tensors, recipe: Any, join: Join) -> None:
+        for name, values in matches(self.source, source):
+            target[fill(self.target, values)] = source.pop(name) - self.amount
+
+    def backward(self, source: Tensors, target: Tensors, recipe: Any, join: Join) -> None:
+        for name, values in matches(self.target, source):
+            target[fill(self.source, values)] = source.pop(name) + self.amount
+
+
+@dataclass(frozen=True)
+class Row(Rename):
+    """A matrix of one row, (1, I), that files hold as (I,)."""
+
+    def forward(self, source: Tensors, target: Tensors, recipe: Any, join: Join) -> None:
+        for name, values in matches(self.source, source):
+            tensor = source.pop(name)
+            target[fill(self.target, values)] = tensor[None] if tensor.ndim == 1 else tensor
+
+    def backward(self, source: Tensors, target: Tensors, recipe: Any, join: Join) -> None:
+        for name, values in matches(self.target, source):
+            target[fill(self.source, values)] = source.pop(name)[0]
+
+
+DECODER = (
+    Rename("token_embd.*", "embedding.tokens.*"),
+    Rename("blk.{i}.attn_norm.*", "layers.{i}.mixer_norm.*"),
+    Rename("blk.{i}.attn_q.*", "layers.{i}.mixer.query.*"),
+    Rename("blk.{i}.attn_k.*", "layers.{i}.mixer.key.*"),
+    Rename("blk.{i}.attn_v.*", "layers.{i}.mixer.value.*"),
+    Rename("blk.{i}.attn_output.*", "layers.{i}.mixer.output.*"),
+    Rename("blk.{i}.attn_q_norm.*", "layers.{i}.mixer.query_norm.*"),
+    Rename("blk.{i}.attn_k_norm.*", "layers.{i}.mixer.key_norm.*"),
+    Rename("blk.{i}.ffn_norm.*", "layers.{i}.feedforward_norm.*"),
+    Rename("blk.{i}.ffn_gate.*", "layers.{i}.feedforward.gate.*"),
+    Rename("blk.{i}.ffn_up.*", "layers.{i}.feedforward.up.*"),
+    Rename("blk.{i}.ffn_down.*", "layers.{i}.feedforward.down.*"),
+    Rename("output_norm.*", "norm.*"),
+    OutputHead("output.*", "head.output.*"),
+    Ignore("rope_freqs.weight"),  # read as part of the config
+    Ignore("blk.{i}.attn_rot_embd.inv_freq"),
+)
+
+# A mixture of experts in the place of a feed-forward; the experts' matrices are stacked, (E, out, in).
+MIXTURE = (
+    Rename("blk.{i}.ffn_gate_inp.*", "layers.{i}.feedforward.router.scores.*"),
+    Rename("blk.{i}.ffn_{p}_exps.*", "layers.{i}.feedforward.experts.{p}.*"),
+)

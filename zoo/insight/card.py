@@ -1,0 +1,89 @@
+"""The card of a plugin: what it gives, as Markdown made from its records and recipes. Imports no mlx."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from zoo.architecture import Architecture, Block
+from zoo.config import Config
+from zoo.errors import ZooError
+from zoo.insight.facts import comparison, described, facts
+from zoo.plugins import Plugin
+from zoo.registry import Registry
+
+BEGIN, END = "<!-- card -->", "<!-- end -->"
+
+
+def card(plugin: Plugin, known: Registry) -> str:
+    """What a plugin gives: each architecture with its facts, each block with its fields, strategies and commands."""
+    parts = [_architecture(a, known) for a in plugin.records.get("zoo_architectures", ())]
+    if blocks := plugin.records.get("zoo_blocks", ()):
+        parts.append(_table(["Block", "What it does", "Fields"], (_block(block) for block in blocks)))
+    if strategies := plugin.records.get("zoo_strategies", ()):
+        rows = ([f"`{s.name}`", s.summary, ", ".join(s.tasks), ", ".join(s.options)] for s in strategies)
+        parts.append(_table(["Strategy", "What it does", "Tasks", "Settings"], rows))
+    if commands := plugin.records.get("zoo_commands", ()):
+        parts.append(_table(["Command", "What it does"], ([f"`zoo {c.name}`", c.summary] for c in commands)))
+    return "\n".join(parts)
+
+
+def rewrite(path: Path, text: str) -> None:
+    """Put `text` between the marks of a file; ZooError when it cannot be read or has none."""
+    try:
+        old = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ZooError(f"{path}: cannot be read ({error})") from error
+    before, begin, rest = old.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not (begin and end):
+        raise ZooError(f"{path}: has no lines {BEGIN} and {END} to put the card between")
+    part = path.with_name(f"{path.name}.part")
+    part.write_text(f"{before}{begin}\n{text}{end}{after}", encoding="utf-8")
+    os.replace(part, path)
+
+
+def _architecture(architecture: Architecture, known: Registry) -> str:
+    _, preset, recipe = described(f"{known.plugin_of(architecture).distribution}::{architecture.name}", known)
+    about = {
+        "task": architecture.task,
+        "reads `model_type`": ", ".join(architecture.model_types),
+        "checkpoints": ", ".join(p.hub or p.name for p in architecture.presets if p.hub or p.embedded),
+        "references": "; ".join(architecture.references),
+    }
+    told = facts(recipe)
+    rows = [[key, value] for key, value in about.items() if value]
+    base = _base_facts(architecture, known, preset.config or {})
+    if base is None:
+        rows += [[key, value] for key, value in told.items()]
+        return f"**{architecture.name}**: {architecture.summary}\n\n" + _table(["", preset.name], rows)
+    rows += [[key, told[key]] for key in ("parameters", "cache per token")]
+    differing = [[n, *values] for n, values, differs in comparison({"": told, "base": base}) if differs]
+    lines = [f"**{architecture.name}**: {architecture.summary}", "", _table(["", preset.name], rows)]
+    lines += [f"With the same numbers it differs from `{architecture.base}` in:", ""]
+    return "\n".join([*lines, _table(["", architecture.name, architecture.base or ""], differing)])
+
+
+def _base_facts(
+    architecture: Architecture, known: Registry, numbers: Mapping[str, Any]
+) -> dict[str, str] | None:
+    """The facts of the base's recipe with the same numbers; None when there is none, or it cannot read them."""
+    if architecture.base is None or architecture.base not in known:
+        return None
+    try:
+        return facts(known.architecture(architecture.base).recipe(Config(numbers)))
+    except ZooError:
+        return None
+
+
+def _block(block: Block) -> list[str]:
+    fields = ", ".join(f"`{field.name}`" for field in dataclasses.fields(block.spec))
+    return [f"`{block.spec.block()}`", block.summary, fields]
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "".join(f"| {' | '.join(cell.replace('|', '/') for cell in line)} |\n" for line in lines)

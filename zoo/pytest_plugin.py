@@ -1,0 +1,48 @@
+"""The conformance suite as pytest's items, one a check: `pytest --zoo-arch NAME`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from zoo.errors import ZooError
+from zoo.testing import Check, Subject, checks_of, outcome, subject
+
+
+def collect_checks(session: pytest.Session, name: str) -> Iterator[pytest.Item]:
+    """An item for each check that applies to the architecture `name`; a line and no traceback for an unknown one."""
+    plain, _, preset = name.replace("::", "\0").partition(":")
+    try:
+        made = subject(plain.replace("\0", "::"), preset or None)
+    except ZooError as error:
+        raise pytest.UsageError(str(error)) from error
+    for check in checks_of(made):
+        id = f"{name}::{check.name}"
+        yield CheckItem.from_parent(session, name=id, nodeid=id, check=check, made=made)
+
+
+class CheckFailed(Exception):
+    """What a failed check has to say."""
+
+
+class CheckItem(pytest.Item):
+    """One check of the suite, held against one architecture."""
+
+    def __init__(self, *, check: Check, made: Subject, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.check, self.made = check, made
+
+    def runtest(self) -> None:
+        result = outcome(self.check, self.made)
+        if not result.passed:
+            raise CheckFailed(f"{result.traceback}{result.message}\n({result.reason})")
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+        if isinstance(excinfo.value, CheckFailed):
+            return str(excinfo.value)
+        return super().repr_failure(excinfo, style)
+
+    def reportinfo(self) -> tuple[Any, None, str]:
+        return self.path, None, self.name

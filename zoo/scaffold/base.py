@@ -1,0 +1,101 @@
+"""How a new plugin writes the parts of an architecture that it builds on: imported, not copied."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from zoo.architecture import Architecture
+from zoo.config import Config
+from zoo.errors import ScaffoldError
+from zoo.plugins import Plugin
+from zoo.recipe import Decoder
+from zoo.registry import Registry
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What stands for an architecture's parts in code that has imported `module`.
+
+    `record` is how to get the architecture itself where its recipe or rules have no name of their own, else None.
+    `checkpoint` are the arguments that `pocket` finds its embedded checkpoint by.
+    """
+
+    module: str
+    recipe: str
+    weights: str
+    mlx_weights: str | None
+    quantizes: str | None
+    record: str | None
+    checkpoint: str | None
+    task: str
+    causality: str
+    numbers: Mapping[str, Any]
+    requirement: str | None
+
+
+def parts_of(name: str, known: Registry, with_block: bool) -> Parts:
+    """The parts of the architecture `name`; ScaffoldError when no variant of it can be told by what is generated."""
+    architecture = known.architecture(name)
+    plugin = known.plugin_of(architecture)
+    preset = architecture.preset("pocket") or architecture.preset("tiny")
+    if preset is None or preset.config is None:
+        raise ScaffoldError(f"--base {name}: it has no pocket or tiny preset to begin with")
+    recipe = architecture.recipe(Config(preset.config))
+    if not isinstance(recipe, Decoder):
+        raise ScaffoldError(f"--base {name}: it is a model of the kind {recipe.name}, and no decoder")
+    if with_block and recipe.embedding.norm is not None:
+        raise ScaffoldError(f"--base {name}: its embedding has a norm, in whose place the block would stand")
+    found: dict[str, str | None] = {}
+    for field in ("recipe", "weights", "mlx_weights", "quantizes"):
+        value = getattr(architecture, field)
+        found[field] = None if value is None else _expression(value, plugin) or f"BASE.{field}"
+    unnamed = any(text and text.startswith("BASE.") for text in found.values())
+    return Parts(
+        module=plugin.module,
+        recipe=found["recipe"] or "",
+        weights=found["weights"] or "",
+        mlx_weights=found["mlx_weights"],
+        quantizes=found["quantizes"],
+        record=_record(architecture, plugin) if unnamed else None,
+        checkpoint=_checkpoint(architecture, plugin),
+        task=architecture.task,
+        causality=architecture.causality,
+        numbers=preset.config,
+        requirement=None if plugin.ours else f"{plugin.distribution}>={plugin.version}",
+    )
+
+
+def _modules(plugin: Plugin) -> Iterator[tuple[str, ModuleType]]:
+    """The plugin's module, and those below it that it has imported."""
+    for name, module in sorted(sys.modules.items()):
+        if name == plugin.module or name.startswith(f"{plugin.module}."):
+            yield name, module
+
+
+def _expression(value: Any, plugin: Plugin) -> str | None:
+    """The public name of this very object in the plugin: "zoo_llama.WEIGHTS"; None when it has none."""
+    for module, found in _modules(plugin):
+        for name, given in vars(found).items():
+            if given is value and not name.startswith("_"):
+                return f"{module}.{name}"
+    return None
+
+
+def _record(architecture: Architecture, plugin: Plugin) -> str:
+    if not hasattr(sys.modules.get(plugin.module), "zoo_architectures"):
+        raise ScaffoldError(f"--base {architecture.name}: {plugin.module} gives it no name to build on")
+    return f'next(a for a in {plugin.module}.zoo_architectures() if a.name == "{architecture.name}")'
+
+
+def _checkpoint(architecture: Architecture, plugin: Plugin) -> str | None:
+    preset = architecture.preset("pocket")
+    file = getattr(sys.modules.get(plugin.module), "__file__", None)
+    if preset is None or not preset.embedded or preset.folder is None or file is None:
+        return None
+    folder = Path(file).parent / "pockets" / preset.folder.name
+    return f'{plugin.module}.__file__, "{preset.folder.name}"' if folder == preset.folder else None

@@ -1,0 +1,84 @@
+"""What a new plugin is called, in each place where it has a name."""
+
+from __future__ import annotations
+
+import builtins
+import keyword
+import re
+from dataclasses import dataclass
+from importlib.util import find_spec
+
+from zoo.errors import ScaffoldError
+from zoo.registry import Registry
+
+PATTERN = re.compile(r"[a-z][a-z0-9]*([-.][a-z0-9]+)*")
+LONGEST = 60
+# Names that the templates use for something else.
+USED = {"config", "dataclass", "hookimpl", "names", "pocket", "recipe", "repeat"}
+
+
+@dataclass(frozen=True)
+class Names:
+    """A name, "my-arch", and those made from it: "zoo-my-arch", "zoo_my_arch", "my_arch", "MyArchNorm"."""
+
+    name: str
+
+    @property
+    def distribution(self) -> str:
+        """What pip installs."""
+        return f"zoo-{self.name}".replace(".", "-")
+
+    @property
+    def module(self) -> str:
+        """What Python imports."""
+        return self.distribution.replace("-", "_")
+
+    @property
+    def function(self) -> str:
+        """The recipe's or command's function."""
+        plain = self.module.removeprefix("zoo_")
+        taken = keyword.iskeyword(plain) or hasattr(builtins, plain) or plain in USED
+        return f"{plain}_" if taken else plain
+
+    @property
+    def class_name(self) -> str:
+        """The class of a block."""
+        return "".join(part.capitalize() for part in self.module.split("_")[1:]) + "Norm"
+
+
+def named(name: str) -> Names:
+    """The names made from `name`, a "zoo-" before which may be left out; ScaffoldError for one that cannot be."""
+    plain = name.removeprefix("zoo-")
+    if not PATTERN.fullmatch(plain) or len(plain) > LONGEST:
+        raise ScaffoldError(
+            f"{name!r} is no name for a plugin: small letters, digits, '-' and '.', a letter first, "
+            f"at most {LONGEST}, as in my-arch"
+        )
+    return Names(plain)
+
+
+def refuse_taken(names: Names, kind: str, known: Registry) -> None:
+    """ScaffoldError when something installed has one of the names already."""
+    name = names.name
+    taken = {
+        "architecture": (name in known or known.has_type(name), "an architecture or model_type"),
+        "block": (f"norm/{name}" in known.blocks, "a block"),
+        "strategy": (name in known.strategies, "a strategy"),
+        "command": (_is_command(name), "a command"),
+    }
+    there, what = taken[kind]
+    if there:
+        raise ScaffoldError(f"{name!r} is taken: it is {what} of the zoo or of an installed plugin")
+    for plugin in known.plugins:
+        if name == plugin.name or names.distribution == plugin.distribution:
+            raise ScaffoldError(f"{name!r} is taken: the plugin {plugin.name} ({plugin.told}) is installed")
+    if find_spec(names.module) is not None:
+        raise ScaffoldError(f"{name!r} is taken: Python has a module {names.module} already")
+
+
+def _is_command(name: str) -> bool:
+    import click
+
+    from zoo.cli import cli
+
+    return name in cli.list_commands(click.Context(cli))

@@ -1,0 +1,186 @@
+"""A new plugin's folder: rendered beside its place, its card made by loading it, then moved there."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.metadata import version
+from pathlib import Path
+from pprint import pformat
+from types import ModuleType
+from typing import Any
+
+from zoo.architecture import API
+from zoo.errors import ScaffoldError
+from zoo.insight.card import card, rewrite
+from zoo.registry import Registry, isolated, registry
+from zoo.scaffold.base import Parts, parts_of
+from zoo.scaffold.names import Names, named, refuse_taken
+
+TEMPLATES = Path(__file__).parent / "templates"
+
+# Each kind's templates and where they go; {m} is the module, {f} the module without its "zoo_".
+COMMON = {
+    "pyproject.toml.jinja": "pyproject.toml",
+    "README.md.jinja": "README.md",
+    "gitignore.jinja": ".gitignore",
+    "test.yml.jinja": ".github/workflows/test.yml",
+}
+KINDS: dict[str, dict[str, str]] = {
+    "architecture": {"architecture/test.py.jinja": "tests/test_{f}.py"},
+    "block": {
+        "block/module.py.jinja": "{m}/__init__.py",
+        "block.py.jinja": "{m}/block.py",
+        "block/test.py.jinja": "tests/test_{f}.py",
+    },
+    "strategy": {
+        "strategy/module.py.jinja": "{m}/__init__.py",
+        "strategy/strategy.py.jinja": "{m}/strategy.py",
+        "strategy/test.py.jinja": "tests/test_{f}.py",
+    },
+    "command": {
+        "command/module.py.jinja": "{m}/__init__.py",
+        "command/command.py.jinja": "{m}/command.py",
+        "command/test.py.jinja": "tests/test_{f}.py",
+    },
+}
+
+
+def create(
+    name: str,
+    kind: str = "architecture",
+    *,
+    base: str | None = None,
+    with_block: bool = False,
+    where: Path = Path("."),
+    known: Registry | None = None,
+) -> Path:
+    """Write the plugin `name` as a package in the new folder `where`/`name`, and give that.
+
+    `base`, of an architecture, is the decoder that it is told as a difference from; `with_block` gives it a block
+    of its own. ScaffoldError, and nothing written, for a name that cannot be or is taken, a folder that is there,
+    or a base that it cannot build on.
+    """
+    known = known or registry()
+    names = named(name)
+    if kind != "architecture" and (base or with_block):
+        raise ScaffoldError(f"--base and --block are of an architecture, not of a {kind}")
+    folder = where / name
+    if folder.exists():
+        raise ScaffoldError(f"{folder}: is there already")
+    refuse_taken(names, kind, known)
+    parts = parts_of(base, known, with_block) if base else None
+    files = COMMON | KINDS[kind]
+    if kind == "architecture":
+        files |= {f"architecture/{'based' if base else 'plain'}.py.jinja": "{m}/__init__.py"}
+        files |= {"block.py.jinja": "{m}/block.py"} if with_block else {}
+    values = told(names, kind, base, parts, with_block)
+    where.mkdir(parents=True, exist_ok=True)
+    part = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=where))
+    try:
+        for template, target in files.items():
+            path = part / target.format(m=names.module, f=names.module.removeprefix("zoo_"))
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(render(template, values), encoding="utf-8")
+        with imported(names.module, part) as module:
+            foreign = [sys.modules[parts.module]] if parts and parts.requirement else []
+            new = isolated(*foreign, module)
+            rewrite(part / "README.md", card(new.plugin(names.distribution), new))
+        shutil.rmtree(part / names.module / "__pycache__", ignore_errors=True)
+        part.chmod(0o755)  # a temporary folder is its owner's alone
+        part.rename(folder)
+    except BaseException:
+        shutil.rmtree(part, ignore_errors=True)
+        raise
+    return folder
+
+
+def told(names: Names, kind: str, base: str | None, parts: Parts | None, with_block: bool) -> dict[str, Any]:
+    """What the templates are filled with."""
+    if kind == "architecture" and base:
+        change = (
+            "a norm of its own after the embedding" if with_block else "its embeddings multiplied by a number"
+        )
+        summary = f"{base}, with {change}"
+    else:
+        summary = {
+            "architecture": "Pre-norm, rotary positions, grouped-query attention, SwiGLU",
+            "block": "a norm with one learned gain for all features",
+            "strategy": "the likeliest token each time that is not the one before it",
+            "command": "how many parameters architectures have",
+        }[kind]
+    zoo = ".".join(version("mlx-zoo").split(".")[:2])
+    requirements = [f"mlx-zoo>={zoo}", *([parts.requirement] if parts and parts.requirement else [])]
+    return {
+        **{
+            field: getattr(names, field)
+            for field in ("name", "distribution", "module", "function", "class_name")
+        },
+        "kind": kind,
+        "block": f"norm/{names.name}",
+        "base": base,
+        "parts": parts,
+        "with_block": with_block,
+        "summary": summary,
+        "description": summary[0].upper() + summary[1:],
+        "requirements": requirements,
+        "numbers": parts.numbers if parts else NUMBERS,
+        "checkpoint": parts.checkpoint if parts and not with_block else None,
+        "api": API,
+    }
+
+
+# Of an architecture that is told as a difference from none: about a million parameters.
+NUMBERS = dict(
+    hidden_size=128,
+    intermediate_size=384,
+    num_hidden_layers=4,
+    num_attention_heads=4,
+    num_key_value_heads=2,
+    max_position_embeddings=128,
+    vocab_size=2048,
+    tie_word_embeddings=True,
+)
+
+
+def render(template: str, values: dict[str, Any]) -> str:
+    """A template's text, filled."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    environment = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,
+    )
+    environment.filters["python"] = literal
+    return environment.get_template(template).render(values)
+
+
+def literal(value: Any) -> str:
+    """A config's value as Python code, further lines indented as an argument's."""
+    return pformat(value, width=90, sort_dicts=False).replace("\n", "\n    ")
+
+
+@contextmanager
+def imported(name: str, folder: Path) -> Iterator[ModuleType]:
+    """The package `name` of a folder, imported until the end of the block and then forgotten."""
+    package = folder / name
+    spec = importlib.util.spec_from_file_location(
+        name, package / "__init__.py", submodule_search_locations=[str(package)]
+    )
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+        yield module
+    finally:
+        for key in [key for key in sys.modules if key == name or key.startswith(f"{name}.")]:
+            del sys.modules[key]
