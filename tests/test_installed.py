@@ -5,7 +5,7 @@ from zoo.registry import registry
 # Named one by one, so that one left out of a package is missed.
 EMBEDDED = {
     *("gpt2", "gpt2-postln", "llama", "qwen3", "gemma2", "mixtral", "qwen3-moe", "gpt-oss"),
-    *("transformer", "gru", "lstm", "deepseek-v3", "prefix-lm", "mamba", "llada"),
+    *("transformer", "gru", "lstm", "deepseek-v3", "prefix-lm", "mamba", "llada", "bert"),
 }
 
 

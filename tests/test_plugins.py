@@ -268,17 +268,15 @@ def test_running_a_plugins_model_says_whose_it_is(site, command):
     assert "served by" not in command("run", "llama", "The", "--max-tokens", "1").stderr
 
 
-def test_fifty_plugins_are_listed_fast_and_without_mlx(site):
+def test_fifty_plugins_are_listed_without_mlx(site):
     for number in range(50):
         site.add(f"zoo-many-{number}", f"many_{number}", GOOD.format(name=f"many-{number}"))
     code = (
-        "import sys, time; began = time.perf_counter(); import zoo.cli\n"
+        "import sys, zoo.cli\n"
         "for name in ('plugins', 'list'): zoo.cli.cli.main([name], 'zoo', standalone_mode=False)\n"
-        "print(time.perf_counter() - began)\n"
         "print([name for name in sys.modules if name.split('.')[0] in ('mlx', 'mlx_lm', 'torch', 'numpy')])"
     )
     done = python(code, site)
-    *output, seconds, heavy = done.stdout.splitlines()
+    *output, heavy = done.stdout.splitlines()
     assert sum(line.startswith("many") for line in output) == 100
     assert heavy == "[]"
-    assert float(seconds) < 5

@@ -7,6 +7,7 @@ import zoo
 from zoo.checkpoint.formats.floats import are_powers, blockwise, exponents_of, powers_of
 from zoo.checkpoint.formats.fp8 import read
 from zoo.checkpoint.packed import Packing
+from zoo.checkpoint.quantized import gather
 from zoo.checkpoint.safetensors import Tensors
 from zoo.errors import CheckpointError, ConfigError
 
@@ -60,6 +61,13 @@ def test_exponents_for_blocks_of_whole_groups_are_mxfp8(kind, shape, block):
     settings = SETTINGS | dict(weight_block_size=list(block), scale_fmt="ue8m0")
     found = read(tensors(codes, exponents, kind), settings).arrays["a.weight"]
     assert found.packing == Packing(8, 32, "mxfp8") and found.shape == shape
+    assert np.array_equal(np.array(found.numbers(mx.float32)), expected)
+
+
+def test_mxfp8_by_its_own_name():
+    codes, scales, expected = matrix((96, 128), (1, 32), powers=True)
+    given = tensors(codes, (np.log2(scales) + 127).astype(np.uint8), "U8")
+    found = gather(given, {"quantization_config": dict(quant_method="mxfp8")}).arrays["a.weight"]
     assert np.array_equal(np.array(found.numbers(mx.float32)), expected)
 
 
@@ -206,3 +214,20 @@ def test_a_scale_without_its_matrix_and_one_of_floats_are_named():
     plain.dtypes["a.weight"] = "F32"
     with pytest.raises(CheckpointError, match=r"no a\.weight of F8_E4M3"):
         read(plain, SETTINGS)
+
+
+@pytest.mark.parametrize("powers", [False, True])
+def test_deepseeks_own_layout(pair, powers):
+    """Heads are cut out of one matrix; those layers hold plain numbers, the experts packed ones."""
+
+    def make(name, shape):
+        codes, scales, expected = matrix(shape, (32, 32), sum(map(ord, name)), powers)
+        return {"weight": codes, "weight_scale_inv": scales}, expected
+
+    settings = SETTINGS | dict(weight_block_size=[32, 32], scale_fmt="ue8m0" if powers else None)
+    folder, check = pair(make, settings, "deepseek-v3", KINDS)
+    with pytest.warns(UserWarning, match="cannot stay packed") as told:
+        layers = check(zoo.load(folder), 1e-4).model.layers
+    assert len(told) == 1
+    assert ("scales" in layers[-1].feedforward.experts.down) == powers
+    assert "scales" not in layers[-1].mixer.key_up

@@ -217,6 +217,8 @@ def test_parts_that_do_not_belong_together_are_named(change, word):
         (dict(bits=4, group_size=48), "group_size 48"),
         (dict(bits="4"), "bits '4'"),
         (dict(bits=True), "bits True"),
+        (dict(bits=4.0), "bits 4.0"),
+        (dict(mode=["affine"]), "mode ['affine']"),
         (dict(mode="int4"), "mode 'int4'"),
         (dict(mode="mxfp4", bits=8), "bits 8"),
         ({"a.b": dict(bits=9)}, "a.b: bits 9"),
@@ -240,7 +242,7 @@ def test_the_packing_of_a_path():
 
 
 @pytest.mark.parametrize(
-    "method", ["bitsandbytes", "hqq", "aqlm", "eetq", "quanto", "torchao", "auto-round", "higgs"]
+    "method", ["bitsandbytes", "hqq", "aqlm", "eetq", "quanto", "torchao", "auto-round", "nvfp4"]
 )
 def test_other_methods_are_refused_by_name_with_what_can_be_loaded(folder, method):
     with pytest.raises(ZooError) as caught:

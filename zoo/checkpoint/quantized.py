@@ -27,7 +27,9 @@ READERS = {
     "fp8": "zoo.checkpoint.formats.fp8:read",
     "gptq": "zoo.checkpoint.formats.gptq:read",
     "modelopt": "zoo.checkpoint.formats.modelopt:read",
+    "mxfp8": "zoo.checkpoint.formats.fp8:read",
 }
+BY_RULE = ("mxfp4",)  # what an architecture's own weight rules read
 # Files that hold the settings of a method where config.json has none.
 BESIDE = {"quantize_config.json": "gptq", "quant_config.json": "awq", "hf_quant_config.json": "modelopt"}
 GLOBAL_SCALE = 448.0 * 6.0  # the largest scale times the largest number of NVFP4: what MLX divides its own by
@@ -71,9 +73,9 @@ def check_method(config: Mapping[str, Any]) -> None:
     """ConfigError when the config names a method that nothing here reads."""
     settings = settings_of(config)
     method = method_of(settings)
-    if settings is None or method is None or method in READERS or method in FLOAT_MODES:
+    if settings is None or method is None or method in (*READERS, *BY_RULE):
         return
-    known = ", ".join(sorted({*READERS, *FLOAT_MODES}))
+    known = ", ".join(sorted((*READERS, *BY_RULE)))
     raise ConfigError(f"config.json: quant_method {method!r} cannot be loaded; known: MLX's own, {known}")
 
 
@@ -85,7 +87,10 @@ def gather(tensors: Tensors, config: Mapping[str, Any], dtype: Any = None) -> Te
     settings = settings_of(config)
     method = method_of(settings)
     if settings is not None and method in READERS:
-        tensors = import_target(READERS[method])(tensors, settings, dtype)
+        try:
+            tensors = import_target(READERS[method])(tensors, settings, dtype)
+        except RuntimeError as error:  # some read what a shape depends on
+            raise CheckpointError(f"the weights cannot be read: {error}") from error
     tensors = _mlx(tensors, Expected(config))
     if dtype is None:
         return tensors
@@ -122,17 +127,16 @@ FLAGS = ("quantize_activations", "desc_act", "sym")  # settings that are no path
 
 def _packing(settings: Mapping[str, Any], where: str) -> Packing:
     """The packing of a config's entry; ConfigError naming what in it is unknown."""
-    mode = settings.get("mode", "affine")
-    if mode != "affine" and mode not in FLOAT_MODES:
-        known = ", ".join(["affine", *FLOAT_MODES])
-        raise ConfigError(f"config.json: {where}: mode {mode!r} is not one of {known}")
+    mode, modes = settings.get("mode") or "affine", ("affine", *FLOAT_MODES)
+    if mode not in modes:
+        raise ConfigError(f"config.json: {where}: mode {mode!r} is not one of {', '.join(modes)}")
     bits, group_size = (4, 64) if mode == "affine" else FLOAT_MODES[mode]
     bits, group_size = settings.get("bits") or bits, settings.get("group_size") or group_size
     allowed = (
         (AFFINE_BITS, AFFINE_GROUPS) if mode == "affine" else tuple((size,) for size in FLOAT_MODES[mode])
     )
     for name, value, choices in zip(("bits", "group_size"), (bits, group_size), allowed, strict=True):
-        if isinstance(value, bool) or value not in choices:
+        if type(value) is not int or value not in choices:
             known = ", ".join(map(str, choices))
             raise ConfigError(f"config.json: {where}: {name} {value!r} is not one of {known}")
     return Packing(bits, group_size, mode)

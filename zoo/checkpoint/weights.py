@@ -62,7 +62,8 @@ def fill(model: Any, parameters: Mapping[str, Any], dtype: Any = None) -> None:
         if isinstance(cast, Packed):
             owner = path.removesuffix(".weight")
             packed[owner] = cast
-            arrays |= {f"{owner}.{part}": array for part, array in cast.parts().items()}
+            # A product with rows that lie apart would copy them each time.
+            arrays |= {f"{owner}.{part}": mx.contiguous(array) for part, array in cast.parts().items()}
         else:
             arrays[path] = cast
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import mlx.core as mx
 
 from zoo.checkpoint.formats.reading import Reading
-from zoo.checkpoint.formats.words import pack, unpack
+from zoo.checkpoint.formats.words import reorder, unpack
 from zoo.checkpoint.packed import AFFINE_BITS, AFFINE_GROUPS, Packed, Packing
 from zoo.errors import CheckpointError
 
@@ -103,12 +103,12 @@ def affine(
     if grouping.blocks is not None:
         wide, biases = wide[:, grouping.blocks], biases[:, grouping.blocks]
     if grouping.permutation is not None:
-        words = pack(unpack(words, bits)[:, grouping.permutation], bits)
+        words = reorder(words.T, bits, grouping.permutation).T
     matrix = Packed(
         name,
-        mx.contiguous(words.view(mx.uint32)),
-        mx.contiguous(wide),
-        mx.contiguous(biases),
+        words.view(mx.uint32),
+        wide,
+        biases,
         Packing(bits, grouping.block),
         permutation=grouping.permutation,
         floats=scales.dtype if differ else None,

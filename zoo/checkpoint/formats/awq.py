@@ -13,7 +13,7 @@ import mlx.core as mx
 
 from zoo.checkpoint.formats.affine import affine, consecutive
 from zoo.checkpoint.formats.reading import Reading, choice, is_float, is_words, misfit
-from zoo.checkpoint.formats.words import pack, unpack
+from zoo.checkpoint.formats.words import transpose_nibbles, unpack
 from zoo.checkpoint.safetensors import Tensors
 from zoo.errors import ConfigError
 
@@ -49,5 +49,6 @@ def _matrix(reading: Reading, owner: str, zero_point: bool) -> None:
     if zeros is not None and (zeros.shape != (groups, words) or not is_words(zeros)):
         raise misfit(parts)
     points = 2 ** (BITS - 1) if zeros is None else unpack(zeros, BITS, PLACES).T  # (O, G)
-    rows = pack(unpack(codes, BITS, PLACES).T, BITS)  # (O, W)
+    places = transpose_nibbles(codes)  # each (W, O/8): every eighth output's words
+    rows = mx.stack([places[place].T for place in PLACES], axis=1).flatten(0, 1)  # (O, W)
     affine(reading, f"{owner}.weight", rows, BITS, scales.T, points, consecutive(inputs, inputs // groups))

@@ -149,7 +149,7 @@ def _packed(
 ) -> None:
     if codes.dtype != mx.uint8 or codes.shape[-1] % (WORD // 8):
         raise misfit({name: codes})
-    words, scales = mx.contiguous(codes).view(mx.uint32), mx.contiguous(scales)
+    words = codes.view(mx.uint32)
     matrix = Packed(
         name, words, scales, None, packing, global_scale=multiplier, floats=reading.floats, certain=True
     )

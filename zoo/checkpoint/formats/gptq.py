@@ -15,7 +15,7 @@ import mlx.core as mx
 
 from zoo.checkpoint.formats.affine import Grouping, affine, consecutive, scattered
 from zoo.checkpoint.formats.reading import Reading, choice, is_float, is_words, misfit
-from zoo.checkpoint.formats.words import pack, unpack
+from zoo.checkpoint.formats.words import repeated, unpack
 from zoo.checkpoint.packed import WORD
 from zoo.checkpoint.safetensors import Tensors
 
@@ -38,9 +38,10 @@ class Matrix:
 
     def all_zeros_are(self, number: int) -> mx.array:
         """Whether every zero point is stored as this number."""
-        run = pack(mx.full((WORD,), number, dtype=mx.uint8), self.bits)
+        run = repeated(number, self.bits)
         words = self.zeros.view(mx.uint32)
-        return (words == mx.tile(run, -(-words.shape[1] // run.size))[: words.shape[1]]).all()
+        row = mx.array(run, mx.uint32)[mx.arange(words.shape[1]) % len(run)]
+        return (words == row).all()
 
 
 def read(tensors: Tensors, settings: Mapping[str, Any], dtype: mx.Dtype | None = None) -> Tensors:

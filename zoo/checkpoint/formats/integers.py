@@ -124,7 +124,7 @@ def _words(matrix: Matrix) -> mx.array:
     """The numbers, 2^(bits − 1) more than they mean, packed along the inputs."""
     if matrix.shape is not None:
         return matrix.codes
-    raised = mx.contiguous(matrix.codes).view(mx.uint8) ^ 2 ** (BYTE - 1)
+    raised = matrix.codes.view(mx.uint8) ^ 2 ** (BYTE - 1)
     return mx.pad(raised, [(0, 0), (0, -raised.shape[1] % (WORD // BYTE))]).view(mx.uint32)
 
 

@@ -1,6 +1,8 @@
 """Whole numbers of a few bits, packed one after the other from the lowest bit of the first 32-bit word on.
 
-Axes: … others, W words, N numbers.
+A run is the fewest words that hold a whole count of numbers: 8 numbers a word for 4 bits, 32 in three words for 3.
+
+Axes: … others, W words, N numbers, O outputs.
 """
 
 from __future__ import annotations
@@ -13,42 +15,72 @@ import mlx.core as mx
 from zoo.checkpoint.packed import WORD
 
 
-def unpack(words: mx.array, bits: int, order: Sequence[int] | None = None) -> mx.array:
-    """The numbers in words: (…, W) of 32 bits -> (…, N) uint8; bits at the end that make no whole run are zeros.
+def run_of(bits: int) -> tuple[int, int]:
+    """The words of a run, and the numbers in it."""
+    return bits // gcd(bits, WORD), WORD // gcd(bits, WORD)
 
-    `order` names which of the numbers that share a run of words comes first, second and so on.
+
+def unpack(words: mx.array, bits: int, order: Sequence[int] | None = None) -> mx.array:
+    """The numbers in words, (…, W) -> (…, N) uint8; what is missing of the last run is zeros.
+
+    `order` names which number of a run comes first, second and so on.
     """
-    run, count = _run(bits)
+    length, count = run_of(bits)
     words = words.view(mx.uint32)
-    if words.shape[-1] % run:
-        short = run - words.shape[-1] % run
-        words = mx.concatenate([words, mx.zeros((*words.shape[:-1], short), mx.uint32)], axis=-1)
-    runs = words.reshape(*words.shape[:-1], -1, run)
+    if words.shape[-1] % length:
+        missing = mx.zeros((*words.shape[:-1], -words.shape[-1] % length), mx.uint32)
+        words = mx.concatenate([words, missing], axis=-1)
+    runs = words.reshape(*words.shape[:-1], -1, length)
     numbers = []
     for place in order or range(count):
         word, low = divmod(place * bits, WORD)
         number = runs[..., word] >> low
-        if low + bits > WORD:  # it goes on in the next word
-            number = number | (runs[..., word + 1] << (WORD - low))
+        if low + bits > WORD:
+            number = number | runs[..., word + 1] << (WORD - low)
         numbers.append((number & (2**bits - 1)).astype(mx.uint8))
     return mx.stack(numbers, axis=-1).flatten(-2)
 
 
-def pack(numbers: mx.array, bits: int) -> mx.array:
-    """What `unpack` undoes: (…, N) uint8 -> (…, W) uint32, where N fills whole runs of words."""
-    run, count = _run(bits)
-    runs = numbers.reshape(*numbers.shape[:-1], -1, count)
-    words: list[mx.array | None] = [None] * run
+def repeated(number: int, bits: int) -> list[int]:
+    """The words of a run of one number."""
+    length, count = run_of(bits)
+    whole = sum(number << bits * place for place in range(count))
+    return [whole >> WORD * word & (2**WORD - 1) for word in range(length)]
+
+
+def reorder(words: mx.array, bits: int, order: mx.array) -> mx.array:
+    """Numbers packed along the first axis, (W, O), in another order (N,) of them: whole runs."""
+    length, count = run_of(bits)
+    words = words.view(mx.uint32)
+    runs: dict[int, mx.array] = {}
     for place in range(count):
-        word, low = divmod(place * bits, WORD)
-        number = runs[..., place].astype(mx.uint32)
-        for at, part in ((word, number << low), (word + 1, number >> (WORD - low) if low else None)):
-            if part is not None and at < run and (at == word or low + bits > WORD):
-                held = words[at]
-                words[at] = part if held is None else held | part
-    return mx.stack([word for word in words if word is not None], axis=-1).flatten(-2)
+        bit = order[place::count].astype(mx.uint32) * bits
+        word, low = bit // WORD, (bit % WORD)[:, None]
+        number = words[word] >> low
+        if length > 1:  # numbers that go on in the next word
+            over = low + bits > WORD
+            rest = words[mx.minimum(word + 1, words.shape[0] - 1)] << mx.where(over, WORD - low, 0)
+            number = number | mx.where(over, rest, 0)
+        number = number & (2**bits - 1)
+        at, shift = divmod(place * bits, WORD)
+        runs[at] = runs[at] | number << shift if at in runs else number << shift
+        if shift + bits > WORD:
+            runs[at + 1] = number >> (WORD - shift)
+    return mx.stack([runs[at] for at in range(length)], axis=1).flatten(0, 1)
 
 
-def _run(bits: int) -> tuple[int, int]:
-    """The fewest words that hold a whole count of numbers, and that count."""
-    return bits // gcd(bits, WORD), WORD // gcd(bits, WORD)
+def transpose_nibbles(words: mx.array) -> list[mx.array]:
+    """Eight rows of words of eight 4-bit numbers, (8R, C): number k of row r becomes number r of the k-th of the list.
+
+    Each of eight (R, C). Halves of the squares change places, then their quarters (Warren, Hacker's Delight, 7-3).
+    """
+    blocks = words.view(mx.uint32).reshape(-1, 8, words.shape[-1])
+    rows = [blocks[:, row] for row in range(8)]
+    for step, mask in ((4, 0x0000FFFF), (2, 0x00FF00FF), (1, 0x0F0F0F0F)):
+        shift = 4 * step
+        for row in range(8):
+            if not row & step:
+                differ = (rows[row] >> shift ^ rows[row + step]) & mask
+                rows[row + step] = rows[row + step] ^ differ
+                rows[row] = rows[row] ^ differ << shift
+    return rows
