@@ -117,6 +117,8 @@ def convert(
 
 def spelled_out(opened: Opened) -> dict[str, Any]:
     """The config as mlx-lm reads it: no default left unsaid, and RoPE in transformers 4's two keys."""
+    if opened.architecture.bridged:
+        return opened.config  # another library has read this very one
     config = opened.defaults | opened.config
     rope = config.pop("rope_parameters", None)
     if rope:

@@ -25,7 +25,7 @@ def modules():
 
 def recipe(module, config):
     """The recipe of one model, told by mlx-lm's own code."""
-    from zoo_mlx_lm.network import told
+    from zoo_mlx_lm.measure import told
 
     return told(module, config)
 
