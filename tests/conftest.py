@@ -7,10 +7,12 @@ import subprocess
 import sys
 import tempfile
 import textwrap
+import threading
 import tomllib
 from pathlib import Path
 
 import pytest
+from loopback_hub import ID, Hub, Repository
 
 import zoo  # noqa: F401 (before mlx, so that the fast BLAS is loaded)
 from zoo.checkpoint.save import save
@@ -145,3 +147,58 @@ def folder(tmp_path):
         return path
 
     return write
+
+
+@pytest.fixture
+def hub(tmp_path, monkeypatch):
+    """A hub with nothing in it, an empty cache, and this process's huggingface_hub pointed at both."""
+    from huggingface_hub import constants
+
+    server = Hub()
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+    thread.start()
+    monkeypatch.setattr(constants, "ENDPOINT", server.url)
+    template = server.url + "/{repo_id}/resolve/{revision}/{filename}"
+    monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "home" / "hub"))
+    monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "home" / "token"))
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr("time.sleep", lambda seconds: None)  # the pauses between tries
+    for name in ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    server.environment = {
+        "HF_ENDPOINT": server.url,
+        "HF_HOME": str(tmp_path / "home"),
+        "HF_HUB_CACHE": str(tmp_path / "home" / "hub"),
+        "HF_HUB_OFFLINE": "0",
+    }
+    yield server
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture(scope="session")
+def pocket():
+    """The files of a small model, by name."""
+    folder = registry().architecture("llama").preset("pocket").folder
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+
+
+@pytest.fixture
+def repository(hub, pocket):
+    """The small model on the hub, among files that nobody needs."""
+    made = Repository()
+    needless = (
+        *(
+            "README.md",
+            "modeling.py",
+            "pytorch_model.bin",
+            "consolidated.safetensors",
+            "model.fp16.safetensors",
+        ),
+        *("original/consolidated.00.pth", "original/params.json", "onnx/model.onnx", "model.Q4_K_M.gguf"),
+        *("vocab.json", "merges.txt", "tokenizer.model", "training_args.bin"),
+    )
+    made.commit({**dict.fromkeys(needless, b"no need of this"), **pocket})
+    hub.repositories[ID] = made
+    return made

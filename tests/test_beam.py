@@ -157,6 +157,9 @@ def test_repeating_a_token_costs():
         ({"forced_bos_token_id": -1}, "forced_bos_token_id"),
         ({"no_repeat_ngram_size": "two"}, "no_repeat_ngram_size"),
         ({"repetition_penalty": "much"}, "repetition_penalty"),
+        ({"repetition_penalty": 10**400}, "repetition_penalty"),
+        ({"min_length": -1}, "min_length"),
+        ({"min_new_tokens": True}, "min_new_tokens"),
     ],
 )
 def test_a_malformed_generation_config_is_named(values, key):

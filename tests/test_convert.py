@@ -192,3 +192,25 @@ def test_the_command_says_how_large_and_how_far(tmp_path):
     assert done.exit_code == 0, done.output
     assert "8.51 bits a weight" in done.output
     assert "KL divergence to the source: 0.0" in done.output
+
+
+@pytest.mark.parametrize("extra", [{"permutation": mx.arange(63, -1, -1)}, {"global_scale": mx.array([0.5])}])
+def test_what_mlx_has_no_place_for_is_written_as_its_numbers(extra, tmp_path):
+    weight, scales, biases = mx.quantize(mx.random.normal((8, 64)), 32, 4)
+    packed = Packed("a.weight", weight, scales, biases, Packing(4, 32), **extra)
+    plain = Packed("b.weight", weight, scales, biases, Packing(4, 32))
+    expected = packed.numbers()
+    with pytest.warns(UserWarning, match=r"a\.weight: cannot stay packed without loss"):
+        write(tmp_path, {"a.weight": packed, "b.weight": plain}, {}, "mlx")
+    found = mx.load(str(tmp_path / "model.safetensors"))
+    assert found.keys() == {"a.weight", "b.weight", "b.scales", "b.biases"}
+    assert mx.array_equal(found["a.weight"], expected)
+
+
+def test_the_second_scale_of_experts_is_written_as_mlx_has_it(tmp_path):
+    weight, scales = mx.quantize(mx.random.normal((3, 8, 64)), 16, 4, mode="nvfp4")
+    packed = Packed(
+        "a.weight", weight, scales, None, Packing(4, 16, "nvfp4"), mx.array([[0.5], [1.0], [2.0]])
+    )
+    write(tmp_path, {"a.weight": packed}, {}, "mlx")
+    assert mx.load(str(tmp_path / "model.safetensors"))["a.global_scale"].tolist() == [1344.0, 2688.0, 5376.0]

@@ -1,5 +1,6 @@
 """What of a checkpoint's folder is opened at all, and which JSON is read."""
 
+import errno
 import json
 import os
 import shutil
@@ -145,6 +146,20 @@ def test_what_is_no_file_is_not_opened(tmp_path):
     for name in ("folder", "pipe", "socket"):
         refused(lambda name=name: inside(tmp_path, name), f"is a {name}, where a file belongs")
     server.close()
+
+
+def test_what_may_not_be_read_says_so(tmp_path, monkeypatch):
+    (tmp_path / "config.json").write_text("{}")
+
+    def denied(*_, **__):
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    with monkeypatch.context() as patch:  # the tests may run as one whom nothing is denied
+        patch.setattr("pathlib.Path.open", denied)
+        read = lambda: read_json(tmp_path, "config.json", ConfigError)  # noqa: E731
+        refused(read, tmp_path / "config.json", "Permission denied", error=ConfigError)
+    monkeypatch.setattr("os.lstat", denied)
+    refused(lambda: inside(tmp_path, "config.json"), tmp_path / "config.json", "Permission denied")
 
 
 @pytest.mark.parametrize("name", ["a\0b", "\ud800"])

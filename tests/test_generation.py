@@ -99,6 +99,13 @@ def test_the_checkpoints_defaults_hold_until_a_setting_is_given(loaded):
     assert zoo.generate(loaded, PROMPT, max_tokens=8, temperature=0.0).tokens == greedy
 
 
+def test_a_default_that_cannot_be_is_named_with_its_file(loaded, monkeypatch):
+    monkeypatch.setitem(loaded.generation_config, "do_sample", True)
+    monkeypatch.setitem(loaded.generation_config, "top_k", ["many"])
+    with pytest.raises(PromptError, match=r"generation_config\.json: top-k"):
+        zoo.generate(loaded, PROMPT, max_tokens=2)
+
+
 @pytest.mark.parametrize(
     ("prompt", "settings", "word"),
     [

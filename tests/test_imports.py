@@ -45,7 +45,9 @@ def test_importing_every_plugin_leaves_mlx_alone():
     }
 
 
-@pytest.mark.parametrize("heavy", ["mlx_lm", "transformers", "torch", "rich", "jinja2", "huggingface_hub"])
+@pytest.mark.parametrize(
+    "heavy", ["mlx_lm", "transformers", "torch", "rich", "jinja2", "huggingface_hub", "gguf", "numpy"]
+)
 def test_running_a_pocket_imports_nothing_heavy(heavy):
     code = (
         "import zoo\nloaded = zoo.load('llama')\n"

@@ -7,7 +7,7 @@ import pytest
 from zoo.blocks.moe import StackedLinear
 from zoo.blocks.quantized import QuantizedLinear
 from zoo.checkpoint.packed import Packed, Packing, pack
-from zoo.checkpoint.weights import can_hold, quantize_layers
+from zoo.checkpoint.weights import can_hold, fill
 
 DTYPES = (mx.float32, mx.float16, mx.bfloat16)
 
@@ -17,12 +17,11 @@ def normal(*shape, seed=0):
 
 
 def held(layer, packed):
-    """The layer in a module, holding the packed matrix; gives the layer that it became."""
+    """The layer that one becomes to hold the packed matrix."""
     module = nn.Module()
     module.part = layer
-    quantize_layers(module, {"part.weight": packed})
-    for name, array in packed.parts().items():
-        module.part[name] = array
+    beside = {"part.bias": layer.bias} if "bias" in layer else {}
+    fill(module, {"part.weight": packed, **beside})
     return module.part
 
 

@@ -63,6 +63,12 @@ def test_logprobs_are_the_models_own_in_float32():
     [
         (dict(temperature=-1.0), "temperature"),
         (dict(temperature=math.nan), "temperature"),
+        (dict(temperature=10**400), "temperature"),
+        (dict(temperature=1e-320), "temperature"),
+        (dict(temperature="hot"), "temperature"),
+        (dict(top_k=2.5), "top-k"),
+        (dict(top_k=[1]), "top-k"),
+        (dict(top_p=True), "top-p"),
         (dict(top_p=0.0), "top-p"),
         (dict(top_p=1.5), "top-p"),
         (dict(top_k=-1), "top-k"),

@@ -208,6 +208,18 @@ def test_what_is_there_stays_as_it_is(tmp_path, make):
     assert [path.name for path in tmp_path.iterdir()] == ["child"]
 
 
+def test_a_place_that_cannot_be_written_to_is_named(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(ScaffoldError, match="file: cannot be written to"):
+        create("child", where=tmp_path / "file")
+
+
+def test_the_zoo_before_a_name_may_be_given(tmp_path):
+    folder = create("zoo-child", base="llama", where=tmp_path)
+    assert folder.name == "zoo-child" and (folder / "zoo_child").is_dir()
+    assert 'name="child"' in (folder / "zoo_child" / "__init__.py").read_text()
+
+
 def test_a_failure_half_way_leaves_nothing(tmp_path, monkeypatch):
     def fails(*arguments):
         raise KeyboardInterrupt

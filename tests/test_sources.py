@@ -91,6 +91,20 @@ def test_a_config_that_is_no_json_object(folder, text):
         ({"rope_scaling": {"rope_type": "linear", "factor": 0.5}}, ["rope_scaling.factor"]),
         ({"rope_scaling": {"rope_type": "linear", "factor": 2.0, "twist": 1}}, ["rope_scaling.twist"]),
         ({"rope_parameters": {"rope_theta": -1}}, ["rope_theta"]),
+        ({"rope_theta": 1}, ["rope_theta", "greater than 1"]),
+        ({"rope_theta": 10**400}, ["rope_theta"]),
+        ({"rope_theta": float("inf")}, ["rope_theta"]),
+        ({"rms_norm_eps": 1e-320}, ["rms_norm_eps"]),
+        ({"rms_norm_eps": float("nan")}, ["rms_norm_eps"]),
+        ({"rope_scaling": {"rope_type": "linear", "factor": 1e30}}, ["rope_scaling.factor"]),
+        ({"rope_scaling": {"rope_type": "yarn", "factor": 2.0, "beta_fast": -1}}, ["rope_scaling.beta_fast"]),
+        ({"rope_scaling": {"rope_type": "yarn", "factor": 2.0, "attention_factor": 0}}, ["attention_factor"]),
+        (
+            {"rope_scaling": {"rope_type": "yarn", "original_max_position_embeddings": 4096}},
+            ["factor", "128"],
+        ),
+        ({"num_hidden_layers": 2000}, ["parameters", "bytes"]),
+        ({"intermediate_size": 16_777_216}, ["parameters", "bytes"]),
         ({"rope_scaling": "linear"}, ["rope_scaling"]),
         ({"model_type": "perceptron"}, ["model_type", "perceptron"]),
         ({"model_type": None}, ["model_type"]),
@@ -100,6 +114,25 @@ def test_a_config_that_is_no_json_object(folder, text):
 )
 def test_a_config_value_that_cannot_be(folder, changes, words):
     refused(folder(changes=changes), ConfigError, "config.json", *words)
+
+
+def test_a_number_that_no_formula_takes(folder):
+    refused(folder(changes={"rms_norm_eps": -1.0}), ZooError, "eps", "at least 0")
+
+
+def test_sizes_that_the_weights_cannot_have_are_refused_before_a_module_is_made(folder, monkeypatch):
+    path = folder(changes={"hidden_size": 16_777_216, "head_dim": 64})
+    monkeypatch.setattr("zoo.loading.assemble", None)
+    refused(path, ConfigError, "config.json", "parameters")
+
+
+def test_what_a_folder_says_is_one_line_of_bounded_length(folder):
+    path = folder()
+    (path / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": ["\n" * 9000]}))
+    with pytest.raises(ZooError) as caught:
+        zoo.load(path)
+    assert len(str(caught.value)) <= 2000 and str(path) in str(caught.value)
+    assert str(ZooError("a\nb\r\nc")) == "a b c"
 
 
 def test_an_unknown_key_is_warned_of_by_name(folder):

@@ -68,6 +68,7 @@ def _worker(way: str, folder: str, dtype: str) -> dict[str, float]:
     import resource
 
     import mlx.core as mx
+    import numpy
     from mlx.utils import tree_flatten
 
     from zoo.checkpoint.safetensors import weight_files
@@ -76,7 +77,11 @@ def _worker(way: str, folder: str, dtype: str) -> dict[str, float]:
     unit = 1 if sys.platform == "darwin" else 1024  # bytes of ru_maxrss's unit
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
     began = time.perf_counter()
-    if way == "mlx":
+    if (
+        way == "mlx" and Path(folder).is_file()
+    ):  # a GGUF file's bytes: a damaged one can crash MLX's own reader
+        arrays = [mx.array(numpy.fromfile(folder, numpy.uint8))]
+    elif way == "mlx":
         arrays = [array for file in weight_files(Path(folder)) for array in mx.load(str(file)).values()]
         mx.eval(arrays)
     else:

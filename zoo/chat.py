@@ -104,13 +104,16 @@ def _ask(request: bytes) -> dict[str, str]:
     with tempfile.TemporaryFile() as file:  # a pipe that nobody reads would block us
         file.write(request)
         file.seek(0)
-        child = subprocess.Popen(
-            [sys.executable, "-I", "-S", str(script)],
-            stdin=file,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env=environment,
-        )
+        try:
+            child = subprocess.Popen(
+                [sys.executable, "-I", "-S", str(script)],
+                stdin=file,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                env=environment,
+            )
+        except OSError as error:
+            return {"error": f"its process cannot be started ({error.strerror})"}
     with child:
         try:
             written, reason = _read(child)

@@ -83,8 +83,11 @@ class Claims(Generic[T]):
         return dict(sorted(found.items()))
 
     def plugin_of(self, record: T) -> Plugin:
-        """The plugin that gave this very record."""
-        return next(plugin for plugin, given in self.pairs() if given is record)
+        """The plugin that gave this very record; PluginError for none."""
+        for plugin, given in self.pairs():
+            if given is record:
+                return plugin
+        raise PluginError(f"no plugin gave this {self.what}")
 
     def near(self, name: str) -> list[str]:
         """At most three names that look like this one, what stands before "::" aside."""

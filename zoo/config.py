@@ -23,7 +23,10 @@ from zoo.recipe import (
 REQUIRED: Any = object()  # the default of a key that has none
 
 MOST_LAYERS = 2_000
+MOST_FACTOR = 1e6  # by which positions are stretched
 MOST = 16_777_216  # widths, heads, vocabulary, positions: far above any published model, far below harm
+# Of what is no count, either sign: beyond these, squares and quotients leave what float32 can hold.
+LEAST_NUMBER, MOST_NUMBER = 1e-30, 1e15
 
 # Keys that change no logit: bookkeeping, training-time settings, tokens that other modules read, output flags.
 HARMLESS = frozenset(
@@ -219,13 +222,22 @@ class Config(Mapping[str, Any]):
         """The number of layers, bounded so that no recipe grows without limit."""
         return self.count(key, most=MOST_LAYERS)
 
-    def number(self, key: str, default: Any = REQUIRED) -> Any:
-        """A finite number; ConfigError otherwise."""
+    def number(
+        self,
+        key: str,
+        default: Any = REQUIRED,
+        *,
+        least: float = -MOST_NUMBER,
+        most: float = MOST_NUMBER,
+    ) -> Any:
+        """A number in `least`..`most`, and 0 or at least `LEAST_NUMBER` away from it; ConfigError otherwise."""
         if key not in self._values:
             return self._absent(key, default)
         value = self[key]
-        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        if isinstance(value, bool) or not isinstance(value, int | float):
             raise self.error(key, "expected a number")
+        if not least <= value <= most or 0 < abs(value) < LEAST_NUMBER:
+            raise self.error(key, f"must lie in {least:g}..{most:g}")
         return float(value)
 
     def flag(self, key: str, default: Any = REQUIRED) -> Any:
@@ -314,8 +326,8 @@ def rope(config: Config, head_dim: int | None = None) -> RoPE:
     config.get("rope_parameters")
     inner = config.nested(key) or Config({})
     theta = inner.number("rope_theta", outer_theta)
-    if theta <= 0:
-        raise (inner if "rope_theta" in inner else config).error("rope_theta", "must be positive")
+    if theta <= 1:
+        raise (inner if "rope_theta" in inner else config).error("rope_theta", "must be greater than 1")
     partial = inner.number("partial_rotary_factor", outer_partial)
     dims = None
     if partial != 1.0:
@@ -346,9 +358,7 @@ def _scaling(inner: Config, config: Config) -> Spec | None:
     positions = config.count("max_position_embeddings", 2048)
     if kind == "yarn":
         return _yarn(inner, context or positions, positions)
-    factor = inner.number("factor")
-    if factor < 1:
-        raise inner.error("factor", "must be at least 1")
+    factor = inner.number("factor", least=1, most=MOST_FACTOR)
     if kind == "linear":
         return LinearScaling(factor)
     if kind == "dynamic":
@@ -360,20 +370,22 @@ def _scaling(inner: Config, config: Config) -> Spec | None:
 
 
 def _yarn(inner: Config, context: int, positions: int) -> YarnScaling:
-    factor = inner.number("factor", positions / context)
-    if factor < 1:
-        raise inner.error("factor", "must be at least 1")
+    factor = inner.number("factor", positions / context, least=1, most=MOST_FACTOR)
+    if not 1 <= factor <= MOST_FACTOR:
+        raise inner.error(
+            "factor", f"is missing, and {positions} positions are not 1..{MOST_FACTOR:g} × {context}"
+        )
 
     def growth(weight: float) -> float:  # section 3.4 of Peng et al.: √(1/t) = 0.1 ln(s) + 1
         return 0.1 * weight * math.log(factor) + 1.0 if factor > 1 else 1.0
 
-    both, above = inner.number("mscale", 0.0), inner.number("mscale_all_dim", 0.0)
+    both, above = (inner.number(key, 0.0, least=0, most=100) for key in ("mscale", "mscale_all_dim"))
     magnitude = growth(both) / growth(above) if both and above else growth(1.0)
     return YarnScaling(
         factor=factor,
         context=context,
-        fast=inner.number("beta_fast", 32.0) or 32.0,
-        slow=inner.number("beta_slow", 1.0) or 1.0,
-        magnitude=inner.number("attention_factor", magnitude),
+        fast=inner.number("beta_fast", 32.0, least=0) or 32.0,
+        slow=inner.number("beta_slow", 1.0, least=0) or 1.0,
+        magnitude=inner.number("attention_factor", magnitude, least=1e-3, most=1e3),
         truncate=inner.flag("truncate", True),
     )

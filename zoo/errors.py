@@ -1,8 +1,14 @@
 """What can go wrong, one type a kind. Every message is one line that a person can act on."""
 
+MOST = 2000  # characters of a message: what a damaged file says in it may be of any length
+
 
 class ZooError(Exception):
     """The base of every error the zoo raises on purpose; the command line prints its message alone."""
+
+    def __str__(self) -> str:
+        text = " ".join(super().__str__().splitlines())
+        return text if len(text) <= MOST else f"{text[: MOST - 2]} …"
 
 
 class SourceError(ZooError):

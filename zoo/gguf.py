@@ -43,8 +43,8 @@ class GGUF:
     """How GGUF files hold an architecture.
 
     `architecture` is the file's `general.architecture`. Where several of the zoo's share one, `when` is the key whose
-    presence tells this one from the plain one. `keys` changes or adds to `KEYS`; `config` gives what such files take for
-    granted, from the config.json that their metadata made and the names of the tensors. `weights` are the rules from the
+    presence tells this one from the plain one. `keys` changes or adds to `KEYS`; `config` gives what such files do not
+    say, from the config.json that their metadata made and the names of the tensors. `weights` are the rules from the
     file's names to parameter paths.
     """
 
@@ -84,9 +84,12 @@ class RotaryPairs(Rename):
             tensor, number = source[name], values["i"]
             if not number.isdecimal() or int(number) >= len(recipe.layers):
                 continue  # of no layer: left over, and named as that
-            heads, shape = getattr(recipe.layers[int(number)].mixer, self.heads), tuple(tensor.shape)
+            mixer, shape = recipe.layers[int(number)].mixer, tuple(tensor.shape)
+            heads = getattr(mixer, self.heads)
             if not shape or shape[0] % (2 * heads):
                 raise CheckpointError(f"{name}: shape {shape} does not divide into {heads} heads")
+            if mixer.rope.dims is not None:
+                raise CheckpointError(f"{name}: heads of which only a part turns are not implemented")
             pairs = tensor.reshape(heads, *order(shape[0] // heads // 2), *shape[1:])
             target[fill(new_pattern, values)] = pairs.swapaxes(1, 2).reshape(*shape)
             del source[name]

@@ -77,14 +77,15 @@ def load(
         check_fit(model, recipe, floats.size if floats else 2, context)
     read(model)
     runtime.prepare()
+    file, drawing = opened.file, opened.folder / "generation_config.json"
     return Loaded(
         model=model,
-        tokenizer=opened.file.tokenizer() if opened.file else load_tokenizer(opened.folder, opened.config),
+        tokenizer=file.tokenizer() if file else load_tokenizer(opened.folder, opened.config),
         architecture=opened.architecture,
         recipe=recipe,
         config=opened.config,
         folder=opened.folder,
-        generation_config=read_json(opened.folder / "generation_config.json", required=False) or {},
+        generation_config=file.generation_config if file else read_json(drawing, required=False) or {},
     )
 
 
@@ -137,6 +138,7 @@ def open_model(
     tensors = file.tensors if file else gather(open_tensors(place.folder), config, floats)
     try:
         recipe, defaults = told_recipe(chosen, config, tensors.arrays)
+        check_size(recipe, sum(tensor.nbytes for tensor in tensors.arrays.values()))
     except ConfigError as error:
         raise (file.names(error) if file else error) from None
     model = assemble(recipe, known)
@@ -152,6 +154,15 @@ def open_file(path: Path, known: Registry, architecture: str | None) -> GGUFFile
     from zoo.checkpoint.gguf import open_gguf
 
     return open_gguf(path, known, architecture)
+
+
+def check_size(recipe: Any, held: int) -> None:
+    """ConfigError when the recipe has more parameters than `held` bytes have bits, before anything is made of it."""
+    count = recipe.parameters(recipe.dim)
+    if count > 8 * held:
+        raise ConfigError(
+            f"config.json: its sizes make {count:,} parameters, but the weights are {held:,} bytes in all"
+        )
 
 
 def check_fit(model: Any, recipe: Any, width: int, context: int | None = None) -> None:

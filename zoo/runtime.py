@@ -13,10 +13,13 @@ import platform
 import sys
 from collections.abc import Callable
 from functools import cache
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
 from zoo.errors import ZooError
+
+MOST_CASTS = 4  # arrays at once: reading memory bounds more of them
 
 _blas = "not looked for"
 
@@ -94,6 +97,16 @@ def compute_dtype(asked: str | None = None) -> Any:
     if asked not in DTYPES:
         raise ZooError(f"dtype {asked!r} is not one of {', '.join(DTYPES)}")
     return getattr(mx, asked)
+
+
+def casts(dtype: Any) -> Callable[[Any], Any]:
+    """A function that casts arrays to `dtype`, unevaluated. On the CPU, several are cast at once, a core each."""
+    import mlx.core as mx
+
+    if on_gpu():
+        return lambda array: array.astype(dtype)
+    streams = cycle([mx.new_stream(mx.cpu) for _ in range(min(os.cpu_count() or 1, MOST_CASTS))])
+    return lambda array: array if array.dtype == dtype else array.astype(dtype, stream=next(streams))
 
 
 def fused(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from numbers import Integral, Real
 
 import mlx.core as mx
 
@@ -29,8 +30,15 @@ class Sampling:
     min_p: float = 0.0
 
     def __post_init__(self) -> None:
-        if not 0 <= self.temperature < float("inf"):
-            raise PromptError(f"temperature must be 0 (greedy) or more, got {self.temperature}")
+        for name, kind, what in (
+            *((name, Real, "a number") for name in ("temperature", "top_p", "min_p")),
+            ("top_k", Integral, "a whole number"),
+        ):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, kind):
+                raise PromptError(f"{name.replace('_', '-')} must be {what}, got {value!r}")
+        if self.temperature != 0 and not 1e-30 <= self.temperature <= 1e30:
+            raise PromptError(f"temperature must be 0 (greedy) or more, at most 1e30, got {self.temperature}")
         if self.top_k < 0:
             raise PromptError(f"top-k must be 0 (off) or more, got {self.top_k}")
         if not 0 < self.top_p <= 1:

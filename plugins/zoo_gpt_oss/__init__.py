@@ -1,6 +1,7 @@
 """gpt-oss, told as a difference from LLaMA. Imports no mlx."""
 
-from zoo.architecture import Architecture, Block, Preset, Rename, hookimpl, pocket
+from zoo.architecture import GGUF, Architecture, Block, Preset, Rename, hookimpl, pocket
+from zoo.gguf import DECODER, MIXTURE
 from zoo.recipe import MoE, Router
 from zoo_gpt_oss.spec import ClippedExperts, SinkAttention
 from zoo_gpt_oss.weights import Gather, Interleave, Swap
@@ -88,6 +89,25 @@ HF_WEIGHTS = (
 )
 MLX_WEIGHTS = (*COMMON, Rename(LAYER + "mlp.experts.{p}_proj.*", EXPERTS + "{p}.*"))
 
+
+def untruncated(config, tensors):
+    """The scaling of positions, of which a file does not say that its bounds are no whole dimensions."""
+    scaling = config.get("rope_scaling")
+    return dict(rope_scaling=scaling and {**scaling, "truncate": False})
+
+
+GPT_OSS_GGUF = GGUF(
+    "gpt-oss",
+    (
+        Rename("blk.{i}.attn_sinks.weight", "layers.{i}.mixer.sinks"),
+        Rename("blk.{i}.post_attention_norm.*", "layers.{i}.feedforward_norm.*"),
+        *MIXTURE,
+        *DECODER,
+    ),
+    keys={"expert_count": "num_local_experts", "expert_feed_forward_length": "intermediate_size"},
+    config=untruncated,
+)
+
 # 2.8 million parameters, of which a token uses one million.
 GPT_OSS_POCKET = POCKET | dict(
     head_dim=32,
@@ -116,6 +136,7 @@ def zoo_architectures():
         recipe=gpt_oss,
         weights=HF_WEIGHTS,
         mlx_weights=MLX_WEIGHTS,
+        gguf=GPT_OSS_GGUF,
         presets=(
             pocket(__file__, "gpt-oss", **GPT_OSS_POCKET),
             published(

@@ -147,7 +147,8 @@ QWEN3_GGUF = GGUF(
     (*MIXTURE, *DECODER),
     # Files whose layers all have experts leave out the width of the others.
     config=lambda config, tensors: dict(
-        norm_topk_prob=True, intermediate_size=config.get("moe_intermediate_size")
+        norm_topk_prob=True,
+        intermediate_size=config.get("intermediate_size") or config.get("moe_intermediate_size"),
     ),
 )
 QWEN2_GGUF = GGUF(

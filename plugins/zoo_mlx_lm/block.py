@@ -17,6 +17,7 @@ from zoo_mlx_lm.network import make
 class BridgedDecoder(nn.Module):
     """`network`, of mlx-lm, with its own caches. It has its head within: `backbone` gives logits already."""
 
+    pads = False  # see `backbone`
     # A prompt's last token is read by itself, since the head works on all that are read together.
     last_chunk = 1
 

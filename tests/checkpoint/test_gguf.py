@@ -6,12 +6,16 @@ import gguf_files
 import mlx.core as mx
 import pytest
 from gguf_files import dequantized, difference
+from mlx.utils import tree_flatten
 
 import zoo
-from zoo.errors import ConfigError, SourceError, TokenizerError
+from zoo.checkpoint.gguf import open_gguf
+from zoo.checkpoint.packed import join
+from zoo.errors import CheckpointError, ConfigError, SourceError, TokenizerError
 from zoo.registry import registry
+from zoo.weights import invert
 
-POCKETS = ["llama", "qwen3", "gpt2", "gemma2", "mixtral", "qwen3-moe"]
+POCKETS = ["llama", "qwen3", "gpt2", "gemma2", "mixtral", "qwen3-moe", "gpt-oss"]
 # What GGUF files cannot say of these: which layers have windows, which have experts.
 SMALL = {
     "mistral": {},
@@ -58,6 +62,15 @@ def test_packed_matrices_run_as_the_numbers_they_stand_for(tmp_path, name, kind)
     assert difference(loaded, zoo.load(name)) > 1e-4
 
 
+def test_gpt_oss_keeps_its_experts_in_four_bits(tmp_path):
+    path = gguf_files.write(
+        tmp_path / "model.gguf", pocket("gpt-oss"), "MXFP4", {"token_embd.weight": "Q8_0"}
+    )
+    loaded = zoo.load(path)
+    assert loaded.model.layers[0].feedforward.experts.gate.mode == "mxfp4"
+    assert difference(loaded, dequantized(path)) <= 1e-5
+
+
 @pytest.mark.parametrize("name", ["llama", "gpt2"])
 def test_zoo_run_answers_from_a_file(command, tmp_path, name):
     path = gguf_files.write(tmp_path / "model.gguf", pocket(name), "Q8_0")
@@ -76,6 +89,29 @@ def test_a_folder_with_one_file_names_it(tmp_path):
         (tmp_path / name).write_bytes(b"GGUF")
     with pytest.raises(SourceError, match=r"several GGUF files; name one: a\.gguf, b\.gguf"):
         zoo.load(tmp_path)
+
+
+def test_a_model_divided_among_files_is_one(tmp_path):
+    whole = gguf_files.write(tmp_path / "whole.gguf", pocket("llama"), "Q8_0")
+    folder = tmp_path / "parts"
+    folder.mkdir()
+    gguf_files.write(folder / "part.gguf", pocket("llama"), "Q8_0", most=15)
+    first, second, third = sorted(folder.iterdir())
+    assert first.name == "part-00001-of-00003.gguf"
+    for source in (first, folder):
+        assert difference(zoo.load(source), zoo.load(whole)) == 0
+    with pytest.raises(CheckpointError, match=r"name the first, part-00001-of-00003\.gguf"):
+        zoo.load(third)
+    first.rename(folder / "first.gguf")
+    with pytest.raises(CheckpointError, match="one of 3 files, which its name does not say"):
+        zoo.load(folder / "first.gguf")
+    (folder / "first.gguf").rename(first)
+    third.write_bytes(second.read_bytes())
+    with pytest.raises(CheckpointError, match=r"00003\.gguf: tensor blk.* stands in an earlier file too"):
+        zoo.load(first)
+    third.unlink()
+    with pytest.raises(CheckpointError, match=r"part-00003-of-00003\.gguf: missing"):
+        zoo.load(first)
 
 
 def test_a_config_json_makes_a_folder_one_of_safetensors(folder):
@@ -134,6 +170,25 @@ def test_more_tokens_than_the_model_has_are_refused(tmp_path):
         zoo.load(path)
 
 
+def test_an_adapter_changes_a_file_as_it_does_a_folder(tmp_path):
+    draw = mx.random.split(mx.random.key(3))
+    name = "model.layers.1.self_attn.q_proj"
+    (tmp_path / "adapter").mkdir()
+    mx.save_safetensors(
+        str(tmp_path / "adapter/adapters.safetensors"),
+        {
+            f"{name}.lora_a": mx.random.normal((128, 2), key=draw[0]),
+            f"{name}.lora_b": mx.random.normal((2, 128), key=draw[1]),
+        },
+    )
+    config = {"fine_tune_type": "lora", "lora_parameters": {"rank": 2, "scale": 0.5}}
+    (tmp_path / "adapter/adapter_config.json").write_text(json.dumps(config))
+    path = gguf_files.write(tmp_path / "model.gguf", pocket("llama"))
+    changed = zoo.load(path, adapter=tmp_path / "adapter")
+    assert difference(changed, zoo.load("llama", adapter=tmp_path / "adapter", dtype="float32")) <= 1e-3
+    assert difference(changed, zoo.load(path)) > 0.01
+
+
 @pytest.mark.parametrize("layout", ["mlx", "hf"])
 def test_a_file_is_converted_to_a_folder(tmp_path, layout):
     from zoo.convert import convert
@@ -146,3 +201,16 @@ def test_a_file_is_converted_to_a_folder(tmp_path, layout):
     text = "The capital city of China is 北京<|endoftext|>"
     assert folder.tokenizer.encode(text) == file.tokenizer.encode(text)
     assert folder.tokenizer.eos_ids == file.tokenizer.eos_ids
+
+
+@pytest.mark.parametrize("name", ["llama", "gpt2", "gemma2", "qwen2-moe", "gpt-oss"])
+def test_the_rules_run_backward_to_the_files_tensors(tmp_path, name):
+    small = name in SMALL
+    folder = gguf_files.random_folder(tmp_path / name, name, **SMALL[name]) if small else pocket(name)
+    path = gguf_files.write(tmp_path / "model.gguf", folder)
+    loaded = zoo.load(path, dtype="float32")
+    rules = loaded.architecture.gguf.weights
+    found, left = invert(rules, dict(tree_flatten(loaded.model.parameters())), loaded.recipe, join)
+    wanted = open_gguf(path, registry()).tensors.read(mx.float32).arrays
+    assert not left and found.keys() == wanted.keys()
+    assert all(mx.allclose(found[name], wanted[name], atol=1e-6) for name in wanted)

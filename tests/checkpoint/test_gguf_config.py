@@ -10,8 +10,9 @@ import pytest
 
 import zoo
 from zoo.checkpoint.gguf import open_gguf
+from zoo.checkpoint.gguf_config import decimal
 from zoo.checkpoint.gguf_rope import llama3_scaling
-from zoo.errors import ConfigError
+from zoo.errors import CheckpointError, ConfigError
 from zoo.registry import registry
 
 POCKET = registry().architecture("llama").preset("pocket").folder
@@ -64,6 +65,14 @@ def test_the_table_says_how_many_tokens_there_are(tmp_path):
                 "rope__scaling__yarn_beta_fast": 16.0,
             },
             {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32, "beta_fast": 16.0},
+        ),
+        (
+            {
+                "rope__scaling__type": "yarn",
+                "rope__scaling__factor": 4.0,
+                "rope__scaling__yarn_log_multiplier": 1.0,
+            },
+            {"rope_type": "yarn", "factor": 4.0, "mscale": 1.0, "mscale_all_dim": 1.0},
         ),
     ],
 )
@@ -140,9 +149,21 @@ def test_a_model_with_llama_3s_positions(tmp_path):
 
 
 def test_only_a_part_of_a_head_may_turn(tmp_path):
-    path = with_keys(tmp_path, drop=["rope.dimension_count"], rope__dimension_count=16)
+    folder = registry().architecture("qwen3").preset("pocket").folder
+    path = gguf_files.write(
+        tmp_path / "model.gguf",
+        folder,
+        extra=lambda writer: gguf_files.add(writer, "qwen3.rope.dimension_count", 16),
+        drop=["rope.dimension_count"],
+    )
     assert config(path)["partial_rotary_factor"] == 0.5
     assert zoo.load(path).recipe.layers[0].mixer.rope.dims == 16
+
+
+def test_but_not_where_rows_stand_in_pairs(tmp_path):
+    """A file of LLaMA's would pair other rows than its model does."""
+    with pytest.raises(CheckpointError, match=r"attn_q\.weight: heads of which only a part turns"):
+        zoo.load(with_keys(tmp_path, drop=["rope.dimension_count"], rope__dimension_count=16))
 
 
 def test_gemmas_scores_are_scaled_by_the_width_of_a_head_but_in_the_largest():
@@ -177,6 +198,15 @@ def test_no_experts_are_no_mixture(tmp_path, recwarn):
         ),
         ([], {"rope__scaling__type": "longrope"}, "rope.scaling.type 'longrope' is not implemented"),
         ([], {"rope__scaling__type": "yarn"}, "rope.scaling.factor is missing"),
+        (
+            [],
+            {
+                "rope__scaling__type": "yarn",
+                "rope__scaling__factor": 2.0,
+                "rope__scaling__yarn_ext_factor": 0.5,
+            },
+            "rope.scaling.yarn_ext_factor 0.5 is not implemented",
+        ),
         ([], {"attention__causal": False}, "attention.causal False is not implemented"),
         ([], {"expert_gating_func": 2}, "expert_gating_func 2 is not implemented"),
         ([], {"attention__key_length": 32, "attention__value_length": 64}, "attention.value_length 64"),
@@ -186,6 +216,23 @@ def test_a_value_that_cannot_be_followed_is_refused_by_name(tmp_path, drop, keys
     with pytest.raises(ConfigError) as caught:
         zoo.load(with_keys(tmp_path, drop, **keys))
     assert str(tmp_path) in str(caught.value) and words in str(caught.value)
+
+
+def test_recommended_drawing_is_taken_over(tmp_path):
+    def extra(writer):
+        writer.add_float32("general.sampling.temp", 0.7)
+        writer.add_int32("general.sampling.top_k", 20)
+        writer.add_string("general.sampling.top_p", "most")
+
+    loaded = zoo.load(gguf_files.write(tmp_path / "model.gguf", POCKET, extra=extra))
+    assert loaded.generation_config == {"do_sample": True, "temperature": 0.7, "top_k": 20}
+    assert zoo.load(with_keys(tmp_path)).generation_config == {}
+
+
+def test_floats_are_read_as_they_were_written():
+    assert decimal(float(np.float32(1e-5))) == 1e-5
+    for value in (0.1, 1e300, 5, "0.1", math.inf, True):
+        assert decimal(value) is value
 
 
 def test_one_value_for_every_layer_is_one(tmp_path):

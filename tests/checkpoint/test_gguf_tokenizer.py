@@ -283,7 +283,8 @@ def test_a_saved_tokenizer_is_the_same(tmp_path, pieces, kind):
         header = written(tmp_path / "a.gguf", byte_level("llama-bpe"), "llama-bpe", **changes)
     else:
         header = with_pieces(tmp_path / "a.gguf", pieces, **changes)
-    save_gguf_tokenizer(header, tmp_path)
+    save_gguf_tokenizer(header, tmp_path, {"do_sample": True, "temperature": 0.5})
+    assert json.loads((tmp_path / "generation_config.json").read_text())["temperature"] == 0.5
     one, other = load_gguf_tokenizer(header, 1000), load_tokenizer(tmp_path)
     for text in [*TEXTS, "Beijing<|end|>Beijing"]:
         assert one.encode(text) == other.encode(text)

@@ -18,24 +18,32 @@ from zoo.testing import numbers_of, randomise
 from zoo.training.atlas import documents
 from zoo.training.vocabulary import save_tokenizer, train_tokenizer
 
-# What transformers takes for granted of Mixtral; folders need not say it, files must.
-MIXTRAL = {"rms_norm_eps": 1e-5, "rope_theta": 1e6, "num_local_experts": 8, "num_experts_per_tok": 2}
+# What transformers takes for granted of some; folders need not say it, files must.
+DEFAULTS = {
+    "mixtral": {"rms_norm_eps": 1e-5, "rope_theta": 1e6, "num_local_experts": 8, "num_experts_per_tok": 2},
+    "gpt_oss": {"rms_norm_eps": 1e-5},
+}
 # transformers' model_type to the file's name of the architecture.
-NAMES = {"mistral": "llama", "mixtral": "llama", "qwen2_moe": "qwen2moe", "qwen3_moe": "qwen3moe"}
+NAMES = {
+    "mistral": "llama",
+    "mixtral": "llama",
+    "qwen2_moe": "qwen2moe",
+    "qwen3_moe": "qwen3moe",
+    "gpt_oss": "gpt-oss",
+}
 
 
-def write(path, folder, kind="F32", kinds=None, extra=None, drop=(), numbered=False, cut=None):
-    """Write a Hugging Face folder as one file; gives its path.
+def write(path, folder, kind="F32", kinds=None, extra=None, drop=(), numbered=False, cut=None, most=0):
+    """Write a Hugging Face folder as one file, or as several of at most `most` tensors; gives its path.
 
     Matrices become `kind`, those named in `kinds` theirs, the rest F32. `extra(writer)` adds metadata and tensors last;
     keys and tensors named in `drop` are left out. `numbered` experts are tensors of their own. The embedding is `cut`
     to fewer tokens.
     """
     config = json.loads((folder / "config.json").read_text())
-    if config["model_type"] == "mixtral":
-        config = MIXTRAL | config
+    config = DEFAULTS.get(config["model_type"], {}) | config
     name = NAMES.get(config["model_type"], config["model_type"])
-    writer = gguf.GGUFWriter(str(path), name)
+    writer = gguf.GGUFWriter(str(path), name, split_max_tensors=most)
     for key, value in metadata(config).items():
         if key not in drop:
             add(writer, f"{name}.{key}", value)
@@ -46,7 +54,12 @@ def write(path, folder, kind="F32", kinds=None, extra=None, drop=(), numbered=Fa
             continue
         if tensor == "token_embd.weight":
             array = array[:cut]
-        plain = array.ndim < 2 or tensor == "position_embd.weight" or "ffn_gate_inp" in tensor
+        plain = (
+            array.ndim < 2
+            or tensor.endswith(".bias")
+            or tensor.startswith("position")
+            or "ffn_gate_inp" in tensor
+        )
         wanted = (kinds or {}).get(tensor, "F32" if plain else kind)
         if numbered and "_exps." in tensor:
             for number, one in enumerate(array):
@@ -161,6 +174,13 @@ def metadata(config):
             values[key] = config[name]
     if config.get("num_experts"):
         values["expert_count"] = config["num_experts"]
+    scaling = config.get("rope_scaling") or {}
+    if scaling.get("rope_type") == "yarn":
+        values["rope.scaling.type"] = "yarn"
+        values["rope.scaling.factor"] = scaling["factor"]
+        values["rope.scaling.original_context_length"] = scaling["original_max_position_embeddings"]
+        values["rope.scaling.yarn_beta_fast"] = scaling["beta_fast"]
+        values["rope.scaling.yarn_beta_slow"] = scaling["beta_slow"]
     return values
 
 
@@ -171,7 +191,7 @@ def tensors(folder, config, name):
         key: np.array(array.astype(mx.float32))
         for key, array in mx.load(str(folder / "model.safetensors")).items()
     }
-    arrays = stacked(arrays)
+    arrays = stacked(unwoven(arrays) if kind == "gpt_oss" else arrays)
     layers = config.get("num_hidden_layers") or config["n_layer"]
     arch = next(arch for arch, text in gguf.MODEL_ARCH_NAMES.items() if text == name)
     names = gguf.get_tensor_name_map(arch, layers)
@@ -198,13 +218,35 @@ def paired(array, heads):
     return array.reshape(heads, size, -1)[:, order].reshape(array.shape)
 
 
+def unwoven(arrays):
+    """gpt-oss's experts: gate and up, of which every other column is one, apart, and all matrices turned."""
+    found = {}
+    for key, array in arrays.items():
+        before, mark, part = key.partition(".mlp.experts.")
+        if not mark:
+            found[key + ".weight" * key.endswith("sinks")] = array
+            continue
+        part = part.removesuffix("_bias")
+        suffix = ".bias" if key.endswith("_bias") else ".weight"
+        array = array if key.endswith("_bias") else array.swapaxes(-1, -2)
+        name = f"{before}{mark}"
+        if part == "down_proj":
+            found[f"{name}down_proj{suffix}"] = array
+        else:
+            rows = (slice(None), slice(0, None, 2)), (slice(None), slice(1, None, 2))
+            found |= {
+                f"{name}{half}_proj{suffix}": array[at] for half, at in zip(("gate", "up"), rows, strict=True)
+            }
+    return found
+
+
 def stacked(arrays):
     """Experts' matrices, numbered one by one, joined along a new first axis."""
     joined = {}
     for key in sorted(arrays):
-        before, mark, after = key.partition(".experts.")
-        if mark:
-            number, _, rest = after.partition(".")
+        before, _, after = key.partition(".experts.")
+        number, _, rest = after.partition(".")
+        if number.isdecimal():
             # The names of the stacked ones in the gguf package's table.
             before = (
                 before.replace("model.layers", "layers").replace("block_sparse_moe", "feed_forward")

@@ -34,8 +34,7 @@ def inside(folder: Path, name: str) -> Path | None:
     path = folder / name
     try:
         root, target = Path(os.path.realpath(folder)), Path(os.path.realpath(path))
-        if not os.path.lexists(path):
-            return None
+        os.lstat(path)
         if not target.is_relative_to(root) and not _is_own_blob(root, path, target):
             if path.is_symlink():
                 raise CheckpointError(
@@ -43,7 +42,7 @@ def inside(folder: Path, name: str) -> Path | None:
                 )
             raise CheckpointError(f"{path}: lies outside of the folder, at {target}, and is not opened")
         mode = target.stat().st_mode
-    except FileNotFoundError:  # a link to nothing
+    except (FileNotFoundError, NotADirectoryError):  # no file, or a link to none
         return None
     except OSError as error:
         raise CheckpointError(f"{path}: {error.strerror}") from error

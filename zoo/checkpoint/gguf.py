@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,13 +10,21 @@ from typing import Any
 import mlx.core as mx
 
 from zoo.architecture import Architecture
-from zoo.checkpoint.gguf_config import architecture_of, config_of
+from zoo.checkpoint.gguf_config import architecture_of, config_of, decimal
 from zoo.checkpoint.gguf_header import Header, read_header, shown
 from zoo.checkpoint.gguf_rope import llama3_scaling
 from zoo.checkpoint.gguf_tensors import GGUFTensors, read, tensors_of
-from zoo.errors import ConfigError
+from zoo.errors import CheckpointError, ConfigError
 from zoo.registry import Registry
 from zoo.tokenizer import Tokenizer
+
+SAMPLING = {
+    "temperature": "general.sampling.temp",
+    "top_k": "general.sampling.top_k",
+    "top_p": "general.sampling.top_p",
+    "min_p": "general.sampling.min_p",
+}
+PART = re.compile(r"(.*)-(\d{5})-of-(\d{5})\.gguf")
 
 
 @dataclass(frozen=True)
@@ -31,6 +40,13 @@ class GGUFFile:
         """The error with this file in the place of the config.json that it has not."""
         return ConfigError(str(error).replace("config.json", f"{self.header.path}, read as a config.json", 1))
 
+    @property
+    def generation_config(self) -> dict[str, Any]:
+        """How the file recommends to draw tokens, as a generation_config.json says it; empty where it does not."""
+        found = {name: self.header.metadata.get(key) for name, key in SAMPLING.items()}
+        told = {name: decimal(value) for name, value in found.items() if type(value) in (int, float)}
+        return {"do_sample": True, **told} if told else {}
+
     def tokenizer(self) -> Tokenizer | None:
         """The tokenizer of the file's vocabulary, None where it has none."""
         from zoo.checkpoint.gguf_tokenizer import load_gguf_tokenizer
@@ -38,20 +54,51 @@ class GGUFFile:
         return load_gguf_tokenizer(self.header, self.config.get("vocab_size", 0))
 
     def save_tokenizer(self, folder: Path) -> None:
-        """Write the tokenizer as the files of a model folder."""
+        """Write the tokenizer, and how to draw tokens, as the files of a model folder."""
         from zoo.checkpoint.gguf_tokenizer import save_gguf_tokenizer
 
-        save_gguf_tokenizer(self.header, folder)
+        save_gguf_tokenizer(self.header, folder, self.generation_config)
 
 
 def open_gguf(path: Path, known: Registry, architecture: str | None = None) -> GGUFFile:
     """Read a file's header. CheckpointError and ConfigError name the file and what in it is wrong."""
-    header = read_header(path)
+    header = read_headers(path)
     tensors = tensors_of(header.tensors)
     chosen = known.architecture(architecture) if architecture else architecture_of(header, known)
     config = config_of(header, chosen)
     _add_frequencies(header, config)
     return GGUFFile(header, chosen, config, tensors)
+
+
+def read_headers(path: Path) -> Header:
+    """The header of a file, or of the first of several that a model was divided among, with the tensors of all.
+
+    CheckpointError, naming the file, for one that is missing, is no GGUF or contradicts itself.
+    """
+    header = read_header(path)
+    count = header.metadata.get("split.count", 1)
+    if count in (0, 1):
+        return header
+    name = PART.fullmatch(path.name)
+    if type(count) is not int or name is None or int(name[3]) != count:
+        raise CheckpointError(
+            f"{path}: one of {shown(count)} files, which its name does not say as NAME-00001-of-00002.gguf"
+        )
+    if int(name[2]) != 1:
+        raise CheckpointError(
+            f"{path}: one of {count} files; name the first, {name[1]}-00001-of-{name[3]}.gguf"
+        )
+    tensors = dict(header.tensors)
+    for number in range(2, count + 1):
+        other = path.with_name(f"{name[1]}-{number:05}-of-{name[3]}.gguf")
+        if not other.is_file():
+            raise CheckpointError(f"{other}: missing; {path.name} is the first of {count} files")
+        more = read_header(other).tensors
+        twice = next((one for one in more if one in tensors), None)
+        if twice:
+            raise CheckpointError(f"{other}: tensor {twice} stands in an earlier file too")
+        tensors |= more
+    return Header(path, header.metadata, tensors)
 
 
 def _add_frequencies(header: Header, config: dict[str, Any]) -> None:

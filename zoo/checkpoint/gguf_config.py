@@ -10,14 +10,14 @@ import numpy as np
 
 from zoo.architecture import Architecture
 from zoo.checkpoint.gguf_header import Header, shown
+from zoo.checkpoint.gguf_rope import READ as SCALING
 from zoo.checkpoint.gguf_rope import rope_scaling
 from zoo.errors import ConfigError
 from zoo.gguf import GGUF, KEYS
 from zoo.registry import Registry
 
 # Keys of an architecture that are read below, or change nothing.
-READ = ("attention.value_length", "rope.dimension_count", "rope.scale_linear", "tensor_data_layout")
-SCALING = "rope.scaling."
+READ = ("attention.value_length", "rope.dimension_count", "tensor_data_layout", *SCALING)
 # Keys with the only value that the zoo's recipes know.
 ONLY = {"attention.causal": (True,), "expert_gating_func": (0, 1), "expert_weights_scale": (0.0, 1.0)}
 
@@ -79,7 +79,7 @@ def config_of(header: Header, architecture: Architecture) -> dict[str, Any]:
         elif key in ONLY:
             if value not in ONLY[key]:
                 raise ConfigError(f"{header.path}: {key} {shown(value)} is not implemented")
-        elif key not in READ and not key.startswith(SCALING):
+        elif key not in READ:
             ignored.append(key)
     if ignored:
         warnings.warn(
@@ -91,11 +91,11 @@ def config_of(header: Header, architecture: Architecture) -> dict[str, Any]:
         config["vocab_size"] = table.shape[0]
     config["tie_word_embeddings"] = "output.weight" not in header.tensors
     config |= {name: header.metadata[key] for name, key in TOKENS.items() if key in header.metadata}
-    scaling = rope_scaling({key: _decimal(value) for key, value in keys.items()}, str(header.path))
+    scaling = rope_scaling({key: decimal(value) for key, value in keys.items()}, str(header.path))
     if scaling:
         config["rope_scaling"] = scaling
     _check_heads(header, keys, config)
-    return {**(told.config(config, header.tensors) if told.config else {}), **config}
+    return config | dict(told.config(config, header.tensors) if told.config else {})
 
 
 def _some(names: list[str], most: int = 8) -> str:
@@ -115,26 +115,26 @@ def _single(header: Header, key: str, value: Any) -> Any:
         if not value or any(one != value[0] for one in value):
             raise ConfigError(f"{header.path}: {key} differs from layer to layer, which is not implemented")
         value = value[0]
-    return _decimal(value)
+    return decimal(value)
 
 
-def _decimal(value: Any) -> Any:
+def decimal(value: Any) -> Any:
     """A float32 as the shortest decimal number that it is the nearest to: 1e-05 and not 9.999999747378752e-06."""
-    return float(str(np.float32(value))) if isinstance(value, float) else value
+    if not isinstance(value, float) or abs(value) > 1e38:
+        return value
+    narrow = np.float32(value)
+    return float(str(narrow)) if float(narrow) == value else value
 
 
 def _check_heads(header: Header, keys: Mapping[str, Any], config: dict[str, Any]) -> None:
     """Compare what is said of a head's width; where only a part of it turns with the position, the config says so."""
     width, values = config.get("head_dim"), keys.get("attention.value_length")
     if width is not None and values not in (None, width):
-        raise ConfigError(
-            f"{header.path}: attention.value_length {shown(values)} is not key_length, {shown(width)}, which is not implemented"
-        )
-    turned, dim, heads = (
-        keys.get("rope.dimension_count"),
-        *map(config.get, ("hidden_size", "num_attention_heads")),
-    )
+        why = f"is not key_length, {shown(width)}, which is not implemented"
+        raise ConfigError(f"{header.path}: attention.value_length {shown(values)} {why}")
+    dim, heads = config.get("hidden_size"), config.get("num_attention_heads")
     if width is None and isinstance(dim, int) and isinstance(heads, int) and heads > 0:
         width = dim // heads
-    if turned not in (None, width) and isinstance(turned, int) and isinstance(width, int) and width > 0:
+    turned = keys.get("rope.dimension_count", width)
+    if turned != width and isinstance(turned, int) and isinstance(width, int) and width > 0:
         config["partial_rotary_factor"] = turned / width

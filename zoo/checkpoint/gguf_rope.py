@@ -9,6 +9,24 @@ from typing import Any
 from zoo.checkpoint.gguf_header import shown
 from zoo.errors import ConfigError
 
+YARN = {
+    "rope.scaling.original_context_length": "original_max_position_embeddings",
+    "rope.scaling.yarn_beta_fast": "beta_fast",
+    "rope.scaling.yarn_beta_slow": "beta_slow",
+    "rope.scaling.yarn_attn_factor": "attention_factor",
+    "rope.scaling.yarn_log_multiplier": "mscale_all_dim",
+}
+ONE = ("rope.scaling.yarn_ext_factor", "rope.scaling.attn_factor")
+# All keys that are understood here.
+READ = (
+    "rope.scaling.type",
+    "rope.scaling.factor",
+    "rope.scaling.finetuned",
+    "rope.scale_linear",
+    *YARN,
+    *ONE,
+)
+
 # LLaMA 3's own; only their ratios can be told from the factors that a file holds.
 LOW, HIGH, CONTEXT = 1.0, 4.0, 8192
 CLOSE = 1e-5  # of a factor: they are float32
@@ -31,17 +49,13 @@ def rope_scaling(keys: Mapping[str, Any], where: str) -> dict[str, Any] | None:
         )
     if not factor:
         raise ConfigError(f"{where}: rope.scaling.factor is missing")
-    if keys.get("rope.scaling.yarn_ext_factor", 1.0) != 1.0:
-        raise ConfigError(f"{where}: rope.scaling.yarn_ext_factor is not implemented")
-    names = {
-        "rope.scaling.original_context_length": "original_max_position_embeddings",
-        "rope.scaling.yarn_beta_fast": "beta_fast",
-        "rope.scaling.yarn_beta_slow": "beta_slow",
-        "rope.scaling.yarn_attn_factor": "attention_factor",
-    }
-    return {"rope_type": "yarn", "factor": factor} | {
-        name: keys[key] for key, name in names.items() if keys.get(key)
-    }
+    for key in ONE:
+        if keys.get(key, 1.0) != 1.0:
+            raise ConfigError(f"{where}: {key} {shown(keys[key])} is not implemented")
+    told = {name: keys[key] for key, name in YARN.items() if keys.get(key)}
+    if "mscale_all_dim" in told:
+        told["mscale"] = 1.0  # which llama.cpp takes for granted
+    return {"rope_type": "yarn", "factor": factor, **told}
 
 
 def llama3_scaling(factors: Sequence[float], theta: float, where: str) -> dict[str, Any] | None:

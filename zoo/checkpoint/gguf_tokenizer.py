@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -31,8 +32,8 @@ def load_gguf_tokenizer(header: Header, rows: int) -> Tokenizer | None:
     )
 
 
-def save_gguf_tokenizer(header: Header, folder: Path) -> None:
-    """Write the same tokenizer as the files of a model folder."""
+def save_gguf_tokenizer(header: Header, folder: Path, generation: Mapping[str, Any]) -> None:
+    """Write the same tokenizer as the files of a model folder, `generation` and all ids that end a text among them."""
     from zoo.checkpoint.save import write_json
 
     told = vocabulary(header)
@@ -52,8 +53,8 @@ def save_gguf_tokenizer(header: Header, folder: Path) -> None:
             id: {key: value for key, value in token.items() if key != "id"} for id, token in tokens.items()
         }
     write_json(folder / "tokenizer_config.json", values)
-    if len(told.ends) > 1:
-        write_json(folder / "generation_config.json", {"eos_token_id": told.ends})
+    if generation or len(told.ends) > 1:
+        write_json(folder / "generation_config.json", {**generation, "eos_token_id": told.ends})
 
 
 def vocabulary(header: Header) -> Vocabulary | None:

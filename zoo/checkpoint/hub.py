@@ -1,6 +1,6 @@
 """Hub ids: the files of a repository that a model needs, fetched by huggingface_hub into the cache it shares.
 
-One request asks what the repository holds now; only what the cache lacks is fetched after it. Imports no mlx.
+One request asks what the repository holds now; only what the cache lacks is fetched after it.
 """
 
 from __future__ import annotations
@@ -109,9 +109,15 @@ def wanted(hub_id: str, names: Collection[str]) -> list[str]:
     """Of a repository's files, those beside the weights that loading reads; SourceError when it holds no model."""
     if CONFIG not in names:
         gguf = sorted(name for name in names if name.endswith(".gguf"))
-        has = f"; it has {', '.join(gguf[:3])}" if gguf else ""
-        raise SourceError(f"{hub_id}: has no {CONFIG}, so no model that can be loaded{has}")
-    return [name for name in (*BESIDE, *vocabulary_files(names.__contains__)) if name in names]
+        has = (
+            f"; of its GGUF files name one: {', '.join(f'{hub_id}/{name}' for name in gguf[:8])}"
+            if gguf
+            else ""
+        )
+        raise SourceError(f"{hub_id}: has no {CONFIG}, so no folder that can be loaded{has}")
+    from zoo.checkpoint.quantized import BESIDE as QUANTIZED
+
+    return [n for n in (*BESIDE, *QUANTIZED, *vocabulary_files(names.__contains__)) if n in names]
 
 
 def ask(hub_id: str, revision: str | None) -> Listing:

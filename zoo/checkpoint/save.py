@@ -17,7 +17,7 @@ import mlx.core as mx
 
 from zoo.architecture import Architecture
 from zoo.checkpoint.packed import Packed, Packing, dense
-from zoo.checkpoint.quantized import GLOBAL_SCALE
+from zoo.checkpoint.quantized import GLOBAL_SCALE, warn_of_unpacked
 from zoo.checkpoint.safetensors import INDEX, SINGLE
 from zoo.checkpoint.weights import export
 
@@ -58,6 +58,10 @@ def write(
     Gives the bytes of each tensor written. Layout "hf" holds no packed matrices: they are dequantized.
     """
     folder.mkdir(parents=True, exist_ok=True)
+    if layout == "mlx":
+        homeless = {name for name, t in tensors.items() if isinstance(t, Packed) and not is_mlx(name, t)}
+        warn_of_unpacked(homeless)
+        tensors |= {name: tensors[name].numbers(dtype) for name in homeless}
     described = described_by(config, tensors if layout == "mlx" else {})
     for name in list(tensors):
         tensors |= _parts(name, tensors.pop(name), layout, dtype)
@@ -90,8 +94,7 @@ def write(
 def _parts(name: str, tensor: Any, layout: str, dtype: Any) -> dict[str, mx.array]:
     """The arrays that a tensor is stored as, by name."""
     if isinstance(tensor, Packed):
-        plain = tensor.swapped or tensor.permutation is not None or not name.endswith(".weight")
-        if layout == "mlx" and not plain:
+        if layout == "mlx":
             parts = (tensor if dtype is None else tensor.astype(dtype)).parts()
             if "global_scale" in parts:
                 parts["global_scale"] = parts["global_scale"].squeeze(-1) * GLOBAL_SCALE
@@ -100,6 +103,13 @@ def _parts(name: str, tensor: Any, layout: str, dtype: Any) -> dict[str, mx.arra
         tensor = dense(tensor)
     floating = mx.issubdtype(tensor.dtype, mx.floating)
     return {name: tensor.astype(dtype) if dtype is not None and floating else tensor}
+
+
+def is_mlx(name: str, tensor: Packed) -> bool:
+    """Whether MLX's layout has a place for all parts of a packed matrix: a second scale only for experts in NVFP4."""
+    scale = tensor.global_scale
+    scaled = scale is None or (tensor.packing.mode == "nvfp4" and tensor.ndim == 3 and scale.shape[-1] == 1)
+    return name.endswith(".weight") and scaled and tensor.permutation is None and not tensor.swapped
 
 
 def _shards(sizes: Mapping[str, int], most: int) -> Iterator[list[str]]:

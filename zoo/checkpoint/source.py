@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from zoo.errors import ConfigError, SourceError
 from zoo.registry import Registry
 
 GGUF_SUFFIX = ".gguf"
+_LATER_PART = re.compile(r"-(?!00001)\d{5}-of-\d{5}\.gguf$")
 
 
 @dataclass(frozen=True)
@@ -22,18 +24,17 @@ class Source:
     architecture: Architecture | None = None
 
 
-def find(source: str | Path, known: Registry, revision: str | None = None) -> Source:
+def find(source: str | Path, known: Registry, revision: str | None = None, *, weights: bool = True) -> Source:
     """The checkpoint that `source` names; `revision` is of a hub id alone.
 
-    SourceError, with the nearest names, when there is none.
+    Without `weights` only the config.json of a hub id is fetched. SourceError, with the nearest names, when there is
+    nothing of the name.
     """
     name = str(source)
     named = isinstance(source, str) and not name.startswith((".", "/", "~"))
-    if named:
-        plain, _, preset = name.replace("::", "\0").partition(":")
-        plain = plain.replace("\0", "::")
-        if plain in known or "::" in plain:
-            return _preset(known.architecture(plain), preset or None, revision)
+    if named and is_architecture(name, known):
+        plain, preset = _parted(name)
+        return _preset(known.architecture(plain), preset, revision)
     try:
         folder = Path(source).expanduser()
         is_folder, exists = folder.is_dir(), folder.exists()
@@ -47,15 +48,31 @@ def find(source: str | Path, known: Registry, revision: str | None = None) -> So
         return Source(_only_gguf(folder) or folder)
     if exists:
         return Source(_gguf(folder))
+    if named and name.endswith(GGUF_SUFFIX) and name.count("/") > 1 and not folder.parent.is_dir():
+        return Source(_download_file(name, revision))
     if name.endswith(GGUF_SUFFIX):
         raise SourceError(f"{name}: no such file")
     if named and name.count("/") == 1:
-        return Source(_download(name, revision))
+        return Source(
+            _download(name, revision) if weights else _download_file(f"{name}/config.json", revision).parent
+        )
     if "/" in name or not named:
         raise SourceError(f"{name}: no such folder")
     raise SourceError(
         f"{name!r} is no architecture, folder or hub id{known.suggestion(name)}; `zoo list` shows all"
     )
+
+
+def is_architecture(name: str, known: Registry) -> bool:
+    """Whether a source names an architecture ("llama"), one of its presets, or what only one could be named."""
+    plain, _ = _parted(name)
+    return plain in known or "::" in plain
+
+
+def _parted(name: str) -> tuple[str, str | None]:
+    """The architecture and the preset of "llama:pocket", where the name before the colon may itself have a "::"."""
+    plain, _, preset = name.replace("::", "\0").partition(":")
+    return plain.replace("\0", "::"), preset or None
 
 
 def _gguf(path: Path) -> Path:
@@ -73,8 +90,11 @@ def _gguf(path: Path) -> Path:
 
 
 def _only_gguf(folder: Path) -> Path | None:
-    """The GGUF file of a folder that has no config.json; None where there is none. SourceError for several."""
-    found = sorted(path.name for path in folder.glob(f"*{GGUF_SUFFIX}"))
+    """The GGUF file of a folder that has no config.json, the first of those it is divided among; None without one.
+
+    SourceError for several.
+    """
+    found = sorted(path.name for path in folder.glob(f"*{GGUF_SUFFIX}") if not _LATER_PART.search(path.name))
     if not found or inside(folder, "config.json"):
         return None
     if len(found) > 1:
@@ -109,6 +129,14 @@ def _download(hub_id: str, revision: str | None) -> Path:
     from zoo.checkpoint.hub import download
 
     return download(hub_id, revision)
+
+
+def _download_file(name: str, revision: str | None) -> Path:
+    """The file of OWNER/NAME/FILE."""
+    from zoo.checkpoint.hub import download_file
+
+    owner, repository, file = name.split("/", 2)
+    return download_file(f"{owner}/{repository}", file, revision)
 
 
 def read_json(path: Path, required: bool = True) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import mlx.core as mx
 import mlx.nn as nn
 from mlx.utils import tree_flatten, tree_map_with_path
 
-from zoo import weights
+from zoo import runtime, weights
 from zoo.architecture import Architecture
 from zoo.blocks.quantized import QuantizedLinear
 from zoo.checkpoint.packed import Packed, Packing, join
@@ -57,8 +57,11 @@ def fill(model: Any, parameters: Mapping[str, Any], dtype: Any = None) -> None:
     """
     arrays: dict[str, Any] = {}
     packed = {}
+    to_dtype = None if dtype is None else runtime.casts(dtype)
     for path, tensor in parameters.items():
-        cast = tensor if dtype is None else tensor.astype(dtype)
+        cast = tensor
+        if to_dtype is not None:
+            cast = tensor.astype(dtype) if isinstance(tensor, Packed) else to_dtype(tensor)
         if isinstance(cast, Packed):
             owner = path.removesuffix(".weight")
             packed[owner] = cast

@@ -36,7 +36,7 @@ import click
 @click.option("--architecture", metavar="NAME", help="Use this architecture, whatever the config says.")
 @click.option("--check", is_flag=True, help="Compare what both predict on sample text: the KL divergence.")
 def convert(source: str, out: Path, check: bool, **how: Any) -> None:
-    """Write SOURCE (an architecture, a folder or a hub id) to the new folder OUT, quantized or not."""
+    """Write SOURCE (an architecture, a folder, a GGUF file or a hub id) to the new folder OUT, quantized or not."""
     from zoo.convert import convert as write
     from zoo.convert import divergence
 

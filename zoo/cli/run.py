@@ -113,7 +113,7 @@ def run(
     as_json: bool,
     **given: Any,
 ) -> None:
-    """Run SOURCE (an architecture, a folder or a hub id) on PROMPT.
+    """Run SOURCE (an architecture, a folder, a GGUF file or a hub id) on PROMPT.
 
     The generated text alone goes to the output, statistics to the error stream. Without a PROMPT it is read
     from a pipe; on a terminal a conversation opens.

@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import click
 
 
 @click.command()
-@click.argument("name", metavar="ARCH")
+@click.argument("name", metavar="SOURCE")
+@click.option("--revision", metavar="NAME", help="A hub id's branch, tag or commit.")
 @click.option("--parameters", is_flag=True, help="Also every parameter's path, with its shape.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def show(name: str, parameters: bool, as_json: bool) -> None:
-    """What ARCH (llama), one of its presets (llama:pocket) or a folder holds: every field of its recipe, and its sums."""
+def show(name: str, revision: str | None, parameters: bool, as_json: bool) -> None:
+    """What SOURCE is made of: every field of its recipe, and its sums.
+
+    SOURCE is an architecture (llama), one of its presets (llama:pocket), a folder or a hub id, of which the config
+    alone is read.
+    """
     from zoo.cli.table import table
-    from zoo.insight.facts import described, facts
+    from zoo.insight.facts import facts
     from zoo.registry import registry
 
-    architecture, preset, recipe = described(name, registry())
+    architecture, origin, recipe = described_source(name, revision)
     plugin = registry().plugin_of(architecture)
     about: dict[str, Any] = {
         "name": architecture.name,
@@ -29,7 +35,7 @@ def show(name: str, parameters: bool, as_json: bool) -> None:
         "model types": list(architecture.model_types),
         "presets": [p.name for p in architecture.presets],
         "references": list(architecture.references),
-        "told of": f"{architecture.name}:{preset.name}" + (f" ({preset.hub})" if preset.hub else ""),
+        "told of": origin,
     }
     paths = _paths(recipe) if parameters else {}
     if as_json:
@@ -43,6 +49,32 @@ def show(name: str, parameters: bool, as_json: bool) -> None:
     if parameters:
         click.echo()
         click.echo(table([[path, " or ".join(map(str, shapes))] for path, shapes in paths.items()]))
+
+
+def described_source(name: str, revision: str | None = None) -> tuple[Any, str, Any]:
+    """The architecture that a source is of, what is told of, and its recipe."""
+    from zoo.checkpoint.source import find, is_architecture, read_json
+    from zoo.config import Config
+    from zoo.errors import SourceError
+    from zoo.insight.facts import described
+    from zoo.registry import registry
+
+    known = registry()
+    if is_architecture(name, known) or not ("/" in name or Path(name).exists()):
+        if revision is not None:
+            raise SourceError(f"{name}: has no revision {revision!r}: only a hub id has revisions")
+        architecture, preset, recipe = described(name, known)
+        hub = f" ({preset.hub})" if preset.hub else ""
+        return architecture, f"{architecture.name}:{preset.name}{hub}", recipe
+    place = find(name, known, revision, weights=False).folder
+    if place.is_file():
+        from zoo.checkpoint.gguf import open_gguf
+
+        file = open_gguf(place, known)
+        return file.architecture, str(place), file.architecture.recipe(Config(file.config))
+    config = read_json(place / "config.json")
+    architecture = known.resolve(config)
+    return architecture, str(place), architecture.recipe(Config(config))
 
 
 def _paths(recipe: Any) -> dict[str, list[tuple[int, ...]]]:

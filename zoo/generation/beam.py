@@ -5,7 +5,6 @@ Axes: H hypotheses (rows), T length, S source length, V vocabulary.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -15,7 +14,7 @@ import numpy as np
 
 from zoo.cache import CachePolicy
 from zoo.errors import PromptError
-from zoo.generation.constraints import REMOVED, Constraints, constraints_of
+from zoo.generation.constraints import REMOVED, Constraints, constraints_of, whole
 from zoo.generation.prompt import (
     encode_prompt,
     end_ids,
@@ -30,6 +29,7 @@ from zoo.sampling import logprobs, sampler
 
 MAX_TOKENS = 256
 MOST_BEAMS = 256
+MOST_PENALTY = 100
 
 
 @dataclass(frozen=True)
@@ -47,8 +47,8 @@ class Beams:
     def __post_init__(self) -> None:
         if not isinstance(self.count, int) or not 1 <= self.count <= MOST_BEAMS:
             raise PromptError(f"beams must lie in 1..{MOST_BEAMS}, got {self.count!r}")
-        if not isinstance(self.length_penalty, int | float) or not math.isfinite(self.length_penalty):
-            raise PromptError(f"length-penalty must be a number, got {self.length_penalty!r}")
+        if not isinstance(self.length_penalty, int | float) or not abs(self.length_penalty) <= MOST_PENALTY:
+            raise PromptError(f"length-penalty must lie in ±{MOST_PENALTY}, got {self.length_penalty!r}")
         if self.early_stopping not in (True, False, "never"):
             raise PromptError(f"early-stopping must be true, false or 'never', got {self.early_stopping!r}")
 
@@ -180,8 +180,8 @@ def _limit(loaded: Loaded, values: Mapping[str, Any], ids: Sequence[int], max_to
     given = 1 if translates else len(ids)
     limit = max_tokens
     if limit is None:
-        total = values.get("max_length")
-        limit = values.get("max_new_tokens") or (total - given if isinstance(total, int) else MAX_TOKENS)
+        total = whole(values, "max_length")
+        limit = whole(values, "max_new_tokens") or (total - given if total else MAX_TOKENS)
     if limit < 1:
         raise PromptError(f"max-tokens must be at least 1, got {limit}")
     context = learned_context(loaded.recipe.decoder if translates else loaded.recipe)

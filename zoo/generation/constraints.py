@@ -143,28 +143,31 @@ def constraints_of(
             f"generation_config.json: bad_words_ids must be a list of lists of ids, got {words!r:.60}"
         )
     repetition = values.get("repetition_penalty") or 1.0
-    if not isinstance(repetition, int | float) or not 0 < repetition < float("inf"):
-        raise PromptError(f"generation_config.json: repetition_penalty must be positive, got {repetition!r}")
+    if not isinstance(repetition, int | float) or not 1e-3 <= repetition <= 1e3:
+        raise PromptError(
+            f"generation_config.json: repetition_penalty must lie in 0.001..1000, got {repetition!r}"
+        )
     found: dict[str, Any] = dict(
-        least=_count(values, "min_new_tokens"),
-        least_length=_count(values, "min_length"),
+        least=whole(values, "min_new_tokens"),
+        least_length=whole(values, "min_length"),
         first_token=next(iter(_ids(values, "forced_bos_token_id", vocab)), None),
         last_tokens=_ids(values, "forced_eos_token_id", vocab),
         never=tuple(_ids({"bad_words_ids": word}, "bad_words_ids", vocab) for word in words),
         suppressed=_ids(values, "suppress_tokens", vocab),
         suppressed_first=_ids(values, "begin_suppress_tokens", vocab),
-        no_repeat=_count(values, "no_repeat_ngram_size"),
+        no_repeat=whole(values, "no_repeat_ngram_size"),
         repetition=float(repetition),
     )
     found |= {name: value for name, value in changes.items() if value is not None}
     return Constraints(ends=ends, given=tuple(given), last=last, **found)
 
 
-def _count(values: Mapping[str, Any], key: str) -> int:
-    value = values.get(key) or 0
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+def whole(values: Mapping[str, Any], key: str) -> int:
+    """The whole number of a key, 0 when it is absent or null; PromptError for anything else."""
+    value = values.get(key)
+    if value is not None and (type(value) is not int or value < 0):
         raise PromptError(f"generation_config.json: {key} must be a whole number, got {value!r}")
-    return value
+    return value or 0
 
 
 def _ids(values: Mapping[str, Any], key: str, vocab: int) -> tuple[int, ...]:

@@ -108,6 +108,10 @@ def sampling_of(loaded: Loaded, **given: float | int | None) -> Sampling:
         settings |= {
             k: defaults[k] for k in ("temperature", "top_k", "top_p", "min_p") if defaults.get(k) is not None
         }
+    try:
+        Sampling(**settings)
+    except PromptError as error:
+        raise PromptError(f"generation_config.json: {error}") from error
     settings |= {key: value for key, value in given.items() if value is not None}
     narrowing = [key for key in ("top_k", "top_p", "min_p") if given.get(key) is not None]
     if narrowing and given.get("temperature") is None and not settings.get("temperature"):

@@ -6,11 +6,9 @@ Nothing here knows a family: a third party's specs are told like the zoo's own.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 from zoo.architecture import Architecture, Preset
-from zoo.checkpoint.source import read_json
 from zoo.config import Config
 from zoo.errors import SourceError
 from zoo.recipe import Spec
@@ -21,18 +19,12 @@ STATE_BYTES = 4  # one in a recurrent state, in float32: every token adds to the
 
 
 def described(name: str, known: Registry) -> tuple[Architecture, Preset, Any]:
-    """The architecture, preset and recipe of "llama" (its full-size preset), "llama:pocket" or a checkpoint's folder.
+    """The architecture, preset and recipe of "llama" (its full-size preset) or "llama:pocket".
 
     SourceError when there is no such preset, or it carries no numbers.
     """
     plain, _, wanted = name.replace("::", "\0").partition(":")
-    plain, folder = plain.replace("\0", "::"), Path(name).expanduser()
-    if plain not in known.architectures and (folder / "config.json").is_file():
-        config = read_json(folder / "config.json")
-        architecture = known.resolve(config)
-        given = Preset(folder.name, folder=folder, config=config)
-        return architecture, given, architecture.recipe(Config(config))
-    architecture = known.architecture(plain)
+    architecture = known.architecture(plain.replace("\0", "::"))
     preset = architecture.preset(wanted) if wanted else architecture.full_size or architecture.preset()
     if not architecture.presets:
         raise SourceError(f"{architecture.name} has no numbers of its own: give the folder of a checkpoint")

@@ -16,7 +16,7 @@ class LayerNorm(Spec):
     """(x − mean) / √(variance + eps) · weight + bias, over the features of one token (Ba et al., 2016)."""
 
     kind, name = "norm", "layernorm"
-    eps: float = 1e-5
+    eps: float = field(default=1e-5, metadata={"least": 0})
     bias: bool = True
 
     def own_parameters(self, dim: int) -> int:
@@ -28,7 +28,7 @@ class RMSNorm(Spec):
     """x / √(mean(x²) + eps) · weight: no centring (Zhang and Sennrich, 2019)."""
 
     kind, name = "norm", "rmsnorm"
-    eps: float = 1e-6
+    eps: float = field(default=1e-6, metadata={"least": 0})
 
     def own_parameters(self, dim: int) -> int:
         return dim
@@ -66,8 +66,8 @@ class SinusoidalPositions(Spec):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.theta <= 0:
-            raise RecipeError(f"theta: must be positive, got {self.theta}")
+        if self.theta <= 1:
+            raise RecipeError(f"theta: must be greater than 1, got {self.theta}")
 
 
 @dataclass(frozen=True)
@@ -135,8 +135,8 @@ class RoPE(Spec):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.theta <= 0:
-            raise RecipeError(f"theta: must be positive, got {self.theta}")
+        if self.theta <= 1:
+            raise RecipeError(f"theta: must be greater than 1, got {self.theta}")
 
     def width(self, part: str, dim: int) -> int:
         return self.dims or dim

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import math
+import sys
 import types
 import typing
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ class Spec:
     def __post_init__(self) -> None:
         hints = field_types(type(self))
         for field in dataclasses.fields(self):
-            problem = mismatch(getattr(self, field.name), hints[field.name], field.metadata.get("least", 1))
+            problem = mismatch(getattr(self, field.name), hints[field.name], field.metadata.get("least"))
             if problem:
                 raise RecipeError(f"{field.name}: {problem}")
 
@@ -111,8 +111,11 @@ def field_types(cls: type) -> dict[str, Any]:
     return _TYPES[cls]
 
 
-def mismatch(value: Any, hint: Any, least: int = 1) -> str | None:
-    """Why `value` is not of the type `hint`, or None when it is. Whole numbers pass for floats."""
+def mismatch(value: Any, hint: Any, least: float | None = None) -> str | None:
+    """Why `value` is not of the type `hint`, or None when it is. Whole numbers pass for floats.
+
+    A whole number must be at least `least` (None: 1), a float too (None: any that is finite).
+    """
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
         reasons = [mismatch(value, option, least) for option in typing.get_args(hint)]
         return None if None in reasons else next(r for r in reasons if r)
@@ -124,11 +127,14 @@ def mismatch(value: Any, hint: Any, least: int = 1) -> str | None:
     if hint is int:
         if isinstance(value, bool) or not isinstance(value, int):
             return f"expected a whole number, got {value!r}"
+        least = 1 if least is None else least
         return None if least <= value <= LARGEST else f"must lie in {least}..{LARGEST}, got {value}"
     if hint is float:
         if isinstance(value, bool) or not isinstance(value, int | float):
             return f"expected a number, got {value!r}"
-        return None if math.isfinite(value) else f"must be finite, got {value}"
+        if least is not None and not value >= least:
+            return f"must be at least {least}, got {value}"
+        return None if abs(value) <= sys.float_info.max else f"must be finite, got {value}"
     if hint is None or hint is type(None):
         return None if value is None else f"expected null, got {value!r}"
     if isinstance(hint, type) and not isinstance(value, hint):

@@ -79,8 +79,11 @@ def create(
         files |= {f"architecture/{'based' if base else 'plain'}.py.jinja": "{m}/__init__.py"}
         files |= {"block.py.jinja": "{m}/block.py"} if with_block else {}
     values = told(names, kind, base, parts, with_block)
-    where.mkdir(parents=True, exist_ok=True)
-    part = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=where))
+    try:
+        where.mkdir(parents=True, exist_ok=True)
+        part = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=where))
+    except OSError as error:
+        raise ScaffoldError(f"{where}: cannot be written to ({error.strerror})") from error
     try:
         for template, target in files.items():
             path = part / target.format(m=names.module, f=names.module.removeprefix("zoo_"))

@@ -1,0 +1,70 @@
+"""GGUF files, against transformers' reading of the same files."""
+
+import gguf_files
+import pytest
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+
+import zoo
+from zoo.registry import registry
+
+from .support import TOLERANCE, agrees
+
+TEXTS = [
+    "The capital city of China is Beijing, isn't it? 1234567 reasons.",
+    "中国的首都是北京，人口很多。",
+    "👩‍👩‍👧 and 🚀🚀 — naïve café",
+    "def f(x):\n    return x**2  # 3.14\n\n\n\tif x:\n        pass   \n",
+    "<|endoftext|>begins<|endoftext|>",
+]
+
+
+def pocket(name):
+    return registry().architecture(name).preset("pocket").folder
+
+
+def reference(path, folder):
+    """transformers' model of a file; its config is the folder's, since it does not read all of a file's numbers."""
+    config = AutoConfig.from_pretrained(folder, attn_implementation="eager")
+    model = AutoModelForCausalLM.from_pretrained(
+        path.parent, gguf_file=path.name, config=config, dtype=torch.float32
+    )
+    return model.eval()
+
+
+@pytest.mark.parametrize("kind", ["F16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0"])
+def test_llama_in_every_kind_of_block(tmp_path, kind):
+    path = gguf_files.write(tmp_path / "model.gguf", pocket("llama"), kind)
+    agrees(reference(path, pocket("llama")), zoo.load(path), 2048)
+
+
+@pytest.mark.parametrize("name", ["qwen3", "gpt2", "gemma2", "qwen3-moe"])
+def test_families(tmp_path, name):
+    path = gguf_files.write(tmp_path / "model.gguf", pocket(name), "Q8_0")
+    agrees(reference(path, pocket(name)), zoo.load(path), 2048)
+
+
+@pytest.mark.parametrize("kind", ["Q4_K", "Q5_K", "Q6_K"])
+@pytest.mark.parametrize("name", ["llama", "qwen2"])
+def test_k_blocks(tmp_path, name, kind):
+    numbers = dict(hidden_size=256, intermediate_size=512, num_hidden_layers=2, vocab_size=256)
+    if name == "qwen2":
+        numbers["use_sliding_window"] = False
+    folder = gguf_files.random_folder(tmp_path / "model", name, **numbers)
+    path = gguf_files.write(tmp_path / "model.gguf", folder, kind)
+    agrees(reference(path, folder), zoo.load(path), 256)
+
+
+def test_the_tolerance_tells_a_packing_from_another(tmp_path):
+    """Four bits are further from eight than the tolerance: the comparisons above do compare the numbers."""
+    paths = [gguf_files.write(tmp_path / f"{k}.gguf", pocket("llama"), k) for k in ("Q4_0", "Q8_0")]
+    assert gguf_files.difference(*map(zoo.load, paths)) > 10 * TOLERANCE
+
+
+@pytest.mark.parametrize("name", ["llama", "gpt2"])
+def test_tokenizers(tmp_path, name):
+    path = gguf_files.write(tmp_path / "model.gguf", pocket(name), "Q8_0")
+    theirs = AutoTokenizer.from_pretrained(tmp_path, gguf_file=path.name)
+    ours = zoo.load(path).tokenizer
+    for text in TEXTS:
+        assert ours.encode(text) == theirs.encode(text), text
