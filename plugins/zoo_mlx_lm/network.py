@@ -18,10 +18,10 @@ MOST_PARTS = 65_536
 def module_of(model_type, architectures):
     """The module that mlx-lm runs a model_type with, by its own tables of other names."""
     utils = import_module("mlx_lm.utils")
-    named = [architectures] if isinstance(architectures, str) else architectures or ()
-    table = getattr(utils, "MODEL_ARCHITECTURE_REMAPPING", {})
-    exact = (table.get((model_type, name)) for name in named if isinstance(name, str))
-    return next(filter(None, exact), utils.MODEL_REMAPPING.get(model_type, model_type))
+    named = architectures if isinstance(architectures, list) else [architectures]
+    exact = getattr(utils, "MODEL_ARCHITECTURE_REMAPPING", {})
+    found = (exact.get((model_type, name)) for name in named if isinstance(name, str))
+    return next(filter(None, found), utils.MODEL_REMAPPING.get(model_type, model_type))
 
 
 def settings_of(module, config):

@@ -21,9 +21,11 @@ from zoo.checkpoint.packed import Packed, Packing
 from zoo.checkpoint.weights import parameters_of
 from zoo.cli.compare import compare
 from zoo.cli.show import described_source, show
+from zoo.cli.test import test as suite
 from zoo.config import Config
 from zoo.convert import convert
 from zoo.errors import CheckpointError, ConfigError, PromptError, SourceError, ZooError
+from zoo.insight.card import card
 from zoo.insight.facts import described, facts
 from zoo.registry import isolated, registry
 from zoo.testing import same
@@ -107,6 +109,12 @@ def test_the_list_shows_them_apart(command):
     assert {"llama", "mlx-lm::olmo2"} <= {row["name"] for row in rows}
     (row,) = (p for p in json.loads(command("plugins", "--json").stdout) if p["name"] == "mlx-lm")
     assert f"mlx-lm::… ({len(modules())})" in row["gives"]
+
+
+def test_its_card_names_them():
+    known = registry()
+    told = card(known.plugin("mlx-lm"), known)
+    assert told.startswith("Run by another library's code: `mlx-lm::Klear`, ")
 
 
 # What it loads
@@ -214,6 +222,12 @@ def test_beams_keep_the_caches_of_their_rows(module, tmp_path):
     greedy = zoo.generate(loaded, prompt, max_tokens=5, temperature=0.0).tokens
     wide = zoo.generate(loaded, prompt, max_tokens=5, beams=4).tokens
     assert score(wide) >= score(greedy) - 1e-4
+
+
+def test_it_holds_what_every_model_must(tmp_path):
+    write(tmp_path, "qwen3_5")
+    done = CliRunner().invoke(suite, [str(tmp_path)])
+    assert done.exit_code == 0 and "none failed" in done.output
 
 
 # What it tells
