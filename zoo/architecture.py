@@ -43,6 +43,7 @@ API = 1  # the version of this contract that the running zoo speaks
 TASKS = ("generate", "translate", "encode", "fill-mask", "denoise")
 CAUSALITIES = ("causal", "prefix", "full")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*")
+BRIDGED = re.compile(rf"{NAME.pattern}(?:::\w[\w.-]*)?")
 TARGET = re.compile(r"[\w.]+:\w+")
 
 hookimpl = pluggy.HookimplMarker("zoo")
@@ -82,6 +83,9 @@ class Architecture:
     everything. `base` is the architecture that this one is told as a difference from. `references` say where it was
     published. `quantizes(path, packing)` may give another `zoo.checkpoint.packed.Packing` for the layer at a path, or
     None to keep it whole. `api` is the version of this contract that the plugin was written for.
+
+    A name "library::name" is of an architecture that another library's code runs: it is listed apart, and serves a
+    config when its plugin's `zoo_resolve` says so and no other architecture has the `model_type`.
     """
 
     name: str
@@ -100,7 +104,7 @@ class Architecture:
     api: int = API
 
     def __post_init__(self) -> None:
-        told = f"architecture {_checked_name('architecture', self.name)}"
+        told = f"architecture {_checked_name('architecture', self.name, BRIDGED)}"
         for field_name, options in (("task", TASKS), ("causality", CAUSALITIES)):
             value = getattr(self, field_name)
             if value not in options:
@@ -116,6 +120,11 @@ class Architecture:
             )
         if not isinstance(self.api, int):
             raise PluginError(f"{told}: api is a whole number, not {self.api!r}")
+
+    @property
+    def bridged(self) -> bool:
+        """Whether another library's code runs it."""
+        return "::" in self.name
 
     @property
     def layouts(self) -> dict[str, tuple[Rule, ...]]:
@@ -204,9 +213,9 @@ class Command:
         _target(f"command {_checked_name('command', self.name)}", self.target)
 
 
-def _checked_name(what: str, name: Any) -> str:
+def _checked_name(what: str, name: Any, pattern: re.Pattern[str] = NAME) -> str:
     """The name of a record; PluginError for one that the command line could not tell from something else."""
-    if not isinstance(name, str) or not NAME.fullmatch(name):
+    if not isinstance(name, str) or not pattern.fullmatch(name):
         raise PluginError(f"{what} {name!r}: a name is letters, digits, '-' and '.', a letter or digit first")
     return name
 

@@ -43,7 +43,7 @@ class Claims(Generic[T]):
 
     def of(self, name: str) -> list[tuple[Plugin, T]]:
         """Every claim on a name, plain or qualified, each with its plugin."""
-        distribution, _, plain = name.rpartition("::")
+        distribution, _, plain = ("", "", name) if name in self._claims else name.rpartition("::")
         claims = self._claims.get(plain, [])
         return (
             [claim for claim in claims if claim[0].distribution == distribution] if distribution else claims
@@ -90,5 +90,6 @@ class Claims(Generic[T]):
         raise PluginError(f"no plugin gave this {self.what}")
 
     def near(self, name: str) -> list[str]:
-        """At most three names that look like this one."""
-        return difflib.get_close_matches(name.lower(), self._claims, 3, 0.5)
+        """At most three names that look like this one, what stands before "::" aside."""
+        plain = {full.rpartition("::")[2]: full for full in sorted(self._claims, key=lambda n: "::" not in n)}
+        return [plain[one] for one in difflib.get_close_matches(name.lower(), plain, 3, 0.5)]

@@ -88,9 +88,10 @@ def convert(
     asked = packing_of(quantize, group_size) if packs and quantize else None
     floats = getattr(mx, dtype) if dtype else None
     opened = open_model(source, architecture=architecture, revision=revision, floats=floats, known=known)
-    choices: tuple[Choice, ...] = (
-        () if opened.architecture.quantizes is None else (opened.architecture.quantizes,)
-    )
+    if layout == "hf" and opened.architecture.bridged:
+        raise ZooError(f"--layout hf: of {opened.architecture.name} only MLX's names are known")
+    chooses = opened.architecture.quantizes or getattr(opened.model, "quantizes", None)
+    choices: tuple[Choice, ...] = () if chooses is None else (chooses,)
     if recipe is not None:
         asked, more = mixed(recipe, len(opened.recipe.layers), group_size)
         choices = (more, *choices)
@@ -119,6 +120,8 @@ def convert(
 
 def spelled_out(opened: Opened) -> dict[str, Any]:
     """The config as mlx-lm reads it: no default left unsaid, and RoPE in transformers 4's two keys."""
+    if opened.architecture.bridged:
+        return opened.config  # another library has read this very one
     config = opened.defaults | opened.config
     rope = config.pop("rope_parameters", None)
     if rope:

@@ -85,8 +85,9 @@ def zoo_strategies() -> Iterable[Strategy]:  # type: ignore[empty-body]
 def zoo_resolve(config: Mapping[str, Any]) -> str | None:
     """The architecture that a config.json is of, where its `model_type` alone cannot tell; None to pass.
 
-    It is asked before `model_types` are looked up. `config` is what the file holds, of whatever types: one that
-    raises is passed over with a notice.
+    It is asked before `model_types` are looked up, or, of a plugin whose architectures another library's code runs,
+    when nobody else has the config. `config` is what the file holds, of whatever types: one that raises is passed over
+    with a notice.
 
     >>> from zoo.architecture import hookimpl
     >>> @hookimpl

@@ -142,6 +142,8 @@ def open_model(
     except ConfigError as error:
         raise (file.names(error) if file else error) from None
     model = assemble(recipe, known)
+    if hasattr(model, "adopt"):
+        tensors = model.adopt(tensors)
     parameters = match(model, chosen, recipe, tensors)
     warn_of_differences(Expected(config), packings(tensors, parameters))
     return Opened(model, parameters, chosen, recipe, config, defaults, place.folder, file)

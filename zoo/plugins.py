@@ -11,6 +11,7 @@ import os
 import sys
 import traceback
 import warnings
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -51,10 +52,18 @@ class Plugin:
         return f"{self.distribution or self.name} {self.version}".strip()
 
     @property
+    def bridges(self) -> bool:
+        """Whether another library's code runs its architectures."""
+        return any(a.bridged for a in self.records.get("zoo_architectures", ()))
+
+    @property
     def gives(self) -> list[str]:
-        """The names of what it registered."""
+        """The names of what it registered; of another library's architectures how many there are."""
+        architectures = self.records.get("zoo_architectures", ())
+        bridged = Counter(a.name.partition("::")[0] for a in architectures if a.bridged)
         return [
-            *(a.name for a in self.records.get("zoo_architectures", ())),
+            *(a.name for a in architectures if not a.bridged),
+            *(f"{library}::… ({count})" for library, count in bridged.items()),
             *(b.spec.block() for b in self.records.get("zoo_blocks", ())),
             *(f"strategy/{s.name}" for s in self.records.get("zoo_strategies", ())),
             *(f"zoo {c.name}" for c in self.records.get("zoo_commands", ())),

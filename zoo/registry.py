@@ -44,7 +44,7 @@ class Registry:
     def _add(self, plugin: Plugin) -> None:
         for architecture in plugin.records.get("zoo_architectures", ()):
             self._architectures.add(architecture.name, plugin, architecture)
-            for model_type in architecture.model_types:
+            for model_type in () if architecture.bridged else architecture.model_types:
                 self._types.add(model_type, plugin, architecture)
         for block in plugin.records.get("zoo_blocks", ()):
             self._add_block(plugin, block)
@@ -65,7 +65,16 @@ class Registry:
     @property
     def architectures(self) -> dict[str, Architecture]:
         """The architectures that can be asked for, by name; those whose name another has by their qualified names."""
-        return self._architectures.listed()
+        return {name: a for name, a in self._architectures.listed().items() if not a.bridged}
+
+    @property
+    def bridged(self) -> dict[str, Architecture]:
+        """Those that another library's code runs, as "library::name", where no other has the model_type."""
+        return {
+            name: a
+            for name, a in self._architectures.listed().items()
+            if a.bridged and not any(model_type in self._types for model_type in a.model_types)
+        }
 
     @property
     def blocks(self) -> dict[str, Block]:
@@ -112,7 +121,8 @@ class Registry:
     def resolve(self, config: Mapping[str, Any]) -> Architecture:
         """The architecture of a checkpoint's config; ConfigError when no plugin knows it.
 
-        A plugin's `zoo_resolve` is asked before its `model_types`, and those of third parties before the zoo's own.
+        A plugin's `zoo_resolve` is asked before its `model_types`, and those of third parties before the zoo's own;
+        one that bridges to another library is asked when nobody else has the config.
         """
         model_type = config.get("model_type")
         typed = self._types.of(model_type) if isinstance(model_type, str) else []
@@ -126,11 +136,18 @@ class Registry:
                 return self._types.chosen(list(claims.values()), str(model_type))[1]
         if not isinstance(model_type, str):
             raise ConfigError("config.json: model_type is missing; name one with --architecture")
+        for _, architecture in self._resolved(config, bridges=True):
+            return architecture
         raise ConfigError(f"config.json: model_type {model_type!r} is of no architecture that the zoo has")
 
-    def _resolved(self, config: Mapping[str, Any]) -> Iterator[tuple[Plugin, Architecture]]:
-        """What each plugin's `zoo_resolve` says; one that fails is passed over with a notice."""
-        for plugin in self.plugins:
+    def _resolved(
+        self, config: Mapping[str, Any], bridges: bool = False
+    ) -> Iterator[tuple[Plugin, Architecture]]:
+        """What the `zoo_resolve` of each plugin says, of those that bridge or of the others.
+
+        One that fails is passed over with a notice.
+        """
+        for plugin in (plugin for plugin in self.plugins if plugin.bridges == bridges):
             for function in plugin.records.get("zoo_resolve", ()):
                 try:
                     if name := function(config):

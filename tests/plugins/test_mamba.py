@@ -123,6 +123,22 @@ def test_runs_with_the_caches_of_mlx_lm():
     same(model(tokens, caches)[1:, 4:], model(tokens[1:, 4:]), "logits")
 
 
+@pytest.mark.parametrize("pieces", [(9,), (2, 4, 3)])
+def test_a_prompt_padded_on_the_right_leaves_the_state_of_its_last_token(pieces):
+    model, tokens = small(), texts(9)
+    caches = [ArraysCache(2) for _ in model.layers]
+    for cache in caches:
+        cache.prepare(lengths=[9, 4])
+    start = 0
+    for length in pieces:
+        model(tokens[:, start : start + length], caches)
+        start += length
+    for cache in caches:
+        cache.finalize()
+    alone = mx.concatenate([tokens[1:, :4], texts(1)[1:]], axis=1)
+    same(model(texts(1), caches)[1:], model(alone)[:, -1:], "next token")
+
+
 def test_attention_and_a_state_space_in_one_model():
     norm = RMSNorm()
     attention = Layer(Attention(heads=4), GatedMLP(hidden=20), norm, norm)

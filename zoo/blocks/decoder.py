@@ -17,8 +17,8 @@ class Decoder(nn.Module):
 
     Attention gets what its queries may see (None, "causal" or an array, see `zoo.blocks.mask`). A mixer whose
     spec has the attribute `recurrent`, true, sees no keys but carries a state from column to column: it gets
-    which columns hold a token, (B, T) booleans, or None when all do. Where one is false, on the left of a row,
-    the state must stay as if the column were not there.
+    which columns hold a token, (B, T) booleans, or None when all do. Where one is false, on the left of a row (or,
+    with mlx-lm's caches, on the right of a prompt), the state must stay as if the column were not there.
     """
 
     def __init__(self, spec, *, dim, index=0, embedding, layers, head, norm=None, relative=None):

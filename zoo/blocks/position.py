@@ -27,7 +27,8 @@ class LearnedPositions(nn.Module):
                     f"{offset + length} tokens are more than the {self.context} learned positions"
                 )
             return self.weight[self.skipped + offset : self.skipped + offset + length]
-        places = mx.maximum(offset[:, None] + mx.arange(length), 0)  # padding has no place: any will do
+        # Padding, on either side, has no place: any will do.
+        places = mx.clip(offset[:, None] + mx.arange(length), 0, self.context - 1)
         return self.weight[self.skipped + places]
 
 

@@ -75,6 +75,7 @@ class Change:
 def open_adapter(folder: str | Path, opened: Opened) -> dict[str, Any]:
     """What an adapter folder changes of an opened model, by parameter path: a `Change`, or the parameter anew.
 
+    Its tensors have mlx-lm's names, or, when mlx-lm trained the zoo's own model, the paths of that.
     A `ZooError` when there is no adapter, its kind is unknown, or it was made for another model.
     """
     folder = Path(folder).expanduser()
@@ -89,7 +90,10 @@ def open_adapter(folder: str | Path, opened: Opened) -> dict[str, Any]:
     tensors = load_file(folder / TENSORS).arrays
     if kind != "full":
         tensors = changes(tensors, scale_of(settings, folder / CONFIG), owners(opened, tensors))
-    found, left = weights.apply(opened.architecture.layouts["mlx"], tensors, opened.recipe, _no_join)
+    own = {path: change for path, change in tensors.items() if path in opened.parameters}
+    others = {name: change for name, change in tensors.items() if name not in own}
+    named, left = weights.apply(opened.architecture.layouts["mlx"], others, opened.recipe, _no_join)
+    found = {**named, **own}
     unknown = [*left, *(path for path in found if path not in opened.parameters)]
     if unknown:
         raise CheckpointError(f"{folder / TENSORS}: {min(unknown)} belongs to nothing in this model")
@@ -99,7 +103,7 @@ def open_adapter(folder: str | Path, opened: Opened) -> dict[str, Any]:
             raise CheckpointError(
                 f"{folder / TENSORS}: for {path} expected {wanted}, found {tuple(change.shape)}"
             )
-    return dict(found)
+    return found
 
 
 def scale_of(settings: Mapping[str, Any], file: Path) -> float:
@@ -112,15 +116,15 @@ def scale_of(settings: Mapping[str, Any], file: Path) -> float:
 
 
 def owners(opened: Opened, tensors: Mapping[str, Any]) -> dict[str, Any]:
-    """The layer that each adapted name stands for, where the rules know it."""
+    """The layer that each adapted name stands for, where it is its path or the rules know it."""
     layers: dict[str, Any] = dict(opened.model.named_modules())
     rules = opened.architecture.layouts["mlx"]
     found = {}
     for name in tensors:
         prefix = name.rpartition(".")[0]
         probe = {f"{prefix}.weight": mx.zeros((0, 0))}
-        paths = list(weights.apply(rules, probe, opened.recipe, _no_join)[0])
-        found[prefix] = layers.get(paths[0].removesuffix(".weight")) if paths else None
+        paths = [prefix] if prefix in layers else weights.apply(rules, probe, opened.recipe, _no_join)[0]
+        found[prefix] = next((layers.get(path.removesuffix(".weight")) for path in paths), None)
     return found
 
 

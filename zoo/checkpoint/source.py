@@ -109,7 +109,9 @@ def _no_revision(name: str, revision: str) -> SourceError:
 def _preset(architecture: Architecture, name: str | None, revision: str | None) -> Source:
     preset = architecture.preset(name)
     if preset is None:
-        options = ", ".join(p.name for p in architecture.presets) or "none"
+        if not architecture.presets:
+            raise SourceError(f"{architecture.name} has no checkpoint of its own: give a folder or a hub id")
+        options = ", ".join(p.name for p in architecture.presets)
         raise SourceError(f"{architecture.name} has no preset {name!r}; it has: {options}")
     if preset.folder is not None and revision is not None:
         raise _no_revision(f"{architecture.name}:{preset.name}", revision)

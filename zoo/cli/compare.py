@@ -11,18 +11,24 @@ import click
 @click.argument("names", nargs=-1, required=True, metavar="A B …")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def compare(names: tuple[str, ...], as_json: bool) -> None:
-    """Compare architectures (llama) or presets (llama:pocket) by their recipes: no weights are needed.
+    """Compare architectures (llama), presets (llama:pocket), folders or hub ids by their recipes, without weights.
 
     An architecture stands for its full-size preset. Rows that differ are marked with ≠.
     """
+    from zoo.checkpoint.source import is_architecture
+    from zoo.cli.show import described_source
     from zoo.cli.table import table
     from zoo.insight.facts import comparison, described, facts
     from zoo.registry import registry
 
     columns = {}
     for name in names:
-        architecture, preset, recipe = described(name, registry())
-        columns[f"{architecture.name}:{preset.name}"] = facts(recipe)
+        if is_architecture(name, registry()):
+            architecture, preset, recipe = described(name, registry())
+            origin = f"{architecture.name}:{preset.name}"
+        else:
+            _, origin, recipe = described_source(name)
+        columns[origin] = facts(recipe)
     rows = comparison(columns)
     if as_json:
         values = [

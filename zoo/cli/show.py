@@ -24,7 +24,7 @@ def show(name: str, revision: str | None, parameters: bool, as_json: bool) -> No
     from zoo.insight.facts import facts
     from zoo.registry import registry
 
-    architecture, origin, recipe = _described(name, revision)
+    architecture, origin, recipe = described_source(name, revision)
     plugin = registry().plugin_of(architecture)
     about: dict[str, Any] = {
         "name": architecture.name,
@@ -51,7 +51,7 @@ def show(name: str, revision: str | None, parameters: bool, as_json: bool) -> No
         click.echo(table([[path, " or ".join(map(str, shapes))] for path, shapes in paths.items()]))
 
 
-def _described(name: str, revision: str | None) -> tuple[Any, str, Any]:
+def described_source(name: str, revision: str | None = None) -> tuple[Any, str, Any]:
     """The architecture that a source is of, what is told of, and its recipe."""
     from zoo.checkpoint.source import find, is_architecture, read_json
     from zoo.config import Config

@@ -113,10 +113,12 @@ def decode(
     choose = sampler(sampling, seed)
     cache = model.make_cache(CachePolicy(reserve=len(prompt) + max_tokens))
     rest = mx.array([prompt])  # (1, T)
-    while prefix is None and rest.shape[1] > prefill_chunk:
-        model.backbone(rest[:, :prefill_chunk], cache)
+    last = getattr(model, "last_chunk", prefill_chunk)
+    while prefix is None and rest.shape[1] > last:
+        piece = min(prefill_chunk, rest.shape[1] - 1)
+        model.backbone(rest[:, :piece], cache)
         mx.eval([one.state for one in cache])
-        rest = rest[:, prefill_chunk:]
+        rest = rest[:, piece:]
 
     def step(tokens: mx.array, **inputs: Any) -> tuple[mx.array, mx.array | None]:  # (1, T) -> (1,), (1,)
         hidden = model.backbone(tokens, cache, **inputs)[:, -1:]  # (1, 1, D): the head works on the last only

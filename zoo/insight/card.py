@@ -20,7 +20,10 @@ BEGIN, END = "<!-- card -->", "<!-- end -->"
 
 def card(plugin: Plugin, known: Registry) -> str:
     """What a plugin gives: each architecture with its facts, each block with its fields, strategies and commands."""
-    parts = [_architecture(a, known) for a in plugin.records.get("zoo_architectures", ())]
+    architectures = plugin.records.get("zoo_architectures", ())
+    parts = [_architecture(a, known) for a in architectures if not a.bridged]
+    if bridged := [f"`{a.name}`" for a in architectures if a.bridged]:
+        parts.append(f"Run by another library's code: {', '.join(bridged)}.\n")
     if blocks := plugin.records.get("zoo_blocks", ()):
         parts.append(_table(["Block", "What it does", "Fields"], (_block(block) for block in blocks)))
     if strategies := plugin.records.get("zoo_strategies", ()):

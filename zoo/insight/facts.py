@@ -5,7 +5,6 @@ Nothing here knows a family: a third party's specs are told like the zoo's own.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -27,6 +26,8 @@ def described(name: str, known: Registry) -> tuple[Architecture, Preset, Any]:
     plain, _, wanted = name.replace("::", "\0").partition(":")
     architecture = known.architecture(plain.replace("\0", "::"))
     preset = architecture.preset(wanted) if wanted else architecture.full_size or architecture.preset()
+    if not architecture.presets:
+        raise SourceError(f"{architecture.name} has no numbers of its own: give the folder of a checkpoint")
     if preset is None or preset.config is None:
         has = ", ".join(p.name for p in architecture.presets if p.config) or "none"
         what = f"preset {wanted!r}" if wanted else "preset"
@@ -67,9 +68,8 @@ def _singular(step: str, after: str) -> str:
 
 def _fields(spec: Spec, path: str) -> Iterator[tuple[str, str]]:
     """Every field below a spec as (path, value); a field that holds a spec is told by that spec's name."""
-    for field in dataclasses.fields(spec):
-        value = getattr(spec, field.name)
-        below = f"{path}.{field.name}" if path else field.name
+    for name, value in spec.told():
+        below = f"{path}.{name}" if path else name
         if isinstance(value, Spec):
             yield below, value.name
             yield from _fields(value, below)

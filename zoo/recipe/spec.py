@@ -44,6 +44,11 @@ class Spec:
             if isinstance(value, Spec) or (isinstance(value, tuple) and value and isinstance(value[0], Spec)):
                 yield field.name, value
 
+    def told(self) -> Iterator[tuple[str, Any]]:
+        """The fields by name, as a table of facts shows them."""
+        for field in dataclasses.fields(self):
+            yield field.name, getattr(self, field.name)
+
     def walk(self, path: str = "") -> Iterator[tuple[str, Spec]]:
         """This spec and all below it, each with its path: "layers.3.mixer"."""
         yield path, self

@@ -1,0 +1,59 @@
+"""The architectures of mlx-lm, run by its own code: those that the zoo does not have. Imports neither mlx-lm nor mlx.
+
+Each is `mlx-lm::NAME`, NAME a module of `mlx_lm.models`. The names are read from that folder; a module is imported when
+a model of it is made.
+"""
+
+from functools import cache, partial
+from importlib.util import find_spec
+from pathlib import Path
+
+from zoo.architecture import Architecture, Block, Rename, hookimpl
+from zoo_mlx_lm.spec import Bridged
+
+LIBRARY = "mlx-lm"
+
+
+@cache
+def modules():
+    """The names of mlx-lm's models: those of its modules that define ModelArgs. none when it is not installed."""
+    found = find_spec("mlx_lm")
+    folder = Path(found.submodule_search_locations[0], "models") if found else Path()
+    files = sorted(folder.glob("*.py")) if found else ()
+    return tuple(file.stem for file in files if b"\nclass ModelArgs" in file.read_bytes())
+
+
+def recipe(module, config):
+    """The recipe of one model, told by mlx-lm's own code."""
+    from zoo_mlx_lm.measure import told
+
+    return told(module, config)
+
+
+@hookimpl
+def zoo_blocks():
+    yield Block(Bridged, "zoo_mlx_lm.block:BridgedDecoder", "a model of mlx-lm, whole")
+
+
+@hookimpl
+def zoo_architectures():
+    for module in modules():
+        yield Architecture(
+            name=f"{LIBRARY}::{module}",
+            summary="run by mlx-lm's own code",
+            model_types=(module,),
+            recipe=partial(recipe, module),
+            weights=(Rename("*", "network.*"),),
+        )
+
+
+@hookimpl
+def zoo_resolve(config):
+    """The module of a model_type, which mlx-lm gives another name in some cases."""
+    model_type = config.get("model_type")
+    if not isinstance(model_type, str) or not modules():
+        return None
+    from zoo_mlx_lm.network import module_of
+
+    module = module_of(model_type, config.get("architectures"))
+    return f"{LIBRARY}::{module}" if module in modules() else None

@@ -1,0 +1,90 @@
+"""Models as mlx-lm makes them: which module, which settings of a config, and the model itself."""
+
+import dataclasses
+import json
+import re
+import sys
+from contextlib import redirect_stdout
+from importlib import import_module
+
+from zoo.config import MOST_LAYERS
+from zoo.errors import ConfigError
+
+# What is counted out one by one in mlx-lm's code: a list of layers, of experts, of passes.
+COUNTS = re.compile(r"(?:^|_)(?:num|n|moe|loops?|layers?|experts?|iters?)(?:_|$)")
+MOST_PARTS = 65_536
+
+
+def module_of(model_type, architectures):
+    """The module that mlx-lm runs a model_type with, by its own tables of other names."""
+    utils = import_module("mlx_lm.utils")
+    named = architectures if isinstance(architectures, list) else [architectures]
+    exact = getattr(utils, "MODEL_ARCHITECTURE_REMAPPING", {})
+    found = (exact.get((model_type, name)) for name in named if isinstance(name, str))
+    return next(filter(None, found), utils.MODEL_REMAPPING.get(model_type, model_type))
+
+
+def settings_of(module, config):
+    """The keys of a config that a model's ModelArgs takes; ConfigError for one that is missing or out of bounds."""
+    arguments = classes(module)[1]
+    common = import_module("mlx_lm.models.base").BaseModelArgs.from_dict
+    own = arguments.from_dict.__func__ is not common.__func__  # it reads the config its own way
+    fields = dataclasses.fields(arguments)
+    settings = {}
+    for key in dict.fromkeys([*(one.name for one in fields), *(config if own else ())]):
+        if key in config or config.is_null(key):
+            settings[key] = decoded(config.get(key))
+    for one in fields:
+        needed = one.default is dataclasses.MISSING and one.default_factory is dataclasses.MISSING
+        if needed and not own and one.name not in settings:
+            config[one.name]  # says that it is missing
+    bound(settings)
+    return settings
+
+
+def decoded(value):
+    """A setting with the numbers in it that JSON has no spelling for, {"__float__": "Infinity"}, as they are."""
+    if isinstance(value, dict):
+        if set(value) == {"__float__"} and value["__float__"] in ("Infinity", "-Infinity", "NaN"):
+            return float(value["__float__"])
+        return {key: decoded(inner) for key, inner in value.items()}
+    return [decoded(inner) for inner in value] if isinstance(value, list) else value
+
+
+def bound(settings, path=""):
+    """ConfigError for a count that would take mlx-lm's code forever to count to."""
+    for key, value in settings.items():
+        if isinstance(value, dict):
+            bound(value, f"{path}{key}.")
+        elif type(value) is int and COUNTS.search(key):
+            most = MOST_LAYERS if "layer" in key else MOST_PARTS
+            if value > most:
+                raise ConfigError(f"config.json: {path}{key} {value} must be at most {most}")
+
+
+def classes(module):
+    """The Model and ModelArgs of a module, imported now; ConfigError when mlx-lm cannot."""
+    try:
+        with redirect_stdout(sys.stderr):
+            found = import_module(f"mlx_lm.models.{module}")
+        return found.Model, found.ModelArgs
+    except (Exception, SystemExit) as error:  # one exits when a package of its own is missing
+        raise failure(module, "cannot be imported", error) from error
+
+
+def make(module, settings):
+    """The model of these settings, its weights random and unevaluated; ConfigError when mlx-lm does not take them."""
+    model, arguments = classes(module)
+    try:
+        # A copy: some write into what they are given.
+        network = model(arguments.from_dict(json.loads(json.dumps(settings))))
+        network.eval()
+        return network
+    except Exception as error:
+        raise failure(module, "cannot be made of these settings", error) from error
+
+
+def failure(module, what, error):
+    """A ConfigError that tells in one line what went wrong in mlx-lm."""
+    words = " ".join(str(error).split())[:200]
+    return ConfigError(f"mlx-lm::{module} {what} ({type(error).__name__}{f': {words}' if words else ''})")

@@ -1,0 +1,76 @@
+"""What the zoo knows of a model that mlx-lm runs: its config and some sums. Imports no mlx."""
+
+import json
+from dataclasses import dataclass, field
+
+from zoo.recipe import Embedding, Head, LearnedPositions, Spec
+
+LONGEST = 60  # characters of a list that a table of facts shows
+
+
+@dataclass(frozen=True)
+class Bridged(Spec):
+    """A whole decoder of `mlx_lm.models`. `settings` is the JSON of the config's keys that its ModelArgs takes.
+
+    `vocab`, `depth` (layers), `held` (parameters), `token_numbers` (cached for each token) and `state_numbers` (cached
+    whatever the length) are read off the model that mlx-lm makes of them. `positions`: how many of them are learned.
+    """
+
+    kind, name = "model", "mlx-lm"
+    causality = "causal"
+    module: str
+    settings: str
+    vocab: int
+    dim: int
+    depth: int
+    held: float  # whole, and more than any one array may hold
+    token_numbers: int = field(default=0, metadata={"least": 0})
+    state_numbers: int = field(default=0, metadata={"least": 0})
+    context: int | None = None
+    positions: int | None = None
+
+    @property
+    def config(self):
+        """The settings as mlx-lm takes them, a copy of one's own."""
+        return json.loads(self.settings)
+
+    @property
+    def embedding(self):
+        """What a prompt may hold."""
+        learned = None if self.positions is None else LearnedPositions(self.positions)
+        return Embedding(self.vocab, self.dim, positions=learned)
+
+    @property
+    def layers(self):
+        """One spec a layer, of which nothing is known."""
+        return (Spec(),) * self.depth
+
+    @property
+    def head(self):
+        """What turns states into logits; whether it is tied is not known."""
+        return Head(vocab=self.vocab)
+
+    def told(self):
+        """The module and its settings, one by one: nested ones as "rope_scaling.factor"."""
+        yield "module", self.module
+        yield "layers", self.depth
+        yield from _flat(self.config)
+
+    def own_parameters(self, dim):
+        return self.held
+
+    def cached(self, dim):
+        return self.token_numbers
+
+    def carried(self, dim):
+        return self.state_numbers
+
+
+def _flat(settings, path=""):
+    for key, value in settings.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{path}{key}.")
+        else:
+            text = json.dumps(value, ensure_ascii=False)
+            long = isinstance(value, list) and len(text) > LONGEST
+            yield path + key, f"{text[: LONGEST - 1]}…" if long else value

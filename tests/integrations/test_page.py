@@ -1,0 +1,36 @@
+"""The page about mlx-lm says what is so: its code runs, and its numbers are those of the tests."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+import zoo  # isort: skip (before mlx, so that the fast BLAS is loaded)
+import mlx.core as mx
+
+from zoo.integrations.mlx_lm import TOOLS
+
+PAGE = (Path(__file__).parents[2] / "docs" / "integrations.md").read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def interpreted():
+    mx.disable_compile()
+    yield
+    mx.enable_compile()
+
+
+def test_its_code_runs(interpreted, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names = {}
+    for block in re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL):
+        exec(block, names)
+    assert "Beijing" in names["text"] and names["batch"].texts[0].strip() == "Paris."
+    assert issubclass(names["Provider"], names["server"].ModelProvider)
+    assert "layers.3.mixer.query.lora_a" in mx.load(str(tmp_path / "adapters.safetensors"))
+
+
+def test_its_commands_are_those_that_there_are():
+    assert set(re.findall(r"zoo\.integrations\.mlx_lm (\w+) --", PAGE)) <= set(TOOLS)
+    assert all(f"`{tool}`" in PAGE or f"mlx_lm {tool} " in PAGE for tool in TOOLS)
+    assert zoo.integrations.mlx_lm.load.__name__ == "load"

@@ -1,0 +1,1 @@
+"""The zoo's models under other libraries' tools."""

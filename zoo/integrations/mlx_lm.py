@@ -1,0 +1,129 @@
+"""The zoo's decoders under mlx-lm's own tools: its `generate`, `batch_generate`, server and LoRA trainer.
+
+    from mlx_lm import generate
+    from zoo.integrations.mlx_lm import load
+    model, tokenizer = load("llama")
+    generate(model, tokenizer, prompt="The capital city of China is", max_tokens=5)
+
+On the command line, `python -m zoo.integrations.mlx_lm TOOL …` runs one of mlx-lm's commands with this `load`.
+
+Axes: B batch, T length, V vocabulary.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from importlib import import_module
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from zoo import cache as zoo_cache
+from zoo.errors import PluginError, PromptError, TokenizerError, ZooError, in_words
+from zoo.loading import Loaded
+from zoo.loading import load as load_model
+
+# mlx-lm's commands that only run or train what they load; others write files by the names of its own models.
+TOOLS = ("generate", "chat", "server", "lora", "cache_prompt", "benchmark")
+
+
+def load(
+    source: str | Path,
+    tokenizer_config: Mapping[str, Any] | None = None,
+    model_config: Mapping[str, Any] | None = None,
+    adapter_path: str | Path | None = None,
+    *,
+    return_config: bool = False,
+    trust_remote_code: bool = False,
+    **settings: Any,
+) -> Any:
+    """A model and its tokenizer, in place of `mlx_lm.load`; `settings` are those of `zoo.load`.
+
+    The model's linear layers are plain `nn.Linear`, so that LoRA finds them. `tokenizer_config` goes to transformers'
+    tokenizer, which is mlx-lm's. With `return_config` the config comes third. A `ZooError` for what is no causal decoder,
+    has no tokenizer that transformers reads, or asks for code of the checkpoint or another config than it has.
+    """
+    if trust_remote_code:
+        raise ZooError("trust_remote_code: code of a checkpoint is never run")
+    asked = next((key for key, value in (model_config or {}).items() if value), None)
+    if asked:
+        raise ZooError(f"model_config: {asked} is not implemented for the zoo's models")
+    loaded = load_model(source, adapter=adapter_path, **settings)
+    found = served(loaded), tokenizer(loaded, tokenizer_config)
+    return (*found, loaded.config) if return_config else found
+
+
+def served(loaded: Loaded) -> Any:
+    """The model itself, with what mlx-lm's tools ask of one: `make_cache` of mlx-lm's caches, `args`, `model_type`."""
+    name = loaded.architecture.name
+    if loaded.architecture.task != "generate" or loaded.architecture.causality != "causal":
+        raise ZooError(f"{name}: mlx-lm's tools write text from left to right, which this model does not")
+    model = loaded.model
+    kind = type(model)
+    model.__class__ = type(kind.__name__, (Served, kind), {"__doc__": kind.__doc__})
+    model.args = SimpleNamespace(**loaded.config)
+    model.model_type = loaded.config.get("model_type", name)
+    model.make_cache()  # which refuses what mlx-lm has no cache for, now and not at the first token
+    return model.eval()
+
+
+def tokenizer(loaded: Loaded, config: Mapping[str, Any] | None = None) -> Any:
+    """mlx-lm's tokenizer of the folder that a model was loaded from; ends of a text are those that the zoo knows."""
+    from mlx_lm import tokenizer_utils
+
+    if not loaded.folder.is_dir():
+        raise TokenizerError(f"{loaded.folder}: mlx-lm's tools need a folder with a tokenizer")
+    ends = sorted(loaded.tokenizer.eos_ids) if loaded.tokenizer else None
+    given = {**(config or {}), "trust_remote_code": False}
+    try:
+        return tokenizer_utils.load(loaded.folder, given, eos_token_ids=ends)
+    except Exception as error:
+        raise TokenizerError(
+            f"{loaded.folder}: transformers reads no tokenizer ({in_words(error)})"
+        ) from error
+
+
+class Served:
+    """What is put before a decoder's own class."""
+
+    def make_cache(self, policy: Any = None) -> list[Any]:
+        """mlx-lm's caches, one a layer, of the kinds that the layers' mixers would make themselves."""
+        return [_counterpart(cache) for cache in super().make_cache(policy)]  # type: ignore[misc]
+
+    def __call__(self, tokens: Any, cache: Any = None, **inputs: Any) -> Any:  # (B, T) -> (B, T, V)
+        if cache and any(hasattr(one, "bits") for one in cache):
+            raise PromptError("kv_bits: a quantized cache is not implemented for the zoo's models")
+        return super().__call__(tokens, cache, **inputs)  # type: ignore[misc]
+
+
+def _counterpart(cache: Any) -> Any:
+    """mlx-lm's cache that a mixer uses as it does this one of the zoo's."""
+    from mlx_lm.models import cache as mlx_cache
+
+    if type(cache) is zoo_cache.KVCache:
+        return mlx_cache.KVCache()
+    if type(cache) is zoo_cache.WindowCache:
+        return mlx_cache.RotatingKVCache(max_size=cache.window)
+    if type(cache) is zoo_cache.StateCache:
+        return mlx_cache.ArraysCache(len(cache.arrays))
+    if hasattr(cache, "make_mask"):  # mlx-lm's own
+        return cache
+    raise PluginError(f"mlx-lm has no counterpart of the cache {type(cache).__name__}")
+
+
+def main(arguments: list[str]) -> None:
+    """Run one of mlx-lm's commands on the zoo's models: `server --model llama`."""
+    if not arguments or arguments[0] not in TOOLS:
+        sys.exit(f"usage: python -m zoo.integrations.mlx_lm {{{','.join(TOOLS)}}} …")
+    tool: Any = import_module(f"mlx_lm.{arguments[0]}")
+    tool.load = load  # each calls it by this name
+    sys.argv = [f"mlx_lm {arguments[0]}", *arguments[1:]]
+    try:
+        tool.main()
+    except ZooError as error:
+        sys.exit(f"zoo: error: {error}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
