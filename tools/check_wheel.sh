@@ -14,7 +14,8 @@ cd "$folder"
 PATH="$folder/venv/bin:$PATH"
 zoo plugins
 zoo run llama "The capital city of China is"
-pytest -q --import-mode=importlib -p no:cacheprovider tests/test_installed.py tests/test_pockets.py
+pytest -q --import-mode=importlib -p no:cacheprovider -o pythonpath=tests/helpers \
+    tests/test_installed.py tests/test_pockets.py
 
 # A plugin of each kind, from nothing to its use, as its README says.
 export ZOO_STRICT=1
