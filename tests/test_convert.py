@@ -1,6 +1,7 @@
 """`zoo convert`: what it writes, what it refuses, and what it leaves behind when it fails."""
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -20,8 +21,9 @@ from zoo.checkpoint.save import write
 from zoo.checkpoint.weights import parameters_of
 from zoo.cli.convert import convert as command
 from zoo.convert import convert, divergence
-from zoo.errors import SourceError, ZooError
+from zoo.errors import CheckpointError, SourceError, ZooError
 from zoo.loading import load
+from zoo.registry import registry
 
 
 def read(folder):
@@ -117,6 +119,22 @@ def test_what_cannot_be_is_refused_and_nothing_is_written(settings, words, tmp_p
         convert("llama", tmp_path / "out", **settings)
     assert words in str(caught.value)
     assert not list(tmp_path.iterdir())
+
+
+def test_what_belongs_to_a_model_comes_along_and_no_link_out(tmp_path):
+    source = tmp_path / "in"
+    shutil.copytree(registry().architecture("bert").preset("pocket").folder, source)
+    (source / "1_Pooling").mkdir()
+    (source / "1_Pooling" / "config.json").write_text('{"pooling_mode_cls_token": true}')
+    (source / "modules.json").write_text("[]")
+    convert(source, tmp_path / "out")
+    assert (tmp_path / "out" / "1_Pooling" / "config.json").is_file()
+    assert (tmp_path / "out" / "modules.json").is_file()
+    (tmp_path / "secret.txt").write_text("secret")
+    (source / "notes.txt").symlink_to(tmp_path / "secret.txt")
+    with pytest.raises(CheckpointError, match=r"notes\.txt: is a link out of the folder"):
+        convert(source, tmp_path / "other")
+    assert not (tmp_path / "other").exists()
 
 
 def test_a_folder_that_has_something_is_left_alone(tmp_path):

@@ -11,11 +11,13 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
 import mlx.core as mx
 
+from zoo.checkpoint.files import inside
 from zoo.checkpoint.packed import Packed
 from zoo.checkpoint.quantize import Choice, mixed, packing_of, quantized
 from zoo.checkpoint.save import SHARD, write
@@ -59,6 +61,7 @@ def convert(
     layout: str = "mlx",
     architecture: str | None = None,
     adapter: str | Path | None = None,
+    revision: str | None = None,
     shard: int = SHARD,
     known: Registry | None = None,
 ) -> Converted:
@@ -66,7 +69,7 @@ def convert(
 
     `quantize` is bits ("4") or a mode ("mxfp4"), "none" to unpack what is packed; `recipe` mixes two numbers of bits.
     `dtype` casts floats. Layout "mlx" loads in mlx-lm, "hf" in transformers, which holds no packed matrices: they are
-    dequantized. `adapter` is a folder of mlx-lm's LoRA or DoRA, to be made part of the weights. A `ZooError` names what cannot be.
+    dequantized. `revision` is a hub id's branch, tag or commit. `adapter` is a folder of mlx-lm's LoRA or DoRA, to be made part of the weights. A `ZooError` names what cannot be.
     """
     out = Path(out).expanduser()
     if layout not in LAYOUTS:
@@ -84,7 +87,7 @@ def convert(
         raise SourceError(f"{out}: exists already")
     asked = packing_of(quantize, group_size) if packs and quantize else None
     floats = getattr(mx, dtype) if dtype else None
-    opened = open_model(source, architecture=architecture, floats=floats, known=known)
+    opened = open_model(source, architecture=architecture, revision=revision, floats=floats, known=known)
     if layout == "hf" and opened.architecture.bridged:
         raise ZooError(f"--layout hf: of {opened.architecture.name} only MLX's names are known")
     chooses = opened.architecture.quantizes or getattr(opened.model, "quantizes", None)
@@ -166,8 +169,11 @@ def copy_companions(opened: Opened, out: Path) -> None:
         return
     for pattern in COMPANIONS:
         for path in opened.folder.glob(pattern):
-            if path.is_file() and not any(path.match(other) for other in NOT_COPIED):
-                target = out / path.relative_to(opened.folder)
+            name = str(path.relative_to(opened.folder))
+            if any(fnmatchcase(name, other) for other in NOT_COPIED):
+                continue
+            if inside(opened.folder, name) is not None:
+                target = out / name
                 target.parent.mkdir(exist_ok=True)
                 shutil.copyfile(path, target)
 
@@ -188,19 +194,23 @@ SAMPLE = (
 )
 
 
-def divergence(source: str | Path, other: str | Path, *, architecture: str | None = None) -> Divergence:
+def divergence(
+    source: str | Path, other: str | Path, *, architecture: str | None = None, revision: str | None = None
+) -> Divergence:
     """How far the predictions of `other` lie from those of `source` on sample text, both in float32.
 
     Each is loaded by itself. Without a tokenizer the text is a row of ids. ZooError for a task without next tokens.
     """
-    wanted = _log_probabilities(source, architecture)
+    wanted = _log_probabilities(source, architecture, revision)
     found = _log_probabilities(other, architecture)
     each = (mx.exp(wanted) * (wanted - found)).sum(axis=-1)  # (T,)
     return Divergence(each.mean().item(), each.max().item(), each.size)
 
 
-def _log_probabilities(source: str | Path, architecture: str | None) -> mx.array:  # (T, V)
-    loaded = load(source, architecture=architecture, dtype="float32")
+def _log_probabilities(
+    source: str | Path, architecture: str | None, revision: str | None = None
+) -> mx.array:  # (T, V)
+    loaded = load(source, architecture=architecture, revision=revision, dtype="float32")
     if loaded.tokenizer is None:
         ids = [7 * place % loaded.recipe.embedding.vocab for place in range(64)]
     else:

@@ -34,6 +34,7 @@ import click
     help="A folder of mlx-lm's LoRA or DoRA, to be made part of the weights.",
 )
 @click.option("--architecture", metavar="NAME", help="Use this architecture, whatever the config says.")
+@click.option("--revision", metavar="NAME", help="A hub id's branch, tag or commit.")
 @click.option("--check", is_flag=True, help="Compare what both predict on sample text: the KL divergence.")
 def convert(source: str, out: Path, check: bool, **how: Any) -> None:
     """Write SOURCE (an architecture, a folder, a GGUF file or a hub id) to the new folder OUT, quantized or not."""
@@ -45,7 +46,7 @@ def convert(source: str, out: Path, check: bool, **how: Any) -> None:
         f"{done.folder}: {done.parameters:,} parameters, {done.bytes / 1e6:,.1f} MB, {done.bits:.2f} bits a weight"
     )
     if check:
-        found = divergence(source, out, architecture=how["architecture"])
+        found = divergence(source, out, architecture=how["architecture"], revision=how["revision"])
         click.echo(
             f"KL divergence to the source: {found.mean:.4g} nats a token, at most {found.worst:.4g}, {found.tokens} tokens"
         )
