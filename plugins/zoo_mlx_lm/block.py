@@ -69,7 +69,9 @@ class BridgedDecoder(nn.Module):
     def quantizes(self, path, packing):
         """The packing that mlx-lm gives the layer at `path` when `packing` is asked for; None keeps it whole."""
         inside = path.removeprefix("network.")
-        layer = dict(self.network.named_modules())[inside]
+        layer = self.network
+        for step in inside.split("."):
+            layer = layer[int(step)] if isinstance(layer, list) else layer[step]
         if "mode" not in signature(layer.to_quantized).parameters:
             return None  # nor can mlx-lm quantize it
         choose = getattr(self.network, "quant_predicate", None)
