@@ -32,7 +32,7 @@ from zoo.sentences import pooling_of
 from zoo.testing import numbers_of, randomise
 
 MORE = "ZOO_FUZZ" in os.environ
-EXAMPLES = int(os.environ.get("ZOO_FUZZ", 300))
+EXAMPLES = int(os.environ.get("ZOO_FUZZ", 200))
 SECONDS = 30  # for one folder, on a slow machine; a template alone may take 5
 MEMORY = 2**30  # bytes that all folders together may add
 

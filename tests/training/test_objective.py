@@ -1,5 +1,6 @@
 """Objectives: what is hidden, what is asked for, and how it is weighed."""
 
+from dataclasses import replace
 from itertools import islice
 from types import SimpleNamespace
 
@@ -8,6 +9,7 @@ import pytest
 
 from zoo.errors import ZooError
 from zoo.registry import registry
+from zoo.training.corpora import CORPORA
 from zoo.training.data import IGNORED
 from zoo.training.loop import Settings
 from zoo.training.loss import cross_entropy
@@ -167,9 +169,12 @@ def test_the_objective_follows_task_and_causality():
 
 
 @pytest.mark.parametrize("name", ["bert", "llada", "prefix-lm"])
-def test_a_few_steps_write_a_folder_that_loads(name, tmp_path, tokenizer_folder):
+def test_a_few_steps_write_a_folder_that_loads(name, tmp_path, tokenizer_folder, monkeypatch):
     import zoo
 
+    atlas = CORPORA["atlas"]
+    few = replace(atlas, validation=lambda: islice(atlas.validation(), 100))
+    monkeypatch.setitem(CORPORA, "atlas", few)
     record = train_folder(
         name, tmp_path / "out", Settings(steps=2, batch=2, length=16), tokenizer=tokenizer_folder
     )
