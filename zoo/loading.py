@@ -142,7 +142,7 @@ def open_model(
     except ConfigError as error:
         raise (file.names(error) if file else error) from None
     model = assemble(recipe, known)
-    if hasattr(model, "adopt"):
+    if hasattr(model, "adopt"):  # a model that another library made knows names of its own
         tensors = model.adopt(tensors)
     parameters = match(model, chosen, recipe, tensors)
     warn_of_differences(Expected(config), packings(tensors, parameters))

@@ -88,7 +88,7 @@ def quantized_layer(layer: Any, tensor: Packed) -> Any:
     """The quantized form of a layer, of the right shapes and as yet with other numbers."""
     quantized = layer.to_quantized(**tensor.packing.as_json())
     if type(quantized) is nn.QuantizedLinear:
-        quantized.__class__ = QuantizedLinear
+        quantized.__class__ = QuantizedLinear  # the same parameters; it also knows the two below
     for name in ("global_scale", "permutation"):
         if getattr(tensor, name) is not None:
             quantized[name] = getattr(tensor, name)
