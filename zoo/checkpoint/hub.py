@@ -17,6 +17,7 @@ from zoo.checkpoint.files import MOST_BYTES
 from zoo.checkpoint.hub_guard import COMMIT, ETAG, Answer, guarded
 from zoo.checkpoint.safetensors import INDEX, weight_files, weight_names
 from zoo.errors import CheckpointError, SourceError
+from zoo.registry import Registry, registry
 from zoo.tokenizer_files import SETTINGS, vocabulary_files
 
 SECONDS = 10  # that the hub has for its first answer
@@ -109,17 +110,17 @@ class Listing:
             )
 
 
-def download(hub_id: str, revision: str | None = None) -> Path:
+def download(hub_id: str, revision: str | None = None, known: Registry | None = None) -> Path:
     """The folder of a repository's config, tokenizer and safetensors files, fetched or from the cache.
 
-    `revision` is a branch, a tag or a commit. Without a network, and with HF_HUB_OFFLINE=1, what is in the cache
+    `revision` is a branch, a tag or a commit; `known` has the plugins whose files are fetched, too. Without a network, and with HF_HUB_OFFLINE=1, what is in the cache
     serves. SourceError says in one line what is wrong with the id, the access, the network or the disk.
     """
     try:
         listing = ask(hub_id, revision)
     except SourceError as error:
         return _instead(error, _whole(hub_id, revision))
-    listing.fetch(wanted(hub_id, listing.files))
+    listing.fetch(wanted(hub_id, listing.files, known or registry()))
     folder = _noted(listing, CONFIG, revision)
     names = weight_names(folder, listing.files, hub_id)
     absent = next((name for name in names if name not in listing.files), None)
@@ -142,7 +143,7 @@ def download_file(hub_id: str, name: str, revision: str | None = None) -> Path:
     return _noted(listing, name, revision) / name
 
 
-def wanted(hub_id: str, names: Collection[str]) -> list[str]:
+def wanted(hub_id: str, names: Collection[str], known: Registry) -> list[str]:
     """Of a repository's files, those beside the weights that loading reads; SourceError when it holds no model."""
     if CONFIG not in names:
         gguf = sorted(name for name in names if name.endswith(".gguf"))
@@ -152,9 +153,13 @@ def wanted(hub_id: str, names: Collection[str]) -> list[str]:
             else ""
         )
         raise SourceError(f"{hub_id}: has no {CONFIG}, so no folder that can be loaded{has}")
-    from zoo.checkpoint.quantized import BESIDE as QUANTIZED
-
-    return [n for n in (*BESIDE, *QUANTIZED, *vocabulary_files(names.__contains__)) if n in names]
+    files = [
+        *BESIDE,
+        *(format.settings_file for format in known.formats.values() if format.settings_file),
+        *(file for format in known.tokenizers.values() for file in format.files),
+        *vocabulary_files(names.__contains__),
+    ]
+    return [name for name in dict.fromkeys(files) if name in names]
 
 
 def ask(hub_id: str, revision: str | None) -> Listing:
