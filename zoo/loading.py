@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from zoo.checkpoint.gguf import GGUFFile
 
 
-@dataclass
+@dataclass(repr=False)
 class Loaded:
     """A model, ready to run. `tokenizer` is None where there is none: prompts are then lists of ids.
 
@@ -38,6 +38,10 @@ class Loaded:
     folder: Path
     generation_config: dict[str, Any] = field(default_factory=dict)
     registry: Registry = field(default_factory=registry, repr=False)
+
+    def __repr__(self) -> str:
+        count = self.recipe.parameters(self.recipe.dim) if self.recipe is not None else 0
+        return f"<Loaded {self.architecture.name}, {count:,} parameters, from {str(self.folder)!r}>"
 
 
 def load(
@@ -58,6 +62,7 @@ def load(
     machine's memory with a cache of `context` tokens is refused before it is read, unless `force`. Raises a
     `ZooError` that names the culprit: SourceError, ConfigError, CheckpointError, TokenizerError.
     """
+    runtime.check_process()
     floats = runtime.compute_dtype(dtype)
     opened = open_model(source, architecture=architecture, revision=revision, floats=floats, known=known)
     model, recipe = opened.model, opened.recipe

@@ -20,6 +20,7 @@ from typing import Any
 from zoo.errors import ZooError
 
 MOST_CASTS = 4  # arrays at once: reading memory bounds more of them
+MOST_KEPT = 64 * 2**20  # bytes freed that may wait for the next text
 
 _blas = "not looked for"
 
@@ -105,8 +106,18 @@ def casts(dtype: Any) -> Callable[[Any], Any]:
 
     if on_gpu():
         return lambda array: array.astype(dtype)
-    streams = cycle([mx.new_stream(mx.cpu) for _ in range(min(os.cpu_count() or 1, MOST_CASTS))])
+    streams = cycle(cast_streams())
     return lambda array: array if array.dtype == dtype else array.astype(dtype, stream=next(streams))
+
+
+@cache
+def cast_streams() -> tuple[Any, ...]:
+    """The streams that arrays are cast on, made once: each has a thread that never ends."""
+    import mlx.core as mx
+
+    # Where streams belong to the thread that made them, these are one in each thread that uses them.
+    new = getattr(mx, "new_thread_local_stream", mx.new_stream)
+    return tuple(new(mx.cpu) for _ in range(min(os.cpu_count() or 1, MOST_CASTS)))
 
 
 def fused(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -129,10 +140,49 @@ def gather_matmul(x: Any, matrices: Any, indices: Any, in_order: bool = False) -
     return wide.astype(x.dtype)
 
 
+_process: int | None = None  # the one in which MLX's threads run
+
+
+def check_process() -> None:
+    """ZooError in a process that was forked from one in which a model was loaded: its first step would end it."""
+    if _process is not None and os.getpid() != _process:
+        raise ZooError(
+            "this process was forked from one that had loaded a model, and MLX's threads do not survive a fork: "
+            "start processes with multiprocessing.get_context('spawn'), and load the model in each"
+        )
+
+
+_held = 0  # bytes: the most that MLX held since memory went back to the system
+
+
+def give_back() -> None:
+    """Give freed memory back to the system, once there is much of it.
+
+    On Linux the C library keeps what many small arrays held, the caches of a thousand texts for example.
+    """
+    global _held
+    import mlx.core as mx
+
+    if sys.platform != "linux" or on_gpu():
+        return
+    holds = mx.get_active_memory()
+    if _held - holds < MOST_KEPT:
+        _held = max(_held, holds)
+        return
+    mx.clear_cache()
+    _held = holds
+    try:
+        ctypes.CDLL(None).malloc_trim(0)
+    except (OSError, AttributeError):  # another C library
+        pass
+
+
 def prepare() -> None:
     """Set the device up for a model: on Metal, keep as much memory wired as the system recommends."""
     import mlx.core as mx
 
+    global _process
+    _process = os.getpid()
     if on_gpu() and mx.metal.is_available():
         mx.set_wired_limit(int(mx.device_info()["max_recommended_working_set_size"]))
 

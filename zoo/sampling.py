@@ -6,13 +6,14 @@ renormalised rest.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from numbers import Integral, Real
 
 import mlx.core as mx
 
-from zoo.errors import PromptError
+from zoo.errors import PromptError, ZooError
 
 REMOVED = -float("inf")  # the logit of a token that must not be drawn
 
@@ -109,6 +110,15 @@ def min_p(logits: mx.array, p: float) -> mx.array:
     """Keep tokens at least p times as likely as the likeliest, (B, V) -> (B, V)."""
     best = logits.max(axis=-1, keepdims=True)
     return mx.where(logits >= best + mx.log(mx.array(p)), logits, REMOVED)
+
+
+def check_numbers(highest: float, what: str) -> None:
+    """ZooError unless `highest`, the largest of some logits, is a number: NaN among them makes it NaN."""
+    if not math.isfinite(highest):
+        raise ZooError(
+            f"{what}: the model gives {'NaN' if math.isnan(highest) else 'infinity'} where numbers belong; its weights "
+            "are damaged, or too large for the type it computes in: --dtype float32 holds more than float16"
+        )
 
 
 def logprobs(logits: mx.array) -> mx.array:

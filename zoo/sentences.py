@@ -6,17 +6,20 @@ Axes: N texts, B batch, S length, D width.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 import mlx.core as mx
 
+from zoo import runtime
 from zoo.checkpoint.files import read_json, read_object
 from zoo.errors import ConfigError, PromptError
 from zoo.generation.prompt import encode_prompt, pieces
+from zoo.generation.settings import check_loaded
 from zoo.loading import Loaded
+from zoo.sampling import check_numbers
 
 POOLINGS = ("mean", "first", "last")
 BATCH = 32  # texts a pass
@@ -51,6 +54,16 @@ def embed(
     say (`modules.json`, `1_Pooling/config.json`), else to the mean, as it is. A text longer than their
     `max_seq_length` is cut. PromptError for an empty text, ConfigError for a module or mode that is not implemented.
     """
+    check_loaded(loaded, "embed")
+    runtime.check_process()
+    if isinstance(texts, str | bytes | Mapping) or not isinstance(texts, Iterable):
+        raise PromptError(f"texts must be a list of texts, got {texts!r:.60}; one text: zoo.embed(loaded, [text])")
+    texts = list(texts)
+    for text in texts:
+        if not isinstance(text, str | Sequence) or isinstance(text, bytes):
+            raise PromptError(f"texts must be a list of texts, got {text!r:.60} among them")
+    if normalise is not None and not isinstance(normalise, bool):
+        raise PromptError(f"normalise must be true or false, got {normalise!r:.60}")
     told = pooling_of(loaded.folder)
     mode = pooling or told.mode
     if mode not in POOLINGS:
@@ -63,6 +76,7 @@ def embed(
         chosen = order[start : start + BATCH]
         pooled = _pool(*_states(loaded, [ids[text] for text in chosen]), mode)  # (B, D)
         mx.eval(pooled)
+        check_numbers(pooled.max().item(), "a text's vector")
         vectors |= zip(chosen, pooled, strict=True)
     if not vectors:
         raise PromptError("there is no text to embed")

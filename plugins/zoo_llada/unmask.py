@@ -15,7 +15,7 @@ from zoo.errors import PromptError
 from zoo.generation import Step
 from zoo.generation.prompt import encode_prompt, end_ids, mask_id, sampling_of
 from zoo.loading import Loaded
-from zoo.sampling import sampler
+from zoo.sampling import check_numbers, sampler
 
 MAX_TOKENS = 64
 BLOCK_LENGTH = 32
@@ -99,6 +99,7 @@ def uncover(
     for count in share(size, passes):
         hidden = model.backbone(tokens)[:, start : start + size]  # (1, T, D) -> (1, L, D)
         logits = model.head(hidden)[0].astype(mx.float32)  # (L, V)
+        check_numbers(logits.max().item(), "the masks")
         # The mask itself is no prediction: chosen, it would stay for ever.
         logits = mx.where(mx.arange(logits.shape[-1]) == mask, -mx.inf, logits)
         chosen = choose(logits)  # (L,)

@@ -60,7 +60,7 @@ def test_runs_as_in_mlx_lm(module, tmp_path):
     assert loaded.architecture.name == name
     agree(loaded, expected, tokens)
     prompt = tokens[0].tolist()
-    new = [token for token, _ in decode(loaded.model, prompt, NEW, sampling=Sampling(), prefill_chunk=6)]
+    new = [token for token, *_ in decode(loaded.model, prompt, NEW, sampling=Sampling(), prefill_chunk=6)]
     rows = finite(loaded.model(mx.array([prompt + new]))[0, LENGTH - 1 : -1])  # (NEW, V)
     for row, token in zip(rows, new, strict=True):
         lost = (row.max() - row[token]).item()

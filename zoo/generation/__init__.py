@@ -6,23 +6,30 @@ architecture's task.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from zoo import runtime
+from zoo.errors import PromptError
+from zoo.generation.settings import check_loaded, checked
 from zoo.generation.step import Step
 from zoo.loading import Loaded
 
 
 @dataclass(frozen=True)
 class Generated:
-    """All of a generation: the new ids and their text; `candidates` of a task with several answers, best first."""
+    """All of a generation: the new ids and their text; `candidates` of a task with several answers, best first.
+
+    `logprobs` and `alternatives` have an entry a token, as `Step` does, when they were asked for.
+    """
 
     tokens: list[int]
     text: str
     logprobs: list[float] | None
     finish_reason: str | None
     candidates: Sequence[Mapping[str, Any]] = ()
+    alternatives: Sequence[Mapping[int, float]] | None = None
 
 
 def stream(
@@ -36,14 +43,34 @@ def stream(
     example; without it the architecture's task and the settings choose.
     PromptError, before anything runs, for a prompt or a setting that cannot be.
     """
-    given = [name for name, value in settings.items() if value is not None and value != ()]
+    check_loaded(loaded, "stream")
+    runtime.check_process()
+    settings = checked(settings)
+    if strategy is not None and not isinstance(strategy, str):
+        raise PromptError(f"strategy must be a name, got {strategy!r:.60}")
+    given = [name for name, value in settings.items() if value != ()]
     architecture = loaded.architecture
     chosen = loaded.registry.strategy(architecture.task, given, name=strategy, architecture=architecture)
-    return chosen.function()(loaded, prompt, **chosen.settings(settings))
+    return _run(chosen.function()(loaded, prompt, **chosen.settings(settings)))
+
+
+def _run(steps: Iterator[Step]) -> Iterator[Step]:
+    """The steps; their memory goes back to the system when they are over, or no longer wanted."""
+    runtime.check_process()
+    try:
+        for step in steps:
+            yield step
+            runtime.check_process()
+    finally:
+        if isinstance(steps, Generator):
+            steps.close()
+        del steps
+        runtime.give_back()
 
 
 def generate(loaded: Loaded, prompt: str | Sequence[int], **settings: Any) -> Generated:
     """Run `loaded` on `prompt` to the end; the settings are those of `stream`."""
+    check_loaded(loaded, "generate")
     steps = list(stream(loaded, prompt, **settings))
     return Generated(
         tokens=[step.token for step in steps if step.token is not None],
@@ -53,4 +80,5 @@ def generate(loaded: Loaded, prompt: str | Sequence[int], **settings: Any) -> Ge
         else None,
         finish_reason=steps[-1].finish_reason if steps else None,
         candidates=[step.candidate for step in steps if step.candidate is not None],
+        alternatives=[step.alternatives for step in steps if step.alternatives is not None] or None,
     )

@@ -16,10 +16,11 @@ from zoo.generation.prompt import encode_prompt, end_ids, learned_context, sampl
 from zoo.generation.step import Step
 from zoo.generation.stop import StopText
 from zoo.loading import Loaded
-from zoo.sampling import Sampling, sampler
+from zoo.sampling import Sampling, check_numbers, sampler
 from zoo.sampling import logprobs as log_probabilities
 
 MAX_TOKENS = 256
+MOST_RESERVED = 4096  # tokens to make room for at once
 PREFILL_CHUNK = 2048  # prompt tokens a pass: bounds the memory of scores, (chunk × cached) a head
 
 
@@ -34,7 +35,7 @@ def stream(
     min_p: float | None = None,
     seed: int | None = None,
     stop: str | Sequence[str] = (),
-    logprobs: bool = False,
+    logprobs: bool | int = False,
     special_tokens: bool = True,
     prefill_chunk: int = PREFILL_CHUNK,
     samplers: Mapping[str, Mapping[str, Any]] | None = None,
@@ -42,8 +43,10 @@ def stream(
     """Continue `prompt`, text or token ids, yielding a `Step` a token as they come.
 
     Ends at an end token (not yielded as text), before any of the `stop` texts, after `max_tokens` (256), or
-    when learned positions run out. Settings left None are the checkpoint's `generation_config.json`, else
-    greedy. `samplers` are those of plugins, by name, each with its settings. PromptError, before anything runs, for a prompt or setting that cannot be.
+    when learned positions run out. `logprobs` gives each token's log-probability, a number of them besides so many of
+    the likeliest alternatives. `samplers` are those of plugins, by name, each with its settings. Settings left None are
+    the checkpoint's `generation_config.json`, else greedy. PromptError, before anything runs, for a prompt or setting
+    that cannot be.
     """
     sampling = sampling_of(
         loaded, temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p, samplers=samplers
@@ -52,6 +55,9 @@ def stream(
     limit = MAX_TOKENS if max_tokens is None else max_tokens
     if limit < 1:
         raise PromptError(f"max-tokens must be at least 1, got {limit}")
+    vocab = loaded.recipe.embedding.vocab
+    if logprobs > vocab:
+        raise PromptError(f"logprobs must be at most {vocab}, the vocabulary, got {logprobs}")
     context = learned_context(loaded.recipe)
     if context is not None:
         limit = min(limit, context - len(ids) + 1)  # the last token chosen needs no position of its own
@@ -66,7 +72,7 @@ def _steps(
     sampling: Sampling,
     seed: int | None,
     stops: list[str],
-    logprobs: bool,
+    logprobs: bool | int,
     prefill_chunk: int,
 ) -> Iterator[Step]:
     ends = end_ids(loaded)
@@ -82,7 +88,7 @@ def _steps(
         prefill_chunk=prefill_chunk,
         prefix=len(ids) if getattr(loaded.recipe, "causality", None) == "prefix" else None,
     )
-    for count, (token, logprob) in enumerate(steps, 1):
+    for count, (token, logprob, alternatives) in enumerate(steps, 1):
         ended = token in ends
         last = ended or count == limit
         piece = ""
@@ -91,7 +97,8 @@ def _steps(
             piece = text.add(piece + (detokenizer.finish() if last else ""), last)
         if text.found:
             last = ended = True
-        yield Step(token, piece, logprob, ("stop" if ended else "length") if last else None)
+        reason = ("stop" if ended else "length") if last else None
+        yield Step(token, piece, logprob, reason, alternatives=alternatives)
         if last:
             return
 
@@ -103,18 +110,21 @@ def decode(
     *,
     sampling: Sampling,
     seed: int | None = None,
-    logprobs: bool = False,
+    logprobs: bool | int = False,
     prefill_chunk: int = PREFILL_CHUNK,
     prefix: int | None = None,
-) -> Iterator[tuple[int, float | None]]:
-    """Yield (id, log-probability or None), at most `max_tokens` times; the caller stops at an end token.
+) -> Iterator[tuple[int, float | None, dict[int, float] | None]]:
+    """Yield (id, log-probability or None, alternatives or None), at most `max_tokens` times.
 
+    The caller stops at an end token. ZooError when the model's logits are no numbers.
     `prefix`: how many tokens of the prompt see each other both ways; the prompt is then read in one piece.
     n tokens cost n forward passes, the prompt's included. The pass for the next token is dispatched before
     the last one is read, so that the device never waits for Python; stopping early wastes that one pass.
     """
     choose = sampler(sampling, seed)
-    cache = model.make_cache(CachePolicy(reserve=len(prompt) + max_tokens))
+    wanted = 0 if isinstance(logprobs, bool) else logprobs
+    # Room for all that may come, within reason: few texts are as long as they may be.
+    cache = model.make_cache(CachePolicy(reserve=len(prompt) + min(max_tokens, MOST_RESERVED)))
     rest = mx.array([prompt])  # (1, T)
     last = getattr(model, "last_chunk", prefill_chunk)
     while prefix is None and rest.shape[1] > last:
@@ -123,19 +133,25 @@ def decode(
         mx.eval([one.state for one in cache])
         rest = rest[:, piece:]
 
-    def step(tokens: mx.array, **inputs: Any) -> tuple[mx.array, mx.array | None]:  # (1, T) -> (1,), (1,)
+    def step(tokens: mx.array, **inputs: Any) -> list[mx.array]:  # (1, T) -> (1,), (1,), (1,), (1, V) …
         hidden = model.backbone(tokens, cache, **inputs)[:, -1:]  # (1, 1, D): the head works on the last only
         logits = model.head(hidden)[:, -1]  # (1, V)
         token = choose(logits)
-        chosen = (
-            mx.take_along_axis(log_probabilities(logits), token[:, None], axis=-1)[:, 0] if logprobs else None
-        )
-        mx.async_eval(token, *([chosen] if chosen is not None else []))
-        return token, chosen
+        found = [token, logits.max(axis=-1)]
+        if logprobs:
+            each = log_probabilities(logits)
+            found.append(mx.take_along_axis(each, token[:, None], axis=-1)[:, 0])
+            if wanted:
+                best = mx.argsort(-each, axis=-1)[:, :wanted]
+                found += [best, mx.take_along_axis(each, best, axis=-1)]
+        mx.async_eval(*found)
+        return found
 
     upcoming = step(rest) if prefix is None else step(rest, prefix=prefix)
     for count in range(1, max_tokens + 1):
-        token, chosen = upcoming
+        token, highest, *more = upcoming
         if count < max_tokens:
             upcoming = step(token[:, None])
-        yield int(token.item()), None if chosen is None else float(chosen.item())
+        check_numbers(highest.item(), f"token {count}")
+        alternatives = dict(zip(*(array[0].tolist() for array in more[1:]), strict=True)) if wanted else None
+        yield int(token.item()), float(more[0].item()) if more else None, alternatives

@@ -25,9 +25,10 @@ from zoo.generation.prompt import (
 )
 from zoo.generation.step import Step
 from zoo.loading import Loaded
-from zoo.sampling import logprobs, sampler
+from zoo.sampling import check_numbers, logprobs, sampler
 
 MAX_TOKENS = 256
+MOST_RESERVED = 4096  # tokens to make room for at once
 MOST_BEAMS = 256
 MOST_PENALTY = 100
 
@@ -45,7 +46,7 @@ class Beams:
     early_stopping: bool | Literal["never"] = False
 
     def __post_init__(self) -> None:
-        if not isinstance(self.count, int) or not 1 <= self.count <= MOST_BEAMS:
+        if type(self.count) is not int or not 1 <= self.count <= MOST_BEAMS:
             raise PromptError(f"beams must lie in 1..{MOST_BEAMS}, got {self.count!r}")
         if not isinstance(self.length_penalty, int | float) or not abs(self.length_penalty) <= MOST_PENALTY:
             raise PromptError(f"length-penalty must lie in ±{MOST_PENALTY}, got {self.length_penalty!r}")
@@ -81,7 +82,7 @@ class Reader:
         self.model, self.recipe = loaded.model, loaded.recipe
         self.translates = hasattr(self.model, "encode")
         self.given: tuple[int, ...] = (self._start(loaded),) if self.translates else tuple(ids)
-        self.cache = self.model.make_cache(CachePolicy(reserve=len(self.given) + limit))
+        self.cache = self.model.make_cache(CachePolicy(reserve=len(self.given) + min(limit, MOST_RESERVED)))
         self.memory = self.model.encode(mx.array([ids])) if self.translates else None  # (1, S, D)
 
     def _start(self, loaded: Loaded) -> int:
@@ -194,12 +195,13 @@ def one_by_one(
     """Yield the tokens so far after each new one, up to the limit or an end token."""
     logits, tokens = reader.first(), list[int]()
     while len(tokens) < constraints.last:
-        token = choose(constraints(logits, [tokens]))  # (1,)
+        token, highest = choose(constraints(logits, [tokens])), logits.max()  # (1,), ()
         if not constraints.look_back and len(tokens) + 1 < constraints.last:
             logits = reader.next(
                 token[:, None]
             )  # dispatched before the token is read, so that none is waited for
-            mx.async_eval(token, logits)
+            mx.async_eval(token, highest, logits)
+        check_numbers(highest.item(), f"token {len(tokens) + 1}")
         tokens.append(int(token.item()))
         yield tuple(tokens)
         if tokens[-1] in constraints.ends:
@@ -218,8 +220,11 @@ def beam_search(reader: Reader, constraints: Constraints, beams: Beams) -> Itera
     kept = max(2, 1 + len(constraints.ends)) * beams.count
     logits = reader.first()  # (1, V)
     for length in range(1, constraints.last + 1):
+        highest = logits.max()  # NaN when any of them is
         scores = constraints(logprobs(logits), [one.tokens for one in running])  # (H, V)
         scores = scores + mx.array([[one.score] for one in running])
+        mx.async_eval(scores, highest)
+        check_numbers(highest.item(), f"token {length}")
         going: list[tuple[int, Hypothesis]] = []
         for rank, (row, token, score) in enumerate(likeliest(scores, kept)):
             tokens = (*running[row].tokens, token)

@@ -10,6 +10,7 @@ from zoo.errors import PromptError
 from zoo.generation.prompt import encode_prompt, mask_id
 from zoo.generation.step import Step
 from zoo.loading import Loaded
+from zoo.sampling import check_numbers
 
 TOP_K = 5
 
@@ -39,7 +40,9 @@ def fill(loaded: Loaded, ids: Sequence[int]) -> list[int]:
     """The ids with every mask filled: the surest first, and then the others anew, given that one."""
     mask, filled = mask_id(loaded), list(ids)
     while mask in filled:
-        probabilities = mx.softmax(loaded.model(mx.array([filled]))[0].astype(mx.float32), axis=-1)  # (S, V)
+        logits = loaded.model(mx.array([filled]))[0].astype(mx.float32)
+        check_numbers(logits.max().item(), "the masks")
+        probabilities = mx.softmax(logits, axis=-1)  # (S, V)
         probabilities[:, mask] = 0  # a mask is no answer
         sure = mx.where(mx.array(filled) == mask, probabilities.max(axis=-1), -1)  # (S,)
         place = int(mx.argmax(sure).item())
@@ -49,6 +52,7 @@ def fill(loaded: Loaded, ids: Sequence[int]) -> list[int]:
 
 def _candidates(loaded: Loaded, ids: list[int], places: list[int], top_k: int) -> Iterator[Step]:
     logits = loaded.model(mx.array([ids]))[0, mx.array(places)].astype(mx.float32)  # (1, S, V) -> (M, V)
+    check_numbers(logits.max().item(), "the masks")
     probabilities = mx.softmax(logits, axis=-1)
     best = mx.argsort(-probabilities, axis=-1)[:, :top_k]  # (M, top_k)
     chosen = mx.take_along_axis(probabilities, best, axis=-1)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
+from numbers import Integral
 from typing import Any
 
 from zoo import tokenizer
@@ -15,6 +16,13 @@ from zoo.registry import Registry
 from zoo.sampling import Sampling
 from zoo.settings import checked_settings
 from zoo.tokenizer import Tokenizer
+
+SEVERAL = "call it for each of them, [zoo.generate(loaded, prompt) for prompt in prompts]"
+MESSAGES = (
+    "the prompt is one text or one list of token ids, got chat messages: lay them out by zoo.chat.render_chat("
+    "loaded.tokenizer.chat_template, messages, special_tokens=loaded.tokenizer.special_tokens) and give its text "
+    "with special_tokens=False"
+)
 
 
 def encode_prompt(
@@ -40,7 +48,7 @@ def encode_prompt(
         else:
             ids = loaded.tokenizer.encode(prompt, special_tokens)
     else:
-        ids = [int(token) for token in prompt]
+        ids = token_ids(prompt)
     if not ids:
         raise PromptError("the prompt is empty")
     vocab = loaded.recipe.embedding.vocab
@@ -51,6 +59,25 @@ def encode_prompt(
     if limit is not None and len(ids) > limit:
         raise PromptError(f"the prompt has {len(ids)} tokens, more than the {limit} learned positions")
     return ids
+
+
+def token_ids(prompt: Any) -> list[int]:
+    """A prompt that is no text, as ids; PromptError for anything but whole numbers, saying what to call instead."""
+    if isinstance(prompt, bytes | Mapping) or not isinstance(prompt, Iterable):
+        if isinstance(prompt, Mapping) and prompt:
+            raise PromptError(MESSAGES)
+        raise PromptError(f"the prompt must be a text or a list of token ids, got {type(prompt).__name__}")
+    ids = prompt.tolist() if hasattr(prompt, "tolist") else list(prompt)
+    ids = ids if isinstance(ids, list) else [ids]  # an array of no axes
+    for place, id in enumerate(ids):
+        if isinstance(id, Mapping):
+            raise PromptError(MESSAGES)
+        if isinstance(id, str | Iterable):
+            what = "texts" if isinstance(id, str) else "lists"
+            raise PromptError(f"the prompt is one text or one list of token ids, got several {what}: {SEVERAL}")
+        if isinstance(id, bool) or not isinstance(id, Integral):
+            raise PromptError(f"the prompt must be a text or a list of token ids, got {id!r:.60} at {place}")
+    return [int(id) for id in ids]
 
 
 def languages_of(loaded: Loaded, source: str | None = None, target: str | None = None) -> Languages | None:

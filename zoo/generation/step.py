@@ -11,7 +11,8 @@ from typing import Any
 class Step:
     """One generated token. `text` is what became certain with it: empty while a character is incomplete.
 
-    `logprob` is the model's own log-probability in nats, when asked for. The last step alone has a
+    `logprob` is the model's own log-probability in nats, when asked for; `alternatives` are the likeliest tokens in its
+    place, the chosen one among them if it is one, with theirs, the likeliest first, when a number of them is. The last step alone has a
     `finish_reason`: "stop" (an end token or stop text) or "length".
 
     A step without a token is progress only: its `draft` is how the text not yet certain stands now, in place of
@@ -24,3 +25,4 @@ class Step:
     finish_reason: str | None = None
     draft: str | None = None
     candidate: Mapping[str, Any] | None = None
+    alternatives: Mapping[int, float] | None = None
