@@ -102,12 +102,16 @@ class Registry:
         near = get_close_matches(name, [p.name for p in self.plugins], 1)
         raise PluginError(f"no plugin {name!r}{f'; did you mean {near[0]}?' if near else ''}")
 
-    def plugin_of(self, architecture: Architecture) -> Plugin:
-        """The plugin that gave this architecture."""
-        return self._architectures.plugin_of(architecture)
+    def plugin_of(self, record: Architecture | Strategy) -> Plugin:
+        """The plugin that gave this very architecture or strategy."""
+        if isinstance(record, Strategy):
+            return self._strategies.plugin_of(record)
+        return self._architectures.plugin_of(record)
 
-    def architecture(self, name: str) -> Architecture:
-        """The architecture of that name, plain or qualified; SourceError, with the nearest names, for none."""
+    def architecture(self, name: str | Architecture) -> Architecture:
+        """The architecture of that name, plain or qualified, or itself; SourceError, with the nearest names, for none."""
+        if isinstance(name, Architecture):
+            return name
         found = self._architectures.one(name)
         if found is None:
             raise SourceError(f"unknown architecture {name!r}{self.suggestion(name)}; `zoo list` shows all")

@@ -56,6 +56,12 @@ class Check:
     run: Callable[[Subject], None]
     applies: Callable[[Subject], bool]
 
+    @classmethod
+    def of(cls, function: Callable[[Subject], None], applies: Callable[[Subject], bool]) -> Check:
+        """The check that a function is, whose docstring is the reason."""
+        text = (function.__doc__ or "").rstrip(".")
+        return cls(function.__name__, text[:1].lower() + text[1:], function, applies)
+
 
 def decodes(subject: Subject) -> bool:
     """Whether the model continues text token by token, from a cache."""
@@ -70,6 +76,11 @@ def is_causal(subject: Subject) -> bool:
 def is_encoder(subject: Subject) -> bool:
     """Whether the model reads a text at once, and writes none."""
     return hasattr(subject.model, "encode") and not hasattr(subject.model, "decode")
+
+
+def translates(subject: Subject) -> bool:
+    """Whether the model reads one text whole and writes another."""
+    return hasattr(subject.model, "encode") and hasattr(subject.model, "decode")
 
 
 def streams(subject: Subject) -> bool:

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import mlx.core as mx
 
 from zoo.generation import generate
 from zoo.loading import Loaded
-from zoo.testing import TOLERANCE, Check, Subject, same
-from zoo.testing_subject import packed_layers
+from zoo.plugins import FIRST_PARTY
+from zoo.registry import using
+from zoo.testing_subject import TOLERANCE, Check, Subject, packed_layers, same, translates
 
-
-def translates(subject: Subject) -> bool:
-    """Whether the model reads one text whole and writes another."""
-    return hasattr(subject.model, "encode") and hasattr(subject.model, "decode")
+BEAM = f"{FIRST_PARTY}::beam"  # by its full name, which no other plugin can take
 
 
 def texts(subject: Subject) -> tuple[mx.array, mx.array]:
@@ -93,7 +90,8 @@ def greedy_translation_follows_the_full_forward(subject: Subject) -> None:
     """What is streamed must be what the model says."""
     source = subject.tokens[:1]
     loaded = Loaded(subject.model, None, subject.architecture, subject.recipe, {}, Path("."))
-    new = generate(loaded, source[0].tolist(), strategy="beam", max_tokens=8).tokens
+    with using(subject.known):
+        new = generate(loaded, source[0].tolist(), strategy=BEAM, max_tokens=8).tokens
     logits = subject.model(source, mx.array([[subject.recipe.start, *new]]))[0]  # (T, V)
     margin = TOLERANCE * (logits.max() - logits.min()).item()
     for place, token in enumerate(new):
@@ -118,14 +116,8 @@ def half_precision_translates(subject: Subject) -> None:
         subject.model.update(parameters)
 
 
-def reason_of(function: Callable[[Subject], None]) -> str:
-    """A check's reason, from its docstring."""
-    text = (function.__doc__ or "").rstrip(".")
-    return text[:1].lower() + text[1:]
-
-
 CHECKS = [
-    Check(function.__name__, reason_of(function), function, translates)
+    Check.of(function, translates)
     for function in (
         cached_translation_equals_full_forward,
         padded_source_equals_the_source_alone,

@@ -1,12 +1,11 @@
 """A folder of packed weights is held to the suite as any other is: its numbers count as what they stand for."""
 
 import mlx.core as mx
-import mlx.nn as nn
 import pytest
 
 import zoo
 from zoo.convert import convert
-from zoo.testing import checks_of, outcome, subject, subject_of
+from zoo.testing import checks_of, outcome, subject_of
 
 NAMES = ("parameters_equal_the_recipes", "saved_and_loaded_is_identical", "quantized_and_loaded_is_identical")
 
@@ -24,7 +23,7 @@ def packed(folder, tmp_path):
 
 
 @pytest.mark.parametrize("bits", ["4", "8", "mxfp4"])
-@pytest.mark.parametrize("name", ["llama", "qwen3-moe", "bert", "marian"])
+@pytest.mark.parametrize("name", ["mistral", "qwen3-moe", "bert", "marian"])
 def test_a_quantized_folder_holds_the_suite(packed, name, bits):
     made = packed(name, bits)
     assert any("scales" in layer for _, layer in made.model.named_modules())
@@ -34,24 +33,9 @@ def test_a_quantized_folder_holds_the_suite(packed, name, bits):
 
 
 def test_what_the_recipe_does_not_count_is_still_noticed(packed):
-    made = packed("llama", "4")
+    made = packed("mistral", "4")
     made.model.layers[0].extra = mx.zeros((3,))
     found = next(outcome(check, made) for check in checks_of(made) if check.name == NAMES[0])
-    assert not found.passed and "the model holds 1,049,731 parameters, the recipe counts 1,049,728" in found.message
-
-
-def test_a_block_that_reads_a_matrix_by_itself_fails_when_it_is_packed():
-    made = subject("gpt2")
-
-    class Reading(nn.Embedding):
-        """A layer that others of its kind may stand in for, and is not called."""
-
-    made.model.embedding.extra = Reading(2, 128)
-    plain = made.model.embedding.look_up
-    made.model.embedding.look_up = lambda tokens: plain(tokens) + made.model.embedding.extra.weight[0]
-    from zoo.checkpoint.quantize import quantize
-    from zoo.testing_subject import PACKING, answer
-
-    quantize(made.model, PACKING)
-    with pytest.raises(ValueError, match="broadcast"):
-        answer(made)
+    assert (
+        not found.passed and "the model holds 108,995 parameters, the recipe counts 108,992" in found.message
+    )

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from zoo.generation.checked import checked
 from zoo.generation.step import Step
 from zoo.loading import Loaded
 from zoo.registry import registry
@@ -35,12 +36,15 @@ def stream(
     (see `zoo.generation.autoregressive.stream`), or `beams` and what `zoo.generation.beam.stream` takes, as
     translating does; other tasks take what their strategy's record lists. `strategy` names one, a plugin's for
     example; without it the architecture's task and the settings choose.
-    PromptError, before anything runs, for a prompt or a setting that cannot be.
+    PromptError, before anything runs, for a prompt or a setting that cannot be; PluginError for a plugin's strategy
+    that yields something else than steps, of which the last has a finish reason.
     """
     given = [name for name, value in settings.items() if value is not None and value != ()]
     architecture = loaded.architecture
     chosen = registry().strategy(architecture.task, given, name=strategy, architecture=architecture)
-    return chosen.function()(loaded, prompt, **chosen.settings(settings))
+    plugin = registry().plugin_of(chosen)
+    told = f"strategy {chosen.name}{'' if plugin.ours else f' of the plugin {plugin.name}'}"
+    return checked(chosen.function()(loaded, prompt, **chosen.settings(settings)), told)
 
 
 def generate(loaded: Loaded, prompt: str | Sequence[int], **settings: Any) -> Generated:
