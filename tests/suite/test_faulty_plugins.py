@@ -3,6 +3,7 @@
 import faulty
 import pytest
 
+from zoo.errors import RecipeError
 from zoo.registry import isolated
 from zoo.testing import check_architecture, run_checks
 
@@ -55,6 +56,14 @@ def test_a_matrix_that_is_read_instead_of_called(known):
     found = failed(known, "reads-packed")
     assert found.keys() == {"quantized_and_loaded_is_identical"}, found
     assert "faulty.py" in found["quantized_and_loaded_is_identical"]
+
+
+def test_a_mixer_that_makes_no_cache_is_refused_when_the_model_is_built(known):
+    with pytest.raises(
+        RecipeError, match=r"layers\.0\.mixer: mixer/forgotten has no make_cache\(policy\)"
+    ) as raised:
+        check_architecture("without-cache", known=known)
+    assert "\n" not in str(raised.value)
 
 
 def test_a_failed_check_is_reported_by_name_and_with_what_differed(known):
