@@ -149,7 +149,7 @@ def test_the_others_are_loaded_beside_them(listed):
     rows, errors = listed
     ours = [row for row in rows.values() if row["distribution"] == "mlx-zoo"]
     assert len(ours) > 10 and {row["state"] for row in ours} == {"loaded"}
-    assert set(rows["llama"]) == {"name", "distribution", "version", "state", "gives", "error"}
+    assert set(rows["llama"]) == {"name", "distribution", "version", "state", "gives", "contested", "error"}
     assert rows["llama"]["error"] is None and "mistral" in rows["llama"]["gives"]
     assert "strategy/masked-diffusion" in rows["llada"]["gives"]
     assert {rows[module_of(kind)]["state"] for kind in TREACHEROUS} == {"loaded"}

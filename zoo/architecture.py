@@ -17,7 +17,7 @@ from zoo.errors import PluginError, PromptError, in_words
 from zoo.gguf import GGUF
 from zoo.recipe import Spec
 from zoo.settings import Setting
-from zoo.weights import Ignore, OutputHead, Rename, Rule, Split, Stack, Transpose
+from zoo.weights import Ignore, OutputHead, Rename, Rule, Split, Stack, Transpose, check_rules
 
 __all__ = [
     "API",
@@ -117,6 +117,11 @@ class Architecture:
         if not callable(self.recipe):
             raise PluginError(f"{told}: recipe is a function from a config, not {self.recipe!r}")
         _tuples(told, self, ("weights", "mlx_weights"), Rule)
+        for name in ("weights", "mlx_weights"):
+            try:
+                check_rules(getattr(self, name) or ())
+            except PluginError as error:
+                raise PluginError(f"{told}: {name}: {error}") from None
         _tuples(told, self, ("presets",), Preset)
         _tuples(told, self, ("model_types", "references"), str)
         if not (self.quantizes is None or callable(self.quantizes)):

@@ -37,6 +37,17 @@ class Cache:
         """The column of the oldest key that `queries` new tokens will be given."""
         return 0
 
+    @property
+    def held(self) -> int:
+        """How many numbers it keeps of one row of the batch, `spare` ones left out: what `Spec.cached` counts."""
+        arrays = {name: value for name, value in vars(self).items() if name != "padding"}
+        return _numbers(arrays) - self.spare
+
+    @property
+    def spare(self) -> int:
+        """How many numbers of a row its arrays have in reserve, or keep though nothing reaches them any more."""
+        return 0
+
     def select(self, rows: mx.array) -> None:
         """Keep these rows of the batch in this order, (B,), any of them repeated: the steps of a beam search.
 
@@ -62,6 +73,11 @@ class KVCache(Cache):
     def state(self) -> list[mx.array]:
         """The arrays to evaluate."""
         return [] if self.keys is None else [self.keys, self.values]
+
+    @property
+    def spare(self) -> int:
+        """The columns that no token has filled yet."""
+        return _unused([self.keys, self.values], self.length)
 
     def update_and_fetch(self, keys: mx.array, values: mx.array) -> tuple[mx.array, mx.array]:
         """Append (B, G, T, K) and give all, (B, G, S, K)."""
@@ -92,6 +108,11 @@ class WindowCache(Cache):
     def state(self) -> list[mx.array]:
         """The arrays to evaluate."""
         return [] if self.keys is None else [self.keys, self.values]
+
+    @property
+    def spare(self) -> int:
+        """The columns beyond those of one window."""
+        return _unused([self.keys, self.values], min(self.length, self.window))
 
     def start(self, queries: int) -> int:
         """The column of the oldest key that `queries` new tokens will be given."""
@@ -174,6 +195,11 @@ class CrossCache:
         """The arrays to evaluate."""
         return [*self.mixer.state, *([] if self.keys is None else [self.keys, self.values])]
 
+    @property
+    def held(self) -> int:
+        """How many numbers of a row the target's cache keeps; the source's do not grow with it."""
+        return self.mixer.held
+
     def start(self, queries: int) -> int:
         """The column of the oldest key of the target that `queries` new tokens will be given."""
         return self.mixer.start(queries)
@@ -183,6 +209,27 @@ class CrossCache:
         self.mixer.select(rows)
         if self.keys is not None and self.keys.shape[0] > 1:
             self.keys, self.values = self.keys[rows], self.values[rows]
+
+
+def _numbers(value: Any) -> int:
+    """The numbers of one row in an array, a cache, or what holds several."""
+    if isinstance(value, mx.array):
+        return value.size // value.shape[0] if value.ndim and value.size else 0
+    if isinstance(value, dict):
+        return sum(map(_numbers, value.values()))
+    if isinstance(value, list | tuple):
+        return sum(map(_numbers, value))
+    return getattr(value, "held", 0)
+
+
+def _unused(buffers: list[mx.array | None], used: int) -> int:
+    """The numbers of one row in the columns of `buffers` (B, G, S, K) past the first `used`."""
+    sizes = (
+        _numbers(buffer) // buffer.shape[2] * (buffer.shape[2] - used)
+        for buffer in buffers
+        if buffer is not None
+    )
+    return sum(sizes)
 
 
 def _last(buffer: mx.array | None, used: int, count: int) -> mx.array | None:

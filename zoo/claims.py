@@ -69,6 +69,15 @@ class Claims(Generic[T]):
             )
         return theirs[0] if theirs else claims[0]
 
+    def contested(self) -> dict[str, list[str]]:
+        """The names that several third parties claim, each with the qualified names to ask for instead."""
+        found = {}
+        for name, claims in self._claims.items():
+            theirs = [claim for claim in claims if not claim[0].ours]
+            if len(theirs) > 1:
+                found[name] = [self._qualified(*claim, name) for claim in theirs]
+        return found
+
     def _qualified(self, plugin: Plugin, record: T, name: str) -> str:
         return f"{plugin.distribution}::{self.named(record) if self.named else name.rpartition('::')[2]}"
 

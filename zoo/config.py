@@ -36,6 +36,7 @@ HARMLESS = frozenset(
         "_attn_implementation_autoset",
         "architectures",
         "model_type",
+        "zoo_plugin",
         "auto_map",
         "torch_dtype",
         "dtype",

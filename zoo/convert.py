@@ -24,7 +24,7 @@ from zoo.checkpoint.save import SHARD, write
 from zoo.checkpoint.weights import renamed
 from zoo.errors import SourceError, ZooError
 from zoo.loading import Opened, load, open_model
-from zoo.registry import Registry
+from zoo.registry import Registry, signed
 from zoo.runtime import DTYPES
 
 LAYOUTS = ("mlx", "hf")
@@ -111,7 +111,7 @@ def convert(
     count = sum(_numbers(tensor) for tensor in parameters.values())
     tensors = renamed(parameters, opened.architecture, opened.recipe, layout)
     opened.parameters = parameters = {}  # only `tensors` holds them now
-    config = spelled_out(opened) if layout == "mlx" else opened.config
+    config = {**(spelled_out(opened) if layout == "mlx" else opened.config), **signed(opened.architecture)}
     with new_folder(out) as part:
         sizes = write(part, tensors, config, layout, floats, shard)
         copy_companions(opened, part)

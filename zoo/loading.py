@@ -47,7 +47,7 @@ class Loaded:
 def load(
     source: str | Path,
     *,
-    architecture: str | None = None,
+    architecture: str | Architecture | None = None,
     dtype: str | None = None,
     adapter: str | Path | None = None,
     context: int | None = None,
@@ -57,7 +57,7 @@ def load(
 ) -> Loaded:
     """Load an architecture's pocket checkpoint ("llama"), a preset ("llama:7b"), a folder, a GGUF file or a hub id.
 
-    `architecture` overrides what the config says; `dtype` ("float32", "float16", "bfloat16") casts floats; `adapter` is
+    `architecture`, a name or the record itself, overrides what the config says; `dtype` ("float32", "float16", "bfloat16") casts floats; `adapter` is
     a folder of mlx-lm's LoRA or DoRA, `revision` a hub id's branch, tag or commit. A model that would not fit in this
     machine's memory with a cache of `context` tokens is refused before it is read, unless `force`. Raises a
     `ZooError` that names the culprit: SourceError, ConfigError, CheckpointError, TokenizerError.
@@ -126,7 +126,7 @@ class Opened:
 def open_model(
     source: str | Path,
     *,
-    architecture: str | None = None,
+    architecture: str | Architecture | None = None,
     revision: str | None = None,
     floats: Any = None,
     known: Registry | None = None,
@@ -161,7 +161,7 @@ def open_model(
     return Opened(model, parameters, chosen, recipe, config, defaults, place.folder, known, file)
 
 
-def open_file(path: Path, known: Registry, architecture: str | None) -> GGUFFile:
+def open_file(path: Path, known: Registry, architecture: str | Architecture | None) -> GGUFFile:
     """A GGUF file, whose reader is imported only for one."""
     from zoo.checkpoint.gguf import open_gguf
 

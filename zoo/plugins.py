@@ -18,6 +18,7 @@ from functools import cache
 from importlib.metadata import Distribution, EntryPoint, entry_points
 from typing import Any
 
+from zoo.architecture import API
 from zoo.collecting import NewerContract, collect
 from zoo.errors import PluginError, in_words
 
@@ -50,6 +51,11 @@ class Plugin:
     def told(self) -> str:
         """The distribution and its version, else the plugin's own name: "zoo-good 1.2"."""
         return f"{self.distribution or self.name} {self.version}".strip()
+
+    @property
+    def absence(self) -> str:
+        """That it is not loaded, and why: "plugin bad (zoo-bad 1.2), which is broken: KeyError"."""
+        return f"plugin {self.name} ({self.told}), which is {self.state}: {self.error}"
 
     @property
     def bridges(self) -> bool:
@@ -85,7 +91,7 @@ def load_plugins(environ: Mapping[str, str] = os.environ) -> list[Plugin]:
     strict = environ.get("ZOO_STRICT", "") not in ("", "0")
     plugins = []
     for point in sorted(entry_points(group=GROUP), key=lambda p: (_distribution(p.dist)[0], p.name)):
-        plugin = Plugin(point.name, *_distribution(point.dist))
+        plugin = Plugin(point.name, *_distribution(point.dist), module=_module(point))
         names = {plugin.name, plugin.distribution}
         if allowed and not names & allowed:
             plugin.state, plugin.error = "blocked", "ZOO_PLUGINS does not name it"
@@ -120,14 +126,35 @@ def load_plugin(plugin: Plugin, point: EntryPoint) -> None:
     try:
         # What a plugin prints when imported must not end up among a command's output.
         with contextlib.redirect_stdout(sys.stderr):
-            plugin.module = point.module
             plugin.records = collect(point.load())
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # SystemExit too: a plugin that exits must not end the program
-        plugin.state = "incompatible" if isinstance(error, NewerContract) else "broken"
-        plugin.error = in_words(error)
+        newer = _newer(plugin.module, error)
+        plugin.state = "incompatible" if newer else "broken"
+        plugin.error = newer or in_words(error)
         plugin.traceback = "".join(traceback.format_exception(error))
+
+
+def _newer(module: str, error: BaseException) -> str | None:
+    """Why an error is that of a plugin made for a later version of the contract; None when it is not known to be."""
+    if isinstance(error, NewerContract):
+        return in_words(error)
+    from zoo.unloaded import declared_api, lacks
+
+    if (api := declared_api(module) or 0) > API:
+        return f"it needs contract version {api}; this zoo has {API}: upgrade mlx-zoo ({in_words(error)})"
+    if missing := lacks(error):
+        return f"it needs {missing}, which this zoo, of contract version {API}, has not: upgrade mlx-zoo"
+    return None
+
+
+def _module(point: EntryPoint) -> str:
+    """The module that an entry point names, nothing when that is no name."""
+    try:
+        return point.module
+    except (AttributeError, ValueError):
+        return ""
 
 
 def blamed(error: BaseException, plugins: Iterable[Plugin]) -> Plugin | None:

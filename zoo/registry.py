@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -25,6 +26,11 @@ from zoo.claims import Claims
 from zoo.collecting import collect
 from zoo.errors import ConfigError, PluginError, SourceError, in_words
 from zoo.plugins import FIRST_PARTY, Plugin, load_plugins
+
+
+# The key of a config.json under which a folder that a third party's plugin serves says so: "zoo-gptj 0.1".
+WRITER = "zoo_plugin"
+_PLUGIN = re.compile(r"[\w.-]{1,80}( [\w.+!-]{1,40})?")
 
 
 @cache
@@ -120,19 +126,25 @@ class Registry:
         near = get_close_matches(name, [p.name for p in self.plugins], 1)
         raise PluginError(f"no plugin {name!r}{f'; did you mean {near[0]}?' if near else ''}")
 
-    def plugin_of(self, architecture: Architecture) -> Plugin:
-        """The plugin that gave this architecture."""
-        return self._architectures.plugin_of(architecture)
+    def plugin_of(self, record: Architecture | Strategy) -> Plugin:
+        """The plugin that gave this very architecture or strategy."""
+        if isinstance(record, Strategy):
+            return self._strategies.plugin_of(record)
+        return self._architectures.plugin_of(record)
 
-    def architecture(self, name: str) -> Architecture:
-        """The architecture of that name, plain or qualified; SourceError, with the nearest names, for none."""
+    def architecture(self, name: str | Architecture) -> Architecture:
+        """The architecture of that name, plain or qualified, or itself; SourceError, with the nearest names, for none."""
+        if isinstance(name, Architecture):
+            return name
         found = self._architectures.one(name)
         if found is None:
             raise SourceError(f"unknown architecture {name!r}{self.suggestion(name)}; `zoo list` shows all")
         return found
 
     def suggestion(self, name: str) -> str:
-        """ "; did you mean …?" with the nearest architecture names, or nothing."""
+        """ "; did you mean …?" with the nearest architecture names, the plugin that would have it, or nothing."""
+        if absent := self.absent(name):
+            return f"; it is named by the {absent.absence}"
         near = self._architectures.near(name)
         return f"; did you mean {' or '.join(near)}?" if near else ""
 
@@ -154,9 +166,40 @@ class Registry:
                 return self._types.chosen(list(claims.values()), str(model_type))[1]
         if not isinstance(model_type, str):
             raise ConfigError("config.json: model_type is missing; name one with --architecture")
+        absent = self.absent(model_type)
         for _, architecture in self._resolved(config, bridges=True):
+            if absent is not None:
+                library = architecture.name.partition("::")[0]
+                warnings.warn(
+                    f"model_type {model_type!r} is named by the {absent.absence}; {library}'s code runs it instead",
+                    stacklevel=2,
+                )
             return architecture
+        if absent is not None:
+            raise ConfigError(f"config.json: model_type {model_type!r} is named by the {absent.absence}")
+        writer = config.get(WRITER)
+        if isinstance(writer, str) and _PLUGIN.fullmatch(writer):
+            raise ConfigError(
+                f"config.json: model_type {model_type!r} is of the plugin {writer}, by which this folder was written "
+                "and which is not installed"
+            )
         raise ConfigError(f"config.json: model_type {model_type!r} is of no architecture that the zoo has")
+
+    def absent(self, name: str) -> Plugin | None:
+        """The first plugin that is not loaded and whose code has this model_type, or name of an architecture."""
+        from zoo.unloaded import mentions
+
+        unloaded = (plugin for plugin in self.plugins if plugin.state != "loaded" and plugin.module)
+        return next((plugin for plugin in unloaded if mentions(plugin.module, name)), None)
+
+    @property
+    def contested(self) -> dict[str, list[str]]:
+        """The names that several third parties claim and that none therefore has, each with those to ask for instead.
+
+        Written as `Plugin.gives` has them: "gptj", "layer/parallel", "strategy/greedy".
+        """
+        found = self._architectures.contested() | self._blocks.contested()
+        return found | {f"strategy/{name}": options for name, options in self._strategies.contested().items()}
 
     def _resolved(
         self, config: Mapping[str, Any], bridges: bool = False
@@ -280,6 +323,15 @@ def isolated(*plugins: Any) -> Registry:
 @cache
 def _ours() -> tuple[Plugin, ...]:
     return tuple(plugin for plugin in load_plugins({"ZOO_PLUGINS": FIRST_PARTY}) if plugin.ours)
+
+
+def signed(architecture: Architecture) -> dict[str, str]:
+    """What the config.json of a folder says besides, so that it is known which plugin it needs: of a third party's."""
+    try:
+        plugin = registry().plugin_of(architecture)
+    except PluginError:  # of a registry that is not the one in use
+        return {}
+    return {} if plugin.ours else {WRITER: plugin.told}
 
 
 def registry() -> Registry:

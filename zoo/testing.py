@@ -10,6 +10,7 @@ V vocabulary.
 
 from __future__ import annotations
 
+import math
 import os
 import subprocess
 import sys
@@ -23,17 +24,22 @@ from typing import Any
 import mlx.core as mx
 from mlx.utils import tree_flatten
 
+from zoo import testing_caches, testing_strategies, testing_translation
 from zoo.checkpoint.quantize import quantize
 from zoo.checkpoint.save import save
+from zoo.checkpoint.weights import parameters_of
 from zoo.errors import ZooError, in_words
 from zoo.generation import generate
 from zoo.loading import Loaded, load
-from zoo.registry import Registry
+from zoo.plugins import FIRST_PARTY
+from zoo.registry import Registry, using
+from zoo.testing_strategies import check_strategy
 from zoo.testing_subject import (
     PACKING,
     TOLERANCE,
     Check,
     Subject,
+    answer,
     can_be_quantized,
     decodes,
     is_causal,
@@ -56,6 +62,7 @@ __all__ = [
     "Result",
     "Subject",
     "check_architecture",
+    "check_strategy",
     "checks_of",
     "imports_nothing_heavy",
     "numbers_of",
@@ -69,6 +76,7 @@ __all__ = [
 
 # Packages that no plugin may import before a model is built.
 HEAVY = ("mlx", "mlx_lm", "torch", "transformers")
+AUTOREGRESSIVE = f"{FIRST_PARTY}::autoregressive"  # by its full name, which no other plugin can take
 CHECKS: list[Check] = []
 
 
@@ -88,7 +96,8 @@ def check(reason: str, applies: Callable[[Subject], bool] = _always) -> Callable
 
 @check("`zoo show` and `compare` count from the recipe; the model must hold just that many")
 def parameters_equal_the_recipes(subject: Subject) -> None:
-    held = sum(array.size for _, array in tree_flatten(subject.model.parameters()))
+    # A packed matrix counts as the numbers that it stands for.
+    held = sum(math.prod(array.shape) for array in parameters_of(subject.model).values())
     counted = subject.recipe.parameters(subject.recipe.dim)
     assert held == counted, f"the model holds {held:,} parameters, the recipe counts {counted:,}"
 
@@ -194,23 +203,22 @@ def saved_and_loaded_is_identical(subject: Subject) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         save(folder, subject.model, subject.architecture, subject.recipe, subject.numbers)
-        loaded = load(folder, architecture=subject.architecture.name, dtype="float32", known=subject.known)
+        loaded = load(folder, architecture=subject.architecture, dtype="float32", known=subject.known)
     found = dict(tree_flatten(loaded.model.parameters()))
     for path, array in tree_flatten(subject.model.parameters()):
         assert path in found, f"{path} was not loaded"
         assert mx.array_equal(found[path], array).item(), f"{path} changed between saving and loading"
 
 
-@check("a quantized model must come back from its folder as it went in", can_be_quantized)
+@check("a quantized model must run, and come back from its folder as it went in", can_be_quantized)
 def quantized_and_loaded_is_identical(subject: Subject) -> None:
-    name = subject.architecture.name
     with tempfile.TemporaryDirectory() as place:
         plain, packed = Path(place, "plain"), Path(place, "packed")
         save(plain, subject.model, subject.architecture, subject.recipe, subject.numbers)
-        model = load(plain, architecture=name, dtype="float32", known=subject.known).model
+        model = load(plain, architecture=subject.architecture, dtype="float32", known=subject.known).model
         quantize(model, PACKING, quantizes(subject))
         save(packed, model, subject.architecture, subject.recipe, subject.numbers)
-        loaded = load(packed, architecture=name, dtype="float32", known=subject.known).model
+        loaded = load(packed, architecture=subject.architecture, dtype="float32", known=subject.known).model
     expected, found = (dict(tree_flatten(one.parameters())) for one in (model, loaded))
     lost = sorted(expected.keys() ^ found.keys())
     assert not lost, (
@@ -218,13 +226,15 @@ def quantized_and_loaded_is_identical(subject: Subject) -> None:
     )
     for path, array in expected.items():
         assert mx.array_equal(found[path], array).item(), f"{path} changed between saving and loading"
+    same(answer(subject, loaded), answer(subject, model), "logits of the quantized model, loaded", 1e-6)
 
 
 @check("what is streamed must be what the model says, up to near ties", streams)
 def greedy_stream_follows_the_full_forward(subject: Subject) -> None:
     prompt = subject.tokens[0, : subject.tokens.shape[1] // 2].tolist()
     loaded = Loaded(subject.model, None, subject.architecture, subject.recipe, {}, Path("."))
-    new = generate(loaded, prompt, strategy="autoregressive", max_tokens=8, temperature=0.0).tokens
+    with using(subject.known):
+        new = generate(loaded, prompt, strategy=AUTOREGRESSIVE, max_tokens=8, temperature=0.0).tokens
     prefix = {"prefix": len(prompt)} if subject.architecture.causality == "prefix" else {}
     logits = subject.model(mx.array([prompt + new]), **prefix)[0]  # (T, V)
     margin = TOLERANCE * (logits.max() - logits.min()).item()
@@ -285,9 +295,8 @@ class Result:
 
 def checks_of(subject: Subject) -> list[Check]:
     """The checks that apply to a subject."""
-    from zoo.testing_translation import CHECKS as TRANSLATION
-
-    return [one for one in (*CHECKS, *TRANSLATION) if one.applies(subject)]
+    every = (*CHECKS, *testing_caches.CHECKS, *testing_strategies.CHECKS, *testing_translation.CHECKS)
+    return [one for one in every if one.applies(subject)]
 
 
 def outcome(check: Check, subject: Subject) -> Result:

@@ -56,6 +56,12 @@ class Check:
     run: Callable[[Subject], None]
     applies: Callable[[Subject], bool]
 
+    @classmethod
+    def of(cls, function: Callable[[Subject], None], applies: Callable[[Subject], bool]) -> Check:
+        """The check that a function is, whose docstring is the reason."""
+        text = (function.__doc__ or "").rstrip(".")
+        return cls(function.__name__, text[:1].lower() + text[1:], function, applies)
+
 
 def decodes(subject: Subject) -> bool:
     """Whether the model continues text token by token, from a cache."""
@@ -70,6 +76,11 @@ def is_causal(subject: Subject) -> bool:
 def is_encoder(subject: Subject) -> bool:
     """Whether the model reads a text at once, and writes none."""
     return hasattr(subject.model, "encode") and not hasattr(subject.model, "decode")
+
+
+def translates(subject: Subject) -> bool:
+    """Whether the model reads one text whole and writes another."""
+    return hasattr(subject.model, "encode") and hasattr(subject.model, "decode")
 
 
 def streams(subject: Subject) -> bool:
@@ -91,11 +102,22 @@ def quantizes(subject: Subject) -> list[Any]:
 
 
 def can_be_quantized(subject: Subject) -> bool:
-    """Whether it may be written to disk, and some layer has a quantized form and rows that fill groups."""
+    """Whether it may be written to disk, and some layer is packed, or has a quantized form and rows that fill groups."""
     layers = subject.model.named_modules()
     return is_saved(subject) and any(
-        choose(path, layer, PACKING, quantizes(subject)) for path, layer in layers
+        "scales" in layer or choose(path, layer, PACKING, quantizes(subject)) for path, layer in layers
     )
+
+
+def packed_layers(model: Any) -> list[Any]:
+    """The layers of a model whose matrices are packed."""
+    return [layer for _, layer in model.named_modules() if "scales" in layer]
+
+
+def answer(subject: Subject, model: Any = None) -> mx.array:
+    """What a model, the subject's own or another of its kind, makes of the texts, all of them at once: (B, T, V)."""
+    model = subject.model if model is None else model
+    return model(subject.tokens, subject.tokens) if hasattr(model, "decode") else model(subject.tokens)
 
 
 def is_theirs(subject: Subject) -> bool:

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import mlx.core as mx
 
 from zoo.generation import generate
 from zoo.loading import Loaded
-from zoo.testing import TOLERANCE, Check, Subject, same
+from zoo.plugins import FIRST_PARTY
+from zoo.registry import using
+from zoo.testing_subject import TOLERANCE, Check, Subject, packed_layers, same, translates
 
-
-def translates(subject: Subject) -> bool:
-    """Whether the model reads one text whole and writes another."""
-    return hasattr(subject.model, "encode") and hasattr(subject.model, "decode")
+BEAM = f"{FIRST_PARTY}::beam"  # by its full name, which no other plugin can take
 
 
 def texts(subject: Subject) -> tuple[mx.array, mx.array]:
@@ -92,7 +90,8 @@ def greedy_translation_follows_the_full_forward(subject: Subject) -> None:
     """What is streamed must be what the model says."""
     source = subject.tokens[:1]
     loaded = Loaded(subject.model, None, subject.architecture, subject.recipe, {}, Path("."))
-    new = generate(loaded, source[0].tolist(), strategy="beam", max_tokens=8).tokens
+    with using(subject.known):
+        new = generate(loaded, source[0].tolist(), strategy=BEAM, max_tokens=8).tokens
     logits = subject.model(source, mx.array([[subject.recipe.start, *new]]))[0]  # (T, V)
     margin = TOLERANCE * (logits.max() - logits.min()).item()
     for place, token in enumerate(new):
@@ -104,25 +103,21 @@ def half_precision_translates(subject: Subject) -> None:
     """16-bit weights are what most checkpoints hold."""
     source, target = texts(subject)
     expected, parameters = subject.model(source, target), subject.model.parameters()
+    # MXFP4 and its like are unpacked to a float of their own, whatever the other weights are.
+    floats = any(getattr(layer, "mode", "affine") != "affine" for layer in packed_layers(subject.model))
     try:
         for dtype in (mx.float16, mx.bfloat16):
             subject.model.set_dtype(dtype)
             found = subject.model(source, target)
-            assert found.dtype == dtype, f"weights of {dtype} give logits of {found.dtype}"
+            assert found.dtype == dtype or floats, f"weights of {dtype} give logits of {found.dtype}"
             assert mx.isfinite(found).all().item(), f"{dtype}: logits are not finite"
             same(found, expected, f"{dtype} logits", 0.1)
     finally:
         subject.model.update(parameters)
 
 
-def reason_of(function: Callable[[Subject], None]) -> str:
-    """A check's reason, from its docstring."""
-    text = (function.__doc__ or "").rstrip(".")
-    return text[:1].lower() + text[1:]
-
-
 CHECKS = [
-    Check(function.__name__, reason_of(function), function, translates)
+    Check.of(function, translates)
     for function in (
         cached_translation_equals_full_forward,
         padded_source_equals_the_source_alone,

@@ -8,54 +8,33 @@ in source and target. The rules run forward to load and backward to export, on a
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
-from zoo.errors import CheckpointError
+from zoo.errors import CheckpointError, PluginError
+from zoo.patterns import check_pair, fill, matcher, matches, open_steps
+
+__all__ = [
+    "Ignore",
+    "Join",
+    "OutputHead",
+    "Rename",
+    "Rule",
+    "Split",
+    "Stack",
+    "Tensors",
+    "Transpose",
+    "apply",
+    "check_rules",
+    "fill",
+    "invert",
+    "matcher",
+    "matches",
+]
 
 Tensors = MutableMapping[str, Any]
 Join = Callable[[Sequence[Any], int], Any]
-
-_PLACE = re.compile(r"\{(\w+)\}|(\*)|\[([^\]]*)\]")
-
-
-@lru_cache(maxsize=4096)
-def matcher(pattern: str) -> re.Pattern[str]:
-    """The regular expression of a pattern, optional prefixes and placeholders included."""
-    parts, end, seen = [], 0, set()
-    for match in _PLACE.finditer(pattern):
-        parts.append(re.escape(pattern[end : match.start()]))
-        name, rest, optional = match.groups()
-        if name:
-            parts.append(f"(?P={name})" if name in seen else rf"(?P<{name}>[^.]+)")
-            seen.add(name)
-        elif rest:
-            parts.append(r"(?P<rest>.+)")
-        else:
-            parts.append(f"(?:{re.escape(optional)})?")
-        end = match.end()
-    return re.compile("".join(parts) + re.escape(pattern[end:]))
-
-
-def fill(pattern: str, values: Mapping[str, str]) -> str:
-    """The name that a pattern stands for, its placeholders filled and its optional prefix written."""
-
-    def one(match: re.Match[str]) -> str:
-        name, rest, optional = match.groups()
-        return values[name] if name else values["rest"] if rest else optional
-
-    return _PLACE.sub(one, pattern)
-
-
-def matches(pattern: str, tensors: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, str]]]:
-    """Each tensor name that the pattern fits, with the values of its placeholders."""
-    fits = matcher(pattern).fullmatch
-    for name in list(tensors):
-        if match := fits(name):
-            yield name, match.groupdict()
 
 
 class Rule:
@@ -79,6 +58,9 @@ class Rename(Rule):
 
     source: str
     target: str
+
+    def __post_init__(self) -> None:
+        check_pair(self, self.source, self.target)
 
     def forward(self, source: Tensors, target: Tensors, recipe: Any, join: Join) -> None:
         _move(self.source, self.target, source, target, lambda tensor: tensor)
@@ -110,6 +92,20 @@ class Split(Rule):
     transpose: bool = False
     axis: int = 0
 
+    def __post_init__(self) -> None:
+        if (
+            not isinstance(self.targets, tuple)
+            or len(set(self.targets)) != len(self.targets)
+            or len(self.targets) < 2
+        ):
+            raise PluginError(
+                f"weight rule {self!r}: targets are a tuple of two patterns or more, no two alike"
+            )
+        if type(self.transpose) is not bool or type(self.axis) is not int or self.axis < 0:
+            raise PluginError(f"weight rule {self!r}: transpose is True or False, axis a whole number from 0")
+        for target in self.targets:
+            check_pair(self, self.source, target)
+
     def forward(self, source: Tensors, target: Tensors, recipe: Any, join: Join) -> None:
         for name, values in matches(self.source, source):
             whole = source.pop(name)
@@ -137,6 +133,11 @@ class Stack(Rule):
 
     source: str
     target: str
+
+    def __post_init__(self) -> None:
+        if "{e}" not in open_steps(self, self.source):
+            raise PluginError(f"weight rule {self!r}: its source has no {{e}}, the number of the expert")
+        check_pair(self, self.source, self.target, lambda step: step == "{e}")
 
     def forward(self, source: Tensors, target: Tensors, recipe: Any, join: Join) -> None:
         groups: dict[str, dict[int, str]] = {}
@@ -182,6 +183,9 @@ class Ignore(Rule):
 
     source: str
 
+    def __post_init__(self) -> None:
+        open_steps(self, self.source)
+
     def forward(self, source: Tensors, target: Tensors, recipe: Any, join: Join) -> None:
         for name, _ in matches(self.source, source):
             del source[name]
@@ -198,6 +202,13 @@ def _move(
         if new in target:
             raise CheckpointError(f"{name}: a second tensor for {new}")
         target[new] = change(source.pop(name))
+
+
+def check_rules(rules: Sequence[Rule]) -> None:
+    """PluginError when a rule stands there twice. Two of one source may: the first takes what both fit."""
+    for place, rule in enumerate(rules):
+        if rule in rules[:place]:
+            raise PluginError(f"weight rule {rule!r} stands there twice")
 
 
 def apply(

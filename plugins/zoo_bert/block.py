@@ -1,5 +1,6 @@
 """What only BERT has: its embedding and its head. Axes: B batch, S length, D width, V vocabulary."""
 
+import mlx.core as mx
 import mlx.nn as nn
 
 from zoo.blocks.activation import activation
@@ -16,7 +17,7 @@ class TypedEmbedding(Embedding):
 
     def __call__(self, tokens, token_types=None):  # (B, S), (B, S) -> (B, S, D)
         """Without `token_types` every token is of the first sentence, type 0."""
-        types = self.types.weight[0] if token_types is None else self.types(token_types)
+        types = self.types(mx.zeros((1, 1), mx.int32) if token_types is None else token_types)
         return self.norm(self.look_up(tokens) + types + self.positions(tokens.shape[1]))
 
 

@@ -5,8 +5,7 @@ Axes: B batch, T length, E channels, N numbers of state a channel, C chunks, L t
 
 import mlx.core as mx
 
-CHUNK = 64  # tokens read one after the other: each such step works on all chunks
-SEGMENT = 512  # tokens scanned at once: bounds the memory of what chunks keep, two states a token
+from zoo_mamba.spec import CHUNK, SEGMENT
 
 
 def scan(x, rate, write, read, decay, state):

@@ -6,6 +6,9 @@ from typing import ClassVar
 from zoo.errors import RecipeError
 from zoo.recipe import ACTIVATIONS, Spec
 
+CHUNK = 64  # tokens read one after the other: each such step works on all chunks
+SEGMENT = 512  # tokens scanned at once: bounds the memory of what chunks keep, two states a token
+
 
 @dataclass(frozen=True)
 class SelectiveStateSpace(Spec):
@@ -17,6 +20,7 @@ class SelectiveStateSpace(Spec):
 
     kind, name = "mixer", "selective-state-space"
     recurrent: ClassVar[bool] = True
+    chunks: ClassVar[tuple[int, ...]] = (CHUNK, SEGMENT)
     hidden: int
     rank: int
     state: int = 16

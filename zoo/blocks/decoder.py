@@ -8,6 +8,7 @@ from functools import cached_property
 import mlx.nn as nn
 
 from zoo.blocks.mask import attention_mask, biased, padded_columns, token_columns
+from zoo.errors import RecipeError
 
 RECURRENT = "recurrent"
 
@@ -24,6 +25,7 @@ class Decoder(nn.Module):
     def __init__(self, spec, *, dim, index=0, embedding, layers, head, norm=None, relative=None):
         super().__init__()
         self.spec = spec
+        refuse_without_cache(spec.layers, layers)
         self.embedding = embedding
         self.layers = layers
         if norm is not None:
@@ -99,5 +101,17 @@ def _window(layer):
 
 
 def _caching(layer):
-    """The module within a layer that makes its cache: the mixer, wherever the layer keeps it."""
-    return next(module for _, module in layer.named_modules() if hasattr(module, "make_cache"))
+    """The module within a layer that makes its cache: the mixer, wherever the layer keeps it; None without one."""
+    return next((module for _, module in layer.named_modules() if hasattr(module, "make_cache")), None)
+
+
+def refuse_without_cache(specs, layers):
+    """RecipeError naming the layer, and the block in it, that says nothing of what it keeps from token to token."""
+    for index, (spec, layer) in enumerate(zip(specs, layers, strict=True)):
+        if _caching(layer) is None:
+            mixers = ((path, part) for path, part in spec.walk() if part.kind == "mixer")
+            path, part = next(mixers, ("", spec))
+            where = f"layers.{index}.{path}".rstrip(".")
+            raise RecipeError(
+                f"{where}: {part.block()} has no make_cache(policy), which gives what it keeps from token to token"
+            )

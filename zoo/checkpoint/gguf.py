@@ -60,7 +60,7 @@ class GGUFFile:
         save_gguf_tokenizer(self.header, folder, self.generation_config)
 
 
-def open_gguf(path: Path, known: Registry, architecture: str | None = None) -> GGUFFile:
+def open_gguf(path: Path, known: Registry, architecture: str | Architecture | None = None) -> GGUFFile:
     """Read a file's header. CheckpointError and ConfigError name the file and what in it is wrong."""
     header = read_headers(path)
     tensors = tensors_of(header.tensors)

@@ -20,6 +20,7 @@ from zoo.checkpoint.packed import Packed, Packing, dense
 from zoo.checkpoint.quantized import GLOBAL_SCALE, warn_of_unpacked
 from zoo.checkpoint.safetensors import INDEX, SINGLE
 from zoo.checkpoint.weights import export
+from zoo.registry import signed
 
 SHARD = 5 * 10**9  # bytes, as on the hub
 FORMATS = {"hf": "pt", "mlx": "mlx"}  # what a file's metadata calls each layout
@@ -42,7 +43,7 @@ def save(
     layout = "mlx" if packed else "hf"
     tensors = export(model, architecture, recipe, layout)
     model_type = (architecture.model_types or [architecture.name])[0]
-    write(folder, tensors, {"model_type": model_type, **numbers}, layout, dtype)
+    write(folder, tensors, {"model_type": model_type, **numbers, **signed(architecture)}, layout, dtype)
 
 
 def write(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import mlx.core as mx
@@ -13,11 +13,11 @@ from mlx.utils import tree_flatten, tree_map_with_path
 from zoo import runtime, weights
 from zoo.architecture import Architecture
 from zoo.blocks.quantized import QuantizedLinear
+from zoo.checkpoint.misfits import fits, misfits
 from zoo.checkpoint.packed import Packed, Packing, join
 from zoo.checkpoint.quantized import warn_of_unpacked
 from zoo.checkpoint.safetensors import Tensors
 from zoo.errors import CheckpointError
-from zoo.weights import Rule
 
 
 def match(model: Any, architecture: Architecture, recipe: Any, tensors: Tensors) -> dict[str, Any]:
@@ -28,14 +28,14 @@ def match(model: Any, architecture: Architecture, recipe: Any, tensors: Tensors)
     wanted = dict(tree_flatten(model.parameters()))
     layouts = architecture.layouts_of(tensors.metadata.get("format"))
     order = sorted(layouts, key=lambda layout: layout != tensors.metadata.get("format", "hf"))
-    first: list[str] | None = None
+    problems = []
     for layout in order:
         parameters, left = weights.apply(layouts[layout], tensors.arrays, recipe, join)
         if fits(wanted, parameters, left):
             break
-        first = first or misfits(wanted, parameters, left, layouts[layout], tensors, recipe)
+        problems.append(misfits(wanted, parameters, left, layouts[layout], tensors, recipe))
     else:
-        raise CheckpointError("; ".join(_summary(first or [])))
+        raise CheckpointError(str(min(problems, key=len)))  # of the layout that is nearest
     layers: dict[str, Any] = dict(model.named_modules())
     for path, tensor in parameters.items():
         if isinstance(tensor, Packed):
@@ -106,79 +106,6 @@ def packings(
         path, final = settled.get(name, (name, tensor))
         names = tuple(text.removesuffix(".weight") for text in (name, path))
         yield names, final.packing if isinstance(final, Packed) else None
-
-
-def fits(wanted: Mapping[str, Any], found: Mapping[str, Any], left: Collection[str]) -> bool:
-    """Whether the parameters `found` are those `wanted`, floats of the same shapes, with no tensor left."""
-    return (
-        not left
-        and wanted.keys() == found.keys()
-        and all(_fits_one(wanted[path], found[path]) for path in wanted)
-    )
-
-
-def _fits_one(wanted: mx.array, found: Any) -> bool:
-    if isinstance(found, Packed) and not found.swapped and len(found.shape) == wanted.ndim:
-        try:
-            found = found.settled(wanted.shape[-1])
-        except CheckpointError:
-            return False
-    return tuple(wanted.shape) == tuple(found.shape) and _is_float(found)
-
-
-def _is_float(array: Any) -> bool:
-    return mx.issubdtype(array.dtype, mx.floating)
-
-
-def misfits(
-    wanted: Mapping[str, Any],
-    found: Mapping[str, Any],
-    left: Iterable[str],
-    rules: Sequence[Rule],
-    tensors: Tensors,
-    recipe: Any,
-) -> list[str]:
-    """What keeps the parameters `found` from being those `wanted`: one phrase each, by the tensors' names."""
-    origin = {}
-    for name, array in tensors.arrays.items():
-        for path in weights.apply(rules, {name: array}, recipe, join)[0]:
-            origin[path] = name
-    problems = []
-    for path in wanted.keys() & found.keys():
-        expected, shape, dtype = tuple(wanted[path].shape), tuple(found[path].shape), found[path].dtype
-        name = f"tensor {origin.get(path, path)} (for {path})"
-        certain = not isinstance(found[path], Packed) or found[path].certain
-        if not certain and not _fits_one(wanted[path], found[path]):
-            words, scales = (tuple(getattr(found[path], part).shape) for part in ("weight", "scales"))
-            problems.append(f"{name}: expected {expected}, found {words} words and {scales} scales")
-        elif expected != shape and certain:
-            problems.append(f"{name}: expected shape {expected}, found {shape}")
-        elif not _is_float(found[path]):
-            problems.append(
-                f"{name}: dtype {tensors.dtypes.get(origin.get(path, path), dtype)} where a float belongs"
-            )
-    for path in wanted.keys() - found.keys():
-        problems.append(
-            f"missing tensor {_exported(path, wanted[path], rules, recipe)} {tuple(wanted[path].shape)}"
-        )
-    for path in found.keys() - wanted.keys():
-        problems.append(f"unexpected tensor {origin.get(path, path)} {tuple(found[path].shape)}")
-    problems += [f"unexpected tensor {name} {tuple(tensors.arrays[name].shape)}" for name in left]
-    return sorted(problems)
-
-
-def _exported(path: str, array: Any, rules: Sequence[Rule], recipe: Any) -> str:
-    """The checkpoint's name of a parameter, with its path; the path alone for one part of a fused tensor."""
-    try:
-        names = list(weights.invert(rules, {path: array}, recipe, join)[0])
-    except KeyError:
-        names = []
-    return f"{names[0]} (for {path})" if names else path
-
-
-def _summary(problems: Sequence[str], most: int = 6) -> list[str]:
-    rest = len(problems) - most
-    return [*problems[:most], *([f"and {rest} more"] if rest > 0 else [])]
 
 
 def parameters_of(model: Any) -> dict[str, Any]:

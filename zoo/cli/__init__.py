@@ -37,11 +37,11 @@ class Commands(click.Group):
     """The subcommands, those of plugins included, each imported when it is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return [*COMMANDS, *(name for name in _claims().listed() if name not in COMMANDS)]
+        return [*COMMANDS, *(name for name in command_claims().listed() if name not in COMMANDS)]
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         try:
-            record = _claims().one(name)
+            record = command_claims().one(name)
             return _imported(record.target) if record else None
         except PluginError as error:
             if name not in COMMANDS:
@@ -50,7 +50,7 @@ class Commands(click.Group):
             return _imported(COMMANDS[name][0])
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
-        if args and args[0] not in _claims() and not args[0].startswith("-"):
+        if args and args[0] not in command_claims() and not args[0].startswith("-"):
             import difflib
 
             near = difflib.get_close_matches(args[0], self.list_commands(ctx), 1)
@@ -59,14 +59,14 @@ class Commands(click.Group):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        records = _claims().listed()
+        records = command_claims().listed()
         own = {name: summary for name, (_, summary) in COMMANDS.items()}
         rows = [(n, records[n].summary if n in records else own[n]) for n in self.list_commands(ctx)]
         with formatter.section("Commands"):
             formatter.write_dl(rows)
 
 
-def _claims() -> Claims[Command]:
+def command_claims() -> Claims[Command]:
     """The subcommands by name: the zoo's own and those of plugins."""
     from zoo.architecture import Command
     from zoo.claims import Claims

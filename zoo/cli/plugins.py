@@ -30,20 +30,49 @@ def plugins(debug: bool, as_json: bool, card: str | None, into: Path | None) -> 
     if card or into:
         _card(card, into)
         return
-    found = registry().plugins
+    found, contested = registry().plugins, _contested()
     if as_json:
-        rows = [p.as_json() | ({"traceback": p.traceback} if debug else {}) for p in found]
+        rows = [
+            p.as_json()
+            | {"contested": [name for name in p.gives if name in contested]}
+            | ({"traceback": p.traceback} if debug else {})
+            for p in found
+        ]
         click.echo(json.dumps(rows, ensure_ascii=False, indent=1))
         return
     head = ["plugin", "distribution", "state", "gives, or what went wrong"]
     cells = [
-        [p.name, f"{p.distribution} {p.version}".strip(), p.state, p.error or ", ".join(p.gives) or "nothing"]
+        [
+            p.name,
+            f"{p.distribution} {p.version}".strip(),
+            p.state,
+            p.error or _gives(p, contested) or "nothing",
+        ]
         for p in found
     ]
     click.echo(table(cells, head))
+    for name, options in contested.items():
+        click.echo(
+            f"\n* {name} is claimed by several plugins, and neither has it: ask for {' or '.join(options)}"
+        )
     for plugin in found:
         if debug and plugin.traceback:
             click.echo(f"\n{plugin.name}:\n{plugin.traceback}".rstrip())
+
+
+def _contested() -> dict[str, list[str]]:
+    """The names that several plugins claim, as `Plugin.gives` has them, each with those to ask for instead."""
+    from zoo.cli import command_claims
+    from zoo.registry import registry
+
+    commands = command_claims().contested().items()
+    return registry().contested | {
+        f"zoo {name}": [f"zoo {one}" for one in options] for name, options in commands
+    }
+
+
+def _gives(plugin: Any, contested: dict[str, list[str]]) -> str:
+    return ", ".join(f"{name}*" if name in contested else name for name in plugin.gives)
 
 
 def _card(name: str | None, into: Path | None) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 from zoo import runtime
 from zoo.errors import PromptError
+from zoo.generation.checked import checked as checked_steps
 from zoo.generation.settings import check_loaded, checked
 from zoo.generation.step import Step
 from zoo.loading import Loaded
@@ -41,7 +42,8 @@ def stream(
     (see `zoo.generation.autoregressive.stream`), or `beams` and what `zoo.generation.beam.stream` takes, as
     translating does; other tasks take what their strategy's record lists. `strategy` names one, a plugin's for
     example; without it the architecture's task and the settings choose.
-    PromptError, before anything runs, for a prompt or a setting that cannot be.
+    PromptError, before anything runs, for a prompt or a setting that cannot be; PluginError for a plugin's strategy
+    that yields something else than steps, of which the last has a finish reason.
     """
     check_loaded(loaded, "stream")
     runtime.check_process()
@@ -51,7 +53,9 @@ def stream(
     given = [name for name, value in settings.items() if value != ()]
     architecture = loaded.architecture
     chosen = loaded.registry.strategy(architecture.task, given, name=strategy, architecture=architecture)
-    return _run(chosen.function()(loaded, prompt, **chosen.settings(settings)))
+    plugin = loaded.registry.plugin_of(chosen)
+    told = f"strategy {chosen.name}{'' if plugin.ours else f' of the plugin {plugin.name}'}"
+    return _run(checked_steps(chosen.function()(loaded, prompt, **chosen.settings(settings)), told))
 
 
 def _run(steps: Iterator[Step]) -> Iterator[Step]:

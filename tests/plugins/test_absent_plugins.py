@@ -1,0 +1,149 @@
+"""A folder whose plugin is blocked, broken or gone says which it needs; what is contested or too new is marked."""
+
+import json
+import shutil
+
+import pytest
+
+PLUGIN = """
+from dataclasses import replace
+import zoo_llama
+from zoo.architecture import hookimpl
+
+@hookimpl
+def zoo_architectures():
+    llama = next(zoo_llama.zoo_architectures())
+    yield replace(llama, name="humming", model_types=("humming",), base="llama")
+"""
+
+
+@pytest.fixture
+def humming(site, command, tmp_path):
+    """A folder that a third party's plugin serves, written while that was installed."""
+    site.add("zoo-humming", "humming_plugin", PLUGIN)
+    source = tmp_path / "source"
+    from zoo.checkpoint.save import save
+    from zoo.testing import subject
+
+    made = subject("mistral")
+    save(source, made.model, made.architecture, made.recipe, {**made.numbers, "model_type": "humming"})
+    done = command("convert", source, "model", environment=site.environment)
+    assert done.returncode == 0, done.stderr
+    return tmp_path / "model"
+
+
+def refusal(command, folder, environment):
+    done = command("run", folder, "hi", environment=environment)
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+    return done.stderr.splitlines()[-1]
+
+
+def test_a_folder_says_which_plugin_wrote_it(humming):
+    assert json.loads((humming / "config.json").read_text())["zoo_plugin"] == "zoo-humming 1.2"
+
+
+def test_a_blocked_plugin_is_named(humming, site, command):
+    line = refusal(command, humming, site.environment | {"ZOO_BLOCK": "zoo-humming"})
+    assert line == (
+        "zoo: error: config.json: model_type 'humming' is named by the plugin humming_plugin (zoo-humming 1.2), "
+        "which is blocked: ZOO_BLOCK names it"
+    )
+    line = refusal(command, "humming", site.environment | {"ZOO_BLOCK": "zoo-humming"})
+    assert "'humming' is no architecture, folder or hub id; it is named by the plugin humming_plugin" in line
+
+
+def test_a_broken_plugin_is_named_with_its_error(humming, site, command):
+    (site.path / "humming_plugin.py").write_text(PLUGIN + "\n1 / 0\n")
+    line = refusal(command, humming, site.environment)
+    assert "the plugin humming_plugin (zoo-humming 1.2), which is broken: ZeroDivisionError" in line
+
+
+def test_a_plugin_that_is_gone_is_named(humming, site, command):
+    shutil.rmtree(site.path)
+    site.path.mkdir()
+    line = refusal(command, humming, site.environment)
+    assert line.endswith(
+        "model_type 'humming' is of the plugin zoo-humming 1.2, by which this folder was written and which is not installed"
+    )
+    config = json.loads((humming / "config.json").read_text())
+    for writer in ("\x1b[31mevil\nline", "x" * 300, 7, None):
+        (humming / "config.json").write_text(json.dumps(config | {"zoo_plugin": writer}))
+        assert refusal(command, humming, site.environment).endswith("is of no architecture that the zoo has")
+
+
+def test_one_of_the_zoos_own_that_is_blocked(folder, command):
+    made = folder("lstm", tokenizer=False)
+    assert "named by the plugin rnn (mlx-zoo" in refusal(command, made, {"ZOO_BLOCK": "rnn"})
+    done = command(
+        "run", folder("llama", where="other"), "hi", "--max-tokens", "1", environment={"ZOO_BLOCK": "llama"}
+    )
+    assert "which is blocked: ZOO_BLOCK names it; mlx-lm's code runs it instead" in done.stderr.replace(
+        "\n", " "
+    )
+
+
+def test_what_it_is_told_from_is_not_what_it_gives(site):
+    from zoo.unloaded import mentions
+
+    site.add("zoo-humming", "humming_plugin", PLUGIN)
+    assert mentions("humming_plugin", "humming") and not mentions("humming_plugin", "llama")
+    assert not mentions("no_such_module", "humming") and not mentions("", "humming")
+
+
+def states(command, site):
+    done = command("plugins", "--json", environment=site.environment)
+    return {found["name"]: found for found in json.loads(done.stdout)}
+
+
+NEWER = {
+    "declares_it": (
+        "from zoo.architecture import Sampler\nX = dict(api=2)\n",
+        "it needs contract version 2; this zoo has 1",
+    ),
+    "new_field": (
+        "from zoo.architecture import Architecture\nA = Architecture('x', '', len, (), corpora=(), api=3)\n",
+        "it needs contract version 3; this zoo has 1: upgrade mlx-zoo (TypeError: ",
+    ),
+    "new_name": (
+        "from zoo.architecture import Sampler\n",
+        "it needs Sampler of zoo.architecture, which this zoo",
+    ),
+    "new_spec": ("from zoo.recipe import Hyena\n", "it needs Hyena of zoo.recipe"),
+    "new_module": ("import zoo.samplers\n", "it needs the module zoo.samplers"),
+}
+BROKEN = {
+    "misspelled": ("from zoo.architecture import Architectur\n", "cannot import name 'Architectur'"),
+    "not_ours": ("from json import loudly\n", "cannot import name 'loudly'"),
+    "wrong_field": (
+        "from zoo.architecture import Preset\nPreset('x', colour=1, )\nY = dict(api=1)\n",
+        "unexpected keyword",
+    ),
+}
+
+
+def test_what_is_made_for_a_newer_zoo_is_incompatible_and_what_is_wrong_is_broken(site, command):
+    for name, (code, _) in (NEWER | BROKEN).items():
+        site.add(f"zoo-{name}", name, code)
+    found = states(command, site)
+    for name, (_, words) in NEWER.items():
+        assert found[name]["state"] == "incompatible" and words in found[name]["error"], found[name]
+    for name, (_, words) in BROKEN.items():
+        assert found[name]["state"] == "broken" and words in found[name]["error"], found[name]
+
+
+def test_contested_names_are_marked(site, command):
+    code = (
+        PLUGIN
+        + "\n@hookimpl\ndef zoo_commands():\n    from zoo.architecture import Command\n    yield Command('hum', 'm:f')\n"
+    )
+    site.add("zoo-one", "one_plugin", code)
+    site.add("zoo-two", "two_plugin", code)
+    shown = command("plugins", environment=site.environment).stdout
+    assert shown.count("humming*") == 2 and shown.count("zoo hum*") == 2
+    assert (
+        "* humming is claimed by several plugins, and neither has it: ask for zoo-one::humming or zoo-two::humming"
+        in shown
+    )
+    assert "ask for zoo zoo-one::hum or zoo zoo-two::hum" in shown
+    found = states(command, site)
+    assert found["one_plugin"]["contested"] == ["humming", "zoo hum"] and found["llama"]["contested"] == []

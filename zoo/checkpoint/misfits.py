@@ -1,0 +1,191 @@
+"""What keeps a checkpoint's tensors from being a model's parameters, in one line that shows both sides."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import Any
+
+import mlx.core as mx
+
+from zoo import weights
+from zoo.checkpoint.packed import Packed, join
+from zoo.checkpoint.safetensors import Tensors
+from zoo.errors import CheckpointError
+from zoo.weights import Rule
+
+MOST = 4  # groups of each side that a message shows
+ALIKE = 0.6  # from which share of likeness a name is worth a hint
+NUMBER = re.compile(r"(?<![^.])\d+(?![^.])")  # a step of a name that is a number
+LETTERS = "ijklmnop"
+
+
+def fits(wanted: Mapping[str, Any], found: Mapping[str, Any], left: Collection[str]) -> bool:
+    """Whether the parameters `found` are those `wanted`, floats of the same shapes, with no tensor left."""
+    return (
+        not left
+        and wanted.keys() == found.keys()
+        and all(_fits_one(wanted[path], found[path]) for path in wanted)
+    )
+
+
+def _fits_one(wanted: mx.array, found: Any) -> bool:
+    if isinstance(found, Packed) and not found.swapped and len(found.shape) == wanted.ndim:
+        try:
+            found = found.settled(wanted.shape[-1])
+        except CheckpointError:
+            return False
+    return tuple(wanted.shape) == tuple(found.shape) and _is_float(found)
+
+
+def _is_float(array: Any) -> bool:
+    return mx.issubdtype(array.dtype, mx.floating)
+
+
+@dataclass
+class Misfits:
+    """The three kinds: tensors of another shape or dtype, parameters that nothing fills, tensors that go nowhere.
+
+    Each is a list of names (one, or a tensor's and a parameter's) and what is said of them.
+    """
+
+    wrong: list[tuple[tuple[str, ...], str]] = field(default_factory=list)
+    missing: list[tuple[tuple[str, ...], str]] = field(default_factory=list)
+    unexpected: list[tuple[tuple[str, ...], str]] = field(default_factory=list)
+    rules: tuple[str, ...] = ()
+    paths: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.wrong) + len(self.missing) + len(self.unexpected)
+
+    def __str__(self) -> str:
+        wrong, missing, unexpected = (grouped(side) for side in (self.wrong, self.missing, self.unexpected))
+        strange = {group.names[0]: "" for group in unexpected}
+        paths = {g.names[0]: g.ranges and f" ({g.ranges})" for g in grouped(((p,), "") for p in self.paths)}
+        rules = dict.fromkeys(self.rules, "")
+        lines = [*(f"tensor{group.plural} {group}" for group in wrong[:MOST]), *_more(wrong, "of the kind")]
+        for group in missing[:MOST]:
+            lines.append(f"missing tensor{group.plural} {group}{_near(group.names[0], strange, 'nearest')}")
+        lines += _more(missing, "missing")
+        for group in unexpected[:MOST]:
+            known, what = (paths, "nearest") if len(group.names) > 1 else (rules, "nearest rule")
+            lines.append(f"unexpected tensor{group.plural} {group}{_near(group.names[-1], known, what)}")
+        return "; ".join([*lines, *_more(unexpected, "unexpected")])
+
+
+def _near(name: str, known: Mapping[str, str], what: str) -> str:
+    """A hint with the nearest of the names, and what is said of it."""
+    near = get_close_matches(name, known, 1, ALIKE)
+    return f" [{what}: {near[0]}{known[near[0]]}]" if near else ""
+
+
+def _more(groups: Sequence[Any], what: str) -> list[str]:
+    rest = sum(group.count for group in groups[MOST:])
+    return [f"and {rest} more {what}"] if rest else []
+
+
+@dataclass(frozen=True)
+class Group:
+    """Names that differ in their numbers alone, written with letters for these, and what is said of all of them."""
+
+    names: tuple[str, ...]
+    ranges: str
+    what: str
+    count: int
+
+    @property
+    def plural(self) -> str:
+        return "s" if self.count > 1 else ""
+
+    def __str__(self) -> str:
+        name, *path = self.names
+        told = [*(f"for {one}" for one in path if one != name), *([self.ranges] if self.ranges else [])]
+        return f"{name} ({', '.join(told)}){self.what}" if told else f"{name}{self.what}"
+
+
+def grouped(problems: Iterable[tuple[tuple[str, ...], str]]) -> list[Group]:
+    """The problems, those put together that differ in the numbers of their names alone."""
+    alike: dict[tuple[tuple[str, ...], str], list[tuple[str, ...]]] = {}
+    for names, what in problems:
+        key = (tuple(NUMBER.sub("{}", name) for name in names), what)
+        alike.setdefault(key, []).append(tuple(NUMBER.findall(names[0])))
+    found = []
+    for (names, what), numbers in alike.items():
+        columns = [sorted({int(number) for number in column}) for column in zip(*numbers, strict=True)]
+        letters = iter(LETTERS)
+        steps = [str(column[0]) if len(column) == 1 else f"{{{next(letters)}}}" for column in columns]
+        ranges = [f"{step[1:-1]} = {_range(c)}" for step, c in zip(steps, columns, strict=True) if len(c) > 1]
+        filled = tuple(_filled(name, steps) for name in names)
+        found.append(Group(filled, ", ".join(ranges), what, len(numbers)))
+    return sorted(found, key=lambda group: group.names)
+
+
+def _filled(name: str, steps: Sequence[str]) -> str:
+    """The name with its open numbers as `steps` write them; a parameter's path may have fewer than its tensor."""
+    given = iter(steps)
+    return re.sub(r"(?<![^.])\{\}(?![^.])", lambda _: next(given, "{}"), name)
+
+
+def _range(numbers: Sequence[int]) -> str:
+    whole = len(numbers) == numbers[-1] - numbers[0] + 1
+    return f"{numbers[0]}…{numbers[-1]}" if whole else f"{len(numbers)} of {numbers[0]}…{numbers[-1]}"
+
+
+def misfits(
+    wanted: Mapping[str, Any],
+    found: Mapping[str, Any],
+    left: Iterable[str],
+    rules: Sequence[Rule],
+    tensors: Tensors,
+    recipe: Any,
+) -> Misfits:
+    """What keeps the parameters `found` from being those `wanted`, by the tensors' names."""
+    origin = {}
+    for name, array in tensors.arrays.items():
+        for path in weights.apply(rules, {name: array}, recipe, join)[0]:
+            origin[path] = name
+    sources = (getattr(rule, "source", None) for rule in rules)
+    problems = Misfits(rules=tuple(s for s in sources if isinstance(s, str)), paths=tuple(wanted))
+    for path in wanted.keys() & found.keys():
+        name = origin.get(path, path)
+        if why := _why(wanted[path], found[path], tensors.dtypes.get(name)):
+            problems.wrong.append(((name, path), f": {why}"))
+    for path in wanted.keys() - found.keys():
+        shape = f" {tuple(wanted[path].shape)}"
+        problems.missing.append(((*_exported(path, wanted[path], rules, recipe), path), shape))
+    for path in found.keys() - wanted.keys():
+        shape = f" {tuple(found[path].shape)}, and the model has no such parameter"
+        problems.unexpected.append(((origin.get(path, path), path), shape))
+    for name in left:
+        problems.unexpected.append(((name,), f" {tuple(tensors.arrays[name].shape)}, which no rule takes"))
+    return problems
+
+
+def _why(wanted: Any, found: Any, dtype: Any) -> str | None:
+    """What is wrong with a tensor that has a parameter; None when nothing is."""
+    expected, shape = tuple(wanted.shape), tuple(found.shape)
+    certain = not isinstance(found, Packed) or found.certain
+    if not certain and not _fits_one(wanted, found):
+        words, scales = (tuple(getattr(found, part).shape) for part in ("weight", "scales"))
+        return f"expected {expected}, found {words} words and {scales} scales"
+    if expected != shape and certain:
+        return f"expected shape {expected}, found {shape}"
+    return None if _is_float(found) else f"dtype {dtype or found.dtype} where a float belongs"
+
+
+def _exported(path: str, array: Any, rules: Sequence[Rule], recipe: Any) -> Iterator[str]:
+    """The checkpoint's name of a parameter, or of the fused tensor that it is a part of; nothing for neither."""
+    try:
+        names = list(weights.invert(rules, {path: array}, recipe, join)[0])
+    except KeyError:  # one part of several by itself
+        names = []
+    if not names:
+        names = [
+            weights.fill(rule.source, values)  # type: ignore[attr-defined]
+            for rule in rules
+            for target in getattr(rule, "targets", ())
+            for _, values in weights.matches(target, {path: array})
+        ]
+    yield from names[:1]

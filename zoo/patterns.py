@@ -1,0 +1,94 @@
+"""The patterns of weight rules: tensor names in which some steps are open. Imports no mlx.
+
+`{i}` stands for one dotted step of a name, `*` for the rest of it, and `[model.]` for a prefix that some checkpoints
+leave out. What cannot be one is refused where the rule is made, before a checkpoint meets it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
+from typing import Any
+
+from zoo.errors import PluginError
+
+_PLACE = re.compile(r"\{(\w+)\}|(\*)|\[([^\]]*)\]")
+REST = "rest"  # what `*` is called among the values of a match
+
+
+@lru_cache(maxsize=4096)
+def matcher(pattern: str) -> re.Pattern[str]:
+    """The regular expression of a pattern, optional prefixes and placeholders included."""
+    parts, end, seen = [], 0, set()
+    for match in _PLACE.finditer(pattern):
+        parts.append(re.escape(pattern[end : match.start()]))
+        name, rest, optional = match.groups()
+        if name:
+            parts.append(f"(?P={name})" if name in seen else rf"(?P<{name}>[^.]+)")
+            seen.add(name)
+        elif rest:
+            parts.append(rf"(?P<{REST}>.+)")
+        else:
+            parts.append(f"(?:{re.escape(optional)})?")
+        end = match.end()
+    return re.compile("".join(parts) + re.escape(pattern[end:]))
+
+
+def fill(pattern: str, values: Mapping[str, str]) -> str:
+    """The name that a pattern stands for, its placeholders filled and its optional prefix written."""
+
+    def one(match: re.Match[str]) -> str:
+        name, rest, optional = match.groups()
+        return values[name] if name else values[REST] if rest else optional
+
+    return _PLACE.sub(one, pattern)
+
+
+def matches(pattern: str, tensors: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, str]]]:
+    """Each tensor name that the pattern fits, with the values of its placeholders."""
+    fits = matcher(pattern).fullmatch
+    for name in list(tensors):
+        if match := fits(name):
+            yield name, match.groupdict()
+
+
+def open_steps(rule: Any, pattern: Any) -> frozenset[str]:
+    """What is open in a pattern of `rule`: names as "{i}", and "*"; PluginError for what is no pattern."""
+
+    def refused(why: str) -> PluginError:
+        return PluginError(f"weight rule {rule!r}: {pattern!r} {why}")
+
+    if not isinstance(pattern, str) or not pattern:
+        raise refused("is no pattern: a tensor's name, in which {i}, * and [prefix.] may stand")
+    found: list[str] = []
+    for match in _PLACE.finditer(pattern):
+        name, rest, optional = match.groups()
+        if name:
+            if not name.isidentifier() or name == REST:
+                raise refused(f"has the placeholder {{{name}}}: a name is letters, and not {REST!r}")
+            found.append(f"{{{name}}}")
+        elif rest:
+            if "*" in found:
+                raise refused("has two *: the rest of a name is one")
+            found.append("*")
+        elif not optional.endswith(".") or optional.strip(".") == "" or set("{}*[") & set(optional):
+            raise refused(f"has [{optional}]: a prefix that may be left out is plain and ends with a dot")
+    stray = sorted(set("{}[]") & set(_PLACE.sub("", pattern)))
+    if stray:
+        raise refused(f"has a stray {stray[0]}")
+    return frozenset(found)
+
+
+def check_pair(rule: Any, source: Any, target: Any, only_source: Callable[[str], bool] | None = None) -> None:
+    """PluginError unless both patterns of `rule` have the same open steps, but for those that `only_source` allows."""
+    left, right = open_steps(rule, source), open_steps(rule, target)
+    if only_source is not None:
+        left = frozenset(step for step in left if not only_source(step))
+    for step in sorted(left ^ right):
+        here, there = ("source", "target") if step in left else ("target", "source")
+        raise PluginError(f"weight rule {rule!r}: {step} stands in its {here} and not in its {there}")
+    if "[" in target:
+        raise PluginError(
+            f"weight rule {rule!r}: {target!r} is a parameter's path, of which nothing is left out"
+        )

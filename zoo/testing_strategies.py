@@ -1,0 +1,88 @@
+"""The part of the conformance suite about ways to make text: what each yields, refuses and leaves behind."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from zoo.architecture import Strategy
+from zoo.errors import PromptError
+from zoo.generation import stream
+from zoo.generation.step import Step
+from zoo.loading import Loaded
+from zoo.registry import Registry, registry, using
+from zoo.testing_subject import Check, Subject, subject
+
+LENGTH = 8  # tokens of a prompt, and of an answer
+MASK = 3  # the id that stands for a hidden token
+
+
+def loaded_of(subject: Subject) -> Loaded:
+    """A subject as what `zoo.load` gives, without a tokenizer: prompts are ids."""
+    config = {**subject.numbers, "mask_token_id": MASK}
+    return Loaded(subject.model, None, subject.architecture, subject.recipe, config, Path("."))
+
+
+def check_strategy(
+    name: str, architecture: str | None = None, known: Registry | None = None, **settings: Any
+) -> list[Step]:
+    """Hold the strategy `name`, plain or qualified, to what each must do; AssertionError or PluginError says what it did.
+
+    It runs on a small model of random weights, of `architecture` or of the first that has a task which it serves, on
+    token ids, with `settings`. Gives the steps of one run.
+    """
+    known = known or registry()
+    plain = name.rpartition("::")[2]
+    tasks = next((strategy.tasks for strategy in known.strategies.values() if strategy.name == plain), ())
+    if architecture is None:
+        fitting = (a.name for a in known.architectures.values() if a.task in tasks and a.presets)
+        architecture = "llama" if "generate" in tasks else next(fitting, "llama")
+    made = subject(architecture, known=known)
+    with using(known):
+        strategy = known.strategy(made.architecture.task, name=name)
+        return _held(loaded_of(made), strategy, name, settings)
+
+
+def strategies_end_as_they_must(subject: Subject) -> None:
+    """Whoever reads a stream relies on steps, of which the last says why it ends."""
+    with using(subject.known):
+        for strategy in strategies_of(subject):
+            name = f"{subject.known.plugin_of(strategy).distribution}::{strategy.name}"
+            _held(loaded_of(subject), strategy, name, {})
+
+
+def _held(loaded: Loaded, strategy: Strategy, name: str, settings: Any) -> list[Step]:
+    """One run to its end, one that is given up, and one that must be refused."""
+    prompt = [MASK, *range(MASK + 1, MASK + LENGTH)]
+    most = {"max_tokens": LENGTH} if "max_tokens" in strategy.options else {}
+
+    def start(ids: Sequence[int]) -> Any:
+        return stream(loaded, ids, strategy=name, **{**most, **settings})
+
+    steps = list(start(prompt))  # PluginError when these are no steps, or have no end
+    tokens = [step.token for step in steps if step.token is not None]
+    if most and not settings.get("max_tokens"):
+        assert len(tokens) <= LENGTH, f"{strategy.name}: {len(tokens)} tokens where max_tokens is {LENGTH}"
+    vocab = (loaded.recipe.head or loaded.recipe.embedding).vocab
+    strange = next((token for token in tokens if not 0 <= token < vocab), None)
+    assert strange is None, f"{strategy.name}: token {strange} lies outside the vocabulary of {vocab}"
+    given_up = start(prompt)
+    next(given_up)
+    given_up.close()
+    try:
+        start([])
+    except PromptError:
+        return steps
+    raise AssertionError(
+        f"{strategy.name}: an empty prompt must be a PromptError when it is called, not while it runs"
+    )
+
+
+def strategies_of(subject: Subject) -> list[Strategy]:
+    """The strategies that came with the architecture, of those that serve its task."""
+    given = subject.known.plugin_of(subject.architecture).records.get("zoo_strategies", ())
+    return [strategy for strategy in given if subject.architecture.task in strategy.tasks]
+
+
+CHECKS = (Check.of(strategies_end_as_they_must, lambda subject: bool(strategies_of(subject))),)

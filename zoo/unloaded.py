@@ -1,0 +1,71 @@
+"""What can be known of a plugin without running it: the text of its package is read, never imported. Imports no mlx."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from difflib import get_close_matches
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+
+MOST_FILES, MOST_BYTES = 64, 2**20
+_NO_NAME = re.compile(r"cannot import name '(\w+)' from '(zoo(?:\.\w+)*)'")
+_NO_MODULE = re.compile(r"No module named '(zoo(?:\.\w+)+)'")
+
+
+def mentions(module: str, text: str) -> bool:
+    """Whether the code of a plugin's package has this text by itself, as a model_type or a name stands in one.
+
+    What it is told as a difference from, `base=`, does not count.
+    """
+    for tree in _trees(module):
+        bases = {
+            id(node.value) for node in ast.walk(tree) if isinstance(node, ast.keyword) and node.arg == "base"
+        }
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Constant) and node.value == text and id(node) not in bases:
+                return True
+    return False
+
+
+def declared_api(module: str) -> int | None:
+    """The largest version of the contract that the code of a plugin's package names as `api=`, None without one."""
+    found = [
+        node.value.value
+        for tree in _trees(module)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.keyword) and node.arg == "api"
+        if isinstance(node.value, ast.Constant) and type(node.value.value) is int
+    ]
+    return max(found, default=None)
+
+
+def lacks(error: BaseException) -> str | None:
+    """What an import wanted of the zoo and the zoo has not, in words; None for another error, or a name misspelled."""
+    if isinstance(error, ModuleNotFoundError) and (match := _NO_MODULE.search(str(error))):
+        return f"the module {match[1]}"
+    if isinstance(error, ImportError) and (match := _NO_NAME.search(str(error))):
+        name, home = match.groups()
+        near = get_close_matches(name, dir(import_module(home)), 1, 0.8)
+        return None if near else f"{name} of {home}"
+    return None
+
+
+def _trees(module: str) -> Iterator[ast.Module]:
+    """The parsed files of the package that `module` belongs to; nothing for what has no source that can be read."""
+    try:
+        spec = find_spec(module.partition(".")[0])  # of a package at the top, which is not imported
+    except (ImportError, AttributeError, ValueError, OSError):
+        return
+    if spec is None:
+        return
+    folders = [Path(folder) for folder in spec.submodule_search_locations or ()]
+    files = [file for folder in folders for file in sorted(folder.rglob("*.py"))] or [Path(spec.origin or "")]
+    for file in files[:MOST_FILES]:
+        try:
+            if file.suffix == ".py" and file.stat().st_size <= MOST_BYTES:
+                yield ast.parse(file.read_bytes())
+        except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+            continue
