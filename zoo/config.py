@@ -18,7 +18,8 @@ MOST = 16_777_216  # widths, heads, vocabulary, positions: far above any publish
 # Of what is no count, either sign: beyond these, squares and quotients leave what float32 can hold.
 LEAST_NUMBER, MOST_NUMBER = 1e-30, 1e15
 
-# Keys that change no logit: bookkeeping, training-time settings, tokens that other modules read, output flags.
+# Keys that change no logit, whatever the family: bookkeeping, tokens that other modules read, output flags, settings of
+# generation. What one family has beside these its recipe leaves out by `Config.ignore`.
 HARMLESS = frozenset(
     [
         "_name_or_path",
@@ -46,29 +47,8 @@ HARMLESS = frozenset(
         "forced_eos_token_id",
         "prefix",
         "initializer_range",
-        "initializer_factor",
-        "init_std",
-        "encoder_layerdrop",
-        "decoder_layerdrop",
-        "dropout_rate",
-        "classif_dropout",
         "output_past",
         "_num_labels",
-        "attention_dropout",
-        "hidden_dropout",
-        "embd_pdrop",
-        "attn_pdrop",
-        "resid_pdrop",
-        "dropout",
-        "hidden_dropout_prob",
-        "attention_probs_dropout_prob",
-        "classifier_dropout",
-        "activation_dropout",
-        "summary_type",
-        "summary_use_proj",
-        "summary_activation",
-        "summary_proj_to_labels",
-        "summary_first_dropout",
         "output_attentions",
         "output_hidden_states",
         "return_dict",
@@ -78,7 +58,6 @@ HARMLESS = frozenset(
         "label2id",
         "num_labels",
         "problem_type",
-        "pretraining_tp",
         "gradient_checkpointing",
         "chunk_size_feed_forward",
         "torchscript",
@@ -108,14 +87,6 @@ HARMLESS = frozenset(
         "return_dict_in_generate",
         "output_scores",
         "encoder_no_repeat_ngram_size",
-        "reorder_and_upcast_attn",
-        "n_ctx",
-        "max_sequence_length",
-        "rope_init",
-        "name",
-        "output_router_logits",
-        "router_aux_loss_coef",
-        "router_jitter_noise",
     ]
 )
 
