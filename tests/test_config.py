@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from zoo.config import Config, rope
+from zoo.config import Config
 from zoo.errors import ConfigError
 from zoo.recipe import DynamicScaling, LinearScaling, Llama3Scaling, RoPE, YarnScaling
 
@@ -83,11 +83,11 @@ def both(theta=None, **scaling):
 )
 def test_both_spellings_say_the_same(scaling, expected):
     for config in both(500.0, **scaling):
-        assert rope(config) == RoPE(theta=500.0, scaling=expected)
+        assert RoPE.of(config) == RoPE(theta=500.0, scaling=expected)
         assert set(config.unread()) <= {"max_position_embeddings"}
 
 
 def test_part_of_a_head_may_be_turned():
-    assert rope(Config({"partial_rotary_factor": 0.5}), 8).dims == 4
+    assert RoPE.of(Config({"partial_rotary_factor": 0.5}), 8).dims == 4
     with pytest.raises(ConfigError, match="partial_rotary_factor"):
-        rope(Config({"partial_rotary_factor": 0.4}), 8)
+        RoPE.of(Config({"partial_rotary_factor": 0.4}), 8)

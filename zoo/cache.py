@@ -134,6 +134,16 @@ class WindowCache(Cache):
         return self.keys[..., end - new - held : end, :], self.values[..., end - new - held : end, :]
 
 
+class UnkeptCache(Cache):
+    """Keeps nothing: it says where the rows of a padded batch begin that is read once, without a cache."""
+
+    state: tuple[mx.array, ...] = ()
+
+    def update_and_fetch(self, keys: mx.array, values: mx.array) -> tuple[mx.array, mx.array]:
+        """Give the keys and values as they are."""
+        return keys, values
+
+
 class StateCache(Cache):
     """What a recurrent mixer hands from step to step: arrays that do not grow, whatever the length of the text.
 

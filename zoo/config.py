@@ -6,29 +6,20 @@ Null means absent. An error names the key. Imports no mlx.
 from __future__ import annotations
 
 import copy
-import math
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from zoo.errors import ConfigError
-from zoo.recipe import (
-    DynamicScaling,
-    LinearScaling,
-    Llama3Scaling,
-    RoPE,
-    Spec,
-    YarnScaling,
-)
 
 REQUIRED: Any = object()  # the default of a key that has none
 
 MOST_LAYERS = 2_000
-MOST_FACTOR = 1e6  # by which positions are stretched
 MOST = 16_777_216  # widths, heads, vocabulary, positions: far above any published model, far below harm
 # Of what is no count, either sign: beyond these, squares and quotients leave what float32 can hold.
 LEAST_NUMBER, MOST_NUMBER = 1e-30, 1e15
 
-# Keys that change no logit: bookkeeping, training-time settings, tokens that other modules read, output flags.
+# Keys that change no logit, whatever the family: bookkeeping, tokens that other modules read, output flags, settings of
+# generation. What one family has beside these its recipe leaves out by `Config.ignore`.
 HARMLESS = frozenset(
     [
         "_name_or_path",
@@ -57,29 +48,8 @@ HARMLESS = frozenset(
         "forced_eos_token_id",
         "prefix",
         "initializer_range",
-        "initializer_factor",
-        "init_std",
-        "encoder_layerdrop",
-        "decoder_layerdrop",
-        "dropout_rate",
-        "classif_dropout",
         "output_past",
         "_num_labels",
-        "attention_dropout",
-        "hidden_dropout",
-        "embd_pdrop",
-        "attn_pdrop",
-        "resid_pdrop",
-        "dropout",
-        "hidden_dropout_prob",
-        "attention_probs_dropout_prob",
-        "classifier_dropout",
-        "activation_dropout",
-        "summary_type",
-        "summary_use_proj",
-        "summary_activation",
-        "summary_proj_to_labels",
-        "summary_first_dropout",
         "output_attentions",
         "output_hidden_states",
         "return_dict",
@@ -89,7 +59,6 @@ HARMLESS = frozenset(
         "label2id",
         "num_labels",
         "problem_type",
-        "pretraining_tp",
         "gradient_checkpointing",
         "chunk_size_feed_forward",
         "torchscript",
@@ -119,14 +88,6 @@ HARMLESS = frozenset(
         "return_dict_in_generate",
         "output_scores",
         "encoder_no_repeat_ngram_size",
-        "reorder_and_upcast_attn",
-        "n_ctx",
-        "max_sequence_length",
-        "rope_init",
-        "name",
-        "output_router_logits",
-        "router_aux_loss_coef",
-        "router_jitter_noise",
     ]
 )
 
@@ -241,6 +202,26 @@ class Config(Mapping[str, Any]):
             raise self.error(key, f"must lie in {least:g}..{most:g}")
         return float(value)
 
+    def numbers(
+        self,
+        key: str,
+        default: Any = REQUIRED,
+        *,
+        least: float = -MOST_NUMBER,
+        most: float = MOST_NUMBER,
+    ) -> Any:
+        """A list of at least one number, each within the bounds of `number`, as a tuple; ConfigError otherwise."""
+        if key not in self._values:
+            return self._absent(key, default)
+        value = self[key]
+        if not isinstance(value, list) or not value:
+            raise self.error(key, "expected a list of numbers")
+        found = []
+        for place, one in enumerate(value):
+            each = Config({f"[{place}]": one}, where=f"{self._where}{key}")
+            found.append(each.number(f"[{place}]", least=least, most=most))
+        return tuple(found)
+
     def flag(self, key: str, default: Any = REQUIRED) -> Any:
         """True or false; ConfigError otherwise."""
         if key not in self._values:
@@ -287,6 +268,14 @@ class Config(Mapping[str, Any]):
         if value in values if values else bool(value):
             raise self.error(key, why)
 
+    def ignore(self, *keys: str) -> None:
+        """Say of keys that whatever they hold changes nothing: nobody is warned that they were not read."""
+        self._read.update(keys)
+
+    def note(self, key: str, value: Any) -> None:
+        """Say what a key that is not there comes to, where a value was found elsewhere; see `defaults`."""
+        self._defaults[key] = value
+
     def nested(self, key: str) -> Config | None:
         """The object under `key` as a Config of its own; None when absent."""
         if key not in self._values:
@@ -314,79 +303,3 @@ class Config(Mapping[str, Any]):
     def unread(self) -> list[str]:
         """Keys that nothing read and that are not on the list of harmless ones."""
         return sorted(set(self._values) - self._read - HARMLESS)
-
-
-def rope(config: Config, head_dim: int | None = None) -> RoPE:
-    """Rotary positions, from `rope_parameters` (transformers 5) or `rope_theta` + `rope_scaling` (4).
-
-    As in transformers, the nested value wins over the one beside it. ConfigError for a type it lacks.
-    """
-    outer_theta = config.number("rope_theta", 10000.0)
-    outer_partial = config.number("partial_rotary_factor", 1.0)
-    key = "rope_scaling" if config.get("rope_scaling") else "rope_parameters"
-    config.get("rope_parameters")
-    inner = config.nested(key) or Config({})
-    theta = inner.number("rope_theta", outer_theta)
-    if theta <= 1:
-        raise (inner if "rope_theta" in inner else config).error("rope_theta", "must be greater than 1")
-    partial = inner.number("partial_rotary_factor", outer_partial)
-    dims = None
-    if partial != 1.0:
-        if not 0 < partial < 1:
-            raise config.error("partial_rotary_factor", "must lie in (0, 1]")
-        dims = int((head_dim or config.head_width()) * partial)
-        if dims < 2 or dims % 2:
-            raise config.error(
-                "partial_rotary_factor", f"turns {dims} dimensions of a head, not an even number"
-            )
-    scaling = _scaling(inner, config)
-    unread = inner.unread()
-    if unread:
-        raise inner.error(unread[0], "is not implemented")
-    return RoPE(theta=theta, dims=dims, scaling=scaling)
-
-
-def _scaling(inner: Config, config: Config) -> Spec | None:
-    default = inner.get("type", "default")
-    kind = inner.choice("rope_type", ("default", "linear", "dynamic", "llama3", "yarn"), default)
-    if kind == "default":
-        # What other types would read means nothing here, and published configs do carry it.
-        for key in ("factor", "original_max_position_embeddings"):
-            inner.get(key)
-        return None
-    context = inner.count("original_max_position_embeddings", None)
-    context = config.count("original_max_position_embeddings", context)
-    positions = config.count("max_position_embeddings", 2048)
-    if kind == "yarn":
-        return _yarn(inner, context or positions, positions)
-    factor = inner.number("factor", least=1, most=MOST_FACTOR)
-    if kind == "linear":
-        return LinearScaling(factor)
-    if kind == "dynamic":
-        return DynamicScaling(factor, positions)
-    low, high = inner.number("low_freq_factor"), inner.number("high_freq_factor")
-    if high <= low:
-        raise inner.error("high_freq_factor", f"must be greater than low_freq_factor, {low}")
-    return Llama3Scaling(factor, low, high, context or positions)
-
-
-def _yarn(inner: Config, context: int, positions: int) -> YarnScaling:
-    factor = inner.number("factor", positions / context, least=1, most=MOST_FACTOR)
-    if not 1 <= factor <= MOST_FACTOR:
-        raise inner.error(
-            "factor", f"is missing, and {positions} positions are not 1..{MOST_FACTOR:g} × {context}"
-        )
-
-    def growth(weight: float) -> float:  # section 3.4 of Peng et al.: √(1/t) = 0.1 ln(s) + 1
-        return 0.1 * weight * math.log(factor) + 1.0 if factor > 1 else 1.0
-
-    both, above = (inner.number(key, 0.0, least=0, most=100) for key in ("mscale", "mscale_all_dim"))
-    magnitude = growth(both) / growth(above) if both and above else growth(1.0)
-    return YarnScaling(
-        factor=factor,
-        context=context,
-        fast=inner.number("beta_fast", 32.0, least=0) or 32.0,
-        slow=inner.number("beta_slow", 1.0, least=0) or 1.0,
-        magnitude=inner.number("attention_factor", magnitude, least=1e-3, most=1e3),
-        truncate=inner.flag("truncate", True),
-    )

@@ -126,7 +126,13 @@ def spelled_out(opened: Opened) -> dict[str, Any]:
     rope = config.pop("rope_parameters", None)
     if rope:
         rope = dict(rope)
-        config["rope_theta"] = rope.pop("rope_theta", config.get("rope_theta", 10000.0))
+        for key in (
+            "rope_theta",
+            "partial_rotary_factor",
+        ):  # a family with other names for them has noted those
+            value = rope.pop(key, None)
+            if key in config and value is not None:
+                config[key] = value
         scaled = rope.get("rope_type", "default") != "default"
         config["rope_scaling"] = {**rope, "type": rope["rope_type"]} if scaled else None
     if "model_type" not in config and opened.architecture.model_types:

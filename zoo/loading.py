@@ -238,8 +238,7 @@ def told_recipe(
     """The same, with the defaults that stood in for keys the config does not have."""
     config = Config(values, tensors=tensors)
     check_method(values, known or registry())
-    for key in ("quantization", "quantization_config"):
-        config.get(key)
+    config.ignore("quantization", "quantization_config")
     recipe = architecture.recipe(config)
     warn_of_unread(config.unread())
     return recipe, config.defaults()

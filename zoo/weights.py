@@ -3,7 +3,7 @@
 A pattern is a tensor name in which `{i}` stands for one dotted step, `*` for the rest of the name, and
 `[model.]` for a prefix that some checkpoints leave out (it is written on export). Placeholders mean the same
 in source and target. The rules run forward to load and backward to export, on any array type that has
-`shape`, `T` and slicing; `join` (concatenation) is passed in, so that nothing here needs mlx.
+`shape`, `T`, `reshape` and slicing; `join` (concatenation) is passed in, so that nothing here needs mlx.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 
 from zoo.errors import CheckpointError, PluginError
 from zoo.patterns import check_pair, fill, matcher, matches, open_steps
+from zoo.recipe.spec import Spec
 
 __all__ = [
     "Ignore",
@@ -82,15 +83,20 @@ class Transpose(Rename):
 
 @dataclass(frozen=True)
 class Split(Rule):
-    """One fused tensor to equal parts along the output axis; `transpose` when it is stored (in, out).
+    """One fused tensor to its parts along the output axis; `transpose` when it is stored (in, out).
 
-    `axis` is where the outputs are: 1 in matrices stacked over experts, (E, out, in).
+    The parts are equal, or in the proportions of `sizes`. With `groups` the outputs are so many blocks, each of which
+    holds its share of every part in turn. A size, or the number of groups, is a whole number or the name of one in the
+    spec whose parameters the targets are: "kv_heads" of `layers.{i}.mixer`. One unit of the proportions is what the
+    tensor's shape leaves for it. `axis` is where the outputs are: 1 in matrices stacked over experts, (E, out, in).
     """
 
     source: str
     targets: tuple[str, ...]
     transpose: bool = False
     axis: int = 0
+    sizes: tuple[int | str, ...] | None = None
+    groups: int | str = 1
 
     def __post_init__(self) -> None:
         if (
@@ -105,26 +111,108 @@ class Split(Rule):
             raise PluginError(f"weight rule {self!r}: transpose is True or False, axis a whole number from 0")
         for target in self.targets:
             check_pair(self, self.source, target)
+        told = f"Split({self.source!r})"
+        if self.sizes is not None and (
+            not isinstance(self.sizes, tuple) or len(self.sizes) != len(self.targets)
+        ):
+            raise PluginError(
+                f"{told}: sizes is a tuple of {len(self.targets)}, one a target, not {self.sizes!r}"
+            )
+        for number in (*(self.sizes or ()), self.groups):
+            if not (_is_count(number) or (isinstance(number, str) and number.isidentifier())):
+                raise PluginError(
+                    f"{told}: {number!r} is neither a whole number above zero nor a field's name"
+                )
 
     def forward(self, source: Tensors, target: Tensors, recipe: Any, join: Join) -> None:
         for name, values in matches(self.source, source):
+            paths = [fill(pattern, values) for pattern in self.targets]
+            numbers = self._numbers(recipe, paths[0])
+            if numbers is None:
+                continue  # of no layer: left over, and named as that
+            groups, *sizes = numbers
             whole = source.pop(name)
             whole = whole.T if self.transpose else whole
-            if len(whole.shape) <= self.axis or whole.shape[self.axis] % len(self.targets):
+            outputs = whole.shape[self.axis] if self.axis < len(whole.shape) else 1
+            unit, odd = divmod(outputs, sum(sizes))
+            if odd or any(size * unit % groups for size in sizes):
                 shape = tuple(whole.shape)
-                raise CheckpointError(
-                    f"{name}: shape {shape} does not split into {len(self.targets)} equal parts"
-                )
-            size = whole.shape[self.axis] // len(self.targets)
-            before = (slice(None),) * self.axis
-            for part, pattern in enumerate(self.targets):
-                target[fill(pattern, values)] = whole[(*before, slice(part * size, (part + 1) * size))]
+                raise CheckpointError(f"{name}: shape {shape} does not split into {_told(sizes, groups)}")
+            whole = _divided(whole, self.axis, groups)
+            before = (slice(None),) * (self.axis + (groups > 1))
+            start = 0
+            for path, size in zip(paths, sizes, strict=True):
+                if path in target:
+                    raise CheckpointError(f"{name}: a second tensor for {path}")
+                end = start + size * unit // groups
+                target[path] = _undivided(whole[(*before, slice(start, end))], self.axis, groups)
+                start = end
 
     def backward(self, source: Tensors, target: Tensors, recipe: Any, join: Join) -> None:
         for name, values in matches(self.targets[0], source):
+            groups = (self._numbers(recipe, name) or [1])[0]
             names = [name, *(fill(pattern, values) for pattern in self.targets[1:])]
-            whole = join([source.pop(part) for part in names], self.axis)
+            parts = [_divided(source.pop(part), self.axis, groups) for part in names]
+            whole = _undivided(join(parts, self.axis + (groups > 1)), self.axis, groups)
             target[fill(self.source, values)] = whole.T if self.transpose else whole
+
+    def _numbers(self, recipe: Any, path: str) -> list[int] | None:
+        """The groups, then each part's size, for the parameter at `path`; None when the recipe has no such place."""
+        asked = (self.groups, *(self.sizes or (1,) * len(self.targets)))
+        if not any(isinstance(one, str) for one in asked):
+            return [int(one) for one in asked]
+        spec = owner(recipe, path)
+        if spec is None:
+            return None
+        numbers: list[Any] = [getattr(spec, one, None) if isinstance(one, str) else one for one in asked]
+        for one, number in zip(asked, numbers, strict=True):
+            if not _is_count(number):
+                raise PluginError(f"Split({self.source!r}): {spec.block()} at {path} has no number {one!r}")
+        return numbers
+
+
+def _divided(whole: Any, axis: int, groups: int) -> Any:
+    """The outputs at `axis` as groups of them: (…, O, …) to (…, groups, O / groups, …)."""
+    if groups == 1:
+        return whole
+    shape = tuple(whole.shape)
+    return whole.reshape(*shape[:axis], groups, shape[axis] // groups, *shape[axis + 1 :])
+
+
+def _undivided(whole: Any, axis: int, groups: int) -> Any:
+    """The same backward."""
+    if groups == 1:
+        return whole
+    shape = tuple(whole.shape)
+    return whole.reshape(*shape[:axis], groups * shape[axis + 1], *shape[axis + 2 :])
+
+
+def _is_count(number: Any) -> bool:
+    return isinstance(number, int) and not isinstance(number, bool) and number > 0
+
+
+def _told(sizes: Sequence[int], groups: int) -> str:
+    """The parts of a fused tensor in words."""
+    equal = len(set(sizes)) == 1
+    parts = f"{len(sizes)} equal parts" if equal else f"parts as {' : '.join(map(str, sizes))}"
+    return parts if groups == 1 else f"{groups} groups of {parts}"
+
+
+def owner(recipe: Any, path: str) -> Spec | None:
+    """The spec that the parameter at `path` belongs to: the innermost on its way. None for a layer that is not there."""
+    found = here = recipe
+    for step in path.split("."):
+        if isinstance(here, tuple):
+            if not (step.isdecimal() and len(step) < 10 and int(step) < len(here)):
+                return None
+            here = here[int(step)]
+        else:
+            here = getattr(here, step, None)
+        if isinstance(here, Spec):
+            found = here
+        elif not isinstance(here, tuple):
+            break
+    return found
 
 
 @dataclass(frozen=True)

@@ -73,6 +73,7 @@ def bert(config):
     """Token types, learned positions, Post-LN, GELU, attention both ways, a masked-LM head (Devlin et al., 2018)."""
     config.refuse("is_decoder", why="is not implemented: only BERT as an encoder is")
     config.refuse("add_cross_attention")
+    config.ignore("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout")
     config.choice("position_embedding_type", ("absolute",), "absolute")
     dim, context = config.count("hidden_size", 768), config.count("max_position_embeddings", 512)
     vocab, activation = config.count("vocab_size", 30522), config.activation("hidden_act", "gelu")

@@ -17,13 +17,16 @@ UNUSED = (
     "num_mtp_layers",
     "head_dim",
     "qk_head_dim",
+    "attention_dropout",
+    "pretraining_tp",
+    "output_router_logits",
+    "router_aux_loss_coef",
 )
 
 
 def deepseek_v3(config):
     """Latent attention; a few dense layers, then mixtures of experts (DeepSeek-AI, 2024)."""
-    for key in UNUSED:
-        config.get(key)
+    config.ignore(*UNUSED)
     norm = RMSNorm(eps=config.number("rms_norm_eps", 1e-6))
     activation = config.activation("hidden_act", "silu")
     attention = latent_attention(config)

@@ -10,8 +10,9 @@ from zoo_llama import WEIGHTS as LLAMA_WEIGHTS
 def gemma2(config):
     """Sandwich norms, soft-capped scores and logits, windows in every other layer (Gemma Team, 2024)."""
     config.refuse("use_bidirectional_attention")
-    for key in ("hidden_act", "cache_implementation", "sliding_window_size"):
-        config.get(key)  # published beside the keys that count: hidden_activation, nothing, sliding_window
+    # Published beside the keys that count: hidden_activation, nothing, sliding_window.
+    config.ignore("hidden_act", "cache_implementation", "sliding_window_size")
+    config.ignore("attention_dropout")
     dim, heads = config.count("hidden_size"), config.count("num_attention_heads")
     head_dim, bias = config.count("head_dim", 256), config.flag("attention_bias", False)
     norm = OffsetRMSNorm(eps=config.number("rms_norm_eps", 1e-6))

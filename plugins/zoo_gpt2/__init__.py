@@ -39,6 +39,14 @@ def gpt(config):
     return gpt_layers(config, "post", activation).change(norm=None)
 
 
+# Of training, of classifiers, and of how torch computes.
+UNUSED = (
+    *("embd_pdrop", "attn_pdrop", "resid_pdrop", "reorder_and_upcast_attn"),
+    *("summary_type", "summary_use_proj", "summary_activation"),
+    *("summary_proj_to_labels", "summary_first_dropout"),
+)
+
+
 def gpt_layers(config, placement, activation):
     """What all three share."""
     dim, heads = config.count("n_embd"), config.count("n_head")
@@ -46,6 +54,7 @@ def gpt_layers(config, placement, activation):
     norm = LayerNorm(eps=config.number("layer_norm_epsilon", 1e-5))
     context = config.count("n_positions", config.count("n_ctx", 1024))
     config.count("n_ctx", context)  # another name of the same number
+    config.ignore(*UNUSED)
     layer = Layer(
         placement=placement,
         mixer_norm=norm,

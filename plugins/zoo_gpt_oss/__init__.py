@@ -39,8 +39,8 @@ def gpt_oss(config):
     # The experts have their own activation; the key stands in configs all the same.
     config.choice("hidden_act", ("silu",), "silu")
     # The released names of num_experts_per_tok and of the scaling's original_max_position_embeddings.
-    for key in ("experts_per_token", "initial_context_length"):
-        config.get(key)
+    config.ignore("experts_per_token", "initial_context_length")
+    config.ignore("output_router_logits", "router_aux_loss_coef")
     windows, feedforward = layer_windows(config), mixture(config)
     return llama(config).change_layers(
         lambda index, layer: dict(

@@ -16,8 +16,7 @@ def llada(config):
     for key in ("layer_norm_with_affine", "block_group_size"):
         if config.get(key, 1) != 1:
             raise config.error(key, "is not implemented")
-    for key in UNUSED:
-        config.get(key)
+    config.ignore(*UNUSED)
     dim, heads = config.count("d_model"), config.count("n_heads")
     head_dim = config.head_width("d_model", "n_heads")
     bias = config.flag("include_bias", False)
@@ -61,7 +60,13 @@ def llada(config):
 # How it was initialised and trained, on which device, and settings of what is refused above.
 UNUSED = (
     *("init_device", "init_fn", "init_std", "init_cutoff_factor", "precision", "rope_full_precision"),
-    *("flash_attention", "residual_dropout", "embedding_dropout", "train_max_sequence_length"),
+    *(
+        "flash_attention",
+        "attention_dropout",
+        "residual_dropout",
+        "embedding_dropout",
+        "train_max_sequence_length",
+    ),
     *("alibi_bias_max", "attention_layer_norm_with_affine"),
 )
 

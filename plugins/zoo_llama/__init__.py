@@ -5,8 +5,12 @@ from zoo.gguf import DECODER, RotaryPairs
 from zoo.recipe import Attention, Decoder, Embedding, GatedMLP, Head, Layer, RMSNorm, RoPE, repeat
 
 
-def llama(config):
-    """Pre-RMSNorm, rotary positions, grouped-query attention, SwiGLU (Touvron et al., 2023)."""
+def llama(config, rope=None):
+    """Pre-RMSNorm, rotary positions, grouped-query attention, SwiGLU (Touvron et al., 2023).
+
+    `rope` are the positions of a family that reads them from its config by other names, or scales them otherwise.
+    """
+    config.ignore("attention_dropout", "pretraining_tp", "max_sequence_length", "rope_init", "name")
     heads = config.count("num_attention_heads")
     head_dim = config.count("head_dim", None) or config.head_width()
     bias = config.flag("attention_bias", False)
@@ -20,7 +24,7 @@ def llama(config):
             head_dim=head_dim,
             bias=bias,
             output_bias=bias,
-            rope=RoPE.of(config, head_dim),
+            rope=rope or RoPE.of(config, head_dim),
         ),
         feedforward_norm=norm,
         feedforward=GatedMLP(
@@ -70,7 +74,7 @@ def qwen3(config):
 def layer_windows(config):
     """Each layer's sliding window: `layer_types` says which layers have one, else those from `max_window_layers` on."""
     count = config.layers()
-    config.get("sliding_window")  # it stands in published configs whose use_sliding_window is false
+    config.ignore("sliding_window")  # it stands in published configs whose use_sliding_window is false
     window = sliding_window(config) if config.flag("use_sliding_window", False) else None
     first = config.count("max_window_layers", 28, least=0)
     default = [

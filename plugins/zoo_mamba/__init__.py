@@ -23,8 +23,7 @@ def mamba(config):
     config.refuse("use_bcdt_rms")  # norms on step, write and read, which Falcon Mamba adds
     config.refuse("rms_norm", False)
     config.refuse("ssm_cfg")
-    for key in HARMLESS:
-        config.get(key)
+    config.ignore(*UNUSED)
     norm = RMSNorm(eps=config.number("layer_norm_epsilon", 1e-5))
     mixer = SelectiveStateSpace(
         hidden=config.count("intermediate_size", config.count("expand", 2) * dim),
@@ -52,9 +51,9 @@ def time_step_rank(config, dim):
 
 
 # How training starts and which kernel runs; and the first release's names of what the other keys say too.
-HARMLESS = ("time_step_scale", "time_step_min", "time_step_max", "time_step_init_scheme", "time_step_floor")
-HARMLESS += ("rescale_prenorm_residual", "use_mambapy", "use_associative_scan", "fused_add_norm")
-HARMLESS += ("d_model", "d_inner", "n_layer", "pad_vocab_size_multiple")
+UNUSED = ("time_step_scale", "time_step_min", "time_step_max", "time_step_init_scheme", "time_step_floor")
+UNUSED += ("rescale_prenorm_residual", "use_mambapy", "use_associative_scan", "fused_add_norm")
+UNUSED += ("d_model", "d_inner", "n_layer", "pad_vocab_size_multiple")
 
 
 def weights(convolution_axis):

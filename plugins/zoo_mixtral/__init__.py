@@ -65,7 +65,7 @@ def qwen3_moe(config):
     feedforward = qwen_mixture(config, count)
     sparse = sparse_layers(config) if feedforward is not None else set()
     window = sliding_window(config) if config.flag("use_sliding_window", False) else None
-    config.get("max_window_layers")  # it stands in configs, but every layer has the window
+    config.ignore("max_window_layers")  # it stands in configs, but every layer has the window
     norm = RMSNorm(eps=config.number("rms_norm_eps", 1e-6))
     return llama(config).change_layers(
         lambda index, layer: dict(
@@ -77,6 +77,7 @@ def qwen3_moe(config):
 
 def mixture(config, count, hidden, normalised=True):
     """A mixture of `count` gated experts of width `hidden`."""
+    config.ignore("output_router_logits", "router_aux_loss_coef", "router_jitter_noise")  # of training
     top_k = config.count("num_experts_per_tok")
     if top_k > count:
         raise config.error("num_experts_per_tok", f"is more than the {count} experts")
@@ -88,8 +89,9 @@ def mixture(config, count, hidden, normalised=True):
 
 def qwen_mixture(config, count):
     """Qwen's mixture, whose weights need not sum to one; None when there are no experts at all."""
-    config.get("sliding_window")  # a published config has one even where use_sliding_window is false
+    config.ignore("sliding_window")  # a published config has one even where use_sliding_window is false
     hidden, normalised = config.count("moe_intermediate_size"), config.flag("norm_topk_prob", False)
+    config.ignore("output_router_logits", "router_aux_loss_coef")
     return mixture(config, count, hidden, normalised) if count else None
 
 

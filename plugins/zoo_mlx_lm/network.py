@@ -13,6 +13,27 @@ from zoo.errors import ConfigError
 # What is counted out one by one in mlx-lm's code: a list of layers, of experts, of passes.
 COUNTS = re.compile(r"(?:^|_)(?:num|n|moe|loops?|layers?|experts?|iters?)(?:_|$)")
 MOST_PARTS = 65_536
+# Of training and of classifiers, in the configs of one family or another.
+UNUSED = (
+    *("init_std", "initializer_factor", "pretraining_tp", "max_sequence_length", "reorder_and_upcast_attn"),
+    *(
+        "dropout",
+        "dropout_rate",
+        "attention_dropout",
+        "hidden_dropout",
+        "activation_dropout",
+        "classifier_dropout",
+    ),
+    *("attention_probs_dropout_prob", "hidden_dropout_prob", "embd_pdrop", "attn_pdrop", "resid_pdrop"),
+    *(
+        "summary_type",
+        "summary_use_proj",
+        "summary_activation",
+        "summary_proj_to_labels",
+        "summary_first_dropout",
+    ),
+    *("output_router_logits", "router_aux_loss_coef", "router_jitter_noise"),
+)
 
 
 def module_of(model_type, architectures):
@@ -30,6 +51,7 @@ def settings_of(module, config):
     common = import_module("mlx_lm.models.base").BaseModelArgs.from_dict
     own = arguments.from_dict.__func__ is not common.__func__  # it reads the config its own way
     fields = dataclasses.fields(arguments)
+    config.ignore(*UNUSED)
     settings = {}
     for key in dict.fromkeys([*(one.name for one in fields), *(config if own else ())]):
         if key in config or config.is_null(key):

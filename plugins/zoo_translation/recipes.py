@@ -21,6 +21,12 @@ from zoo.recipe import (
 )
 from zoo_translation.relative import RelativeBias
 
+# How training starts, and what it leaves out at random.
+UNUSED = (
+    *("init_std", "encoder_layerdrop", "decoder_layerdrop"),
+    *("dropout", "attention_dropout", "activation_dropout", "classifier_dropout", "classif_dropout"),
+)
+
 
 def transformer(config, activation="relu", scaled=True, start=0):
     """Post-LN, sinusoidal positions, ReLU, one table for source, target and head (Vaswani et al., 2017).
@@ -34,7 +40,7 @@ def transformer(config, activation="relu", scaled=True, start=0):
         shared = shared and not config.has_tensor("decoder.embed_tokens", False)
     target_vocab = config.count("decoder_vocab_size", vocab)
     function = config.activation("activation_function", activation)
-    config.get("num_hidden_layers")  # encoder_layers by another name
+    config.ignore("num_hidden_layers", *UNUSED)  # the first is encoder_layers by another name
     norm = LayerNorm(eps=1e-5)
 
     def parts(side):
@@ -124,8 +130,7 @@ def as_released(config, normalize_embedding):
         config.refuse(key)
     config.refuse("static_position_embeddings", normalize_embedding)
     config.refuse("normalize_embedding", not normalize_embedding)
-    for key in ("add_bias_logits", "extra_pos_embeddings", "force_bos_token_to_be_generated"):
-        config.get(key)
+    config.ignore("add_bias_logits", "extra_pos_embeddings", "force_bos_token_to_be_generated")
 
 
 def with_logits_bias(config, recipe):
@@ -142,7 +147,7 @@ def t5(config):
 
 def mt5(config):
     """T5 1.1, multilingual: gated GELU, hidden states not scaled before the head (Xue et al., 2020)."""
-    config.get("tie_word_embeddings")  # whatever it says, a head that is there is used
+    config.ignore("tie_word_embeddings")  # whatever it says, a head that is there is used
     return t5_like(config, "gated-gelu", scaled=False)
 
 
@@ -166,8 +171,8 @@ def t5_like(config, feedforward, scaled):
     embedding = Embedding(vocab=config.count("vocab_size"), dim=dim)
     layers = config.layers("num_layers")
     # Derived from feed_forward_proj, or saying nothing: there is no table of positions.
-    for key in ("dense_act_fn", "is_gated_act", "n_positions"):
-        config.get(key)
+    config.ignore("dense_act_fn", "is_gated_act", "n_positions")
+    config.ignore("dropout_rate", "classifier_dropout", "initializer_factor")
     return EncoderDecoder(
         encoder=Encoder(
             embedding=embedding,

@@ -48,14 +48,26 @@ class Attention(nn.Module):
             queries = self.query_norm(queries)
         if "key_norm" in self:
             keys = self.key_norm(keys)
+        offset = 0 if cache is None else cache.offset
+        late = turns_late(self.rope, cache)
         if self.rope is not None:
-            offset = 0 if cache is None else cache.offset
-            queries, keys = self.rope(queries, offset), self.rope(keys, offset)
+            queries = self.rope(queries, offset)
+            keys = keys if late else self.rope(keys, offset)
         if cache is not None:
             keys, values = cache.update_and_fetch(keys, values)  # (B, G, S, K)
+        if late:
+            keys = self.rope(keys, offset + x.shape[1] - keys.shape[2])
         mixed = self.mix(queries, keys, values, mask)  # (B, H, T, K)
         return self.output(mixed.transpose(0, 2, 1, 3).reshape(*x.shape[:2], -1))  # (B, T, H·K) -> (B, T, D)
 
     def mix(self, queries, keys, values, mask):
         """softmax(Q Kᵀ · scale + mask) V: (B, H, T, K), two of (B, G, S, K) -> (B, H, T, K)."""
         return mx.fast.scaled_dot_product_attention(queries, keys, values, scale=self.scale, mask=mask)
+
+
+def turns_late(rope, cache):
+    """Whether cached keys are turned anew at every step, because the length of the text changes their angles.
+
+    mlx-lm's caches do not promise the order of what they give, so that keys enter those already turned.
+    """
+    return getattr(rope, "depends_on_length", False) and cache is not None and not hasattr(cache, "make_mask")

@@ -8,6 +8,7 @@ from functools import cached_property
 import mlx.nn as nn
 
 from zoo.blocks.mask import attention_mask, biased, padded_columns, token_columns
+from zoo.cache import KVCache, UnkeptCache, WindowCache
 from zoo.errors import RecipeError
 
 RECURRENT = "recurrent"
@@ -44,16 +45,22 @@ class Decoder(nn.Module):
         """One cache a layer."""
         return [_caching(layer).make_cache(policy) for layer in self.layers]
 
+    def unkept(self):
+        """What tells the layers where padded rows begin when no cache does: keys turn by positions of their own."""
+        return [
+            UnkeptCache() if isinstance(one, KVCache | WindowCache) else None for one in self.make_cache()
+        ]
+
     def backbone(self, tokens, cache=None, mask=None, prefix=None, **source):  # (B, T) -> (B, T, D)
         """Everything but the head. `mask` (B, T), 1 for a token, marks left padding, at the first call only.
 
         `prefix`: under "prefix" causality, how many tokens from the left see each other both ways. `source` goes to
         every layer: what those of an encoder-decoder look at.
         """
-        cache = cache or [None] * len(self.layers)
         padding = None if mask is None else padded_columns(mask)
-        if padding is not None and cache[0] is not None:
-            for one in cache:
+        cache = cache or ([None] * len(self.layers) if padding is None else self.unkept())
+        for one in cache if padding is not None else ():
+            if one is not None:
                 one.padding = padding
         offset = (
             getattr(cache[0], "offset", 0) if cache[0] is not None else 0 if padding is None else -padding

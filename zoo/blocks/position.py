@@ -28,8 +28,7 @@ class LearnedPositions(nn.Module):
                 )
             return self.weight[self.skipped + offset : self.skipped + offset + length]
         # Padding, on either side, has no place: any will do.
-        places = mx.clip(offset[:, None] + mx.arange(length), 0, self.context - 1)
-        return self.weight[self.skipped + places]
+        return self.weight[self.skipped + mx.clip(places(length, offset), 0, self.context - 1)]
 
 
 class SinusoidalPositions(nn.Module):
@@ -49,10 +48,9 @@ class SinusoidalPositions(nn.Module):
         self.dim = dim
 
     def __call__(self, length, offset=0):  # -> (T, D), or (B, T, D) for an offset a row
-        start = offset if isinstance(offset, int) else offset[:, None]
-        places = (self.spec.offset + start + mx.arange(length)).astype(mx.float32)[..., None]
-        whole = places * self._coarse
-        angles = 2 * math.pi * (whole - mx.floor(whole) + places * self._fine)  # (…, T, D/2)
+        place = (self.spec.offset + places(length, offset)).astype(mx.float32)[..., None]
+        whole = place * self._coarse
+        angles = 2 * math.pi * (whole - mx.floor(whole) + place * self._fine)  # (…, T, D/2)
         waves = [mx.sin(angles), mx.cos(angles)]
         if self.spec.interleaved:
             return mx.stack(waves, axis=-1).flatten(-2)[..., : self.dim]
@@ -62,7 +60,9 @@ class SinusoidalPositions(nn.Module):
 class RoPE(nn.Module):
     """Pair k of a head turns by position · frequency_k (Su et al., 2021, equation 34).
 
-    R_jᵀ R_i = R_{i−j}: a score depends on the distance of two tokens only. Values are not turned.
+    R_jᵀ R_i = R_{i−j}: a score depends on the distance of two tokens only. Values are not turned. Where the angles
+    depend on how long a text is, each row of a batch has its own length, and keys that were turned for a shorter text
+    are not those of a longer one: attention caches them unturned (`depends_on_length`).
     """
 
     def __init__(self, spec, *, dim, index=0, scaling=None):
@@ -71,21 +71,30 @@ class RoPE(nn.Module):
         self.theta = spec.theta
         self.interleaved = spec.interleaved
         self.scaling = scaling
+        self.magnitude = getattr(scaling, "magnitude", 1.0)
         # A leading underscore keeps the computed wavelengths out of the parameters.
         self._wavelengths = None
-        if scaling is not None and not scaling.depends_on_length:
+        if scaling is not None and not self.depends_on_length:
             self._wavelengths = scaling.wavelengths(frequencies(spec.theta, self.dims))
-        self.magnitude = getattr(scaling, "magnitude", 1.0)
+
+    @property
+    def depends_on_length(self):
+        """Whether the angle of a position changes with the length of the text."""
+        return getattr(self.scaling, "depends_on_length", False)
 
     def __call__(self, x, offset=0):  # (B, H, T, K) -> (B, H, T, K)
-        wavelengths = self._wavelengths
-        if wavelengths is None and self.scaling is not None:
-            wavelengths = self.scaling.wavelengths_at(
-                mx.max(mx.array(offset)) + x.shape[-2], self.theta, self.dims
-            )
+        """`offset` as above, or every token's own position, (B, T)."""
         if self.magnitude != 1.0:
             turned = x[..., : self.dims] * self.magnitude
             x = mx.concatenate([turned, x[..., self.dims :]], -1) if self.dims < x.shape[-1] else turned
+        wavelengths = self._wavelengths
+        if self.depends_on_length:
+            wavelengths = self.scaling.wavelengths_at(text_length(x.shape[-2], offset), self.theta, self.dims)
+        explicit = isinstance(offset, mx.array) and offset.ndim == 2
+        if explicit or (wavelengths is not None and wavelengths.ndim == 2):
+            if wavelengths is None:
+                wavelengths = mx.array([1 / f for f in frequencies(self.theta, self.dims)])
+            return turned_by(x, places(x.shape[-2], offset), wavelengths, self.interleaved)
         base = self.theta if wavelengths is None else None
         return mx.fast.rope(
             x, self.dims, traditional=self.interleaved, base=base, scale=1.0, offset=offset, freqs=wavelengths
@@ -97,10 +106,46 @@ def frequencies(theta, dims):
     return [theta ** (-2 * k / dims) for k in range(dims // 2)]
 
 
-class LinearScaling(nn.Module):
-    """Every frequency divided by the factor: position interpolation (Chen et al., 2023, equation 4)."""
+def places(length, offset=0):
+    """The position of each of `length` tokens: (T,), or (B, T) where rows start at offsets (B,) or have (B, T) told."""
+    if isinstance(offset, mx.array) and offset.ndim == 2:
+        return offset
+    start = offset[:, None] if isinstance(offset, mx.array) and offset.ndim else offset
+    return start + mx.arange(length)
+
+
+def text_length(length, offset=0):
+    """How many tokens each row has with these: a scalar, or (B, 1) where rows start at offsets of their own."""
+    if isinstance(offset, mx.array) and offset.ndim:
+        return places(length, offset).max(axis=1, keepdims=True) + 1
+    return mx.array(offset + length)
+
+
+def turned_by(x, positions, wavelengths, interleaved=False):
+    """The pairs of (B, H, T, K) turned by position ÷ wavelength: (T,) or (B, T) by (d/2,) or (B, d/2), d ≤ K."""
+    angles = positions[..., None].astype(mx.float32) / wavelengths[..., None, :]  # (T, d/2) or (B, T, d/2)
+    angles = angles[:, None] if angles.ndim == 3 else angles  # (B, 1, T, d/2)
+    cos, sin = mx.cos(angles), mx.sin(angles)
+    dims = 2 * wavelengths.shape[-1]
+    pairs = x[..., :dims].astype(mx.float32)
+    if interleaved:
+        first, second = pairs[..., 0::2], pairs[..., 1::2]
+    else:
+        first, second = mx.split(pairs, 2, axis=-1)
+    turned = [first * cos - second * sin, second * cos + first * sin]
+    joined = mx.stack(turned, axis=-1).flatten(-2) if interleaved else mx.concatenate(turned, axis=-1)
+    return mx.concatenate([joined.astype(x.dtype), x[..., dims:]], axis=-1)
+
+
+class Scaling(nn.Module):
+    """How the wavelengths of rotary positions are changed; `dim` is how many dimensions of a head are turned.
+
+    Subclasses give `wavelengths(base)`, or say that they depend on the length of the text and give `wavelengths_at`.
+    Queries and keys are multiplied by `magnitude`.
+    """
 
     depends_on_length = False
+    magnitude = 1.0
 
     def __init__(self, spec, *, dim, index=0):
         super().__init__()
@@ -108,20 +153,28 @@ class LinearScaling(nn.Module):
 
     def wavelengths(self, base):
         """Positions a radian, (K/2,), given the unscaled frequencies."""
+        raise NotImplementedError
+
+    def wavelengths_at(self, length, theta, dims):
+        """The same for a text of `length` tokens, an array: (K/2,) for a scalar, (B, K/2) for (B, 1)."""
+        raise NotImplementedError
+
+
+class LinearScaling(Scaling):
+    """Every frequency divided by the factor: position interpolation (Chen et al., 2023, equation 4)."""
+
+    def wavelengths(self, base):
+        """Positions a radian, (K/2,), given the unscaled frequencies."""
         return mx.array([self.spec.factor / f for f in base])
 
 
-class DynamicScaling(nn.Module):
+class DynamicScaling(Scaling):
     """Past the trained context the base grows with the text (NTK-aware scaling; bloc97 and emozilla, 2023)."""
 
     depends_on_length = True
 
-    def __init__(self, spec, *, dim, index=0):
-        super().__init__()
-        self.spec = spec
-
     def wavelengths_at(self, length, theta, dims):
-        """Positions a radian, (K/2,), for a text of `length` tokens."""
+        """Positions a radian, (K/2,) or (B, K/2), for a text of `length` tokens."""
         factor, context = self.spec.factor, self.spec.context
         length = mx.maximum(length, context).astype(mx.float32)
         growth = factor * length / context - (factor - 1)
@@ -129,17 +182,11 @@ class DynamicScaling(nn.Module):
         return (theta * growth ** (dims / (dims - 2))) ** powers
 
 
-class Llama3Scaling(nn.Module):
+class Llama3Scaling(Scaling):
     """Wavelengths over context/low are divided by the factor, those under context/high kept, a blend between.
 
     LLaMA 3.1 (2024).
     """
-
-    depends_on_length = False
-
-    def __init__(self, spec, *, dim, index=0):
-        super().__init__()
-        self.spec = spec
 
     def wavelengths(self, base):
         """Positions a radian, (K/2,), given the unscaled frequencies."""
@@ -153,14 +200,11 @@ class Llama3Scaling(nn.Module):
         return mx.array([1 / scaled(f) for f in base])
 
 
-class YarnScaling(nn.Module):
+class YarnScaling(Scaling):
     """Dimensions that turn often in the trained context are kept, rare ones interpolated (Peng et al., 2023)."""
 
-    depends_on_length = False
-
     def __init__(self, spec, *, dim, index=0):
-        super().__init__()
-        self.spec = spec
+        super().__init__(spec, dim=dim, index=index)
         self.magnitude = spec.magnitude
 
     def wavelengths(self, base):

@@ -51,13 +51,24 @@ class Change:
     def T(self) -> Any:
         raise CheckpointError(f"{self.name}: an adapter of a matrix stored (in, out) is not implemented")
 
+    def reshape(self, *shape: int) -> Change:
+        """The same with its outputs divided among a new axis, or joined with one; inputs stay whole."""
+        if self.down.ndim != 2 or shape[-1] != self.down.shape[-1]:
+            raise CheckpointError(f"{self.name}: its shape {shape} in this model is not implemented")
+        magnitude = None if self.magnitude is None else self.magnitude.reshape(*shape[:-1])
+        return replace(self, up=self.up.reshape(*shape[:-1], self.up.shape[-1]), magnitude=magnitude)
+
     def __getitem__(self, index: Any) -> Change:
         """The change of some of the outputs, all that rules cut a fused matrix into."""
         steps = index if isinstance(index, tuple) else (index,)
-        if len(steps) != 1 or not isinstance(steps[0], slice) or self.up.ndim != 2:
+        if (
+            self.down.ndim != 2
+            or len(steps) >= self.up.ndim
+            or not all(isinstance(step, slice) for step in steps)
+        ):
             raise CheckpointError(f"{self.name}: its part {index} in this model is not implemented")
-        magnitude = None if self.magnitude is None else self.magnitude[steps[0]]
-        return replace(self, up=self.up[steps[0]], magnitude=magnitude)
+        magnitude = None if self.magnitude is None else self.magnitude[steps]
+        return replace(self, up=self.up[steps], magnitude=magnitude)
 
     def apply(self, matrix: mx.array) -> mx.array:
         """The changed matrix, computed in float32, in the type of the one given."""

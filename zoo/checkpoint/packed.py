@@ -162,7 +162,7 @@ class Packed:
 
     def reshape(self, *shape: int) -> Any:
         """Outputs divided among a new axis, or joined with one; inputs stay whole."""
-        if self.swapped or self.global_scale is not None or shape[-1] != self.shape[-1]:
+        if self.swapped or shape[-1] != self.shape[-1]:
             return self.dequantize().reshape(*shape)
         return self._each(lambda array: array.reshape(*shape[:-1], array.shape[-1]))
 

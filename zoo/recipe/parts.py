@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -142,11 +143,36 @@ class RoPE(Spec):
         return self.dims or dim
 
     @staticmethod
-    def of(config: Any, head_dim: int | None = None) -> RoPE:
-        """The rotary positions that a checkpoint's `config.json` describes, in either of its spellings."""
-        from zoo.config import rope
+    def of(
+        config: Any,
+        head_dim: int | None = None,
+        *,
+        theta_key: str = "rope_theta",
+        partial_key: str = "partial_rotary_factor",
+        scaling_key: str = "rope_scaling",
+        context_key: str = "max_position_embeddings",
+        kinds: Mapping[str, Callable[[Any, Any, int], Spec | None]] | None = None,
+    ) -> RoPE:
+        """The rotary positions that a checkpoint's `config.json` describes, in either of transformers' spellings.
 
-        return rope(config, head_dim)
+        The keys' names are arguments: `theta_key` of the base, `partial_key` of the share of each head that is turned,
+        `scaling_key` of the object that scales, `context_key` of how many positions there are. An object
+        `rope_parameters` (transformers 5) has names of its own, which win. `head_dim` is the width of a head, where it
+        is not width ÷ heads. `kinds` adds kinds of scaling by their `rope_type`: a function of that object and of the
+        config, whose keys it reads, and of the number of positions, that gives a spec of the kind "rope-scaling".
+        ConfigError for a kind that is not known, and for a key of it that nothing read.
+        """
+        from zoo.rotary import rope
+
+        return rope(
+            config,
+            head_dim,
+            theta_key=theta_key,
+            partial_key=partial_key,
+            scaling_key=scaling_key,
+            context_key=context_key,
+            kinds=kinds or {},
+        )
 
 
 @dataclass(frozen=True)

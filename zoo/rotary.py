@@ -1,0 +1,118 @@
+"""Rotary positions from a checkpoint's `config.json`, whatever its family calls the keys. Imports no mlx."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+
+from zoo.config import Config
+from zoo.recipe import DynamicScaling, LinearScaling, Llama3Scaling, RoPE, Spec, YarnScaling
+
+MOST_FACTOR = 1e6  # by which positions are stretched
+
+# A kind of scaling: from the object that says how positions are scaled, the whole config, and how many positions the
+# model has, to the spec; None for no scaling.
+Kind = Callable[[Config, Config, int], Spec | None]
+
+
+def rope(
+    config: Config,
+    head_dim: int | None,
+    *,
+    theta_key: str,
+    partial_key: str,
+    scaling_key: str,
+    context_key: str,
+    kinds: Mapping[str, Kind],
+) -> RoPE:
+    """What `RoPE.of` gives, which says what the arguments mean."""
+    outer_theta = config.number(theta_key, 10000.0)
+    outer_partial = config.number(partial_key, 1.0)
+    config.ignore("rope_parameters")  # of the two the other wins
+    nested_key = scaling_key if config.get(scaling_key) else "rope_parameters"
+    inner = config.nested(nested_key) or Config({})
+    theta = inner.number("rope_theta", outer_theta)
+    if theta <= 1:
+        where, key = (inner, "rope_theta") if "rope_theta" in inner else (config, theta_key)
+        raise where.error(key, "must be greater than 1")
+    partial = inner.number("partial_rotary_factor", outer_partial)
+    dims = None
+    if partial != 1.0:
+        where, key = (
+            (inner, "partial_rotary_factor") if "partial_rotary_factor" in inner else (config, partial_key)
+        )
+        if not 0 < partial < 1:
+            raise where.error(key, "must lie in (0, 1]")
+        dims = int((head_dim or config.head_width()) * partial)
+        if dims < 2 or dims % 2:
+            raise where.error(key, f"turns {dims} dimensions of a head, not an even number")
+    scaling = _scaling(inner, config, context_key, {**KINDS, **kinds})
+    unread = inner.unread()
+    if unread:
+        raise inner.error(unread[0], "is not implemented")
+    config.note(theta_key, theta)
+    config.note(partial_key, partial)
+    return RoPE(theta=theta, dims=dims, scaling=scaling)
+
+
+def _scaling(inner: Config, config: Config, context_key: str, kinds: Mapping[str, Kind]) -> Spec | None:
+    kind = inner.choice("rope_type", ("default", *kinds), inner.get("type", "default"))
+    # Published configs carry what only other kinds read.
+    for one in (inner, config):
+        one.ignore("original_max_position_embeddings")
+    if kind == "default":
+        inner.ignore("factor")
+        return None
+    return kinds[kind](inner, config, config.count(context_key, 2048))
+
+
+def trained_context(inner: Config, config: Config, default: int) -> int:
+    """How many positions a model was first trained for: beside the scaling, or in it, or `default`."""
+    found = inner.count("original_max_position_embeddings", None)
+    return config.count("original_max_position_embeddings", found) or default
+
+
+def _linear(inner: Config, config: Config, positions: int) -> Spec:
+    return LinearScaling(_factor(inner))
+
+
+def _dynamic(inner: Config, config: Config, positions: int) -> Spec:
+    return DynamicScaling(_factor(inner), positions)
+
+
+def _llama3(inner: Config, config: Config, positions: int) -> Spec:
+    factor = _factor(inner)
+    low, high = inner.number("low_freq_factor"), inner.number("high_freq_factor")
+    if high <= low:
+        raise inner.error("high_freq_factor", f"must be greater than low_freq_factor, {low}")
+    return Llama3Scaling(factor, low, high, trained_context(inner, config, positions))
+
+
+def _factor(inner: Config) -> float:
+    return inner.number("factor", least=1, most=MOST_FACTOR)
+
+
+def _yarn(inner: Config, config: Config, positions: int) -> Spec:
+    context = trained_context(inner, config, positions)
+    factor = inner.number("factor", positions / context, least=1, most=MOST_FACTOR)
+    if not 1 <= factor <= MOST_FACTOR:
+        raise inner.error(
+            "factor", f"is missing, and {positions} positions are not 1..{MOST_FACTOR:g} × {context}"
+        )
+
+    def growth(weight: float) -> float:  # section 3.4 of Peng et al.: √(1/t) = 0.1 ln(s) + 1
+        return 0.1 * weight * math.log(factor) + 1.0 if factor > 1 else 1.0
+
+    both, above = (inner.number(key, 0.0, least=0, most=100) for key in ("mscale", "mscale_all_dim"))
+    magnitude = growth(both) / growth(above) if both and above else growth(1.0)
+    return YarnScaling(
+        factor=factor,
+        context=context,
+        fast=inner.number("beta_fast", 32.0, least=0) or 32.0,
+        slow=inner.number("beta_slow", 1.0, least=0) or 1.0,
+        magnitude=inner.number("attention_factor", magnitude, least=1e-3, most=1e3),
+        truncate=inner.flag("truncate", True),
+    )
+
+
+KINDS: dict[str, Kind] = {"linear": _linear, "dynamic": _dynamic, "llama3": _llama3, "yarn": _yarn}
