@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,6 +13,7 @@ from zoo.checkpoint.gguf_rope import READ as SCALING
 from zoo.checkpoint.gguf_rope import rope_scaling
 from zoo.errors import ConfigError
 from zoo.gguf import GGUF, KEYS
+from zoo.notices import notice
 from zoo.registry import Registry
 
 # Keys of an architecture that are read below, or change nothing.
@@ -82,10 +82,7 @@ def config_of(header: Header, architecture: Architecture) -> dict[str, Any]:
         elif key not in READ:
             ignored.append(key)
     if ignored:
-        warnings.warn(
-            f"{header.path.name}: metadata unknown to {architecture.name}, ignored: {_some(ignored)}",
-            stacklevel=4,
-        )
+        notice(f"{header.path.name}: metadata unknown to {architecture.name}, ignored: {_some(ignored)}")
     table = header.tensors.get("token_embd.weight")
     if table is not None:
         config["vocab_size"] = table.shape[0]
