@@ -24,6 +24,7 @@ from zoo.checkpoint.save import SHARD, write
 from zoo.checkpoint.weights import renamed
 from zoo.errors import SourceError, ZooError
 from zoo.loading import Opened, load, open_model
+from zoo.notices import held
 from zoo.registry import Registry, signed
 from zoo.runtime import DTYPES
 
@@ -50,6 +51,7 @@ class Converted:
         return self.bytes * 8 / self.parameters
 
 
+@held()
 def convert(
     source: str | Path,
     out: str | Path,

@@ -6,7 +6,7 @@ a plugin adds what is its own. Imports no mlx.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -43,16 +43,17 @@ class GGUF:
     """How GGUF files hold an architecture.
 
     `architecture` is the file's `general.architecture`. Where several of the zoo's share one, `when` is the key whose
-    presence tells this one from the plain one. `keys` changes or adds to `KEYS`; `config` gives what such files do not
-    say, from the config.json that their metadata made and the names of the tensors. `weights` are the rules from the
-    file's names to parameter paths.
+    presence tells this one from the plain one. `keys` changes or adds to `KEYS`: None for a key that says nothing, and
+    for what `config` alone needs a name that begins with "gguf.". `config` gives what such files do not say, from the
+    config.json that their metadata made and the tensors, a mapping of names to what has a `shape`. `weights` are the
+    rules from the file's names to parameter paths.
     """
 
     architecture: str
     weights: tuple[Rule, ...]
     when: str | None = None
-    keys: Mapping[str, str] = field(default_factory=dict)
-    config: Callable[[Mapping[str, Any], Collection[str]], Mapping[str, Any]] | None = None
+    keys: Mapping[str, str | None] = field(default_factory=dict)
+    config: Callable[[Mapping[str, Any], Mapping[str, Any]], Mapping[str, Any]] | None = None
 
 
 @dataclass(frozen=True)

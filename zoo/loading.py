@@ -16,6 +16,7 @@ from zoo.checkpoint.source import find, read_json
 from zoo.checkpoint.weights import fill, match, packings, warn_of_unread
 from zoo.config import Config
 from zoo.errors import CheckpointError, ConfigError, SourceError
+from zoo.notices import held
 from zoo.registry import Registry, registry
 from zoo.tokenizer import Tokenizer, load_tokenizer
 
@@ -44,6 +45,7 @@ class Loaded:
         return f"<Loaded {self.architecture.name}, {count:,} parameters, from {str(self.folder)!r}>"
 
 
+@held()
 def load(
     source: str | Path,
     *,

@@ -27,7 +27,6 @@ from zoo.collecting import collect
 from zoo.errors import ConfigError, PluginError, SourceError, in_words
 from zoo.plugins import FIRST_PARTY, Plugin, load_plugins
 
-
 # The key of a config.json under which a folder that a third party's plugin serves says so: "zoo-gptj 0.1".
 WRITER = "zoo_plugin"
 _PLUGIN = re.compile(r"[\w.-]{1,80}( [\w.+!-]{1,40})?")

@@ -171,11 +171,16 @@ def put_around(backend: TokenizersBackend, first: str | None, last: str | None) 
 
 def from_word_pieces(path: Path, settings: TokenizerSettings) -> TokenizersBackend:
     """BERT's tokenizer of a `vocab.txt`, whose line numbers are the ids."""
-    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
-
     check_class(path.name, settings)
     lines = read_text(path).split("\n")
-    vocab = {token: id for id, token in enumerate(lines[:-1] if lines[-1] == "" else lines)}
+    return bert(path, lines[:-1] if lines[-1] == "" else lines, settings)
+
+
+def bert(path: Path, tokens: Sequence[str], settings: TokenizerSettings) -> TokenizersBackend:
+    """BERT's tokenizer of `tokens` in the order of their ids, which `path` holds."""
+    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
+
+    vocab = {token: id for id, token in enumerate(tokens)}
     defaults = {
         "unk_token": "[UNK]",
         "sep_token": "[SEP]",

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from zoo.architecture import (
+    GGUF,
     Architecture,
     Block,
     Ignore,
@@ -142,6 +143,29 @@ WEIGHTS = (
     Ignore("[bert.]embeddings.position_ids"),
 )
 
+BLOCK = "blk.{i}."
+BERT_GGUF = (
+    Rename("token_embd.*", "embedding.tokens.*"),
+    Rename("position_embd.*", "embedding.positions.*"),
+    Rename("token_types.*", "embedding.types.*"),
+    Rename("token_embd_norm.*", "embedding.norm.*"),
+    Rename(BLOCK + "attn_q.*", "layers.{i}.mixer.query.*"),
+    Rename(BLOCK + "attn_k.*", "layers.{i}.mixer.key.*"),
+    Rename(BLOCK + "attn_v.*", "layers.{i}.mixer.value.*"),
+    Rename(BLOCK + "attn_output.*", "layers.{i}.mixer.output.*"),
+    Rename(BLOCK + "attn_output_norm.*", "layers.{i}.mixer_norm.*"),
+    Rename(BLOCK + "ffn_up.*", "layers.{i}.feedforward.up.*"),
+    Rename(BLOCK + "ffn_down.*", "layers.{i}.feedforward.down.*"),
+    Rename(BLOCK + "layer_output_norm.*", "layers.{i}.feedforward_norm.*"),
+)
+
+
+def token_types(config, tensors):
+    """How many types of tokens there are, which only their table says."""
+    table = tensors.get("token_types.weight")
+    return {} if table is None else dict(type_vocab_size=table.shape[0])
+
+
 POCKET = dict(
     hidden_size=128,
     intermediate_size=512,
@@ -172,6 +196,12 @@ def zoo_architectures():
         model_types=("bert",),
         recipe=bert,
         weights=WEIGHTS,
+        gguf=GGUF(
+            "bert",
+            BERT_GGUF,
+            keys=dict.fromkeys(("attention.causal", "pooling_type", "vocab_size")),
+            config=token_types,
+        ),
         presets=(
             pocket(__file__, "bert", **POCKET),
             Preset("base", hub="google-bert/bert-base-uncased", config=BASE),

@@ -2,9 +2,9 @@
 
 import math
 
-from zoo.architecture import Architecture, Block, Preset, hookimpl, pocket
+from zoo.architecture import GGUF, Architecture, Block, Preset, hookimpl, pocket
 from zoo.recipe import Decoder, Embedding, Experts, GatedMLP, Head, Layer, MoE, RMSNorm, RoPE
-from zoo_deepseek.rules import MLX_WEIGHTS, WEIGHTS
+from zoo_deepseek.rules import GGUF_KEYS, GGUF_WEIGHTS, MLX_WEIGHTS, WEIGHTS, config_of_gguf
 from zoo_deepseek.sizes import MOONLIGHT, POCKET, V3
 from zoo_deepseek.spec import GroupRouter, LatentAttention
 
@@ -149,6 +149,7 @@ def zoo_architectures():
         recipe=deepseek_v3,
         weights=WEIGHTS,
         mlx_weights=MLX_WEIGHTS,
+        gguf=GGUF("deepseek2", GGUF_WEIGHTS, keys=GGUF_KEYS, config=config_of_gguf),
         presets=(
             pocket(__file__, "deepseek-v3", **POCKET),
             Preset("671b", hub="deepseek-ai/DeepSeek-V3", config=V3),

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from zoo.errors import CheckpointError
+from zoo.gguf import DECODER
 from zoo.weights import Ignore, Join, OutputHead, Rename, Rule, Stack, Tensors, fill, matches
 
 
@@ -57,6 +59,17 @@ class IgnorePredictionLayers(Rule):
 
     def backward(self, source: Tensors, target: Tensors, recipe: Any, join: Join) -> None:
         pass
+
+
+@dataclass(frozen=True)
+class SplitHeadsOnce(SplitHeads):
+    """The same where a checkpoint may have both matrices beside it; theirs are then the ones."""
+
+    def forward(self, source: Tensors, target: Tensors, recipe: Any, join: Join) -> None:
+        for name, values in matches(self.source, source):
+            if fill(self.key, values) in target:
+                del source[name]
+        super().forward(source, target, recipe, join)
 
 
 LAYER = "[model.]layers.{i}."
@@ -111,3 +124,67 @@ MLX_WEIGHTS = (
         for part in PARTS
     ),
 )
+
+KEY_UP, VALUE_UP = "layers.{i}.mixer.key_up.weight", "layers.{i}.mixer.value_up.weight"
+GGUF_WEIGHTS = (
+    Rename("blk.{i}.attn_q_a.*", "layers.{i}.mixer.query_down.*"),
+    Rename("blk.{i}.attn_q_a_norm.*", "layers.{i}.mixer.query_norm.*"),
+    Rename("blk.{i}.attn_q_b.*", "layers.{i}.mixer.query_up.*"),
+    Rename("blk.{i}.attn_kv_a_mqa.*", "layers.{i}.mixer.kv_down.*"),
+    Rename("blk.{i}.attn_kv_a_norm.*", "layers.{i}.mixer.kv_norm.*"),
+    Rename("blk.{i}.attn_k_b.weight", KEY_UP),
+    Rename("blk.{i}.attn_v_b.weight", VALUE_UP),
+    SplitHeadsOnce("blk.{i}.attn_kv_b.weight", KEY_UP, VALUE_UP),  # until the spring of 2025
+    Rename("blk.{i}.ffn_gate_inp.weight", "layers.{i}.feedforward.router.weight"),
+    Rename("blk.{i}.exp_probs_b.bias", "layers.{i}.feedforward.router.correction"),
+    Rename("blk.{i}.ffn_{p}_exps.*", "layers.{i}.feedforward.experts.{p}.*"),
+    Rename("blk.{i}.ffn_{p}_shexp.*", "layers.{i}.feedforward.shared.{p}.*"),
+    *DECODER,
+)
+GGUF_KEYS = {
+    "attention.key_length": "gguf.key_length",
+    "attention.value_length": "gguf.value_length",
+    "attention.key_length_mla": "gguf.key_length_mla",
+    "attention.value_length_mla": "v_head_dim",
+    "attention.kv_lora_rank": "kv_lora_rank",
+    "attention.q_lora_rank": "q_lora_rank",
+    "attention.head_count_kv": None,  # one, or as many as there are heads: latents are shared
+    "rope.dimension_count": "qk_rope_head_dim",
+    "leading_dense_block_count": "first_k_dense_replace",
+    "expert_count": "n_routed_experts",
+    "expert_shared_count": "n_shared_experts",
+    "expert_group_count": "n_group",
+    "expert_group_used_count": "topk_group",
+    "expert_weights_scale": "routed_scaling_factor",
+    "expert_weights_norm": "norm_topk_prob",
+    "expert_gating_func": "gguf.gating",
+    "nextn_predict_layers": "num_nextn_predict_layers",
+}
+GATING = {1: "softmax", 2: "sigmoid"}
+
+
+def config_of_gguf(config: Mapping[str, Any], tensors: Mapping[str, Any]) -> dict[str, Any]:
+    """What a file says otherwise than a config.json, or leaves out where it is nothing."""
+    found: dict[str, Any] = {
+        "n_group": 1,
+        "topk_group": 1,
+        "n_shared_experts": 0,
+        "norm_topk_prob": False,
+        "routed_scaling_factor": 1.0,
+        "q_lora_rank": None,
+        **config,
+    }
+    found["num_key_value_heads"] = found.get("num_attention_heads")
+    # Without the latter, files are older than the split of kv_b: lengths are those of a head of its own.
+    head, rope = found.get("gguf.key_length_mla", found.get("gguf.key_length")), found.get("qk_rope_head_dim")
+    if isinstance(head, int) and isinstance(rope, int):
+        found["qk_nope_head_dim"] = head - rope
+    if "gguf.value_length" in found:
+        found.setdefault("v_head_dim", found["gguf.value_length"])
+    gating = found.get("gguf.gating", 1)
+    found["scoring_func"] = GATING.get(gating, gating)
+    scaling = found.get("rope_scaling")
+    if scaling and "mscale_all_dim" in scaling:  # of which this family's files have a tenth
+        weight = round(10 * scaling["mscale_all_dim"], 6)
+        found["rope_scaling"] = {**scaling, "mscale": weight, "mscale_all_dim": weight}
+    return found

@@ -3,6 +3,7 @@
 import math
 
 from zoo.architecture import (
+    GGUF,
     Architecture,
     Block,
     OutputHead,
@@ -14,7 +15,7 @@ from zoo.architecture import (
 )
 from zoo.recipe import Decoder, Embedding, Head, RMSNorm, repeat
 from zoo_mamba.spec import MixerLayer, SelectiveStateSpace
-from zoo_mamba.weights import Depthwise
+from zoo_mamba.weights import Depthwise, NegativeExp
 
 
 def mamba(config):
@@ -76,6 +77,35 @@ def weights(convolution_axis):
     )
 
 
+MIXER = "layers.{i}.mixer."
+MAMBA_GGUF = GGUF(
+    "mamba",
+    (
+        Rename("token_embd.*", "embedding.tokens.*"),
+        Rename("blk.{i}.attn_norm.*", "layers.{i}.mixer_norm.*"),
+        Rename("blk.{i}.ssm_in.*", MIXER + "input.*"),
+        Transpose("blk.{i}.ssm_conv1d.weight", MIXER + "convolution.weight"),
+        Rename("blk.{i}.ssm_conv1d.bias", MIXER + "convolution.bias"),
+        Rename("blk.{i}.ssm_x.*", MIXER + "select.*"),
+        Rename("blk.{i}.ssm_dt.*", MIXER + "step.*"),
+        NegativeExp("blk.{i}.ssm_a", MIXER + "decay"),
+        Rename("blk.{i}.ssm_d", MIXER + "skip"),
+        Rename("blk.{i}.ssm_out.*", MIXER + "output.*"),
+        Rename("output_norm.*", "norm.*"),
+        OutputHead("output.*", "head.output.*"),
+    ),
+    keys={
+        "ssm.conv_kernel": "conv_kernel",
+        "ssm.inner_size": "intermediate_size",
+        "ssm.state_size": "state_size",
+        "ssm.time_step_rank": "time_step_rank",
+        "ssm.dt_b_c_rms": "use_bcdt_rms",
+        "attention.layer_norm_rms_epsilon": "layer_norm_epsilon",
+        # Written since readers ask for them: a state has no end, and there is neither attention nor feed-forward.
+        **dict.fromkeys(("context_length", "feed_forward_length", "attention.head_count")),
+    },
+)
+
 POCKET = dict(vocab_size=2048, hidden_size=160, num_hidden_layers=4, state_size=16)
 PUBLISHED = dict(vocab_size=50280, state_size=16, conv_kernel=4, expand=2, layer_norm_epsilon=1e-5)
 
@@ -105,6 +135,7 @@ def zoo_architectures():
         recipe=mamba,
         weights=weights(1),
         mlx_weights=weights(2),
+        gguf=MAMBA_GGUF,
         presets=(
             pocket(__file__, "mamba", **POCKET),
             published("2.8b", 2560, 64),

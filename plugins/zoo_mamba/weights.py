@@ -1,4 +1,4 @@
-"""The one weight rule that Mamba needs of its own. Imports no mlx."""
+"""The weight rules that Mamba needs of its own. Imports no mlx."""
 
 from dataclasses import dataclass
 
@@ -24,3 +24,22 @@ class Depthwise(Rename):
         for name, values in matches(self.target, source):
             tensor = source.pop(name).T  # (E, K)
             target[fill(self.source, values)] = tensor[:, None] if self.axis == 1 else tensor[:, :, None]
+
+
+@dataclass(frozen=True)
+class NegativeExp(Rename):
+    """The logarithm of −A, (N, E), where a file holds A itself, (E, N)."""
+
+    def forward(self, source, target, recipe, join):
+        """Take the logarithm; of a number that is not below zero there is none, and it is told as not finite."""
+        import mlx.core as mx
+
+        for name, values in matches(self.source, source):
+            target[fill(self.target, values)] = mx.log(-source.pop(name)).T
+
+    def backward(self, source, target, recipe, join):
+        """A itself."""
+        import mlx.core as mx
+
+        for name, values in matches(self.target, source):
+            target[fill(self.source, values)] = -mx.exp(source.pop(name).T)

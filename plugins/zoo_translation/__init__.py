@@ -1,6 +1,15 @@
 """Encoder-decoders: the Transformer of 2017, and Marian, BART, M2M-100 and T5 told from it. Imports no mlx."""
 
-from zoo.architecture import Architecture, Block, Command, Preset, TokenizerFormat, hookimpl, pocket
+from zoo.architecture import (
+    GGUF,
+    Architecture,
+    Block,
+    Command,
+    Preset,
+    TokenizerFormat,
+    hookimpl,
+    pocket,
+)
 from zoo_translation import recipes, rules
 from zoo_translation.relative import RelativeBias
 
@@ -146,6 +155,7 @@ def zoo_architectures():
         model_types=("t5",),
         recipe=recipes.t5,
         weights=rules.T5,
+        gguf=GGUF("t5", rules.T5_GGUF, keys=rules.T5_KEYS, config=rules.t5_of_gguf),
         presets=(
             Preset(
                 "small",

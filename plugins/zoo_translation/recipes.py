@@ -187,13 +187,16 @@ def t5_like(config, feedforward, scaled):
                 config.layers("num_decoder_layers") if "num_decoder_layers" in config else layers,
             ),
             norm=norm,
-            head=Head(
-                tied=scaled or not config.has_tensor("lm_head", True), scale=dim**-0.5 if scaled else 1.0
-            ),
+            head=Head(tied=scaled or not has_head(config), scale=dim**-0.5 if scaled else 1.0),
             relative=bias,
         ),
         start=config.count("decoder_start_token_id", config.count("pad_token_id", 0, least=0), least=0),
     )
+
+
+def has_head(config):
+    """Whether a T5 has a head of its own, by the names of a folder's tensors and a GGUF file's."""
+    return config.has_tensor("lm_head", True) or config.has_tensor("output.weight", True)
 
 
 def t5_feedforward(config, default):

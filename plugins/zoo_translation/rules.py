@@ -121,6 +121,61 @@ WITH_POSITIONS = (
 )
 
 
+def gguf_side(name, short):
+    """The rules of a T5 stack in a GGUF file, which calls an encoder's and a decoder's layers by `short` names."""
+    source, target = f"{short}.blk.{{i}}", f"{name}.layers.{{i}}"
+    names = ("attn_q", "attn_k", "attn_v", "attn_o")
+    return (
+        Rename(f"{short}.blk.0.attn_rel_b.*", f"{name}.relative.*"),
+        *attention(source, f"{target}.mixer", names),
+        Rename(f"{source}.attn_norm.*", f"{target}.mixer_norm.*"),
+        Rename(f"{source}.ffn_gate.*", f"{target}.feedforward.gate.*"),
+        Rename(f"{source}.ffn_up.*", f"{target}.feedforward.up.*"),
+        Rename(f"{source}.ffn_down.*", f"{target}.feedforward.down.*"),
+        Rename(f"{source}.ffn_norm.*", f"{target}.feedforward_norm.*"),
+        Rename(f"{short}.output_norm.*", f"{name}.norm.*"),
+    )
+
+
+T5_GGUF = (
+    Rename("token_embd.weight", SOURCE),
+    *gguf_side("encoder", "enc"),
+    *attention(
+        "dec.blk.{i}",
+        "decoder.layers.{i}.cross",
+        ("cross_attn_q", "cross_attn_k", "cross_attn_v", "cross_attn_o"),
+    ),
+    Rename("dec.blk.{i}.cross_attn_norm.*", "decoder.layers.{i}.cross_norm.*"),
+    Ignore("dec.blk.{i}.cross_attn_rel_b.*"),
+    *gguf_side("decoder", "dec"),
+    OutputHead("output.*", "decoder.head.output.*"),
+)
+
+
+def t5_of_gguf(config, tensors):
+    """What a file says by its tensors alone: whether feed-forwards have gates, as T5 1.1 has and its own head with it."""
+    gated = any(name.endswith(".ffn_gate.weight") for name in tensors)
+    return dict(
+        feed_forward_proj="gated-gelu" if gated else "relu",
+        tie_word_embeddings=not gated or config["tie_word_embeddings"],
+    )
+
+
+T5_KEYS = {
+    "embedding_length": "d_model",
+    "feed_forward_length": "d_ff",
+    "block_count": "num_layers",
+    "decoder_block_count": "num_decoder_layers",
+    "decoder_start_token_id": "decoder_start_token_id",
+    "attention.head_count": "num_heads",
+    "attention.key_length": "d_kv",
+    "attention.layer_norm_epsilon": "layer_norm_epsilon",
+    "attention.layer_norm_rms_epsilon": "layer_norm_epsilon",
+    "attention.relative_buckets_count": "relative_attention_num_buckets",
+    "context_length": None,  # there is no table of positions
+}
+
+
 def t5_side(name, feedforward):
     """The rules of a T5 stack; `feedforward` is the number of its third block, after attention and look."""
     source, target = f"{name}.block.{{i}}.layer", f"{name}.layers.{{i}}"

@@ -222,3 +222,51 @@ def test_the_package_reads_the_same(tmp_path, name):
         assert (entry.kind, entry.offset, entry.size) == (one.tensor_type.name, one.data_offset, one.n_bytes)
         assert list(entry.shape) == one.shape.tolist()[::-1]
     assert len(reader.tensors) == len(header.tensors)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({b"embedding_length": b"embedding_lengtj"}, "hidden_size is missing"),
+        ({b"blk.0.attn_q.weight": b"blk.0.attn_j.weight", b".context_length": b".context_lengtj"}, "attn_j"),
+    ],
+)
+def test_a_file_that_is_refused_is_so_in_one_line(small, changes, words):
+    """Notices of what else is odd in it are not given."""
+    whole, path = small
+    for old, new in changes.items():
+        assert old in whole
+        whole = whole.replace(old, new)
+    path.write_bytes(whole)
+    with pytest.raises(ZooError, match=words):
+        zoo.load(path)
+
+
+def test_a_notice_is_given_when_a_file_has_loaded(small):
+    whole, path = small
+    path.write_bytes(whole.replace(b".context_length", b".context_lengtj"))
+    with pytest.warns(UserWarning, match="metadata unknown to llama, ignored: context_lengtj"):
+        zoo.load(path)
+
+
+def test_a_part_that_is_a_link_out_of_its_folder_is_refused(tmp_path):
+    folder = tmp_path / "model"
+    folder.mkdir()
+    gguf_files.write(folder / "part.gguf", small_folder(tmp_path), "Q4_0", most=7)
+    first, second, *_ = sorted(folder.iterdir())
+    elsewhere = second.rename(tmp_path / "elsewhere.gguf")
+    second.symlink_to(elsewhere)
+    with pytest.raises(CheckpointError, match=r"00002-of-.*is a link out of the folder"):
+        zoo.load(first)
+    # A hub's snapshot is made of links into its own repository.
+    repository = tmp_path / "models--a--b"
+    (repository / "blobs").mkdir(parents=True)
+    snapshot = repository / "snapshots" / "main"
+    snapshot.mkdir(parents=True)
+    second.unlink()
+    elsewhere.rename(second)
+    for number, part in enumerate(sorted(folder.iterdir())):
+        blob = part.rename(repository / "blobs" / f"{number:064x}")
+        (snapshot / part.name).symlink_to(blob)
+    assert zoo.load(snapshot / first.name).architecture.name == "llama"

@@ -4,28 +4,15 @@ import json
 from functools import cache
 from itertools import islice
 
-import gguf
 import pytest
 import sentencepiece
+from gguf_tokenizers import TEXTS, write, written
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
-from zoo.checkpoint.gguf_header import read_header
 from zoo.checkpoint.gguf_tokenizer import load_gguf_tokenizer, save_gguf_tokenizer
 from zoo.errors import TokenizerError
 from zoo.tokenizer import load_tokenizer
 from zoo.training.atlas import documents
-
-TEXTS = [
-    "The capital city of China is Beijing, isn't it? We'LL see; I'VE 1234567 reasons.",
-    "中国的首都是北京，人口很多。日本の首都は東京です。",
-    "👩‍👩‍👧 and 🚀🚀 — naïve café, Ünïcödé, e\u0301 is not é",
-    "def f(x):\n    return x**2  # 3.14\n\n\n\tif x:\r\n        pass   \n",
-    "  two spaces before, three after   ",
-    "<|endoftext|>begins<|endoftext|> <tool>[1, 2]</tool> ends\n",
-    "",
-    " ",
-    "\n\n",
-]
 
 SHORT, SPACES = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)", r"\s*[\r\n]+|\s+(?!\S)|\s+"
 # As the tokenizer.json of LLaMA 3, Qwen 2, Mistral Nemo, gpt-oss and DeepSeek-V3 spell them.
@@ -76,44 +63,6 @@ def byte_level(pre, size=700):
     tokenizer.add_special_tokens([AddedToken("<|endoftext|>", normalized=False)])
     tokenizer.add_tokens([AddedToken("<tool>", normalized=False), AddedToken("</tool>", normalized=False)])
     return tokenizer
-
-
-def written(path, tokenizer, pre, /, **changes):
-    """The tokenizer's vocabulary in a file; `changes` are metadata, None for a key that is left out."""
-    told = json.loads(tokenizer.to_str())
-    size = tokenizer.get_vocab_size(with_added_tokens=True)
-    added = tokenizer.get_added_tokens_decoder()
-    keys = {
-        "model": "gpt2",
-        "pre": pre,
-        "tokens": [tokenizer.id_to_token(id) for id in range(size)],
-        "token_type": [
-            3 if id in added and added[id].special else 4 if id in added else 1 for id in range(size)
-        ],
-        "merges": [" ".join(pair) for pair in told["model"]["merges"]],
-        "bos_token_id": tokenizer.token_to_id("<|endoftext|>"),
-        "eos_token_id": tokenizer.token_to_id("<|endoftext|>"),
-        **changes,
-    }
-    return write(path, keys)
-
-
-def write(path, keys):
-    writer = gguf.GGUFWriter(str(path), "llama")
-    for key, value in keys.items():
-        key = key if "." in key else f"tokenizer.ggml.{key}"
-        if isinstance(value, bool):
-            writer.add_bool(key, value)
-        elif isinstance(value, int):
-            writer.add_uint32(key, value)
-        elif isinstance(value, str):
-            writer.add_string(key, value)
-        elif value is not None:
-            writer.add_array(key, value)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.close()
-    return read_header(path)
 
 
 @pytest.mark.filterwarnings("error")
@@ -168,25 +117,30 @@ def test_a_chat_template_comes_along(tmp_path):
     assert load_gguf_tokenizer(header, 1000).chat_template == "{{ messages[0].content }}"
 
 
+@pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("pre", [None, "default"])
-def test_a_file_that_does_not_say_how_it_cuts_is_told(tmp_path, pre):
+def test_a_file_that_does_not_say_how_it_cuts_is_refused_unless_its_family_does(tmp_path, pre):
     original = byte_level("gpt-2")
     header = written(tmp_path / "a.gguf", original, pre)
-    with pytest.warns(UserWarning, match=r"how text is cut into words .*as GPT-2 does"):
-        found = load_gguf_tokenizer(header, 1000)
-    assert found.encode(TEXTS[0]) == original.encode(TEXTS[0]).ids
+    with pytest.raises(TokenizerError, match=r"ggml\.pre does not say how text is cut into words"):
+        load_gguf_tokenizer(header, 1000)
+    for architecture, name in (("gpt2", "gpt-2"), ("qwen2", "qwen2")):
+        original = byte_level(name)
+        header = written(tmp_path / "a.gguf", original, pre, **{"general.architecture": architecture})
+        assert load_gguf_tokenizer(header, 1000).encode(TEXTS[0]) == original.encode(TEXTS[0]).ids
 
 
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"pre": "falcon"}, "tokenizer.ggml.pre 'falcon' is not implemented; known: gpt-2"),
+        ({"pre": "grok-9"}, "tokenizer.ggml.pre 'grok-9' is not implemented; known: gpt-2"),
         ({"pre": 3}, "tokenizer.ggml.pre must be text, got int"),
-        ({"model": "bert"}, "tokenizer.ggml.model 'bert' is not implemented"),
+        ({"model": "rwkv"}, "tokenizer.ggml.model 'rwkv' is not implemented; known: gpt2, llama"),
         ({"tokens": None}, "tokenizer.ggml.tokens is missing"),
         ({"tokens": [1, 2]}, "tokenizer.ggml.tokens must be a list, each text"),
         ({"tokens": ["a", "b", "a"]}, "tokenizer.ggml.tokens has a token twice"),
         ({"token_type": [1, 1]}, "token_type has 2 values for"),
+        ({"token_type": [-1] * 703}, "token_type holds -1, which is none of the kinds 1 to 6"),
         ({"merges": None}, "merges is missing"),
         ({"merges": ["a b c"]}, "must each be two tokens"),
         ({"merges": ["a nowhere"]}, "holds no tokenizer"),
@@ -294,6 +248,51 @@ def test_a_saved_tokenizer_is_the_same(tmp_path, pieces, kind):
 
 
 def test_pieces_that_are_no_model_are_refused(tmp_path, pieces):
-    header = with_pieces(tmp_path / "a.gguf", pieces, token_type=[1] * 900)
+    header = with_pieces(tmp_path / "a.gguf", pieces, token_type=[3] * 900, unknown_token_id=None)
+    tokens = ["[?]" if token == "<unk>" else token for token in header.metadata["tokenizer.ggml.tokens"]]
+    header = with_pieces(
+        tmp_path / "a.gguf", pieces, token_type=[3] * 900, unknown_token_id=None, tokens=tokens
+    )
     with pytest.raises(TokenizerError, match=r"a\.gguf: not a sentencepiece model"):
+        load_gguf_tokenizer(header, 1000)
+
+
+@pytest.mark.parametrize("named", [0, None])
+def test_padding_that_is_called_unknown_is_padding(tmp_path, pieces, named):
+    """Phi-3's."""
+    plain = load_gguf_tokenizer(with_pieces(tmp_path / "a.gguf", pieces), 1000)
+    metadata = with_pieces(tmp_path / "a.gguf", pieces).metadata
+    more = {key: [*metadata[f"tokenizer.ggml.{key}"]] for key in ("tokens", "scores", "token_type")}
+    more["tokens"] += ["[PAD900]", "[PAD901]"]
+    more["scores"] += [-10000.0] * 2
+    more["token_type"] += [2, 2]
+    found = load_gguf_tokenizer(
+        with_pieces(tmp_path / "b.gguf", pieces, **more, unknown_token_id=named), 1000
+    )
+    for text in [*TEXTS, "[PAD900]"]:
+        assert found.encode(text) == plain.encode(text)
+    assert found.vocab_size == 902 and found.special_tokens["unk_token"] == "<unk>"
+
+
+def test_an_unknown_token_that_is_called_control_is_the_unknown_one(tmp_path, pieces):
+    plain = load_gguf_tokenizer(with_pieces(tmp_path / "a.gguf", pieces), 1000)
+    kinds = with_pieces(tmp_path / "a.gguf", pieces).metadata["tokenizer.ggml.token_type"]
+    found = load_gguf_tokenizer(with_pieces(tmp_path / "b.gguf", pieces, token_type=[3, *kinds[1:]]), 1000)
+    for text in TEXTS:
+        assert found.encode(text) == plain.encode(text)
+
+
+@pytest.mark.parametrize("scores", ["alike", None])
+def test_pieces_without_scores_are_in_the_order_they_were_learned_in(tmp_path, pieces, scores):
+    """A converter that finds no `tokenizer.model` writes -1000 for all."""
+    original = sentencepiece.SentencePieceProcessor(str(pieces))
+    scores = [-1000.0] * original.get_piece_size() if scores else None
+    found = load_gguf_tokenizer(with_pieces(tmp_path / "a.gguf", pieces, scores=scores), 1000)
+    for text in TEXTS:
+        assert found.encode(text) == [1, *original.encode(text)], text
+
+
+def test_scores_that_are_no_numbers_are_refused(tmp_path, pieces):
+    header = with_pieces(tmp_path / "a.gguf", pieces, scores=[float("nan")] * 900)
+    with pytest.raises(TokenizerError, match=r"ggml\.scores holds what is not a number"):
         load_gguf_tokenizer(header, 1000)

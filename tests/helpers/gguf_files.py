@@ -4,6 +4,7 @@ import json
 from itertools import islice
 
 import gguf
+import gguf_families
 import gguf_packers
 import mlx.core as mx
 import numpy as np
@@ -30,6 +31,7 @@ NAMES = {
     "qwen2_moe": "qwen2moe",
     "qwen3_moe": "qwen3moe",
     "gpt_oss": "gpt-oss",
+    "deepseek_v3": "deepseek2",
 }
 
 
@@ -59,6 +61,7 @@ def write(path, folder, kind="F32", kinds=None, extra=None, drop=(), numbered=Fa
             or tensor.endswith(".bias")
             or tensor.startswith("position")
             or "ffn_gate_inp" in tensor
+            or any(word in tensor for word in gguf_families.PLAIN)
         )
         wanted = (kinds or {}).get(tensor, "F32" if plain else kind)
         if numbered and "_exps." in tensor:
@@ -76,6 +79,9 @@ def write(path, folder, kind="F32", kinds=None, extra=None, drop=(), numbered=Fa
 
 
 def add_tensor(writer, name, array, kind="F32"):
+    """As the converter does, in half precision where rows are no whole blocks."""
+    if array.shape[-1] % gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType[kind]][0]:
+        kind = "F16"
     writer.add_tensor(name, packed(array, kind), raw_dtype=gguf.GGMLQuantizationType[kind])
 
 
@@ -137,6 +143,8 @@ def difference(loaded, other, length=40):
 
 def metadata(config):
     """The keys that the converter writes for a config.json."""
+    if config["model_type"] in gguf_families.METADATA:
+        return gguf_families.METADATA[config["model_type"]](config)
     if config["model_type"] == "gpt2":
         return {
             "context_length": config["n_positions"],
@@ -192,7 +200,9 @@ def tensors(folder, config, name):
         for key, array in mx.load(str(folder / "model.safetensors")).items()
     }
     arrays = stacked(unwoven(arrays) if kind == "gpt_oss" else arrays)
-    layers = config.get("num_hidden_layers") or config["n_layer"]
+    layers = config.get("num_hidden_layers") or config.get("num_layers") or config["n_layer"]
+    if kind in gguf_families.TENSORS:
+        arrays = dict(gguf_families.TENSORS[kind](arrays, config))
     arch = next(arch for arch, text in gguf.MODEL_ARCH_NAMES.items() if text == name)
     names = gguf.get_tensor_name_map(arch, layers)
     for key, array in arrays.items():

@@ -10,6 +10,7 @@ from typing import Any
 import mlx.core as mx
 
 from zoo.architecture import Architecture
+from zoo.checkpoint.files import inside
 from zoo.checkpoint.gguf_config import architecture_of, config_of, decimal
 from zoo.checkpoint.gguf_header import Header, read_header, shown
 from zoo.checkpoint.gguf_rope import llama3_scaling
@@ -91,7 +92,7 @@ def read_headers(path: Path) -> Header:
     tensors = dict(header.tensors)
     for number in range(2, count + 1):
         other = path.with_name(f"{name[1]}-{number:05}-of-{name[3]}.gguf")
-        if not other.is_file():
+        if inside(other.parent, other.name) is None:
             raise CheckpointError(f"{other}: missing; {path.name} is the first of {count} files")
         more = read_header(other).tensors
         twice = next((one for one in more if one in tensors), None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,12 +13,15 @@ from zoo.checkpoint.gguf_rope import READ as SCALING
 from zoo.checkpoint.gguf_rope import rope_scaling
 from zoo.errors import ConfigError
 from zoo.gguf import GGUF, KEYS
+from zoo.notices import notice
 from zoo.registry import Registry
 
 # Keys of an architecture that are read below, or change nothing.
 READ = ("attention.value_length", "rope.dimension_count", "tensor_data_layout", *SCALING)
 # Keys with the only value that the zoo's recipes know.
 ONLY = {"attention.causal": (True,), "expert_gating_func": (0, 1), "expert_weights_scale": (0.0, 1.0)}
+
+OWN = "gguf."  # begins a key that only the architecture's own `config` reads
 
 TOKENS = {
     "bos_token_id": "tokenizer.ggml.bos_token_id",
@@ -69,23 +71,23 @@ def own_keys(header: Header) -> dict[str, Any]:
 def config_of(header: Header, architecture: Architecture) -> dict[str, Any]:
     """The config.json that the metadata amount to. ConfigError for a value that the zoo cannot follow."""
     told, keys = gguf_of(architecture, header), own_keys(header)
-    names = KEYS | dict(told.keys)
+    names: dict[str, str | None] = {**KEYS, **told.keys}
     config: dict[str, Any] = {"model_type": next(iter(architecture.model_types), architecture.name)}
     ignored = []
     for key, value in keys.items():
         if key in names:
-            if not (key.startswith("expert_") and value == 0):  # none at all, as many dense files say
-                config[names[key]] = _single(header, key, value)
+            name = names[key]
+            if name is not None and not (
+                key.startswith("expert_") and value == 0
+            ):  # none at all, as many dense files say
+                config[name] = _single(header, key, value)
         elif key in ONLY:
             if value not in ONLY[key]:
                 raise ConfigError(f"{header.path}: {key} {shown(value)} is not implemented")
         elif key not in READ:
             ignored.append(key)
     if ignored:
-        warnings.warn(
-            f"{header.path.name}: metadata unknown to {architecture.name}, ignored: {_some(ignored)}",
-            stacklevel=4,
-        )
+        notice(f"{header.path.name}: metadata unknown to {architecture.name}, ignored: {_some(ignored)}")
     table = header.tensors.get("token_embd.weight")
     if table is not None:
         config["vocab_size"] = table.shape[0]
@@ -94,8 +96,10 @@ def config_of(header: Header, architecture: Architecture) -> dict[str, Any]:
     scaling = rope_scaling({key: decimal(value) for key, value in keys.items()}, str(header.path))
     if scaling:
         config["rope_scaling"] = scaling
-    _check_heads(header, keys, config)
-    return config | dict(told.config(config, header.tensors) if told.config else {})
+    if names["attention.key_length"] == KEYS["attention.key_length"]:
+        _check_heads(header, keys, config)
+    config |= dict(told.config(config, header.tensors) if told.config else {})
+    return {key: value for key, value in config.items() if not key.startswith(OWN)}
 
 
 def _some(names: list[str], most: int = 8) -> str:

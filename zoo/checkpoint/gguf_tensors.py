@@ -5,7 +5,6 @@ Axes: O rows, I inputs, G groups of 32 inputs, W words of 32 bits.
 
 from __future__ import annotations
 
-import warnings
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -19,6 +18,7 @@ from zoo.checkpoint.gguf_header import Entry
 from zoo.checkpoint.packed import Packed, Packing
 from zoo.checkpoint.safetensors import Tensors
 from zoo.errors import CheckpointError
+from zoo.notices import notice
 
 CHUNK = 2**22  # numbers that are unpacked at once
 
@@ -95,9 +95,7 @@ def warn_of_unpacked(entries: Iterable[Entry], dtype: mx.Dtype) -> None:
     if kinds:
         what = ", ".join(f"{count} of {kind}" for kind, count in sorted(kinds.items()))
         name = str(dtype).removeprefix("mlx.core.")
-        warnings.warn(
-            f"tensors that no packing of MLX holds exactly, dequantized to {name}: {what}", stacklevel=5
-        )
+        notice(f"tensors that no packing of MLX holds exactly, dequantized to {name}: {what}")
 
 
 def unread(entry: Entry, dtype: mx.Dtype) -> Any:

@@ -1,9 +1,8 @@
-"""The tokenizer of a GGUF file: a byte-level one with merges, or sentencepiece's with scores."""
+"""The tokenizer of a GGUF file: a byte-level one with merges, sentencepiece's with scores, or BERT's."""
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -11,9 +10,9 @@ from typing import Any
 from zoo.checkpoint.gguf_header import Header, shown
 from zoo.checkpoint.gguf_pieces import model_proto
 from zoo.checkpoint.gguf_vocabulary import CONTROL, KEY, USER, Vocabulary
-from zoo.checkpoint.gguf_words import GPT2, WORDS, Words
+from zoo.checkpoint.gguf_words import UNNAMED, WORDS, Words
 from zoo.tokenizer import Tokenizer
-from zoo.tokenizer_backends import Backend, TokenizersBackend, naming, put_around
+from zoo.tokenizer_backends import Backend, TokenizersBackend, bert, naming, put_around
 
 
 def load_gguf_tokenizer(header: Header, rows: int) -> Tokenizer | None:
@@ -26,7 +25,7 @@ def load_gguf_tokenizer(header: Header, rows: int) -> Tokenizer | None:
         return None
     if len(told.tokens) > rows:
         raise told.error("tokens", f"has {len(told.tokens)} tokens, the model {rows}")
-    backend = byte_level(told) if told.value("model", str, None) == "gpt2" else pieces(told)
+    backend = LOADERS[told.model](told)
     return Tokenizer(
         backend, bos_id=told.id("bos_token_id"), eos_ids=told.ends, chat_template=told.chat_template
     )
@@ -42,12 +41,16 @@ def save_gguf_tokenizer(header: Header, folder: Path, generation: Mapping[str, A
     values: dict[str, Any] = {**told.special, "clean_up_tokenization_spaces": False}
     if told.chat_template is not None:
         values["chat_template"] = told.chat_template
-    if told.value("model", str, None) == "gpt2":
-        byte_level(told).tokenizer.save(str(folder / "tokenizer.json"))
+    if told.model in ("gpt2", "bert"):
+        whole = byte_level(told) if told.model == "gpt2" else word_pieces(told)
+        whole.tokenizer.save(str(folder / "tokenizer.json"))
         values["tokenizer_class"] = "PreTrainedTokenizerFast"
     else:
-        (folder / "tokenizer.model").write_bytes(model_proto(told))
-        values |= {"tokenizer_class": "LlamaTokenizer", **around(told)}
+        name, kind = FILES[told.model]
+        (folder / name).write_bytes(model_proto(told))
+        values |= {"tokenizer_class": kind, **around(told)}
+        # Other programs do not ask the model's own file whether a space stands before a text.
+        values["add_prefix_space"] = told.value("add_space_prefix", bool, True)
         tokens = {str(token.id): asdict(token) for token in told.settings({}).added_tokens}
         values["added_tokens_decoder"] = {
             id: {key: value for key, value in token.items() if key != "id"} for id, token in tokens.items()
@@ -59,12 +62,10 @@ def save_gguf_tokenizer(header: Header, folder: Path, generation: Mapping[str, A
 
 def vocabulary(header: Header) -> Vocabulary | None:
     """The file's vocabulary, None where there is none; TokenizerError for a tokenizer that is not implemented."""
-    model = header.metadata.get(KEY + "model")
-    if model in (None, "none", "no_vocab"):
+    if header.metadata.get(KEY + "model") in (None, "none", "no_vocab"):
         return None
     told = Vocabulary(header)
-    if model not in ("gpt2", "llama"):
-        raise told.error("model", f"{shown(model)} is not implemented; known: gpt2, llama")
+    _ = told.model
     return told
 
 
@@ -99,12 +100,12 @@ def byte_level(told: Vocabulary) -> TokenizersBackend:
 
 
 def words_of(told: Vocabulary) -> Words:
-    """How text is cut into words; TokenizerError for a way that is unknown."""
+    """How text is cut into words; TokenizerError for a way that is unknown, or not told and not certain."""
     name = told.value("pre", str, "default")
     if name == "default":
-        message = f"{told.path.name}: does not say how text is cut into words ({KEY}pre): as GPT-2 does"
-        warnings.warn(message, stacklevel=6)
-        return GPT2
+        name = UNNAMED.get(str(told.architecture))
+        if name is None:
+            raise told.error("pre", "does not say how text is cut into words; newer converters write it")
     if name not in WORDS:
         raise told.error("pre", f"{shown(name)} is not implemented; known: {', '.join(WORDS)}")
     return WORDS[name]
@@ -113,10 +114,21 @@ def words_of(told: Vocabulary) -> Words:
 def _cutters(words: Words) -> list[Any]:
     from tokenizers import Regex, pre_tokenizers
 
-    cutters: list[Any] = [pre_tokenizers.Split(Regex(pattern), "isolated") for pattern in words.patterns]
-    if words.digits:
-        cutters.append(pre_tokenizers.Digits(individual_digits=True))
-    return [*cutters, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=not words.patterns)]
+    makers: dict[str, Callable[[Any], Any]] = {
+        "split": lambda pattern: pre_tokenizers.Split(Regex(pattern), "isolated"),
+        "digits": lambda each: pre_tokenizers.Digits(individual_digits=each),
+        "punctuation": pre_tokenizers.Punctuation,
+        "bytes": lambda words: pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=words),
+    }
+    return [makers[name](setting) for name, setting in words.steps]
+
+
+def word_pieces(told: Vocabulary) -> TokenizersBackend:
+    """BERT's tokenizer. A file says nothing of capitals: a vocabulary that has some keeps them."""
+    normal = [text for text, kind in zip(told.tokens, told.kinds, strict=True) if kind != CONTROL]
+    cased = any(text != text.lower() for text in normal if not text.startswith("["))
+    with naming(told.path, "holds no tokenizer"):
+        return bert(told.path, told.tokens, told.settings({"do_lower_case": not cased}))
 
 
 def pieces(told: Vocabulary) -> Backend:
@@ -128,5 +140,15 @@ def pieces(told: Vocabulary) -> Backend:
 
 def around(told: Vocabulary) -> dict[str, bool]:
     """What stands around a text; a space after every special token, as llama.cpp puts one, is "legacy"."""
-    start, end = told.value("add_bos_token", bool, True), told.value("add_eos_token", bool, False)
+    pairs = told.model == "llama"
+    start, end = told.value("add_bos_token", bool, pairs), told.value("add_eos_token", bool, not pairs)
     return {"add_bos_token": start, "add_eos_token": end, "legacy": True}
+
+
+LOADERS: dict[str, Callable[[Vocabulary], Backend]] = {
+    "gpt2": byte_level,
+    "llama": pieces,
+    "t5": pieces,
+    "bert": word_pieces,
+}
+FILES = {"llama": ("tokenizer.model", "LlamaTokenizer"), "t5": ("spiece.model", "T5Tokenizer")}

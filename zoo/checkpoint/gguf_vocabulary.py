@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from zoo.checkpoint.gguf_header import Header
+from zoo.checkpoint.gguf_header import Header, shown
+from zoo.detokenizer import SPACE
 from zoo.errors import TokenizerError
 from zoo.tokenizer_files import AddedToken, TokenizerSettings
 
 KEY = "tokenizer.ggml."
+# Bytes with merges; sentencepiece's byte pairs and its Unigram; BERT's WordPiece.
+MODELS = ("gpt2", "llama", "t5", "bert")
 # The kinds of tokens, which are sentencepiece's.
 NORMAL, UNKNOWN, CONTROL, USER, UNUSED, BYTE = 1, 2, 3, 4, 5, 6
 SPECIAL = {
@@ -33,6 +36,7 @@ class Vocabulary:
 
     def __init__(self, header: Header) -> None:
         self.path = header.path
+        self.architecture = header.metadata.get("general.architecture")
         self._metadata = header.metadata
         # A token without text has the name that llama.cpp gives it.
         texts = self.array("tokens", str, None)
@@ -40,6 +44,11 @@ class Vocabulary:
         if len(set(self.tokens)) < len(self.tokens):
             raise self.error("tokens", "has a token twice")
         self.kinds: Sequence[int] = self.array("token_type", int, [NORMAL] * len(self.tokens))
+        strange = next((kind for kind in self.kinds if not 0 <= kind <= BYTE), None)
+        if strange is not None:
+            raise self.error("token_type", f"holds {strange}, which is none of the kinds 1 to {BYTE}")
+        if header.metadata.get(KEY + "model") == "bert":
+            self.tokens = [_word_piece(*pair) for pair in zip(self.tokens, self.kinds, strict=True)]
         self.special = {
             name: self.tokens[id] for name, key in SPECIAL.items() if (id := self.id(key)) is not None
         }
@@ -72,6 +81,14 @@ class Vocabulary:
         return id if id is not None and 0 <= id < len(self.tokens) else None
 
     @property
+    def model(self) -> str:
+        """What puts the tokens together: one of `MODELS`. TokenizerError for another."""
+        model: str = self.value("model", str, None)
+        if model not in MODELS:
+            raise self.error("model", f"{shown(model)} is not implemented; known: {', '.join(MODELS)}")
+        return model
+
+    @property
     def ends(self) -> list[int]:
         """The ids that end a text, each by itself."""
         return [id for id in map(self.id, ENDS) if id is not None]
@@ -90,3 +107,13 @@ class Vocabulary:
         """The same as a folder's settings. Control tokens are matched whole, and left out of a decoded text."""
         added = [AddedToken(text, id) for id, text in self.of(CONTROL).items()]
         return TokenizerSettings(self.path, values, self.special, (), tuple(added))
+
+
+def _word_piece(text: str, kind: int) -> str:
+    """A token of BERT's as its own vocabulary has it.
+
+    There, what goes on with a word begins with ##; in a GGUF file, what begins one has a visible space.
+    """
+    if kind == CONTROL or (text.startswith("[") and text.endswith("]") and len(text) > 2):
+        return text
+    return text[1:] if text.startswith(SPACE) and text != SPACE else "##" + text

@@ -6,7 +6,6 @@ What a config.json says of the packing is compared with the tensors, whose shape
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +18,7 @@ from zoo.checkpoint.packed import AFFINE_BITS, AFFINE_GROUPS, FLOAT_MODES, WORD,
 from zoo.checkpoint.safetensors import Tensors
 from zoo.checkpoint.source import read_json
 from zoo.errors import CheckpointError, ConfigError, PluginError
+from zoo.notices import notice
 from zoo.registry import Registry, registry
 
 GLOBAL_SCALE = 448.0 * 6.0  # the largest scale times the largest number of NVFP4: what MLX divides its own by
@@ -211,13 +211,11 @@ def warn_of_differences(expected: Expected, found: Iterable[tuple[tuple[str, ...
     if differ:
         name, said, are = differ[0]
         more = f" (and {len(differ) - 1} more)" if len(differ) > 1 else ""
-        warnings.warn(
-            f"config.json says of {name}: {said}; its tensors: {are}{more}. The tensors decide", stacklevel=4
-        )
+        notice(f"config.json says of {name}: {said}; its tensors: {are}{more}. The tensors decide")
 
 
 def warn_of_unpacked(names: Collection[str]) -> None:
     """Say which matrices lost their packing on the way."""
     if names:
         more = f" (and {len(names) - 1} more)" if len(names) > 1 else ""
-        warnings.warn(f"{min(names)}{more}: cannot stay packed without loss, dequantized", stacklevel=4)
+        notice(f"{min(names)}{more}: cannot stay packed without loss, dequantized")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -18,6 +17,7 @@ from zoo.checkpoint.packed import Packed, Packing, join
 from zoo.checkpoint.quantized import warn_of_unpacked
 from zoo.checkpoint.safetensors import Tensors
 from zoo.errors import CheckpointError
+from zoo.notices import notice
 
 
 def match(model: Any, architecture: Architecture, recipe: Any, tensors: Tensors) -> dict[str, Any]:
@@ -143,4 +143,4 @@ def renamed(
 def warn_of_unread(keys: Sequence[str]) -> None:
     """Say which keys of config.json nothing has read."""
     if keys:
-        warnings.warn(f"config.json: unknown to this architecture, ignored: {', '.join(keys)}", stacklevel=3)
+        notice(f"config.json: unknown to this architecture, ignored: {', '.join(keys)}")
