@@ -53,15 +53,21 @@ class Statistics:
             "peak_memory_bytes": peak_memory(),
         }
 
-    def line(self) -> str:
-        """The same in one line."""
+    def told(self) -> list[str]:
+        """The same in words, without what was not measured."""
         values = self.as_json()
-        return (
-            f"prompt {values['prompt_tokens']} tokens, {values['prompt_tokens_per_second'] or '–'} tokens/s · "
-            f"generated {values['generated_tokens']} tokens, {values['generated_tokens_per_second'] or '–'} tokens/s · "
-            f"first token after {values['first_token_seconds']:.3f} s, loading {values['load_seconds']:.2f} s · "
-            f"peak memory {values['peak_memory_bytes'] / 1e6:.1f} MB"
-        )
+
+        def counted(what: str) -> str:
+            number, rate = values[f"{what}_tokens"], values[f"{what}_tokens_per_second"]
+            return f"{what} {number} token{'s' * (number != 1)}{f', {rate} tokens/s' if rate else ''}"
+
+        first = [f"first token after {values['first_token_seconds']:.3f} s"] if self.first else []
+        # Filling masks generates nothing.
+        generated = [counted("generated")] if self.tokens else []
+        return [
+            *(counted("prompt"), *generated, *first, f"loading {values['load_seconds']:.2f} s"),
+            f"peak memory {values['peak_memory_bytes'] / 1e6:.1f} MB",
+        ]
 
 
 @click.command()
@@ -141,6 +147,9 @@ def run(
         warnings.warn(
             f"the prompt has {len(ids)} tokens, more than the {context} the model is made for", stacklevel=1
         )
+    from zoo.cli.table import facts
+    from zoo.cli.terminal import columns
+
     statistics, reason, tokens = Statistics(len(ids), load_seconds, time.perf_counter()), None, []
     candidates, interrupted = [], False
     with Screen(quiet=as_json) as screen:
@@ -160,7 +169,7 @@ def run(
         values |= {"candidates": candidates} if candidates else {}
         click.echo(json.dumps(values, ensure_ascii=False))
     else:
-        click.echo(f"{loaded.architecture.name} · {statistics.line()}", err=True)
+        click.echo(facts([loaded.architecture.name, *statistics.told()], columns(sys.stderr)), err=True)
     if interrupted:
         raise KeyboardInterrupt
 
