@@ -48,7 +48,7 @@ def core_strategies() -> tuple[Strategy, ...]:
             tasks=("generate",),
             options=(
                 *("max_tokens", "temperature", "top_k", "top_p", "min_p", "seed", "stop"),
-                *("logprobs", "special_tokens", "prefill_chunk"),
+                *("logprobs", "special_tokens", "prefill_chunk", "report"),
             ),
             summary="one token a step, with the KV cache",
         ),

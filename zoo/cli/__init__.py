@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from zoo.cli.interrupt import listen
 from zoo.cli.terminal import guard, visible
 from zoo.errors import PluginError, ZooError, in_words
 
@@ -118,6 +119,7 @@ def _mistake(error: Exception) -> str:
 def main() -> None:
     """The command `zoo`. An error is one line and a non-zero exit status; `--debug` shows its traceback."""
     guard()
+    listen()
     warnings.simplefilter("once", UserWarning)
     warnings.showwarning = notice
     debug = "--debug" in sys.argv[1:]

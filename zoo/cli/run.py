@@ -6,7 +6,7 @@ import json
 import sys
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from typing import Any
 import click
 
 from zoo.cli.plugins import served_by
+from zoo.cli.progress import Progress
 from zoo.cli.screen import Screen
 
 
@@ -132,7 +133,8 @@ def run(
 
     room = None if given["max_tokens"] is None else len(prompt or "") + given["max_tokens"]
     how: dict[str, Any] = dict(architecture=architecture, revision=revision, dtype=dtype, adapter=adapter)
-    loaded = load(source, context=room, force=force, **how)
+    with Progress("loading", waits=True) as report:
+        loaded = load(source, context=room, force=force, report=report, **how)
     served_by(loaded.architecture)
     load_seconds = time.perf_counter() - began
     if chat:
@@ -152,9 +154,10 @@ def run(
 
     statistics, reason, tokens = Statistics(len(ids), load_seconds, time.perf_counter()), None, []
     candidates, interrupted = [], False
-    with Screen(quiet=as_json) as screen:
+    with Screen(quiet=as_json) as screen, Progress("reading the prompt") as reading:
         try:
-            for step in steps(loaded, ids, given):
+            for step in steps(loaded, ids, given, reading):
+                reading.close()
                 screen.show(step)
                 statistics.count(step)
                 reason = step.finish_reason
@@ -206,7 +209,9 @@ def prompt_ids(loaded: Any, messages: list[dict[str, str]], given: dict[str, Any
     return encode_prompt(loaded, text, special_tokens=False)
 
 
-def steps(loaded: Any, ids: list[int], given: dict[str, Any]) -> Iterator[Any]:
+def steps(
+    loaded: Any, ids: list[int], given: dict[str, Any], report: Callable[[int, int], None] | None = None
+) -> Iterator[Any]:
     """The generation that the command's options ask for."""
     from zoo.generation import stream
 
@@ -214,4 +219,4 @@ def steps(loaded: Any, ids: list[int], given: dict[str, Any]) -> Iterator[Any]:
         *("max_tokens", "temperature", "top_k", "top_p", "min_p", "seed", "stop", "steps", "block_length"),
         *("beams", "length_penalty", "min_tokens", "target_language", "strategy"),
     )
-    return stream(loaded, ids, **{name: given[name] for name in names})
+    return stream(loaded, ids, report=report, **{name: given[name] for name in names})

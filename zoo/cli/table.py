@@ -13,6 +13,8 @@ LEAST = 16  # cells that a column keeps for words longer than itself, which are 
 
 def width(text: str) -> int:
     """Cells that text takes on a terminal, where a Chinese character takes two."""
+    if not text or max(text) < "\u0300":  # nothing wide, nothing that combines
+        return len(text)
     from rich.cells import cell_len
 
     return cell_len(text)

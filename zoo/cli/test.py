@@ -62,6 +62,7 @@ def test(debug: bool, source: str, reference: Path | None, tolerance: float | No
 
 def _subject(source: str, trained: bool) -> tuple[Any, str]:
     """What to test, and in words which weights it has."""
+    from zoo.cli.progress import Progress
     from zoo.loading import load
     from zoo.registry import registry
     from zoo.testing import subject, subject_of
@@ -71,7 +72,8 @@ def _subject(source: str, trained: bool) -> tuple[Any, str]:
     if plain in registry() and not trained and not source.startswith((".", "/", "~")):
         made = subject(plain, preset or None)
         return made, f"{made.recipe.parameters(made.recipe.dim):,} random parameters"
-    loaded = load(source, dtype="float32")
+    with Progress("loading", waits=True) as report:
+        loaded = load(source, dtype="float32", report=report)
     return subject_of(loaded), f"the checkpoint {loaded.folder}"
 
 
