@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from zoo.cli import progress
 from zoo.cli.interrupt import listen
-from zoo.cli.terminal import guard, visible
+from zoo.cli.terminal import guard
 from zoo.errors import PluginError, ZooError, in_words
 
 if TYPE_CHECKING:
@@ -103,8 +104,8 @@ def cli(debug: bool) -> None:
 def notice(message: Any, *_: Any, **__: Any) -> None:
     """One line to the error stream, never among the output."""
     line = f"zoo: {' '.join(str(message).split())}"
-    # Made visible here already: a progress bar under way stands between this and the stream, and obeys.
-    click.echo(visible(line) if sys.stderr.isatty() else line, err=True, color=True)
+    if not progress.say(line):
+        click.echo(line, err=True, color=True)
 
 
 def _mistake(error: Exception) -> str:

@@ -8,6 +8,13 @@ from typing import Any
 
 AFTER = 1.0  # seconds of silence that nobody minds
 
+_open: list[Progress] = []
+
+
+def say(line: str) -> bool:
+    """Print a line above the bar that is shown; False when none is."""
+    return any(progress.say(line) for progress in _open)
+
 
 class Progress:
     """A bar for one piece of work; use it as a context, and call it with what is done and what there is in all.
@@ -33,13 +40,25 @@ class Progress:
                 self._bar.update(self._bar.task_ids[0], completed=done, total=total or None)
 
     def __enter__(self) -> Progress:
+        _open.append(self)
         if not self._waits:
             with self._lock:
                 self._begin()
         return self
 
     def __exit__(self, *_: object) -> None:
+        _open.remove(self)
         self.close()
+
+    def say(self, line: str) -> bool:
+        """Print a line above the bar, if there is one."""
+        from zoo.cli.terminal import visible
+
+        with self._lock:
+            if self._bar is None:
+                return False
+            self._bar.console.print(visible(line), markup=False, highlight=False, soft_wrap=True)
+            return True
 
     def close(self) -> None:
         """Take the bar away; what is reported afterwards is not shown."""

@@ -123,7 +123,7 @@ def run(
     """Run SOURCE (an architecture, a folder, a GGUF file or a hub id) on PROMPT.
 
     The generated text alone goes to the output, statistics to the error stream. Without a PROMPT it is read
-    from a pipe; on a terminal a conversation opens.
+    from a pipe; on a terminal each line that is typed is answered: a conversation, if the model has a chat template.
     """
     chat = prompt is None and sys.stdin.isatty()
     if (prompt is None or prompt == "-") and not chat:

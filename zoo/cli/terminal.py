@@ -28,6 +28,13 @@ class Terminal:
     def __init__(self, stream: TextIO) -> None:
         self.rich_proxied_file = stream  # the attribute by which rich finds the stream beneath
 
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        # rich puts a proxy of its own before a stream while a bar is shown, unless it sees one there; through its
+        # proxy it would find this stream, and not the one beneath.
+        proxy = sys.modules.get("rich.file_proxy")
+        return proxy.FileProxy if proxy else Terminal
+
     def write(self, text: str) -> int:
         return self.rich_proxied_file.write(visible(text))
 

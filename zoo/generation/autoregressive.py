@@ -10,6 +10,7 @@ from typing import Any
 
 import mlx.core as mx
 
+from zoo import runtime
 from zoo.cache import CachePolicy, settle
 from zoo.errors import PromptError
 from zoo.generation.prompt import encode_prompt, end_ids, learned_context, sampling_of
@@ -20,8 +21,7 @@ from zoo.sampling import Sampling, sampler
 from zoo.sampling import logprobs as log_probabilities
 
 MAX_TOKENS = 256
-PREFILL_CHUNK = 2048  # prompt tokens a pass: bounds the memory of scores, (chunk × cached) a head
-LONG = 256  # tokens whose pass is evaluated layer by layer, so that it can be interrupted and followed
+LONG = 64  # tokens whose pass is evaluated layer by layer, so that it can be interrupted and followed
 
 
 def stream(
@@ -37,7 +37,7 @@ def stream(
     stop: str | Sequence[str] = (),
     logprobs: bool = False,
     special_tokens: bool = True,
-    prefill_chunk: int = PREFILL_CHUNK,
+    prefill_chunk: int | None = None,
     report: Callable[[int, int], None] | None = None,
 ) -> Iterator[Step]:
     """Continue `prompt`, text or token ids, yielding a `Step` a token as they come.
@@ -66,7 +66,7 @@ def _steps(
     seed: int | None,
     stops: list[str],
     logprobs: bool,
-    prefill_chunk: int,
+    prefill_chunk: int | None,
     report: Callable[[int, int], None] | None,
 ) -> Iterator[Step]:
     ends = end_ids(loaded)
@@ -105,7 +105,7 @@ def decode(
     sampling: Sampling,
     seed: int | None = None,
     logprobs: bool = False,
-    prefill_chunk: int = PREFILL_CHUNK,
+    prefill_chunk: int | None = None,
     prefix: int | None = None,
     report: Callable[[int, int], None] | None = None,
 ) -> Iterator[tuple[int, float | None]]:
@@ -118,6 +118,7 @@ def decode(
     choose = sampler(sampling, seed)
     cache = model.make_cache(CachePolicy(reserve=len(prompt) + max_tokens))
     rest = mx.array([prompt])  # (1, T)
+    prefill_chunk = prefill_chunk or runtime.prefill_chunk()
     last = getattr(model, "last_chunk", prefill_chunk)
 
     def read(tokens: int) -> None:
