@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tomllib
 from importlib.metadata import version
+from pathlib import Path
 
 import pytest
 
@@ -33,27 +34,36 @@ PACKAGES = {
 
 @pytest.fixture(scope="module")
 def packages(tmp_path_factory):
-    """A package of each kind, and a site where all are installed by their own pyproject.toml."""
+    """A package of each kind as it was written, by a Python that may write bytecode; nothing is run in them."""
     where = tmp_path_factory.mktemp("packages")
-    for name, settings in PACKAGES.items():
-        assert create(name, where=where, **settings) == where / name
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "dont_write_bytecode", False)
+        for name, settings in PACKAGES.items():
+            assert create(name, where=where, **settings) == where / name
     return where
 
 
 @pytest.fixture(scope="module")
-def site(packages, make_site, tmp_path_factory):
+def installed(packages, tmp_path_factory):
+    """Copies of the packages, to be run: Python, pytest and ruff leave files of their own beside what they read."""
+    return Path(shutil.copytree(packages, tmp_path_factory.mktemp("installed") / "packages"))
+
+
+@pytest.fixture(scope="module")
+def site(installed, make_site, tmp_path_factory):
+    """A site where the copies are installed by their own pyproject.toml."""
     found = make_site(tmp_path_factory.mktemp("site"))
-    for folder in packages.iterdir():
+    for folder in installed.iterdir():
         found.install(folder)
     return found
 
 
-def test_every_package_passes_its_tests_as_written(packages, site):
+def test_every_package_passes_its_tests_as_written(installed, site):
     done = subprocess.run(
         [
             sys.executable,
             *["-m", "pytest", "-p", "zoo_pytest", "-p", "no:cacheprovider"],
-            *map(str, packages.iterdir()),
+            *map(str, installed.iterdir()),
         ],
         capture_output=True,
         text=True,
@@ -64,7 +74,7 @@ def test_every_package_passes_its_tests_as_written(packages, site):
     assert count >= 3 * len(PACKAGES)
 
 
-def test_every_plugin_is_loaded_and_of_use(packages, site, command):
+def test_every_plugin_is_loaded_and_of_use(site, command):
     listed = command("plugins", environment=site.environment).stdout
     for name in PACKAGES:
         (line,) = (line for line in listed.splitlines() if line.startswith(f"{name} "))
@@ -98,7 +108,7 @@ def test_the_package_is_whole(packages, name):
 
 
 @pytest.mark.parametrize("name", PACKAGES)
-def test_the_package_is_clean_python(packages, name):
+def test_the_package_is_clean_python(installed, name):
     ruff = shutil.which("ruff", path=os.path.dirname(sys.executable)) or shutil.which("ruff")
     if ruff is None:
         pytest.fail("ruff is part of the extra `test`")
@@ -108,7 +118,7 @@ def test_the_package_is_clean_python(packages, name):
     ):
         done = subprocess.run(
             [ruff, *arguments, "--isolated", "--no-cache", "."],
-            cwd=packages / name,
+            cwd=installed / name,
             capture_output=True,
             text=True,
         )

@@ -50,7 +50,7 @@ def zoo_strategies() -> tuple[Strategy, ...]:
             tasks=("generate",),
             options=(
                 *("max_tokens", "temperature", "top_k", "top_p", "min_p", "seed", "stop"),
-                *("logprobs", "special_tokens", "prefill_chunk", "samplers"),
+                *("logprobs", "special_tokens", "prefill_chunk", "samplers", "report"),
             ),
             summary="one token a step, with the KV cache",
         ),

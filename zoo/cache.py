@@ -6,6 +6,7 @@ number or, when rows are padded on the left, (B,). Axes: B batch, G key/value he
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -240,6 +241,18 @@ def _unused(buffers: list[mx.array | None], used: int) -> int:
         if buffer is not None
     )
     return sum(sizes)
+
+
+def settle(cache: Sequence[Any], tokens: int, report: Callable[[int], None] | None = None) -> None:
+    """Evaluate what a pass over `tokens` left in the caches of a model, one layer after the other.
+
+    Each evaluation is a layer's share of the pass, so that Ctrl-C is heard between two of them, and `report` is called
+    after each with the tokens that this share comes to.
+    """
+    for number, one in enumerate(cache, 1):
+        mx.eval(one.state)
+        if report is not None:
+            report(tokens * number // len(cache))
 
 
 def _last(buffer: mx.array | None, used: int, count: int) -> mx.array | None:

@@ -17,13 +17,14 @@ from typing import Any
 
 import mlx.core as mx
 
+from zoo.cache import settle
 from zoo.checkpoint.files import inside
 from zoo.checkpoint.packed import Packed
 from zoo.checkpoint.quantize import Choice, mixed, packing_of, quantized
 from zoo.checkpoint.save import SHARD, write
 from zoo.checkpoint.weights import renamed
 from zoo.errors import SourceError, ZooError
-from zoo.loading import Opened, load, open_model
+from zoo.loading import Opened, Report, load, open_model
 from zoo.notices import held
 from zoo.registry import Registry, signed
 from zoo.runtime import DTYPES
@@ -65,13 +66,15 @@ def convert(
     adapter: str | Path | None = None,
     revision: str | None = None,
     shard: int = SHARD,
+    report: Report | None = None,
     known: Registry | None = None,
 ) -> Converted:
     """Write `source` to the new folder `out`, whole or not at all.
 
     `quantize` is bits ("4") or a mode ("mxfp4"), "none" to unpack what is packed; `recipe` mixes two numbers of bits.
     `dtype` casts floats. Layout "mlx" loads in mlx-lm, "hf" in transformers, which holds no packed matrices: they are
-    dequantized. `revision` is a hub id's branch, tag or commit. `adapter` is a folder of mlx-lm's LoRA or DoRA, to be made part of the weights. A `ZooError` names what cannot be.
+    dequantized. `revision` is a hub id's branch, tag or commit. `adapter` is a folder of mlx-lm's LoRA or DoRA, to be made part of the weights.
+    `report` is told how far it has come, as by `zoo.load`. A `ZooError` names what cannot be.
     """
     out = Path(out).expanduser()
     if layout not in LAYOUTS:
@@ -92,6 +95,8 @@ def convert(
     opened = open_model(source, architecture=architecture, revision=revision, floats=floats, known=known)
     if layout == "hf" and opened.architecture.bridged:
         raise ZooError(f"--layout hf: of {opened.architecture.name} only MLX's names are known")
+    if report is not None:
+        report(0, 0)
     chooses = opened.architecture.quantizes or getattr(opened.model, "quantizes", None)
     choices: tuple[Choice, ...] = () if chooses is None else (chooses,)
     if recipe is not None:
@@ -115,7 +120,7 @@ def convert(
     opened.parameters = parameters = {}  # only `tensors` holds them now
     config = {**(spelled_out(opened) if layout == "mlx" else opened.config), **signed(opened.architecture)}
     with new_folder(out) as part:
-        sizes = write(part, tensors, config, layout, floats, shard)
+        sizes = write(part, tensors, config, layout, floats, shard, report)
         copy_companions(opened, part)
     return Converted(out, sum(sizes.values()), count)
 
@@ -203,29 +208,40 @@ SAMPLE = (
 
 
 def divergence(
-    source: str | Path, other: str | Path, *, architecture: str | None = None, revision: str | None = None
+    source: str | Path,
+    other: str | Path,
+    *,
+    architecture: str | None = None,
+    revision: str | None = None,
+    report: Report | None = None,
 ) -> Divergence:
     """How far the predictions of `other` lie from those of `source` on sample text, both in float32.
 
-    Each is loaded by itself. Without a tokenizer the text is a row of ids. ZooError for a task without next tokens.
+    Each is loaded by itself. Without a tokenizer the text is a row of ids. `report` is told how far it has come, as by
+    `zoo.load`.
     """
-    wanted = _log_probabilities(source, architecture, revision)
-    found = _log_probabilities(other, architecture)
+    wanted = _log_probabilities(source, architecture, revision, report)
+    found = _log_probabilities(other, architecture, report=report)
     each = (mx.exp(wanted) * (wanted - found)).sum(axis=-1)  # (T,)
     return Divergence(each.mean().item(), each.max().item(), each.size)
 
 
 def _log_probabilities(
-    source: str | Path, architecture: str | None, revision: str | None = None
+    source: str | Path, architecture: str | None, revision: str | None = None, report: Report | None = None
 ) -> mx.array:  # (T, V)
-    loaded = load(source, architecture=architecture, revision=revision, dtype="float32")
+    loaded = load(source, architecture=architecture, revision=revision, dtype="float32", report=report)
     if loaded.tokenizer is None:
         ids = [7 * place % loaded.recipe.embedding.vocab for place in range(64)]
     else:
         ids = loaded.tokenizer.encode(SAMPLE)
     tokens = mx.array([ids[: loaded.recipe.context or len(ids)]])
     inputs = (tokens, tokens) if loaded.architecture.task == "translate" else (tokens,)
-    logits = loaded.model(*inputs)[0].astype(mx.float32)
+    if loaded.architecture.task == "generate" and loaded.architecture.causality == "causal":
+        cache = loaded.model.make_cache()
+        logits = loaded.model(tokens, cache)[0].astype(mx.float32)
+        settle(cache, tokens.size, report and (lambda done: report(done, tokens.size)))
+    else:
+        logits = loaded.model(*inputs)[0].astype(mx.float32)
     found = logits - mx.logsumexp(logits, axis=-1, keepdims=True)
     mx.eval(found)
     return found

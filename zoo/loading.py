@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +19,8 @@ from zoo.errors import CheckpointError, ConfigError, SourceError
 from zoo.notices import held
 from zoo.registry import Registry, registry
 from zoo.tokenizer import Tokenizer, load_tokenizer
+
+Report = Callable[[int, int], None]  # told what is done, and what there is in all
 
 if TYPE_CHECKING:
     from zoo.checkpoint.gguf import GGUFFile
@@ -55,19 +57,22 @@ def load(
     context: int | None = None,
     force: bool = False,
     revision: str | None = None,
+    report: Report | None = None,
     known: Registry | None = None,
 ) -> Loaded:
-    """Load an architecture's pocket checkpoint ("llama"), a preset ("llama:7b"), a folder, a GGUF file or a hub id.
+    """Load an architecture's pocket checkpoint ("llama"), a preset ("llama:pocket"), a folder, a GGUF file or a hub id.
 
     `architecture`, a name or the record itself, overrides what the config says; `dtype` ("float32", "float16", "bfloat16") casts floats; `adapter` is
     a folder of mlx-lm's LoRA or DoRA, `revision` a hub id's branch, tag or commit. A model that would not fit in this
-    machine's memory with a cache of `context` tokens is refused before it is read, unless `force`. Raises a
-    `ZooError` that names the culprit: SourceError, ConfigError, CheckpointError, TokenizerError.
+    machine's memory with a cache of `context` tokens is refused before it is read, unless `force`. `report` is called
+    with the bytes read so far and those in all (0 while nobody knows) once the files are found. Raises a `ZooError` that names the culprit: SourceError, ConfigError, CheckpointError, TokenizerError.
     """
     runtime.check_process()
     floats = runtime.compute_dtype(dtype)
     opened = open_model(source, architecture=architecture, revision=revision, floats=floats, known=known)
     model, recipe = opened.model, opened.recipe
+    if report is not None:
+        report(0, 0)
     if opened.file is not None:
         if not force:
             check_sum(opened.file.tensors.held(floats), recipe, floats.size if floats else 2, context)
@@ -83,7 +88,7 @@ def load(
     opened.parameters.clear()  # each is then freed as soon as it is cast
     if not force:
         check_fit(model, recipe, floats.size if floats else 2, context)
-    read(model)
+    read(model, report)
     runtime.prepare()
     file, drawing = opened.file, opened.folder / "generation_config.json"
     return Loaded(
@@ -203,17 +208,28 @@ def check_sum(held: int, recipe: Any, width: int, context: int | None = None) ->
 
 
 CONTEXT = 4096  # tokens, where nothing says how long a text will be
+READ = 2**27  # bytes evaluated at once: many enough to be cast side by side
 GB = 1e9
 
 
-def read(model: Any) -> None:
-    """Read the weights that `fill` only promised, a layer at a time, so that no second copy of all is held."""
+def read(model: Any, report: Report | None = None) -> None:
+    """Read the weights that `fill` only promised, some at a time: no second copy of all is held, Ctrl-C is heard."""
     import mlx.core as mx
+    from mlx.utils import tree_flatten
 
+    arrays = {id(array): array for _, array in tree_flatten(model.parameters())}
+    total, seen, done, group = sum(array.nbytes for array in arrays.values()), 0, 0, list[Any]()
     try:
-        for layer in getattr(model, "layers", ()):
-            mx.eval(layer.parameters())
-        mx.eval(model.parameters())
+        for array in arrays.values():
+            group.append(array)
+            seen += array.nbytes
+            if seen - done >= READ:
+                mx.eval(group)
+                group.clear()
+                done = seen
+                if report is not None:
+                    report(done, total)
+        mx.eval(group)
     except RuntimeError as error:
         raise CheckpointError(f"the weights cannot be read: {error}") from error
 

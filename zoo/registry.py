@@ -145,6 +145,8 @@ class Registry:
         if absent := self.absent(name):
             return f"; it is named by the {absent.absence}"
         near = self._architectures.near(name)
+        # Another library's many names are for where the zoo and the plugins have none like it.
+        near = [one for one in near if one not in self.bridged] or near
         return f"; did you mean {' or '.join(near)}?" if near else ""
 
     def resolve(self, config: Mapping[str, Any]) -> Architecture:

@@ -134,7 +134,9 @@ def end_ids(
     return frozenset([*named, *generated, *([] if eos_id is None else [eos_id])])
 
 
-def _plugged(folder: Path, settings: TokenizerSettings, formats: Mapping[str, TokenizerFormat]) -> Backend | None:
+def _plugged(
+    folder: Path, settings: TokenizerSettings, formats: Mapping[str, TokenizerFormat]
+) -> Backend | None:
     """The backend that a plugin's format makes of the folder, None where none serves it."""
     serving = {
         name: format

@@ -103,7 +103,9 @@ def test_listing_reads_names_and_imports_nothing():
 
 
 def test_the_list_shows_them_apart(command):
-    plain, apart = command("list").stdout.split("Run by mlx-lm's own code")
+    listed = command("list").stdout
+    assert "olmo2" not in listed and f"\n{len(registry().bridged)} more run by mlx-lm's own code" in listed
+    plain, apart = command("list", "--all").stdout.split("more run by mlx-lm's own code")
     assert "olmo2" not in plain and "mlx-lm::NAME" in apart and "  Klear, afm7," in apart
     rows = json.loads(command("list", "--json").stdout)
     assert {"llama", "mlx-lm::olmo2"} <= {row["name"] for row in rows}

@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import mlx.core as mx
 
@@ -23,6 +23,7 @@ from zoo.checkpoint.weights import export
 from zoo.registry import signed
 
 SHARD = 5 * 10**9  # bytes, as on the hub
+PIECE = 2**26  # bytes written at once
 FORMATS = {"hf": "pt", "mlx": "mlx"}  # what a file's metadata calls each layout
 
 
@@ -53,10 +54,12 @@ def write(
     layout: str = "hf",
     dtype: Any = None,
     shard: int = SHARD,
+    report: Callable[[int, int], None] | None = None,
 ) -> dict[str, int]:
     """Write `tensors`, emptied on the way, in files of at most `shard` bytes, and `config` with what they are.
 
-    Gives the bytes of each tensor written. Layout "hf" holds no packed matrices: they are dequantized.
+    Gives the bytes of each tensor written. `report` is called with the bytes computed and written, and with how many
+    of both there will be. Layout "hf" holds no packed matrices: they are dequantized.
     """
     folder.mkdir(parents=True, exist_ok=True)
     if layout == "mlx":
@@ -72,6 +75,14 @@ def write(
         if mx.issubdtype(array.dtype, mx.floating):
             floats[str(array.dtype).removeprefix("mlx.core.")] += sizes[name]
     shards = list(_shards(sizes, shard))
+    done, total = 0, 2 * sum(sizes.values())
+
+    def advance(count: int) -> None:
+        nonlocal done
+        done += count
+        if report is not None:
+            report(done, total)
+
     files: dict[str, str] = {}
     for number, names in enumerate(shards, 1):
         file = SINGLE if len(shards) == 1 else f"model-{number:05}-of-{len(shards):05}.safetensors"
@@ -79,7 +90,9 @@ def write(
         chosen = {name: tensors.pop(name) for name in names}
         for array in chosen.values():
             mx.eval(array)
-        mx.save_safetensors(str(part), chosen, metadata={"format": FORMATS[layout]})
+            advance(array.nbytes)
+        with part.open("wb") as opened:
+            mx.save_safetensors(_Pieces(opened, advance), chosen, metadata={"format": FORMATS[layout]})
         del chosen
         mx.clear_cache()
         os.replace(part, folder / file)
@@ -90,6 +103,22 @@ def write(
     described["torch_dtype"] = floats.most_common(1)[0][0] if floats else "float32"
     write_json(folder / "config.json", described)
     return sizes
+
+
+class _Pieces:
+    """A file that is written piece by piece, so that Ctrl-C is heard between two of them."""
+
+    def __init__(self, file: BinaryIO, wrote: Callable[[int], None]) -> None:
+        self._file, self._wrote = file, wrote
+
+    def write(self, data: Any) -> int:
+        view = memoryview(data).cast("B")
+        for start in range(0, len(view), PIECE):
+            self._wrote(self._file.write(view[start : start + PIECE]))
+        return len(view)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
 
 
 def _parts(name: str, tensor: Any, layout: str, dtype: Any) -> dict[str, mx.array]:

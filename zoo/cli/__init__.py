@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from zoo.cli import progress
+from zoo.cli.interrupt import listen
+from zoo.cli.terminal import guard
 from zoo.errors import PluginError, ZooError, in_words
 
 if TYPE_CHECKING:
@@ -90,7 +93,8 @@ def _imported(target: str) -> click.Command:
     return found
 
 
-@click.command(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+# color: click is to leave escapes as they are in a pipe; on a terminal `guard` has made them visible.
+@click.command(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "color": True})
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 @click.version_option(package_name="mlx-zoo", prog_name="zoo")
 def cli(debug: bool) -> None:
@@ -99,7 +103,9 @@ def cli(debug: bool) -> None:
 
 def notice(message: Any, *_: Any, **__: Any) -> None:
     """One line to the error stream, never among the output."""
-    click.echo(f"zoo: {' '.join(str(message).split())}", err=True)
+    line = f"zoo: {' '.join(str(message).split())}"
+    if not progress.say(line):
+        click.echo(line, err=True, color=True)
 
 
 def _mistake(error: Exception) -> str:
@@ -113,6 +119,8 @@ def _mistake(error: Exception) -> str:
 
 def main() -> None:
     """The command `zoo`. An error is one line and a non-zero exit status; `--debug` shows its traceback."""
+    guard()
+    listen()
     warnings.simplefilter("once", UserWarning)
     warnings.showwarning = notice
     debug = "--debug" in sys.argv[1:]

@@ -37,4 +37,4 @@ def compare(names: tuple[str, ...], as_json: bool) -> None:
         click.echo(json.dumps(values, ensure_ascii=False, indent=1))
         return
     marked = [["≠" if differs else " ", name, *values] for name, values, differs in rows]
-    click.echo(table(marked, [" ", "field", *columns]))
+    click.echo(table(marked, [" ", "field", *columns], repeated=2))

@@ -38,15 +38,20 @@ import click
 @click.option("--check", is_flag=True, help="Compare what both predict on sample text: the KL divergence.")
 def convert(source: str, out: Path, check: bool, **how: Any) -> None:
     """Write SOURCE (an architecture, a folder, a GGUF file or a hub id) to the new folder OUT, quantized or not."""
+    from zoo.cli.progress import Progress
     from zoo.convert import convert as write
     from zoo.convert import divergence
 
-    done = write(source, out, **how)
+    with Progress("writing", waits=True) as report:
+        done = write(source, out, report=report, **how)
     click.echo(
         f"{done.folder}: {done.parameters:,} parameters, {done.bytes / 1e6:,.1f} MB, {done.bits:.2f} bits a weight"
     )
     if check:
-        found = divergence(source, out, architecture=how["architecture"], revision=how["revision"])
+        with Progress("comparing") as report:
+            found = divergence(
+                *(source, out), architecture=how["architecture"], revision=how["revision"], report=report
+            )
         click.echo(
             f"KL divergence to the source: {found.mean:.4g} nats a token, at most {found.worst:.4g}, {found.tokens} tokens"
         )

@@ -43,6 +43,7 @@ def embed(
     Without TEXT each line of the input is one. Prints a JSON object a line, or writes --out: a .npy array of
     shape (texts, width), or a .json list of the objects.
     """
+    from zoo.cli.progress import Progress
     from zoo.cli.run import piped
     from zoo.errors import PromptError
 
@@ -54,7 +55,8 @@ def embed(
     from zoo.loading import load
     from zoo.sentences import embed as vectors_of
 
-    loaded = load(source, architecture=architecture, dtype=dtype, revision=revision)
+    with Progress("loading", waits=True) as report:
+        loaded = load(source, architecture=architecture, dtype=dtype, revision=revision, report=report)
     vectors = vectors_of(loaded, lines, pooling=pooling, normalise=normalise)
     if out is None:
         for text, vector in zip(lines, vectors.tolist(), strict=True):

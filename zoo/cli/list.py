@@ -9,10 +9,16 @@ import click
 
 
 @click.command("list")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def list_(as_json: bool) -> None:
-    """The architectures that the zoo has, with their tasks and checkpoints; apart, those of other libraries."""
-    from zoo.cli.table import table
+@click.option("--all", "everything", is_flag=True, help="Also name those that other libraries' code runs.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, those of other libraries included.")
+def list_(everything: bool, as_json: bool) -> None:
+    """The architectures that the zoo has, with their tasks; those marked ● have a checkpoint in the package.
+
+    How many more other libraries' code runs is said after them. Where there is room, the table also has the
+    architecture that each is told as a difference from, and its presets.
+    """
+    from zoo.cli.table import table, width, wrapped
+    from zoo.cli.terminal import columns
     from zoo.registry import registry
 
     known = registry()
@@ -25,6 +31,7 @@ def list_(as_json: bool) -> None:
                 "task": architecture.task,
                 "base": architecture.base,
                 "presets": [preset.name for preset in architecture.presets],
+                "embedded": any(preset.embedded for preset in architecture.presets),
                 "summary": architecture.summary,
                 "plugin": plugin.name,
                 "distribution": plugin.distribution,
@@ -33,16 +40,32 @@ def list_(as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(rows, ensure_ascii=False, indent=1))
         return
-    cells = [[r["name"], r["task"], r["base"] or "", ", ".join(r["presets"]), r["summary"]] for r in rows]
-    head = ["name", "task", "base", "presets", "summary"]
+    shown = ["name", "", "task", "base", "presets", "summary"]
     if any(not plugin.ours for plugin in known.plugins if plugin.gives):
-        head.append("from")
-        cells = [[*cell, row["distribution"]] for cell, row in zip(cells, rows, strict=True)]
-    click.echo(table(cells, head))
+        shown.append("from")
+    cells = [
+        row | {"": "●" * row["embedded"], "presets": ", ".join(row["presets"]), "from": row["distribution"]}
+        for row in rows
+    ]
+
+    def drawn(names: list[str], room: int | None = None) -> str:
+        return table([[row[name] or "" for name in names] for row in cells], names, room=room)
+
+    room = columns()
+    whole = drawn(shown, 10**6)
+    if room is None or max(map(width, whole.splitlines())) <= room:
+        click.echo(whole)
+    else:
+        click.echo(drawn([name for name in shown if name not in ("base", "presets")]))
+    click.echo(wrapped("● answers at once: `zoo run NAME`; `zoo show NAME` tells more of any", room, "\n"))
     libraries: dict[str, list[str]] = {}
     for name in known.bridged:
         library, _, plain = name.partition("::")
         libraries.setdefault(library, []).append(plain)
     for library, names in libraries.items():
-        click.echo(f"\nRun by {library}'s own code, found by model_type or asked for as {library}::NAME:\n")
-        click.echo(click.wrap_text(", ".join(names), 100, "  ", "  "))
+        told = f"{len(names)} more run by {library}'s own code, found by model_type or asked for as {library}::NAME"
+        if everything:
+            click.echo(wrapped(f"{told}:", room, "\n") + "\n")
+            click.echo(wrapped(", ".join(names), room or 100, "  ", "  "))
+        else:
+            click.echo(wrapped(f"{told}; `zoo list --all` names them", room))

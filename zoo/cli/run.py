@@ -6,7 +6,7 @@ import json
 import sys
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from typing import Any
 import click
 
 from zoo.cli.plugins import served_by
+from zoo.cli.progress import Progress
 from zoo.cli.screen import Screen
 
 
@@ -53,15 +54,21 @@ class Statistics:
             "peak_memory_bytes": peak_memory(),
         }
 
-    def line(self) -> str:
-        """The same in one line."""
+    def told(self) -> list[str]:
+        """The same in words, without what was not measured."""
         values = self.as_json()
-        return (
-            f"prompt {values['prompt_tokens']} tokens, {values['prompt_tokens_per_second'] or '–'} tokens/s · "
-            f"generated {values['generated_tokens']} tokens, {values['generated_tokens_per_second'] or '–'} tokens/s · "
-            f"first token after {values['first_token_seconds']:.3f} s, loading {values['load_seconds']:.2f} s · "
-            f"peak memory {values['peak_memory_bytes'] / 1e6:.1f} MB"
-        )
+
+        def counted(what: str) -> str:
+            number, rate = values[f"{what}_tokens"], values[f"{what}_tokens_per_second"]
+            return f"{what} {number} token{'s' * (number != 1)}{f', {rate} tokens/s' if rate else ''}"
+
+        first = [f"first token after {values['first_token_seconds']:.3f} s"] if self.first else []
+        # Filling masks generates nothing.
+        generated = [counted("generated")] if self.tokens else []
+        return [
+            *(counted("prompt"), *generated, *first, f"loading {values['load_seconds']:.2f} s"),
+            f"peak memory {values['peak_memory_bytes'] / 1e6:.1f} MB",
+        ]
 
 
 @click.command()
@@ -123,7 +130,7 @@ def run(
     """Run SOURCE (an architecture, a folder, a GGUF file or a hub id) on PROMPT.
 
     The generated text alone goes to the output, statistics to the error stream. Without a PROMPT it is read
-    from a pipe; on a terminal a conversation opens.
+    from a pipe; on a terminal each line that is typed is answered: a conversation, if the model has a chat template.
     """
     chat = prompt is None and sys.stdin.isatty()
     if (prompt is None or prompt == "-") and not chat:
@@ -133,7 +140,8 @@ def run(
 
     room = None if given["max_tokens"] is None else len(prompt or "") + given["max_tokens"]
     how: dict[str, Any] = dict(architecture=architecture, revision=revision, dtype=dtype, adapter=adapter)
-    loaded = load(source, context=room, force=force, **how)
+    with Progress("loading", waits=True) as report:
+        loaded = load(source, context=room, force=force, report=report, **how)
     served_by(loaded.architecture)
     load_seconds = time.perf_counter() - began
     if chat:
@@ -148,11 +156,15 @@ def run(
         warnings.warn(
             f"the prompt has {len(ids)} tokens, more than the {context} the model is made for", stacklevel=1
         )
+    from zoo.cli.table import facts
+    from zoo.cli.terminal import columns
+
     statistics, reason, tokens = Statistics(len(ids), load_seconds, time.perf_counter()), None, []
     candidates, interrupted = [], False
-    with Screen(quiet=as_json) as screen:
+    with Screen(quiet=as_json) as screen, Progress("reading the prompt") as reading:
         try:
-            for step in steps(loaded, ids, given):
+            for step in steps(loaded, ids, given, reading):
+                reading.close()
                 screen.show(step)
                 statistics.count(step)
                 reason = step.finish_reason
@@ -167,7 +179,7 @@ def run(
         values |= {"candidates": candidates} if candidates else {}
         click.echo(json.dumps(values, ensure_ascii=False))
     else:
-        click.echo(f"{loaded.architecture.name} · {statistics.line()}", err=True)
+        click.echo(facts([loaded.architecture.name, *statistics.told()], columns(sys.stderr)), err=True)
     if interrupted:
         raise KeyboardInterrupt
 
@@ -204,7 +216,9 @@ def prompt_ids(loaded: Any, messages: list[dict[str, str]], given: dict[str, Any
     return encode_prompt(loaded, text, special_tokens=False)
 
 
-def steps(loaded: Any, ids: list[int], given: dict[str, Any]) -> Iterator[Any]:
+def steps(
+    loaded: Any, ids: list[int], given: dict[str, Any], report: Callable[[int, int], None] | None = None
+) -> Iterator[Any]:
     """The generation that the command's options ask for."""
     from zoo.generation import stream
 
@@ -213,7 +227,7 @@ def steps(loaded: Any, ids: list[int], given: dict[str, Any]) -> Iterator[Any]:
         *("beams", "length_penalty", "min_tokens", "target_language", "strategy"),
     )
     samplers = dict(sampler_asked(loaded.registry, text) for text in given["samplers"]) or None
-    return stream(loaded, ids, **{name: given[name] for name in names}, samplers=samplers)
+    return stream(loaded, ids, report=report, samplers=samplers, **{name: given[name] for name in names})
 
 
 def sampler_asked(known: Any, text: str) -> tuple[str, dict[str, Any]]:

@@ -5,12 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-
-def write(text: str) -> None:
-    """Text to the output at once, whatever encoding the terminal was set up for."""
-    if text:
-        sys.stdout.buffer.write(text.encode("utf-8"))
-        sys.stdout.buffer.flush()
+from zoo.cli.terminal import visible, write
 
 
 class Screen:
@@ -48,7 +43,7 @@ class Screen:
     def _drawn(self, draft: str) -> Any:
         from rich.text import Text
 
-        return Text(self.text).append(draft, style="dim")
+        return Text(visible(self.text)).append(visible(draft), style="dim")
 
     def __enter__(self) -> Screen:
         return self

@@ -26,6 +26,8 @@ def test(debug: bool, source: str, reference: Path | None, tolerance: float | No
     An architecture (llama) or preset (mistral:tiny) is built small, with random weights. A folder or hub id is
     loaded, in float32. With --reference an architecture stands for its own checkpoint.
     """
+    from zoo.cli.table import wrapped
+    from zoo.cli.terminal import columns
     from zoo.errors import ZooError
     from zoo.registry import registry
     from zoo.testing import TOLERANCE, checks_of, outcome
@@ -36,7 +38,7 @@ def test(debug: bool, source: str, reference: Path | None, tolerance: float | No
     plugin = registry().plugin_of(made.architecture)
     head = f"{made.architecture.name} ({plugin.told}), {what}"
     if not as_json:
-        click.echo(head)
+        click.echo(wrapped(head, columns()))
     results = []
     for check in checks_of(made):
         results.append(outcome(check, made))
@@ -60,6 +62,7 @@ def test(debug: bool, source: str, reference: Path | None, tolerance: float | No
 
 def _subject(source: str, trained: bool) -> tuple[Any, str]:
     """What to test, and in words which weights it has."""
+    from zoo.cli.progress import Progress
     from zoo.loading import load
     from zoo.registry import registry
     from zoo.testing import subject, subject_of
@@ -69,14 +72,18 @@ def _subject(source: str, trained: bool) -> tuple[Any, str]:
     if plain in registry() and not trained and not source.startswith((".", "/", "~")):
         made = subject(plain, preset or None)
         return made, f"{made.recipe.parameters(made.recipe.dim):,} random parameters"
-    loaded = load(source, dtype="float32")
+    with Progress("loading", waits=True) as report:
+        loaded = load(source, dtype="float32", report=report)
     return subject_of(loaded), f"the checkpoint {loaded.folder}"
 
 
 def _show(result: Any, debug: bool) -> None:
-    mark = "ok    " if result.passed else "FAILED"
-    click.echo(f"  {mark}  {result.name.replace('_', ' ')}: {result.reason}")
+    from zoo.cli.table import wrapped
+    from zoo.cli.terminal import columns
+
+    mark, below, room = "ok    " if result.passed else "FAILED", " " * 10, columns()
+    click.echo(wrapped(f"{result.name.replace('_', ' ')}: {result.reason}", room, f"  {mark}  ", below))
     if not result.passed:
-        click.echo(f"          {result.message}")
+        click.echo(wrapped(result.message, room, below, below))
         if debug and result.traceback:
             click.echo(result.traceback.rstrip())

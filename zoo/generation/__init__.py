@@ -6,7 +6,7 @@ architecture's task.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,14 +34,20 @@ class Generated:
 
 
 def stream(
-    loaded: Loaded, prompt: str | Sequence[int], *, strategy: str | None = None, **settings: Any
+    loaded: Loaded,
+    prompt: str | Sequence[int],
+    *,
+    strategy: str | None = None,
+    report: Callable[[int, int], None] | None = None,
+    **settings: Any,
 ) -> Iterator[Step]:
     """Run `loaded` on `prompt`, text or token ids, yielding a `Step` a token as they come.
 
     Continuing text takes `max_tokens`, `temperature`, `top_k`, `top_p`, `min_p`, `seed`, `stop` and `logprobs`
     (see `zoo.generation.autoregressive.stream`), or `beams` and what `zoo.generation.beam.stream` takes, as
     translating does; other tasks take what their strategy's record lists. `strategy` names one, a plugin's for
-    example; without it the architecture's task and the settings choose.
+    example; without it the architecture's task and the settings choose. `report` is called with the tokens of the
+    prompt that were read and those in all, by a strategy that knows.
     PromptError, before anything runs, for a prompt or a setting that cannot be; PluginError for a plugin's strategy
     that yields something else than steps, of which the last has a finish reason.
     """
@@ -55,7 +61,8 @@ def stream(
     chosen = loaded.registry.strategy(architecture.task, given, name=strategy, architecture=architecture)
     plugin = loaded.registry.plugin_of(chosen)
     told = f"strategy {chosen.name}{'' if plugin.ours else f' of the plugin {plugin.name}'}"
-    return _run(checked_steps(chosen.function()(loaded, prompt, **chosen.settings(settings)), told))
+    more = {"report": report} if report is not None and "report" in chosen.options else {}
+    return _run(checked_steps(chosen.function()(loaded, prompt, **chosen.settings(settings), **more), told))
 
 
 def _run(steps: Iterator[Step]) -> Iterator[Step]:

@@ -5,12 +5,13 @@ Axes: B batch (1), T length, D width, V vocabulary.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import mlx.core as mx
 
-from zoo.cache import CachePolicy
+from zoo import runtime
+from zoo.cache import CachePolicy, settle
 from zoo.errors import PromptError
 from zoo.generation.prompt import encode_prompt, end_ids, learned_context, sampling_of
 from zoo.generation.step import Step
@@ -21,7 +22,7 @@ from zoo.sampling import logprobs as log_probabilities
 
 MAX_TOKENS = 256
 MOST_RESERVED = 4096  # tokens to make room for at once
-PREFILL_CHUNK = 2048  # prompt tokens a pass: bounds the memory of scores, (chunk × cached) a head
+LONG = 64  # tokens whose pass is evaluated layer by layer, so that it can be interrupted and followed
 
 
 def stream(
@@ -37,16 +38,17 @@ def stream(
     stop: str | Sequence[str] = (),
     logprobs: bool | int = False,
     special_tokens: bool = True,
-    prefill_chunk: int = PREFILL_CHUNK,
+    prefill_chunk: int | None = None,
     samplers: Mapping[str, Mapping[str, Any]] | None = None,
+    report: Callable[[int, int], None] | None = None,
 ) -> Iterator[Step]:
     """Continue `prompt`, text or token ids, yielding a `Step` a token as they come.
 
     Ends at an end token (not yielded as text), before any of the `stop` texts, after `max_tokens` (256), or
     when learned positions run out. `logprobs` gives each token's log-probability, a number of them besides so many of
     the likeliest alternatives. `samplers` are those of plugins, by name, each with its settings. Settings left None are
-    the checkpoint's `generation_config.json`, else greedy. PromptError, before anything runs, for a prompt or setting
-    that cannot be.
+    the checkpoint's `generation_config.json`, else greedy. While a long prompt is read `report` is called with the
+    tokens read and those in all. PromptError, before anything runs, for a prompt or setting that cannot be.
     """
     sampling = sampling_of(
         loaded, temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p, samplers=samplers
@@ -62,7 +64,7 @@ def stream(
     if context is not None:
         limit = min(limit, context - len(ids) + 1)  # the last token chosen needs no position of its own
     stops = [stop] if isinstance(stop, str) else list(stop)
-    return _steps(loaded, ids, limit, sampling, seed, stops, logprobs, prefill_chunk)
+    return _steps(loaded, ids, limit, sampling, seed, stops, logprobs, prefill_chunk, report)
 
 
 def _steps(
@@ -73,7 +75,8 @@ def _steps(
     seed: int | None,
     stops: list[str],
     logprobs: bool | int,
-    prefill_chunk: int,
+    prefill_chunk: int | None,
+    report: Callable[[int, int], None] | None,
 ) -> Iterator[Step]:
     ends = end_ids(loaded)
     detokenizer = loaded.tokenizer.detokenizer() if loaded.tokenizer else None
@@ -86,6 +89,7 @@ def _steps(
         seed=seed,
         logprobs=logprobs,
         prefill_chunk=prefill_chunk,
+        report=report,
         prefix=len(ids) if getattr(loaded.recipe, "causality", None) == "prefix" else None,
     )
     for count, (token, logprob, alternatives) in enumerate(steps, 1):
@@ -111,8 +115,9 @@ def decode(
     sampling: Sampling,
     seed: int | None = None,
     logprobs: bool | int = False,
-    prefill_chunk: int = PREFILL_CHUNK,
+    prefill_chunk: int | None = None,
     prefix: int | None = None,
+    report: Callable[[int, int], None] | None = None,
 ) -> Iterator[tuple[int, float | None, dict[int, float] | None]]:
     """Yield (id, log-probability or None, alternatives or None), at most `max_tokens` times.
 
@@ -126,15 +131,23 @@ def decode(
     # Room for all that may come, within reason: few texts are as long as they may be.
     cache = model.make_cache(CachePolicy(reserve=len(prompt) + min(max_tokens, MOST_RESERVED)))
     rest = mx.array([prompt])  # (1, T)
+    prefill_chunk = prefill_chunk or runtime.prefill_chunk()
     last = getattr(model, "last_chunk", prefill_chunk)
+
+    def read(tokens: int) -> None:
+        before = len(prompt) - rest.shape[1]
+        settle(cache, tokens, report and (lambda done: report(before + done, len(prompt))))
+
     while prefix is None and rest.shape[1] > last:
         piece = min(prefill_chunk, rest.shape[1] - 1)
         model.backbone(rest[:, :piece], cache)
-        mx.eval([one.state for one in cache])
+        read(piece)
         rest = rest[:, piece:]
 
     def step(tokens: mx.array, **inputs: Any) -> list[mx.array]:  # (1, T) -> (1,), (1,), (1,), (1, V) …
         hidden = model.backbone(tokens, cache, **inputs)[:, -1:]  # (1, 1, D): the head works on the last only
+        if tokens.shape[1] >= LONG:
+            read(tokens.shape[1])
         logits = model.head(hidden)[:, -1]  # (1, V)
         token = choose(logits)
         found = [token, logits.max(axis=-1)]

@@ -1,0 +1,100 @@
+"""How far something long has come: on the error stream, when that is a terminal and a second has passed."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from typing import Any
+
+AFTER = 1.0  # seconds of silence that nobody minds
+
+_open: list[Progress] = []
+
+
+def say(line: str) -> bool:
+    """Print a line above the bar that is shown; False when none is."""
+    return any(progress.say(line) for progress in _open)
+
+
+class Progress:
+    """A bar for one piece of work; use it as a context, and call it with what is done and what there is in all.
+
+    The second begins with the context or, when `waits`, with the first call: until then another bar may be there. A
+    total of 0 says that something moves, and no more. Nothing stays on the screen at the end.
+    """
+
+    def __init__(self, what: str, waits: bool = False) -> None:
+        self.what = what
+        self._waits = waits
+        self._lock = threading.Lock()
+        self._timer: threading.Timer | None = None
+        self._bar: Any = None
+        self._state: tuple[int, int | None] = (0, None)
+        self._over = not sys.stderr.isatty()
+
+    def __call__(self, done: int, total: int) -> None:
+        with self._lock:
+            self._state = done, total or None
+            self._begin()
+            if self._bar is not None:
+                self._bar.update(self._bar.task_ids[0], completed=done, total=total or None)
+
+    def __enter__(self) -> Progress:
+        _open.append(self)
+        if not self._waits:
+            with self._lock:
+                self._begin()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _open.remove(self)
+        self.close()
+
+    def say(self, line: str) -> bool:
+        """Print a line above the bar, if there is one."""
+        from zoo.cli.terminal import visible
+
+        with self._lock:
+            if self._bar is None:
+                return False
+            self._bar.console.print(visible(line), markup=False, highlight=False, soft_wrap=True)
+            return True
+
+    def close(self) -> None:
+        """Take the bar away; what is reported afterwards is not shown."""
+        with self._lock:
+            self._over = True
+            if self._timer is not None:
+                self._timer.cancel()
+            if self._bar is not None:
+                self._bar.stop()
+                self._bar = None
+
+    def _begin(self) -> None:
+        if self._over or self._timer is not None:
+            return
+        self._timer = threading.Timer(AFTER, self._open)
+        self._timer.daemon = True
+        self._timer.start()
+
+    def _open(self) -> None:
+        from rich import progress
+        from rich.console import Console
+
+        from zoo.cli.terminal import visible
+
+        with self._lock:
+            if self._over:
+                return
+            self._bar = progress.Progress(
+                progress.TextColumn("{task.description}", markup=False),
+                progress.BarColumn(),
+                progress.TaskProgressColumn(),
+                progress.TimeElapsedColumn(),
+                console=Console(stderr=True),
+                transient=True,
+                redirect_stdout=False,
+            )
+            done, total = self._state
+            self._bar.add_task(visible(self.what), completed=done, total=total)
+            self._bar.start()

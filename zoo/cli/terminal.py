@@ -1,0 +1,76 @@
+"""What a terminal is sent: text that it shows and never obeys. A pipe or a file gets text as it is."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+from collections.abc import Iterable
+from typing import Any, TextIO, cast
+
+# C0 but tab and newline, DEL, C1; marks and controls of direction; halves of a surrogate pair.
+_OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def visible(text: str) -> str:
+    r"""The text with each character that a terminal would obey written as its escape: `\x1b`, `\u202e`."""
+    return _OBEYED.sub(lambda found: ascii(found[0])[1:-1], text)
+
+
+class Terminal:
+    """A text stream of a terminal that makes `visible` all that is written to it.
+
+    Each character is judged alone, so an escape sequence that arrives in pieces is no different. Whoever means to
+    control the terminal (rich, a progress bar) writes to the stream beneath, `rich_proxied_file`.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self.rich_proxied_file = stream  # the attribute by which rich finds the stream beneath
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        # rich puts a proxy of its own before a stream while a bar is shown, unless it sees one there; through its
+        # proxy it would find this stream, and not the one beneath.
+        proxy = sys.modules.get("rich.file_proxy")
+        return proxy.FileProxy if proxy else Terminal
+
+    def write(self, text: str) -> int:
+        return self.rich_proxied_file.write(visible(text))
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            self.write(line)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.rich_proxied_file, name)
+
+
+def guard() -> None:
+    """Put a `Terminal` before the output and the error stream of this process, where they are terminals."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is not None and not isinstance(stream, Terminal) and stream.isatty():
+            # Under an ASCII locale click would go around the stream to its bytes.
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
+            setattr(sys, name, cast(TextIO, Terminal(stream)))
+
+
+def write(text: str) -> None:
+    """Text to the output at once; its UTF-8 bytes as they are where that is no terminal."""
+    if not text:
+        return
+    if isinstance(sys.stdout, Terminal):
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    else:
+        sys.stdout.buffer.write(text.encode("utf-8", "backslashreplace"))
+        sys.stdout.buffer.flush()
+
+
+def columns(stream: Any = None) -> int | None:
+    """The cells of a line of `stream` (the output): COLUMNS, else the terminal's; None, no limit, for a pipe."""
+    stream = sys.stdout if stream is None else stream
+    if os.environ.get("COLUMNS", "").isdecimal() or stream.isatty():
+        return max(shutil.get_terminal_size().columns, 20)
+    return None
