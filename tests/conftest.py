@@ -35,6 +35,12 @@ def tool(name):
     return module
 
 
+@pytest.fixture(scope="session")
+def plugin_pages():
+    """The script that makes pages about plugins from the code, and knows what these promise."""
+    return tool("plugin_pages")
+
+
 @pytest.fixture
 def command(tmp_path):
     """Run `zoo …` as a user would; gives the finished process, output as text."""

@@ -4,13 +4,18 @@ import ast
 import doctest
 import importlib.util
 import re
+import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
+import zoo_llama
 from zoo import hookspecs
+from zoo.architecture import Architecture, Block, Preset, Rename, hookimpl
 from zoo.collecting import HOOKS
-from zoo.registry import registry
+from zoo.registry import isolated, registry
+from zoo.testing import check_architecture
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted((ROOT / "docs" / "plugins").glob("*.md"))
@@ -25,10 +30,41 @@ def tool():
     return module
 
 
-@pytest.mark.parametrize("name", ["hooks.md", "parts.md"])
+@pytest.mark.parametrize("name", ["hooks.md", "parts.md", "reference.md"])
 def test_a_page_made_from_the_code_is_current(tool, name):
     written = (ROOT / "docs" / "plugins" / name).read_text(encoding="utf-8")
     assert written == tool.PAGES[name](), "run: python tools/plugin_pages.py"
+
+
+def test_all_that_is_promised_is_there_and_told_on_the_reference_page(tool):
+    page = (ROOT / "docs" / "plugins" / "reference.md").read_text(encoding="utf-8")
+    sections = dict(re.findall(r"^## (zoo[\w.]*)\n(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL))
+    assert set(sections) == set(tool.PROMISED)
+    for module, section in sections.items():
+        found = importlib.import_module(module)
+        for name in tool.promised(module):
+            assert hasattr(found, name) and re.search(rf"`{name}\b", section), f"{module}.{name}"
+    for told in (
+        "Decoder.change_layers(change:",
+        "Cache.select(rows:",
+        "Tokenizer.encode(text:",
+        "Rule.forward(source:",
+    ):
+        assert f"`{told}" in page
+
+
+def test_the_promise_names_every_module_of_the_reference(tool):
+    promise = (ROOT / "docs" / "plugins" / "upgrading.md").read_text(encoding="utf-8")
+    assert "(reference.md)" in promise
+    for module in tool.PROMISED:
+        home = "zoo.blocks" if module.startswith("zoo.blocks") else module
+        known = {
+            "zoo": "`zoo.load`",
+            "zoo.config": "`Config`",
+            "zoo.generation": "`zoo.Step`",
+            "zoo.tokenizer": "tokenizer",
+        }
+        assert known.get(home, f"`{home}") in promise, module
 
 
 def test_every_hook_is_documented_with_an_example_that_runs():
@@ -75,7 +111,7 @@ def test_a_pages_python_is_python(page):
 
 
 @pytest.mark.parametrize("name", ["blocks.md", "publishing.md"])
-def test_a_pages_python_runs(name):
+def test_a_pages_python_runs(name, monkeypatch):
     page = ROOT / "docs" / "plugins" / name
     known = {"__file__": str(page), "__name__": "page"}
     blocks = PYTHON.findall(page.read_text(encoding="utf-8"))
@@ -87,3 +123,36 @@ def test_a_pages_python_runs(name):
         assert gate.parameters(4) == 24 and gate.block() == "feedforward/gate"
         with pytest.raises(known["RecipeError"], match="leak"):
             known["Gate"](hidden=3, leak=-1.0)
+        holds_the_suite(known, monkeypatch)
+
+
+def holds_the_suite(page, monkeypatch):
+    """The page's attention, in LLaMA's layers."""
+    module = ModuleType("page")
+    vars(module).update(page)
+    monkeypatch.setitem(sys.modules, "page", module)
+
+    class Plugin:
+        @hookimpl
+        def zoo_blocks(self):
+            yield Block(page["TemperedAttention"], "page:TemperedAttentionModule")
+
+        @hookimpl
+        def zoo_architectures(self):
+            own = Rename("temperature.{i}", "layers.{i}.mixer.temperature")
+            yield Architecture(
+                "tempered",
+                "",
+                recipe,
+                (own, *zoo_llama.WEIGHTS),
+                presets=(Preset("tiny", config=zoo_llama.TINY),),
+            )
+
+    def recipe(config):
+        return zoo_llama.llama(config).change_layers(
+            lambda index, layer: dict(
+                mixer=page["TemperedAttention"](layer.mixer.heads, rope=layer.mixer.rope)
+            )
+        )
+
+    check_architecture("tempered", known=isolated(Plugin()))

@@ -1,5 +1,6 @@
 """`zoo new`: what it writes installs and passes its own tests, and what it refuses leaves nothing behind."""
 
+import ast
 import os
 import re
 import shutil
@@ -16,6 +17,7 @@ from zoo.plugins import Plugin
 from zoo.recipe import Decoder
 from zoo.registry import Registry, isolated, registry
 from zoo.scaffold import KINDS, create
+from zoo.scaffold.blocks import BLOCKS, has
 from zoo.scaffold.names import named
 from zoo.scaffold.package import imported
 from zoo.testing import CHECKS, outcome, subject
@@ -23,10 +25,19 @@ from zoo.testing import CHECKS, outcome, subject
 DECODERS = [name for name in registry().architectures if isinstance(subject(name).recipe, Decoder)]
 PACKAGES = {
     "my-arch": dict(base="llama"),
-    "my-blocked": dict(base="gpt2", with_block=True),
+    "my-blocked": dict(base="gpt2", block="norm"),
+    "my-mixed": dict(base="mistral", block="mixer"),
+    "my-fed": dict(base="qwen3-moe", block="feedforward"),
+    "my-routed": dict(base="mixtral", block="router"),
     "my-plain": {},
-    "plain.2-block": dict(with_block=True),
+    "plain.2-block": dict(block="norm"),
+    "plain-mixer": dict(block="mixer"),
+    "plain-feedforward": dict(block="feedforward"),
+    "plain-router": dict(block="router"),
     "my-norm": dict(kind="block"),
+    "own-mixer": dict(kind="block", block="mixer"),
+    "own-feedforward": dict(kind="block", block="feedforward"),
+    "own-router": dict(kind="block", block="router"),
     "no-twice": dict(kind="strategy"),
     "counts": dict(kind="command"),
 }
@@ -86,8 +97,8 @@ def test_every_plugin_is_loaded_and_of_use(site, command):
         environment=site.environment,
     )
     assert strategic.stdout.startswith(" Beijing"), strategic.stderr
-    counted = command("counts", "llama:8b", environment=site.environment)
-    assert counted.stdout == "llama:8b  8.03 G\n"
+    counted = command("counts", "llama", environment=site.environment)
+    assert counted.stdout == "llama  1,049,728\n"
 
 
 @pytest.mark.parametrize("name", PACKAGES)
@@ -125,6 +136,38 @@ def test_the_package_is_clean_python(installed, name):
         assert done.returncode == 0, done.stdout
 
 
+def imports_of(path):
+    """What a file takes from the zoo: modules with names, and the attributes of the packages that it imports whole."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    whole = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module.partition(".")[0] == "zoo":
+            yield from ((node.module, alias.name) for alias in node.names)
+        elif isinstance(node, ast.Import):
+            whole |= {
+                alias.asname or alias.name: alias.name for alias in node.names if alias.name.startswith("zoo")
+            }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in whole:
+            yield whole[node.value.id], node.attr
+
+
+@pytest.mark.parametrize("name", PACKAGES)
+def test_the_package_imports_only_what_is_promised(packages, plugin_pages, name):
+    pages, own = plugin_pages, named(name).module
+    found = [(path, *one) for path in (packages / name).rglob("*.py") for one in imports_of(path)]
+    assert found
+    for path, module, what in found:
+        if module.startswith("zoo_"):  # recipe functions, rules, and where the package is
+            promised = (
+                module == own or what in ("WEIGHTS", "MLX_WEIGHTS", "__file__") or "weights" in what.lower()
+            )
+            function = getattr(sys.modules.get(module), what, None)
+            assert promised or callable(function), f"{path}: {module}.{what}"
+        else:
+            assert module in pages.PROMISED and what in pages.promised(module), f"{path}: {module}.{what}"
+
+
 def test_it_is_told_as_a_difference(packages):
     code = (packages / "my-arch" / "zoo_my_arch" / "__init__.py").read_text()
     assert "zoo_llama.llama(config)" in code and 'num_attention_heads"' not in code
@@ -134,7 +177,7 @@ def test_it_is_told_as_a_difference(packages):
 
 @pytest.mark.parametrize("base", DECODERS)
 def test_any_decoder_is_a_base(base, tmp_path):
-    folder = create("child", base=base, with_block=True, where=tmp_path)
+    folder = create("child", base=base, block="norm", where=tmp_path)
     with imported("zoo_child", folder) as module:
         known = isolated(module)
         made = subject("child", known=known)
@@ -143,6 +186,23 @@ def test_any_decoder_is_a_base(base, tmp_path):
             if check.name in wanted:
                 assert outcome(check, made).passed, outcome(check, made).message
     assert made.recipe.embedding.norm.name == "child"
+
+
+@pytest.mark.parametrize("block", ["mixer", "feedforward", "router"])
+@pytest.mark.parametrize("base", DECODERS)
+def test_any_decoder_with_the_place_takes_a_block(base, block, tmp_path):
+    recipe = subject(base).recipe
+    place = BLOCKS[block].place.split(".")[1:]
+    if not any(has(layer, place) for layer in recipe.layers):
+        with pytest.raises(ScaffoldError, match=f"--base {base}: its layers have no {block}"):
+            create("child", base=base, block=block, where=tmp_path)
+        return
+    folder = create("child", base=base, block=block, where=tmp_path)
+    with imported("zoo_child", folder) as module:
+        made = subject("child", known=isolated(module))
+        check = next(check for check in CHECKS if check.name == "saved_and_loaded_is_identical")
+        assert outcome(check, made).passed, outcome(check, made).message
+    assert any(part.block() == f"{block}/child" for _, part in made.recipe.walk())
 
 
 def test_a_third_partys_architecture_whose_parts_have_no_name_is_a_base(site_here, tmp_path):
@@ -194,8 +254,12 @@ def site_here(make_site, tmp_path, monkeypatch):
         ("pytest", {}, "Python has a module zoo_pytest already"),
         ("child", {"base": "bert"}, "--base bert: it is a model of the kind encoder"),
         ("child", {"base": "t5"}, "no decoder"),
-        ("child", {"kind": "block", "base": "llama"}, "--base and --block are of an architecture"),
-        ("child", {"kind": "command", "with_block": True}, "--base and --block are of an architecture"),
+        ("child", {"kind": "block", "base": "llama"}, "--base is of an architecture, not of a block"),
+        ("child", {"kind": "command", "block": "norm"}, "--block is of an architecture or a block, not of"),
+        ("child", {"block": "poem"}, "--block poem: not one of norm, mixer, feedforward, router"),
+        ("child", {"base": "mamba", "block": "feedforward"}, "--base mamba: its layers have no feedforward"),
+        ("child", {"base": "llama", "block": "router"}, "--base llama: its layers have no router"),
+        ("rmsnorm", {"kind": "block", "block": "norm"}, "'rmsnorm' is taken: it is a block"),
     ],
 )
 def test_what_cannot_be_is_refused_and_nothing_written(tmp_path, name, settings, words):
@@ -260,7 +324,14 @@ def test_the_command_line(command, tmp_path):
 def test_the_command_offers_every_kind():
     from zoo.cli import new
 
-    assert set(new.KINDS) == set(KINDS)
+    assert set(new.KINDS) == set(KINDS) and set(new.BLOCKS) == set(BLOCKS)
+
+
+def test_the_kind_of_block_may_be_left_out(command, tmp_path):
+    assert command("new", "my-arch", "--block").returncode == 0
+    assert "class MyArchNorm" in (tmp_path / "my-arch" / "zoo_my_arch" / "__init__.py").read_text()
+    assert command("new", "my-mixer", "--kind", "block", "--block", "mixer").returncode == 0
+    assert "class MyMixerMixer" in (tmp_path / "my-mixer" / "zoo_my_mixer" / "__init__.py").read_text()
 
 
 def test_a_taken_distribution_is_named(tmp_path):

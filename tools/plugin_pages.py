@@ -1,4 +1,4 @@
-"""The pages of docs/plugins that are made from the code: hooks.md and parts.md.
+"""The pages of docs/plugins that are made from the code: hooks.md, parts.md and reference.md.
 
 python tools/plugin_pages.py        write them anew
 """
@@ -9,7 +9,9 @@ import dataclasses
 import inspect
 import re
 from collections.abc import Iterable
+from importlib import import_module
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 from zoo import hookspecs, weights
@@ -17,6 +19,30 @@ from zoo.architecture import Block, Preset
 from zoo.collecting import HOOKS, RECORDS
 from zoo.config import Config
 from zoo.registry import core, registry
+
+# All that a plugin may import, by module: what upgrading.md promises. "*": what the module's `__all__` names.
+PROMISED: dict[str, tuple[str, ...]] = {
+    "zoo": ("*",),
+    "zoo.architecture": ("*",),
+    "zoo.recipe": ("*",),
+    "zoo.config": ("Config",),
+    "zoo.weights": ("Rule", "fill", "matches", "Join", "Tensors"),
+    "zoo.gguf": ("*",),
+    "zoo.cache": ("Cache", "CachePolicy", "KVCache", "WindowCache", "StateCache", "CrossCache"),
+    "zoo.blocks.activation": ("activation",),
+    "zoo.blocks.attention": ("Attention",),
+    "zoo.blocks.embedding": ("Embedding",),
+    "zoo.blocks.head": ("Head",),
+    "zoo.blocks.mask": ("dense",),
+    "zoo.generation": ("Generated", "Step"),
+    "zoo.generation.prompt": ("encode_prompt", "end_ids", "learned_context", "mask_id", "sampling_of"),
+    "zoo.tokenizer": ("Tokenizer", "Detokenizer"),
+    "zoo.errors": ("*",),
+    "zoo.testing": (
+        *("check_architecture", "check_strategy", "check_card", "imports_nothing_heavy"),
+        *("subject", "Subject", "same"),
+    ),
+}
 
 FOLDER = Path(__file__).parent.parent / "docs" / "plugins"
 
@@ -39,7 +65,8 @@ What recipes, weight rules and configs are made of. Specs come from `zoo.recipe`
 ## Specs
 
 A spec is a frozen dataclass; `change(field=value)` gives a copy with some fields changed, and
-`change(field=dict(inner=value))` one with a part's fields changed. `Decoder` has `change_layers` besides.
+`change(field=dict(inner=value))` one with a part's fields changed. What else a spec has, `Decoder.change_layers` among
+it, is in the [reference](reference.md).
 """
 
 RULES_HEAD = """## Weight rules
@@ -47,6 +74,13 @@ RULES_HEAD = """## Weight rules
 A rule moves tensors from the names of a checkpoint to the paths of parameters, and back when a model is saved. In a
 pattern `{i}` stands for one dotted step of a name, `*` for the rest of it, and `[model.]` for a prefix that some
 checkpoints leave out. Each tensor is taken by the first rule that fits it.
+"""
+
+REFERENCE_HEAD = """# Reference
+
+All that a plugin may import, with its signature: what [upgrading](upgrading.md) promises, made from the code. Records
+stand on [hooks](hooks.md); specs, weight rules and the config's getters on [parts](parts.md), and here only what these
+do besides.
 """
 
 CONFIG_HEAD = """## Config
@@ -96,6 +130,92 @@ def parts_page() -> str:
     return "\n".join(parts)
 
 
+def promised(module: str) -> list[str]:
+    """The names of a module that a plugin may import."""
+    names = PROMISED[module]
+    if names != ("*",):
+        return list(names)
+    found = import_module(module)
+    given = getattr(found, "__all__", None)
+    return list(given if given is not None else (n for n, v in vars(found).items() if is_error(v)))
+
+
+def is_error(thing: Any) -> bool:
+    """Whether this is one of the zoo's errors."""
+    return isinstance(thing, type) and issubclass(thing, Exception)
+
+
+def reference_page() -> str:
+    """Everything promised, module by module."""
+    parts, seen = [REFERENCE_HEAD], set()
+    for module in PROMISED:
+        parts.append(f"## {module}\n")
+        elsewhere = []
+        for name in promised(module):
+            thing = getattr(import_module(module), name)
+            home = page_of(thing)
+            if home is None and id(thing) not in seen and isinstance(thing, type | FunctionType):
+                parts += entry(name, thing)
+            else:
+                elsewhere.append(f"`{name}`{f' ([{home}]({home}.md))' if home else ''}")
+                parts += (
+                    methods(name, thing) if home and thing is not Config and id(thing) not in seen else []
+                )
+            seen.add(id(thing))
+        if elsewhere:
+            parts.append(
+                f"{'Also ' if len(elsewhere) < len(promised(module)) else ''}{', '.join(elsewhere)}.\n"
+            )
+    return "\n".join(parts)
+
+
+def page_of(thing: Any) -> str | None:
+    """The page that has the fields or getters of this, if one does."""
+    if thing in [*(kind for kind, _ in RECORDS.values()), Preset]:
+        return "hooks"
+    if (
+        (is_rule(thing) and thing.__module__ == weights.__name__)
+        or thing is Config
+        or thing in [block.spec for block in core_blocks()]
+    ):
+        return "parts"
+    return None
+
+
+def entry(name: str, thing: Any) -> list[str]:
+    """A function with its signature, or a class with its fields and methods."""
+    if is_error(thing) or not isinstance(thing, type):
+        told_as = "" if is_error(thing) else signature(thing)
+        return [f"`{name}{told_as}`\n", told(thing)[0]]
+    plain = dataclasses.is_dataclass(thing) or getattr(thing, "_is_protocol", False)
+    shown = "" if plain else signature(thing)
+    table_of = fields(thing) if dataclasses.is_dataclass(thing) else ""
+    return [
+        f"### {name}\n",
+        f"`{name}{shown}`\n",
+        told(thing)[0],
+        *([table_of] if table_of else []),
+        *methods(name, thing),
+    ]
+
+
+def methods(name: str, thing: Any) -> list[str]:
+    """The public methods and properties that a class has of its own, each with its signature."""
+    found = []
+    for key, value in vars(thing).items():
+        function = getattr(value, "fget", None) or getattr(value, "__func__", value)
+        if key.startswith("_") or not inspect.isfunction(function) or not function.__doc__:
+            continue
+        text = told(function)[0].rstrip()
+        shown = (
+            ""
+            if isinstance(value, property)
+            else signature(function).replace("(cls, ", "(").replace("(cls)", "()")
+        )
+        found.append(f"- `{name}.{key}{shown}`: {' '.join(text.split())}")
+    return ["\n".join(found) + "\n"] if found else []
+
+
 def is_rule(thing: Any) -> bool:
     """Whether this is a weight rule that an author may use."""
     return isinstance(thing, type) and issubclass(thing, weights.Rule) and thing is not weights.Rule
@@ -139,7 +259,7 @@ def table(head: list[str], rows: Iterable[list[str]]) -> str:
     return "".join(f"| {' | '.join(cell.replace('|', '&#124;') for cell in line)} |\n" for line in lines)
 
 
-PAGES = {"hooks.md": hooks_page, "parts.md": parts_page}
+PAGES = {"hooks.md": hooks_page, "parts.md": parts_page, "reference.md": reference_page}
 
 if __name__ == "__main__":
     for name, page in PAGES.items():

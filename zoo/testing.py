@@ -32,7 +32,7 @@ from zoo.errors import ZooError, in_words
 from zoo.generation import generate
 from zoo.loading import Loaded, load
 from zoo.plugins import FIRST_PARTY
-from zoo.registry import Registry, using
+from zoo.registry import Registry, registry, using
 from zoo.testing_strategies import check_strategy
 from zoo.testing_subject import (
     PACKING,
@@ -62,6 +62,7 @@ __all__ = [
     "Result",
     "Subject",
     "check_architecture",
+    "check_card",
     "check_strategy",
     "checks_of",
     "imports_nothing_heavy",
@@ -317,6 +318,17 @@ def run_checks(name: str, preset: str | None = None, known: Registry | None = No
     """Every check that applies to the architecture `name`, run on a small model of random weights."""
     made = subject(name, preset, known)
     return [outcome(check, made) for check in checks_of(made)]
+
+
+def check_card(readme: Path, name: str, known: Registry | None = None) -> None:
+    """AssertionError, with the command that mends it, unless a README holds the card of the plugin `name` as it is now."""
+    from zoo.insight.card import card
+
+    known = known or registry()
+    made = card(known.plugin(name), known)
+    assert made in readme.read_text(encoding="utf-8"), (
+        f"{readme.name}: its card is not what the plugin gives; zoo plugins --card {name} --into {readme.name}"
+    )
 
 
 def check_architecture(name: str, preset: str | None = None, known: Registry | None = None) -> list[Result]:

@@ -20,9 +20,9 @@ class SplitHeads(Rule):
     value: str
 
     def forward(self, source: Tensors, target: Tensors, recipe: Any, join: Join) -> None:
-        mixer = recipe.layers[0].mixer
-        expected = (mixer.heads * (mixer.nope_dim + mixer.value_dim), mixer.kv_rank)
         for name, values in matches(self.source, source):
+            mixer = recipe.layers[0].mixer
+            expected = (mixer.heads * (mixer.nope_dim + mixer.value_dim), mixer.kv_rank)
             shape = tuple(source[name].shape)
             if shape != expected:
                 raise CheckpointError(f"tensor {name}: expected shape {expected}, found {shape}")

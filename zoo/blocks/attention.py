@@ -35,12 +35,21 @@ class Attention(nn.Module):
         """A cache of keys and values, of the last `window` only when there is one."""
         return KVCache(policy) if self.spec.window is None else WindowCache(self.spec.window, policy)
 
-    def split(self, x, heads):
-        """(B, T, heads·K) -> (B, heads, T, K)."""
-        batch, length, _ = x.shape
-        return x.reshape(batch, length, heads, self.head_dim).transpose(0, 2, 1, 3)
-
     def __call__(self, x, mask=None, cache=None):  # (B, T, D) -> (B, T, D)
+        queries, keys, values = self.project(x)
+        offset = 0 if cache is None else cache.offset
+        late = turns_late(self.rope, cache)
+        queries, keys = self.rotate(queries, offset), keys if late else self.rotate(keys, offset)
+        if cache is not None:
+            keys, values = cache.update_and_fetch(keys, values)  # (B, G, S, K)
+        if late:
+            keys = self.rotate(keys, offset + x.shape[1] - keys.shape[2])
+        return self.output(self.merge(self.mix(queries, keys, values, mask)))
+
+    # The steps, in the order in which they run. A subclass changes one of them and leaves the others.
+
+    def project(self, x):
+        """The queries (B, H, T, K), keys and values (B, G, T, K) of x (B, T, D); queries and keys are normalised."""
         queries = self.split(self.query(x), self.heads)  # (B, H, T, K)
         keys = self.split(self.key(x), self.kv_heads)  # (B, G, T, K)
         values = self.split(self.value(x), self.kv_heads)  # (B, G, T, K)
@@ -48,21 +57,28 @@ class Attention(nn.Module):
             queries = self.query_norm(queries)
         if "key_norm" in self:
             keys = self.key_norm(keys)
-        offset = 0 if cache is None else cache.offset
-        late = turns_late(self.rope, cache)
-        if self.rope is not None:
-            queries = self.rope(queries, offset)
-            keys = keys if late else self.rope(keys, offset)
-        if cache is not None:
-            keys, values = cache.update_and_fetch(keys, values)  # (B, G, S, K)
-        if late:
-            keys = self.rope(keys, offset + x.shape[1] - keys.shape[2])
-        mixed = self.mix(queries, keys, values, mask)  # (B, H, T, K)
-        return self.output(mixed.transpose(0, 2, 1, 3).reshape(*x.shape[:2], -1))  # (B, T, H·K) -> (B, T, D)
+        return queries, keys, values
+
+    def split(self, x, heads):
+        """A projection (B, T, heads·K), one head beside the other: (B, heads, T, K)."""
+        batch, length, _ = x.shape
+        return x.reshape(batch, length, heads, self.head_dim).transpose(0, 2, 1, 3)
+
+    def rotate(self, x, offset):
+        """Queries (B, H, T, K) or keys (B, G, T, K) turned by their positions, the first of which is `offset`."""
+        return x if self.rope is None else self.rope(x, offset)
 
     def mix(self, queries, keys, values, mask):
-        """softmax(Q Kᵀ · scale + mask) V: (B, H, T, K), two of (B, G, S, K) -> (B, H, T, K)."""
+        """softmax(Q Kᵀ · scale + mask) V: (B, H, T, K), two of (B, G, S, K) -> (B, H, T, K).
+
+        `mask` is None, "causal" or an array; `zoo.blocks.mask.dense` makes an array of any of them.
+        """
         return mx.fast.scaled_dot_product_attention(queries, keys, values, scale=self.scale, mask=mask)
+
+    def merge(self, mixed):
+        """What the heads give, (B, H, T, K), side by side for the output's projection: (B, T, H·K)."""
+        batch, _, length, _ = mixed.shape
+        return mixed.transpose(0, 2, 1, 3).reshape(batch, length, -1)
 
 
 def turns_late(rope, cache):

@@ -26,8 +26,7 @@ class CrossAttention(Attention):
         if keys.shape[0] != x.shape[0]:  # one source for all rows, as in a beam search
             keys = mx.broadcast_to(keys, (x.shape[0], *keys.shape[1:]))
             values = mx.broadcast_to(values, (x.shape[0], *values.shape[1:]))
-        mixed = self.mix(queries, keys, values, mask)  # (B, H, T, K)
-        return self.output(mixed.transpose(0, 2, 1, 3).reshape(*x.shape[:2], -1))  # (B, T, H·K) -> (B, T, D)
+        return self.output(self.merge(self.mix(queries, keys, values, mask)))  # (B, T, D)
 
 
 class CrossLayer(Layer):

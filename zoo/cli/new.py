@@ -5,19 +5,26 @@ from __future__ import annotations
 import click
 
 KINDS = ("architecture", "block", "strategy", "command")
+BLOCKS = ("norm", "mixer", "feedforward", "router")
 
 
 @click.command()
 @click.argument("name")
 @click.option("--kind", type=click.Choice(KINDS), default="architecture", help="What the plugin gives.")
 @click.option("--base", metavar="ARCH", help="Tell the architecture as a difference from this one (llama).")
-@click.option("--block", "with_block", is_flag=True, help="Give the architecture a block of its own.")
-def new(name: str, kind: str, base: str | None, with_block: bool) -> None:
+@click.option(
+    "--block",
+    type=click.Choice(BLOCKS),
+    is_flag=False,
+    flag_value="norm",
+    help="Give the architecture a block of its own, of this kind (norm), or the block of --kind block.",
+)
+def new(name: str, kind: str, base: str | None, block: str | None) -> None:
     """Write the plugin NAME as a package in the new folder NAME: code, tests, README, CI.
 
     It installs with pip and passes its tests as written; the README says what to do next.
     """
     from zoo.scaffold import create
 
-    folder = create(name, kind, base=base, with_block=with_block)
+    folder = create(name, kind, base=base, block=block)
     click.echo(f"{folder}: written. Next: pip install -e {folder} && pytest {folder}")

@@ -15,6 +15,7 @@ from zoo.errors import ScaffoldError
 from zoo.plugins import Plugin
 from zoo.recipe import Decoder
 from zoo.registry import Registry
+from zoo.scaffold.blocks import refuse_without_place
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ class Parts:
     requirement: str | None
 
 
-def parts_of(name: str, known: Registry, with_block: bool) -> Parts:
+def parts_of(name: str, known: Registry, block: str | None) -> Parts:
     """The parts of the architecture `name`; ScaffoldError when no variant of it can be told by what is generated."""
     architecture = known.architecture(name)
     plugin = known.plugin_of(architecture)
@@ -48,8 +49,8 @@ def parts_of(name: str, known: Registry, with_block: bool) -> Parts:
     recipe = architecture.recipe(Config(preset.config))
     if not isinstance(recipe, Decoder):
         raise ScaffoldError(f"--base {name}: it is a model of the kind {recipe.name}, and no decoder")
-    if with_block and recipe.embedding.norm is not None:
-        raise ScaffoldError(f"--base {name}: its embedding has a norm, in whose place the block would stand")
+    if block is not None:
+        refuse_without_place(name, recipe, block)
     found: dict[str, str | None] = {}
     for field in ("recipe", "weights", "mlx_weights", "quantizes"):
         value = getattr(architecture, field)

@@ -19,7 +19,7 @@ USED = {"config", "dataclass", "hookimpl", "names", "pocket", "recipe", "repeat"
 
 @dataclass(frozen=True)
 class Names:
-    """A name, "my-arch", and those made from it: "zoo-my-arch", "zoo_my_arch", "my_arch", "MyArchNorm"."""
+    """A name, "my-arch", and those made from it: "zoo-my-arch", "zoo_my_arch", "my_arch"."""
 
     name: str
 
@@ -40,10 +40,9 @@ class Names:
         taken = keyword.iskeyword(plain) or hasattr(builtins, plain) or plain in USED
         return f"{plain}_" if taken else plain
 
-    @property
-    def class_name(self) -> str:
-        """The class of a block."""
-        return "".join(part.capitalize() for part in self.module.split("_")[1:]) + "Norm"
+    def class_name(self, suffix: str) -> str:
+        """The class of a block whose kind's classes end so: "MyArchNorm"."""
+        return "".join(part.capitalize() for part in self.module.split("_")[1:]) + suffix
 
 
 def named(name: str) -> Names:
@@ -57,12 +56,12 @@ def named(name: str) -> Names:
     return Names(plain)
 
 
-def refuse_taken(names: Names, kind: str, known: Registry) -> None:
+def refuse_taken(names: Names, kind: str, known: Registry, block: str | None = None) -> None:
     """ScaffoldError when something installed has one of the names already."""
     name = names.name
     taken = {
         "architecture": (name in known or known.has_type(name), "an architecture or model_type"),
-        "block": (f"norm/{name}" in known.blocks, "a block"),
+        "block": (f"{block}/{name}" in known.blocks, "a block"),
         "strategy": (name in known.strategies, "a strategy"),
         "command": (_is_command(name), "a command"),
     }

@@ -6,7 +6,7 @@ import importlib.util
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
@@ -19,6 +19,7 @@ from zoo.errors import ScaffoldError
 from zoo.insight.card import card, rewrite
 from zoo.registry import Registry, isolated, registry
 from zoo.scaffold.base import Parts, parts_of
+from zoo.scaffold.blocks import BLOCKS
 from zoo.scaffold.names import Names, named, refuse_taken
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -34,7 +35,6 @@ KINDS: dict[str, dict[str, str]] = {
     "architecture": {"architecture/test.py.jinja": "tests/test_{f}.py"},
     "block": {
         "block/module.py.jinja": "{m}/__init__.py",
-        "block.py.jinja": "{m}/block.py",
         "block/test.py.jinja": "tests/test_{f}.py",
     },
     "strategy": {
@@ -55,30 +55,35 @@ def create(
     kind: str = "architecture",
     *,
     base: str | None = None,
-    with_block: bool = False,
+    block: str | None = None,
     where: Path = Path("."),
     known: Registry | None = None,
 ) -> Path:
     """Write the plugin `name` as a package in the new folder `where`/`name`, and give that.
 
-    `base`, of an architecture, is the decoder that it is told as a difference from; `with_block` gives it a block
-    of its own. ScaffoldError, and nothing written, for a name that cannot be or is taken, a folder that is there,
+    `base`, of an architecture, is the decoder that it is told as a difference from; `block` gives it a block of its own,
+    of one of the kinds in `BLOCKS`, and says which kind a plugin of a block alone gives ("norm"). ScaffoldError, and nothing written, for a name that cannot be or is taken, a folder that is there,
     or a base that it cannot build on.
     """
     known = known or registry()
     names = named(name)
-    if kind != "architecture" and (base or with_block):
-        raise ScaffoldError(f"--base and --block are of an architecture, not of a {kind}")
+    if kind != "architecture" and base:
+        raise ScaffoldError(f"--base is of an architecture, not of a {kind}")
+    if kind not in ("architecture", "block") and block:
+        raise ScaffoldError(f"--block is of an architecture or a block, not of a {kind}")
+    if block is not None and block not in BLOCKS:
+        raise ScaffoldError(f"--block {block}: not one of {', '.join(BLOCKS)}")
+    block = block or ("norm" if kind == "block" else None)
     folder = where / name
     if folder.exists():
         raise ScaffoldError(f"{folder}: is there already")
-    refuse_taken(names, kind, known)
-    parts = parts_of(base, known, with_block) if base else None
+    refuse_taken(names, kind, known, block)
+    parts = parts_of(base, known, block) if base else None
     files = COMMON | KINDS[kind]
     if kind == "architecture":
         files |= {f"architecture/{'based' if base else 'plain'}.py.jinja": "{m}/__init__.py"}
-        files |= {"block.py.jinja": "{m}/block.py"} if with_block else {}
-    values = told(names, kind, base, parts, with_block)
+    files |= {f"blocks/{block}/block.py.jinja": "{m}/block.py"} if block else {}
+    values = told(names, kind, base, parts, block)
     try:
         where.mkdir(parents=True, exist_ok=True)
         part = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=where))
@@ -102,40 +107,42 @@ def create(
     return folder
 
 
-def told(names: Names, kind: str, base: str | None, parts: Parts | None, with_block: bool) -> dict[str, Any]:
+def told(names: Names, kind: str, base: str | None, parts: Parts | None, block: str | None) -> dict[str, Any]:
     """What the templates are filled with."""
     if kind == "architecture" and base:
-        change = (
-            "a norm of its own after the embedding" if with_block else "its embeddings multiplied by a number"
-        )
+        change = BLOCKS[block].change if block else "its embeddings multiplied by a number"
         summary = f"{base}, with {change}"
     else:
         summary = {
-            "architecture": "Pre-norm, rotary positions, grouped-query attention, SwiGLU",
-            "block": "a norm with one learned gain for all features",
+            "architecture": f"Pre-norm layers with {BLOCKS[block].change}"
+            if block
+            else "Pre-norm, rotary positions, grouped-query attention, SwiGLU",
+            "block": f"a {block}: {BLOCKS[block].summary}" if block else "",
             "strategy": "the likeliest token each time that is not the one before it",
             "command": "how many parameters architectures have",
         }[kind]
     zoo = ".".join(version("mlx-zoo").split(".")[:2])
     requirements = [f"mlx-zoo>={zoo}", *([parts.requirement] if parts and parts.requirement else [])]
     return {
-        **{
-            field: getattr(names, field)
-            for field in ("name", "distribution", "module", "function", "class_name")
-        },
+        **{field: getattr(names, field) for field in ("name", "distribution", "module", "function")},
         "kind": kind,
-        "block": f"norm/{names.name}",
         "base": base,
         "parts": parts,
-        "with_block": with_block,
+        "block": block,
+        "class_name": names.class_name(BLOCKS[block].suffix) if block else "",
+        "block_summary": BLOCKS[block].summary if block else "",
+        "imported": imports((*BLOCKS[block].specs, "Spec") if block else PLAIN),
         "summary": summary,
         "description": summary[0].upper() + summary[1:],
         "requirements": requirements,
-        "numbers": parts.numbers if parts else NUMBERS,
-        "checkpoint": parts.checkpoint if parts and not with_block else None,
+        "numbers": parts.numbers if parts else NUMBERS | (BLOCKS[block].numbers if block else {}),
+        "checkpoint": parts.checkpoint if parts and not block else None,
         "api": API,
     }
 
+
+# The specs of an architecture without a base and without a block of its own.
+PLAIN = ("Attention", "Decoder", "Embedding", "GatedMLP", "Head", "Layer", "RMSNorm", "RoPE", "repeat")
 
 # Of an architecture that is told as a difference from none: about a million parameters.
 NUMBERS = dict(
@@ -164,6 +171,12 @@ def render(template: str, values: dict[str, Any]) -> str:
     )
     environment.filters["python"] = literal
     return environment.get_template(template).render(values)
+
+
+def imports(names: Iterable[str]) -> str:
+    """The line that imports these from `zoo.recipe`, in the order in which linters want them."""
+    ordered = sorted(names, key=lambda name: (name[0].islower(), name))
+    return f"from zoo.recipe import {', '.join(ordered)}"
 
 
 def literal(value: Any) -> str:
