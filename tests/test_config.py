@@ -91,3 +91,38 @@ def test_part_of_a_head_may_be_turned():
     assert RoPE.of(Config({"partial_rotary_factor": 0.5}), 8).dims == 4
     with pytest.raises(ConfigError, match="partial_rotary_factor"):
         RoPE.of(Config({"partial_rotary_factor": 0.4}), 8)
+
+
+def test_a_key_that_is_ignored_is_warned_of_by_nobody():
+    config = Config({"width": 3, "dropout": 0.1, "mystery": 1})
+    config.ignore("width", "dropout", "absent")
+    assert config.unread() == ["mystery"] and "dropout" in config and not config.defaults()
+    config.with_defaults(depth=2).ignore("mystery")
+    assert not config.unread()
+
+
+def test_what_a_key_comes_to_is_noted_where_it_is_not_there():
+    config = Config({"width": 3, "depth": None})
+    config.note("base", 7.0)
+    config.note("depth", 2)
+    assert config.defaults() == {"base": 7.0} and "base" not in config
+
+
+def test_no_family_has_its_keys_among_those_of_all_families():
+    for key in ("attention_dropout", "pretraining_tp", "summary_type", "router_aux_loss_coef", "n_ctx"):
+        assert Config({key: 1}).unread() == [key]
+
+
+def test_a_list_of_numbers():
+    config = Config({"factors": [1, 2.5], "none": []})
+    assert config.numbers("factors") == (1.0, 2.5) and config.numbers("absent", None) is None
+    for key, value, words in (
+        ("factors", [1, "2"], r"factors\[1\] '2' expected a number"),
+        ("factors", [0.5, 9], r"factors\[0\] 0\.5 must lie in 1\.\.8"),
+        ("factors", [], r"factors \[\] expected a list of numbers"),
+        ("factors", 3, r"factors 3 expected a list of numbers"),
+    ):
+        with pytest.raises(ConfigError, match=words):
+            Config({key: value}).numbers(key, least=1, most=8)
+    with pytest.raises(ConfigError, match="lost is missing"):
+        config.numbers("lost")

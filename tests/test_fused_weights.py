@@ -92,6 +92,19 @@ def test_matrices_stacked_over_experts_have_their_outputs_second():
     np.testing.assert_array_equal(invert([rule], found, recipe(), np.concatenate)[0]["h.0.gate_up"], whole)
 
 
+def test_packed_experts_stored_inputs_first_stay_packed():
+    targets = tuple(f"layers.{{i}}.feedforward.{part}.weight" for part in ("gate", "up"))
+    rule = Split("h.{i}.gate_up", targets, transpose=True, axis=1, groups="hidden")
+    whole = pack("h.0.gate_up", mx.random.normal((2, 24, DIM)), Packing(4, 32, "mxfp4")).swapaxes(1, 2)
+    found, _ = apply([rule], {"h.0.gate_up": whole}, recipe(), join)
+    for first, path in enumerate(("layers.0.feedforward.gate.weight", "layers.0.feedforward.up.weight")):
+        assert isinstance(found[path], Packed) and not found[path].swapped
+        assert mx.array_equal(found[path].numbers(), whole.numbers()[..., first::2].swapaxes(1, 2)).item()
+    back, _ = invert([rule], found, recipe(), join)
+    assert back["h.0.gate_up"].swapped and not whole.dequantized
+    assert mx.array_equal(back["h.0.gate_up"].weight, whole.weight).item()
+
+
 @pytest.mark.parametrize("scaled", [None, 1, "rows"])
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_packed_matrices_stay_packed_both_ways(layout, scaled):

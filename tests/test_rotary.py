@@ -154,8 +154,11 @@ def test_a_padded_row_turns_by_its_own_length():
             )
 
 
-def test_converting_keeps_the_share_of_a_head_that_turns(folder, tmp_path):
-    changes = dict(rope_parameters=dict(rope_theta=500.0, partial_rotary_factor=0.5, rope_type="default"))
+@pytest.mark.parametrize("beside", [{}, dict(rope_theta=20.0, partial_rotary_factor=1.0)])
+def test_converting_keeps_the_share_of_a_head_that_turns(folder, tmp_path, beside):
+    changes = beside | dict(
+        rope_parameters=dict(rope_theta=500.0, partial_rotary_factor=0.5, rope_type="default")
+    )
     source = folder(changes=changes)
     convert(source, tmp_path / "out")
     written = json.loads((tmp_path / "out" / "config.json").read_text())

@@ -119,6 +119,9 @@ def parts_page() -> str:
                 told(block.spec)[0],
                 fields(block.spec),
             ]
+            if reads := vars(block.spec).get("of"):
+                call = f"{block.spec.__name__}.of"
+                parts += [f"`{call}{signature(reads.__func__)}`\n", told(reads.__func__)[0]]
     parts.append(RULES_HEAD)
     rules = [rule for rule in vars(weights).values() if is_rule(rule)]
     for rule in rules:

@@ -195,12 +195,9 @@ class Config(Mapping[str, Any]):
         """A number in `least`..`most`, and 0 or at least `LEAST_NUMBER` away from it; ConfigError otherwise."""
         if key not in self._values:
             return self._absent(key, default)
-        value = self[key]
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise self.error(key, "expected a number")
-        if not least <= value <= most or 0 < abs(value) < LEAST_NUMBER:
-            raise self.error(key, f"must lie in {least:g}..{most:g}")
-        return float(value)
+        if why := _unfit(self[key], least, most):
+            raise self.error(key, why)
+        return float(self[key])
 
     def numbers(
         self,
@@ -216,11 +213,10 @@ class Config(Mapping[str, Any]):
         value = self[key]
         if not isinstance(value, list) or not value:
             raise self.error(key, "expected a list of numbers")
-        found = []
         for place, one in enumerate(value):
-            each = Config({f"[{place}]": one}, where=f"{self._where}{key}")
-            found.append(each.number(f"[{place}]", least=least, most=most))
-        return tuple(found)
+            if why := _unfit(one, least, most):
+                raise ConfigError(f"config.json: {self._where}{key}[{place}] {_shown(one)} {why}")
+        return tuple(map(float, value))
 
     def flag(self, key: str, default: Any = REQUIRED) -> Any:
         """True or false; ConfigError otherwise."""
@@ -286,9 +282,7 @@ class Config(Mapping[str, Any]):
 
     def error(self, key: str, why: str) -> ConfigError:
         """The error that `key`'s value deserves, to be raised."""
-        text = repr(self._values.get(key))
-        shown = text if len(text) <= 60 else text[:57] + "..."
-        return ConfigError(f"config.json: {self._where}{key} {shown} {why}")
+        return ConfigError(f"config.json: {self._where}{key} {_shown(self._values.get(key))} {why}")
 
     def has_tensor(self, word: str, default: bool) -> bool:
         """Whether a tensor of the checkpoint has `word` in its name; `default` when there is no checkpoint."""
@@ -303,3 +297,18 @@ class Config(Mapping[str, Any]):
     def unread(self) -> list[str]:
         """Keys that nothing read and that are not on the list of harmless ones."""
         return sorted(set(self._values) - self._read - HARMLESS)
+
+
+def _unfit(value: Any, least: float, most: float) -> str | None:
+    """Why a value is no number within the bounds, None when it is."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return "expected a number"
+    if not least <= value <= most or 0 < abs(value) < LEAST_NUMBER:
+        return f"must lie in {least:g}..{most:g}"
+    return None
+
+
+def _shown(value: Any, most: int = 60) -> str:
+    """A value as an error shows it."""
+    text = repr(value)
+    return text if len(text) <= most else text[: most - 3] + "..."

@@ -3,7 +3,7 @@
 A pattern is a tensor name in which `{i}` stands for one dotted step, `*` for the rest of the name, and
 `[model.]` for a prefix that some checkpoints leave out (it is written on export). Placeholders mean the same
 in source and target. The rules run forward to load and backward to export, on any array type that has
-`shape`, `T`, `reshape` and slicing; `join` (concatenation) is passed in, so that nothing here needs mlx.
+`shape`, `T`, `swapaxes`, `reshape` and slicing; `join` (concatenation) is passed in, so that nothing here needs mlx.
 """
 
 from __future__ import annotations
@@ -72,13 +72,13 @@ class Rename(Rule):
 
 @dataclass(frozen=True)
 class Transpose(Rename):
-    """A matrix stored (in, out), as GPT-2's Conv1D does, where a linear layer has (out, in)."""
+    """A matrix stored (in, out), as GPT-2's Conv1D does, where a linear layer has (out, in); each of stacked ones."""
 
     def forward(self, source: Tensors, target: Tensors, recipe: Any, join: Join) -> None:
-        _move(self.source, self.target, source, target, lambda tensor: tensor.T)
+        _move(self.source, self.target, source, target, _transposed)
 
     def backward(self, source: Tensors, target: Tensors, recipe: Any, join: Join) -> None:
-        _move(self.target, self.source, source, target, lambda tensor: tensor.T)
+        _move(self.target, self.source, source, target, _transposed)
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ class Split(Rule):
                 continue  # of no layer: left over, and named as that
             groups, *sizes = numbers
             whole = source.pop(name)
-            whole = whole.T if self.transpose else whole
+            whole = _transposed(whole) if self.transpose else whole
             outputs = whole.shape[self.axis] if self.axis < len(whole.shape) else 1
             unit, odd = divmod(outputs, sum(sizes))
             if odd or any(size * unit % groups for size in sizes):
@@ -154,7 +154,7 @@ class Split(Rule):
             names = [name, *(fill(pattern, values) for pattern in self.targets[1:])]
             parts = [_divided(source.pop(part), self.axis, groups) for part in names]
             whole = _undivided(join(parts, self.axis + (groups > 1)), self.axis, groups)
-            target[fill(self.source, values)] = whole.T if self.transpose else whole
+            target[fill(self.source, values)] = _transposed(whole) if self.transpose else whole
 
     def _numbers(self, recipe: Any, path: str) -> list[int] | None:
         """The groups, then each part's size, for the parameter at `path`; None when the recipe has no such place."""
@@ -169,6 +169,11 @@ class Split(Rule):
             if not _is_count(number):
                 raise PluginError(f"Split({self.source!r}): {spec.block()} at {path} has no number {one!r}")
         return numbers
+
+
+def _transposed(matrix: Any) -> Any:
+    """(…, in, out) to (…, out, in) and back; a vector as it is."""
+    return matrix.T if len(matrix.shape) < 3 else matrix.swapaxes(-1, -2)
 
 
 def _divided(whole: Any, axis: int, groups: int) -> Any:

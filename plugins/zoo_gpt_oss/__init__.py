@@ -1,10 +1,10 @@
 """gpt-oss, told as a difference from LLaMA. Imports no mlx."""
 
-from zoo.architecture import GGUF, Architecture, Block, Preset, Rename, hookimpl, pocket
+from zoo.architecture import GGUF, Architecture, Block, Preset, Rename, Split, Transpose, hookimpl, pocket
 from zoo.gguf import DECODER, MIXTURE
 from zoo.recipe import MoE, Router
 from zoo_gpt_oss.spec import ClippedExperts, SinkAttention
-from zoo_gpt_oss.weights import Gather, Interleave, Swap
+from zoo_gpt_oss.weights import Gather
 from zoo_llama import POCKET, TINY, WEIGHTS, layer_windows, llama, published
 
 YARN = dict(
@@ -71,6 +71,7 @@ def mixture(config):
 
 LAYER = "[model.]layers.{i}."
 EXPERTS = "layers.{i}.feedforward.experts."
+WEIGHT, BIAS = ((f"{EXPERTS}gate.{part}", f"{EXPERTS}up.{part}") for part in ("weight", "bias"))
 
 COMMON = (
     *WEIGHTS,
@@ -80,11 +81,10 @@ COMMON = (
 HF_WEIGHTS = (
     *COMMON,
     Gather(LAYER + "mlp.experts.{p}"),
-    Interleave(
-        LAYER + "mlp.experts.gate_up_proj", (EXPERTS + "gate.weight", EXPERTS + "up.weight"), swap=True
-    ),
-    Interleave(LAYER + "mlp.experts.gate_up_proj_bias", (EXPERTS + "gate.bias", EXPERTS + "up.bias")),
-    Swap(LAYER + "mlp.experts.down_proj", EXPERTS + "down.weight"),
+    # Gate and up in turn, one output of each.
+    Split(LAYER + "mlp.experts.gate_up_proj", WEIGHT, transpose=True, axis=1, groups="hidden"),
+    Split(LAYER + "mlp.experts.gate_up_proj_bias", BIAS, axis=1, groups="hidden"),
+    Transpose(LAYER + "mlp.experts.down_proj", EXPERTS + "down.weight"),
     Rename(LAYER + "mlp.experts.down_proj_bias", EXPERTS + "down.bias"),
 )
 MLX_WEIGHTS = (*COMMON, Rename(LAYER + "mlp.experts.{p}_proj.*", EXPERTS + "{p}.*"))

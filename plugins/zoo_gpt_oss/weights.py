@@ -8,55 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from zoo.architecture import Rename, Rule
+from zoo.architecture import Rule
 from zoo.errors import CheckpointError
-from zoo.weights import Join, Tensors, fill, matches
+from zoo.weights import Join, Tensors, matches
 
 GROUP = 32  # numbers that share a scale in MXFP4
-
-
-@dataclass(frozen=True)
-class Interleave(Rule):
-    """One tensor whose last axis holds its two targets' outputs in turn: (E, 2F) or, with `swap`, (E, D, 2F).
-
-    `swap` turns a matrix (E, in, out) into (E, out, in).
-    """
-
-    source: str
-    targets: tuple[str, str]
-    swap: bool = False
-
-    def forward(self, source: Tensors, target: Tensors, recipe: Any, join: Join) -> None:
-        for name, values in matches(self.source, source):
-            whole = source.pop(name)
-            if not whole.shape or whole.shape[-1] % 2:
-                raise CheckpointError(
-                    f"{name}: shape {tuple(whole.shape)} does not split into two equal parts"
-                )
-            for first, pattern in enumerate(self.targets):
-                part = whole[..., first::2]
-                target[fill(pattern, values)] = part.swapaxes(-1, -2) if self.swap else part
-
-    def backward(self, source: Tensors, target: Tensors, recipe: Any, join: Join) -> None:
-        for name, values in matches(self.targets[0], source):
-            parts = [source.pop(name), source.pop(fill(self.targets[1], values))]
-            parts = [part.swapaxes(-1, -2) if self.swap else part for part in parts]
-            *outer, width = parts[0].shape
-            pairs = join([part[..., None] for part in parts], -1)  # (…, F, 2)
-            target[fill(self.source, values)] = pairs.reshape(*outer, 2 * width)
-
-
-@dataclass(frozen=True)
-class Swap(Rename):
-    """Matrices stacked as (E, in, out), where a stacked linear layer has (E, out, in)."""
-
-    def forward(self, source: Tensors, target: Tensors, recipe: Any, join: Join) -> None:
-        for name, values in matches(self.source, source):
-            target[fill(self.target, values)] = source.pop(name).swapaxes(-1, -2)
-
-    def backward(self, source: Tensors, target: Tensors, recipe: Any, join: Join) -> None:
-        for name, values in matches(self.target, source):
-            target[fill(self.source, values)] = source.pop(name).swapaxes(-1, -2)
 
 
 @dataclass(frozen=True)

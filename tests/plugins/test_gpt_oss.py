@@ -15,7 +15,7 @@ from zoo.testing import randomise, same
 from zoo.weights import apply, invert
 from zoo_gpt_oss import HF_WEIGHTS, gpt_oss
 from zoo_gpt_oss.spec import ClippedExperts, SinkAttention
-from zoo_gpt_oss.weights import Gather, Interleave
+from zoo_gpt_oss.weights import Gather
 
 RELEASED = registry().architecture("gpt-oss").full_size.config
 RECIPE = SimpleNamespace(head=SimpleNamespace(tied=False))
@@ -125,14 +125,18 @@ def test_blocks_and_scales_that_do_not_belong_together_are_refused(blocks, scale
 
 
 def test_interleaved_experts_come_apart_and_together():
-    rule = Interleave("gate_up", ("gate", "up"), swap=True)
-    whole = np.arange(2 * 3 * 8).reshape(2, 3, 8)
-    found, left = apply([rule], {"gate_up": whole}, RECIPE, np.concatenate)
+    made = recipe()
+    experts, name = made.layers[0].feedforward.experts, "model.layers.0.mlp.experts.gate_up_proj"
+    whole = np.arange(experts.count * 3 * 2 * experts.hidden).reshape(experts.count, 3, -1)
+    tensors = {name: whole, f"{name}_bias": whole[:, 0]}
+    found, left = apply(HF_WEIGHTS, tensors, made, np.concatenate)
     assert not left
-    assert (found["gate"] == whole[..., ::2].swapaxes(1, 2)).all()
-    assert (found["up"] == whole[..., 1::2].swapaxes(1, 2)).all()
-    back, left = invert([rule], found, RECIPE, np.concatenate)
-    assert not left and (back["gate_up"] == whole).all()
+    for first, part in enumerate(("gate", "up")):
+        path = f"layers.0.feedforward.experts.{part}"
+        assert (found[f"{path}.weight"] == whole[..., first::2].swapaxes(1, 2)).all()
+        assert (found[f"{path}.bias"] == whole[:, 0, first::2]).all()
+    back, left = invert(HF_WEIGHTS, found, made, np.concatenate)
+    assert not left and all((back[name] == tensor).all() for name, tensor in tensors.items())
 
 
 def test_the_rules_leave_blocks_without_scales_to_be_named():

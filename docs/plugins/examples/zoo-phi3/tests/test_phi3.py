@@ -6,7 +6,6 @@ import pytest
 import zoo_phi3
 
 from zoo.architecture import Config
-from zoo.errors import ZooError
 from zoo.testing import check_architecture, same, subject
 
 
@@ -17,21 +16,19 @@ def test_conforms(zoo_registry, preset):
 
 
 def test_longrope_scales_queries_and_keys_by_how_much_longer_texts_have_become():
-    """√(1 + ln 2 / ln 32): 64 positions are twice the 32 that it was first trained for."""
+    """√(1 + ln 4 / ln 32): 128 positions are four times the 32 that it was first trained for."""
     scaling = zoo_phi3.phi3(Config(zoo_phi3.LONG)).layers[0].mixer.rope.scaling
-    assert scaling.magnitude == pytest.approx(math.sqrt(1 + math.log(2) / math.log(32)))
-    assert (scaling.context, scaling.long) == (32, (1.0, 2.0, 4.0, 8.0))
+    assert scaling.magnitude == pytest.approx(math.sqrt(1 + math.log(4) / math.log(32)))
+    assert (scaling.context, scaling.long) == (32, (1.0, 1.0, *[8.0] * 6))
 
 
-def test_factors_are_as_many_as_pairs_of_dimensions(zoo_registry):
-    """An error names the list, where it stands and how many there must be."""
-    known = zoo_registry(zoo_phi3)
-    zoo_phi3.LONG["rope_scaling"]["long_factor"].append(9.0)
-    try:
-        with pytest.raises(ZooError, match=r"rope\.scaling: long: 5 factors for 4 pairs"):
-            subject("phi3", "long", known=known)
-    finally:
-        zoo_phi3.LONG["rope_scaling"]["long_factor"].pop()
+def test_factors_are_as_many_as_pairs_of_dimensions():
+    """An error names the list and how many there must be."""
+    from zoo_phi3.block import LongScaling
+
+    spec = zoo_phi3.LongScaling(short=(1.0,) * 8, long=(1.0,) * 9, context=32)
+    with pytest.raises(ValueError, match="long: 9 factors for 8 pairs"):
+        LongScaling(spec, dim=16)
 
 
 def test_a_text_beyond_the_context_turns_by_the_long_factors(zoo_registry):
@@ -39,7 +36,7 @@ def test_a_text_beyond_the_context_turns_by_the_long_factors(zoo_registry):
     import mlx.core as mx
 
     made = subject("phi3", "long", known=zoo_registry(zoo_phi3))
-    tokens = mx.random.randint(0, 128, (1, 44), key=mx.random.key(3))
+    tokens = mx.random.randint(0, 256, (1, 44), key=mx.random.key(3))
     cache = made.model.make_cache()
     pieces = [
         made.model(tokens[:, :40], cache),

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from zoo.architecture import Architecture, Block, Preset, Split, hookimpl
 from zoo.recipe import RoPE, Spec
+from zoo_llama import TINY, llama
 from zoo_llama import WEIGHTS as LLAMA_WEIGHTS
-from zoo_llama import llama
 
 
 @dataclass(frozen=True)
@@ -61,19 +61,10 @@ WEIGHTS = (
     *LLAMA_WEIGHTS,
 )
 
-TINY = dict(
-    vocab_size=128,
-    hidden_size=32,
-    intermediate_size=48,
-    num_hidden_layers=2,
-    num_attention_heads=4,
-    num_key_value_heads=2,
-    max_position_embeddings=64,
-)
 # A text that outgrows the short factors changes all of its tokens: those of the suite, of 24 tokens, do not.
 LONG = TINY | dict(
     original_max_position_embeddings=32,
-    rope_scaling=dict(type="longrope", short_factor=[1.0, 1.1, 1.2, 1.3], long_factor=[1.0, 2.0, 4.0, 8.0]),
+    rope_scaling=dict(type="longrope", short_factor=[1.0] * 4 + [1.5] * 4, long_factor=[1.0] * 2 + [8.0] * 6),
 )
 
 MINI = dict(
