@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,7 +14,7 @@ from zoo.assemble import assemble
 from zoo.checkpoint.quantized import Expected, check_method, gather, warn_of_differences, with_settings
 from zoo.checkpoint.safetensors import open_tensors
 from zoo.checkpoint.source import find, read_json
-from zoo.checkpoint.weights import fill, match, packings, warn_of_unread
+from zoo.checkpoint.weights import fill, match, packings, parameters_of, warn_of_unread
 from zoo.config import Config
 from zoo.errors import CheckpointError, ConfigError, SourceError
 from zoo.registry import Registry, registry
@@ -80,7 +81,9 @@ def load(
     opened.parameters.clear()  # each is then freed as soon as it is cast
     if not force:
         check_fit(model, recipe, floats.size if floats else 2, context)
-    read(model)
+    broken = read(model)
+    if broken is not None:
+        raise not_finite(opened, dtype, broken)
     runtime.prepare()
     file, drawing = opened.file, opened.folder / "generation_config.json"
     return Loaded(
@@ -197,16 +200,34 @@ CONTEXT = 4096  # tokens, where nothing says how long a text will be
 GB = 1e9
 
 
-def read(model: Any) -> None:
-    """Read the weights that `fill` only promised, a layer at a time, so that no second copy of all is held."""
-    import mlx.core as mx
+def read(model: Any) -> str | None:
+    """Read the weights that `fill` only promised, a layer at a time, so that no second copy of all is held.
 
+    Gives the path of one that holds NaN or infinity, if there is one.
+    """
+    from zoo.checkpoint.finite import evaluate
+
+    layers: dict[str, dict[str, Any]] = {}
+    for path, tensor in parameters_of(model).items():
+        layer = re.match(r"\D*\.\d+\.", path)
+        layers.setdefault(layer.group() if layer else "", {})[path] = tensor
     try:
-        for layer in getattr(model, "layers", ()):
-            mx.eval(layer.parameters())
-        mx.eval(model.parameters())
+        found = [evaluate(tensors) for tensors in layers.values()]
     except RuntimeError as error:
         raise CheckpointError(f"the weights cannot be read: {error}") from error
+    return next(filter(None, found), None)
+
+
+def not_finite(opened: Opened, dtype: str | None, name: str) -> CheckpointError:
+    """The error for a parameter or tensor that holds NaN or infinity: it names the file and tensor that brought them."""
+    from zoo.checkpoint.finite import stored
+
+    file = opened.file.tensors.entries.values() if opened.file is not None else None
+    found = stored(opened.folder, file)
+    if found is not None:
+        return CheckpointError(f"{found[0]}: tensor {found[1]} holds NaN or infinity")
+    asked = f", too large for {dtype}?" if dtype else ""
+    return CheckpointError(f"{opened.folder}: {name} comes to hold NaN or infinity{asked}")
 
 
 def make_recipe(architecture: Architecture, values: Any, tensors: Collection[str] | None = None) -> Any:
