@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from zoo.checkpoint.quantize import Choice, mixed, packing_of, quantized
 from zoo.checkpoint.save import SHARD, write
 from zoo.checkpoint.weights import renamed
 from zoo.errors import SourceError, ZooError
-from zoo.loading import Opened, Report, load, open_model
+from zoo.loading import Opened, Report, load, not_finite, open_model
 from zoo.notices import held
 from zoo.registry import Registry, signed
 from zoo.runtime import DTYPES
@@ -120,7 +121,8 @@ def convert(
     opened.parameters = parameters = {}  # only `tensors` holds them now
     config = {**(spelled_out(opened) if layout == "mlx" else opened.config), **signed(opened.architecture)}
     with new_folder(out) as part:
-        sizes = write(part, tensors, config, layout, floats, shard, report)
+        broken = partial(not_finite, opened, dtype)
+        sizes = write(part, tensors, config, layout, floats, shard, report, broken)
         copy_companions(opened, part)
     return Converted(out, sum(sizes.values()), count)
 

@@ -13,7 +13,7 @@ from zoo.assemble import assemble
 from zoo.checkpoint.quantized import Expected, check_method, gather, warn_of_differences, with_settings
 from zoo.checkpoint.safetensors import open_tensors
 from zoo.checkpoint.source import find, read_json
-from zoo.checkpoint.weights import fill, match, packings, warn_of_unread
+from zoo.checkpoint.weights import fill, match, packings, parameters_of, warn_of_unread
 from zoo.config import Config
 from zoo.errors import CheckpointError, ConfigError, SourceError
 from zoo.notices import held
@@ -88,7 +88,9 @@ def load(
     opened.parameters.clear()  # each is then freed as soon as it is cast
     if not force:
         check_fit(model, recipe, floats.size if floats else 2, context)
-    read(model, report)
+    broken = read(model, report)
+    if broken is not None:
+        raise not_finite(opened, dtype, broken)
     runtime.prepare()
     file, drawing = opened.file, opened.folder / "generation_config.json"
     return Loaded(
@@ -212,26 +214,41 @@ READ = 2**27  # bytes evaluated at once: many enough to be cast side by side
 GB = 1e9
 
 
-def read(model: Any, report: Report | None = None) -> None:
-    """Read the weights that `fill` only promised, some at a time: no second copy of all is held, Ctrl-C is heard."""
-    import mlx.core as mx
-    from mlx.utils import tree_flatten
+def read(model: Any, report: Report | None = None) -> str | None:
+    """Read the weights that `fill` only promised, some at a time: no second copy of all is held, Ctrl-C is heard.
 
-    arrays = {id(array): array for _, array in tree_flatten(model.parameters())}
-    total, seen, done, group = sum(array.nbytes for array in arrays.values()), 0, 0, list[Any]()
+    Gives the path of one that holds NaN or infinity, if there is one.
+    """
+    from zoo.checkpoint.finite import evaluate
+
+    tensors = parameters_of(model)
+    total, seen, done, group = sum(tensor.nbytes for tensor in tensors.values()), 0, 0, dict[str, Any]()
+    broken = None
     try:
-        for array in arrays.values():
-            group.append(array)
-            seen += array.nbytes
+        for path, tensor in tensors.items():
+            group[path] = tensor
+            seen += tensor.nbytes
             if seen - done >= READ:
-                mx.eval(group)
+                broken, done = broken or evaluate(group), seen
                 group.clear()
-                done = seen
                 if report is not None:
                     report(done, total)
-        mx.eval(group)
+        broken = broken or evaluate(group)
     except RuntimeError as error:
         raise CheckpointError(f"the weights cannot be read: {error}") from error
+    return broken
+
+
+def not_finite(opened: Opened, dtype: str | None, name: str) -> CheckpointError:
+    """The error for a parameter or tensor that holds NaN or infinity: it names the file and tensor that brought them."""
+    from zoo.checkpoint.finite import stored
+
+    file = opened.file.tensors.entries.values() if opened.file is not None else None
+    found = stored(opened.folder, file)
+    if found is not None:
+        return CheckpointError(f"{found[0]}: tensor {found[1]} holds NaN or infinity")
+    asked = f", too large for {dtype}?" if dtype else ""
+    return CheckpointError(f"{opened.folder}: {name} comes to hold NaN or infinity{asked}")
 
 
 def make_recipe(

@@ -104,17 +104,20 @@ def compute_dtype(asked: str | None = None) -> Any:
 def casts(dtype: Any) -> Callable[[Any], Any]:
     """A function that casts arrays to `dtype`, unevaluated. On the CPU, several are cast at once, a core each."""
 
-    if on_gpu():
-        return lambda array: array.astype(dtype)
-    streams = cycle(cast_streams())
+    streams = cycle(side_streams())
     return lambda array: array if array.dtype == dtype else array.astype(dtype, stream=next(streams))
 
 
 @cache
-def cast_streams() -> tuple[Any, ...]:
-    """The streams that arrays are cast on, made once: each has a thread that never ends."""
+def side_streams() -> tuple[Any, ...]:
+    """The streams for what is done to many arrays at once, one a core; on a GPU the usual one.
+
+    They are made once: each has a thread that never ends.
+    """
     import mlx.core as mx
 
+    if on_gpu():
+        return (None,)
     # Where streams belong to the thread that made them, these are one in each thread that uses them.
     new = getattr(mx, "new_thread_local_stream", mx.new_stream)
     return tuple(new(mx.cpu) for _ in range(min(os.cpu_count() or 1, MOST_CASTS)))

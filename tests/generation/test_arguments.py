@@ -131,7 +131,9 @@ def test_what_is_embedded_is_a_list_of_texts(others, texts):
         embed(others["bert"], texts)
 
 
-@pytest.mark.parametrize("settings", [{"pooling": 5}, {"pooling": ["mean"]}, {"normalise": "x"}, {"normalise": 2}])
+@pytest.mark.parametrize(
+    "settings", [{"pooling": 5}, {"pooling": ["mean"]}, {"normalise": "x"}, {"normalise": 2}]
+)
 def test_how_it_is_embedded_is_checked(others, settings):
     with pytest.raises(PromptError, match=next(iter(settings))):
         embed(others["bert"], [[5, 6]], **settings)

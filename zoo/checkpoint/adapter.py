@@ -19,6 +19,7 @@ from mlx.utils import tree_unflatten
 from zoo import weights
 from zoo.blocks.adapted import adapted
 from zoo.checkpoint.files import inside, read_object
+from zoo.checkpoint.finite import evaluate
 from zoo.checkpoint.packed import Packed, pack
 from zoo.checkpoint.safetensors import load_file
 from zoo.errors import CheckpointError, ConfigError, SourceError
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 CONFIG, TENSORS = "adapter_config.json", "adapters.safetensors"
 KINDS = ("lora", "dora", "full")
+MOST_SCALE = 1e30
 
 
 @dataclass(frozen=True)
@@ -99,6 +101,10 @@ def open_adapter(folder: str | Path, opened: Opened) -> dict[str, Any]:
     if kind not in KINDS:
         raise ConfigError(f"{folder / CONFIG}: fine_tune_type {kind!r} is not one of {', '.join(KINDS)}")
     tensors = load_file(folder / TENSORS).arrays
+    for name, tensor in sorted(tensors.items()):
+        if not mx.issubdtype(tensor.dtype, mx.floating) or tensor.size == 0:
+            what = f"of shape {tuple(tensor.shape)}" if tensor.size == 0 else f"of {tensor.dtype}"
+            raise CheckpointError(f"{folder / TENSORS}: {name} {what}, where floats belong")
     if kind != "full":
         tensors = changes(tensors, scale_of(settings, folder / CONFIG), owners(opened, tensors))
     own = {path: change for path, change in tensors.items() if path in opened.parameters}
@@ -114,6 +120,9 @@ def open_adapter(folder: str | Path, opened: Opened) -> dict[str, Any]:
             raise CheckpointError(
                 f"{folder / TENSORS}: for {path} expected {wanted}, found {tuple(change.shape)}"
             )
+    broken = evaluate(load_file(folder / TENSORS).arrays)  # small, and only now known to belong to this model
+    if broken is not None:
+        raise CheckpointError(f"{folder / TENSORS}: {broken} holds NaN or infinity")
     return found
 
 
@@ -121,8 +130,8 @@ def scale_of(settings: Mapping[str, Any], file: Path) -> float:
     """What a low-rank product is multiplied by."""
     parameters = settings.get("lora_parameters")
     scale = parameters.get("scale") if isinstance(parameters, Mapping) else None
-    if isinstance(scale, bool) or not isinstance(scale, int | float):
-        raise ConfigError(f"{file}: lora_parameters.scale {scale!r}: expected a number")
+    if isinstance(scale, bool) or not isinstance(scale, int | float) or not abs(scale) <= MOST_SCALE:
+        raise ConfigError(f"{file}: lora_parameters.scale {scale!r:.60}: expected a number")
     return float(scale)
 
 
@@ -152,11 +161,15 @@ def changes(tensors: Mapping[str, Any], scale: float, layers: Mapping[str, Any])
             up, down = down, up  # (V, R), (R, D): what multiplies a token's row
         elif down.ndim == up.ndim == 2:
             up, down = up.T, down.T  # stored (I, R), (R, O)
-        elif up.ndim == 3:
+        elif up.ndim == 3 and down.shape[0] % up.shape[0] == 0:
             down = down.reshape(up.shape[0], -1, down.shape[-1])  # (E, R, I), of older ones (E·R, I)
-        if down.ndim != up.ndim or down.shape[-2] != up.shape[-1]:
+        if down.ndim not in (2, 3) or down.ndim != up.ndim or down.shape[-2] != up.shape[-1]:
             raise CheckpointError(
                 f"{name}: {tuple(down.shape)} and {tuple(up.shape)} are of no low-rank product"
+            )
+        if magnitude is not None and tuple(magnitude.shape) != (up.shape[-2],):
+            raise CheckpointError(
+                f"{prefix}.m: {tuple(magnitude.shape)} is no length a row of {up.shape[-2]}"
             )
         found[f"{prefix}.weight"] = Change(name, scale * up, down, magnitude)
     return found

@@ -21,6 +21,7 @@ AFFINE_BITS = (1, 2, 3, 4, 5, 6, 8)
 AFFINE_GROUPS = (32, 64, 128)
 # The other modes' bits and inputs a group; their scales are single bytes.
 FLOAT_MODES = {"mxfp4": (4, 32), "nvfp4": (4, 16), "mxfp8": (8, 32)}
+NAN_SCALE = 0xFF  # of E8M0 and E4M3 alike
 
 
 @dataclass(frozen=True)
@@ -198,8 +199,15 @@ def mode_of(bits: int, group_size: int) -> str | None:
 
 
 def pack(name: str, matrix: mx.array, packing: Packing) -> Packed:
-    """A matrix (…, O, I) quantized."""
+    """A matrix (…, O, I) quantized. A row that holds NaN or infinity has scales that are NaN.
+
+    MLX would make some number of it, and nobody see that it was none.
+    """
     weight, scales, *biases = mx.quantize(matrix, packing.group_size, packing.bits, mode=packing.mode)
+    known = mx.isfinite(matrix).all(axis=-1, keepdims=True)
+    scales = mx.where(
+        known, scales, mx.array(NAN_SCALE if scales.dtype == mx.uint8 else mx.nan, scales.dtype)
+    )
     return Packed(name, weight, scales, biases[0] if biases else None, packing)
 
 

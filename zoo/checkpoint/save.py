@@ -16,6 +16,7 @@ from typing import Any, BinaryIO
 import mlx.core as mx
 
 from zoo.architecture import Architecture
+from zoo.checkpoint.finite import evaluate
 from zoo.checkpoint.packed import Packed, Packing, dense
 from zoo.checkpoint.quantized import GLOBAL_SCALE, warn_of_unpacked
 from zoo.checkpoint.safetensors import INDEX, SINGLE
@@ -55,11 +56,13 @@ def write(
     dtype: Any = None,
     shard: int = SHARD,
     report: Callable[[int, int], None] | None = None,
+    broken: Callable[[str], Exception] | None = None,
 ) -> dict[str, int]:
     """Write `tensors`, emptied on the way, in files of at most `shard` bytes, and `config` with what they are.
 
     Gives the bytes of each tensor written. `report` is called with the bytes computed and written, and with how many
-    of both there will be. Layout "hf" holds no packed matrices: they are dequantized.
+    of both there will be. Layout "hf" holds no packed matrices: they are dequantized. `broken` makes the error that is
+    raised for a tensor with NaN or infinity in it, by its name; without it nobody looks.
     """
     folder.mkdir(parents=True, exist_ok=True)
     if layout == "mlx":
@@ -67,8 +70,13 @@ def write(
         warn_of_unpacked(homeless)
         tensors |= {name: tensors[name].numbers(dtype) for name in homeless}
     described = described_by(config, tensors if layout == "mlx" else {})
+    matrices: dict[str, Packed] = {}  # by the name of their scales
     for name in list(tensors):
-        tensors |= _parts(name, tensors.pop(name), layout, dtype)
+        tensor = tensors.pop(name)
+        if layout == "mlx" and isinstance(tensor, Packed):
+            tensor = tensor if dtype is None else tensor.astype(dtype)
+            matrices[name.removesuffix("weight") + "scales"] = tensor
+        tensors |= _parts(name, tensor, layout, dtype)
     sizes = {name: array.nbytes for name, array in tensors.items()}
     floats = Counter[str]()
     for name, array in tensors.items():
@@ -88,8 +96,11 @@ def write(
         file = SINGLE if len(shards) == 1 else f"model-{number:05}-of-{len(shards):05}.safetensors"
         part = folder / f"part-{file}"
         chosen = {name: tensors.pop(name) for name in names}
-        for array in chosen.values():
-            mx.eval(array)
+        for name, array in chosen.items():
+            if broken is None:
+                mx.eval(array)
+            elif evaluate({name: matrices.pop(name, array)}) is not None:
+                raise broken(name)
             advance(array.nbytes)
         with part.open("wb") as opened:
             mx.save_safetensors(_Pieces(opened, advance), chosen, metadata={"format": FORMATS[layout]})
@@ -125,7 +136,7 @@ def _parts(name: str, tensor: Any, layout: str, dtype: Any) -> dict[str, mx.arra
     """The arrays that a tensor is stored as, by name."""
     if isinstance(tensor, Packed):
         if layout == "mlx":
-            parts = (tensor if dtype is None else tensor.astype(dtype)).parts()
+            parts = tensor.parts()
             if "global_scale" in parts:
                 parts["global_scale"] = parts["global_scale"].squeeze(-1) * GLOBAL_SCALE
             owner = name.removesuffix("weight")
