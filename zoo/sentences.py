@@ -128,10 +128,14 @@ def _pool(states: mx.array, mask: mx.array, mode: str) -> mx.array:
 
 
 def pooling_of(folder: Path) -> Pooling:
-    """What a folder's sentence-transformers files say; the mean of a folder without them.
+    """What a folder's sentence-transformers files or a GGUF file say; the mean where nothing is said.
 
     ConfigError for a module or a mode that is not implemented.
     """
+    if folder.is_file():
+        from zoo.checkpoint import gguf
+
+        return Pooling(gguf.pooling_of(gguf.read_headers(folder)) or "mean")
     modules = list(_modules(folder))
     if not modules:
         return Pooling()

@@ -14,8 +14,10 @@ from mlx.utils import tree_flatten
 import zoo
 from zoo.checkpoint.gguf import open_gguf
 from zoo.checkpoint.packed import join
+from zoo.convert import convert
 from zoo.errors import ConfigError, ZooError
 from zoo.registry import registry
+from zoo.sentences import embed
 from zoo.weights import invert, matcher
 
 YARN = {
@@ -196,3 +198,33 @@ def test_every_tensor_that_a_converter_can_write_is_taken(name, others):
         spelled = [plain.format(bid=0) + suffix for suffix in (".weight", ".bias", "")]
         taken = any(rule.fullmatch(one) for rule in rules for one in spelled)
         assert taken or plain.rpartition("{bid}.")[2] in others, plain
+
+
+@pytest.mark.parametrize(
+    ("pooling", "mode"), [(None, "mean"), (0, "mean"), (1, "mean"), (2, "first"), (3, "last")]
+)
+def test_sentence_vectors_are_pooled_as_the_file_says(tmp_path, pooling, mode):
+    folder = gguf_files.random_folder(tmp_path / "folder", "bert", vocab_size=100)
+    told = [] if pooling is None else [pooling]
+    path = gguf_files.write(
+        tmp_path / "model.gguf",
+        folder,
+        drop=["pooling_type"],
+        extra=lambda writer: [writer.add_uint32("bert.pooling_type", one) for one in told],
+    )
+    loaded = zoo.load(path)
+    texts = [[1, 2, 3, 4], [5, 6, 7]]
+    found, wanted = embed(loaded, texts), embed(loaded, texts, pooling=mode)
+    assert mx.array_equal(found, wanted)
+    others = {"mean", "first", "last"} - {mode}
+    assert not any(mx.allclose(found, embed(loaded, texts, pooling=other)) for other in others)
+    convert(path, tmp_path / "out")
+    assert mx.allclose(embed(zoo.load(tmp_path / "out"), texts), wanted, atol=1e-5)
+
+
+def test_a_ranking_head_is_refused(tmp_path):
+    folder = gguf_files.random_folder(tmp_path / "folder", "bert", vocab_size=100)
+    extra = lambda writer: writer.add_uint32("bert.pooling_type", 4)  # noqa: E731
+    path = gguf_files.write(tmp_path / "model.gguf", folder, drop=["pooling_type"], extra=extra)
+    with pytest.raises(ConfigError, match="pooling_type 4 is not implemented"):
+        embed(zoo.load(path), [[1, 2]])

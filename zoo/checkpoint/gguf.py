@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +12,7 @@ import mlx.core as mx
 
 from zoo.architecture import Architecture
 from zoo.checkpoint.files import inside
-from zoo.checkpoint.gguf_config import architecture_of, config_of, decimal
+from zoo.checkpoint.gguf_config import architecture_of, config_of, decimal, own_keys
 from zoo.checkpoint.gguf_header import Header, read_header, shown
 from zoo.checkpoint.gguf_rope import llama3_scaling
 from zoo.checkpoint.gguf_tensors import GGUFTensors, read, tensors_of
@@ -25,6 +26,7 @@ SAMPLING = {
     "top_p": "general.sampling.top_p",
     "min_p": "general.sampling.min_p",
 }
+POOLINGS = {1: "mean", 2: "first", 3: "last"}
 PART = re.compile(r"(.*)-(\d{5})-of-(\d{5})\.gguf")
 
 
@@ -55,10 +57,12 @@ class GGUFFile:
         return load_gguf_tokenizer(self.header, self.config.get("vocab_size", 0))
 
     def save_tokenizer(self, folder: Path) -> None:
-        """Write the tokenizer, and how to draw tokens, as the files of a model folder."""
+        """Write the tokenizer, how to draw tokens and how to pool them, as the files of a model folder."""
         from zoo.checkpoint.gguf_tokenizer import save_gguf_tokenizer
 
         save_gguf_tokenizer(self.header, folder, self.generation_config)
+        if mode := pooling_of(self.header):
+            save_pooling(folder, mode, self.config.get("hidden_size"))
 
 
 def open_gguf(path: Path, known: Registry, architecture: str | Architecture | None = None) -> GGUFFile:
@@ -100,6 +104,39 @@ def read_headers(path: Path) -> Header:
             raise CheckpointError(f"{other}: tensor {twice} stands in an earlier file too")
         tensors |= more
     return Header(path, header.metadata, tensors)
+
+
+def pooling_of(header: Header) -> str | None:
+    """How a file says that hidden states become one vector: "mean", "first" or "last"; None where it does not.
+
+    ConfigError for another way.
+    """
+    kind = own_keys(header).get("pooling_type", 0)
+    if kind in (0, None):
+        return None
+    if kind not in POOLINGS:
+        raise ConfigError(f"{header.path}: pooling_type {shown(kind)} is not implemented")
+    return POOLINGS[kind]
+
+
+def save_pooling(folder: Path, mode: str, width: int | None) -> None:
+    """Write how hidden states become one vector, as sentence-transformers reads it."""
+    from zoo.checkpoint.save import write_json
+
+    keys = {
+        "mean": "pooling_mode_mean_tokens",
+        "first": "pooling_mode_cls_token",
+        "last": "pooling_mode_lasttoken",
+    }
+    (folder / "1_Pooling").mkdir()
+    told = {key: name == mode for name, key in keys.items()}
+    write_json(folder / "1_Pooling/config.json", {"word_embedding_dimension": width, **told})
+    kinds = {"Transformer": "", "Pooling": "1_Pooling"}
+    modules = [
+        {"idx": number, "name": str(number), "path": path, "type": f"sentence_transformers.models.{kind}"}
+        for number, (kind, path) in enumerate(kinds.items())
+    ]
+    (folder / "modules.json").write_text(json.dumps(modules, indent=2) + "\n")
 
 
 def _add_frequencies(header: Header, config: dict[str, Any]) -> None:
