@@ -4,6 +4,7 @@ from importlib.metadata import version as installed
 
 project = "zoo"
 author = "The zoo authors"
+copyright = f"2026, {author}"
 version = release = installed("mlx-zoo")
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 html_theme = "furo"

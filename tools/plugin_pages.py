@@ -259,7 +259,8 @@ def default(field: dataclasses.Field[Any]) -> str:
 def table(head: list[str], rows: Iterable[list[str]]) -> str:
     """A Markdown table."""
     lines = [head, ["---"] * len(head), *rows]
-    return "".join(f"| {' | '.join(cell.replace('|', '&#124;') for cell in line)} |\n" for line in lines)
+    # "\\|" is a bar within a cell, also within code, where an entity would be shown as it is written.
+    return "".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |\n" for line in lines)
 
 
 PAGES = {"hooks.md": hooks_page, "parts.md": parts_page, "reference.md": reference_page}

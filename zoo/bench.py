@@ -44,7 +44,7 @@ def bench_load(
             values = _run(way, folder, dtype)
             if run:
                 taken[way].append(values)
-                report(f"{way}: {values['seconds']:.2f} s, peak {values['peak'] / 1e6:,.0f} MB")
+                report(f"{way}: {values['seconds'] * 1000:,.1f} ms, peak {values['peak'] / 1e6:,.0f} MB")
     record: dict[str, Any] = {"what": "load", "source": str(source), "runs": runs, "dtype": dtype}
     for way, rows in taken.items():
         record[way] = {key: median(row[key] for row in rows) for key in rows[0]}

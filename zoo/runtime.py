@@ -14,6 +14,7 @@ import platform
 import sys
 from collections.abc import Callable
 from functools import cache
+from importlib.util import find_spec
 from itertools import cycle
 from pathlib import Path
 from typing import Any
@@ -219,12 +220,14 @@ def advice() -> list[str]:
             lines.append("import zoo before mlx, so that a fast BLAS can be loaded")
         elif _blas.startswith("MLX"):
             x86 = platform.machine() in ("x86_64", "AMD64")
-            name = (
-                "pip install 'mlx-zoo[fast]'"
-                if x86
-                else "install OpenBLAS (Debian: apt install libopenblas0)"
-            )
+            name = _installing("mkl") if x86 else "install OpenBLAS (Debian: apt install libopenblas0)"
             lines.append(f"{name}: a fast BLAS for matrix products")
         elif _blas == "OpenBLAS" and platform.machine() == "x86_64":
-            lines.append("pip install 'mlx-zoo[fast]': MKL, faster still than OpenBLAS at decoding")
+            lines.append(f"{_installing('mkl')}: MKL, faster still than OpenBLAS at decoding")
     return lines
+
+
+def _installing(package: str) -> str:
+    """The command that installs a package beside this zoo, however that was installed."""
+    pip = f"{sys.executable} -m pip install" if find_spec("pip") else f"uv pip install -p {sys.executable}"
+    return f"`{pip} {package}`"

@@ -9,7 +9,7 @@ import click
 @click.argument("source")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def languages(source, as_json):
-    """Print the codes of the languages that SOURCE (a folder or a hub id) knows, for --target-language.
+    """Print the codes of the languages that SOURCE (an architecture, a folder or a hub id) knows, for --target-language.
 
     Only its tokenizer is read.
     """
@@ -21,6 +21,6 @@ def languages(source, as_json):
     folder = find(source, registry()).folder
     tokenizer = load_tokenizer(folder, read_json(folder / "config.json"))
     if tokenizer is None or tokenizer.languages is None:
-        raise TokenizerError(f"{folder}: its tokenizer names no languages to choose between")
+        raise TokenizerError(f"{source}: its tokenizer names no languages to choose between")
     codes = sorted(tokenizer.languages.codes)
     click.echo(json.dumps(codes, ensure_ascii=False) if as_json else "\n".join(codes))

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import click
+
+from zoo.cli.complete import sources
 
 
 @click.group()
@@ -14,7 +17,7 @@ def bench() -> None:
 
 
 @bench.command()
-@click.argument("source")
+@click.argument("source", shell_complete=sources)
 @click.option("--runs", type=int, default=5, show_default=True, help="Timed runs of each, after one warm-up.")
 @click.option("--dtype", type=click.Choice(["float32", "float16", "bfloat16"]), help="Compute in this type.")
 @click.option(
@@ -25,16 +28,34 @@ def load(source: str, runs: int, dtype: str | None, out: Path | None) -> None:
     from zoo.bench import bench_load
 
     record = bench_load(source, runs, dtype, lambda line: click.echo(line, err=True))
-    ours, theirs = record["zoo"], record["mlx"]
-    click.echo(
-        f"zoo.load {ours['seconds']:.2f} s, mx.load and evaluation {theirs['seconds']:.2f} s: {record['ratio']:.2f} ×"
-    )
-    click.echo(
-        f"peak {ours['peak'] / 1e6:,.0f} MB for {ours['held'] / 1e6:,.0f} MB held: {record['peak_over_held']:.2f} ×"
-    )
+    click.echo("\n".join(told(record)))
     if out is not None:
         from zoo.checkpoint.save import write_json
 
         write_json(out, record)
     else:
         click.echo(json.dumps(record, ensure_ascii=False), err=True)
+
+
+LEAST_SECONDS = 0.1  # of the peer, and
+LEAST_BYTES = 50e6  # held, below which a ratio tells of the process and not of the model
+
+
+def told(record: dict[str, Any]) -> list[str]:
+    """A record of `bench_load` in words; ratios where the model is large enough for them to say something."""
+    ours, theirs = record["zoo"], record["mlx"]
+    slow, large = theirs["seconds"] >= LEAST_SECONDS, ours["held"] >= LEAST_BYTES
+    lines = [
+        f"zoo.load {seconds(ours['seconds'])}, mx.load and evaluation {seconds(theirs['seconds'])}"
+        + (f": {record['ratio']:.2f} ×" if slow else ""),
+        f"peak {ours['peak'] / 1e6:,.0f} MB for {ours['held'] / 1e6:,.0f} MB held"
+        + (f": {record['peak_over_held']:.2f} ×" if large else ""),
+    ]
+    if not (slow and large):
+        lines.append("the model is too small for ratios: most of this is what any load costs")
+    return lines
+
+
+def seconds(time: float) -> str:
+    """A time in three digits: 1.23 s, 45.6 ms."""
+    return f"{time:.3g} s" if time >= 1 else f"{time * 1000:.3g} ms"

@@ -6,9 +6,11 @@ import json
 
 import click
 
+from zoo.cli.complete import sources
+
 
 @click.command()
-@click.argument("names", nargs=-1, required=True, metavar="A B …")
+@click.argument("names", nargs=-1, required=True, metavar="A B …", shell_complete=sources)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def compare(names: tuple[str, ...], as_json: bool) -> None:
     """Compare architectures (llama), presets (llama:pocket), folders or hub ids by their recipes, without weights.

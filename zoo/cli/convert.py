@@ -7,9 +7,11 @@ from typing import Any
 
 import click
 
+from zoo.cli.complete import sources
+
 
 @click.command()
-@click.argument("source")
+@click.argument("source", shell_complete=sources)
 @click.argument("out", type=click.Path(path_type=Path))
 @click.option(
     "--quantize", "-q", metavar="BITS", help="2, 3, 4, 5, 6, 8, mxfp4, nvfp4, mxfp8; or none, to unpack."

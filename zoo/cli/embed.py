@@ -10,9 +10,11 @@ from typing import Any
 
 import click
 
+from zoo.cli.complete import sources
+
 
 @click.command()
-@click.argument("source")
+@click.argument("source", shell_complete=sources)
 @click.argument("texts", nargs=-1, metavar="[TEXT]...")
 @click.option(
     "--pooling",

@@ -13,6 +13,7 @@ from typing import Any
 
 import click
 
+from zoo.cli.complete import sources
 from zoo.cli.plugins import served_by
 from zoo.cli.progress import Progress
 from zoo.cli.screen import Screen
@@ -72,7 +73,7 @@ class Statistics:
 
 
 @click.command()
-@click.argument("source")
+@click.argument("source", shell_complete=sources)
 @click.argument("prompt", required=False)
 @click.option(
     "--adapter",

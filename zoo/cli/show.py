@@ -8,9 +8,11 @@ from typing import Any
 
 import click
 
+from zoo.cli.complete import sources
+
 
 @click.command()
-@click.argument("name", metavar="SOURCE")
+@click.argument("name", metavar="SOURCE", shell_complete=sources)
 @click.option("--revision", metavar="NAME", help="A hub id's branch, tag or commit.")
 @click.option("--parameters", is_flag=True, help="Also every parameter's path, with its shape.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")

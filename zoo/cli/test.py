@@ -8,9 +8,11 @@ from typing import Any
 
 import click
 
+from zoo.cli.complete import sources
+
 
 @click.command()
-@click.argument("source")
+@click.argument("source", shell_complete=sources)
 @click.option(
     "--reference",
     type=click.Path(path_type=Path),

@@ -1,0 +1,18 @@
+"""What a shell completes where a command takes SOURCE."""
+
+from __future__ import annotations
+
+import click
+from click.shell_completion import CompletionItem
+
+
+def sources(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """The architectures that begin like this, else files and folders."""
+    from zoo.registry import registry
+
+    found = [
+        CompletionItem(name, help=architecture.summary)
+        for name, architecture in registry().architectures.items()
+        if name.startswith(incomplete)
+    ]
+    return found or [CompletionItem(incomplete, type="file")]
