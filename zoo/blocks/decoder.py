@@ -4,10 +4,14 @@ Axes: B batch, T length, S cached and new, D width, V vocabulary.
 """
 
 from functools import cached_property
+from inspect import signature
 
 import mlx.nn as nn
 
 from zoo.blocks.mask import attention_mask, biased, padded_columns, token_columns
+from zoo.cache import Cache, LayerCache
+from zoo.errors import PluginError, PromptError
+from zoo.recipe.memory import needs
 
 RECURRENT = "recurrent"
 
@@ -15,10 +19,13 @@ RECURRENT = "recurrent"
 class Decoder(nn.Module):
     """Tokens to logits. The model makes the masks, one for each distinct window among its layers.
 
-    Attention gets what its queries may see (None, "causal" or an array, see `zoo.blocks.mask`). A mixer whose
-    spec has the attribute `recurrent`, true, sees no keys but carries a state from column to column: it gets
+    Attention gets what its queries may see (None, "causal" or an array, see `zoo.blocks.mask`). A part whose
+    spec is `recurrent` sees no keys but carries a state from column to column: it gets
     which columns hold a token, (B, T) booleans, or None when all do. Where one is false, on the left of a row (or,
     with mlx-lm's caches, on the right of a prompt), the state must stay as if the column were not there.
+
+    What each layer is handed is read off its spec (`zoo.recipe.memory`): the mask and the cache of its one mixer, or
+    masks and caches by the names of its parts; and `passed`, the values that layers give to later ones.
     """
 
     def __init__(self, spec, *, dim, index=0, embedding, layers, head, norm=None, relative=None):
@@ -34,41 +41,93 @@ class Decoder(nn.Module):
             self.relative = relative
 
     @cached_property
-    def windows(self):
-        """The window of each layer, None where it sees everything, `RECURRENT` where it carries a state."""
-        return [_window(layer) for layer in self.spec.layers]
+    def needs(self):
+        """What each layer has to be handed."""
+        known = {id(layer): needs(layer) for layer in self.spec.layers}
+        return [known[id(layer)] for layer in self.spec.layers]
+
+    @cached_property
+    def clock(self):
+        """The layer, and the place among its caches, that the position is read from; attention's if there is any."""
+        every = [
+            (index, place, memory.recurrent)
+            for index, need in enumerate(self.needs)
+            for place, memory in enumerate(need.memories)
+        ]
+        return next((one[:2] for one in every if not one[2]), every[0][:2] if every else None)
 
     def make_cache(self, policy=None):
-        """One cache a layer."""
-        return [_caching(layer).make_cache(policy) for layer in self.layers]
+        """One cache a layer: that of its mixer, or a `LayerCache` where parts have their own."""
+        return [_cache(layer, need, policy) for layer, need in zip(self.layers, self.needs, strict=True)]
 
-    def backbone(self, tokens, cache=None, mask=None, prefix=None, **source):  # (B, T) -> (B, T, D)
-        """Everything but the head. `mask` (B, T), 1 for a token, marks left padding, at the first call only.
+    def backbone(self, tokens, cache=None, mask=None, prefix=None, inputs_embeds=None, **source):
+        """Everything but the head, (B, T) -> (B, T, D). `mask` (B, T), 1 for a token, marks left padding, at the
+        first call only.
 
-        `prefix`: under "prefix" causality, how many tokens from the left see each other both ways. `source` goes to
-        every layer: what those of an encoder-decoder look at.
+        `prefix`: under "prefix" causality, how many tokens from the left see each other both ways. `inputs_embeds`
+        (B, T, D), in the place of tokens, are their vectors as the embedding scales them, before positions. `source`
+        goes to every layer: what those of an encoder-decoder look at.
         """
         cache = cache or [None] * len(self.layers)
         padding = None if mask is None else padded_columns(mask)
         if padding is not None and cache[0] is not None:
             for one in cache:
                 one.padding = padding
-        offset = (
-            getattr(cache[0], "offset", 0) if cache[0] is not None else 0 if padding is None else -padding
-        )
-        x = self.embedding(tokens, offset)
+        x, passed = self.embed(tokens, self.offset(cache, padding), inputs_embeds)  # (B, T, D)
         masks = {}
-        for layer, window, one in zip(self.layers, self.windows, cache, strict=True):
-            if window not in masks:
-                masks[window] = self.mask(tokens.shape[1], window, one, padding, prefix)
-            x = layer(x, masks[window], one, **source)
+
+        def seen(memory, one):
+            kind = RECURRENT if memory.recurrent else memory.window
+            if kind not in masks:
+                masks[kind] = self.mask(x.shape[1], kind, one, padding, prefix)
+            return masks[kind]
+
+        for index, (layer, need, one) in enumerate(zip(self.layers, self.needs, cache, strict=True)):
+            more = {"passed": passed, **source} if need.gives or need.takes else source
+            if need.by_part:
+                caches = _by_part(need, one)
+                shown = {memory.path: seen(memory, caches[memory.path]) for memory in need.memories}
+                x = layer(x, shown, one if need.own_cache else caches, **more)
+            else:
+                x = layer(x, seen(need.memories[0], one) if need.memories else None, one, **more)
+            if need.gives:
+                _check_given(f"layers.{index}", self.spec.layers[index], passed)
         return self.norm(x) if "norm" in self else x
+
+    def embed(self, tokens, offset, inputs_embeds=None):
+        """What enters the first layer, (B, T, D), and the values that the embedding gives to layers."""
+        spec, inputs, passed = self.spec.embedding, {}, {}
+        if (tokens is None) == (inputs_embeds is None):
+            raise PromptError("inputs_embeds: give either these or tokens")
+        if inputs_embeds is not None:
+            if "inputs_embeds" not in signature(type(self.embedding).__call__).parameters:
+                raise PromptError(f"inputs_embeds: {spec.block()} is made of tokens, and takes no vectors")
+            if inputs_embeds.ndim != 3 or inputs_embeds.shape[2] != spec.dim:
+                raise PromptError(f"inputs_embeds: expected (B, T, {spec.dim}), got {inputs_embeds.shape}")
+            inputs["inputs_embeds"] = inputs_embeds
+        if spec.gives:
+            inputs["passed"] = passed
+        x = self.embedding(tokens, offset, **inputs)
+        _check_given("embedding", spec, passed)
+        return x, passed
+
+    def offset(self, cache, padding):
+        """The position of the first new token, a number or (B,)."""
+        if cache[0] is None:
+            return 0 if padding is None else -padding
+        if self.clock is None:
+            return 0
+        layer, place = self.clock
+        need, one = self.needs[layer], cache[layer]
+        one = list(one)[place] if need.by_part and not need.own_cache else one
+        # mlx-lm's caches of states hold no position, which only an embedding would ask for.
+        return 0 if need.memories[place].recurrent and not isinstance(one, Cache) else one.offset
 
     def mask(self, queries, window, cache, padding, prefix):
         """The mask of the layers with this window: None, "causal", (T, S), (B, 1, T, S), or (B, T) if recurrent."""
         if cache is None:
             length = start = 0
-        elif hasattr(cache, "make_mask"):  # one of mlx-lm's, which makes its own
+        elif not isinstance(cache, Cache):  # one of mlx-lm's, which makes its own
             if window == RECURRENT:
                 return cache.make_mask(queries)
             return cache.make_mask(queries, return_array=False, window_size=window)
@@ -87,17 +146,34 @@ class Decoder(nn.Module):
         )
         return biased(seen, self.relative(queries, length, start)) if "relative" in self else seen
 
-    def __call__(self, tokens, cache=None, mask=None, prefix=None):  # (B, T) -> (B, T, V)
-        return self.head(self.backbone(tokens, cache, mask, prefix))
+    def __call__(self, tokens=None, cache=None, mask=None, prefix=None, inputs_embeds=None):
+        """Logits, (B, T) -> (B, T, V); or, in the place of tokens, of `inputs_embeds` (B, T, D)."""
+        return self.head(self.backbone(tokens, cache, mask, prefix, inputs_embeds))
 
 
-def _window(layer):
-    """The window of the mixer in a layer's spec, None when it sees everything, `RECURRENT` for a state."""
-    if any(getattr(part, "recurrent", False) for _, part in layer.walk()):
-        return RECURRENT
-    return next((part.window for _, part in layer.walk() if getattr(part, "window", None)), None)
+def _cache(layer, need, policy):
+    """The cache of a layer: its own, its one mixer's, or those of its parts in one."""
+    if need.own_cache:
+        return layer.make_cache(policy)
+    made = {memory.path: _part(layer, memory.path).make_cache(policy) for memory in need.memories}
+    return LayerCache(made) if need.by_part or not made else made[need.memories[0].path]
 
 
-def _caching(layer):
-    """The module within a layer that makes its cache: the mixer, wherever the layer keeps it."""
-    return next(module for _, module in layer.named_modules() if hasattr(module, "make_cache"))
+def _part(layer, path):
+    """The module at a path below a layer: where its spec is, so is what it runs."""
+    for step in path.split("."):
+        layer = layer[int(step)] if isinstance(layer, list) else layer[step]
+    return layer
+
+
+def _by_part(need, cache):
+    """The caches of a layer's parts by their names; of mlx-lm's, which have no names, in order."""
+    if cache is None or need.own_cache:
+        return {memory.path: cache for memory in need.memories}
+    return {memory.path: one for memory, one in zip(need.memories, cache, strict=True)}
+
+
+def _check_given(where, spec, passed):
+    for name in spec.gives:
+        if name not in passed:
+            raise PluginError(f"{where}: {spec.block()} says that it gives {name!r}, and did not")

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from zoo.errors import RecipeError
+from zoo.recipe.memory import check_layers
 from zoo.recipe.spec import Spec
 
 
@@ -69,6 +70,7 @@ class Decoder(Spec):
         super().__post_init__()
         if not self.layers:
             raise RecipeError("layers: a model needs at least one")
+        check_layers(self.layers, self.embedding.gives)
         if self.head.vocab is None:
             object.__setattr__(self, "head", self.head.change(vocab=self.embedding.vocab))
 
@@ -106,6 +108,15 @@ class Encoder(Spec):
     head: Spec | None = None
     context: int | None = None
     relative: Spec | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for index, layer in enumerate(self.layers):
+            if layer.by_part or layer.gives or layer.takes:
+                raise RecipeError(
+                    f"layers.{index}: {layer.block()} needs masks by part, or values of other layers, which an "
+                    "encoder does not hand on"
+                )
 
     @property
     def dim(self) -> int:
