@@ -392,3 +392,20 @@ def test_a_layer_without_any_has_a_cache_that_holds_nothing(known):
     found = [model(tokens[:, :4], cache), model(tokens[:, 4:], cache)]
     same(mx.concatenate(found, axis=1), model(tokens), "logits")
     assert [len(one.state) for one in cache] == [0, 2, 0]
+
+
+def test_a_part_named_as_nn_module_names_something_is_told_in_one_line(page):
+    class Stateful(nn.Module):
+        def __init__(self, spec, *, dim, index=0, state):
+            super().__init__()
+            self.state = state
+
+    @dataclass(frozen=True)
+    class Named(Spec):
+        kind, name = "layer", "named"
+        state: Spec
+
+    page.Stateful = Stateful
+    block = SimpleNamespace(zoo_blocks=hookimpl(lambda: [Block(Named, "layers_page:Stateful")]))
+    with using(isolated(block)), pytest.raises(RecipeError, match=r"layers\.0: .*'state'"):
+        assemble(decoder(Named(Attention(4))))
