@@ -15,7 +15,7 @@ from zoo.architecture import Architecture, Block, Preset, Rename, hookimpl
 from zoo.assemble import assemble, build
 from zoo.blocks.attention import Attention as AttentionModule
 from zoo.cache import CachePolicy, CrossCache, KVCache, LayerCache, StateCache, WindowCache
-from zoo.errors import PluginError, RecipeError
+from zoo.errors import PluginError, PromptError, RecipeError
 from zoo.insight.facts import facts
 from zoo.integrations import mlx_lm as integration
 from zoo.loading import Loaded
@@ -281,7 +281,43 @@ def test_a_cache_says_its_counterpart_itself(page):
             integration.counterpart(cache)
 
 
+def test_positions_are_not_lost_with_caches_that_hold_none(known, page):
+    positions = Embedding(VOCAB, DIM, positions=LearnedPositions(32))
+    recipe = decoder(Layer(page.Fading(), MLP(8), NORM, NORM), embedding=positions)
+    model = served(recipe, made(recipe))
+    with pytest.raises(PromptError, match="caches of states hold no position"):
+        model(texts(3), model.make_cache())
+
+
+def test_mlx_lm_gives_vectors_too(known, page):
+    from mlx_lm.generate import generate_step
+
+    recipe = hybrid(page)
+    plain, model = made(recipe), served(recipe, made(recipe))
+    prompt = texts(9, 1)
+    vectors = plain.embedding.vectors(prompt)[0]
+    new = [token for token, _ in generate_step(prompt[0], model, max_tokens=4, input_embeddings=vectors)]
+    expected = [token for token, _ in generate_step(prompt[0], model, max_tokens=4)]
+    assert new == expected and len(new) == 4
+    other = [t for t, _ in generate_step(prompt[0], model, max_tokens=4, input_embeddings=vectors[::-1])]
+    assert other != new
+
+
 # What is refused, by name
+
+
+def test_a_part_without_a_cache_or_a_name_of_its_own_is_named(known, page, monkeypatch):
+    model = made(hybrid(page))
+    monkeypatch.delattr(page.ChannelMixModule, "make_cache")
+    with pytest.raises(
+        PluginError, match=r"layers\.1\.feedforward: ChannelMixModule remembers, and has no make_c"
+    ):
+        model.make_cache()
+    monkeypatch.undo()
+    layer = model.layers[0]
+    layer.renamed = layer.pop("memory")
+    with pytest.raises(PluginError, match=r"layers\.0: the module does not keep its part memory"):
+        model.make_cache()
 
 
 @dataclass(frozen=True)

@@ -58,7 +58,8 @@ class Decoder(nn.Module):
 
     def make_cache(self, policy=None):
         """One cache a layer: that of its mixer, or a `LayerCache` where parts have their own."""
-        return [_cache(layer, need, policy) for layer, need in zip(self.layers, self.needs, strict=True)]
+        every = enumerate(zip(self.layers, self.needs, strict=True))
+        return [_cache(layer, need, policy, f"layers.{index}") for index, (layer, need) in every]
 
     def backbone(self, tokens, cache=None, mask=None, prefix=None, inputs_embeds=None, **source):
         """Everything but the head, (B, T) -> (B, T, D). `mask` (B, T), 1 for a token, marks left padding, at the
@@ -120,8 +121,11 @@ class Decoder(nn.Module):
         layer, place = self.clock
         need, one = self.needs[layer], cache[layer]
         one = list(one)[place] if need.by_part and not need.own_cache else one
-        # mlx-lm's caches of states hold no position, which only an embedding would ask for.
-        return 0 if need.memories[place].recurrent and not isinstance(one, Cache) else one.offset
+        if isinstance(one, Cache) or not need.memories[place].recurrent:
+            return one.offset
+        if self.spec.embedding.positions is not None:
+            raise PromptError("mlx-lm's caches of states hold no position, which the embedding adds")
+        return 0
 
     def mask(self, queries, window, cache, padding, prefix):
         """The mask of the layers with this window: None, "causal", (T, S), (B, 1, T, S), or (B, T) if recurrent."""
@@ -151,19 +155,31 @@ class Decoder(nn.Module):
         return self.head(self.backbone(tokens, cache, mask, prefix, inputs_embeds))
 
 
-def _cache(layer, need, policy):
+def _cache(layer, need, policy, where):
     """The cache of a layer: its own, its one mixer's, or those of its parts in one."""
     if need.own_cache:
-        return layer.make_cache(policy)
-    made = {memory.path: _part(layer, memory.path).make_cache(policy) for memory in need.memories}
+        return _made(layer, policy, where)
+    made = {
+        memory.path: _made(_part(layer, memory.path, where), policy, f"{where}.{memory.path}")
+        for memory in need.memories
+    }
     return LayerCache(made) if need.by_part or not made else made[need.memories[0].path]
 
 
-def _part(layer, path):
+def _part(layer, path, where):
     """The module at a path below a layer: where its spec is, so is what it runs."""
-    for step in path.split("."):
-        layer = layer[int(step)] if isinstance(layer, list) else layer[step]
+    try:
+        for step in path.split("."):
+            layer = layer[int(step)] if isinstance(layer, list) else layer[step]
+    except (LookupError, TypeError) as error:
+        raise PluginError(f"{where}: the module does not keep its part {path} under that name") from error
     return layer
+
+
+def _made(module, policy, where):
+    if not callable(getattr(module, "make_cache", None)):
+        raise PluginError(f"{where}: {type(module).__name__} remembers, and has no make_cache")
+    return module.make_cache(policy)
 
 
 def _by_part(need, cache):

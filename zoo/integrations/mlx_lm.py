@@ -91,9 +91,14 @@ class Served:
         """mlx-lm's caches, one a layer, of the kinds that the layers' mixers would make themselves."""
         return [counterpart(cache) for cache in super().make_cache(policy)]  # type: ignore[misc]
 
-    def __call__(self, tokens: Any, cache: Any = None, **inputs: Any) -> Any:  # (B, T) -> (B, T, V)
+    def __call__(  # (B, T) -> (B, T, V)
+        self, tokens: Any, cache: Any = None, input_embeddings: Any = None, **inputs: Any
+    ) -> Any:
+        """`input_embeddings` (B, T, D), which mlx-lm gives besides tokens, take their place."""
         if cache and any(hasattr(one, "bits") for one in cache):
             raise PromptError("kv_bits: a quantized cache is not implemented for the zoo's models")
+        if input_embeddings is not None:
+            tokens, inputs["inputs_embeds"] = None, input_embeddings
         return super().__call__(tokens, cache, **inputs)  # type: ignore[misc]
 
 
