@@ -36,9 +36,8 @@ from zoo.recipe import (
     RoPE,
     Router,
     Spec,
-    repeat,
 )
-from zoo.recipe.memory import Memory, memories
+from zoo.recipe.memory import Memory, needs
 from zoo.registry import isolated, using
 from zoo.testing import check_architecture, randomise, same
 from zoo.training.loss import next_token_loss
@@ -82,33 +81,37 @@ def blended(page):
     return decoder(first, later, later, embedding=embedding)
 
 
+class PageBlocks:
+    """A plugin of the page's blocks and two architectures made of them."""
+
+    def __init__(self, page):
+        self.page = page
+
+    @hookimpl
+    def zoo_blocks(self):
+        for spec, module in (
+            *(("TwoMixers", "TwoMixersLayer"), ("Fading", "FadingMixer"), ("Blended", "BlendedMixer")),
+            *(("ChannelMix", "ChannelMixModule"), ("Narrow", "NarrowFeedForward")),
+            ("LayeredEmbedding", "LayeredEmbeddingModule"),
+        ):
+            yield Block(getattr(self.page, spec), f"layers_page:{module}")
+
+    @hookimpl
+    def zoo_architectures(self):
+        for name, recipe in (("hybrid", hybrid), ("blended", blended)):
+            yield Architecture(
+                name=name,
+                summary="of the page",
+                recipe=lambda config, recipe=recipe: (config.get("any"), recipe(self.page))[1],
+                weights=(Rename("model.*", "*"),),
+                presets=(Preset("tiny", config=dict(any=1)),),
+            )
+
+
 @pytest.fixture
 def known(page):
-    """The page's blocks and two architectures made of them."""
-    recipes = dict(hybrid=hybrid, blended=blended)
-
-    class Plugin:
-        @hookimpl
-        def zoo_blocks(self):
-            for spec, module in (
-                *(("TwoMixers", "TwoMixersLayer"), ("Fading", "FadingMixer"), ("Blended", "BlendedMixer")),
-                *(("ChannelMix", "ChannelMixModule"), ("Narrow", "NarrowFeedForward")),
-                ("LayeredEmbedding", "LayeredEmbeddingModule"),
-            ):
-                yield Block(getattr(page, spec), f"layers_page:{module}")
-
-        @hookimpl
-        def zoo_architectures(self):
-            for name, recipe in recipes.items():
-                yield Architecture(
-                    name=name,
-                    summary="of the page",
-                    recipe=lambda config, recipe=recipe: (config.get("any"), recipe(page))[1],
-                    weights=(Rename("model.*", "*"),),
-                    presets=(Preset("tiny", config=dict(any=1)),),
-                )
-
-    with using(isolated(Plugin())) as found:
+    """The zoo's plugins and the page's."""
+    with using(isolated(PageBlocks(page))) as found:
         yield found
 
 
@@ -329,20 +332,41 @@ class Plain(Spec):
     feedforward: Spec
 
 
-def test_a_layer_that_takes_one_cache_is_given_no_two(page):
+@pytest.fixture
+def plain(known, page):
+    """The zoo's and the page's blocks, and one that runs `Plain`."""
+
+    class PlainLayer(nn.Module):
+        def __init__(self, spec, *, dim, index=0, mixer, feedforward):
+            super().__init__()
+            self.mixer, self.feedforward = mixer, feedforward
+
+        def __call__(self, x, mask=None, cache=None):
+            return x + self.feedforward(self.mixer(x, mask, cache))
+
+    page.PlainLayer = PlainLayer
+    block = SimpleNamespace(zoo_blocks=hookimpl(lambda: [Block(Plain, "layers_page:PlainLayer")]))
+    with using(isolated(block, PageBlocks(page))):
+        yield
+
+
+def test_a_layer_that_takes_one_cache_is_given_no_two(plain, page):
+    recipe = decoder(Plain(Attention(4), MLP(8)), Plain(Attention(4), page.ChannelMix(8)))
     with pytest.raises(
         RecipeError, match=r"layers\.1: mixer and feedforward each have a cache, and layer/plain"
     ):
-        decoder(Plain(Attention(4), MLP(8)), Plain(Attention(4), page.ChannelMix(8)))
-    cross = CrossLayer(Attention(4), page.ChannelMix(8), NORM, NORM, cross=CrossAttention(4), cross_norm=NORM)
-    with pytest.raises(RecipeError, match=r"layers\.0: .* layer/cross takes one"):
-        decoder(cross)
+        assemble(recipe)
+    assert assemble(recipe.change(causality="full"))  # where nothing is cached
+    with pytest.raises(
+        RecipeError, match="feedforward: feedforward/channel-mix has a cache, which layer/cross"
+    ):
+        CrossLayer(Attention(4), page.ChannelMix(8), NORM, NORM, cross=CrossAttention(4), cross_norm=NORM)
 
 
-def test_a_cache_deep_in_a_part_is_named(page):
+def test_a_cache_deep_in_a_part_is_named(plain, page):
     inner = MoE(Router(experts=2, top_k=1), Experts(count=2, hidden=8), shared=page.ChannelMix(8))
     with pytest.raises(RecipeError, match=r"mixer and feedforward\.shared each have a cache"):
-        decoder(Layer(Attention(4), inner, NORM, NORM))
+        assemble(decoder(Layer(Attention(4), inner, NORM, NORM)))
     two = page.TwoMixers(Plain(Attention(4), MLP(8)), Attention(4), page.Fading())
     with pytest.raises(RecipeError, match=r"layers\.0\.norm\.mixer: has a cache, which layer/two-mixers"):
         decoder(two)
@@ -367,7 +391,7 @@ def test_an_encoder_hands_nothing_on(page):
         Layer(Attention(4), page.ChannelMix(8), NORM, NORM),
         Layer(page.Blended(first=True), MLP(8), NORM, NORM),
     ):
-        with pytest.raises(RecipeError, match=r"layers\.1: layer/residual needs masks by part"):
+        with pytest.raises(RecipeError, match=r"layers\.1: layer/residual is about masks by part"):
             Encoder(Embedding(VOCAB, DIM), (layer.change(mixer=Attention(4), feedforward=MLP(8)), layer))
 
 
@@ -383,13 +407,11 @@ def test_a_value_that_was_promised_and_not_given_is_named(known, page, monkeypat
 # What a layer needs, as its spec says
 
 
-def test_memories_are_the_parts_with_masks_and_caches(page):
-    found = memories(hybrid(page).layers[2])
-    assert found == (Memory("attention", 6, False), Memory("memory", None, True))
-    assert memories(hybrid(page).layers[1]) == (
-        Memory("mixer", None, False),
-        Memory("feedforward", None, True),
-    )
+def test_needs_are_what_the_spec_declares(page):
+    first, second, third, _ = map(needs, hybrid(page).layers)
+    assert first.memories == (Memory("attention", None, False), Memory("memory", None, True))
+    assert third.memories[0] == Memory("attention", 6, False) and third.caches == ("attention", "memory")
+    assert second.by_part and second.caches == ("mixer", "feedforward")
 
     @dataclass(frozen=True)
     class Inside(Spec):
@@ -401,8 +423,62 @@ def test_memories_are_the_parts_with_masks_and_caches(page):
         kind, name = "layer", "outside"
         sublayer: Spec
 
-    assert memories(Outside(Inside(Attention(4, window=3)))) == (Memory("sublayer.mixer", 3, False),)
-    assert memories(repeat(Layer(Attention(4), MLP(8), NORM, NORM), 1)[0]) == (Memory("mixer", None, False),)
+    nested = needs(Outside(Inside(Attention(4, window=3))))
+    assert nested.memories == (Memory("", 3, False),) and nested.caches == ("sublayer.mixer",)
+    usual = needs(Layer(Attention(4), MLP(8), NORM, NORM))
+    assert usual.memories == (Memory("", None, False),) and usual.caches == ("mixer",) and not usual.by_part
+
+
+@pytest.mark.parametrize("window", [None, 4])
+def test_a_layer_of_one_piece_is_handed_its_mask_and_makes_its_cache(known, page, window):
+    class Whole(nn.Module):
+        def __init__(self, spec, *, dim, index=0):
+            super().__init__()
+            self.inside = build(Attention(4, window=spec.window), dim)
+
+        def make_cache(self, policy=None):
+            return self.inside.make_cache(policy)
+
+        def __call__(self, x, mask=None, cache=None):
+            return x + self.inside(x, mask, cache)
+
+    @dataclass(frozen=True)
+    class OnePiece(Spec):
+        kind, name = "layer", "one-piece"
+        window: int | None = None
+
+    page.Whole = Whole
+    block = SimpleNamespace(zoo_blocks=hookimpl(lambda: [Block(OnePiece, "layers_page:Whole")]))
+    with using(isolated(block)):
+        model, tokens = made(decoder(OnePiece(window), OnePiece())), texts(11)
+    cache, mask = model.make_cache(), mx.array([[1] * 8, [0] * 3 + [1] * 5])
+    assert type(cache[0]) is (WindowCache if window else KVCache)
+    whole = model(tokens)
+    same(model(tokens[:, :7])[:, :7], whole[:, :7], "what comes later is not seen")
+    found = [model(tokens[:, :8], cache, mask), model(tokens[:, 8:], cache)]
+    same(mx.concatenate(found, axis=1)[:1], whole[:1], "cached")
+    same(mx.concatenate(found, axis=1)[1:, 3:], model(tokens[1:, 3:]), "padded")
+
+
+def test_a_layers_own_cache_may_hold_more_than_its_parts(known, page):
+    class Counted(LayerCache):
+        steps = 0
+
+    class Counting(page.TwoMixersLayer):
+        def make_cache(self, policy=None):
+            return Counted({name: self[name].make_cache(policy) for name in ("attention", "memory")})
+
+        def __call__(self, x, mask, cache):
+            if isinstance(cache, Counted):
+                cache.steps += 1
+            return super().__call__(x, mask, cache)
+
+    model, tokens = made(decoder(page.TwoMixers(NORM, Attention(4), page.Fading()))), texts(6)
+    model.layers[0].__class__ = Counting
+    cache = model.make_cache()
+    found = [model(tokens[:, :4], cache), model(tokens[:, 4:], cache)]
+    same(mx.concatenate(found, axis=1), model(tokens), "logits")
+    assert cache[0].steps == 2 and cache[0].length == 6
 
 
 def test_a_layer_without_any_has_a_cache_that_holds_nothing(known):

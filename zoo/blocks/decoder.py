@@ -10,7 +10,7 @@ import mlx.nn as nn
 
 from zoo.blocks.mask import attention_mask, biased, padded_columns, token_columns
 from zoo.cache import Cache, LayerCache
-from zoo.errors import PluginError, PromptError
+from zoo.errors import PluginError, PromptError, RecipeError
 from zoo.recipe.memory import needs
 
 RECURRENT = "recurrent"
@@ -33,6 +33,9 @@ class Decoder(nn.Module):
         self.spec = spec
         self.embedding = embedding
         self.layers = layers
+        if spec.causality != "full":  # else nothing is cached
+            for index, (layer, need) in enumerate(zip(layers, self.needs, strict=True)):
+                _check_caches(f"layers.{index}", spec.layers[index], layer, need)
         if norm is not None:
             self.norm = norm
         self.head = head
@@ -51,13 +54,14 @@ class Decoder(nn.Module):
         """The layer, and the place among its caches, that the position is read from; attention's if there is any."""
         every = [
             (index, place, memory.recurrent)
-            for index, need in enumerate(self.needs)
+            for index, (layer, need) in enumerate(zip(self.layers, self.needs, strict=True))
             for place, memory in enumerate(need.memories)
+            if need.caches or _makes_cache(layer)
         ]
         return next((one[:2] for one in every if not one[2]), every[0][:2] if every else None)
 
     def make_cache(self, policy=None):
-        """One cache a layer: that of its mixer, or a `LayerCache` where parts have their own."""
+        """One cache a layer: its own, that of its mixer, or a `LayerCache` where parts have their own."""
         every = enumerate(zip(self.layers, self.needs, strict=True))
         return [_cache(layer, need, policy, f"layers.{index}") for index, (layer, need) in every]
 
@@ -86,11 +90,13 @@ class Decoder(nn.Module):
         for index, (layer, need, one) in enumerate(zip(self.layers, self.needs, cache, strict=True)):
             more = {"passed": passed, **source} if need.gives or need.takes else source
             if need.by_part:
-                caches = _by_part(need, one)
-                shown = {memory.path: seen(memory, caches[memory.path]) for memory in need.memories}
-                x = layer(x, shown, one if need.own_cache else caches, **more)
-            else:
-                x = layer(x, seen(need.memories[0], one) if need.memories else None, one, **more)
+                one = _by_part(need, one)
+                shown = {memory.path: seen(memory, one[memory.path]) for memory in need.memories}
+            elif need.caches or not isinstance(one, LayerCache) or one.parts:
+                shown = seen(need.memories[0], one)
+            else:  # it remembers nothing, and no cache of its own says how long the text is
+                shown = None
+            x = layer(x, shown, one, **more)
             if need.gives:
                 _check_given(f"layers.{index}", self.spec.layers[index], passed)
         return self.norm(x) if "norm" in self else x
@@ -120,7 +126,7 @@ class Decoder(nn.Module):
             return 0
         layer, place = self.clock
         need, one = self.needs[layer], cache[layer]
-        one = list(one)[place] if need.by_part and not need.own_cache else one
+        one = list(one)[place] if need.by_part else one
         if isinstance(one, Cache) or not need.memories[place].recurrent:
             return one.offset
         if self.spec.embedding.positions is not None:
@@ -155,15 +161,30 @@ class Decoder(nn.Module):
         return self.head(self.backbone(tokens, cache, mask, prefix, inputs_embeds))
 
 
+def _makes_cache(module):
+    """Whether it has the method that every block with a cache has."""
+    return callable(getattr(module, "make_cache", None))
+
+
+def _check_caches(where, spec, layer, need):
+    if len(need.caches) > 1 and not need.by_part and not _makes_cache(layer):
+        names = " and ".join(need.caches)
+        raise RecipeError(
+            f"{where}: {names} each have a cache, and {spec.block()} takes one (it is not `by_part`)"
+        )
+
+
 def _cache(layer, need, policy, where):
     """The cache of a layer: its own, its one mixer's, or those of its parts in one."""
-    if need.own_cache:
-        return _made(layer, policy, where)
-    made = {
-        memory.path: _made(_part(layer, memory.path, where), policy, f"{where}.{memory.path}")
-        for memory in need.memories
-    }
-    return LayerCache(made) if need.by_part or not made else made[need.memories[0].path]
+    if _makes_cache(layer):
+        return layer.make_cache(policy)
+    made = {}
+    for path in need.caches:
+        part = _part(layer, path, where)
+        if not _makes_cache(part):
+            raise PluginError(f"{where}.{path}: {type(part).__name__} remembers, and has no make_cache")
+        made[path] = part.make_cache(policy)
+    return LayerCache(made) if need.by_part or not made else next(iter(made.values()))
 
 
 def _part(layer, path, where):
@@ -176,17 +197,12 @@ def _part(layer, path, where):
     return layer
 
 
-def _made(module, policy, where):
-    if not callable(getattr(module, "make_cache", None)):
-        raise PluginError(f"{where}: {type(module).__name__} remembers, and has no make_cache")
-    return module.make_cache(policy)
-
-
 def _by_part(need, cache):
     """The caches of a layer's parts by their names; of mlx-lm's, which have no names, in order."""
-    if cache is None or need.own_cache:
-        return {memory.path: cache for memory in need.memories}
-    return {memory.path: one for memory, one in zip(need.memories, cache, strict=True)}
+    if isinstance(cache, LayerCache):
+        return cache
+    caches = [None] * len(need.memories) if cache is None else cache
+    return {memory.path: one for memory, one in zip(need.memories, caches, strict=True)}
 
 
 def _check_given(where, spec, passed):

@@ -12,7 +12,7 @@ from zoo.recipe.spec import Spec
 
 @dataclass(frozen=True)
 class Memory:
-    """A part of a layer that gets a mask and a cache: its path within the layer, and what it sees.
+    """A part of a layer that gets a mask and a cache: its path within the layer, "" for the whole, and what it sees.
 
     `window` None: everything. One that is `recurrent` sees no keys, but carries a state.
     """
@@ -24,23 +24,31 @@ class Memory:
 
 @dataclass(frozen=True)
 class Needs:
-    """What a layer has to be handed, and what it hands on: its spec's declarations, read once."""
+    """What a layer has to be handed, and what it hands on: its spec's declarations, read once.
+
+    `caches` are the paths of the parts that make one. Without any, the layer has a mask all the same.
+    """
 
     memories: tuple[Memory, ...]
+    caches: tuple[str, ...]
     by_part: bool
-    own_cache: bool
     gives: tuple[str, ...]
     takes: tuple[str, ...]
 
 
 def needs(layer: Spec) -> Needs:
     """What the layer of this spec has to be handed."""
-    return Needs(memories(layer), layer.by_part, layer.own_cache, tuple(layer.gives), tuple(layer.takes))
+    parts = dict(_remembering(layer, ""))
+    found = tuple(_memory(path, part) for path, part in parts.items())
+    if not layer.by_part:
+        found = (_memory("", layer),)
+    return Needs(found, tuple(parts), layer.by_part, tuple(layer.gives), tuple(layer.takes))
 
 
-def memories(layer: Spec) -> tuple[Memory, ...]:
-    """The mixers of a layer and what else of it carries a state, in the order of its fields."""
-    return tuple(Memory(path, _window(part), _recurrent(part)) for path, part in _remembering(layer, ""))
+def _memory(path: str, spec: Spec) -> Memory:
+    below = [part for _, part in spec.walk()]
+    window = next((part.window for part in below if getattr(part, "window", None)), None)  # type: ignore[attr-defined]
+    return Memory(path, window, any(part.recurrent for part in below))
 
 
 def _remembering(spec: Spec, path: str) -> Iterator[tuple[str, Spec]]:
@@ -51,16 +59,8 @@ def _remembering(spec: Spec, path: str) -> Iterator[tuple[str, Spec]]:
             yield from _remembering(part, below)
 
 
-def _window(part: Spec) -> int | None:
-    return next((p.window for _, p in part.walk() if getattr(p, "window", None)), None)  # type: ignore[attr-defined]
-
-
-def _recurrent(part: Spec) -> bool:
-    return any(p.recurrent for _, p in part.walk())
-
-
 def check_layers(layers: Iterable[Spec], given: Iterable[str] = (), path: str = "layers") -> None:
-    """RecipeError, naming it, for a part whose cache or values its layer does not know how to hand to it.
+    """RecipeError, naming it, for a part whose cache or values its layer does not hand to it.
 
     `given` are the names of the values that are there before the first layer.
     """
@@ -79,17 +79,11 @@ def check_layers(layers: Iterable[Spec], given: Iterable[str] = (), path: str = 
 
 
 def _check_caches(layer: Spec, where: str) -> None:
-    found = [memory.path for memory in memories(layer)]
-    if layer.by_part:
-        nested = next((name for name in found if "." in name and not name.rpartition(".")[2].isdigit()), None)
-        if nested:
+    for path, _ in _remembering(layer, "") if layer.by_part else ():
+        if "." in path and not path.rpartition(".")[2].isdigit():
             raise RecipeError(
-                f"{where}.{nested}: has a cache, which {layer.block()} hands to parts of its own only"
+                f"{where}.{path}: has a cache, which {layer.block()} hands to parts of its own only"
             )
-    elif len(found) > 1:
-        raise RecipeError(
-            f"{where}: {' and '.join(found)} each have a cache, and {layer.block()} takes one (it is not `by_part`)"
-        )
 
 
 def _check_values(layer: Spec, where: str) -> None:

@@ -111,11 +111,13 @@ class Encoder(Spec):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for index, layer in enumerate(self.layers):
-            if layer.by_part or layer.gives or layer.takes:
+        check_layers(self.layers, self.embedding.gives)
+        parts = {"embedding": self.embedding} | {f"layers.{i}": layer for i, layer in enumerate(self.layers)}
+        for path, part in parts.items():
+            if part.by_part or part.gives or part.takes:
                 raise RecipeError(
-                    f"layers.{index}: {layer.block()} needs masks by part, or values of other layers, which an "
-                    "encoder does not hand on"
+                    f"{path}: {part.block()} is about masks by part, or values for layers, which an encoder does not "
+                    "hand on"
                 )
 
     @property

@@ -294,7 +294,13 @@ class CrossLayer(Layer):
     """A layer of a decoder that looks at an encoder's output: mixer, then `cross`, then feed-forward."""
 
     kind, name = "layer", "cross"
-    own_cache: ClassVar[bool] = True  # with room for the encoder's keys and values
     by_part, gives, takes = False, (), ()
     cross: Spec
     cross_norm: Spec
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.feedforward.remembers:
+            raise RecipeError(
+                f"feedforward: {self.feedforward.block()} has a cache, which {self.block()} has no room for"
+            )

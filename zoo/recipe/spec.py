@@ -22,15 +22,14 @@ class Spec:
     Whole numbers must lie in 1..2³¹−1 and floats be finite, or `RecipeError` names the field.
 
     What its module can do is declared here too, in class attributes or properties. `recurrent`: it carries a state
-    from token to token. `own_cache`, of a layer: its module makes the layer's cache itself. `by_part`, of a layer: it
-    takes masks and caches by the names of its parts, not those of its one mixer. `gives` and `takes`: the names of
-    values that it hands to later layers, and of those that it needs from earlier ones.
+    from token to token. `by_part`, of a layer: it takes masks and caches by the names of its parts, not those of its
+    one mixer. `gives` and `takes`: the names of values that it hands to later layers, and of those that it needs from
+    earlier ones.
     """
 
     kind: ClassVar[str] = ""
     name: ClassVar[str] = ""
     recurrent: ClassVar[bool] = False
-    own_cache: ClassVar[bool] = False
 
     @property
     def by_part(self) -> bool:
