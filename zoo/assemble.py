@@ -23,7 +23,7 @@ def build(spec: Spec, dim: int, index: int = 0, known: Registry | None = None, p
     module = known.module(type(spec))
     try:
         return module(spec, dim=dim, index=index, **parts)
-    except (TypeError, ValueError, ZooError) as error:
+    except (AttributeError, TypeError, ValueError, ZooError) as error:
         raise RecipeError(f"{path or spec.block()}: {error}") from error
 
 

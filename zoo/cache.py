@@ -6,7 +6,7 @@ number or, when rows are padded on the left, (B,). Axes: B batch, G key/value he
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,6 +37,10 @@ class Cache:
     def start(self, queries: int) -> int:
         """The column of the oldest key that `queries` new tokens will be given."""
         return 0
+
+    def counterpart(self) -> Any:
+        """mlx-lm's cache, empty, that blocks can be given in the place of this one. Each class has to say its own."""
+        raise NotImplementedError
 
     @property
     def held(self) -> int:
@@ -80,6 +84,12 @@ class KVCache(Cache):
         """The columns that no token has filled yet."""
         return _unused([self.keys, self.values], self.length)
 
+    def counterpart(self) -> Any:
+        """mlx-lm's growing cache."""
+        from mlx_lm.models import cache
+
+        return cache.KVCache()
+
     def update_and_fetch(self, keys: mx.array, values: mx.array) -> tuple[mx.array, mx.array]:
         """Append (B, G, T, K) and give all, (B, G, S, K)."""
         before, self.length = self.length, self.length + keys.shape[2]
@@ -118,6 +128,12 @@ class WindowCache(Cache):
     def start(self, queries: int) -> int:
         """The column of the oldest key that `queries` new tokens will be given."""
         return max(0, self.length - (self.window - 1))
+
+    def counterpart(self) -> Any:
+        """mlx-lm's cache of a window."""
+        from mlx_lm.models import cache
+
+        return cache.RotatingKVCache(max_size=self.window)
 
     def update_and_fetch(self, keys: mx.array, values: mx.array) -> tuple[mx.array, mx.array]:
         """Append (B, G, T, K) and give the keys and values that the window still reaches, (B, G, S, K)."""
@@ -160,6 +176,12 @@ class StateCache(Cache):
         """The arrays to evaluate."""
         return [array for array in self.arrays if array is not None]
 
+    def counterpart(self) -> Any:
+        """mlx-lm's cache of as many arrays."""
+        from mlx_lm.models import cache
+
+        return cache.ArraysCache(len(self.arrays))
+
     def __getitem__(self, index: int) -> mx.array | None:
         return self.arrays[index]
 
@@ -171,53 +193,78 @@ class StateCache(Cache):
         self.length += tokens
 
 
-class CrossCache:
+class LayerCache(Cache):
+    """The caches of a layer's parts, by the names of the parts; they take in the same tokens and advance together."""
+
+    def __init__(self, parts: Mapping[str, Any]) -> None:
+        self.parts = dict(parts)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.parts.values())
+
+    def __getitem__(self, name: str) -> Any:
+        return self.parts[name]
+
+    @property
+    def length(self) -> int:  # type: ignore[override]
+        """How many columns are cached."""
+        return next((one.length for one in self), 0)
+
+    @property
+    def offset(self) -> int | mx.array:
+        """The position of the next token."""
+        return next((one.offset for one in self), 0)
+
+    @property
+    def padding(self) -> mx.array | None:  # type: ignore[override]
+        """Each row's left padding (B,)."""
+        return next((one.padding for one in self), None)
+
+    @padding.setter
+    def padding(self, padding: mx.array | None) -> None:
+        for one in self:
+            one.padding = padding
+
+    @property
+    def state(self) -> list[mx.array]:
+        """The arrays to evaluate."""
+        return [array for one in self for array in one.state]
+
+    def start(self, queries: int) -> int:
+        """The column of the oldest key that any part will be given with `queries` new tokens."""
+        return min((one.start(queries) for one in self), default=0)
+
+    def select(self, rows: mx.array) -> None:
+        """Keep these rows of the batch in this order (B,)."""
+        for one in self:
+            one.select(rows)
+
+
+class CrossCache(LayerCache):
     """What a decoder's layer remembers of both texts: the cache of its mixer, and the source's keys and values.
 
     `keys` and `values` (B, G, S, K) are set once, by the cross-attention; with one row they serve every target.
     """
 
     def __init__(self, mixer: Any) -> None:
+        super().__init__({"mixer": mixer})
         self.mixer = mixer
         self.keys: Any = None
         self.values: Any = None
 
     @property
-    def length(self) -> int:
-        """How many columns of the target are cached."""
-        return self.mixer.length
-
-    @property
-    def offset(self) -> int | mx.array:
-        """The position of the target's next token."""
-        return self.mixer.offset
-
-    @property
-    def padding(self) -> mx.array | None:
-        """The target's left padding (B,)."""
-        return self.mixer.padding
-
-    @padding.setter
-    def padding(self, padding: mx.array | None) -> None:
-        self.mixer.padding = padding
-
-    @property
     def state(self) -> list[mx.array]:
         """The arrays to evaluate."""
-        return [*self.mixer.state, *([] if self.keys is None else [self.keys, self.values])]
+        return [*super().state, *([] if self.keys is None else [self.keys, self.values])]
 
     @property
     def held(self) -> int:
         """How many numbers of a row the target's cache keeps; the source's do not grow with it."""
         return self.mixer.held
 
-    def start(self, queries: int) -> int:
-        """The column of the oldest key of the target that `queries` new tokens will be given."""
-        return self.mixer.start(queries)
-
     def select(self, rows: mx.array) -> None:
         """Keep these rows of the batch in this order (B,)."""
-        self.mixer.select(rows)
+        super().select(rows)
         if self.keys is not None and self.keys.shape[0] > 1:
             self.keys, self.values = self.keys[rows], self.values[rows]
 

@@ -1,4 +1,4 @@
-"""Mamba's mixer and layer. Axes: B batch, T length, D width, E channels, N state a channel, K kernel, R rank."""
+"""Mamba's mixer and layer. Axes: B batch, T length, D width, E channels, N state a channel, R rank."""
 
 import math
 
@@ -6,39 +6,11 @@ import mlx.core as mx
 import mlx.nn as nn
 
 from zoo.blocks.activation import activation
+from zoo.blocks.convolution import Convolution, tokens_only
 from zoo.cache import StateCache
 from zoo_mamba.scan import scan
 
 LOG2_E = math.log2(math.e)
-
-
-class Convolution(nn.Module):
-    """Each channel by itself: the sum of its last K values, each times its weight."""
-
-    def __init__(self, channels, kernel, bias):
-        super().__init__()
-        self.weight = mx.zeros((kernel, channels))
-        if bias:
-            self.bias = mx.zeros((channels,))
-
-    def __call__(self, x, before=None, mask=None):  # (B, T, E) -> (B, T, E), (B, K − 1, E)
-        """The convolution of `x`, and the values that the next call needs; `before` are those of the last.
-
-        `mask` (B, T) says which columns hold a token.
-        """
-        batch, length, channels = x.shape
-        kernel = self.weight.shape[0]
-        if before is None:
-            before = mx.zeros((batch, kernel - 1, channels), dtype=x.dtype)
-        x = mx.concatenate([before, x], axis=1)  # (B, K − 1 + T, E)
-        rows = enumerate(mx.split(self.weight, kernel))
-        y = sum((row * x[:, k : k + length] for k, row in rows), self.get("bias", 0))
-        if mask is None:
-            return y, x[:, length:]
-        # Where columns on the right hold no token, the next call needs the values before those.
-        ends = (mask * mx.arange(1, length + 1)).max(axis=1)  # (B,)
-        kept = ends[:, None] + mx.arange(kernel - 1)  # (B, K − 1)
-        return y, mx.take_along_axis(x, kept[..., None], axis=1)
 
 
 class SelectiveStateSpace(nn.Module):
@@ -87,11 +59,11 @@ class SelectiveStateSpace(nn.Module):
         if state is None:
             state = mx.zeros((x.shape[0], spec.state, spec.hidden))
         x, gate = mx.split(self.input(x), 2, axis=-1)  # (B, T, E) each
-        x, before = self.convolution(_tokens_only(x, mask), before, mask)
-        x = _tokens_only(self.activation(x), mask)  # the convolution's bias is no token's either
+        x, before = self.convolution(tokens_only(x, mask), before, mask)
+        x = tokens_only(self.activation(x), mask)  # the convolution's bias is no token's either
         step, write, read = mx.split(self.select(x), [spec.rank, spec.rank + spec.state], axis=-1)
         step = mx.logaddexp(self.step(step).astype(mx.float32), 0.0)  # (B, T, E): softplus
-        step = _tokens_only(step, mask)  # a step of no size leaves the state as it was
+        step = tokens_only(step, mask)  # a step of no size leaves the state as it was
         decay = -LOG2_E * mx.power(2.0, LOG2_E * self.decay.astype(mx.float32))  # (N, E): A, for powers of 2
         write, read, x = (array.astype(mx.float32) for array in (write, read, x))
         y, state = scan(step * x, step, write, read, decay, state)
@@ -100,11 +72,6 @@ class SelectiveStateSpace(nn.Module):
             cache.advance(x.shape[1])
         y = (y + self.skip * x) * self.gate_activation(gate)
         return self.output(y.astype(dtype))
-
-
-def _tokens_only(x, mask):
-    """Zeros where a column holds no token."""
-    return x if mask is None else mx.where(mask[..., None], x, 0)
 
 
 class MixerLayer(nn.Module):

@@ -40,10 +40,12 @@ class BridgedDecoder(nn.Module):
             cache.select = partial(select, cache)
         return caches
 
-    def backbone(self, tokens, cache=None, mask=None, prefix=None):  # (B, T) -> (B, T, V)
+    def backbone(self, tokens, cache=None, mask=None, prefix=None, inputs_embeds=None):  # (B, T) -> (B, T, V)
         """The logits. Padded rows are refused: each of mlx-lm's models would have to be told of them its own way."""
         if mask is not None or prefix is not None:
             raise PromptError(f"mlx-lm::{self.spec.module} takes no padded rows and no prefix here")
+        if inputs_embeds is not None:
+            raise PromptError(f"inputs_embeds: mlx-lm::{self.spec.module} reads tokens only")
         # Without a cache some of them, which share keys between layers, compute something else.
         return self.network(tokens, cache=cache or self.make_cache())
 
@@ -51,8 +53,10 @@ class BridgedDecoder(nn.Module):
         """The same: the head is within."""
         return logits
 
-    def __call__(self, tokens, cache=None, mask=None, prefix=None):  # (B, T) -> (B, T, V)
-        return self.backbone(tokens, cache, mask, prefix)
+    def __call__(
+        self, tokens=None, cache=None, mask=None, prefix=None, inputs_embeds=None
+    ):  # (B, T) -> (B, T, V)
+        return self.backbone(tokens, cache, mask, prefix, inputs_embeds)
 
     def adopt(self, tensors):
         """A checkpoint's tensors renamed and joined by mlx-lm's own code, which may settle what the model holds."""

@@ -276,7 +276,7 @@ def test_a_cache_that_mlx_lm_does_not_have_is_named():
         pass
 
     with pytest.raises(PluginError, match="no counterpart of the cache Mine"):
-        integration._counterpart(Mine())
+        integration.counterpart(Mine())
 
 
 def test_the_command_runs_mlx_lms(capsys, monkeypatch):

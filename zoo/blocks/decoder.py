@@ -4,12 +4,14 @@ Axes: B batch, T length, S cached and new, D width, V vocabulary.
 """
 
 from functools import cached_property
+from inspect import signature
 
 import mlx.nn as nn
 
 from zoo.blocks.mask import attention_mask, biased, padded_columns, token_columns
-from zoo.cache import KVCache, UnkeptCache, WindowCache
-from zoo.errors import RecipeError
+from zoo.cache import Cache, KVCache, LayerCache, UnkeptCache, WindowCache
+from zoo.errors import PluginError, PromptError, RecipeError
+from zoo.recipe.memory import needs
 
 RECURRENT = "recurrent"
 
@@ -17,18 +19,23 @@ RECURRENT = "recurrent"
 class Decoder(nn.Module):
     """Tokens to logits. The model makes the masks, one for each distinct window among its layers.
 
-    Attention gets what its queries may see (None, "causal" or an array, see `zoo.blocks.mask`). A mixer whose
-    spec has the attribute `recurrent`, true, sees no keys but carries a state from column to column: it gets
+    Attention gets what its queries may see (None, "causal" or an array, see `zoo.blocks.mask`). A part whose
+    spec is `recurrent` sees no keys but carries a state from column to column: it gets
     which columns hold a token, (B, T) booleans, or None when all do. Where one is false, on the left of a row (or,
     with mlx-lm's caches, on the right of a prompt), the state must stay as if the column were not there.
+
+    What each layer is handed is read off its spec (`zoo.recipe.memory`): the mask and the cache of its one mixer, or
+    masks and caches by the names of its parts; and `passed`, the values that layers give to later ones.
     """
 
     def __init__(self, spec, *, dim, index=0, embedding, layers, head, norm=None, relative=None):
         super().__init__()
         self.spec = spec
-        refuse_without_cache(spec.layers, layers)
         self.embedding = embedding
         self.layers = layers
+        if spec.causality != "full":  # else nothing is cached
+            for index, (layer, need) in enumerate(zip(layers, self.needs, strict=True)):
+                _check_caches(f"layers.{index}", spec.layers[index], layer, need)
         if norm is not None:
             self.norm = norm
         self.head = head
@@ -37,13 +44,26 @@ class Decoder(nn.Module):
             self.relative = relative
 
     @cached_property
-    def windows(self):
-        """The window of each layer, None where it sees everything, `RECURRENT` where it carries a state."""
-        return [_window(layer) for layer in self.spec.layers]
+    def needs(self):
+        """What each layer has to be handed."""
+        known = {id(layer): needs(layer) for layer in self.spec.layers}
+        return [known[id(layer)] for layer in self.spec.layers]
+
+    @cached_property
+    def clock(self):
+        """The layer, and the place among its caches, that the position is read from; attention's if there is any."""
+        every = [
+            (index, place, memory.recurrent)
+            for index, (layer, need) in enumerate(zip(self.layers, self.needs, strict=True))
+            for place, memory in enumerate(need.memories)
+            if need.caches or _makes_cache(layer)
+        ]
+        return next((one[:2] for one in every if not one[2]), every[0][:2] if every else None)
 
     def make_cache(self, policy=None):
-        """One cache a layer."""
-        return [_caching(layer).make_cache(policy) for layer in self.layers]
+        """One cache a layer: its own, that of its mixer, or a `LayerCache` where parts have their own."""
+        every = enumerate(zip(self.layers, self.needs, strict=True))
+        return [_cache(layer, need, policy, f"layers.{index}") for index, (layer, need) in every]
 
     def unkept(self):
         """What tells the layers where padded rows begin when no cache does: keys turn by positions of their own."""
@@ -51,33 +71,79 @@ class Decoder(nn.Module):
             UnkeptCache() if isinstance(one, KVCache | WindowCache) else None for one in self.make_cache()
         ]
 
-    def backbone(self, tokens, cache=None, mask=None, prefix=None, **source):  # (B, T) -> (B, T, D)
-        """Everything but the head. `mask` (B, T), 1 for a token, marks left padding, at the first call only.
+    def backbone(self, tokens, cache=None, mask=None, prefix=None, inputs_embeds=None, **source):
+        """Everything but the head, (B, T) -> (B, T, D). `mask` (B, T), 1 for a token, marks left padding, at the
+        first call only.
 
-        `prefix`: under "prefix" causality, how many tokens from the left see each other both ways. `source` goes to
-        every layer: what those of an encoder-decoder look at.
+        `prefix`: under "prefix" causality, how many tokens from the left see each other both ways. `inputs_embeds`
+        (B, T, D), in the place of tokens, are their vectors as the embedding scales them, before positions. `source`
+        goes to every layer: what those of an encoder-decoder look at.
         """
         padding = None if mask is None else padded_columns(mask)
         cache = cache or ([None] * len(self.layers) if padding is None else self.unkept())
         for one in cache if padding is not None else ():
             if one is not None:
                 one.padding = padding
-        offset = (
-            getattr(cache[0], "offset", 0) if cache[0] is not None else 0 if padding is None else -padding
-        )
-        x = self.embedding(tokens, offset)
+        x, passed = self.embed(tokens, self.offset(cache, padding), inputs_embeds)  # (B, T, D)
         masks = {}
-        for layer, window, one in zip(self.layers, self.windows, cache, strict=True):
-            if window not in masks:
-                masks[window] = self.mask(tokens.shape[1], window, one, padding, prefix)
-            x = layer(x, masks[window], one, **source)
+
+        def seen(memory, one):
+            kind = RECURRENT if memory.recurrent else memory.window
+            if kind not in masks:
+                masks[kind] = self.mask(x.shape[1], kind, one, padding, prefix)
+            return masks[kind]
+
+        for index, (layer, need, one) in enumerate(zip(self.layers, self.needs, cache, strict=True)):
+            more = {"passed": passed, **source} if need.gives or need.takes else source
+            if need.by_part:
+                one = _by_part(need, one)
+                shown = {memory.path: seen(memory, one[memory.path]) for memory in need.memories}
+            elif need.caches or not isinstance(one, LayerCache) or one.parts:
+                shown = seen(need.memories[0], one)
+            else:  # it remembers nothing, and no cache of its own says how long the text is
+                shown = None
+            x = layer(x, shown, one, **more)
+            if need.gives:
+                _check_given(f"layers.{index}", self.spec.layers[index], passed)
         return self.norm(x) if "norm" in self else x
+
+    def embed(self, tokens, offset, inputs_embeds=None):
+        """What enters the first layer, (B, T, D), and the values that the embedding gives to layers."""
+        spec, inputs, passed = self.spec.embedding, {}, {}
+        if (tokens is None) == (inputs_embeds is None):
+            raise PromptError("inputs_embeds: give either these or tokens")
+        if inputs_embeds is not None:
+            if "inputs_embeds" not in signature(type(self.embedding).__call__).parameters:
+                raise PromptError(f"inputs_embeds: {spec.block()} is made of tokens, and takes no vectors")
+            if inputs_embeds.ndim != 3 or inputs_embeds.shape[2] != spec.dim:
+                raise PromptError(f"inputs_embeds: expected (B, T, {spec.dim}), got {inputs_embeds.shape}")
+            inputs["inputs_embeds"] = inputs_embeds
+        if spec.gives:
+            inputs["passed"] = passed
+        x = self.embedding(tokens, offset, **inputs)
+        _check_given("embedding", spec, passed)
+        return x, passed
+
+    def offset(self, cache, padding):
+        """The position of the first new token, a number or (B,)."""
+        if cache[0] is None:
+            return 0 if padding is None else -padding
+        if self.clock is None:
+            return 0
+        layer, place = self.clock
+        need, one = self.needs[layer], cache[layer]
+        one = list(one)[place] if need.by_part else one
+        if isinstance(one, Cache) or not need.memories[place].recurrent:
+            return one.offset
+        if self.spec.embedding.positions is not None:
+            raise PromptError("mlx-lm's caches of states hold no position, which the embedding adds")
+        return 0
 
     def mask(self, queries, window, cache, padding, prefix):
         """The mask of the layers with this window: None, "causal", (T, S), (B, 1, T, S), or (B, T) if recurrent."""
         if cache is None:
             length = start = 0
-        elif hasattr(cache, "make_mask"):  # one of mlx-lm's, which makes its own
+        elif not isinstance(cache, Cache):  # one of mlx-lm's, which makes its own
             if window == RECURRENT:
                 return cache.make_mask(queries)
             return cache.make_mask(queries, return_array=False, window_size=window)
@@ -96,29 +162,61 @@ class Decoder(nn.Module):
         )
         return biased(seen, self.relative(queries, length, start)) if "relative" in self else seen
 
-    def __call__(self, tokens, cache=None, mask=None, prefix=None):  # (B, T) -> (B, T, V)
-        return self.head(self.backbone(tokens, cache, mask, prefix))
+    def __call__(self, tokens=None, cache=None, mask=None, prefix=None, inputs_embeds=None):
+        """Logits, (B, T) -> (B, T, V); or, in the place of tokens, of `inputs_embeds` (B, T, D)."""
+        return self.head(self.backbone(tokens, cache, mask, prefix, inputs_embeds))
 
 
-def _window(layer):
-    """The window of the mixer in a layer's spec, None when it sees everything, `RECURRENT` for a state."""
-    if any(getattr(part, "recurrent", False) for _, part in layer.walk()):
-        return RECURRENT
-    return next((part.window for _, part in layer.walk() if getattr(part, "window", None)), None)
+def _makes_cache(module):
+    """Whether it has the method that every block with a cache has."""
+    return callable(getattr(module, "make_cache", None))
 
 
-def _caching(layer):
-    """The module within a layer that makes its cache: the mixer, wherever the layer keeps it; None without one."""
-    return next((module for _, module in layer.named_modules() if hasattr(module, "make_cache")), None)
-
-
-def refuse_without_cache(specs, layers):
-    """RecipeError naming the layer, and the block in it, that says nothing of what it keeps from token to token."""
-    for index, (spec, layer) in enumerate(zip(specs, layers, strict=True)):
-        if _caching(layer) is None:
-            mixers = ((path, part) for path, part in spec.walk() if part.kind == "mixer")
-            path, part = next(mixers, ("", spec))
-            where = f"layers.{index}.{path}".rstrip(".")
+def _check_caches(where, spec, layer, need):
+    """RecipeError for a layer of several caches that takes one, and for a part that makes none of what it keeps."""
+    if _makes_cache(layer):
+        return
+    if len(need.caches) > 1 and not need.by_part:
+        names = " and ".join(need.caches)
+        raise RecipeError(
+            f"{where}: {names} each have a cache, and {spec.block()} takes one (it is not `by_part`)"
+        )
+    parts = dict(spec.walk())
+    for path in need.caches:
+        if not _makes_cache(_part(layer, path, where)):
             raise RecipeError(
-                f"{where}: {part.block()} has no make_cache(policy), which gives what it keeps from token to token"
+                f"{where}.{path}: {parts[path].block()} has no make_cache(policy), which gives what it keeps from "
+                f"token to token"
             )
+
+
+def _cache(layer, need, policy, where):
+    """The cache of a layer: its own, its one mixer's, or those of its parts in one."""
+    if _makes_cache(layer):
+        return layer.make_cache(policy)
+    made = {path: _part(layer, path, where).make_cache(policy) for path in need.caches}
+    return LayerCache(made) if need.by_part or not made else next(iter(made.values()))
+
+
+def _part(layer, path, where):
+    """The module at a path below a layer: where its spec is, so is what it runs."""
+    try:
+        for step in path.split("."):
+            layer = layer[int(step)] if isinstance(layer, list) else layer[step]
+    except (LookupError, TypeError) as error:
+        raise PluginError(f"{where}: the module does not keep its part {path} under that name") from error
+    return layer
+
+
+def _by_part(need, cache):
+    """The caches of a layer's parts by their names; of mlx-lm's, which have no names, in order."""
+    if isinstance(cache, LayerCache):
+        return cache
+    caches = [None] * len(need.memories) if cache is None else cache
+    return {memory.path: one for memory, one in zip(need.memories, caches, strict=True)}
+
+
+def _check_given(where, spec, passed):
+    for name in spec.gives:
+        if name not in passed:
+            raise PluginError(f"{where}: {spec.block()} says that it gives {name!r}, and did not")

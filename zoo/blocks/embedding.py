@@ -16,15 +16,19 @@ class Embedding(nn.Module):
         if norm is not None:
             self.norm = norm
 
-    def __call__(self, tokens, offset=0):  # (B, T) -> (B, T, D)
-        x = self.look_up(tokens)
-        if self.scale != 1.0:
-            x = x * self.scale
+    def __call__(self, tokens, offset=0, inputs_embeds=None):  # (B, T) -> (B, T, D)
+        """`inputs_embeds` (B, T, D) stands for the rows of the table, scaled already."""
+        x = self.vectors(tokens) if inputs_embeds is None else inputs_embeds
         if "positions" in self:
-            where = self.positions(tokens.shape[1], offset)
+            where = self.positions(x.shape[1], offset)
             # Waves are computed in float32; learned positions have a type of their own.
             x = x + (where if "weight" in self.positions else where.astype(x.dtype))
         return self.norm(x) if "norm" in self else x
+
+    def vectors(self, tokens):  # (B, T) -> (B, T, D)
+        """The rows of the table, scaled: what `inputs_embeds` stands for."""
+        x = self.look_up(tokens)
+        return x * self.scale if self.scale != 1.0 else x
 
     def look_up(self, tokens):  # (B, T) -> (B, T, D)
         """The rows of the table alone."""

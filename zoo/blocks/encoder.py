@@ -4,6 +4,7 @@ import mlx.core as mx
 import mlx.nn as nn
 
 from zoo.blocks.mask import biased
+from zoo.errors import PromptError
 
 
 class Encoder(nn.Module):
@@ -27,6 +28,8 @@ class Encoder(nn.Module):
 
         `inputs` go to the embedding, for those that take more than tokens.
         """
+        if inputs.get("inputs_embeds") is not None:
+            raise PromptError("inputs_embeds: an encoder reads tokens only")
         x = self.embedding(tokens, **inputs)
         seen = None if mask is None else mask.astype(mx.bool_)[:, None, None, :]  # (B, 1, 1, S)
         if "relative" in self:

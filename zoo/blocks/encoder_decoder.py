@@ -4,6 +4,8 @@ import mlx.core as mx
 import mlx.nn as nn
 from mlx.utils import tree_flatten, tree_unflatten
 
+from zoo.errors import PromptError
+
 
 class EncoderDecoder(nn.Module):
     """Source tokens to a memory, then target tokens and that memory to logits (Vaswani et al., 2017, figure 1)."""
@@ -53,6 +55,8 @@ class EncoderDecoder(nn.Module):
         hidden = self.decoder.backbone(target, cache, mask, memory=memory, memory_mask=seen)
         return self.decoder.head(hidden)
 
-    def __call__(self, source, target, mask=None):  # (B, S), (B, T) -> (B, T, V)
+    def __call__(self, source, target, mask=None, inputs_embeds=None):  # (B, S), (B, T) -> (B, T, V)
         """Logits of a whole target; `mask` is the source's."""
+        if inputs_embeds is not None:
+            raise PromptError("inputs_embeds: an encoder-decoder reads tokens only")
         return self.decode(target, self.encode(source, mask), memory_mask=mask)

@@ -89,27 +89,35 @@ class Served:
 
     def make_cache(self, policy: Any = None) -> list[Any]:
         """mlx-lm's caches, one a layer, of the kinds that the layers' mixers would make themselves."""
-        return [_counterpart(cache) for cache in super().make_cache(policy)]  # type: ignore[misc]
+        return [counterpart(cache) for cache in super().make_cache(policy)]  # type: ignore[misc]
 
-    def __call__(self, tokens: Any, cache: Any = None, **inputs: Any) -> Any:  # (B, T) -> (B, T, V)
+    def __call__(  # (B, T) -> (B, T, V)
+        self, tokens: Any, cache: Any = None, input_embeddings: Any = None, **inputs: Any
+    ) -> Any:
+        """`input_embeddings` (B, T, D), which mlx-lm gives besides tokens, take their place."""
         if cache and any(hasattr(one, "bits") for one in cache):
             raise PromptError("kv_bits: a quantized cache is not implemented for the zoo's models")
+        if input_embeddings is not None:
+            tokens, inputs["inputs_embeds"] = None, input_embeddings
         return super().__call__(tokens, cache, **inputs)  # type: ignore[misc]
 
 
-def _counterpart(cache: Any) -> Any:
-    """mlx-lm's cache that a mixer uses as it does this one of the zoo's."""
-    from mlx_lm.models import cache as mlx_cache
+def counterpart(cache: Any) -> Any:
+    """mlx-lm's cache for this one, as its own class declares; PluginError for one that declares none.
 
-    if type(cache) is zoo_cache.KVCache:
-        return mlx_cache.KVCache()
-    if type(cache) is zoo_cache.WindowCache:
-        return mlx_cache.RotatingKVCache(max_size=cache.window)
-    if type(cache) is zoo_cache.StateCache:
-        return mlx_cache.ArraysCache(len(cache.arrays))
-    if hasattr(cache, "make_mask"):  # mlx-lm's own
-        return cache
-    raise PluginError(f"mlx-lm has no counterpart of the cache {type(cache).__name__}")
+    What a class inherits does not count: a cache that works another way needs another counterpart.
+    """
+    from mlx_lm.models import cache as theirs
+
+    if type(cache).__module__.startswith("mlx_lm."):
+        return cache  # mlx-lm's own already
+    if type(cache) is zoo_cache.LayerCache and cache.parts:
+        return theirs.CacheList(*map(counterpart, cache.parts.values()))
+    if "counterpart" not in vars(type(cache)):
+        raise PluginError(
+            f"mlx-lm has no counterpart of the cache {type(cache).__name__}, which declares none"
+        )
+    return cache.counterpart()
 
 
 def main(arguments: list[str]) -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from zoo.errors import RecipeError
+from zoo.recipe.memory import check_layers
 from zoo.recipe.spec import Spec
 
 
@@ -69,6 +70,7 @@ class Decoder(Spec):
         super().__post_init__()
         if not self.layers:
             raise RecipeError("layers: a model needs at least one")
+        check_layers(self.layers, self.embedding.gives)
         if self.head.vocab is None:
             object.__setattr__(self, "head", self.head.change(vocab=self.embedding.vocab))
 
@@ -106,6 +108,17 @@ class Encoder(Spec):
     head: Spec | None = None
     context: int | None = None
     relative: Spec | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_layers(self.layers, self.embedding.gives)
+        parts = {"embedding": self.embedding} | {f"layers.{i}": layer for i, layer in enumerate(self.layers)}
+        for path, part in parts.items():
+            if part.by_part or part.gives or part.takes:
+                raise RecipeError(
+                    f"{path}: {part.block()} is about masks by part, or values for layers, which an encoder does not "
+                    "hand on"
+                )
 
     @property
     def dim(self) -> int:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from zoo.errors import RecipeError
+from zoo.recipe.memory import union
 from zoo.recipe.spec import Spec
 
 ACTIVATIONS = ("relu", "relu2", "gelu", "gelu_tanh", "quick_gelu", "silu", "tanh", "sigmoid")
@@ -301,11 +302,31 @@ class Layer(Spec):
         if self.placement not in ("pre", "post"):
             raise RecipeError(f"placement: {self.placement!r} is neither 'pre' nor 'post'")
 
+    @property
+    def by_part(self) -> bool:
+        return self.feedforward.remembers
+
+    @property
+    def gives(self) -> tuple[str, ...]:
+        return union(self.mixer.gives, self.feedforward.gives)
+
+    @property
+    def takes(self) -> tuple[str, ...]:
+        return union(self.mixer.takes, self.feedforward.takes)
+
 
 @dataclass(frozen=True, kw_only=True)
 class CrossLayer(Layer):
     """A layer of a decoder that looks at an encoder's output: mixer, then `cross`, then feed-forward."""
 
     kind, name = "layer", "cross"
+    by_part, gives, takes = False, (), ()
     cross: Spec
     cross_norm: Spec
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.feedforward.remembers:
+            raise RecipeError(
+                f"feedforward: {self.feedforward.block()} has a cache, which {self.block()} has no room for"
+            )

@@ -21,11 +21,37 @@ class Spec:
 
     Whole numbers must lie in 1..2³¹−1 and floats be finite, or `RecipeError` names the field. `chunks` are the numbers
     of tokens after which its module's computation starts on another piece, for the suite to cross.
+
+    What its module can do is declared here too, in class attributes or properties. `recurrent`: it carries a state
+    from token to token. `by_part`, of a layer: it takes masks and caches by the names of its parts, not those of its
+    one mixer. `gives` and `takes`: the names of values that it hands to later layers, and of those that it needs from
+    earlier ones.
     """
 
     kind: ClassVar[str] = ""
     name: ClassVar[str] = ""
     chunks: ClassVar[tuple[int, ...]] = ()
+    recurrent: ClassVar[bool] = False
+
+    @property
+    def by_part(self) -> bool:
+        """Whether a layer takes its masks and caches by the names of its parts."""
+        return False
+
+    @property
+    def gives(self) -> tuple[str, ...]:
+        """The names of the values that its module puts into `passed`, for later layers."""
+        return ()
+
+    @property
+    def takes(self) -> tuple[str, ...]:
+        """The names of the values that its module reads from `passed`, given by earlier layers or the embedding."""
+        return ()
+
+    @property
+    def remembers(self) -> bool:
+        """Whether its module is called with a mask and a cache, which it makes: a mixer, or whatever is recurrent."""
+        return self.kind == "mixer" or self.recurrent
 
     def __post_init__(self) -> None:
         hints = field_types(type(self))
@@ -54,10 +80,17 @@ class Spec:
     def walk(self, path: str = "") -> Iterator[tuple[str, Spec]]:
         """This spec and all below it, each with its path: "layers.3.mixer"."""
         yield path, self
+        for below, part in self.children(path):
+            yield from part.walk(below)
+
+    def children(self, path: str = "") -> Iterator[tuple[str, Spec]]:
+        """The specs in its fields, each with its path; `path` is this spec's own."""
         for name, value in self.parts():
-            for key, part in enumerate(value) if isinstance(value, tuple) else ((None, value),):
-                step = name if key is None else f"{name}.{key}"
-                yield from part.walk(f"{path}.{step}" if path else step)
+            below = f"{path}.{name}" if path else name
+            if isinstance(value, tuple):
+                yield from ((f"{below}.{index}", part) for index, part in enumerate(value))
+            else:
+                yield below, value
 
     def width(self, part: str, dim: int) -> int:
         """The width that the field `part` works in, given this spec's own."""

@@ -1,0 +1,101 @@
+"""What the layers of a recipe remember and hand on, read off their specs. Imports no mlx."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from zoo.errors import RecipeError
+from zoo.recipe.spec import Spec
+
+
+@dataclass(frozen=True)
+class Memory:
+    """A part of a layer that gets a mask and a cache: its path within the layer, "" for the whole, and what it sees.
+
+    `window` None: everything. One that is `recurrent` sees no keys, but carries a state.
+    """
+
+    path: str
+    window: int | None
+    recurrent: bool
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What a layer has to be handed, and what it hands on: its spec's declarations, read once.
+
+    `caches` are the paths of the parts that make one. Without any, the layer has a mask all the same.
+    """
+
+    memories: tuple[Memory, ...]
+    caches: tuple[str, ...]
+    by_part: bool
+    gives: tuple[str, ...]
+    takes: tuple[str, ...]
+
+
+def needs(layer: Spec) -> Needs:
+    """What the layer of this spec has to be handed."""
+    parts = dict(_remembering(layer, ""))
+    found = tuple(_memory(path, part) for path, part in parts.items())
+    if not layer.by_part:
+        found = (_memory("", layer),)
+    return Needs(found, tuple(parts), layer.by_part, tuple(layer.gives), tuple(layer.takes))
+
+
+def _memory(path: str, spec: Spec) -> Memory:
+    below = [part for _, part in spec.walk()]
+    window = next((part.window for part in below if getattr(part, "window", None)), None)  # type: ignore[attr-defined]
+    return Memory(path, window, any(part.recurrent for part in below))
+
+
+def _remembering(spec: Spec, path: str) -> Iterator[tuple[str, Spec]]:
+    for below, part in spec.children(path):
+        if part.remembers:
+            yield below, part
+        else:
+            yield from _remembering(part, below)
+
+
+def check_layers(layers: Iterable[Spec], given: Iterable[str] = (), path: str = "layers") -> None:
+    """RecipeError, naming it, for a part whose cache or values its layer does not hand to it.
+
+    `given` are the names of the values that are there before the first layer.
+    """
+    known = set(given)
+    fit: set[int] = set()  # most layers are one and the same spec
+    for index, layer in enumerate(layers):
+        where = f"{path}.{index}"
+        if id(layer) not in fit:
+            _check_caches(layer, where)
+            _check_values(layer, where)
+            fit.add(id(layer))
+        for name in layer.takes:
+            if name not in known:
+                raise RecipeError(f"{where}: takes {name!r}, which no earlier layer gives")
+        known.update(layer.gives)
+
+
+def _check_caches(layer: Spec, where: str) -> None:
+    for path, _ in _remembering(layer, "") if layer.by_part else ():
+        if "." in path and not path.rpartition(".")[2].isdigit():
+            raise RecipeError(
+                f"{where}.{path}: has a cache, which {layer.block()} hands to parts of its own only"
+            )
+
+
+def _check_values(layer: Spec, where: str) -> None:
+    for path, part in layer.walk():
+        for what, names in (("gives", part.gives), ("takes", part.takes)):
+            for name in names:
+                if name not in getattr(layer, what):
+                    raise RecipeError(
+                        f"{where}.{path}: {what} {name!r}, which {layer.block()} does not hand on"
+                    )
+
+
+def union(*parts: Any) -> tuple[str, ...]:
+    """All names of several tuples, each once, in order."""
+    return tuple(dict.fromkeys(name for names in parts for name in names))
