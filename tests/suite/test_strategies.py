@@ -9,7 +9,7 @@ import zoo
 import zoo_llama
 from zoo.architecture import Strategy, hookimpl
 from zoo.errors import PluginError
-from zoo.registry import isolated, using
+from zoo.registry import isolated
 from zoo.testing import check_strategy, run_checks
 
 WORDS = {
@@ -33,13 +33,13 @@ def known():
 
 
 @pytest.fixture(scope="module")
-def llama():
-    return zoo.load("llama")
+def llama(known):
+    return zoo.load("llama", known=known)
 
 
 @pytest.mark.parametrize("name", WORDS)
 def test_what_a_strategy_does_wrong_is_one_line_where_it_is_run(known, llama, name):
-    with using(known), pytest.raises(PluginError) as raised:
+    with pytest.raises(PluginError) as raised:
         zoo.generate(llama, "The capital", strategy=name)
     assert WORDS[name] in str(raised.value) and "faulty-strategies" in str(raised.value)
 
@@ -61,12 +61,11 @@ def test_the_zoos_own_pass(name):
     assert check_strategy(name)
 
 
-def test_giving_a_stream_up_ends_the_strategy(known, llama):
-    with using(known):
-        steps = zoo.stream(llama, [1, 2, 3], strategy="sound")
-        next(steps)
-        faulty_strategies.CLOSED.clear()
-        steps.close()
+def test_giving_a_stream_up_ends_the_strategy(llama):
+    steps = zoo.stream(llama, [1, 2, 3], strategy="sound")
+    next(steps)
+    faulty_strategies.CLOSED.clear()
+    steps.close()
     assert faulty_strategies.CLOSED == [3]
 
 

@@ -94,15 +94,16 @@ def zoo_blocks():
 
 @hookimpl
 def zoo_architectures():
-    """Mamba-2, in both published layouts."""
+    """Mamba-2, in both published layouts; some of its rules are Mamba's, too."""
+    hf, mlx = (tuple(dict.fromkeys((*mixer_weights(axis=axis), *weights(axis)))) for axis in (1, 2))
     yield Architecture(
         name="mamba2",
         base="mamba",
         summary="Mamba with one decay a head, so that chunks of tokens are products of matrices",
         model_types=("mamba2",),
         recipe=mamba2,
-        weights=(*mixer_weights(axis=1), *weights(1)),
-        mlx_weights=(*mixer_weights(axis=2), *weights(2)),
+        weights=hf,
+        mlx_weights=mlx,
         presets=(Preset("tiny", "for tests", config=TINY | dict(n_groups=2, chunk_size=8)),),
         references=("Dao and Gu, 2024, arXiv:2405.21060",),
         api=1,
