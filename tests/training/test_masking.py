@@ -47,8 +47,13 @@ def test_a_span_is_a_whole_name_or_a_whole_word(split, text, expected):
 def test_the_names_that_answer_are_marked(split):
     ids = split.encode("中国的首都是北京。 New Delhi Niger")
     found = Spans(split, NAMES, {"北京", "New Delhi"})(ids)
-    answers = [span for span in found if span.answer]
-    assert texts_of(split, answers, ids) == ["北京", " New Delhi"]
+    assert texts_of(split, [span for span in found if span.answer], ids) == ["北京", " New Delhi"]
+    assert texts_of(split, [span for span in found if span.name], ids) == [
+        "中国",
+        "北京",
+        " New Delhi",
+        " Niger",
+    ]
 
 
 def test_no_name_of_the_atlas_is_hidden_by_half(split):
@@ -57,25 +62,25 @@ def test_no_name_of_the_atlas_is_hidden_by_half(split):
     for text in TEXTS:
         ids = split.encode(text)
         found = spans(ids)
-        places = hidden(found, draw, words=0.3, answers=0.6)
+        places = hidden(found, draw, words=0.3, names=0.6)
         for span in found:
             covered = sum(place in places for place in range(span.start, span.stop))
             assert covered in (0, span.stop - span.start)
-            several += span.answer and covered > 1
+            several += span.name and covered > 1
     assert several > 100
 
 
-def test_words_and_answers_have_their_own_share():
+def test_words_and_names_have_their_own_share():
     spans = [Span(place, place + 1, place % 2 == 0) for place in range(20_000)]
-    places = hidden(spans, Random(1), words=0.15, answers=0.75)
-    assert sum(place % 2 == 0 for place in places) / 10_000 == pytest.approx(0.75, abs=0.02)
+    places = hidden(spans, Random(1), words=0.15, names=0.5)
+    assert sum(place % 2 == 0 for place in places) / 10_000 == pytest.approx(0.5, abs=0.02)
     assert sum(place % 2 for place in places) / 10_000 == pytest.approx(0.15, abs=0.02)
-    assert places == hidden(spans, Random(1), words=0.15, answers=0.75)
-    assert places != hidden(spans, Random(2), words=0.15, answers=0.75)
+    assert places == hidden(spans, Random(1), words=0.15, names=0.5)
+    assert places != hidden(spans, Random(2), words=0.15, names=0.5)
 
 
 def test_a_prompt_ends_before_the_first_answer_and_the_space_before_it():
-    spans = [Span(0, 1, True), Span(1, 2), Span(2, 4, True), Span(4, 5), Span(5, 6, True)]
+    spans = [Span(0, 1, True, True), Span(1, 2), Span(2, 4, True, True), Span(4, 5), Span(5, 6, True, True)]
     ids = [10, 7, 11, 12, 13, 14]  # 7 is a space
     assert prompt_length(ids, spans, {7}, Random(0)) == 1
     assert prompt_length(ids, spans, set(), Random(0)) == 2
@@ -84,6 +89,6 @@ def test_a_prompt_ends_before_the_first_answer_and_the_space_before_it():
 def test_a_text_without_answers_is_cut_at_any_word_and_never_before_the_first():
     ids = [1, 2, 3, 4, 5]
     for first in (False, True):
-        spans = [Span(0, 2, first), Span(2, 3), Span(3, 5)]
+        spans = [Span(0, 2, first, first), Span(2, 3), Span(3, 5)]
         assert {prompt_length(ids, spans, set(), Random(seed)) for seed in range(30)} == {2, 3}
     assert prompt_length([1, 2], [Span(0, 2)], set(), Random(0)) == 0

@@ -17,10 +17,11 @@ from zoo.tokenizer import Tokenizer
 
 @dataclass(frozen=True)
 class Span:
-    """Tokens from `start` up to `stop` that are hidden together; `answer` says that they are what a text tells."""
+    """Tokens from `start` up to `stop` that are hidden together: a word, or a `name`, which may be an `answer`."""
 
     start: int
     stop: int
+    name: bool = False
     answer: bool = False
 
 
@@ -42,7 +43,7 @@ class Spans:
         while place < len(ids):
             name = self._name(ids, place)
             stop = place + len(name) if name else self._word(ids, place)
-            found.append(Span(place, stop, name in self.answers))
+            found.append(Span(place, stop, bool(name), name in self.answers))
             place = stop
         return found
 
@@ -87,9 +88,9 @@ def _written(words: Tokenizer, names: Collection[str]) -> set[tuple[int, ...]]:
     return {tuple(words.encode(text, False)) for name in names for text in (name, f" {name}")}
 
 
-def hidden(spans: Iterable[Span], draw: Random, *, words: float, answers: float) -> set[int]:
-    """The places to hide: each span with the probability `answers` if it is one, else `words`."""
-    chosen = [span for span in spans if draw.random() < (answers if span.answer else words)]
+def hidden(spans: Iterable[Span], draw: Random, *, words: float, names: float) -> set[int]:
+    """The places to hide: each name with the probability `names`, each other word with `words`."""
+    chosen = [span for span in spans if draw.random() < (names if span.name else words)]
     return {place for span in chosen for place in range(span.start, span.stop)}
 
 

@@ -25,7 +25,7 @@ from zoo.training.masking import Span, Spans, hidden, prompt_length
 from zoo.training.translation import sentences, translation_loss, translations
 
 END = "<|endoftext|>"
-MASKED, MASKED_ANSWERS = 0.15, 0.75  # shares of the words, and of the answers, that BERT is asked for
+MASKED, MASKED_NAMES = 0.15, 0.5  # shares of the words, and of the names, that BERT is asked for
 WHOLE = 0.25  # share of a diffusion's rows that have no prompt
 ROOM = 64  # end tokens at most after a diffusion's text, as many as it is asked for by default
 POOL = 512  # documents that are sorted by length at a time
@@ -98,7 +98,7 @@ def hidden_words(
 ) -> Iterator[Batch]:
     """BERT's: whole words and names are hidden, anew each time that a text comes, and asked for.
 
-    Most answers are, since they are what a text tells, and 15% of all else (Devlin et al., 2018, section 3.1). What
+    Half the names are, since they are what a text tells, and 15% of all else (Devlin et al., 2018, section 3.1). What
     is asked for is always behind a mask: hiding a tenth of it behind other words, and showing a tenth,
     does not make a model better (Wettig et al., 2022, arXiv:2202.08005, section 5).
     """
@@ -107,7 +107,7 @@ def hidden_words(
         inputs, targets = [], []
         for ids in rows.tolist():
             ids, padding = _parted(ids, token(words, END))
-            places = hidden(spans(ids), draw, words=MASKED, answers=MASKED_ANSWERS)
+            places = hidden(spans(ids), draw, words=MASKED, names=MASKED_NAMES)
             inputs.append([mask if place in places else id for place, id in enumerate(ids)] + padding)
             targets.append([id if place in places else IGNORED for place, id in enumerate(ids)])
             targets[-1] += [IGNORED] * len(padding)
