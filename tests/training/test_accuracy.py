@@ -42,5 +42,5 @@ def test_a_name_is_one_mask_and_the_space_before_it_is_shown(monkeypatch, tmp_pa
 
 
 def test_where_the_space_is_part_of_a_token_it_is_hidden_with_it(monkeypatch, tmp_path):
-    text = asked(monkeypatch, tmp_path, "en", vocab=400)
+    text = asked(monkeypatch, tmp_path, "en", vocab=2048)
     assert text.replace("[MASK]", "") == "The capital city of France is."
