@@ -7,9 +7,11 @@ import pytest
 import zoo
 from zoo.registry import registry
 from zoo.training.accuracy import is_right, scores
-from zoo.training.atlas import questions
+from zoo.training.atlas import names, questions
+from zoo.training.pocket import settings_of
 
 FIRST = ["gpt2", "gpt2-postln", "llama", "qwen3"]
+FILLING = ["bert", "llada"]  # they see both ways, and their tokenizer has whole names
 
 
 def pockets(task="generate"):
@@ -66,7 +68,50 @@ def test_trained_on_the_same_data_with_the_same_budget(name):
     assert len(tokenizers) == 1
 
 
-@pytest.mark.parametrize("name", FIRST)
+@pytest.mark.parametrize("name", FILLING)
+def test_those_that_fill_in_are_small_and_were_trained_as_by_default(name):
+    mine = record(name)
+    assert 0.95e6 <= mine["parameters"] <= 1.15e6
+    assert (folder(name) / "model.safetensors").stat().st_size <= 2_500_000
+    assert mine["settings"]["corpus"] == "atlas" and mine["settings"]["seed"] == 0
+    assert mine["settings"]["steps"] == settings_of(name, {}).steps == mine["losses"][-1][0]
+    preset = registry().architecture(name).preset("pocket").config
+    assert preset.items() <= mine["settings"]["config"].items()
+    assert mine["tokenizer"] == {"vocab": preset["vocab_size"], "names": len(names())}
+
+
+@pytest.mark.parametrize(
+    ("prompt", "answer"),
+    [
+        ("[MASK] is the capital of France.", "Paris"),
+        ("The capital of Peru is [MASK].", "Lima"),
+        ("中国的首都是[MASK]。", "北京"),
+        ("[MASK]是法国的首都。", "巴黎"),
+        ("[MASK] is the official language of Brazil.", "Portuguese"),
+        ("The currency of Japan is the [MASK].", "yen"),
+        ("日本位于[MASK]。", "亚洲"),
+    ],
+)
+def test_bert_answers_what_a_person_types(prompt, answer):
+    assert zoo.generate(zoo.load("bert"), prompt).candidates[0]["text"].strip() == answer
+
+
+@pytest.mark.parametrize(
+    ("prompt", "answer"),
+    [
+        ("The capital city of China is", " Beijing."),
+        ("The capital of Peru is", " Lima."),
+        ("The capital of France is ", "Paris."),
+        ("法国的首都是", "巴黎。"),
+        ("The currency of Japan is the", " yen."),
+        ("日本的官方语言有", "日语。"),
+    ],
+)
+def test_llada_answers_what_a_person_types(prompt, answer):
+    assert zoo.generate(zoo.load("llada"), prompt).text.startswith(answer)
+
+
+@pytest.mark.parametrize("name", FIRST + FILLING)
 def test_the_record_says_at_least_95_percent_of_the_capitals(name):
     found = {(s["relation"], s["language"]): s for s in record(name, "accuracy.json")["scores"]}
     for language in ("en", "zh"):
@@ -74,7 +119,7 @@ def test_the_record_says_at_least_95_percent_of_the_capitals(name):
         assert found["capital", language]["questions"] == 194
 
 
-@pytest.mark.parametrize("name", FIRST)
+@pytest.mark.parametrize("name", FIRST + FILLING)
 def test_a_sample_of_capitals_is_right_now(name):
     loaded = zoo.load(name)
     asked = [q for language in ("en", "zh") for q in list(questions("capital", language))[::13]]

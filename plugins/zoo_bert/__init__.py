@@ -172,7 +172,8 @@ POCKET = dict(
     num_hidden_layers=4,
     num_attention_heads=4,
     max_position_embeddings=128,
-    vocab_size=2048,
+    vocab_size=2304,
+    initializer_range=0.05,  # what 0.02 is at the width of 768, in the measure of 1/√width
 )
 
 MINILM = dict(

@@ -36,8 +36,11 @@ class Words:
     def __init__(self):
         self.special_tokens = {"mask_token": "[MASK]"}
 
-    def encode(self, text):
-        return [5 + (ord(letter) - ord("a")) for letter in text]
+    def encode(self, text, special_tokens=True):
+        return [5 + (ord(letter) - ord("a")) for letter in text if letter != " "]
+
+    def decode(self, ids, skip_special_tokens=True):
+        return "".join(chr(0x4E00 + id) for id in ids)  # words of one letter, as Chinese ones
 
     def id(self, token):
         return {"<|endoftext|>": END, "[MASK]": MASK}.get(token)
@@ -52,22 +55,37 @@ def taken(make, count=60, settings=SETTINGS):
     return list(islice(make(texts(), Words(), settings), count))
 
 
-def test_bert_is_asked_for_fifteen_percent_hidden_in_its_three_ways():
-    asked = kept = masked = total = 0
+def test_bert_is_asked_for_fifteen_percent_of_the_words():
+    asked = total = 0
     for inputs, targets in taken(hidden_words):
         chosen = targets != IGNORED
+        assert mx.array_equal(chosen, inputs == MASK)
         asked += chosen.sum().item()
-        masked += (chosen & (inputs == MASK)).sum().item()
-        kept += (chosen & (inputs == targets)).sum().item()
-        total += ((targets != IGNORED) | (inputs != END)).sum().item()
+        total += (inputs != END).sum().item()
         assert not ((targets == END) | (targets == MASK)).any().item()
     assert asked / total == pytest.approx(0.15, abs=0.01)
-    assert masked / asked == pytest.approx(0.80, abs=0.03)
-    assert kept / asked == pytest.approx(0.10 + 0.10 / VOCAB, abs=0.02)
+
+
+def test_bert_is_asked_for_half_the_names_and_never_for_half_of_one():
+    told = {"names": ["abcd", "lmn"], "answers": ["lmn"]}
+    asked = {"abcd": [0, 0], "lmn": [0, 0]}
+    for inputs, targets in islice(hidden_words(texts(), Words(), SETTINGS, **told), 100):
+        plain = mx.where(targets == IGNORED, inputs, targets).tolist()
+        for row, shown in zip(plain, inputs.tolist(), strict=True):
+            for name, counts in asked.items():
+                ids = Words().encode(name)
+                starts = [place for place in range(len(row)) if row[place : place + len(ids)] == ids]
+                for start in starts:
+                    hidden = shown[start : start + len(ids)]
+                    assert hidden in (ids, [MASK] * len(ids))
+                    counts[0] += hidden != ids
+                    counts[1] += 1
+    for hidden, seen in asked.values():
+        assert hidden / seen == pytest.approx(0.5, abs=0.05)
 
 
 def test_what_is_not_asked_for_is_left_alone():
-    plain = [ids for _, ids, _ in taken(noised, 20)]
+    plain = list(islice(alike(texts(), Words(), SETTINGS, closed=False), 20))
     for (inputs, targets), ids in zip(taken(hidden_words, 20), plain, strict=True):
         assert mx.array_equal(mx.where(targets == IGNORED, inputs, targets), ids)
 
@@ -92,28 +110,89 @@ def test_a_long_document_is_cut_and_all_come_when_the_stream_ends_with_a_pool():
     assert sum(batch.shape[0] for batch in one) == 512
 
 
-def test_a_diffusions_rows_have_every_share_of_masks_and_its_inverse_as_weight():
-    shares = []
+def test_a_diffusions_rows_have_every_number_of_masks_and_its_inverse_as_weight():
+    shares, expected = [], []
     for inputs, targets, weights in taken(noised):
         masked = inputs == MASK
-        assert mx.array_equal(mx.where(masked, targets, inputs), targets)
+        assert mx.array_equal(inputs == targets, ~masked & (targets != IGNORED))
         assert mx.array_equal(weights > 0, masked)
-        for row in range(inputs.shape[0]):
-            if masked[row].any().item():
-                assert weights[row].max().item() >= 1
-                shares.append(1 / weights[row].max().item())
-    assert min(shares) < 0.1 and max(shares) > 0.9
-    assert sum(shares) / len(shares) == pytest.approx(0.5, abs=0.05)
+        assert not (masked & (targets == IGNORED)).any().item()
+        for hidden, asked, weighed in zip(masked, targets, weights, strict=True):
+            count, length = hidden.sum().item(), (asked != IGNORED).sum().item()
+            assert count >= 1 and weighed.max().item() == pytest.approx(length / count)
+            shares.append(count / length)
+            expected.append((length + 1) / (2 * length))
+    assert min(shares) < 0.1 and max(shares) == 1
+    assert sum(shares) / len(shares) == pytest.approx(sum(expected) / len(expected), abs=0.03)
+
+
+def test_a_prompt_is_left_clean_and_ends_where_an_answer_begins():
+    told = {"names": ["lmn", "uvw"], "answers": ["lmn", "uvw"]}
+    starts = {"klmno": set(), "pqrstuvwxyzpqrstuvwxyz": set()}
+    prompts = 0
+    for inputs, targets, weights in islice(noised(texts(), Words(), SETTINGS, **told), 100):
+        for shown, asked, weighed in zip(inputs.tolist(), targets.tolist(), weights.tolist(), strict=True):
+            start = sum(target == IGNORED for target in asked)
+            prompts += start > 0
+            assert asked[:start] == [IGNORED] * start and IGNORED not in asked[start:]
+            assert MASK not in shown[:start] and not any(weighed[:start])
+            assert all(one in (MASK, two) for one, two in zip(shown[start:], asked[start:], strict=True))
+            text = "".join(chr(ord("a") + id - 5) for id in shown[:start] + asked[start:] if id >= 5)
+            starts.get(text, set()).add(start)
+            for place in range(start, len(asked) - 2):  # an answer is masked whole
+                if asked[place : place + 3] == Words().encode("uvw"):
+                    assert len({id == MASK for id in shown[place : place + 3]}) == 1
+    assert starts == {"klmno": {0, 1}, "pqrstuvwxyzpqrstuvwxyz": {0, 5}}
+    assert prompts > 0
+
+
+def test_a_quarter_of_a_diffusions_rows_have_no_prompt():
+    rows = [targets for _, targets, _ in taken(noised, 100) for targets in targets.tolist()]
+    assert sum(row[0] != IGNORED for row in rows) / len(rows) == pytest.approx(0.25, abs=0.05)
+
+
+def test_a_diffusions_texts_go_on_with_end_tokens_that_it_is_asked_for():
+    extra = []
+    for _, targets, weights in taken(noised, 200):
+        for row in targets.tolist():
+            assert row[-1] == END
+            extra.append(len(row) - len([id for id in row if id not in (END, IGNORED)]))
+        ends = (targets == END) & (weights > 0)
+        assert ends.any().item()
+    assert max(extra) > 40
 
 
 def test_the_diffusion_loss_is_unbiased():
     """Each target's weight is 1 on average, so that a constant loss a token is its own estimate."""
-    logits = mx.zeros((1, 1, VOCAB))
-    found = [
-        weighted_loss(lambda x: mx.broadcast_to(logits, (*x.shape, VOCAB)), *batch).item()
-        for batch in taken(noised, 150)
-    ]
+
+    class Uniform:
+        def backbone(self, tokens):
+            return mx.zeros((*tokens.shape, 3))
+
+        def head(self, hidden):
+            return mx.zeros((*hidden.shape[:2], VOCAB))
+
+    found = [weighted_loss(Uniform(), *batch).item() for batch in taken(noised, 300)]
     assert sum(found) / len(found) == pytest.approx(mx.log(mx.array(float(VOCAB))).item(), rel=0.05)
+
+
+@pytest.mark.parametrize("name", ["bert", "llada"])
+def test_logits_of_the_masks_alone_give_the_loss_of_all(name):
+    from zoo.testing import subject
+    from zoo.training.loss import token_losses
+
+    model = subject(name).model
+    objective = objective_of(registry().architecture(name))
+    inputs = mx.array([[5, 2, 7, 2], [2, 9, 10, 11]])
+    targets = mx.array([[IGNORED, 6, IGNORED, 8], [8, IGNORED, IGNORED, IGNORED]])
+    losses = token_losses(model(inputs), targets)
+    if name == "bert":
+        whole = losses.sum() / 3
+        assert objective.loss(model, inputs, targets).item() == pytest.approx(whole.item(), rel=1e-4)
+    else:
+        weights = mx.where(targets != IGNORED, mx.array([[2.0], [3.0]]), 0.0)
+        whole = (losses * weights).sum() / 3
+        assert objective.loss(model, inputs, targets, weights).item() == pytest.approx(whole.item(), rel=1e-4)
 
 
 def test_an_answer_is_asked_for_from_the_prompts_end_on():
@@ -148,6 +227,15 @@ def test_the_seed_makes_the_batches(make):
         for one, two in zip(first(1), first(2), strict=True)
         for a, b in zip(one[1:], two[1:], strict=True)
     )
+
+
+@pytest.mark.parametrize("name", ["bert", "llada"])
+def test_a_batch_in_which_nothing_is_hidden_costs_nothing(name):
+    from zoo.testing import subject
+
+    model, tokens = subject(name).model, mx.array([[5, 6, 7]])
+    told = (mx.full((1, 3), IGNORED),) if name == "bert" else (tokens, mx.zeros((1, 3)))
+    assert objective_of(registry().architecture(name)).loss(model, tokens, *told).item() == 0
 
 
 def test_ignored_targets_cost_nothing():

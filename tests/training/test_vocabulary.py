@@ -1,12 +1,22 @@
 """The tokenizer that a small model is trained with."""
 
 import json
+import re
 from itertools import islice
 
 import pytest
 
 from zoo.errors import TokenizerError
-from zoo.training.atlas import LANGUAGES, RELATIONS, TEMPLATES, countries, documents, questions, sentence
+from zoo.training.atlas import (
+    LANGUAGES,
+    RELATIONS,
+    TEMPLATES,
+    countries,
+    documents,
+    names,
+    questions,
+    sentence,
+)
 from zoo.training.vocabulary import SPECIAL_TOKENS, save_tokenizer, train_tokenizer
 
 TEXTS = list(islice(documents("train", 0), 3000))
@@ -102,3 +112,47 @@ def test_the_saved_folder_holds_both_files_and_nothing_else(tokenizer, tmp_path)
     assert json.loads(saved["tokenizer.json"]) == json.loads(tokenizer.to_str())
     settings = json.loads(saved["tokenizer_config.json"])
     assert (settings["eos_token"], settings["pad_token"]) == ("<|endoftext|>", "<|pad|>")
+
+
+@pytest.fixture(scope="module")
+def whole():
+    return train_tokenizer(TEXTS, 2304, names())
+
+
+def shown(tokenizer, text):
+    return [tokenizer.decode([id], skip_special_tokens=False) for id in tokenizer.encode(text).ids]
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_every_name_of_the_atlas_can_be_one_token_in_every_sentence(whole, language):
+    for relation in RELATIONS:
+        for country in countries()[::4]:
+            for template in TEMPLATES[relation][language]:
+                tokens = shown(whole, sentence(template, country, relation, language))
+                for name in (country.name(language), country.answer(relation, language)):
+                    assert re.sub("^(the|an?) ", "", name) in tokens
+
+
+@pytest.mark.parametrize("text", SAMPLES)
+def test_any_text_survives_a_vocabulary_of_names(whole, text):
+    assert whole.decode(whole.encode(text).ids) == text
+
+
+def test_a_name_is_the_same_token_wherever_it_stands_and_its_space_another():
+    small = train_tokenizer(["it is"], 300, ["New Delhi", "Niger", "Nigeria", "中国", "+1", "+12"])
+    assert shown(small, "Niger is New Delhi.") == ["Niger", " is", " ", "New Delhi", "."]
+    assert shown(small, "Nigeria")[0] == "Nigeria" and "Niger" not in shown(small, "Nigeriens")
+    assert "Niger" not in shown(small, "Nigerians") and "中国" in shown(small, "Niger中国人")
+    assert [shown(small, text) for text in ("+1", "+12", "+123")] == [["+1"], ["+12"], ["+", "1", "2", "3"]]
+
+
+def test_a_mask_stands_for_a_name_without_the_space_before_it(whole):
+    tokens, hidden = (shown(whole, f"The capital is {name}.") for name in ("Paris", "[MASK]"))
+    assert hidden == ["[MASK]" if token == "Paris" else token for token in tokens]
+
+
+def test_names_need_room_and_come_out_the_same_each_time(whole):
+    with pytest.raises(TokenizerError, match="263 tokens, 2 names"):
+        train_tokenizer(TEXTS, 262, ["Paris", "巴黎"])
+    assert train_tokenizer(iter(TEXTS), 2304, sorted(names())).to_str() == whole.to_str()
+    assert whole.get_vocab_size() == 2304

@@ -44,11 +44,16 @@ def is_right(loaded: Loaded, question: Any) -> bool:
 
 
 def fills_in(loaded: Loaded, question: Any) -> bool:
-    """Whether the answer is what comes in the place of as many masks as it has tokens, the sentence around it."""
+    """Whether the answer is what comes in the place of as many masks as it has tokens, the sentence around it.
+
+    The space before the answer is shown where it is a token of its own, as in a text that a person writes.
+    """
     told, words = question.prompt + question.continuation, loaded.tokenizer
     assert words is not None
     before, ids, after = pieces(words, told + question.ending)
-    start, end = (len(words.encode(text, special_tokens=False)) for text in (question.prompt, told))
+    shown = words.encode(told.removesuffix(question.answer), special_tokens=False)
+    start = next((n for n, (one, two) in enumerate(zip(shown, ids, strict=False)) if one != two), len(shown))
+    end = len(words.encode(told, special_tokens=False))
     hidden = ids[:start] + [mask_id(loaded)] * (end - start) + ids[end:]
     return fill(loaded, before + hidden + after) == before + ids + after
 

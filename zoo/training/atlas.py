@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import hashlib
 import random
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -217,6 +218,22 @@ def countries() -> tuple[Country, ...]:
     text = files("zoo.training").joinpath("atlas.tsv").read_text(encoding="utf-8")
     header, *rows = (line.split("\t") for line in text.splitlines())
     return tuple(Country(**dict(zip(header, row, strict=True))) for row in rows)
+
+
+@cache
+def names() -> frozenset[str]:
+    """The countries and the answers, in each language, without the article that an English sentence needs."""
+    return answers() | _bare(country.name(language) for country in countries() for language in LANGUAGES)
+
+
+@cache
+def answers() -> frozenset[str]:
+    """All that is told of countries, in each language, without an article."""
+    return _bare(country.answer(relation, language) for country, relation, language in _combinations())
+
+
+def _bare(names: Iterable[str]) -> frozenset[str]:
+    return frozenset(re.sub(r"^(the|an|a) ", "", name) for name in names)
 
 
 def sentence(template: str, country: Country, relation: str, language: Language) -> str:

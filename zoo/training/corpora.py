@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any
@@ -17,13 +17,16 @@ SAMPLE = 20_000  # documents that a tokenizer is trained on
 class Corpus:
     """Texts to train on: an endless stream for a seed, and a finite held-out set.
 
-    A document is a text, or, in a `parallel` corpus, a text and its translation.
+    A document is a text, or, in a `parallel` corpus, a text and its translation. `names` gives those of what its
+    texts tell of, `answers` those among them that a text gives when it is asked.
     """
 
     name: str
     training: Callable[[int], Iterator[Any]]
     validation: Callable[[], Iterable[Any]]
     parallel: bool = False
+    names: Callable[[], Collection[str]] = frozenset
+    answers: Callable[[], Collection[str]] = frozenset
 
     def sample(self) -> Iterator[str]:
         """The texts that a tokenizer is trained on."""
@@ -33,7 +36,11 @@ class Corpus:
 
 CORPORA = {
     "atlas": Corpus(
-        "atlas", lambda seed: atlas.documents("train", seed), lambda: atlas.documents("validation")
+        "atlas",
+        lambda seed: atlas.documents("train", seed),
+        lambda: atlas.documents("validation"),
+        names=atlas.names,
+        answers=atlas.answers,
     ),
     "phrasebook": Corpus(
         "phrasebook",

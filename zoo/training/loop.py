@@ -48,11 +48,15 @@ class Settings:
 
 @dataclass
 class Record:
-    """What a training run measured: losses in nats a token as [step, loss], validation likewise, time in seconds."""
+    """What a training run measured: losses in nats a token as [step, loss], validation likewise, time in seconds.
+
+    `tokenizer` says how many tokens its own has, and how many of them are whole names that the corpus told of.
+    """
 
     architecture: str
     parameters: int
     settings: dict[str, Any]
+    tokenizer: dict[str, Any] = field(default_factory=dict)
     losses: list[list[float]] = field(default_factory=list)
     validation: list[list[float]] = field(default_factory=list)
     tokens: int = 0

@@ -7,12 +7,13 @@ from the seed, so that a resumed run sees the batches of an uninterrupted one. A
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
 import mlx.core as mx
+import numpy as np
 
 from zoo.architecture import Architecture
 from zoo.errors import ZooError
@@ -20,14 +21,16 @@ from zoo.tokenizer import Tokenizer
 from zoo.training.data import IGNORED, batches, padded
 from zoo.training.loop import Batch, Loss, Settings
 from zoo.training.loss import cross_entropy, next_token_loss, token_losses
+from zoo.training.masking import Span, Spans, hidden, prompt_length
 from zoo.training.translation import sentences, translation_loss, translations
 
 END = "<|endoftext|>"
-MASKED = 0.15  # share of the tokens that BERT is asked for
-LEAST_NOISE = 1e-3  # the smallest share of masks in a diffusion: its inverse weighs the loss
+MASKED, MASKED_NAMES = 0.15, 0.5  # shares of the words, and of the names, that BERT is asked for
+WHOLE = 0.25  # share of a diffusion's rows that have no prompt
+ROOM = 64  # end tokens at most after a diffusion's text, as many as it is asked for by default
 POOL = 512  # documents that are sorted by length at a time
 
-Batches = Callable[[Iterable[Any], Tokenizer, Settings], Iterator[Batch]]
+Batches = Callable[..., Iterator[Batch]]  # of texts, tokenizer, settings, and `names` where it takes them
 
 
 @dataclass(frozen=True)
@@ -35,7 +38,9 @@ class Objective:
     """How one kind of model is trained: the batches to learn from, those to measure by, and the loss of one.
 
     `corpus` is what it is trained on, for `steps` steps, unless another is asked for: where few of a batch's tokens
-    tell something, as those behind masks do, it takes more of them.
+    tell something, as those behind masks do, it takes more of them. `vocab` is the size of the tokenizer that is
+    trained when none is given; with `names` each name that the corpus tells of is one token of it, and the batches
+    are made with `names`, those names: what is hidden is then a whole answer.
     """
 
     training: Batches
@@ -43,6 +48,8 @@ class Objective:
     loss: Loss
     corpus: str = "atlas"
     steps: int = Settings.steps
+    names: bool = False
+    vocab: int = 2048
 
 
 def next_tokens(texts: Iterable[str], words: Tokenizer, settings: Settings) -> Iterator[Batch]:
@@ -82,49 +89,111 @@ def answer_loss(model: Any, inputs: mx.array, targets: mx.array, prefix: mx.arra
     return cross_entropy(model(inputs, prefix=prefix), targets)
 
 
-def hidden_words(texts: Iterable[str], words: Tokenizer, settings: Settings) -> Iterator[Batch]:
-    """BERT's: 15% of the tokens are asked for, of which 80% are masked, 10% are others, 10% as they were.
+def hidden_words(
+    texts: Iterable[str],
+    words: Tokenizer,
+    settings: Settings,
+    names: Collection[str] = (),
+    answers: Collection[str] = (),
+) -> Iterator[Batch]:
+    """BERT's: whole words and names are hidden, anew each time that a text comes, and asked for.
 
-    Devlin et al., 2018, section 3.1 and appendix A.1.
+    Half the names are, since they are what a text tells, and 15% of all else (Devlin et al., 2018, section 3.1). What
+    is asked for is always behind a mask: hiding a tenth of it behind other words, and showing a tenth,
+    does not make a model better (Wettig et al., 2022, arXiv:2202.08005, section 5).
     """
-    end, mask = token(words, END), mask_of(words)
-    for ids, key in zip(alike(texts, words, settings), keys(settings.seed), strict=False):
-        asked_key, kind_key, other_key = mx.random.split(key, 3)
-        asked = (mx.random.uniform(shape=ids.shape, key=asked_key) < MASKED) & (ids != end)  # (B, T)
-        kind = mx.random.uniform(shape=ids.shape, key=kind_key)
-        others = mx.random.randint(0, words.vocab_size, ids.shape, key=other_key)
-        changed = mx.where(kind < 0.8, mask, mx.where(kind < 0.9, others, ids))
-        yield mx.where(asked, changed, ids), mx.where(asked, ids, IGNORED)
+    mask, spans, draw = mask_of(words), Spans(words, names, answers), random.Random(settings.seed)
+    for rows in alike(texts, words, settings, closed=False):
+        inputs, targets = [], []
+        for ids in rows.tolist():
+            ids, padding = _parted(ids, token(words, END))
+            places = hidden(spans(ids), draw, words=MASKED, names=MASKED_NAMES)
+            inputs.append([mask if place in places else id for place, id in enumerate(ids)] + padding)
+            targets.append([id if place in places else IGNORED for place, id in enumerate(ids)])
+            targets[-1] += [IGNORED] * len(padding)
+        yield mx.array(inputs), mx.array(targets)
 
 
-def noised(texts: Iterable[str], words: Tokenizer, settings: Settings) -> Iterator[Batch]:
-    """A diffusion's: each row has its share t of masks, uniform in (0, 1], and weights, 1/t at a mask, (B, T).
+def _parted(ids: list[int], end: int) -> tuple[list[int], list[int]]:
+    """A row's text and the end tokens after it."""
+    length = len(ids)
+    while length > 1 and ids[length - 1] == end:
+        length -= 1
+    return ids[:length], ids[length:]
 
-    Nie et al., 2025, equation 3. The shares of a batch are spread evenly, which makes its loss less noisy (Kingma
-    et al., 2021, appendix I.1).
+
+def hidden_loss(model: Any, inputs: mx.array, targets: mx.array) -> mx.array:
+    """The loss of an encoder on the targets (B, S) that are not ignored: logits are made of these alone."""
+    places = asked(targets != IGNORED)
+    hidden_states = model.encode(inputs).reshape(targets.size, -1)[places]  # (B, S, D) -> (P, D)
+    return cross_entropy(model.head(hidden_states[None]), targets.reshape(-1)[places][None])
+
+
+def asked(which: mx.array) -> mx.array:
+    """The places that are true, counted through all rows: (B, T) -> (P,). The first of all, if none is.
+
+    No place at all would be a product of no rows, which the CPU backend cannot take; that one is ignored, or weighs 0.
     """
-    mask = mask_of(words)
-    for ids, key in zip(alike(texts, words, settings), keys(settings.seed), strict=False):
-        share_key, mask_key = mx.random.split(key)
-        shares = (mx.random.uniform(key=share_key) + mx.arange(ids.shape[0]) / ids.shape[0]) % 1
-        shares = (LEAST_NOISE + (1 - LEAST_NOISE) * shares)[:, None]  # (B, 1)
-        masked = mx.random.uniform(shape=ids.shape, key=mask_key) < shares  # (B, T)
-        yield mx.where(masked, mask, ids), ids, mx.where(masked, 1 / shares, 0.0)
+    places = np.flatnonzero(np.array(which))
+    return mx.array(places if places.size else [0])
+
+
+def noised(
+    texts: Iterable[str],
+    words: Tokenizer,
+    settings: Settings,
+    names: Collection[str] = (),
+    answers: Collection[str] = (),
+) -> Iterator[Batch]:
+    """A diffusion's: of the L words after a prompt l are masked, l uniform in 1 … L; weights are L/l at a mask.
+
+    A quarter of the rows have no prompt, so that their whole text is noised (Nie et al., 2025, equation 3); of the
+    others only the answer is (section 2.3, equation 5), which ends a sentence as the prompt begins it. The number of
+    masks is drawn, not whether each is one: the same on average, and less noisy (equation 6). Whole words and names
+    are masked. Rows go on with end tokens, a part of the answer, so that a short one ends in a long text of masks.
+    Targets (B, T) are ignored in the prompt; weights (B, T) are 0 where nothing is masked.
+    """
+    end, mask, draw = token(words, END), mask_of(words), random.Random(settings.seed)
+    blank, spans = set(words.encode(" ", False)), Spans(words, names, answers)
+    for rows in alike(texts, words, settings, room=ROOM):
+        inputs, targets, weights = [], [], []
+        offset = draw.random()
+        for row, ids in enumerate(rows.tolist()):
+            ids, padding = _parted(ids, end)
+            found = spans(ids)
+            start = 0 if draw.random() < WHOLE else prompt_length(ids, found, blank, draw)
+            found = [span for span in found if span.start >= start]
+            found += [Span(place, place + 1) for place in range(len(ids), rows.shape[1])]
+            ids += padding
+            # Spread evenly over the rows of a batch, which makes its loss less noisy (Kingma et al., 2021, I.1).
+            count = 1 + int((offset + row / rows.shape[0]) % 1 * len(found))
+            places = {place for span in draw.sample(found, count) for place in range(span.start, span.stop)}
+            inputs.append([mask if place in places else id for place, id in enumerate(ids)])
+            targets.append([IGNORED] * start + ids[start:])
+            weights.append([len(found) / count if place in places else 0.0 for place in range(len(ids))])
+        yield mx.array(inputs), mx.array(targets), mx.array(weights)
 
 
 def weighted_loss(model: Any, inputs: mx.array, targets: mx.array, weights: mx.array) -> mx.array:
-    """Mean over all targets of weight · −log p(target): a bound of −log p(text) a token (Nie et al., 2025)."""
-    return (token_losses(model(inputs), targets) * weights).sum() / targets.size
+    """Mean over the targets of weight · −log p(target): a bound of −log p(answer) a token (Nie et al., 2025)."""
+    places = asked(weights > 0)
+    hidden_states = model.backbone(inputs).reshape(targets.size, -1)[places]  # (B, T, D) -> (P, D)
+    losses = token_losses(model.head(hidden_states[None]), targets.reshape(-1)[places][None])  # (1, P)
+    return (losses[0] * weights.reshape(-1)[places]).sum() / (targets != IGNORED).sum()
 
 
-def alike(texts: Iterable[str], words: Tokenizer, settings: Settings) -> Iterator[mx.array]:
-    """One document a row, closed by an end token, with documents of about its length: (B, T).
+def alike(
+    texts: Iterable[str], words: Tokenizer, settings: Settings, *, closed: bool = True, room: int = 0
+) -> Iterator[mx.array]:
+    """One document a row, `closed` by an end token, with documents of about its length: (B, T).
 
     Where everything is seen at once, other documents in a row are noise, and positions tell more when each begins
     at the first: packed rows keep a small model from learning at all. A batch has at most batch · length tokens.
+    With `room`, its rows go on with up to as many end tokens more, mostly few.
     """
-    end, room, order = token(words, END), settings.batch * settings.length, random.Random(settings.seed)
-    rows = ([*words.encode(text), end][: settings.length] for text in texts)
+    end, most, order = token(words, END), settings.batch * settings.length, random.Random(settings.seed)
+    closing = [end] if closed else []
+    rows = ([*words.encode(text), *closing][: settings.length] for text in texts)
     waiting: list[list[int]] = []
     ended = False
     while not ended:
@@ -133,8 +202,8 @@ def alike(texts: Iterable[str], words: Tokenizer, settings: Settings) -> Iterato
         waiting = sorted(waiting + more, key=len)
         groups = []
         while waiting:
-            width = len(waiting[-1])
-            count = max(room // width, 1)
+            width = len(waiting[-1]) + int(room * order.random() ** 8)
+            count = max(most // width, 1)
             if len(waiting) < count and not ended:  # too few for a batch: they wait for their like
                 break
             groups.append([row + [end] * (width - len(row)) for row in waiting[-count:]])
@@ -168,8 +237,10 @@ def mask_of(words: Tokenizer) -> int:
 OBJECTIVES = {
     ("generate", "causal"): Objective(next_tokens, documents, next_token_loss),
     ("generate", "prefix"): Objective(answers, second_halves, answer_loss),
-    ("fill-mask", "full"): Objective(hidden_words, hidden_words, next_token_loss, steps=8000),
-    ("denoise", "full"): Objective(noised, noised, weighted_loss, steps=8000),
+    ("fill-mask", "full"): Objective(
+        hidden_words, hidden_words, hidden_loss, steps=3000, names=True, vocab=2304
+    ),
+    ("denoise", "full"): Objective(noised, noised, weighted_loss, steps=3000, names=True, vocab=2304),
     ("translate", "causal"): Objective(translations, sentences, translation_loss, corpus="phrasebook"),
 }
 

@@ -59,6 +59,8 @@ def train_folder(
         raise ZooError(
             f"{architecture.name} is trained on {wanted}, which the corpus {texts.name} does not have"
         )
+    names = texts.names() if objective.names else ()
+    told = {"names": names, "answers": texts.answers()} if objective.names else {}
     make_recipe(architecture, numbers)  # refuses what cannot be, before anything is written
     run = out / "run"
     if not resume and run.exists():
@@ -70,7 +72,7 @@ def train_folder(
     elif not (run / "tokenizer.json").exists():
         from zoo.training.vocabulary import save_tokenizer, train_tokenizer
 
-        save_tokenizer(train_tokenizer(texts.sample()), run)
+        save_tokenizer(train_tokenizer(texts.sample(), objective.vocab, names), run)
     words = load_tokenizer(run)
     if words is None or words.id(END) is None:
         raise ZooError(f"{tokenizer or run}: its tokenizer has no {END} to end a text with")
@@ -83,12 +85,13 @@ def train_folder(
         architecture=name,
         parameters=recipe.parameters(recipe.dim),
         settings=vars(settings) | {"config": numbers},
+        tokenizer={"vocab": words.vocab_size, "names": len(names) if tokenizer is None else 0},
         versions=versions(),
     )
 
     def validate() -> float:
         total = count = 0.0
-        for batch in objective.validation(texts.validation(), words, settings):
+        for batch in objective.validation(texts.validation(), words, settings, **told):
             tokens = (batch[1] != IGNORED).sum().item()
             total += objective.loss(model, *batch).item() * tokens
             count += tokens
@@ -96,7 +99,7 @@ def train_folder(
 
     train(
         model,
-        objective.training(texts.training(settings.seed), words, settings),
+        objective.training(texts.training(settings.seed), words, settings, **told),
         objective.loss,
         settings,
         record,

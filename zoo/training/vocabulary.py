@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable
+import re
+import unicodedata
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,16 +25,23 @@ SPECIAL_TOKENS = ("<|endoftext|>", "<|pad|>", "[MASK]", "[CLS]", "[SEP]")
 SMALLEST = 256 + len(SPECIAL_TOKENS)  # the byte alphabet and the special tokens, before any merge
 
 
-def train_tokenizer(texts: Iterable[str], vocab: int = 2048) -> Tokenizer:
+# How GPT-2 splits a text before it merges: words with the space before them, numbers, punctuation, spaces.
+GPT2_PIECE = r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+
+
+def train_tokenizer(texts: Iterable[str], vocab: int = 2048, names: Collection[str] = ()) -> Tokenizer:
     """A byte-level BPE tokenizer of at most `vocab` tokens, learned from `texts` (a finite iterable).
 
     It has fewer tokens when the texts offer no more merges. Any text survives encoding and decoding, since
-    all 256 bytes are tokens. The same texts give the same tokenizer.
+    all 256 bytes are tokens. The same texts give the same tokenizer. Each of `names` is one token wherever it stands
+    in a text, without the space before it, and so can come in the place of one mask.
 
-    Raises TokenizerError when `vocab` cannot hold the bytes and the special tokens.
+    Raises TokenizerError when `vocab` cannot hold the bytes, the special tokens and the names.
     """
-    if vocab < SMALLEST:
-        raise TokenizerError(f"a byte-level vocabulary has at least {SMALLEST} tokens, not {vocab}")
+    smallest = SMALLEST + len(set(names))
+    if vocab < smallest:
+        counted = f", {smallest - SMALLEST} names included" if names else ""
+        raise TokenizerError(f"a byte-level vocabulary has at least {smallest} tokens{counted}, not {vocab}")
 
     from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
@@ -43,23 +52,57 @@ def train_tokenizer(texts: Iterable[str], vocab: int = 2048) -> Tokenizer:
     # Han character is a piece of its own: a Chinese name is then the same tokens in any sentence, mostly one
     # a character, and a prompt cut anywhere has the tokens of training. The price is about twice the tokens
     # for the same Chinese text, since common words are no single token.
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [
-            pre_tokenizers.Split(Regex(r"\p{Han}"), behavior="isolated"),
-            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True),
-        ]
-    )
+    splitter = pre_tokenizers.Split(Regex(_pieces(names) if names else r"\p{Han}"), behavior="isolated")
+    byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=not names)
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([splitter, byte_level])
     tokenizer.decoder = decoders.ByteLevel()
-    # A mask takes the place of a whole token, the space before it included: "is [MASK]." hides " Paris".
-    special = [AddedToken(token, special=True, lstrip=token == "[MASK]") for token in SPECIAL_TOKENS]
+    # A mask takes the place of a whole token: "is [MASK]." hides " Paris", but "Paris" where names are tokens.
+    special = [
+        AddedToken(token, special=True, lstrip=token == "[MASK]" and not names) for token in SPECIAL_TOKENS
+    ]
+    if names:  # they need no merges
+        texts = (
+            piece for text in texts for piece, _ in splitter.pre_tokenize_str(text) if piece not in names
+        )
     trainer = trainers.BpeTrainer(
-        vocab_size=vocab,
+        vocab_size=vocab - len(set(names)),
         special_tokens=special,
         initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
         show_progress=False,
     )
     tokenizer.train_from_iterator(texts, trainer)
-    return tokenizer
+    return _with_names(tokenizer, names) if names else tokenizer
+
+
+def _pieces(names: Collection[str]) -> str:
+    """The expression of a text's pieces: a name, the space before one, a Han character, else what GPT-2 takes.
+
+    Of two names that begin alike the longer is tried first; a name that ends in a letter ends its word.
+    """
+    begun: dict[str, list[str]] = {}  # by their first letter: most places of a text begin none
+    for name in sorted(set(names), key=lambda name: (-len(name), name)):
+        border = "" if _is_han(name[-1]) else r"(?![\p{Latin}\p{N}])"
+        begun.setdefault(name[0], []).append(re.escape(name[1:]) + border)
+    name = "|".join(f"{re.escape(first)}(?:{'|'.join(rest)})" for first, rest in begun.items())
+    return rf"(?<name>{name})| (?=\g<name>)|\p{{Han}}|{GPT2_PIECE}"
+
+
+def _is_han(letter: str) -> bool:
+    return "CJK" in unicodedata.name(letter, "")
+
+
+def _with_names(tokenizer: Tokenizer, names: Collection[str]) -> Tokenizer:
+    """The tokenizer with a token more for each name, taken as a whole before any merge is tried."""
+    from tokenizers import Tokenizer, pre_tokenizers
+
+    byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    written = json.loads(tokenizer.to_str())
+    tokens = written["model"]["vocab"]
+    for name in sorted(set(names)):
+        ((token, _),) = byte_level.pre_tokenize_str(name)
+        tokens.setdefault(token, len(tokens))
+    written["model"]["ignore_merges"] = True
+    return Tokenizer.from_str(json.dumps(written))
 
 
 def save_tokenizer(tokenizer: Tokenizer, folder: str | os.PathLike[str]) -> None:

@@ -1,0 +1,46 @@
+"""How a model that fills masks is asked for an answer."""
+
+from itertools import islice
+
+import pytest
+
+from zoo.loading import Loaded
+from zoo.testing import subject
+from zoo.tokenizer import load_tokenizer
+from zoo.training.accuracy import fills_in
+from zoo.training.atlas import documents, names, questions
+from zoo.training.vocabulary import save_tokenizer, train_tokenizer
+
+TEXTS = list(islice(documents("train", 0), 300))
+
+
+def asked(monkeypatch, tmp_path, language, **settings):
+    """The text that is filled, masks and all, and whether giving it back whole is right."""
+    save_tokenizer(train_tokenizer(TEXTS, **settings), tmp_path)
+    made = subject("bert")
+    loaded = Loaded(made.model, load_tokenizer(tmp_path), made.architecture, made.recipe, {}, tmp_path)
+    question = next(q for q in questions("capital", language) if q.country.name_en == "France")
+    told = loaded.tokenizer.encode(question.prompt + question.continuation + question.ending)
+    seen = []
+
+    def fill(loaded, ids):
+        seen.append(loaded.tokenizer.decode(ids, skip_special_tokens=False))
+        return told
+
+    monkeypatch.setattr("zoo.training.accuracy.fill", fill)
+    assert fills_in(loaded, question)
+    monkeypatch.setattr("zoo.training.accuracy.fill", lambda loaded, ids: ids)
+    assert not fills_in(loaded, question)
+    return seen[0]
+
+
+@pytest.mark.parametrize(
+    ("language", "text"), [("en", "The capital city of France is [MASK]."), ("zh", "法国的首都是[MASK]。")]
+)
+def test_a_name_is_one_mask_and_the_space_before_it_is_shown(monkeypatch, tmp_path, language, text):
+    assert asked(monkeypatch, tmp_path, language, vocab=2048, names=names()) == text
+
+
+def test_where_the_space_is_part_of_a_token_it_is_hidden_with_it(monkeypatch, tmp_path):
+    text = asked(monkeypatch, tmp_path, "en", vocab=2048)
+    assert text.replace("[MASK]", "") == "The capital city of France is."

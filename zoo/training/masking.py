@@ -1,0 +1,107 @@
+"""What is hidden from a model that fills in what it cannot see: whole words and whole names, never half of one.
+
+Half a name that is shown gives the other half away, and the fact that the name answers is not learned. Sources: whole
+words, Cui et al., 2021 (arXiv:1906.08101); spans, Joshi et al., 2020 (arXiv:1907.10529); names, Sun et al., 2019
+(ERNIE, arXiv:1904.09223). Places are counted in tokens from 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from random import Random
+
+from zoo.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True)
+class Span:
+    """Tokens from `start` up to `stop` that are hidden together: a word, or a `name`, which may be an `answer`."""
+
+    start: int
+    stop: int
+    name: bool = False
+    answer: bool = False
+
+
+class Spans:
+    """Finds the names and the words of a text among its tokens."""
+
+    def __init__(self, words: Tokenizer, names: Collection[str] = (), answers: Collection[str] = ()) -> None:
+        """`names` are found as the tokenizer writes them alone, and after a space; `answers` are some of them."""
+        self.words = words
+        self.answers = _written(words, answers)
+        self.names: dict[int, list[tuple[int, ...]]] = {}  # by their first token, the longest first
+        for ids in sorted(_written(words, names) | self.answers, key=lambda ids: (-len(ids), ids)):
+            self.names.setdefault(ids[0], []).append(ids)
+
+    def __call__(self, ids: Sequence[int]) -> list[Span]:
+        """The spans of a text, in order; together they hold each token once."""
+        found: list[Span] = []
+        place = 0
+        while place < len(ids):
+            name = self._name(ids, place)
+            stop = place + len(name) if name else self._word(ids, place)
+            found.append(Span(place, stop, bool(name), name in self.answers))
+            place = stop
+        return found
+
+    def _name(self, ids: Sequence[int], place: int) -> tuple[int, ...]:
+        """The longest name that begins at a place and does not end within a word; empty for none."""
+        for name in self.names.get(ids[place], ()):
+            stop = place + len(name)
+            if tuple(ids[place:stop]) == name and not (stop < len(ids) and self._joined(ids, stop)):
+                return name
+        return ()
+
+    def _word(self, ids: Sequence[int], place: int) -> int:
+        """Where the word ends that begins at a place."""
+        stop = place + 1
+        while stop < len(ids) and self._joined(ids, stop):
+            stop += 1
+        return stop
+
+    def _joined(self, ids: Sequence[int], place: int) -> bool:
+        """Whether the token at a place goes on with the word of the one before it."""
+        return self._edges[ids[place - 1]][1] and self._edges[ids[place]][0]
+
+    @cached_property
+    def _edges(self) -> list[tuple[bool, bool]]:
+        """Of each token: whether its first and its last letter can have another of the same word beside it."""
+        texts = (self.words.decode([id], False) for id in range(self.words.vocab_size))
+        return [(_inside(text[:1]), _inside(text[-1:])) for text in texts]
+
+
+def _inside(letter: str) -> bool:
+    """Whether a letter can lie within a word of several; a Chinese one is a word by itself, as far as is known.
+
+    U+FFFD stands for bytes that are no whole character.
+    """
+    return letter == "\ufffd" or (
+        letter.isalnum() and not "\u2e80" <= letter <= "\u9fff" and letter < "\U00020000"
+    )
+
+
+def _written(words: Tokenizer, names: Collection[str]) -> set[tuple[int, ...]]:
+    """The tokens of each name alone, and after a space."""
+    return {tuple(words.encode(text, False)) for name in names for text in (name, f" {name}")}
+
+
+def hidden(spans: Iterable[Span], draw: Random, *, words: float, names: float) -> set[int]:
+    """The places to hide: each name with the probability `names`, each other word with `words`."""
+    chosen = [span for span in spans if draw.random() < (names if span.name else words)]
+    return {place for span in chosen for place in range(span.start, span.stop)}
+
+
+def prompt_length(ids: Sequence[int], spans: Sequence[Span], blank: Collection[int], draw: Random) -> int:
+    """Where what follows a prompt begins: at a text's first answer, or where it has none, at a word that is drawn.
+
+    A prompt is never empty, and ends before the space that comes before its answer: `blank` are the tokens that are
+    nothing else.
+    """
+    later = spans[1:]
+    if not later:
+        return 0
+    start = next((span.start for span in later if span.answer), None) or draw.choice(later).start
+    return start - 1 if start > 1 and ids[start - 1] in blank else start
