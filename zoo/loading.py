@@ -52,10 +52,10 @@ def load(
 ) -> Loaded:
     """Load an architecture's pocket checkpoint ("llama"), a preset ("llama:7b"), a folder, a GGUF file or a hub id.
 
-    `architecture`, a name or the record itself, overrides what the config says; `dtype` ("float32", "float16", "bfloat16") casts floats; `adapter` is
-    a folder of mlx-lm's LoRA or DoRA, `revision` a hub id's branch, tag or commit. A model that would not fit in this
-    machine's memory with a cache of `context` tokens is refused before it is read, unless `force`. Raises a
-    `ZooError` that names the culprit: SourceError, ConfigError, CheckpointError, TokenizerError.
+    `architecture`, a name or the record itself, overrides what the config says; `dtype` ("float32", "float16",
+    "bfloat16") casts floats; `adapter` is a folder of mlx-lm's LoRA or DoRA, `revision` a hub id's branch, tag or commit.
+    A model that would not fit in this machine's memory with a cache of `context` tokens is refused before it is read,
+    unless `force`. Raises a `ZooError` that names the culprit: SourceError, ConfigError, CheckpointError, TokenizerError.
     """
     floats = runtime.compute_dtype(dtype)
     opened = open_model(source, architecture=architecture, revision=revision, floats=floats, known=known)
