@@ -73,7 +73,8 @@ RULES_HEAD = """## Weight rules
 
 A rule moves tensors from the names of a checkpoint to the paths of parameters, and back when a model is saved. In a
 pattern `{i}` stands for one dotted step of a name, `*` for the rest of it, and `[model.]` for a prefix that some
-checkpoints leave out. Each tensor is taken by the first rule that fits it.
+checkpoints leave out. Each tensor is taken by the first rule that fits it. What is open on one side of a rule is open on
+the other, `{e}` of `Stack` aside; a rule that breaks this, or stands in `weights` twice, is refused where it is made.
 """
 
 REFERENCE_HEAD = """# Reference

@@ -62,10 +62,11 @@ def load(
 ) -> Loaded:
     """Load an architecture's pocket checkpoint ("llama"), a preset ("llama:pocket"), a folder, a GGUF file or a hub id.
 
-    `architecture`, a name or the record itself, overrides what the config says; `dtype` ("float32", "float16", "bfloat16") casts floats; `adapter` is
-    a folder of mlx-lm's LoRA or DoRA, `revision` a hub id's branch, tag or commit. A model that would not fit in this
-    machine's memory with a cache of `context` tokens is refused before it is read, unless `force`. `report` is called
-    with the bytes read so far and those in all (0 while nobody knows) once the files are found. Raises a `ZooError` that names the culprit: SourceError, ConfigError, CheckpointError, TokenizerError.
+    `architecture`, a name or the record itself, overrides what the config says; `dtype` ("float32", "float16",
+    "bfloat16") casts floats; `adapter` is a folder of mlx-lm's LoRA or DoRA, `revision` a hub id's branch, tag or commit.
+    A model that would not fit in this machine's memory with a cache of `context` tokens is refused before it is read,
+    unless `force`. `report` is called with the bytes read so far and those in all (0 while nobody knows) once the files
+    are found. Raises a `ZooError` that names the culprit: SourceError, ConfigError, CheckpointError, TokenizerError.
     """
     runtime.check_process()
     floats = runtime.compute_dtype(dtype)

@@ -200,6 +200,9 @@ class Registry:
         Written as `Plugin.gives` has them: "gptj", "layer/parallel", "strategy/greedy".
         """
         found = self._architectures.contested() | self._blocks.contested()
+        for model_type, options in self._types.contested().items():
+            if model_type not in found:
+                found[f"model_type {model_type}"] = [f"--architecture {option}" for option in options]
         return found | {f"strategy/{name}": options for name, options in self._strategies.contested().items()}
 
     def _resolved(

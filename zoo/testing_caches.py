@@ -17,6 +17,7 @@ from zoo.testing_subject import Check, Subject, is_causal, same, streams, transl
 
 # Numbers of tokens at which implementations commonly start another piece, beside those that a spec declares.
 BORDERS = (64, 128)
+LONGEST = 2048  # beyond which a declared border costs too much to cross
 PAST = 3  # tokens of a text after the last border
 PADDING = 5  # columns on the left of a padded row, so that its borders lie elsewhere
 
@@ -77,7 +78,7 @@ def borders(recipe: Any) -> list[int]:
     dynamic = [part.context for part in parts if isinstance(part, DynamicScaling)]
     learned = learned_context(getattr(recipe, "decoder", recipe))
     limit = min([*dynamic, *([] if learned is None else [learned])], default=None)
-    known = {*BORDERS, *(chunk for part in parts for chunk in part.chunks)}
+    known = {*BORDERS, *(chunk for part in parts for chunk in part.chunks if 1 < chunk <= LONGEST)}
     return sorted(place for place in known if limit is None or place + PAST <= limit)
 
 

@@ -98,3 +98,22 @@ def test_numbers_that_are_not_all_there():
         "a.1.x (for b.1.y)",
         "a.2.x (for c.2.y)",
     ]
+
+
+def test_names_that_nobody_gave_on_purpose(refused):
+    strange = [
+        "a.{}.b",
+        "a.1.b",
+        "a.2.b",
+        f"n.{'9' * 5000}.x",
+        "l" * 100_000,
+        "layers.٣.x",
+        *(f"t{i}.x" for i in range(3000)),
+    ]
+    line = refused(tensors=lambda arrays: {**arrays, **{name: mx.zeros((1,)) for name in strange}})
+    assert "more unexpected" in line
+
+
+def test_what_is_told_of_it_stays_short():
+    problems = [((name,), "") for name in ("a.{}.b", "a.1.b", "a.2.b", f"n.{'9' * 5000}.x")]
+    assert [str(group) for group in grouped(problems)][:2] == ["a.{i}.b (i = 1…2)", "a.{}.b"]

@@ -3,7 +3,10 @@
 import json
 import shutil
 
+import gguf_files
 import pytest
+
+from zoo.registry import registry
 
 PLUGIN = """
 from dataclasses import replace
@@ -82,6 +85,12 @@ def test_one_of_the_zoos_own_that_is_blocked(folder, command):
     )
 
 
+def test_a_gguf_file_names_it_too(tmp_path, command):
+    gguf_files.write(tmp_path / "model.gguf", registry().architecture("llama").preset("pocket").folder)
+    line = refusal(command, tmp_path / "model.gguf", {"ZOO_BLOCK": "llama,mixtral,gemma"})
+    assert "is of no architecture that the zoo reads from GGUF; it is named by the plugin" in line
+
+
 def test_what_it_is_told_from_is_not_what_it_gives(site):
     from zoo.unloaded import mentions
 
@@ -145,5 +154,18 @@ def test_contested_names_are_marked(site, command):
         in shown
     )
     assert "ask for zoo zoo-one::hum or zoo zoo-two::hum" in shown
+    site.add(
+        "zoo-three",
+        "three_plugin",
+        PLUGIN.replace('name="humming"', 'name="third"').replace("humming", "shared"),
+    )
+    site.add(
+        "zoo-four",
+        "four_plugin",
+        PLUGIN.replace('name="humming"', 'name="fourth"').replace("humming", "shared"),
+    )
+    shown = command("plugins", environment=site.environment).stdout
+    assert "* model_type shared is claimed by several plugins" in shown
+    assert "ask for --architecture zoo-four::fourth or --architecture zoo-three::third" in shown
     found = states(command, site)
     assert found["one_plugin"]["contested"] == ["humming", "zoo hum"] and found["llama"]["contested"] == []

@@ -18,7 +18,8 @@ from zoo.weights import Rule
 
 MOST = 4  # groups of each side that a message shows
 ALIKE = 0.6  # from which share of likeness a name is worth a hint
-NUMBER = re.compile(r"(?<![^.])\d+(?![^.])")  # a step of a name that is a number
+LONGEST, CANDIDATES = 200, 500  # characters of a name, and names, that are compared for a hint
+NUMBER = re.compile(r"(?<![^.])[0-9]{1,9}(?![^.])")  # a step of a name that is a number
 LETTERS = "ijklmnop"
 
 
@@ -77,7 +78,8 @@ class Misfits:
 
 def _near(name: str, known: Mapping[str, str], what: str) -> str:
     """A hint with the nearest of the names, and what is said of it."""
-    near = get_close_matches(name, known, 1, ALIKE)
+    names = [one for one in list(known)[:CANDIDATES] if len(one) <= LONGEST]
+    near = get_close_matches(name, names, 1, ALIKE) if len(name) <= LONGEST else []
     return f" [{what}: {near[0]}{known[near[0]]}]" if near else ""
 
 
@@ -100,25 +102,26 @@ class Group:
         return "s" if self.count > 1 else ""
 
     def __str__(self) -> str:
-        name, *path = self.names
+        name, *path = (one if len(one) <= LONGEST else f"{one[:LONGEST]}…" for one in self.names)
         told = [*(f"for {one}" for one in path if one != name), *([self.ranges] if self.ranges else [])]
         return f"{name} ({', '.join(told)}){self.what}" if told else f"{name}{self.what}"
 
 
 def grouped(problems: Iterable[tuple[tuple[str, ...], str]]) -> list[Group]:
     """The problems, those put together that differ in the numbers of their names alone."""
-    alike: dict[tuple[tuple[str, ...], str], list[tuple[str, ...]]] = {}
+    alike: dict[tuple[tuple[str, ...], str, int], list[tuple[str, ...]]] = {}
     for names, what in problems:
-        key = (tuple(NUMBER.sub("{}", name) for name in names), what)
-        alike.setdefault(key, []).append(tuple(NUMBER.findall(names[0])))
+        numbers = tuple(NUMBER.findall(names[0]))
+        key = (tuple(NUMBER.sub("{}", name) for name in names), what, len(numbers))
+        alike.setdefault(key, []).append(numbers)
     found = []
-    for (names, what), numbers in alike.items():
-        columns = [sorted({int(number) for number in column}) for column in zip(*numbers, strict=True)]
+    for (names, what, _), rows in alike.items():
+        columns = [sorted({int(number) for number in column}) for column in zip(*rows, strict=True)]
         letters = iter(LETTERS)
         steps = [str(column[0]) if len(column) == 1 else f"{{{next(letters)}}}" for column in columns]
         ranges = [f"{step[1:-1]} = {_range(c)}" for step, c in zip(steps, columns, strict=True) if len(c) > 1]
         filled = tuple(_filled(name, steps) for name in names)
-        found.append(Group(filled, ", ".join(ranges), what, len(numbers)))
+        found.append(Group(filled, ", ".join(ranges), what, len(rows)))
     return sorted(found, key=lambda group: group.names)
 
 
