@@ -44,10 +44,9 @@ class Decoder(nn.Module):
         return [_caching(layer).make_cache(policy) for layer in self.layers]
 
     def unkept(self):
-        """What tells the layers where padded rows begin when no cache does: keys turn by positions of their own."""
-        return [
-            UnkeptCache() if isinstance(one, KVCache | WindowCache) else None for one in self.make_cache()
-        ]
+        """What tells the layers where padded rows begin when no cache does, where a mixer's own is a plain one."""
+        plain = (KVCache, WindowCache)
+        return [UnkeptCache() if type(one) in plain else None for one in self.make_cache()]
 
     def backbone(self, tokens, cache=None, mask=None, prefix=None, **source):  # (B, T) -> (B, T, D)
         """Everything but the head. `mask` (B, T), 1 for a token, marks left padding, at the first call only.

@@ -168,12 +168,16 @@ def misfits(
 
 
 def _exported(path: str, array: Any, rules: Sequence[Rule], recipe: Any) -> str:
-    """The checkpoint's name of a parameter, with its path; the path alone for one part of a fused tensor."""
-    try:
-        names = list(weights.invert(rules, {path: array}, recipe, join)[0])
-    except KeyError:
-        names = []
-    return f"{names[0]} (for {path})" if names else path
+    """The checkpoint's name of the tensor that holds a parameter, with the parameter's path; or the path alone."""
+    for rule in rules:
+        try:
+            names = list(weights.invert([rule], {path: array}, recipe, join)[0])
+        except KeyError:  # it joins several parameters
+            names = []
+        name = names[0] if names else rule.holder(path)
+        if name is not None:
+            return f"{name} (for {path})"
+    return path
 
 
 def _summary(problems: Sequence[str], most: int = 6) -> list[str]:
