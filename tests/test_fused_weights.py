@@ -4,6 +4,7 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
+import zoo
 from zoo.architecture import Split
 from zoo.checkpoint.adapter import Change
 from zoo.checkpoint.packed import Packed, Packing, join, pack
@@ -199,3 +200,13 @@ def test_an_adapter_of_a_fused_matrix_comes_apart_as_the_matrix_does(layout):
     for path in PATHS:
         assert found[path].shape == plain[path].shape and found[path].magnitude.shape == plain[path].shape[:1]
         assert mx.allclose(found[path].up @ found[path].down, plain[path], atol=1e-5).item()
+
+
+def test_a_missing_fused_tensor_is_named_whichever_of_its_parts_is_asked_for(folder):
+    source = folder("gpt2", tokenizer=False)
+    tensors = mx.load(str(source / "model.safetensors"))
+    tensors.pop(name := next(name for name in tensors if name.endswith("h.1.attn.c_attn.weight")))
+    mx.save_safetensors(str(source / "model.safetensors"), tensors, {"format": "pt"})
+    with pytest.raises(CheckpointError) as caught:
+        zoo.load(source)
+    assert str(caught.value).count(f"missing tensor {name} (for layers.1.mixer.") == 3

@@ -12,7 +12,7 @@ from zoo.assemble import assemble, build
 from zoo.blocks.position import Scaling, places
 from zoo.config import Config
 from zoo.convert import convert
-from zoo.errors import ConfigError
+from zoo.errors import ConfigError, RecipeError
 from zoo.recipe import DynamicScaling, LinearScaling, RoPE, Spec
 from zoo.registry import isolated
 from zoo.testing import randomise, same
@@ -164,3 +164,15 @@ def test_converting_keeps_the_share_of_a_head_that_turns(folder, tmp_path, besid
     written = json.loads((tmp_path / "out" / "config.json").read_text())
     assert (written["partial_rotary_factor"], written["rope_theta"]) == (0.5, 500.0)
     assert zoo.load(tmp_path / "out").recipe == zoo.load(source).recipe
+
+
+def test_the_familys_own_names_are_noted_even_where_they_stand_with_another_value():
+    nested = dict(rope_theta=300.0, partial_rotary_factor=0.5, rope_type="default")
+    config = Config(dict(base=20.0, rope_parameters=nested))
+    RoPE.of(config, 16, **KEYS)
+    assert config.defaults() == {"base": 300.0, "pct": 0.5}
+
+
+def test_dynamic_scaling_of_two_dimensions_is_refused():
+    with pytest.raises(RecipeError, match=r"scaling: turns 2 dimensions of a head, where it needs four"):
+        build(RoPE(dims=2, scaling=DynamicScaling(2.0, 8)), 8)

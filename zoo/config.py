@@ -269,7 +269,7 @@ class Config(Mapping[str, Any]):
         self._read.update(keys)
 
     def note(self, key: str, value: Any) -> None:
-        """Say what a key that is not there comes to, where a value was found elsewhere; see `defaults`."""
+        """Say what a key comes to where a value counts that was found elsewhere; see `defaults`."""
         self._defaults[key] = value
 
     def nested(self, key: str) -> Config | None:
@@ -289,7 +289,7 @@ class Config(Mapping[str, Any]):
         return default if self._tensors is None else any(word in name for name in self._tensors)
 
     def defaults(self) -> dict[str, Any]:
-        """The values that were used for keys which are not there, for a config that leaves nothing unsaid."""
+        """The values that were used for keys which are not there, and those noted: a config that leaves nothing unsaid."""
         return {
             key: value for key, value in self._defaults.items() if key not in (*self._nulls, "architectures")
         }

@@ -131,17 +131,13 @@ def spelled_out(opened: Opened) -> dict[str, Any]:
     """The config as mlx-lm reads it: no default left unsaid, and RoPE in transformers 4's two keys."""
     if opened.architecture.bridged:
         return opened.config  # another library has read this very one
-    config = opened.defaults | opened.config
+    config = opened.config | opened.defaults  # of a key that is there, a default says what counts instead
     rope = config.pop("rope_parameters", None)
     if rope:
-        rope = dict(rope)
-        for key in (
-            "rope_theta",
-            "partial_rotary_factor",
-        ):  # a family with other names for them has noted those
-            value = rope.pop(key, None)
-            if key in config and value is not None:
-                config[key] = value
+        # What counts of these stands among the defaults, by the names that the family has for them.
+        rope = {
+            key: value for key, value in rope.items() if key not in ("rope_theta", "partial_rotary_factor")
+        }
         scaled = rope.get("rope_type", "default") != "default"
         config["rope_scaling"] = {**rope, "type": rope["rope_type"]} if scaled else None
     if "model_type" not in config and opened.architecture.model_types:

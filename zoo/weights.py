@@ -52,6 +52,10 @@ class Rule:
         """Take parameters out of `source`, put tensors under their checkpoint names into `target`."""
         raise NotImplementedError
 
+    def holder(self, path: str) -> str | None:
+        """The name of the tensor that holds the parameter at `path` among others, for an error message."""
+        return None
+
 
 @dataclass(frozen=True)
 class Rename(Rule):
@@ -155,6 +159,10 @@ class Split(Rule):
             parts = [_divided(source.pop(part), self.axis, groups) for part in names]
             whole = _undivided(join(parts, self.axis + (groups > 1)), self.axis, groups)
             target[fill(self.source, values)] = _transposed(whole) if self.transpose else whole
+
+    def holder(self, path: str) -> str | None:
+        fitting = (match for pattern in self.targets if (match := matcher(pattern).fullmatch(path)))
+        return next((fill(self.source, match.groupdict()) for match in fitting), None)
 
     def _numbers(self, recipe: Any, path: str) -> list[int] | None:
         """The groups, then each part's size, for the parameter at `path`; None when the recipe has no such place."""

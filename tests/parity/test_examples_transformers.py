@@ -20,6 +20,7 @@ from zoo.convert import convert
 from zoo.registry import isolated, using
 
 from .support import TOLERANCE, agrees, difference, reference, spelled_as_4, texts
+from .test_adapters import train
 
 import mlx.core as mx  # isort: skip (after zoo, which loads the fast BLAS)
 
@@ -219,3 +220,26 @@ def test_mlx_lm_reads_what_is_converted(served, tmp_path, request, quantize):
     assert mx.abs(found - expected).max().item() <= TOLERANCE * scale
     packed = [path for path, layer in ours.model.named_modules() if "scales" in layer]
     assert bool(packed) == (quantize is not None)
+
+
+@pytest.mark.parametrize("quantize", [None, "4"])
+@pytest.mark.parametrize("kind", ["lora", "dora"])
+@pytest.mark.parametrize("served", ["zoo-gpt-neox", "zoo-phi3"], indirect=True)
+def test_an_adapter_of_a_fused_projection_is_the_same_as_mlx_lms(served, tmp_path, request, kind, quantize):
+    import mlx_lm.utils as mlx_lm
+    from mlx_lm.tuner.utils import load_adapters
+
+    name = request.node.callspec.params["served"]
+    make, config, extra = MLX_LM[name]
+    sizes = dict(hidden_size=64, num_attention_heads=4, intermediate_size=256)
+    reference(make, config(**SMALL, **sizes, **extra)).save_pretrained(tmp_path / "written")
+    convert(tmp_path / "written", tmp_path / "mlx", quantize=quantize, group_size=32 if quantize else None)
+    fused = {"zoo-gpt-neox": "attention.query_key_value", "zoo-phi3": "self_attn.qkv_proj"}[name]
+    train(tmp_path / "mlx", tmp_path / "adapter", kind, [fused])
+    theirs = load_adapters(mlx_lm.load_model(tmp_path / "mlx")[0], str(tmp_path / "adapter")).eval()
+    tokens = mx.array(texts(VOCAB, 2, 20))
+    expected, plain = theirs(tokens), zoo.load(tmp_path / "mlx").model(tokens)
+    found = zoo.load(tmp_path / "mlx", adapter=tmp_path / "adapter").model(tokens)
+    scale = (expected.max() - expected.min()).item()
+    assert mx.abs(plain - expected).max().item() > 0.01 * scale
+    assert mx.abs(found - expected).max().item() <= TOLERANCE * scale

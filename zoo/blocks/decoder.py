@@ -66,10 +66,9 @@ class Decoder(nn.Module):
         return [_cache(layer, need, policy, f"layers.{index}") for index, (layer, need) in every]
 
     def unkept(self):
-        """What tells the layers where padded rows begin when no cache does: keys turn by positions of their own."""
-        return [
-            UnkeptCache() if isinstance(one, KVCache | WindowCache) else None for one in self.make_cache()
-        ]
+        """What tells the layers where padded rows begin when no cache does, where a mixer's own is a plain one."""
+        plain = (KVCache, WindowCache)
+        return [UnkeptCache() if type(one) in plain else None for one in self.make_cache()]
 
     def backbone(self, tokens, cache=None, mask=None, prefix=None, inputs_embeds=None, **source):
         """Everything but the head, (B, T) -> (B, T, D). `mask` (B, T), 1 for a token, marks left padding, at the

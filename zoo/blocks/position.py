@@ -173,6 +173,11 @@ class DynamicScaling(Scaling):
 
     depends_on_length = True
 
+    def __init__(self, spec, *, dim, index=0):
+        super().__init__(spec, dim=dim, index=index)
+        if dim < 4:  # the base grows by a power of d / (d − 2)
+            raise ValueError(f"turns {dim} dimensions of a head, where it needs four at least")
+
     def wavelengths_at(self, length, theta, dims):
         """Positions a radian, (K/2,) or (B, K/2), for a text of `length` tokens."""
         factor, context = self.spec.factor, self.spec.context

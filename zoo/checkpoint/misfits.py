@@ -184,11 +184,4 @@ def _exported(path: str, array: Any, rules: Sequence[Rule], recipe: Any) -> Iter
         names = list(weights.invert(rules, {path: array}, recipe, join)[0])
     except KeyError:  # one part of several by itself
         names = []
-    if not names:
-        names = [
-            weights.fill(rule.source, values)  # type: ignore[attr-defined]
-            for rule in rules
-            for target in getattr(rule, "targets", ())
-            for _, values in weights.matches(target, {path: array})
-        ]
-    yield from names[:1]
+    yield from (names or [name for rule in rules if (name := rule.holder(path))])[:1]

@@ -16,10 +16,10 @@ def test_conforms(zoo_registry, preset):
 
 
 def test_longrope_scales_queries_and_keys_by_how_much_longer_texts_have_become():
-    """√(1 + ln 4 / ln 32): 128 positions are four times the 32 that it was first trained for."""
+    """√(1 + ln 4 / ln 512): 2048 positions are four times the 512 that it was first trained for."""
     scaling = zoo_phi3.phi3(Config(zoo_phi3.LONG)).layers[0].mixer.rope.scaling
-    assert scaling.magnitude == pytest.approx(math.sqrt(1 + math.log(4) / math.log(32)))
-    assert (scaling.context, scaling.long) == (32, (1.0, 1.0, *[8.0] * 6))
+    assert scaling.magnitude == pytest.approx(math.sqrt(1 + math.log(4) / math.log(512)))
+    assert (scaling.context, scaling.long) == (512, (1.0, 1.0, *[8.0] * 6))
 
 
 def test_factors_are_as_many_as_pairs_of_dimensions():
@@ -32,16 +32,16 @@ def test_factors_are_as_many_as_pairs_of_dimensions():
 
 
 def test_a_text_beyond_the_context_turns_by_the_long_factors(zoo_registry):
-    """All of it: a prompt of 40 tokens and what follows are what the whole text is."""
+    """All of it: a prompt of 520 tokens and what follows are what the whole text is."""
     import mlx.core as mx
 
     made = subject("phi3", "long", known=zoo_registry(zoo_phi3))
-    tokens = mx.random.randint(0, 256, (1, 44), key=mx.random.key(3))
+    tokens = mx.random.randint(0, 256, (1, 524), key=mx.random.key(3))
     cache = made.model.make_cache()
     pieces = [
-        made.model(tokens[:, :40], cache),
-        *(made.model(tokens[:, i : i + 1], cache) for i in range(40, 44)),
+        made.model(tokens[:, :520], cache),
+        *(made.model(tokens[:, i : i + 1], cache) for i in range(520, 524)),
     ]
     same(mx.concatenate(pieces, axis=1), made.model(tokens), "logits")
     with pytest.raises(AssertionError, match="logits"):
-        same(made.model(tokens[:, :30]), made.model(tokens)[:, :30], "logits")
+        same(made.model(tokens[:, :500]), made.model(tokens)[:, :500], "logits")

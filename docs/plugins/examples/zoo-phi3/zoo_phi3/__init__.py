@@ -61,9 +61,10 @@ WEIGHTS = (
     *LLAMA_WEIGHTS,
 )
 
-# A text that outgrows the short factors changes all of its tokens: those of the suite, of 24 tokens, do not.
+# A text that outgrows the short factors changes all of its tokens: those of the suite are not so long.
 LONG = TINY | dict(
-    original_max_position_embeddings=32,
+    max_position_embeddings=2048,
+    original_max_position_embeddings=512,
     rope_scaling=dict(type="longrope", short_factor=[1.0] * 4 + [1.5] * 4, long_factor=[1.0] * 2 + [8.0] * 6),
 )
 
