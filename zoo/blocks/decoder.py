@@ -8,9 +8,10 @@ from inspect import signature
 
 import mlx.nn as nn
 
+from zoo.blocks.caching import by_part, check_caches, layer_cache, makes_cache
 from zoo.blocks.mask import attention_mask, biased, padded_columns, token_columns
 from zoo.cache import Cache, KVCache, LayerCache, UnkeptCache, WindowCache
-from zoo.errors import PluginError, PromptError, RecipeError
+from zoo.errors import PluginError, PromptError
 from zoo.recipe.memory import needs
 
 RECURRENT = "recurrent"
@@ -35,7 +36,7 @@ class Decoder(nn.Module):
         self.layers = layers
         if spec.causality != "full":  # else nothing is cached
             for index, (layer, need) in enumerate(zip(layers, self.needs, strict=True)):
-                _check_caches(f"layers.{index}", spec.layers[index], layer, need)
+                check_caches(f"layers.{index}", spec.layers[index], layer, need)
         if norm is not None:
             self.norm = norm
         self.head = head
@@ -56,14 +57,14 @@ class Decoder(nn.Module):
             (index, place, memory.recurrent)
             for index, (layer, need) in enumerate(zip(self.layers, self.needs, strict=True))
             for place, memory in enumerate(need.memories)
-            if need.caches or _makes_cache(layer)
+            if need.caches or makes_cache(layer)
         ]
         return next((one[:2] for one in every if not one[2]), every[0][:2] if every else None)
 
     def make_cache(self, policy=None):
         """One cache a layer: its own, that of its mixer, or a `LayerCache` where parts have their own."""
         every = enumerate(zip(self.layers, self.needs, strict=True))
-        return [_cache(layer, need, policy, f"layers.{index}") for index, (layer, need) in every]
+        return [layer_cache(layer, need, policy, f"layers.{index}") for index, (layer, need) in every]
 
     def unkept(self):
         """What tells the layers where padded rows begin when no cache does, where a mixer's own is a plain one."""
@@ -95,7 +96,7 @@ class Decoder(nn.Module):
         for index, (layer, need, one) in enumerate(zip(self.layers, self.needs, cache, strict=True)):
             more = {"passed": passed, **source} if need.gives or need.takes else source
             if need.by_part:
-                one = _by_part(need, one)
+                one = by_part(need, one)
                 shown = {memory.path: seen(memory, one[memory.path]) for memory in need.memories}
             elif need.caches or not isinstance(one, LayerCache) or one.parts:
                 shown = seen(need.memories[0], one)
@@ -164,55 +165,6 @@ class Decoder(nn.Module):
     def __call__(self, tokens=None, cache=None, mask=None, prefix=None, inputs_embeds=None):
         """Logits, (B, T) -> (B, T, V); or, in the place of tokens, of `inputs_embeds` (B, T, D)."""
         return self.head(self.backbone(tokens, cache, mask, prefix, inputs_embeds))
-
-
-def _makes_cache(module):
-    """Whether it has the method that every block with a cache has."""
-    return callable(getattr(module, "make_cache", None))
-
-
-def _check_caches(where, spec, layer, need):
-    """RecipeError for a layer of several caches that takes one, and for a part that makes none of what it keeps."""
-    if _makes_cache(layer):
-        return
-    if len(need.caches) > 1 and not need.by_part:
-        names = " and ".join(need.caches)
-        raise RecipeError(
-            f"{where}: {names} each have a cache, and {spec.block()} takes one (it is not `by_part`)"
-        )
-    parts = dict(spec.walk())
-    for path in need.caches:
-        if not _makes_cache(_part(layer, path, where)):
-            raise RecipeError(
-                f"{where}.{path}: {parts[path].block()} has no make_cache(policy), which gives what it keeps from "
-                f"token to token"
-            )
-
-
-def _cache(layer, need, policy, where):
-    """The cache of a layer: its own, its one mixer's, or those of its parts in one."""
-    if _makes_cache(layer):
-        return layer.make_cache(policy)
-    made = {path: _part(layer, path, where).make_cache(policy) for path in need.caches}
-    return LayerCache(made) if need.by_part or not made else next(iter(made.values()))
-
-
-def _part(layer, path, where):
-    """The module at a path below a layer: where its spec is, so is what it runs."""
-    try:
-        for step in path.split("."):
-            layer = layer[int(step)] if isinstance(layer, list) else layer[step]
-    except (LookupError, TypeError) as error:
-        raise PluginError(f"{where}: the module does not keep its part {path} under that name") from error
-    return layer
-
-
-def _by_part(need, cache):
-    """The caches of a layer's parts by their names; of mlx-lm's, which have no names, in order."""
-    if isinstance(cache, LayerCache):
-        return cache
-    caches = [None] * len(need.memories) if cache is None else cache
-    return {memory.path: one for memory, one in zip(need.memories, caches, strict=True)}
 
 
 def _check_given(where, spec, passed):

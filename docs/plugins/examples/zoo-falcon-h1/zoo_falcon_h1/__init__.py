@@ -58,7 +58,9 @@ def falcon_h1(config):
         ),
         feedforward_norm=base.feedforward_norm,
     )
-    config.get("num_logits_to_keep")
+    config.refuse("mamba_use_mlp", False)
+    for key in ("num_logits_to_keep", "mlp_expansion_factor"):  # they change no logit
+        config.get(key)
     return recipe.change(
         embedding=dict(scale=one("embedding_multiplier")),
         layers=repeat(layer, len(recipe.layers)),

@@ -43,8 +43,8 @@ class ScaledMLP(GatedMLP):
 
     def __init__(self, spec, *, dim, index=0):
         super().__init__(spec, dim=dim, index=index)
-        self.scales = spec.scales
+        self.spec = spec
 
     def __call__(self, x):  # (B, T, D) -> (B, T, D)
-        hidden = self.activation(self.gate(x) * self.scales[0]) * self.up(x)
-        return self.down(hidden) * self.scales[1]
+        hidden = self.activation(self.gate(x) * self.spec.scales[0]) * self.up(x)
+        return self.down(hidden) * self.spec.scales[1]
