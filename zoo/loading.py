@@ -131,6 +131,7 @@ class Opened:
         if self.file is not None:
             tensors = self.file.tensors.read(dtype)
             self.parameters = match(self.model, self.architecture, self.recipe, tensors)
+            self.file.tensors.tell(dtype)
 
 
 def open_model(

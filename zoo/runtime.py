@@ -21,6 +21,7 @@ from typing import Any
 
 from zoo.errors import ZooError
 
+MOST_THREADS = 8  # beyond that, reading memory bounds them
 MOST_CASTS = 4  # arrays at once: reading memory bounds more of them
 MOST_KEPT = 64 * 2**20  # bytes freed that may wait for the next text
 
@@ -100,6 +101,18 @@ def compute_dtype(asked: str | None = None) -> Any:
     if asked not in DTYPES:
         raise ZooError(f"dtype {asked!r} is not one of {', '.join(DTYPES)}")
     return getattr(mx, asked)
+
+
+def unpacked_dtype() -> Any:
+    """The dtype of matrices whose packing this library lacks: half precision on a GPU, float32 where that is fastest."""
+    import mlx.core as mx
+
+    return mx.float16 if on_gpu() else mx.float32
+
+
+def threads() -> int:
+    """How many threads work side by side on what numpy does."""
+    return min(os.cpu_count() or 1, MOST_THREADS)
 
 
 def casts(dtype: Any) -> Callable[[Any], Any]:

@@ -129,7 +129,7 @@ def test_a_file_that_is_not_there(source):
 def test_another_architecture_may_be_named_if_files_hold_it_alike(tmp_path):
     path = gguf_files.write(tmp_path / "model.gguf", pocket("llama"))
     assert zoo.load(path, architecture="mistral").recipe.layers[0].mixer.window == 4096
-    for name, why in (("bert", "bert is not read from GGUF"), ("qwen2", "'llama' is not that of qwen2")):
+    for name, why in (("marian", "marian is not read from GGUF"), ("qwen2", "'llama' is not that of qwen2")):
         with pytest.raises(ConfigError, match=why):
             zoo.load(path, architecture=name)
 

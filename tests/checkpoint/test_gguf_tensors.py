@@ -1,5 +1,7 @@
 """The tensors of a GGUF file are, to the last bit, the numbers that the gguf package unpacks them to."""
 
+import tracemalloc
+
 import gguf
 import gguf_files
 import gguf_packers
@@ -9,7 +11,7 @@ import pytest
 
 import zoo
 from zoo.checkpoint import gguf_tensors
-from zoo.checkpoint.gguf_blocks import words
+from zoo.checkpoint.gguf_blocks import fives
 from zoo.checkpoint.gguf_header import read_header
 from zoo.checkpoint.packed import Packed
 from zoo.errors import CheckpointError, SourceError
@@ -84,11 +86,10 @@ def test_a_kind_that_nothing_unpacks_is_refused_by_name(tmp_path, kind):
         gguf_tensors.tensors_of({"tensor": entry})
 
 
-@pytest.mark.parametrize("bits", [4, 5, 8])
-def test_words_are_mlxs(bits):
-    numbers = np.random.default_rng(0).integers(0, 2**bits, (6, 64), np.uint8)
+def test_five_bits_are_packed_as_mlx_packs_them():
+    numbers = np.random.default_rng(0).integers(0, 32, (6, 64), np.uint8)
     scales, biases = mx.ones((6, 2)), mx.zeros((6, 2))
-    found = mx.dequantize(mx.array(words(numbers, bits)), scales, biases, group_size=32, bits=bits)
+    found = mx.dequantize(mx.array(fives(numbers)), scales, biases, group_size=32, bits=5)
     np.testing.assert_array_equal(np.array(found), numbers)
 
 
@@ -146,20 +147,45 @@ def test_files_that_mix_kinds_load_each_as_it_is(tmp_path, wide):
     assert type(model.layers[0].feedforward.down).__name__ == "Linear"
 
 
-def test_the_largest_tensors_are_read_first(tmp_path, monkeypatch):
-    """So that what one takes while it is read never adds to all the others."""
-    sizes = []
+@pytest.mark.parametrize("kind", ["F16", "Q4_0", "Q5_K", "Q6_K"])
+def test_little_more_is_held_than_what_is_kept(tmp_path, kind, monkeypatch):
+    """Pieces are taken apart into their places."""
+    monkeypatch.setattr(gguf_tensors, "CHUNK", 2**13)
+    array = np.random.default_rng(0).standard_normal((512, 1024)).astype(np.float32)
+    entry = entry_of(tmp_path, array, kind)
+    promised = gguf_tensors.unread(entry, mx.float32).nbytes
+    tracemalloc.start()
+    try:
+        mx.reset_peak_memory()
+        before = mx.get_active_memory()
+        kept = gguf_tensors.read(entry, mx.float32)
+        assert kept.nbytes == promised
+        assert mx.get_peak_memory() - before <= promised + 2**14
+        assert tracemalloc.get_traced_memory()[1] < 2**20
+    finally:
+        tracemalloc.stop()
 
-    def read(entry, dtype):
-        sizes.append(entry.size)
-        return gguf_tensors.unread(entry, dtype)
 
-    monkeypatch.setattr(gguf_tensors, "read", read)
+def test_some_tensors_are_read_without_the_others(tmp_path):
     path = gguf_files.write(tmp_path / "model.gguf", registry().architecture("llama").preset("pocket").folder)
-    opened = open_model(path)
-    opened.read(mx.float16)
-    assert len(sizes) > 30 and sizes == sorted(sizes, reverse=True)
-    assert opened.file.tensors.held(mx.float16) == 2 * 1_049_728
+    tensors = open_model(path).file.tensors
+    assert tensors.read(mx.float32, ["output_norm.weight"]).arrays.keys() == {"output_norm.weight"}
+    assert tensors.held(mx.float16) == 2 * 1_049_728
+
+
+@pytest.mark.parametrize("kind", ["F32", "Q4_0", "Q6_K"])
+def test_bfloat16_is_rounded_as_mlx_rounds(tmp_path, kind):
+    array = matrices()
+    array[2, 2, :6] = [np.inf, -np.inf, 3e38, 1e-40, 0.0, -0.0] if kind == "F32" else 0.0
+    entry = entry_of(tmp_path, array, kind)
+    found, wanted = gguf_tensors.read(entry, mx.bfloat16), gguf_tensors.read(entry, mx.float32)
+    for one, other in zip(parts(found), parts(wanted), strict=True):
+        cast = other.astype(one.dtype)
+        assert mx.array_equal(one, cast) and one.dtype in (mx.bfloat16, mx.uint32)
+
+
+def parts(tensor):
+    return tensor.parts().values() if isinstance(tensor, Packed) else [tensor]
 
 
 def test_a_model_that_does_not_fit_is_refused_unread(tmp_path, monkeypatch):

@@ -14,7 +14,7 @@ import numpy as np
 
 GROUP = 32  # numbers that share a scale
 
-# The numbers q (N, …, 32) uint8, scale and bias (N, …) float32: what is meant is q · scale + bias.
+# The numbers q as MLX packs them (N, W) uint32, scale and bias (N, …) float32: what is meant is q · scale + bias.
 Apart = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
@@ -23,9 +23,15 @@ def half(data: np.ndarray) -> np.ndarray:  # (N, 2) -> (N,)
     return np.ascontiguousarray(data).view(np.float16)[:, 0].astype(np.float32)
 
 
-def nibbles(data: np.ndarray) -> np.ndarray:  # (N, 16) -> (N, 32)
-    """Numbers of four bits: the low halves of all bytes, then the high ones."""
-    return np.concatenate([data & 15, data >> 4], -1)
+def nibbles(data: np.ndarray, run: int = 16) -> np.ndarray:  # (N, bytes) -> (N, W)
+    """Words of numbers of four bits: the low halves of `run` bytes, then the high ones, then the next bytes."""
+    pairs = np.ascontiguousarray(data).view(np.uint16).reshape(len(data), -1, run // 2)
+    found = np.empty((*pairs.shape[:2], 2, run // 2), np.uint8)
+    for place, shift in enumerate((0, 4)):
+        two = pairs >> shift & np.uint16(0x0F0F)  # a number in each byte
+        two |= two >> 4
+        np.copyto(found[:, :, place], two, casting="unsafe")
+    return found.reshape(len(data), -1).view(np.uint32)
 
 
 def fifth(data: np.ndarray) -> np.ndarray:  # (N, 4) -> (N, 32)
@@ -47,29 +53,65 @@ def q4_1(data: np.ndarray) -> Apart:
 def q5_0(data: np.ndarray) -> Apart:
     """A scale, the fifth bits, the other four: (q − 16) · d."""
     scale = half(data[:, :2])
-    return nibbles(data[:, 6:]) | fifth(data[:, 2:6]), scale, -16 * scale
+    return fives(halves(data[:, 6:]) | fifth(data[:, 2:6])), scale, -16 * scale
 
 
 def q5_1(data: np.ndarray) -> Apart:
     """A scale and a least value, the fifth bits, the other four: q · d + m."""
-    return nibbles(data[:, 8:]) | fifth(data[:, 4:8]), half(data[:, :2]), half(data[:, 2:4])
+    numbers = halves(data[:, 8:]) | fifth(data[:, 4:8])
+    return fives(numbers), half(data[:, :2]), half(data[:, 2:4])
+
+
+def halves(data: np.ndarray) -> np.ndarray:  # (N, 16) -> (N, 32)
+    """Numbers of four bits: the low halves of all bytes, then the high ones."""
+    return np.concatenate([data & 15, data >> 4], -1)
 
 
 def q8_0(data: np.ndarray) -> Apart:
     """A scale, bytes with a sign, which 128 more have not: (q − 128) · d."""
     scale = half(data[:, :2])
-    return data[:, 2:] ^ 128, scale, -128 * scale
+    return (data[:, 2:] ^ 128).view(np.uint32), scale, -128 * scale
 
 
 def q4_k(data: np.ndarray) -> Apart:
     """Scales (see `scales_k`), then four bits: q · scale − least."""
-    return nibbles_k(data[:, 16:]), *scales_k(data)
+    return nibbles(data[:, 16:], GROUP), *scales_k(data)
 
 
 def q5_k(data: np.ndarray) -> Apart:
     """Scales, 32 bytes whose bit g is the fifth of a number in group g, then the other four bits."""
-    fifths = data[:, 16:48, None].swapaxes(1, 2) >> np.arange(8, dtype=np.uint8).reshape(8, 1) & 1
-    return nibbles_k(data[:, 48:]) | fifths << 4, *scales_k(data)
+    numbers = np.empty((len(data), 4, 2, GROUP), np.uint8)
+    halved(data[:, 48:].reshape(-1, 4, GROUP), numbers.swapaxes(1, 2))
+    for group in range(8):
+        numbers[:, group // 2, group % 2] |= shifted(data[:, 16:48], 4 - group) & 16
+    return fives(numbers.reshape(len(data), -1)), *scales_k(data)
+
+
+def q6_k(data: np.ndarray) -> np.ndarray:  # (N, 210) -> (N, 256)
+    """The numbers themselves, float32: four bits, two more, scales of 16 numbers, and a scale of those, (q − 32) · s · d."""
+    numbers = np.empty((len(data), 2, 4, GROUP), np.uint8)
+    halved(
+        data[:, :128].reshape(-1, 2, 2, GROUP), numbers.reshape(-1, 2, 2, 2, GROUP).transpose(0, 2, 1, 3, 4)
+    )
+    upper = data[:, 128:192].reshape(-1, 2, GROUP)
+    for place in range(4):
+        numbers[:, :, place] |= shifted(upper, 4 - 2 * place) & 48
+    numbers -= 32
+    scale = data[:, 192:208].view(np.int8).astype(np.float32) * half(data[:, 208:])[:, None]
+    found = numbers.view(np.int8).reshape(-1, 16, 16).astype(np.float32)
+    found *= scale[:, :, None]
+    return found.reshape(len(data), -1)
+
+
+def halved(data: np.ndarray, numbers: np.ndarray) -> None:  # (N, …) into (N, 2, …)
+    """Put the low halves of bytes into the first of two places, the high ones into the second."""
+    np.bitwise_and(data, 15, out=numbers[:, 0])
+    np.right_shift(data, 4, out=numbers[:, 1])
+
+
+def shifted(data: np.ndarray, by: int) -> np.ndarray:
+    """Bytes shifted to the left, or to the right by a negative number."""
+    return data << by if by >= 0 else data >> -by
 
 
 def scales_k(data: np.ndarray) -> tuple[np.ndarray, np.ndarray]:  # (N, 16 and more) -> two of (N, 8)
@@ -80,14 +122,8 @@ def scales_k(data: np.ndarray) -> tuple[np.ndarray, np.ndarray]:  # (N, 16 and m
     return half(data[:, :2])[:, None] * scale, -half(data[:, 2:4])[:, None] * least
 
 
-def nibbles_k(data: np.ndarray) -> np.ndarray:  # (N, 128) -> (N, 8, 32)
-    """Numbers of four bits: 32 bytes hold a group in their low halves and the next one in their high halves."""
-    pairs = data.reshape(-1, 4, 1, GROUP) >> np.array([0, 4], np.uint8).reshape(2, 1)
-    return pairs.reshape(-1, 8, GROUP) & 15
-
-
-def mxfp4(data: np.ndarray) -> tuple[np.ndarray, np.ndarray]:  # (N, 17) -> (N, 32), (N,)
-    """Numbers of four bits that are floats, and the byte that is their scale."""
+def mxfp4(data: np.ndarray) -> tuple[np.ndarray, np.ndarray]:  # (N, 17) -> (N, 4), (N,)
+    """Words of numbers of four bits that are floats, and the byte that is their scale."""
     return nibbles(data[:, 1:]), data[:, 0]
 
 
@@ -101,20 +137,17 @@ AFFINE: dict[str, tuple[int, int, Callable[[np.ndarray], Apart]]] = {
     "Q4_K": (4, 256, q4_k),
     "Q5_K": (5, 256, q5_k),
 }
+# Kinds that no packing holds, taken apart here since the gguf package takes several times as long.
+DENSE: dict[str, tuple[int, Callable[[np.ndarray], np.ndarray]]] = {"Q6_K": (256, q6_k)}
 
 
-def words(numbers: np.ndarray, bits: int) -> np.ndarray:  # (O, I) -> (O, W)
-    """Numbers of 4, 5 or 8 bits one behind the other, the lowest bit first, as MLX packs them."""
-    data = np.ascontiguousarray(numbers)
-    if bits == 4:
-        pairs = data.view(np.uint16)
-        data = (pairs | pairs >> 4).astype(np.uint8)
-    elif bits == 5:
-        eights = data.view(np.uint64)
-        size = bits  # of what stands at the low end of each lane: a number, two, four
-        for lane in (8, 16, 32):
-            low = np.uint64(sum((1 << size) - 1 << place for place in range(0, 64, 2 * lane)))
-            eights = eights & low | (eights & low << np.uint64(lane)) >> np.uint64(lane - size)
-            size *= 2
-        data = eights.reshape(-1, 1).view(np.uint8)[:, :bits]
+def fives(numbers: np.ndarray) -> np.ndarray:  # (N, 32 or more) -> (N, W)
+    """Words of numbers of five bits one behind the other, the lowest bit first, as MLX packs them."""
+    eights = np.ascontiguousarray(numbers).view(np.uint64)
+    size = 5  # of what stands at the low end of each lane: a number, two, four
+    for lane in (8, 16, 32):
+        low = np.uint64(sum((1 << size) - 1 << place for place in range(0, 64, 2 * lane)))
+        eights = eights & low | (eights & low << np.uint64(lane)) >> np.uint64(lane - size)
+        size *= 2
+    data = eights.reshape(-1, 1).view(np.uint8)[:, :5]
     return np.ascontiguousarray(data).reshape(len(numbers), -1).view(np.uint32)
