@@ -12,6 +12,7 @@ import os
 import platform
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 from itertools import cycle
 from pathlib import Path
@@ -102,8 +103,6 @@ def compute_dtype(asked: str | None = None) -> Any:
 
 def casts(dtype: Any) -> Callable[[Any], Any]:
     """A function that casts arrays to `dtype`, unevaluated. On the CPU, several are cast at once, a core each."""
-    import mlx.core as mx
-
     streams = cycle(side_streams())
     return lambda array: array if array.dtype == dtype else array.astype(dtype, stream=next(streams))
 
@@ -174,10 +173,8 @@ def give_back() -> None:
         return
     mx.clear_cache()
     _held = holds
-    try:
+    with suppress(OSError, AttributeError):  # another C library
         ctypes.CDLL(None).malloc_trim(0)
-    except (OSError, AttributeError):  # another C library
-        pass
 
 
 def prepare() -> None:

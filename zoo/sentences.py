@@ -57,7 +57,9 @@ def embed(
     check_loaded(loaded, "embed")
     runtime.check_process()
     if isinstance(texts, str | bytes | Mapping) or not isinstance(texts, Iterable):
-        raise PromptError(f"texts must be a list of texts, got {texts!r:.60}; one text: zoo.embed(loaded, [text])")
+        raise PromptError(
+            f"texts must be a list of texts, got {texts!r:.60}; one text: zoo.embed(loaded, [text])"
+        )
     texts = list(texts)
     for text in texts:
         if not isinstance(text, str | Sequence) or isinstance(text, bytes):

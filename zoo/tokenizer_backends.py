@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryFile
+from threading import Lock
 from typing import TYPE_CHECKING, Protocol
 
 from zoo.detokenizer import Detokenizer, clean_up, token_detokenizer
@@ -21,6 +25,10 @@ _CLASSES = {
     "vocab.txt": ("BertTokenizer", "DistilBertTokenizer", "ElectraTokenizer", "MobileBertTokenizer"),
     "spiece.model": ("T5Tokenizer", "MT5Tokenizer", "UMT5Tokenizer", "LlamaTokenizer"),
 }
+
+
+PROBES = ("", "a", "Hello, world! 你好 é\n 12 😀")
+_error_stream = Lock()
 
 
 class Backend(Protocol):
@@ -40,9 +48,15 @@ class TokenizersBackend:
     """A `tokenizers.Tokenizer`, with the special and added tokens that the settings name."""
 
     def __init__(
-        self, tokenizer: tokenizers.Tokenizer, settings: TokenizerSettings, special_tokens: dict[str, str]
+        self,
+        tokenizer: tokenizers.Tokenizer,
+        settings: TokenizerSettings,
+        special_tokens: dict[str, str],
+        path: Path | None = None,
     ) -> None:
+        """`path` is what the tokenizer was read from, named in errors."""
         self.tokenizer = tokenizer
+        self.path = path or settings.path
         self.special_tokens = special_tokens
         # Many published files carry the limits of a training run; a prompt must never be cut or filled up.
         tokenizer.no_truncation()
@@ -50,17 +64,21 @@ class TokenizersBackend:
         self._add_tokens(settings)
         self._mark_special({*special_tokens.values(), *settings.extra_special_tokens})
         added = tokenizer.get_added_tokens_decoder()
-        self.special_ids = frozenset(id for id, token in added.items() if token.special)
+        # The library skips what reads as a special token, and an added token may be normalized to something else.
+        texts = {token.content for token in added.values() if token.special}
+        self.special_ids = frozenset(id for id in added if tokenizer.id_to_token(id) in texts)
         self.vocab_size = max([tokenizer.get_vocab_size(with_added_tokens=True), *(id + 1 for id in added)])
         # The reference cleans up no byte-pair text: there it would take away spaces that were written.
         byte_pair = type(tokenizer.model).__name__ == "BPE"
         self.clean_up = bool(settings.flag("clean_up_tokenization_spaces", False)) and not byte_pair
 
     def encode(self, text: str, special_tokens: bool) -> list[int]:
-        return self.tokenizer.encode(text, add_special_tokens=special_tokens).ids
+        with naming(self.path, "its tokenizer cannot encode this text"):
+            return self.tokenizer.encode(text, add_special_tokens=special_tokens).ids
 
     def decode(self, ids: Sequence[int], skip_special_tokens: bool) -> str:
-        text = self.tokenizer.decode(list(ids), skip_special_tokens=skip_special_tokens)
+        with naming(self.path, "its tokenizer cannot decode these ids"):
+            text = self.tokenizer.decode(list(ids), skip_special_tokens=skip_special_tokens)
         return clean_up(text) if self.clean_up else text
 
     def id(self, token: str) -> int | None:
@@ -71,12 +89,14 @@ class TokenizersBackend:
 
     def detokenizer(self, skip_special_tokens: bool) -> Detokenizer:
         skipped = self.special_ids if skip_special_tokens else frozenset()
-        return token_detokenizer(
-            self.tokenizer.decoder,
-            lambda id: None if id in skipped else self.tokenizer.id_to_token(id),
-            lambda ids: self.decode(ids, skip_special_tokens),
-            self.clean_up,
-        )
+        with naming(self.path, "its decoder cannot be followed"):
+            inner = token_detokenizer(
+                self.tokenizer.decoder,
+                lambda id: None if id in skipped else self.tokenizer.id_to_token(id),
+                lambda ids: self.decode(ids, skip_special_tokens),
+                self.clean_up,
+            )
+        return NamingDetokenizer(inner, self.path)
 
     def _add_tokens(self, settings: TokenizerSettings) -> None:
         """Append the added tokens that the vocabulary does not have; their ids must come out as promised."""
@@ -105,14 +125,71 @@ class TokenizersBackend:
             self.tokenizer.add_special_tokens([LibraryToken(text, special=True, **kept)])
 
 
+class NamingDetokenizer:
+    """A Detokenizer whose library may fail: the error names the file."""
+
+    def __init__(self, inner: Detokenizer, path: Path) -> None:
+        self.inner, self.path = inner, path
+
+    def add(self, id: int) -> str:
+        with naming(self.path, f"its decoder cannot decode the id {id}"):
+            return self.inner.add(id)
+
+    def finish(self) -> str:
+        with naming(self.path, "its decoder cannot end the text"):
+            return self.inner.finish()
+
+
 def from_json(path: Path, settings: TokenizerSettings) -> TokenizersBackend:
     """The tokenizer of a `tokenizer.json`, whose own post-processor says what is put around a text."""
     import tokenizers
 
     data = read_bytes(path)
-    with naming(path, "not a tokenizer"):
+    with naming(path, "not a tokenizer"), quiet():
         tokenizer = tokenizers.Tokenizer.from_buffer(data)
-    return TokenizersBackend(tokenizer, settings, settings.special_tokens)
+        backend = TokenizersBackend(tokenizer, settings, settings.special_tokens, path)
+    with naming(path, "its parts do not work together"), quiet():
+        probe(tokenizer)
+    return backend
+
+
+def probe(tokenizer: tokenizers.Tokenizer) -> None:
+    """Use a tokenizer once, so that parts on which the library panics do so now, and not in the middle of a text."""
+    for text in PROBES:
+        with suppress(Exception):  # a text that the vocabulary has no tokens for
+            tokenizer.encode(text)
+    size = tokenizer.get_vocab_size()
+    for id in range(0, size, size // 100 + 1):
+        with suppress(Exception):
+            tokenizer.decode([id], skip_special_tokens=False)
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Keep a panic's own words off the error stream: Rust writes them there before Python sees an exception.
+
+    What anyone else writes meanwhile follows when it is over, unless there was a panic.
+    """
+    with _error_stream, TemporaryFile() as file:
+        sys.stderr.flush()
+        try:
+            before = os.dup(2)
+        except OSError:  # closed
+            yield
+            return
+        os.dup2(file.fileno(), 2)
+        panicked = False
+        try:
+            yield
+        except BaseException as error:
+            panicked = type(error).__name__ == "PanicException"
+            raise
+        finally:
+            os.dup2(before, 2)
+            os.close(before)
+            if not panicked and file.tell():
+                file.seek(0)
+                os.write(2, file.read())
 
 
 def from_merges(folder: Path, settings: TokenizerSettings) -> TokenizersBackend:

@@ -157,7 +157,9 @@ def changes(tensors: Mapping[str, Any], scale: float, layers: Mapping[str, Any])
                 f"{name}: {tuple(down.shape)} and {tuple(up.shape)} are of no low-rank product"
             )
         if magnitude is not None and tuple(magnitude.shape) != (up.shape[-2],):
-            raise CheckpointError(f"{prefix}.m: {tuple(magnitude.shape)} is no length a row of {up.shape[-2]}")
+            raise CheckpointError(
+                f"{prefix}.m: {tuple(magnitude.shape)} is no length a row of {up.shape[-2]}"
+            )
         found[f"{prefix}.weight"] = Change(name, scale * up, down, magnitude)
     return found
 

@@ -205,7 +205,9 @@ def pack(name: str, matrix: mx.array, packing: Packing) -> Packed:
     """
     weight, scales, *biases = mx.quantize(matrix, packing.group_size, packing.bits, mode=packing.mode)
     known = mx.isfinite(matrix).all(axis=-1, keepdims=True)
-    scales = mx.where(known, scales, mx.array(NAN_SCALE if scales.dtype == mx.uint8 else mx.nan, scales.dtype))
+    scales = mx.where(
+        known, scales, mx.array(NAN_SCALE if scales.dtype == mx.uint8 else mx.nan, scales.dtype)
+    )
     return Packed(name, weight, scales, biases[0] if biases else None, packing)
 
 

@@ -70,7 +70,9 @@ def token_ids(prompt: Any) -> list[int]:
             raise PromptError(MESSAGES)
         if isinstance(id, str | Iterable):
             what = "texts" if isinstance(id, str) else "lists"
-            raise PromptError(f"the prompt is one text or one list of token ids, got several {what}: {SEVERAL}")
+            raise PromptError(
+                f"the prompt is one text or one list of token ids, got several {what}: {SEVERAL}"
+            )
         if isinstance(id, bool) or not isinstance(id, Integral):
             raise PromptError(f"the prompt must be a text or a list of token ids, got {id!r:.60} at {place}")
     return [int(id) for id in ids]
