@@ -10,6 +10,7 @@ from random_tokenizers import Draw
 
 from zoo.errors import TokenizerError, ZooError
 from zoo.tokenizer import load_tokenizer
+from zoo.tokenizer_faults import quiet
 
 COUNT = int(os.environ.get("ZOO_FUZZ", 200))
 TEXTS = ["", "a", "the ab b. n't x", "Hello 你好 é \n ab  b", "foo ▁bar ab", " '  a .", "😀 12 3"]
@@ -81,6 +82,12 @@ def test_a_panic_is_one_line_that_names_the_file(tmp_path, part, capfd):
         tokenizer.decode([0, 1, 2])
     assert "\n" not in str(caught.value)
     assert "panicked" not in capfd.readouterr().err
+
+
+def test_what_others_write_meanwhile_is_not_lost(capfd):
+    with quiet():
+        os.write(2, b"a message")
+    assert capfd.readouterr().err == "a message"
 
 
 def test_a_normalized_special_token_is_skipped_as_the_library_skips_it(tmp_path):

@@ -10,7 +10,6 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from tempfile import TemporaryFile
 from threading import Lock
 from typing import TYPE_CHECKING
 
@@ -71,7 +70,7 @@ def quiet() -> Iterator[None]:
 
     What anyone else writes meanwhile follows when it is over, unless there was a panic.
     """
-    with _error_stream, TemporaryFile() as file:
+    with _error_stream:
         if sys.stderr is not None:
             sys.stderr.flush()
         try:
@@ -79,7 +78,10 @@ def quiet() -> Iterator[None]:
         except OSError:  # closed
             yield
             return
-        os.dup2(file.fileno(), 2)
+        read, write = os.pipe()
+        for end in (read, write):
+            os.set_blocking(end, False)  # more than a pipe holds is lost, and nobody waits
+        os.dup2(write, 2)
         panicked = False
         try:
             yield
@@ -88,7 +90,9 @@ def quiet() -> Iterator[None]:
             raise
         finally:
             os.dup2(before, 2)
-            os.close(before)
-            if not panicked and file.tell():
-                file.seek(0)
-                os.write(2, file.read())
+            with suppress(BlockingIOError):
+                said = os.read(read, 2**16)
+                if not panicked:
+                    os.write(2, said)
+            for end in (read, write, before):
+                os.close(end)

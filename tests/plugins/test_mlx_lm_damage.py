@@ -82,7 +82,8 @@ def test_a_changed_config_runs_or_is_refused():
         assert lines, done.stderr
         outcomes += [line for line in lines if line[2] is not None]
         if done.returncode:
-            outcomes.append([*lines[-1][:2], f"the process ended with {done.returncode}"])
+            last = done.stderr.strip().rpartition("\n")[2]
+            outcomes.append([*lines[-1][:2], f"the process ended with {done.returncode}: {last}"])
         tried = outcomes[-1][0] - first + 1
     assert [line for line in outcomes if line[2] not in ("runs", "refused")] == []
     assert {line[2] for line in outcomes} == {"runs", "refused"}
