@@ -37,3 +37,9 @@ def test_the_corpus_came_along():
     from zoo.training.atlas import countries
 
     assert len(countries()) == 194
+
+
+def test_type_checkers_are_told_that_there_are_types():
+    from importlib.resources import files
+
+    assert (files("zoo") / "py.typed").is_file()

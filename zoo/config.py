@@ -113,7 +113,7 @@ class Config(Mapping[str, Any]):
     """The values of a `config.json`. `where` ("rope_parameters.") prefixes a nested object's keys in errors.
 
     `unread()` names the keys that nothing has asked for and that are not known to be harmless. `tensors` are the
-    names of the checkpoint's tensors, None without one, for what only they tell (see `has_tensor`).
+    names of the checkpoint's tensors, or those by name, None without one, for what only they tell (see `has_tensor`).
     """
 
     def __init__(
@@ -287,6 +287,12 @@ class Config(Mapping[str, Any]):
     def has_tensor(self, word: str, default: bool) -> bool:
         """Whether a tensor of the checkpoint has `word` in its name; `default` when there is no checkpoint."""
         return default if self._tensors is None else any(word in name for name in self._tensors)
+
+    def widest(self) -> int | None:
+        """The longest side of any of the checkpoint's tensors; None when there is no checkpoint."""
+        if not isinstance(self._tensors, Mapping):
+            return None
+        return max((side for tensor in self._tensors.values() for side in tensor.shape), default=0)
 
     def defaults(self) -> dict[str, Any]:
         """The values that were used for keys which are not there, and those noted: a config that leaves nothing unsaid."""

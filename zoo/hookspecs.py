@@ -77,6 +77,8 @@ def zoo_strategies() -> Iterable[Strategy]:  # type: ignore[empty-body]
     The function, at "package.module:attribute", is called `function(loaded, prompt, **settings)`: `loaded` is what
     `zoo.load` gives, `prompt` text or token ids, `settings` those of `options` that the caller gave. It refuses at
     once, with `zoo.errors.PromptError`, what cannot be, and yields a step a token; the last has a `finish_reason`.
+    Settings with the names of the zoo's own, such as `max_tokens` or `stop`, are of their kind when they arrive
+    (`zoo/generation/settings.py` has the list); others are yours to check.
     `zoo run SOURCE PROMPT --strategy NAME` asks for one by its name. Unasked, a strategy runs the architectures of its
     own distribution.
 

@@ -69,6 +69,8 @@ def load(
     are found. Raises a `ZooError` that names the culprit: SourceError, ConfigError, CheckpointError, TokenizerError.
     """
     runtime.check_process()
+    if context is not None and (type(context) is not int or context < 0):
+        raise SourceError(f"context must be a number of tokens, got {context!r:.60}")
     floats = runtime.compute_dtype(dtype)
     opened = open_model(source, architecture=architecture, revision=revision, floats=floats, known=known)
     model, recipe = opened.model, opened.recipe
@@ -146,6 +148,11 @@ def open_model(
 
     What has to be unpacked becomes `floats`, a dtype, where one is given.
     """
+    if not isinstance(source, str | Path) or not source:
+        raise SourceError(f"the source must be a name or a path, got {source!r:.60}")
+    for name, value in {"architecture": architecture, "revision": revision}.items():
+        if not isinstance(value, str | None):
+            raise SourceError(f"{name} must be a name, got {value!r:.60}")
     known = known or registry()
     place = find(source, known, revision)
     file = open_file(place.folder, known, architecture) if place.folder.is_file() else None

@@ -7,12 +7,12 @@ whose `cblas_sgemm` is loaded globally before `mlx.core` replaces it. Imports no
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import os
 import platform
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 from importlib.util import find_spec
 from itertools import cycle
@@ -117,7 +117,6 @@ def threads() -> int:
 
 def casts(dtype: Any) -> Callable[[Any], Any]:
     """A function that casts arrays to `dtype`, unevaluated. On the CPU, several are cast at once, a core each."""
-
     streams = cycle(side_streams())
     return lambda array: array if array.dtype == dtype else array.astype(dtype, stream=next(streams))
 
@@ -188,7 +187,7 @@ def give_back() -> None:
         return
     mx.clear_cache()
     _held = holds
-    with contextlib.suppress(OSError, AttributeError):  # another C library
+    with suppress(OSError, AttributeError):  # another C library
         ctypes.CDLL(None).malloc_trim(0)
 
 

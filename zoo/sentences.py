@@ -89,8 +89,11 @@ def embed(
 
 
 def _encode(loaded: Loaded, text: str, limit: int | None) -> list[int]:
-    """The ids of a text, at most `limit` of them; the tokens that the tokenizer puts around a text stay."""
-    if limit is None or loaded.tokenizer is None or not text:
+    """The ids of a text, at most `limit` of them; the tokens that the tokenizer puts around a text stay.
+
+    Ids are kept as they are.
+    """
+    if limit is None or loaded.tokenizer is None or not isinstance(text, str) or not text:
         return encode_prompt(loaded, text)
     before, own, after = pieces(loaded.tokenizer, text)
     room = max(limit - len(before) - len(after), 0)

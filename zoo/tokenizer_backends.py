@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from zoo.detokenizer import Detokenizer, clean_up, token_detokenizer
 from zoo.errors import TokenizerError
-from zoo.tokenizer_files import AddedToken, TokenizerSettings, one_line, read_bytes, read_json, read_text
+from zoo.tokenizer_faults import NamingDetokenizer, naming, probe, quiet
+from zoo.tokenizer_files import AddedToken, TokenizerSettings, read_bytes, read_json, read_text
 
 if TYPE_CHECKING:
     import tokenizers
@@ -40,9 +40,15 @@ class TokenizersBackend:
     """A `tokenizers.Tokenizer`, with the special and added tokens that the settings name."""
 
     def __init__(
-        self, tokenizer: tokenizers.Tokenizer, settings: TokenizerSettings, special_tokens: dict[str, str]
+        self,
+        tokenizer: tokenizers.Tokenizer,
+        settings: TokenizerSettings,
+        special_tokens: dict[str, str],
+        path: Path | None = None,
     ) -> None:
+        """`path` is what the tokenizer was read from, named in errors."""
         self.tokenizer = tokenizer
+        self.path = path or settings.path
         self.special_tokens = special_tokens
         # Many published files carry the limits of a training run; a prompt must never be cut or filled up.
         tokenizer.no_truncation()
@@ -50,17 +56,21 @@ class TokenizersBackend:
         self._add_tokens(settings)
         self._mark_special({*special_tokens.values(), *settings.extra_special_tokens})
         added = tokenizer.get_added_tokens_decoder()
-        self.special_ids = frozenset(id for id, token in added.items() if token.special)
+        # The library skips what reads as a special token, and an added token may be normalized to something else.
+        texts = {token.content for token in added.values() if token.special}
+        self.special_ids = frozenset(id for id in added if tokenizer.id_to_token(id) in texts)
         self.vocab_size = max([tokenizer.get_vocab_size(with_added_tokens=True), *(id + 1 for id in added)])
         # The reference cleans up no byte-pair text: there it would take away spaces that were written.
         byte_pair = type(tokenizer.model).__name__ == "BPE"
         self.clean_up = bool(settings.flag("clean_up_tokenization_spaces", False)) and not byte_pair
 
     def encode(self, text: str, special_tokens: bool) -> list[int]:
-        return self.tokenizer.encode(text, add_special_tokens=special_tokens).ids
+        with naming(self.path, "its tokenizer cannot encode this text"):
+            return self.tokenizer.encode(text, add_special_tokens=special_tokens).ids
 
     def decode(self, ids: Sequence[int], skip_special_tokens: bool) -> str:
-        text = self.tokenizer.decode(list(ids), skip_special_tokens=skip_special_tokens)
+        with naming(self.path, "its tokenizer cannot decode these ids"):
+            text = self.tokenizer.decode(list(ids), skip_special_tokens=skip_special_tokens)
         return clean_up(text) if self.clean_up else text
 
     def id(self, token: str) -> int | None:
@@ -71,12 +81,14 @@ class TokenizersBackend:
 
     def detokenizer(self, skip_special_tokens: bool) -> Detokenizer:
         skipped = self.special_ids if skip_special_tokens else frozenset()
-        return token_detokenizer(
-            self.tokenizer.decoder,
-            lambda id: None if id in skipped else self.tokenizer.id_to_token(id),
-            lambda ids: self.decode(ids, skip_special_tokens),
-            self.clean_up,
-        )
+        with naming(self.path, "its decoder cannot be followed"):
+            inner = token_detokenizer(
+                self.tokenizer.decoder,
+                lambda id: None if id in skipped else self.tokenizer.id_to_token(id),
+                lambda ids: self.decode(ids, skip_special_tokens),
+                self.clean_up,
+            )
+        return NamingDetokenizer(inner, self.path)
 
     def _add_tokens(self, settings: TokenizerSettings) -> None:
         """Append the added tokens that the vocabulary does not have; their ids must come out as promised."""
@@ -110,9 +122,12 @@ def from_json(path: Path, settings: TokenizerSettings) -> TokenizersBackend:
     import tokenizers
 
     data = read_bytes(path)
-    with naming(path, "not a tokenizer"):
+    with naming(path, "not a tokenizer"), quiet():
         tokenizer = tokenizers.Tokenizer.from_buffer(data)
-    return TokenizersBackend(tokenizer, settings, settings.special_tokens)
+        backend = TokenizersBackend(tokenizer, settings, settings.special_tokens, path)
+    with naming(path, "its parts do not work together"), quiet():
+        probe(tokenizer)
+    return backend
 
 
 def from_merges(folder: Path, settings: TokenizerSettings) -> TokenizersBackend:
@@ -219,20 +234,6 @@ def check_class(file: str, settings: TokenizerSettings) -> None:
             f"{settings.path}: tokenizer_class {name} needs a tokenizer.json; "
             f"{file} alone serves {', '.join(known)}"
         )
-
-
-@contextmanager
-def naming(path: Path, wrong: str) -> Iterator[None]:
-    """Turn what a library raises into a TokenizerError that names the file and says what is wrong."""
-    try:
-        yield
-    except TokenizerError:
-        raise
-    except BaseException as error:
-        # A panic in Rust arrives as an exception that is no Exception; an interrupt must still get through.
-        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
-            raise
-        raise TokenizerError(f"{path}: {wrong} ({one_line(error)})") from None
 
 
 def _merges(path: Path) -> list[tuple[str, str]]:

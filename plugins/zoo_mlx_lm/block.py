@@ -11,7 +11,7 @@ from mlx.utils import tree_map
 from zoo.checkpoint.packed import Packed, Packing
 from zoo.checkpoint.quantized import gather
 from zoo.errors import CheckpointError, PromptError
-from zoo_mlx_lm.network import make
+from zoo_mlx_lm.network import failure, make
 
 
 class BridgedDecoder(nn.Module):
@@ -35,7 +35,10 @@ class BridgedDecoder(nn.Module):
         """mlx-lm's caches, with the one method more that a search by beams needs."""
         from mlx_lm.models.cache import make_prompt_cache
 
-        caches = make_prompt_cache(self.network)
+        try:
+            caches = make_prompt_cache(self.network)
+        except Exception as error:
+            raise failure(self.spec.module, "has no cache with these settings", error) from error
         for cache in caches:
             cache.select = partial(select, cache)
         return caches
@@ -47,7 +50,11 @@ class BridgedDecoder(nn.Module):
         if inputs_embeds is not None:
             raise PromptError(f"inputs_embeds: mlx-lm::{self.spec.module} reads tokens only")
         # Without a cache some of them, which share keys between layers, compute something else.
-        return self.network(tokens, cache=cache or self.make_cache())
+        cache = cache or self.make_cache()
+        try:
+            return self.network(tokens, cache=cache)
+        except Exception as error:
+            raise failure(self.spec.module, "does not run with these settings", error) from error
 
     def head(self, logits):
         """The same: the head is within."""

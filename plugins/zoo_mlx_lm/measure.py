@@ -62,7 +62,7 @@ def shapes(network, module, length):
     """The width of the logits, and the caches, after a step of `length` tokens of which only shapes are known."""
     from mlx_lm.models.cache import make_prompt_cache
 
-    caches, vocab = make_prompt_cache(network), None
+    caches, vocab = [], None
 
     def step(tokens):  # (1, T)
         nonlocal vocab
@@ -70,6 +70,7 @@ def shapes(network, module, length):
         raise _Seen
 
     try:
+        caches = make_prompt_cache(network)
         # Within a function that is being compiled an array has a shape and no value.
         mx.compile(step)(mx.zeros((1, length), dtype=mx.int32))
     except _Seen:

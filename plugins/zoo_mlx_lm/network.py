@@ -34,6 +34,14 @@ UNUSED = (
     ),
     *("output_router_logits", "router_aux_loss_coef", "router_jitter_noise"),
 )
+# What its code divides by: on a CPU a whole number divided by zero ends the process.
+DIVISORS = re.compile(r"(?:^|_)(?:heads?|groups?)$|^head_dim$|kv_heads|_head_kv|_groups_")
+# Widths, which the tensors of a checkpoint have too.
+SIZES = re.compile(
+    r"size|dim|hidden|width|rank|channels|heads?$|n_embd|d_model|d_ssm|d_state|d_inner|d_conv|kernel"
+)
+MOST_SIZE = 2**24
+SLACK = 64  # how much wider than the widest tensor, which may be packed, and part of a fused or divided one
 
 
 def module_of(model_type, architectures):
@@ -60,7 +68,8 @@ def settings_of(module, config):
         needed = one.default is dataclasses.MISSING and one.default_factory is dataclasses.MISSING
         if needed and not own and one.name not in settings:
             config[one.name]  # says that it is missing
-    bound(settings)
+    widest = config.widest()
+    bound(settings, MOST_SIZE if widest is None else min(MOST_SIZE, SLACK * max(widest, 1)))
     return settings
 
 
@@ -73,15 +82,31 @@ def decoded(value):
     return [decoded(inner) for inner in value] if isinstance(value, list) else value
 
 
-def bound(settings, path=""):
-    """ConfigError for a count that would take mlx-lm's code forever to count to."""
+def bound(settings, most, path=""):
+    """ConfigError for what mlx-lm's code would take forever to count to, divides by, or has no memory for.
+
+    `most` is the largest size that the tensors can have.
+    """
     for key, value in settings.items():
         if isinstance(value, dict):
-            bound(value, f"{path}{key}.")
-        elif type(value) is int and COUNTS.search(key):
-            most = MOST_LAYERS if "layer" in key else MOST_PARTS
-            if value > most:
-                raise ConfigError(f"config.json: {path}{key} {value} must be at most {most}")
+            bound(value, most, f"{path}{key}.")
+        for number in value if isinstance(value, list) else [value]:
+            if type(number) is not int:
+                continue
+            if COUNTS.search(key) and "size" not in key:
+                check(f"{path}{key}", number, -MOST_PARTS, MOST_LAYERS if "layer" in key else MOST_PARTS)
+            if DIVISORS.search(key):
+                check(f"{path}{key}", number, 1, MOST_PARTS)
+            if SIZES.search(key):
+                check(f"{path}{key}", number, -1, most)  # some write -1 for none
+
+
+def check(key, number, least, most):
+    """ConfigError unless a number lies within bounds."""
+    if number < least:
+        raise ConfigError(f"config.json: {key} {number} must be at least {least}")
+    if number > most:
+        raise ConfigError(f"config.json: {key} {number} must be at most {most}")
 
 
 def classes(module):

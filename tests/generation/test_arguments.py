@@ -155,6 +155,25 @@ def test_a_number_of_logprobs_is_so_many_alternatives(llama):
     assert zoo.generate(llama, PROMPT, max_tokens=1, logprobs=0).logprobs is None
 
 
+@pytest.mark.parametrize(
+    ("source", "settings", "words"),
+    [
+        *(
+            (source, {}, "the source must be a name or a path")
+            for source in (None, 5, ["llama"], b"llama", "")
+        ),
+        ("llama", {"dtype": 5}, "dtype 5"),
+        ("llama", {"architecture": 5}, "architecture must be a name, got 5"),
+        ("llama", {"adapter": 5}, "the adapter must be a path, got 5"),
+        ("llama", {"revision": 5}, "revision must be a name, got 5"),
+        ("llama", {"context": "x"}, "context must be a number of tokens, got 'x'"),
+    ],
+)
+def test_what_is_loaded_is_named_by_text(source, settings, words):
+    with pytest.raises(zoo.ZooError, match=words):
+        zoo.load(source, **settings)
+
+
 def test_the_public_names_are_shown_before_they_are_used():
     code = "import zoo, sys; print(*dir(zoo)); print('mlx.core' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -166,12 +185,6 @@ def test_a_loaded_model_is_told_in_one_line():
     told = repr(zoo.load("llama"))
     assert told.startswith("<Loaded llama, 1,049,728 parameters, from ") and len(told) < 300
     assert "\n" not in told
-
-
-def test_types_are_told_to_those_who_import():
-    from importlib.resources import files
-
-    assert (files("zoo") / "py.typed").is_file()
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")

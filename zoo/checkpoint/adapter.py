@@ -91,6 +91,8 @@ def open_adapter(folder: str | Path, opened: Opened) -> dict[str, Any]:
     Its tensors have mlx-lm's names, or, when mlx-lm trained the zoo's own model, the paths of that.
     A `ZooError` when there is no adapter, its kind is unknown, or it was made for another model.
     """
+    if not isinstance(folder, str | Path):
+        raise SourceError(f"the adapter must be a path, got {folder!r:.60}")
     folder = Path(folder).expanduser()
     if inside(folder, CONFIG) is None or inside(folder, TENSORS) is None:
         raise SourceError(f"{folder}: no {CONFIG} with {TENSORS}, so no adapter")

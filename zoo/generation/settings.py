@@ -23,9 +23,9 @@ def whole(least: int, most: int = MOST) -> Check:
     def check(value: Any) -> int:
         if isinstance(value, bool) or not isinstance(value, Integral):
             raise ValueError("a whole number")
-        if not least <= value:
+        if int(value) < least:
             raise ValueError(f"at least {least}")
-        if value > most:
+        if int(value) > most:
             raise ValueError(f"at most {most}")
         return int(value)
 

@@ -1,0 +1,36 @@
+"""What is left behind when models and texts are dropped: neither threads nor memory."""
+
+import subprocess
+import sys
+
+import pytest
+
+CODE = """
+import os, zoo
+
+def now(what):
+    text = open("/proc/self/status").read()
+    return int(text.split(what)[1].split()[0])
+
+loaded = zoo.load("llama")
+zoo.generate(loaded, "The", max_tokens=2)
+threads, before = now("Threads:"), now("VmRSS:")
+for _ in range(4):
+    zoo.load("llama", dtype="float16")
+print(now("Threads:") - threads)
+streams = []
+for _ in range(200):
+    streams.append(zoo.stream(loaded, "The capital city of China is", max_tokens=500))
+    next(streams[-1])
+print((now("VmRSS:") - before) // 1024)
+del streams
+print((now("VmRSS:") - before) // 1024)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_loads_leave_no_threads_and_streams_no_memory():
+    done = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True, timeout=120)
+    threads, opened, dropped = map(int, done.stdout.split())
+    assert threads <= 4, done.stderr  # those of the casts, once
+    assert opened > 150 and dropped < 110
