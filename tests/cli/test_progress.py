@@ -1,7 +1,6 @@
 """What takes long says how far it has come, on a terminal alone, and Ctrl-C is heard while it goes on."""
 
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -73,9 +72,9 @@ def test_ctrl_c_ends_it_within_a_second_and_leaves_nothing_half_written(what, tm
 
 def test_ctrl_c_is_heard_inside_a_library_and_a_second_one_ends_it(tmp_path):
     code = (
-        "import hashlib, zoo.cli.interrupt as i\n"
+        "import hashlib, threading, zoo.cli.interrupt as i\n"
         "i.listen()\n"
-        "print('begun', flush=True)\n"
+        "threading.Timer(0.5, print, ['begun'], {'flush': True}).start()\n"
         "hashlib.pbkdf2_hmac('sha256', b'', b'', 10**9)\n"  # minutes, which Python cannot interrupt
     )
     with Terminal(code=code, cwd=tmp_path) as terminal:
@@ -91,8 +90,8 @@ def test_ctrl_c_that_is_answered_is_not_spoken_of(tmp_path):
         "import time, zoo.cli.interrupt as i\n"
         "i.listen()\n"
         "for turn in range(2):\n"
-        "    print('begun', turn, flush=True)\n"
         "    try:\n"
+        "        print('begun', turn, flush=True)\n"
         "        time.sleep(60)\n"
         "    except KeyboardInterrupt:\n"
         "        time.sleep(1)\n"
@@ -112,7 +111,6 @@ def test_a_process_that_ignores_ctrl_c_goes_on_ignoring_it():
         "assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN"
     )
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def test_loading_reports_the_bytes_read(folder, monkeypatch):

@@ -5,6 +5,7 @@ import re
 import sys
 
 import pytest
+from loopback_hub import ID
 from terminal import Terminal
 
 from zoo.cli.terminal import Terminal as Guarded
@@ -139,3 +140,13 @@ def test_a_bar_of_rich_reaches_the_terminal_and_what_is_printed_meanwhile_does_n
         sys.stderr = before
     assert "\x1b[?25l" in screen.getvalue() and r"\x1b[?25l" not in screen.getvalue()
     assert SHOWN in screen.getvalue()
+
+
+def test_the_bar_of_a_download_may_control_the_terminal(hub, repository, tmp_path):
+    with Terminal(
+        "run", ID, "hi", "--max-tokens", "1", environment=hub.environment, cwd=tmp_path
+    ) as terminal:
+        status, seen = terminal.end()
+    assert status == 0, seen
+    assert "\r" in seen and r"\r" not in seen and r"\x1b" not in seen
+    assert "\rconfig.json:   0%" in seen
