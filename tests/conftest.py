@@ -20,6 +20,7 @@ from zoo.registry import registry
 from zoo.testing import subject
 
 # Before huggingface_hub is imported, which reads them once: no test may see, or fill, the cache of who runs it.
+os.environ.pop("COLUMNS", None)  # in a pipe tables then have all the room they want
 _HOME = tempfile.TemporaryDirectory(prefix="zoo-tests-")
 os.environ["HF_HOME"] = _HOME.name
 for _name in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HF_TOKEN_PATH"):

@@ -67,6 +67,16 @@ def test_the_promise_names_every_module_of_the_reference(tool):
         assert known.get(home, f"`{home}") in promise, module
 
 
+@pytest.mark.parametrize("name", ["hooks.md", "parts.md"])
+def test_a_type_of_several_is_shown_with_its_bars(name):
+    from markdown_it import MarkdownIt
+
+    page = (ROOT / "docs" / "plugins" / name).read_text(encoding="utf-8")
+    shown = MarkdownIt().enable("table").render(page)
+    assert "<td><code>str | None</code></td>" in shown or "<td><code>int | None</code></td>" in shown
+    assert "#124" not in shown
+
+
 def test_every_hook_is_documented_with_an_example_that_runs():
     page = ROOT / "docs" / "plugins" / "hooks.md"
     text = page.read_text(encoding="utf-8")

@@ -12,6 +12,12 @@ import termios
 import time
 
 
+def _settle():
+    """In the new process: the terminal is its own, and Ctrl-C is heard, also where these tests run in the background."""
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 class Terminal:
     """A process whose input, output and error stream are one terminal; use it as a context.
 
@@ -30,7 +36,7 @@ class Terminal:
             cwd=cwd,
             env={**kept, "TERM": "xterm", "HF_HUB_OFFLINE": "1", **(environment or {})},
             start_new_session=True,
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+            preexec_fn=_settle,
         )
         os.close(follower)
         self.seen = ""

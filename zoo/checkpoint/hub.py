@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import shutil
+import sys
 import warnings
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
@@ -223,9 +224,13 @@ def _bar(name: str) -> Any:
     """huggingface_hub's progress bar, which only a terminal shows, for one file; gone when it is full."""
     from huggingface_hub.utils import tqdm
 
+    told = name if name.isprintable() else ascii(name)
+    # A bar controls the terminal: where the command line has put a stream that obeys nothing before it, the one beneath.
+    stream = getattr(sys.stderr, "rich_proxied_file", sys.stderr)
+
     class Bar(tqdm):
         def __init__(self, *args: Any, **options: Any) -> None:
-            super().__init__(*args, **options | {"desc": name, "leave": False})
+            super().__init__(*args, **options | {"desc": told, "leave": False, "file": stream})
 
     return Bar
 

@@ -1,0 +1,93 @@
+"""What the shell completes, and small things that commands say."""
+
+import importlib.metadata
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from zoo import runtime
+from zoo.cli.bench import told
+
+
+def completed(shell, typed):
+    """What `zoo` answers a shell that completes the last word of what was typed."""
+    last = len(typed.split(" ")) - 1
+    environment = {
+        "_ZOO_COMPLETE": f"{shell}_complete",
+        "COMP_WORDS": typed,
+        # fish gives the word itself, the others its number.
+        "COMP_CWORD": typed.split(" ")[-1] if shell == "fish" else str(last),
+    }
+    done = subprocess.run(
+        [sys.executable, "-m", "zoo"], env={**os.environ, **environment}, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_commands_options_and_architectures_are_completed(shell):
+    assert "compare" in completed(shell, "zoo comp") and "doctor" not in completed(shell, "zoo comp")
+    assert "--max-tokens" in completed(shell, "zoo run llama --max")
+    found = completed(shell, "zoo run qwen3")
+    assert "qwen3-moe" in found and "llama" not in found
+    assert "file" in completed(shell, "zoo run ./my-mo")
+    assert "gpt2-postln" in completed(shell, "zoo compare llama gpt2-")
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_each_shell_gets_its_script(shell):
+    environment = {**os.environ, "_ZOO_COMPLETE": f"{shell}_source"}
+    done = subprocess.run([sys.executable, "-m", "zoo"], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0 and f"_ZOO_COMPLETE={shell}_complete" in done.stdout
+
+
+def test_advice_is_a_command_for_this_installation(monkeypatch):
+    if sys.platform != "linux" or runtime.on_gpu():
+        return
+    monkeypatch.setattr(runtime, "_blas", "OpenBLAS")
+    monkeypatch.setattr("platform.machine", lambda: "x86_64")
+    (line,) = runtime.advice()
+    command = line.split("`")[1].split()
+    assert command == [sys.executable, "-m", "pip", "install", "mkl"]
+    assert subprocess.run([*command[:3], "--version"], capture_output=True).returncode == 0
+    # Just what the extra would have installed.
+    extra = [
+        one for one in importlib.metadata.requires("mlx-zoo") if "extra == 'fast'" in one.replace('"', "'")
+    ]
+    assert [one[:3] for one in extra] == ["mkl"]
+    monkeypatch.setattr(runtime, "find_spec", lambda name: None)
+    assert f"`uv pip install -p {sys.executable} mkl`" in runtime.advice()[0]
+
+
+def test_a_small_model_gets_no_ratio():
+    def record(size):
+        mlx = {"seconds": 0.002 * size, "peak": 1e6 * size, "held": 2e6 * size}
+        ours = {"seconds": 0.1281 * size, "peak": 16e6 * size, "held": 4e6 * size}
+        return {"zoo": ours, "mlx": mlx, "ratio": 64.05, "peak_over_held": 4.0}
+
+    small, large = "\n".join(told(record(1))), "\n".join(told(record(100)))
+    assert (
+        "64" not in small
+        and "×" not in small
+        and "128 ms" in small
+        and "2 ms" in small
+        and "too small" in small
+    )
+    assert "64.05 ×" in large and "4.00 ×" in large and "12.8 s" in large and "200 ms" in large
+
+
+def test_the_languages_of_a_model_without_any_are_told_by_its_name(command):
+    done = command("languages", "llama")
+    assert done.returncode == 1
+    assert done.stderr == "zoo: error: llama: its tokenizer names no languages to choose between\n"
+
+
+def test_what_list_tells_programs_is_all_of_it(command):
+    rows = json.loads(command("list", "--json").stdout)
+    llama = next(row for row in rows if row["name"] == "llama")
+    assert llama["embedded"] and llama["presets"] == ["pocket", "8b"]
+    assert not next(row for row in rows if row["name"] == "mlx-lm::olmo2")["embedded"]

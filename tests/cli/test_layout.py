@@ -1,0 +1,103 @@
+"""Tables, checks and statistics fit into the terminal, and no word is cut."""
+
+import re
+
+import pytest
+from terminal import Terminal
+
+from zoo.cli.run import Statistics
+from zoo.cli.table import facts, table, width, wrapped
+from zoo.registry import registry
+
+NARROW = {"COLUMNS": "80"}
+
+
+def words(text):
+    """The words of a text, without the lines that are drawn."""
+    return [word for word in text.split() if set(word) - set("─≠●→·")]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("list",),
+        ("list", "--all"),
+        ("plugins",),
+        ("test", "llama"),
+        ("test", "qwen3-moe:tiny"),
+        ("compare", "gpt2", "gpt2-postln", "llama"),
+        ("compare", "gpt2", "llama", "qwen3", "gemma2", "mamba", "deepseek-v3", "transformer"),
+        ("show", "llama"),
+        ("show", "deepseek-v3", "--parameters"),
+        ("show", "transformer"),
+        ("doctor",),
+    ],
+    ids=" ".join,
+)
+def test_at_80_columns_no_line_is_wider_and_no_word_is_cut(command, arguments):
+    narrow, wide = command(*arguments, environment=NARROW), command(*arguments)
+    assert narrow.returncode == wide.returncode == 0, narrow.stderr
+    assert narrow.stdout and max(map(width, narrow.stdout.splitlines())) <= 80
+    whole = set(words(wide.stdout))
+    for word in words(narrow.stdout):
+        # A path may be longer than any column.
+        assert word in whole or arguments == ("doctor",), f"{word!r} is a part of a word"
+
+
+def test_a_terminal_is_asked_for_its_width(tmp_path):
+    with Terminal("list", columns=60, cwd=tmp_path) as terminal:
+        status, seen = terminal.end()
+    assert status == 0 and 50 < max(map(width, seen.splitlines())) <= 60
+
+
+def test_in_a_pipe_a_row_is_a_line(command):
+    listed = command("list").stdout
+    row = next(line for line in listed.splitlines() if line.startswith("qwen3-moe "))
+    assert "qwen3" in row and "30b-a3b" in row and registry().architecture("qwen3-moe").summary in row
+
+
+def test_the_list_says_how_many_more_there_are_and_all_names_them(command):
+    listed, everything = command("list").stdout, command("list", "--all").stdout
+    count = len(registry().bridged)
+    assert f"{count} more run by mlx-lm's own code" in listed and "zoo list --all" in listed
+    assert "olmo2" not in listed and "olmo2" in everything
+    assert len(listed.splitlines()) < len(registry().architectures) + 6
+
+
+def test_suggestions_name_the_zoos_own_before_another_librarys(command):
+    assert registry().suggestion("lama") == "; did you mean llama?"
+    assert registry().suggestion("olmo22").startswith("; did you mean mlx-lm::olmo")
+    assert "mlx-lm" not in command("run", "lama", "hi").stderr
+
+
+def test_statistics_end_lines_between_two_facts():
+    statistics = Statistics(12, 0.1, began=1.0, first=1.5, ended=2.0, tokens=9)
+    parts = ["llama", *statistics.told()]
+    lines = facts(parts, 80).splitlines()
+    assert len(lines) == 2 and max(map(width, lines)) <= 80
+    assert [part for line in lines for part in line.split(" · ")] == parts
+    assert facts(parts, None).count("\n") == 0
+
+
+def test_statistics_say_nothing_of_what_was_not_generated(command):
+    told = Statistics(12, 0.1, began=1.0).told()
+    assert told[0] == "prompt 12 tokens" and not any("generated" in part or "first" in part for part in told)
+    assert "prompt 1 token, 2.0 tokens/s" in Statistics(1, 0.1, began=1.0, first=1.5).told()
+    done = command("run", "bert", "[MASK] is the capital of France.")
+    assert "–" not in done.stderr and " 0 tokens" not in done.stderr and "prompt 7 tokens" in done.stderr
+
+
+@pytest.mark.parametrize("room", [20, 33, 47, 80])
+def test_a_table_keeps_every_word_in_its_column(room):
+    rows = [["alpha", "one two three four five six seven", "x"], ["b", "北京是中国的首都", "word " * 9]]
+    drawn = table(rows, ["name", "what it is", "more"], room=room)
+    assert max(map(width, drawn.splitlines())) <= room
+    flat = re.sub(r"[\s─]", "", drawn)
+    assert sorted(flat) == sorted(re.sub(r"\s", "", "".join("".join(r) for r in rows) + "namewhatitismore"))
+
+
+def test_words_longer_than_a_line_are_cut_after_a_mark():
+    path = "/models/" + "/".join(f"folder{number}" for number in range(20))
+    lines = wrapped(f"see {path} there", 40, "→ ", "  ").splitlines()
+    assert max(map(width, lines)) <= 40 and all(line.endswith("/") for line in lines[1:-1])
+    assert "".join(line[2:] for line in lines[1:-1]) in path
