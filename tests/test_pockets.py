@@ -7,7 +7,7 @@ import pytest
 import zoo
 from zoo.registry import registry
 from zoo.training.accuracy import is_right, scores
-from zoo.training.atlas import questions
+from zoo_corpora.atlas import questions
 
 FIRST = ["gpt2", "gpt2-postln", "llama", "qwen3"]
 

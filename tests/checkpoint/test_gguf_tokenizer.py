@@ -13,7 +13,7 @@ from zoo.checkpoint.gguf_header import read_header
 from zoo.checkpoint.gguf_tokenizer import load_gguf_tokenizer, save_gguf_tokenizer
 from zoo.errors import TokenizerError
 from zoo.tokenizer import load_tokenizer
-from zoo.training.atlas import documents
+from zoo_corpora.atlas import documents
 
 TEXTS = [
     "The capital city of China is Beijing, isn't it? We'LL see; I'VE 1234567 reasons.",

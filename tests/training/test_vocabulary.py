@@ -6,8 +6,8 @@ from itertools import islice
 import pytest
 
 from zoo.errors import TokenizerError
-from zoo.training.atlas import LANGUAGES, RELATIONS, TEMPLATES, countries, documents, questions, sentence
 from zoo.training.vocabulary import SPECIAL_TOKENS, save_tokenizer, train_tokenizer
+from zoo_corpora.atlas import LANGUAGES, RELATIONS, TEMPLATES, countries, documents, questions, sentence
 
 TEXTS = list(islice(documents("train", 0), 3000))
 

@@ -25,8 +25,8 @@ def evaluate(source: str, revision: str | None, everything: bool, as_json: bool,
     from zoo.cli.table import table
     from zoo.loading import load
     from zoo.training.accuracy import scores
-    from zoo.training.atlas import RELATIONS
     from zoo.training.pocket import versions
+    from zoo_corpora.atlas import RELATIONS
 
     loaded = load(source, revision=revision)
     found = list(scores(loaded, RELATIONS if everything else ("capital",)))

@@ -11,7 +11,7 @@ from zoo.generation import generate
 from zoo.generation.fill_mask import fill
 from zoo.generation.prompt import mask_id, pieces
 from zoo.loading import Loaded
-from zoo.training import atlas, phrasebook
+from zoo_corpora import atlas, phrasebook
 
 
 @dataclass

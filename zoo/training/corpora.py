@@ -8,7 +8,7 @@ from itertools import chain, islice
 from typing import Any
 
 from zoo.errors import ZooError
-from zoo.training import atlas, phrasebook
+from zoo_corpora import atlas, phrasebook
 
 SAMPLE = 20_000  # documents that a tokenizer is trained on
 

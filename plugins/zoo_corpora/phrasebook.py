@@ -21,8 +21,8 @@ from functools import cache
 from typing import Literal
 
 from zoo.errors import ZooError
-from zoo.training.phrasebook_grammar import Draft, Word, fitting, words
-from zoo.training.phrasebook_sentences import Author
+from zoo_corpora.phrasebook_grammar import Draft, Word, fitting, words
+from zoo_corpora.phrasebook_sentences import Author
 
 Split = Literal["train", "validation", "test"]
 Direction = Literal["en-zh"]

@@ -214,7 +214,7 @@ class Question:
 @cache
 def countries() -> tuple[Country, ...]:
     """Every country of the atlas, in the order of the English names."""
-    text = files("zoo.training").joinpath("atlas.tsv").read_text(encoding="utf-8")
+    text = files("zoo_corpora").joinpath("atlas.tsv").read_text(encoding="utf-8")
     header, *rows = (line.split("\t") for line in text.splitlines())
     return tuple(Country(**dict(zip(header, row, strict=True))) for row in rows)
 
