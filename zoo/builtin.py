@@ -1,9 +1,9 @@
-"""What comes with the zoo itself, before any plugin: blocks and strategies, by where each is found. Imports no mlx."""
+"""What comes with the zoo itself, before any plugin: blocks, strategies, objectives, by where each is found. Imports no mlx."""
 
 from __future__ import annotations
 
 from zoo import recipe
-from zoo.architecture import Block, Strategy
+from zoo.architecture import Block, Objective, Strategy
 
 
 def core_blocks() -> tuple[Block, ...]:
@@ -69,5 +69,33 @@ def core_strategies() -> tuple[Strategy, ...]:
             tasks=("fill-mask",),
             options=("top_k", "special_tokens"),
             summary="the likeliest tokens in the place of each mask",
+        ),
+    )
+
+
+def core_objectives() -> tuple[Objective, ...]:
+    """The objectives that come with the zoo itself."""
+    home = "zoo.training.objective"
+    return (
+        Objective("next-token", f"{home}:NEXT_TOKEN", ("generate",), summary="each next token of a text"),
+        Objective(
+            "hidden-words",
+            f"{home}:HIDDEN_WORDS",
+            ("fill-mask",),
+            ("full",),
+            "the tokens behind masks, as BERT's",
+        ),
+        Objective(
+            "diffusion",
+            f"{home}:DIFFUSION",
+            ("denoise",),
+            ("full",),
+            "a text behind any share of masks, as LLaDA's",
+        ),
+        Objective(
+            "translation",
+            f"{home}:TRANSLATION",
+            ("translate",),
+            summary="each next token of a text's translation",
         ),
     )

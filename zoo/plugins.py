@@ -66,6 +66,8 @@ class Plugin:
             *(f"{library}::… ({count})" for library, count in bridged.items()),
             *(b.spec.block() for b in self.records.get("zoo_blocks", ())),
             *(f"strategy/{s.name}" for s in self.records.get("zoo_strategies", ())),
+            *(f"corpus/{c.name}" for c in self.records.get("zoo_corpora", ())),
+            *(f"objective/{o.name}" for o in self.records.get("zoo_objectives", ())),
             *(f"zoo {c.name}" for c in self.records.get("zoo_commands", ())),
             *("zoo_resolve" for _ in self.records.get("zoo_resolve", ())),
         ]

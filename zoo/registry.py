@@ -1,24 +1,24 @@
-"""What the plugins gave: architectures, blocks and strategies by name, and which architecture a config is of."""
+"""What the plugins gave, by name: architectures, blocks, strategies, corpora, objectives; and which architecture a config is of."""
 
 from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from difflib import get_close_matches
 from functools import cache
 from types import ModuleType
 from typing import Any
 
-from zoo.architecture import Architecture, Block, Strategy, import_target
-from zoo.builtin import core_blocks, core_strategies
+from zoo.architecture import Architecture, Block, Corpus, Objective, Strategy, import_target
+from zoo.builtin import core_blocks, core_objectives, core_strategies
 from zoo.claims import Claims
 from zoo.collecting import collect
 from zoo.errors import ConfigError, PluginError, SourceError, in_words
 from zoo.plugins import FIRST_PARTY, Plugin, load_plugins
 
-CORE = Plugin("zoo", FIRST_PARTY)  # what gives the blocks and strategies that are in no plugin
+CORE = Plugin("zoo", FIRST_PARTY)  # what gives the records that are in no plugin
 
 
 class Registry:
@@ -32,6 +32,8 @@ class Registry:
         )
         self._blocks = Claims[Block]("block")
         self._strategies = Claims[Strategy]("strategy")
+        self._corpora = Claims[Corpus]("corpus")
+        self._objectives = Claims[Objective]("objective")
         self._modules: dict[type, Block] = {}
         for block in core_blocks():
             self._add_block(CORE, block)
@@ -40,6 +42,8 @@ class Registry:
             self._add(plugin)
         for strategy in core_strategies():
             self._strategies.add(strategy.name, CORE, strategy)
+        for objective in core_objectives():
+            self._objectives.add(objective.name, CORE, objective)
 
     def _add(self, plugin: Plugin) -> None:
         for architecture in plugin.records.get("zoo_architectures", ()):
@@ -50,6 +54,10 @@ class Registry:
             self._add_block(plugin, block)
         for strategy in plugin.records.get("zoo_strategies", ()):
             self._strategies.add(strategy.name, plugin, strategy)
+        for corpus in plugin.records.get("zoo_corpora", ()):
+            self._corpora.add(corpus.name, plugin, corpus)
+        for objective in plugin.records.get("zoo_objectives", ()):
+            self._objectives.add(objective.name, plugin, objective)
 
     def _add_block(self, plugin: Plugin, block: Block) -> None:
         if block.spec in self._modules:
@@ -85,6 +93,16 @@ class Registry:
     def strategies(self) -> dict[str, Strategy]:
         """The strategies, by name."""
         return self._strategies.listed()
+
+    @property
+    def corpora(self) -> dict[str, Corpus]:
+        """The corpora, by name."""
+        return self._corpora.listed()
+
+    @property
+    def objectives(self) -> dict[str, Objective]:
+        """The objectives, by name."""
+        return self._objectives.listed()
 
     def __contains__(self, name: str) -> bool:
         """Whether an architecture of that name, plain or qualified, was given, be it contested."""
@@ -193,20 +211,53 @@ class Registry:
                     f"strategy {name!r}: none of that name serves the task {task!r}; known: {names}"
                 )
             return found
-        home = next((p.distribution for p, a in self._architectures.pairs() if a is architecture), None)
-
-        def rank(claim: tuple[Plugin, Strategy]) -> int:
-            return 0 if claim[0].distribution == home else 1 if claim[0].ours else 2
-
+        rank = self._rank(architecture)
         serving = sorted((c for c in self._strategies.pairs() if task in c[1].tasks), key=rank)
         wanted = set(settings)
         fitting = [claim for claim in serving if wanted <= set(claim[1].options)] or serving[:1]
         if not fitting:
             raise PluginError(f"no strategy serves the task {task!r}")
-        if rank(fitting[0]) == 2 and len(fitting) > 1:
-            options = " or ".join(f"{plugin.distribution}::{strategy.name}" for plugin, strategy in fitting)
-            raise PluginError(f"several plugins' strategies could serve this: ask for {options}")
-        return fitting[0][1]
+        return _first(fitting, rank, "strategies")
+
+    def corpus(self, name: str) -> Corpus:
+        """The corpus of that name; PluginError, naming those there are, for none."""
+        found = self._corpora.one(name)
+        if found is None:
+            raise PluginError(f"no corpus {name!r}; there are: {', '.join(self.corpora) or 'none'}")
+        return found
+
+    def objective(self, architecture: Architecture, name: str | None = None) -> Objective:
+        """The objective `name`, else the first that can train the architecture, chosen as a strategy is.
+
+        PluginError when there is none, it trains other architectures, or several third parties' fit.
+        """
+        kind = f"{architecture.task} with attention {architecture.causality}"
+        if name is not None:
+            found = self._objectives.one(name)
+            if found is None or not found.serves(architecture):
+                names = ", ".join(n for n, o in self.objectives.items() if o.serves(architecture))
+                raise PluginError(
+                    f"objective {name!r}: none of that name trains to {kind}; known: {names or 'none'}"
+                )
+            return found
+        rank = self._rank(architecture)
+        serving = sorted((c for c in self._objectives.pairs() if c[1].serves(architecture)), key=rank)
+        if not serving:
+            raise PluginError(f"{architecture.name}: training to {kind} is not implemented")
+        return _first(serving, rank, "objectives")
+
+    def _rank(self, architecture: Architecture | None) -> Callable[[tuple[Plugin, Any]], int]:
+        """What orders claims: first of the architecture's own distribution, then the zoo's own, then the others'."""
+        home = next((p.distribution for p, a in self._architectures.pairs() if a is architecture), None)
+        return lambda claim: 0 if claim[0].distribution == home else 1 if claim[0].ours else 2
+
+
+def _first(claims: list[tuple[Plugin, Any]], rank: Callable[[tuple[Plugin, Any]], int], what: str) -> Any:
+    """The first of ranked claims; PluginError where only third parties' are left, and several."""
+    if rank(claims[0]) == 2 and len(claims) > 1:
+        options = " or ".join(f"{plugin.distribution}::{record.name}" for plugin, record in claims)
+        raise PluginError(f"several plugins' {what} could serve this: ask for {options}")
+    return claims[0][1]
 
 
 _in_use: Registry | None = None

@@ -30,6 +30,16 @@ TINY = dict(
     vocab_size=128,
     decoder_start_token_id=2,
 )
+POCKET_T5 = dict(
+    d_model=128,
+    d_kv=32,
+    d_ff=384,
+    num_layers=2,
+    num_heads=4,
+    vocab_size=2048,
+    decoder_start_token_id=0,
+    pad_token_id=1,
+)
 TINY_T5 = dict(d_model=32, d_kv=16, d_ff=64, num_layers=2, num_heads=4, vocab_size=128)
 
 
@@ -94,6 +104,7 @@ def zoo_architectures():
                     decoder_start_token_id=58100,
                 ),
             ),
+            Preset("pocket", config=POCKET),
             tiny(**TINY),
         ),
         references=(
@@ -115,6 +126,7 @@ def zoo_architectures():
                 hub="facebook/bart-large",
                 config=sized(12, 1024, 16, 4096, vocab_size=50265, max_position_embeddings=1024),
             ),
+            Preset("pocket", config=POCKET),
             tiny(**TINY),
         ),
         references=("Lewis et al., 2019, arXiv:1910.13461",),
@@ -134,6 +146,7 @@ def zoo_architectures():
                 hub="facebook/nllb-200-distilled-600M",
                 config=sized(12, 1024, 16, 4096, vocab_size=256206),
             ),
+            Preset("pocket", config=POCKET),
             tiny(**TINY),
         ),
         references=("Fan et al., 2020, arXiv:2010.11125", "NLLB Team, 2022, arXiv:2207.04672"),
@@ -152,6 +165,7 @@ def zoo_architectures():
                 hub="google-t5/t5-small",
                 config=dict(d_model=512, d_kv=64, d_ff=2048, num_layers=6, num_heads=8, vocab_size=32128),
             ),
+            Preset("pocket", config=POCKET_T5),
             tiny(**TINY_T5),
         ),
         references=("Raffel et al., 2019, arXiv:1910.10683",),
@@ -170,6 +184,7 @@ def zoo_architectures():
                 hub="google/mt5-small",
                 config=dict(d_model=512, d_kv=64, d_ff=1024, num_layers=8, num_heads=6, vocab_size=250112),
             ),
+            Preset("pocket", config=POCKET_T5),
             tiny(**TINY_T5),
         ),
         references=("Xue et al., 2020, arXiv:2010.11934",),

@@ -19,7 +19,7 @@ BEGIN, END = "<!-- card -->", "<!-- end -->"
 
 
 def card(plugin: Plugin, known: Registry) -> str:
-    """What a plugin gives: each architecture with its facts, each block with its fields, strategies and commands."""
+    """What a plugin gives: each architecture with its facts, each block with its fields, and its other records."""
     architectures = plugin.records.get("zoo_architectures", ())
     parts = [_architecture(a, known) for a in architectures if not a.bridged]
     if bridged := [f"`{a.name}`" for a in architectures if a.bridged]:
@@ -29,6 +29,12 @@ def card(plugin: Plugin, known: Registry) -> str:
     if strategies := plugin.records.get("zoo_strategies", ()):
         rows = ([f"`{s.name}`", s.summary, ", ".join(s.tasks), ", ".join(s.options)] for s in strategies)
         parts.append(_table(["Strategy", "What it does", "Tasks", "Settings"], rows))
+    if corpora := plugin.records.get("zoo_corpora", ()):
+        rows = ([f"`{c.name}`", c.summary, ", ".join(c.tasks)] for c in corpora)
+        parts.append(_table(["Corpus", "What it has", "Tasks"], rows))
+    if objectives := plugin.records.get("zoo_objectives", ()):
+        rows = ([f"`{o.name}`", o.summary, ", ".join((*o.tasks, *o.causalities))] for o in objectives)
+        parts.append(_table(["Objective", "What it asks for", "Tasks and causalities"], rows))
     if commands := plugin.records.get("zoo_commands", ()):
         parts.append(_table(["Command", "What it does"], ([f"`zoo {c.name}`", c.summary] for c in commands)))
     return "\n".join(parts)

@@ -15,7 +15,8 @@ from typing import Any
 import mlx.core as mx
 
 from zoo.architecture import Architecture
-from zoo.errors import ZooError
+from zoo.errors import PluginError, ZooError
+from zoo.registry import registry
 from zoo.tokenizer import Tokenizer
 from zoo.training.data import IGNORED, batches, padded
 from zoo.training.loop import Batch, Loss, Settings
@@ -31,11 +32,12 @@ Batches = Callable[[Iterable[Any], Tokenizer, Settings], Iterator[Batch]]
 
 
 @dataclass(frozen=True)
-class Objective:
+class Method:
     """How one kind of model is trained: the batches to learn from, those to measure by, and the loss of one.
 
     `corpus` is what it is trained on, for `steps` steps, unless another is asked for: where few of a batch's tokens
-    tell something, as those behind masks do, it takes more of them.
+    tell something, as those behind masks do, it takes more of them. `running` says that its batches take text of any
+    length whole, where `Settings.packed`; another method is given long texts in pieces that fit a row.
     """
 
     training: Batches
@@ -43,11 +45,19 @@ class Objective:
     loss: Loss
     corpus: str = "atlas"
     steps: int = Settings.steps
+    running: bool = False
 
 
 def next_tokens(texts: Iterable[str], words: Tokenizer, settings: Settings) -> Iterator[Batch]:
     """Inputs and targets, one token further on."""
-    return batches(texts, words.encode, batch=settings.batch, length=settings.length, end=token(words, END))
+    return batches(
+        texts,
+        words.encode,
+        batch=settings.batch,
+        length=settings.length,
+        end=token(words, END),
+        shuffle=random.Random(settings.seed) if settings.packed else None,
+    )
 
 
 def documents(texts: Iterable[str], words: Tokenizer, settings: Settings) -> Iterator[Batch]:
@@ -152,7 +162,8 @@ def keys(seed: int) -> Iterator[mx.array]:
 
 
 def token(words: Tokenizer, text: str) -> int:
-    """The id of a special token; ZooError when the tokenizer lacks it."""
+    """The id of a special token, `END` being the tokenizer's own end; ZooError when the tokenizer lacks it."""
+    text = words.special_tokens.get("eos_token", END) if text == END else text
     id = words.id(text)
     if id is None:
         raise ZooError(f"the tokenizer has no {text}, which training needs")
@@ -164,19 +175,19 @@ def mask_of(words: Tokenizer) -> int:
     return token(words, words.special_tokens.get("mask_token", "[MASK]"))
 
 
-# By an architecture's task and causality.
-OBJECTIVES = {
-    ("generate", "causal"): Objective(next_tokens, documents, next_token_loss),
-    ("generate", "prefix"): Objective(answers, second_halves, answer_loss),
-    ("fill-mask", "full"): Objective(hidden_words, hidden_words, next_token_loss, steps=8000),
-    ("denoise", "full"): Objective(noised, noised, weighted_loss, steps=8000),
-    ("translate", "causal"): Objective(translations, sentences, translation_loss, corpus="phrasebook"),
-}
+NEXT_TOKEN = Method(next_tokens, documents, next_token_loss, running=True)
+ANSWER = Method(answers, second_halves, answer_loss, running=True)
+HIDDEN_WORDS = Method(hidden_words, hidden_words, next_token_loss, steps=8000)
+DIFFUSION = Method(noised, noised, weighted_loss, steps=8000)
+TRANSLATION = Method(translations, sentences, translation_loss, corpus="phrasebook")
 
 
-def objective_of(architecture: Architecture) -> Objective:
-    """The objective of an architecture; ZooError when none is known for its task and causality."""
-    kind = architecture.task, architecture.causality
-    if kind not in OBJECTIVES:
-        raise ZooError(f"{architecture.name}: training to {' with attention '.join(kind)} is not implemented")
-    return OBJECTIVES[kind]
+def objective_of(architecture: Architecture, name: str | None = None) -> Method:
+    """The objective `name`, else that of the architecture's task and causality; ZooError when there is none."""
+    record = registry().objective(architecture, name)
+    method = record.method()
+    if not isinstance(method, Method):
+        raise PluginError(
+            f"objective {record.name}: {record.target} is {type(method).__name__}, not a Method"
+        )
+    return method

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import platform
 import shutil
-from collections.abc import Callable, Mapping
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from importlib.metadata import version
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -17,21 +19,47 @@ from zoo import runtime
 from zoo.architecture import Architecture
 from zoo.assemble import assemble
 from zoo.checkpoint.save import save
+from zoo.checkpoint.source import read_json
+from zoo.checkpoint.weights import export
 from zoo.config import Config
-from zoo.errors import ZooError
-from zoo.loading import make_recipe
+from zoo.errors import ConfigError, ZooError
+from zoo.generation.prompt import learned_context
+from zoo.loading import Loaded, make_recipe
 from zoo.registry import registry
-from zoo.tokenizer import load_tokenizer
-from zoo.training.corpora import corpus
+from zoo.tokenizer import Tokenizer
+from zoo.training import place, words
+from zoo.training.corpora import Texts, corpus
+from zoo.training.curve import svg
 from zoo.training.data import IGNORED
-from zoo.training.loop import Record, Settings, initialise, train
-from zoo.training.objective import END, objective_of
+from zoo.training.loop import Batch, Watch, initialise, train
+from zoo.training.objective import END, Method, objective_of, token
+from zoo.training.record import Record, Settings, settings_in
+from zoo.training.sample import beginnings, sample
+from zoo.training.state import State, open_state, state_path
+
+MEASURED = 50  # batches of a person's own held-out text that a measurement takes at most
 
 
 def settings_of(name: str, given: Mapping[str, Any]) -> Settings:
     """The settings given, the others as suits the architecture `name`; ZooError for one that cannot be."""
-    objective = objective_of(registry().architecture(name))
+    objective = objective_of(registry().architecture(name), given.get("objective"))
     return Settings(**{"steps": objective.steps, **given})
+
+
+def settings_to_resume(out: Path, given: Mapping[str, Any]) -> Settings:
+    """The settings of the run in `out`, with more steps if `given` says so; ZooError for any other change.
+
+    A corpus may be given by another path: that its texts are the same is checked when it is read.
+    """
+    state = open_state(state_path(out))
+    saved = settings_in(state.record["settings"])
+    for key, value in given.items():
+        if key not in ("steps", "corpus") and getattr(saved, key) != value:
+            raise ZooError(
+                f"{key}: the run was started with {getattr(saved, key)}, not {value}; only steps may change"
+            )
+    settings = saved.to(given.get("steps", saved.steps), state.step)
+    return replace(settings, corpus=given.get("corpus", saved.corpus))
 
 
 def train_folder(
@@ -42,79 +70,198 @@ def train_folder(
     numbers: Mapping[str, Any] | None = None,
     tokenizer: Path | None = None,
     resume: bool = False,
-    report: Callable[[int, float, float], None] = lambda step, loss, rate: None,
+    overwrite: bool = False,
+    keep: bool = True,
+    watch: Watch | None = None,
 ) -> Record:
-    """Train the architecture `name` and write its folder `out`: weights, config, tokenizer, training record.
+    """Train the architecture `name` and write its folder `out`: weights, config, tokenizer, record, curve.
 
-    `numbers` are those of a config.json (default: the pocket preset's), `tokenizer` a folder whose tokenizer to
-    use (default: one trained on the corpus). While it runs, `out/run` holds what a resumed run starts from.
+    `numbers` are those of a config.json (default: the pocket preset's), `tokenizer` a folder or tokenizer.json to use
+    (default: one trained on the corpus). `out/run` holds the state that `resume` starts from, after the end too unless
+    `keep` is false. A folder that holds something is refused unless `overwrite` allows a new model in its place.
     """
-    architecture = registry().architecture(name)
-    numbers = dict(numbers or pocket_numbers(architecture))
-    objective = objective_of(architecture)
-    settings = replace(settings, corpus=settings.corpus or objective.corpus)
-    texts = corpus(settings.corpus or "")
-    if texts.parallel != (architecture.task == "translate"):
-        wanted = "translations" if architecture.task == "translate" else "texts in one language"
-        raise ZooError(
-            f"{architecture.name} is trained on {wanted}, which the corpus {texts.name} does not have"
-        )
-    make_recipe(architecture, numbers)  # refuses what cannot be, before anything is written
-    run = out / "run"
-    if not resume and run.exists():
-        shutil.rmtree(run)
-    run.mkdir(parents=True, exist_ok=True)
-    if tokenizer is not None:
-        for file in ("tokenizer.json", "tokenizer_config.json"):
-            shutil.copy(tokenizer / file, run / file)
-    elif not (run / "tokenizer.json").exists():
-        from zoo.training.vocabulary import save_tokenizer, train_tokenizer
-
-        save_tokenizer(train_tokenizer(texts.sample()), run)
-    words = load_tokenizer(run)
-    if words is None or words.id(END) is None:
-        raise ZooError(f"{tokenizer or run}: its tokenizer has no {END} to end a text with")
-    end = words.id(END)
-    numbers |= {"vocab_size": words.vocab_size, "bos_token_id": end, "eos_token_id": end}
+    architecture, watch = registry().architecture(name), watch or Watch()
+    method = objective_of(architecture, settings.objective)
+    state = open_state(state_path(out)) if resume else None
+    if state is None:
+        place.check_new(out, overwrite)
+        numbers = dict(numbers or pocket_numbers(architecture))
+    else:
+        if tokenizer is not None:
+            raise ZooError(f"{out}: its run goes on with its own tokenizer; leave the given one out")
+        numbers = numbers_to_resume(out, name, state, numbers)
+    make_recipe(architecture, numbers)  # refuses what cannot be, before anything is read
+    watch.phase("reading the corpus")
+    texts = corpus(settings.corpus or method.corpus, architecture.task)
+    settings = replace(settings, corpus=texts.name, packed=texts.own is not None)
+    if state is not None:
+        check_resumed(out, state, settings, texts)
+    with tempfile.TemporaryDirectory() as scratch:
+        if state is not None:
+            files = state.files
+        elif tokenizer is not None:
+            files = words.files_of(tokenizer)
+        else:
+            watch.phase("training a tokenizer")
+            files = words.trained_on(texts, Path(scratch))
+        tongue = words.opened(files, Path(scratch))
+    end = token(tongue, END)
+    numbers |= {"vocab_size": tongue.vocab_size, "bos_token_id": end, "eos_token_id": end}
+    watch.phase("making the model")
     recipe = make_recipe(architecture, numbers)
+    check_length(architecture, recipe, settings)
+    texts = prepared(texts, tongue, settings, method)
     model = assemble(recipe)
     initialise(model, settings.seed, len(recipe.layers), Config(numbers).number("initializer_range", 0.02))
+    export(model, architecture, recipe)  # that its weights have names is known now, not after the last step
     record = Record(
         architecture=name,
         parameters=recipe.parameters(recipe.dim),
-        settings=vars(settings) | {"config": numbers},
+        settings=vars(settings)
+        | {"config": numbers}
+        | ({"corpus_sha256": texts.own.digest} if texts.own else {}),
         versions=versions(),
     )
-
-    def validate() -> float:
-        total = count = 0.0
-        for batch in objective.validation(texts.validation(), words, settings):
-            tokens = (batch[1] != IGNORED).sum().item()
-            total += objective.loss(model, *batch).item() * tokens
-            count += tokens
-        return total / max(count, 1)
-
+    # Weights and two moments in float32, the state before beside the new one, and the model in 16 bits.
+    place.check_writable(out, record.parameters * (2 * 3 * 4 + 2))
+    if state is None:
+        place.forget_run(out)
+    loaded = Loaded(model, tongue, architecture, recipe, numbers, out)
     train(
         model,
-        objective.training(texts.training(settings.seed), words, settings),
-        objective.loss,
+        method.training(texts.training(settings.seed), tongue, settings),
+        method.loss,
         settings,
         record,
-        folder=run,
-        validate=validate,
-        resume=resume,
-        report=report,
+        state=state_path(out),
+        files=files,
+        validate=validation(model, method, texts, tongue, settings, watch.stop),
+        sample=samples(loaded, texts, record),
+        resume=state,
+        watch=watch,
     )
-    save(out, model, architecture, recipe, numbers, mx.float16)
-    record.save(out / "training.json")
-    for file in ("tokenizer.json", "tokenizer_config.json"):
-        os.replace(run / file, out / file)
-    shutil.rmtree(run)
+    finish(out, loaded, record, files)
+    if not keep:
+        place.forget_run(out)
     return record
 
 
+def numbers_to_resume(out: Path, name: str, state: State, given: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The numbers of the run's config; ZooError for a run of another architecture or with others."""
+    if state.record["architecture"] != name:
+        raise ZooError(f"{out}: its run trains {state.record['architecture']}, not {name}")
+    numbers = state.record["settings"]["config"]
+    if given is not None and any(
+        numbers.get(key, value) != value for key, value in given.items() if key != "vocab_size"
+    ):
+        raise ZooError(f"{out}: its run has another config; leave the given one out")
+    return dict(numbers)
+
+
+def check_resumed(out: Path, state: State, settings: Settings, texts: Texts) -> None:
+    """ZooError when the run cannot go on with these settings and texts, or has nothing left to do."""
+    saved = settings_in(state.record["settings"])
+    if texts.own is not None and texts.own.digest != state.record["settings"].get("corpus_sha256"):
+        raise ZooError(f"{texts.name}: is not the text that the run in {out} was started with")
+    corpus = settings.corpus if texts.own is not None else saved.corpus  # its digest says that it is the same
+    if settings != replace(saved.to(settings.steps, state.step), corpus=corpus):
+        raise ZooError(f"{out}: its run was made with other settings; only steps may change")
+    told = read_json(out / place.TRAINING, required=False) or {}
+    if state.step == settings.steps and (told.get("settings") or {}).get("steps") == settings.steps:
+        raise ZooError(f"{out}: all {settings.steps} steps are done; give more steps to go on")
+
+
+def check_length(architecture: Architecture, recipe: Any, settings: Settings) -> None:
+    """ZooError for rows longer than the model has positions."""
+    sides = (recipe.encoder, recipe.decoder) if architecture.task == "translate" else (recipe,)
+    for side in sides:
+        context = learned_context(side)
+        if context is not None and settings.length > context:
+            raise ConfigError(
+                f"length: {architecture.name} has {context} positions, fewer than {settings.length}"
+            )
+
+
+def prepared(texts: Texts, tongue: Tokenizer, settings: Settings, method: Method) -> Texts:
+    """The texts as the method takes them; ZooError where a person's own are too short for a row, or too long."""
+    if texts.own is None:
+        return texts
+    if texts.parallel:
+        return texts.only(lambda pair: fits_a_row(pair, tongue, settings.length))
+    if not method.running:
+        return texts.in_pieces(
+            lambda text: len(text) <= 16 * settings.length and len(tongue.encode(text)) < settings.length
+        )
+    for what, documents in (("train on", texts.own.trained), ("hold out", texts.own.held_out)):
+        count = 0
+        for text in documents:
+            count += len(tongue.encode(text)) + 1
+            if count > settings.length:
+                break
+        else:
+            raise ZooError(
+                f"{texts.name}: too short: {count} tokens to {what}, and a row takes {settings.length + 1}: "
+                "give more text, or a smaller length"
+            )
+    return texts
+
+
+def fits_a_row(pair: tuple[str, str], tongue: Tokenizer, length: int) -> bool:
+    """Whether a source, and its translation with an end token, have at most `length` tokens."""
+    source, target = (len(tongue.encode(text)) for text in pair)
+    return source <= length and target < length
+
+
+def validation(
+    model: Any, method: Method, texts: Texts, tongue: Tokenizer, settings: Settings, stop: Callable[[], bool]
+) -> Callable[[], float | None]:
+    """What measures the loss on the held-out texts, a mean over their tokens; None when it is stopped."""
+    whole = settings.packed and method.running
+    make = method.training if whole else method.validation
+
+    def batches() -> Iterator[Batch]:
+        return islice(make(texts.validation(), tongue, settings), MEASURED if texts.own is not None else None)
+
+    def measure() -> float | None:
+        total = count = 0.0
+        for batch in batches():
+            if stop():
+                return None
+            tokens = (batch[1] != IGNORED).sum().item()
+            total += method.loss(model, *batch).item() * tokens
+            count += tokens
+        return total / max(count, 1)
+
+    return measure
+
+
+def samples(loaded: Loaded, texts: Texts, record: Record) -> Callable[[], str | None]:
+    """What shows how the model does, on another text each time."""
+    prompts: list[str] = []
+
+    def make() -> str | None:
+        if not prompts:
+            prompts.extend(beginnings(texts.validation(), loaded.architecture.task))
+        return sample(loaded, prompts[len(record.validation) % len(prompts)]) if prompts else None
+
+    return make
+
+
+def finish(out: Path, loaded: Loaded, record: Record, files: Mapping[str, bytes]) -> None:
+    """Write the model, its tokenizer, record and curve beside their place, then move them there."""
+    part = state_path(out).parent / "model"
+    shutil.rmtree(part, ignore_errors=True)
+    save(part, loaded.model, loaded.architecture, loaded.recipe, loaded.config, mx.float16)
+    for name, data in files.items():
+        (part / Path(name).name).write_bytes(data)
+    record.save(part / place.TRAINING)
+    (part / place.CURVE).write_text(svg(record), encoding="utf-8")
+    place.publish(part, out, words.NAMES)
+    place.remove_empty(part)
+
+
 def pocket_numbers(architecture: Architecture) -> Mapping[str, Any]:
-    """The numbers of the embedded preset; ZooError when the architecture has none."""
+    """The numbers of the pocket preset; ZooError when the architecture has none."""
     preset = architecture.preset("pocket")
     if preset is None or preset.config is None:
         raise ZooError(f"{architecture.name} has no pocket preset: give a config.json with --config")
