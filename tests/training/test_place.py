@@ -30,7 +30,9 @@ def made(tmp_path, tokenizer_folder, text, numbers):
 def test_a_folder_that_holds_something_is_refused_and_left_alone(made, tmp_path):
     made()
     before = {path: path.read_bytes() for path in made.out.rglob("*") if path.is_file()}
-    with pytest.raises(SourceError, match=r"out: holds config\.json already; --resume goes on .* --overwrite"):
+    with pytest.raises(
+        SourceError, match=r"out: holds config\.json already; --resume goes on .* --overwrite"
+    ):
         made()
     assert {path: path.read_bytes() for path in made.out.rglob("*") if path.is_file()} == before
     notes = tmp_path / "notes"
