@@ -1,6 +1,6 @@
 """The training loop: AdamW, warm-up and cosine, gradient clipping, a state to resume from.
 
-The same settings give the same run, bit for bit, on the same machine, backend and versions, however often it was
+On the CPU the same settings give the same run, bit for bit, on the same machine and versions, however often it was
 interrupted and resumed: weights and optimizer are kept in float32 as they are, and the batches follow from the seed.
 """
 
@@ -30,9 +30,9 @@ SAVED = 60.0  # seconds after which a state is saved, between the steps at which
 
 
 class Stopped(ZooError):
-    """A run that was asked to stop: its state after `step` steps is saved, None where there was nothing to save."""
+    """A run that was asked to stop: its state after `step` steps is saved."""
 
-    def __init__(self, step: int | None) -> None:
+    def __init__(self, step: int) -> None:
         super().__init__("training was stopped")
         self.step = step
 
