@@ -9,8 +9,9 @@ import pytest
 import zoo
 from zoo.errors import CheckpointError, SourceError, ZooError
 from zoo.training import place
-from zoo.training.pocket import settings_to_resume, train_folder
+from zoo.training.pocket import train_folder
 from zoo.training.record import Settings
+from zoo.training.resuming import settings_to_resume
 
 SHORT = dict(steps=2, batch=2, length=16)
 

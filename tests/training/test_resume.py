@@ -8,8 +8,9 @@ import pytest
 import zoo
 from zoo.errors import CheckpointError, ZooError
 from zoo.training.loop import Stopped, Watch, schedule
-from zoo.training.pocket import settings_to_resume, train_folder
+from zoo.training.pocket import train_folder
 from zoo.training.record import Settings
+from zoo.training.resuming import settings_to_resume
 from zoo.training.state import open_state, state_path
 
 SHORT = dict(batch=2, length=16, warmup=2)

@@ -59,7 +59,8 @@ def train(
     from zoo.cli.screen import write
     from zoo.training.curve import drawn
     from zoo.training.loop import Stopped, Watch
-    from zoo.training.pocket import settings_of, settings_to_resume, train_folder
+    from zoo.training.pocket import settings_of, train_folder
+    from zoo.training.resuming import settings_to_resume
 
     if resume and overwrite:
         raise click.UsageError("--resume goes on with a run and --overwrite begins anew: give one of them")

@@ -19,23 +19,24 @@ from zoo import runtime
 from zoo.architecture import Architecture
 from zoo.assemble import assemble
 from zoo.checkpoint.save import save
-from zoo.checkpoint.source import read_json
 from zoo.checkpoint.weights import export
 from zoo.config import Config
 from zoo.errors import ConfigError, ZooError
 from zoo.generation.prompt import learned_context
 from zoo.loading import Loaded, make_recipe
+from zoo.recipe import EncoderDecoder
 from zoo.registry import registry
 from zoo.tokenizer import Tokenizer
-from zoo.training import place, words
+from zoo.training import place, run_tokenizer
 from zoo.training.corpora import Texts, corpus
 from zoo.training.curve import svg
 from zoo.training.data import IGNORED
 from zoo.training.loop import Batch, Watch, initialise, train
 from zoo.training.objective import END, Method, objective_of, token
-from zoo.training.record import Record, Settings, settings_in
+from zoo.training.record import Record, Settings
+from zoo.training.resuming import check_resumed, numbers_to_resume
 from zoo.training.sample import beginnings, sample
-from zoo.training.state import State, open_state, state_path
+from zoo.training.state import open_state, state_path
 
 MEASURED = 50  # batches of a person's own held-out text that a measurement takes at most
 
@@ -44,22 +45,6 @@ def settings_of(name: str, given: Mapping[str, Any]) -> Settings:
     """The settings given, the others as suits the architecture `name`; ZooError for one that cannot be."""
     objective = objective_of(registry().architecture(name), given.get("objective"))
     return Settings(**{"steps": objective.steps, **given})
-
-
-def settings_to_resume(out: Path, given: Mapping[str, Any]) -> Settings:
-    """The settings of the run in `out`, with more steps if `given` says so; ZooError for any other change.
-
-    A corpus may be given by another path: that its texts are the same is checked when it is read.
-    """
-    state = open_state(state_path(out))
-    saved = settings_in(state.record["settings"])
-    for key, value in given.items():
-        if key not in ("steps", "corpus") and getattr(saved, key) != value:
-            raise ZooError(
-                f"{key}: the run was started with {getattr(saved, key)}, not {value}; only steps may change"
-            )
-    settings = saved.to(given.get("steps", saved.steps), state.step)
-    return replace(settings, corpus=given.get("corpus", saved.corpus))
 
 
 def train_folder(
@@ -100,17 +85,17 @@ def train_folder(
         if state is not None:
             files = state.files
         elif tokenizer is not None:
-            files = words.files_of(tokenizer)
+            files = run_tokenizer.files_of(tokenizer)
         else:
             watch.phase("training a tokenizer")
-            files = words.trained_on(texts, Path(scratch))
-        tongue = words.opened(files, Path(scratch))
-    end = token(tongue, END)
-    numbers |= {"vocab_size": tongue.vocab_size, "bos_token_id": end, "eos_token_id": end}
+            files = run_tokenizer.trained_on(texts, Path(scratch))
+        words = run_tokenizer.opened(files, Path(scratch))
+    end = token(words, END)
+    numbers |= {"vocab_size": words.vocab_size, "bos_token_id": end, "eos_token_id": end}
     watch.phase("making the model")
     recipe = make_recipe(architecture, numbers)
     check_length(architecture, recipe, settings)
-    texts = prepared(texts, tongue, settings, method)
+    texts = prepared(texts, words, settings, method)
     model = assemble(recipe)
     initialise(model, settings.seed, len(recipe.layers), Config(numbers).number("initializer_range", 0.02))
     export(model, architecture, recipe)  # that its weights have names is known now, not after the last step
@@ -126,16 +111,16 @@ def train_folder(
     place.check_writable(out, record.parameters * (2 * 3 * 4 + 2))
     if state is None:
         place.forget_run(out)
-    loaded = Loaded(model, tongue, architecture, recipe, numbers, out)
+    loaded = Loaded(model, words, architecture, recipe, numbers, out)
     train(
         model,
-        method.training(texts.training(settings.seed), tongue, settings),
+        method.training(texts.training(settings.seed), words, settings),
         method.loss,
         settings,
         record,
         state=state_path(out),
         files=files,
-        validate=validation(model, method, texts, tongue, settings, watch.stop),
+        validate=validation(model, method, texts, words, settings, watch.stop),
         sample=samples(loaded, texts, record),
         resume=state,
         watch=watch,
@@ -146,34 +131,9 @@ def train_folder(
     return record
 
 
-def numbers_to_resume(out: Path, name: str, state: State, given: Mapping[str, Any] | None) -> dict[str, Any]:
-    """The numbers of the run's config; ZooError for a run of another architecture or with others."""
-    if state.record["architecture"] != name:
-        raise ZooError(f"{out}: its run trains {state.record['architecture']}, not {name}")
-    numbers = state.record["settings"]["config"]
-    if given is not None and any(
-        numbers.get(key, value) != value for key, value in given.items() if key != "vocab_size"
-    ):
-        raise ZooError(f"{out}: its run has another config; leave the given one out")
-    return dict(numbers)
-
-
-def check_resumed(out: Path, state: State, settings: Settings, texts: Texts) -> None:
-    """ZooError when the run cannot go on with these settings and texts, or has nothing left to do."""
-    saved = settings_in(state.record["settings"])
-    if texts.own is not None and texts.own.digest != state.record["settings"].get("corpus_sha256"):
-        raise ZooError(f"{texts.name}: is not the text that the run in {out} was started with")
-    corpus = settings.corpus if texts.own is not None else saved.corpus  # its digest says that it is the same
-    if settings != replace(saved.to(settings.steps, state.step), corpus=corpus):
-        raise ZooError(f"{out}: its run was made with other settings; only steps may change")
-    told = read_json(out / place.TRAINING, required=False) or {}
-    if state.step == settings.steps and (told.get("settings") or {}).get("steps") == settings.steps:
-        raise ZooError(f"{out}: all {settings.steps} steps are done; give more steps to go on")
-
-
 def check_length(architecture: Architecture, recipe: Any, settings: Settings) -> None:
     """ZooError for rows longer than the model has positions."""
-    sides = (recipe.encoder, recipe.decoder) if architecture.task == "translate" else (recipe,)
+    sides = (recipe.encoder, recipe.decoder) if isinstance(recipe, EncoderDecoder) else (recipe,)
     for side in sides:
         context = learned_context(side)
         if context is not None and settings.length > context:
@@ -182,20 +142,20 @@ def check_length(architecture: Architecture, recipe: Any, settings: Settings) ->
             )
 
 
-def prepared(texts: Texts, tongue: Tokenizer, settings: Settings, method: Method) -> Texts:
+def prepared(texts: Texts, words: Tokenizer, settings: Settings, method: Method) -> Texts:
     """The texts as the method takes them; ZooError where a person's own are too short for a row, or too long."""
     if texts.own is None:
         return texts
     if texts.parallel:
-        return texts.only(lambda pair: fits_a_row(pair, tongue, settings.length))
+        return texts.only(lambda pair: fits_a_row(pair, words, settings.length))
     if not method.running:
         return texts.in_pieces(
-            lambda text: len(text) <= 16 * settings.length and len(tongue.encode(text)) < settings.length
+            lambda text: len(text) <= 16 * settings.length and len(words.encode(text)) < settings.length
         )
     for what, documents in (("train on", texts.own.trained), ("hold out", texts.own.held_out)):
         count = 0
         for text in documents:
-            count += len(tongue.encode(text)) + 1
+            count += len(words.encode(text)) + 1
             if count > settings.length:
                 break
         else:
@@ -206,21 +166,21 @@ def prepared(texts: Texts, tongue: Tokenizer, settings: Settings, method: Method
     return texts
 
 
-def fits_a_row(pair: tuple[str, str], tongue: Tokenizer, length: int) -> bool:
+def fits_a_row(pair: tuple[str, str], words: Tokenizer, length: int) -> bool:
     """Whether a source, and its translation with an end token, have at most `length` tokens."""
-    source, target = (len(tongue.encode(text)) for text in pair)
+    source, target = (len(words.encode(text)) for text in pair)
     return source <= length and target < length
 
 
 def validation(
-    model: Any, method: Method, texts: Texts, tongue: Tokenizer, settings: Settings, stop: Callable[[], bool]
+    model: Any, method: Method, texts: Texts, words: Tokenizer, settings: Settings, stop: Callable[[], bool]
 ) -> Callable[[], float | None]:
     """What measures the loss on the held-out texts, a mean over their tokens; None when it is stopped."""
     whole = settings.packed and method.running
     make = method.training if whole else method.validation
 
     def batches() -> Iterator[Batch]:
-        return islice(make(texts.validation(), tongue, settings), MEASURED if texts.own is not None else None)
+        return islice(make(texts.validation(), words, settings), MEASURED if texts.own is not None else None)
 
     def measure() -> float | None:
         total = count = 0.0
@@ -256,7 +216,7 @@ def finish(out: Path, loaded: Loaded, record: Record, files: Mapping[str, bytes]
         (part / Path(name).name).write_bytes(data)
     record.save(part / place.TRAINING)
     (part / place.CURVE).write_text(svg(record), encoding="utf-8")
-    place.publish(part, out, words.NAMES)
+    place.publish(part, out, run_tokenizer.NAMES)
     place.remove_empty(part)
 
 
