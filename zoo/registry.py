@@ -1,4 +1,4 @@
-"""What the plugins gave, by name: architectures, blocks, strategies, corpora, objectives; and which architecture a config is of."""
+"""What the plugins gave, by name, each kind of record; and which architecture a config is of."""
 
 from __future__ import annotations
 

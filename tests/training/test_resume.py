@@ -157,6 +157,24 @@ def test_killed_after_the_last_step_the_model_is_written_by_resuming(run, tmp_pa
     assert zoo.load(tmp_path / "out").architecture.name == "llama"
 
 
+def test_killed_before_it_replaced_an_older_model_of_the_same_settings(run, tmp_path, monkeypatch):
+    out = tmp_path / "out"
+    run(out, 3)
+    old = (out / "model.safetensors").read_bytes()
+    with monkeypatch.context() as patch, pytest.raises(SystemExit):
+        patch.setattr("zoo.training.pocket.finish", lambda *_: exit())
+        run(
+            out,
+            3,
+            overwrite=True,
+            numbers=json.loads((out / "config.json").read_text()) | {"rms_norm_eps": 1e-3},
+        )
+    assert (out / "model.safetensors").read_bytes() == old
+    run(out, resume=True)
+    assert (out / "model.safetensors").read_bytes() != old
+    assert json.loads((out / "config.json").read_text())["rms_norm_eps"] == 1e-3
+
+
 def test_without_keep_nothing_is_left_to_resume(run, tmp_path):
     run(tmp_path / "out", 2, keep=False)
     assert not (tmp_path / "out" / "run").exists() and (tmp_path / "out" / "config.json").exists()

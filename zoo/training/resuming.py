@@ -53,6 +53,6 @@ def check_resumed(out: Path, state: State, settings: Settings, texts: Texts) -> 
     corpus = settings.corpus if texts.own is not None else saved.corpus  # its digest says that it is the same
     if settings != replace(saved.to(settings.steps, state.step), corpus=corpus):
         raise ZooError(f"{out}: its run was made with other settings; only steps may change")
-    told = read_json(out / TRAINING, required=False) or {}
-    if state.step == settings.steps and (told.get("settings") or {}).get("steps") == settings.steps:
+    # A model that is there may be an older one, if the run was killed before it wrote its own.
+    if state.step == settings.steps and read_json(out / TRAINING, required=False) == state.record:
         raise ZooError(f"{out}: all {settings.steps} steps are done; give more steps to go on")

@@ -7,11 +7,10 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import Any
 
-from zoo.errors import ZooError
 from zoo.generation import generate
 from zoo.loading import Loaded
 
-TOKENS = 16  # that a model adds
+TOKENS = 20  # that a model adds
 LONGEST = 60  # characters of a text to begin with
 SHORTEST = 12
 CHOICE = 8  # texts that take turns
@@ -40,18 +39,20 @@ def cut(line: str) -> str:
 
 def sample(loaded: Loaded, prompt: str) -> str | None:
     """The prompt and what the model makes of it, in one line; None where it makes no text, or refuses this one."""
-    assert loaded.tokenizer is not None
-    task = loaded.architecture.task
     try:
-        if task == "fill-mask":
-            mask = loaded.tokenizer.special_tokens.get("mask_token", "[MASK]")
-            return one_line(f"{prompt} → {generate(loaded, f'{prompt} {mask}').text}")
-        if task == "translate":
-            return one_line(f"{prompt} → {generate(loaded, prompt, max_tokens=4 * TOKENS).text}")
-        made = generate(loaded, prompt, max_tokens=TOKENS).text
-        return one_line(f"{prompt} →{'' if made[:1].isspace() else ' '}{made}")
-    except ZooError:
+        return one_line(f"{prompt} → {made(loaded, prompt)}")
+    except Exception:  # a plugin's strategy may raise anything, and what is only shown must not end a run
         return None
+
+
+def made(loaded: Loaded, prompt: str) -> str:
+    """What comes after the prompt: its likeliest next words where masks are filled, a translation, a continuation."""
+    assert loaded.tokenizer is not None
+    if loaded.architecture.task != "fill-mask":
+        return generate(loaded, prompt, max_tokens=TOKENS).text
+    mask = loaded.tokenizer.special_tokens.get("mask_token", "[MASK]")
+    found = generate(loaded, f"{prompt} {mask}").candidates
+    return " or ".join(str(candidate["text"]).strip() for candidate in found[:3])
 
 
 def one_line(text: str) -> str:
