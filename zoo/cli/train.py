@@ -34,7 +34,7 @@ import click
 @click.option("--length", type=int, help="Tokens a row.")
 @click.option("--rate", type=float, help="Peak learning rate.")
 @click.option("--seed", type=int, help="Seed of weights and data.")
-@click.option("--resume", is_flag=True, help="Go on with the run in OUT, with --steps beyond its end.")
+@click.option("--resume", is_flag=True, help="Go on with the run in OUT; a finished one takes more --steps.")
 @click.option("--overwrite", is_flag=True, help="Train anew where OUT holds a model; it stays until the end.")
 @click.option(
     "--forget", is_flag=True, help="At the end, keep nothing to resume from (12 bytes a parameter)."
