@@ -226,6 +226,53 @@ def test_bad_arguments_are_one_line_and_write_nothing(command, where, tmp_path):
         assert not (tmp_path / "out").exists()
 
 
+PLUGIN = """
+from zoo.architecture import Corpus, Objective, hookimpl
+
+@hookimpl
+def zoo_corpora():
+    yield Corpus("counting", "zoo_counting_data:counting", tasks=("generate",), summary="numbers in a row")
+
+@hookimpl
+def zoo_objectives():
+    yield Objective("halved", "zoo_counting_data:HALVED", tasks=("generate",))
+"""
+DATA = """
+from zoo.training.objective import NEXT_TOKEN, Method
+
+def counting(split, seed):
+    return iter([f"{n} and one is {n + 1}." for n in range(40 if split == "train" else 4)])
+
+HALVED = Method(
+    NEXT_TOKEN.training, NEXT_TOKEN.validation, lambda model, *batch: NEXT_TOKEN.loss(model, *batch) / 2, running=True
+)
+"""
+
+
+def test_an_installed_plugins_corpus_and_objective_are_used_by_name(command, where, make_site, tmp_path):
+    site = make_site(tmp_path / "site")
+    site.add("zoo-counting", "zoo_counting", PLUGIN)
+    (site.path / "zoo_counting_data.py").write_text(DATA)
+    own = ["--corpus", "counting", "--steps", "2"]
+    whole = command("train", *where, *own, environment=site.environment)
+    halved = command(
+        "train", *where, *own, "--objective", "halved", "--out", "half", environment=site.environment
+    )
+    assert whole.returncode == halved.returncode == 0, whole.stderr + halved.stderr
+    losses = [
+        json.loads((tmp_path / out / "training.json").read_text())["losses"][0][1] for out in ("out", "half")
+    ]
+    assert losses[1] == pytest.approx(losses[0] / 2, abs=1e-3)
+    listed = command("plugins", "--json", environment=site.environment)
+    gives = {row["name"]: row["gives"] for row in json.loads(listed.stdout)}
+    assert gives["zoo_counting"] == ["corpus/counting", "objective/halved"]
+    assert gives["corpora"] == ["corpus/atlas", "corpus/phrasebook"]
+    blocked = command(
+        "train", *where, *own, "--out", "x", environment=site.environment | {"ZOO_BLOCK": "zoo-counting"}
+    )
+    assert "no corpus 'counting'; there are: atlas, phrasebook" in blocked.stderr
+
+
 def test_every_architecture_of_the_zoo_has_numbers_to_train_with():
     for name, architecture in registry().architectures.items():
         preset = architecture.preset("pocket")
