@@ -124,6 +124,18 @@ def test_a_resumed_run_is_the_uninterrupted_one(tmp_path):
         assert mx.array_equal(array, other), path
 
 
+def test_slow_steps_are_saved_in_between(tmp_path, monkeypatch):
+    monkeypatch.setattr("zoo.training.loop.SAVED", 0.0)
+
+    def stop(step, *rest):
+        if step == 7:
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        run(tmp_path, Settings(steps=20, batch=4, length=8), seen=stop)
+    assert open_state(state_path(tmp_path)).step == 6
+
+
 def test_a_loss_that_is_no_number_ends_the_run_and_keeps_the_state_before(tmp_path):
     def breaks(model, inputs, targets):
         value = next_token_loss(model, inputs, targets)

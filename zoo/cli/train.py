@@ -58,7 +58,7 @@ def train(
     from zoo.cli.interrupt import Interrupts
     from zoo.cli.screen import write
     from zoo.training.curve import drawn
-    from zoo.training.loop import Stopped, Watch
+    from zoo.training.loop import FIRST_STEP, Stopped, Watch
     from zoo.training.pocket import settings_of, train_folder
     from zoo.training.resuming import settings_to_resume
 
@@ -71,7 +71,7 @@ def train(
 
         def phase(text: str) -> None:
             progress.phase(text)
-            if text == FIRST:
+            if text == FIRST_STEP:
                 interrupts.wait_for_step()
 
         try:
@@ -100,9 +100,6 @@ def train(
         f"loss {record.losses[-1][1]}, validation {record.validation[-1][1]}"
     )
     return 0
-
-
-FIRST = "the first step"
 
 
 class Progress:

@@ -26,6 +26,7 @@ __all__ = ["Batch", "Loss", "Record", "Settings", "Stopped", "Watch", "initialis
 
 Batch = tuple[mx.array, ...]
 Loss = Callable[..., mx.array]
+FIRST_STEP = "the first step"  # the last phase: from now on there is something to save
 SAVED = 60.0  # seconds after which a state is saved, between the steps at which it is anyway
 
 
@@ -142,7 +143,7 @@ def train(
     gradient = nn.value_and_grad(model, loss)
     clock = time.perf_counter() - record.seconds
     saved = time.perf_counter()
-    watch.phase("the first step")
+    watch.phase(FIRST_STEP)
     for step in range(start + 1, settings.steps + 1):
         began = time.perf_counter()
         batch = next(batches)
