@@ -137,8 +137,8 @@ def tokenizer_folder(tmp_path_factory):
     """A folder with a small tokenizer, trained now: nothing embedded is needed for it."""
     from itertools import islice
 
-    from zoo.training.atlas import documents
     from zoo.training.vocabulary import save_tokenizer, train_tokenizer
+    from zoo_corpora.atlas import documents
 
     path = tmp_path_factory.mktemp("tokenizer")
     save_tokenizer(train_tokenizer(islice(documents("train"), 300), 400), path)

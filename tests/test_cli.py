@@ -108,7 +108,7 @@ def test_a_prompt_longer_than_the_model_is_made_for_is_told(command):
         (["show", "lama"], ["lama", "llama"]),
         (["compare", "llama", "nothing"], ["nothing"]),
         (["train", "nothing", "--out", "x"], ["nothing"]),
-        (["train", "mistral", "--out", "x"], ["mistral", "pocket"]),
+        (["train", "mlx-lm::gemma", "--out", "x"], ["mlx-lm::gemma", "pocket"]),
         (["train", "llama", "--out", "x", "--corpus", "web"], ["web", "atlas"]),
         (["train", "llama", "--out", "x", "--steps", "0"], ["steps"]),
     ],
@@ -118,7 +118,7 @@ def test_bad_input_is_one_line_and_a_status(command, arguments, words):
 
 
 def test_nothing_half_written_by_a_refused_training(command, tmp_path):
-    command("train", "mistral", "--out", "x")
+    fails(command("train", "mlx-lm::gemma", "--out", "x"), "pocket")
     assert not (tmp_path / "x").exists()
 
 

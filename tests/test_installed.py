@@ -34,7 +34,7 @@ def test_every_embedded_checkpoint_is_there_and_complete():
 
 
 def test_the_corpus_came_along():
-    from zoo.training.atlas import countries
+    from zoo_corpora.atlas import countries
 
     assert len(countries()) == 194
 

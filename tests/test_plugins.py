@@ -10,7 +10,10 @@ import pytest
 from zoo import plugins as loader
 from zoo.errors import PluginError
 
-HOOK = "from zoo.architecture import Architecture, Block, Command, Rename, Strategy, hookimpl\n@hookimpl\n"
+HOOK = (
+    "from zoo.architecture import Architecture, Block, Command, Corpus, Objective, Rename, Strategy, hookimpl\n"
+    "@hookimpl\n"
+)
 GOOD = (
     HOOK
     + """def zoo_architectures():
@@ -69,6 +72,18 @@ BROKEN = {
     "strategy for no task": (
         HOOK + "def zoo_strategies():\n    yield Strategy('s', 'm:f', tasks=('paint',))",
         "'paint'",
+    ),
+    "corpus for no task": (
+        HOOK + "def zoo_corpora():\n    yield Corpus('c', 'm:f', tasks=())",
+        "corpus c: documents are texts or translations",
+    ),
+    "corpus that is an objective": (
+        HOOK + "def zoo_corpora():\n    yield Objective('o', 'm:f', tasks=('generate',))",
+        "not a record of type Corpus",
+    ),
+    "objective without a target": (
+        HOOK + "def zoo_objectives():\n    yield Objective('o', 'm', tasks=('generate',))",
+        'objective o: expected "package.module:attribute"',
     ),
 }
 NEWER = {

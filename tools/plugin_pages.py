@@ -180,7 +180,7 @@ def page_of(thing: Any) -> str | None:
     if (
         (is_rule(thing) and thing.__module__ == weights.__name__)
         or thing is Config
-        or thing in [block.spec for block in core_blocks()]
+        or thing in [block.spec for block in core().records["zoo_blocks"]]
     ):
         return "parts"
     return None

@@ -29,7 +29,7 @@ def pockets() -> dict[str, str]:
 def train(name: str, folder: str) -> subprocess.Popen[bytes]:
     """Start one training."""
     environment = os.environ | {"MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "zoo", "train", name, "--out", folder]
+    command = [sys.executable, "-m", "zoo", "train", name, "--out", folder, "--overwrite", "--forget"]
     return subprocess.Popen(command, env=environment)
 
 

@@ -26,7 +26,9 @@ __all__ = [
     "Block",
     "Command",
     "Config",
+    "Corpus",
     "Ignore",
+    "Objective",
     "OutputHead",
     "Preset",
     "QuantizedFormat",
@@ -194,9 +196,8 @@ class Strategy:
     def __post_init__(self) -> None:
         told = f"strategy {_checked_name('strategy', self.name)}"
         _target(told, self.target)
-        _tuples(told, self, ("tasks", "options"), str)
-        if unknown := set(self.tasks) - set(TASKS):
-            raise PluginError(f"{told}: task {min(unknown)!r} is not one of {', '.join(TASKS)}")
+        _tuples(told, self, ("options",), str)
+        _tasks(told, self)
 
     def function(self) -> Callable[..., Any]:
         """The function itself, imported now."""
@@ -277,6 +278,73 @@ class QuantizedFormat:
 
 
 @dataclass(frozen=True)
+class Corpus:
+    """Documents to train on: the function at "package.module:attribute", imported only when it is used.
+
+    It is called `function(split, seed)` and gives an iterator of documents: a text, or, where `tasks` has "translate",
+    a text and its translation. The same split and seed give the same documents in every process. "train" may end or
+    not; when it ends it is begun again with the next seed. "validation" ends, and has none of the sentences of "train".
+
+    `tasks` are those it can teach. `questions`, another target, is called `function(every)` and gives an iterator of
+    `zoo.training.question.Question`, which `zoo evaluate` asks: a few that tell most, or with `every` all of them.
+    `names` and `answers`, targets too, are called `function()` and give the names that the texts tell of, and those among
+    them that answer a question: objectives that hide whole names ask for them.
+    """
+
+    name: str
+    target: str
+    tasks: tuple[str, ...]
+    summary: str = ""
+    questions: str | None = None
+    names: str | None = None
+    answers: str | None = None
+
+    def __post_init__(self) -> None:
+        told = f"corpus {_checked_name('corpus', self.name)}"
+        _target(told, self.target)
+        for field in ("questions", "names", "answers"):
+            if getattr(self, field) is not None:
+                _target(f"{told}: {field}", getattr(self, field))
+        _tasks(told, self)
+        if len({task == "translate" for task in self.tasks}) != 1:
+            raise PluginError(
+                f"{told}: documents are texts or translations: 'translate' goes with no other task"
+            )
+
+    def function(self) -> Callable[..., Any]:
+        """The function itself, imported now."""
+        return import_target(self.target)
+
+
+@dataclass(frozen=True)
+class Objective:
+    """What a model is trained to do: the `zoo.training.objective.Method` at "package.module:attribute".
+
+    It is imported only when it is used. `tasks` and `causalities` are those of the architectures it can train.
+    """
+
+    name: str
+    target: str
+    tasks: tuple[str, ...]
+    causalities: tuple[str, ...] = ("causal",)
+    summary: str = ""
+
+    def __post_init__(self) -> None:
+        told = f"objective {_checked_name('objective', self.name)}"
+        _target(told, self.target)
+        _tasks(told, self)
+        _among(told, self, "causalities", CAUSALITIES)
+
+    def serves(self, architecture: Architecture) -> bool:
+        """Whether it can train this architecture."""
+        return architecture.task in self.tasks and architecture.causality in self.causalities
+
+    def method(self) -> Any:
+        """The method itself, imported now."""
+        return import_target(self.target)
+
+
+@dataclass(frozen=True)
 class Command:
     """A subcommand of `zoo`: a click command at "package.module:attribute", imported only when called."""
 
@@ -302,6 +370,17 @@ def _tuples(told: str, record: Any, fields: tuple[str, ...], kind: type) -> None
         if value is not None and not (isinstance(value, tuple) and all(isinstance(v, kind) for v in value)):
             wanted = "text" if kind is str else kind.__name__
             raise PluginError(f"{told}: {name} is a tuple of {wanted}, not {reprlib.repr(value)}")
+
+
+def _tasks(told: str, record: Any) -> None:
+    _among(told, record, "tasks", TASKS)
+
+
+def _among(told: str, record: Any, field: str, known: tuple[str, ...]) -> None:
+    _tuples(told, record, (field,), str)
+    if unknown := set(getattr(record, field)) - set(known):
+        what = {"tasks": "task", "causalities": "causality"}[field]
+        raise PluginError(f"{told}: {what} {min(unknown)!r} is not one of {', '.join(known)}")
 
 
 def _target(told: str, target: Any) -> None:

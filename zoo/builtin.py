@@ -1,9 +1,9 @@
-"""The zoo's own blocks, strategies and quantized formats, given by the hooks of any plugin. Imports no mlx."""
+"""The zoo's own blocks, strategies, quantized formats and objectives, given by the hooks of any plugin. Imports no mlx."""
 
 from __future__ import annotations
 
 from zoo import recipe
-from zoo.architecture import Block, QuantizedFormat, Strategy, hookimpl
+from zoo.architecture import Block, Objective, QuantizedFormat, Strategy, hookimpl
 
 
 @hookimpl
@@ -87,4 +87,33 @@ def zoo_formats() -> tuple[QuantizedFormat, ...]:
         QuantizedFormat("modelopt", f"{package}.modelopt:read", "hf_quant_config.json", "Model Optimizer's"),
         QuantizedFormat("mxfp4", None, None, "floats of 4 bits, read by weight rules"),
         QuantizedFormat("mxfp8", f"{package}.fp8:read", None, "floats of 8 bits with a scale for 32"),
+    )
+
+
+@hookimpl
+def zoo_objectives() -> tuple[Objective, ...]:
+    """The objectives that come with the zoo itself."""
+    home = "zoo.training.objective"
+    return (
+        Objective("next-token", f"{home}:NEXT_TOKEN", ("generate",), summary="each next token of a text"),
+        Objective(
+            "hidden-words",
+            f"{home}:HIDDEN_WORDS",
+            ("fill-mask",),
+            ("full",),
+            "the tokens behind masks, as BERT's",
+        ),
+        Objective(
+            "diffusion",
+            f"{home}:DIFFUSION",
+            ("denoise",),
+            ("full",),
+            "a text behind any share of masks, as LLaDA's",
+        ),
+        Objective(
+            "translation",
+            f"{home}:TRANSLATION",
+            ("translate",),
+            summary="each next token of a text's translation",
+        ),
     )

@@ -15,6 +15,8 @@ from zoo.architecture import (
     Architecture,
     Block,
     Command,
+    Corpus,
+    Objective,
     QuantizedFormat,
     Sampler,
     Strategy,
@@ -30,6 +32,8 @@ RECORDS: dict[str, tuple[type, Callable[[Any], str]]] = {
     "zoo_samplers": (Sampler, lambda record: record.name),
     "zoo_tokenizers": (TokenizerFormat, lambda record: record.name),
     "zoo_formats": (QuantizedFormat, lambda record: record.name),
+    "zoo_corpora": (Corpus, lambda record: record.name),
+    "zoo_objectives": (Objective, lambda record: record.name),
     "zoo_commands": (Command, lambda record: record.name),
 }
 HOOKS = tuple(name for name in vars(hookspecs) if name.startswith("zoo_"))

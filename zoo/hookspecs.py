@@ -12,6 +12,8 @@ if TYPE_CHECKING:
         Architecture,
         Block,
         Command,
+        Corpus,
+        Objective,
         QuantizedFormat,
         Sampler,
         Strategy,
@@ -134,6 +136,48 @@ def zoo_formats() -> Iterable[QuantizedFormat]:  # type: ignore[empty-body]
     ...     yield QuantizedFormat("int8-rows", "my_plugin.int8:read")
     >>> [format.name for format in zoo_formats()]
     ['int8-rows']
+    """
+
+
+@hookspec
+def zoo_corpora() -> Iterable[Corpus]:  # type: ignore[empty-body]
+    """Corpora: each a function from a split and a seed to an iterator of documents.
+
+    `zoo train NAME --corpus CORPUS` trains on one. A document is a text, or for translators a text and its translation.
+
+    >>> from zoo.architecture import Corpus, hookimpl
+    >>> def counting(split, seed):  # in the module that the record names
+    ...     first, step = (1, 2) if split == "train" else (2, 200)
+    ...     return (f"{n} and one is {n + 1}." for n in range(first, 2000, step))
+    >>> @hookimpl
+    ... def zoo_corpora():
+    ...     yield Corpus("counting", "my_plugin.counting:counting", tasks=("generate", "fill-mask", "denoise"))
+    >>> [corpus.name for corpus in zoo_corpora()], next(counting("train", 0))
+    (['counting'], '1 and one is 2.')
+    """
+
+
+@hookspec
+def zoo_objectives() -> Iterable[Objective]:  # type: ignore[empty-body]
+    """Objectives: what models of a task are trained to do, each a `zoo.training.objective.Method` at a target.
+
+    A method has two functions from documents, a tokenizer and the `zoo.training.loop.Settings` to an iterator of
+    batches, one to learn from and one to measure by, and a loss. A batch is a tuple of arrays, the inputs and the targets
+    first; the loss is called `loss(model, *batch)`. `zoo train NAME --objective OBJECTIVE` uses one. Unasked, an objective
+    trains the architectures of its own distribution.
+
+    >>> from zoo.architecture import Objective, hookimpl
+    >>> from zoo.training.loss import cross_entropy  # in the module that the record names, as all of mlx
+    >>> from zoo.training.objective import Method, documents, next_tokens
+    >>> def smoothed_loss(model, inputs, targets):
+    ...     logits = model(inputs)
+    ...     return 0.9 * cross_entropy(logits, targets) - 0.1 * (logits.mean() - logits.logsumexp(-1).mean())
+    >>> SMOOTHED = Method(next_tokens, documents, smoothed_loss, running=True)
+    >>> @hookimpl
+    ... def zoo_objectives():
+    ...     yield Objective("smoothed", "my_plugin.smoothed:SMOOTHED", tasks=("generate",))
+    >>> [objective.name for objective in zoo_objectives()]
+    ['smoothed']
     """
 
 

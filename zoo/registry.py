@@ -1,11 +1,11 @@
-"""What the plugins gave: architectures, blocks and strategies by name, and which architecture a config is of."""
+"""What the plugins gave, by name, each kind of record; and which architecture a config is of."""
 
 from __future__ import annotations
 
 import os
 import re
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from difflib import get_close_matches
 from functools import cache
@@ -16,6 +16,8 @@ from zoo import __version__, builtin
 from zoo.architecture import (
     Architecture,
     Block,
+    Corpus,
+    Objective,
     QuantizedFormat,
     Sampler,
     Strategy,
@@ -34,7 +36,7 @@ _PLUGIN = re.compile(r"[\w.-]{1,80}( [\w.+!-]{1,40})?")
 
 @cache
 def core() -> Plugin:
-    """The zoo's own blocks, strategies and formats, as a plugin that is always there."""
+    """The zoo's own blocks, strategies, formats and objectives, as a plugin that is always there."""
     return Plugin("core", FIRST_PARTY, __version__, module=builtin.__name__, records=collect(builtin))
 
 
@@ -52,6 +54,8 @@ class Registry:
         self._samplers = Claims[Sampler]("sampler")
         self._tokenizers = Claims[TokenizerFormat]("tokenizer")
         self._formats = Claims[QuantizedFormat]("quant_method", "choose one by ZOO_BLOCK: it is of")
+        self._corpora = Claims[Corpus]("corpus")
+        self._objectives = Claims[Objective]("objective")
         self._modules: dict[type, Block] = {}
         # The zoo's own come first, so that nobody else's module runs a block of theirs.
         for plugin in sorted(self.plugins, key=lambda plugin: not plugin.ours):
@@ -70,6 +74,8 @@ class Registry:
             (self._samplers, "zoo_samplers"),
             (self._tokenizers, "zoo_tokenizers"),
             (self._formats, "zoo_formats"),
+            (self._corpora, "zoo_corpora"),
+            (self._objectives, "zoo_objectives"),
         ):
             for record in plugin.records.get(hook, ()):
                 claims.add(record.name, plugin, record)
@@ -108,6 +114,16 @@ class Registry:
     def strategies(self) -> dict[str, Strategy]:
         """The strategies, by name."""
         return self._strategies.listed()
+
+    @property
+    def corpora(self) -> dict[str, Corpus]:
+        """The corpora, by name."""
+        return self._corpora.listed()
+
+    @property
+    def objectives(self) -> dict[str, Objective]:
+        """The objectives, by name."""
+        return self._objectives.listed()
 
     def __contains__(self, name: str) -> bool:
         """Whether an architecture of that name, plain or qualified, was given, be it contested."""
@@ -258,20 +274,45 @@ class Registry:
                     f"strategy {name!r}: none of that name serves the task {task!r}; known: {names}"
                 )
             return found
-        home = next((p.distribution for p, a in self._architectures.pairs() if a is architecture), None)
-
-        def rank(claim: tuple[Plugin, Strategy]) -> int:
-            return 0 if claim[0].distribution == home else 1 if claim[0].ours else 2
-
+        rank = self._rank(architecture)
         serving = sorted((c for c in self._strategies.pairs() if task in c[1].tasks), key=rank)
         wanted = set(settings)
         fitting = [claim for claim in serving if wanted <= set(claim[1].options)] or serving[:1]
         if not fitting:
             raise PluginError(f"no strategy serves the task {task!r}")
-        if rank(fitting[0]) == 2 and len(fitting) > 1:
-            options = " or ".join(f"{plugin.distribution}::{strategy.name}" for plugin, strategy in fitting)
-            raise PluginError(f"several plugins' strategies could serve this: ask for {options}")
-        return fitting[0][1]
+        return _first(fitting, rank, "strategies")
+
+    def corpus(self, name: str) -> Corpus:
+        """The corpus of that name; PluginError, naming those there are, for none."""
+        found = self._corpora.one(name)
+        if found is None:
+            raise PluginError(f"no corpus {name!r}; there are: {', '.join(self.corpora) or 'none'}")
+        return found
+
+    def objective(self, architecture: Architecture, name: str | None = None) -> Objective:
+        """The objective `name`, else the first that can train the architecture, chosen as a strategy is.
+
+        PluginError when there is none, it trains other architectures, or several third parties' fit.
+        """
+        kind = f"{architecture.task} with attention {architecture.causality}"
+        if name is not None:
+            found = self._objectives.one(name)
+            if found is None or not found.serves(architecture):
+                names = ", ".join(n for n, o in self.objectives.items() if o.serves(architecture))
+                raise PluginError(
+                    f"objective {name!r}: none of that name trains to {kind}; known: {names or 'none'}"
+                )
+            return found
+        rank = self._rank(architecture)
+        serving = sorted((c for c in self._objectives.pairs() if c[1].serves(architecture)), key=rank)
+        if not serving:
+            raise PluginError(f"{architecture.name}: training to {kind} is not implemented")
+        return _first(serving, rank, "objectives")
+
+    def _rank(self, architecture: Architecture | None) -> Callable[[tuple[Plugin, Any]], int]:
+        """What orders claims: first of the architecture's own distribution, then the zoo's own, then the others'."""
+        home = next((p.distribution for p, a in self._architectures.pairs() if a is architecture), None)
+        return lambda claim: 0 if claim[0].distribution == home else 1 if claim[0].ours else 2
 
     @property
     def formats(self) -> dict[str, QuantizedFormat]:
@@ -295,6 +336,14 @@ class Registry:
                 f"there is no sampler {name!r}; known: {', '.join(sorted(self._samplers)) or 'none'}"
             )
         return found
+
+
+def _first(claims: list[tuple[Plugin, Any]], rank: Callable[[tuple[Plugin, Any]], int], what: str) -> Any:
+    """The first of ranked claims; PluginError where only third parties' are left, and several."""
+    if rank(claims[0]) == 2 and len(claims) > 1:
+        options = " or ".join(f"{plugin.distribution}::{record.name}" for plugin, record in claims)
+        raise PluginError(f"several plugins' {what} could serve this: ask for {options}")
+    return claims[0][1]
 
 
 _in_use: Registry | None = None

@@ -177,6 +177,7 @@ def zoo_architectures():
                 hub="openai-community/openai-gpt",
                 config=SMALL | dict(vocab_size=40478, n_positions=512),
             ),
+            Preset("pocket", config=POCKET),
             Preset("tiny", config=POCKET | dict(n_embd=64, n_layer=3, vocab_size=256)),
         ),
         references=("Radford et al., 2018, Improving Language Understanding by Generative Pre-Training",),

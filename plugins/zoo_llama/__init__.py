@@ -200,6 +200,7 @@ def zoo_architectures():
                 max_position_embeddings=32768,
                 sliding_window=4096,
             ),
+            Preset("pocket", config=POCKET | dict(sliding_window=32)),
             Preset("tiny", config=TINY | dict(sliding_window=6)),
         ),
         references=("Jiang et al., 2023, arXiv:2310.06825",),
@@ -225,6 +226,7 @@ def zoo_architectures():
                 max_position_embeddings=131072,
                 rope_theta=1000000.0,
             ),
+            Preset("pocket", config=POCKET),
             Preset(
                 "tiny", config=TINY | dict(use_sliding_window=True, sliding_window=6, max_window_layers=1)
             ),

@@ -168,6 +168,13 @@ MIXTRAL_POCKET = POCKET | dict(intermediate_size=192, num_local_experts=8, num_e
 QWEN3_POCKET = POCKET | dict(
     head_dim=32, moe_intermediate_size=96, num_experts=16, num_experts_per_tok=4, norm_topk_prob=True
 )
+QWEN2_POCKET = POCKET | dict(
+    moe_intermediate_size=96,
+    num_experts=16,
+    num_experts_per_tok=4,
+    norm_topk_prob=True,
+    shared_expert_intermediate_size=192,
+)
 SMALL_EXPERTS = dict(num_experts=6, num_experts_per_tok=2, moe_intermediate_size=32)
 
 
@@ -230,6 +237,7 @@ def zoo_architectures():
                 max_position_embeddings=8192,
                 rope_theta=1000000.0,
             ),
+            Preset("pocket", config=QWEN2_POCKET),
             Preset(
                 "tiny",
                 config=TINY

@@ -1,6 +1,6 @@
 """A prefix language model: the prompt sees itself both ways, the answer is causal. Imports no mlx."""
 
-from zoo.architecture import Architecture, Preset, hookimpl, pocket
+from zoo.architecture import Architecture, Objective, Preset, hookimpl, pocket
 from zoo_llama import POCKET, WEIGHTS, llama
 
 
@@ -37,4 +37,15 @@ def zoo_architectures():
             "Raffel et al., 2019, arXiv:1910.10683",
             "Du et al., 2021, arXiv:2103.10360",
         ),
+    )
+
+
+@hookimpl
+def zoo_objectives():
+    yield Objective(
+        "answer",
+        "zoo.training.objective:ANSWER",
+        tasks=("generate",),
+        causalities=("prefix",),
+        summary="each next token after a prompt that sees itself both ways",
     )

@@ -39,6 +39,16 @@ TINY = dict(
     vocab_size=128,
     decoder_start_token_id=2,
 )
+POCKET_T5 = dict(
+    d_model=128,
+    d_kv=32,
+    d_ff=384,
+    num_layers=2,
+    num_heads=4,
+    vocab_size=2048,
+    decoder_start_token_id=0,
+    pad_token_id=1,
+)
 TINY_T5 = dict(d_model=32, d_kv=16, d_ff=64, num_layers=2, num_heads=4, vocab_size=128)
 
 
@@ -103,6 +113,7 @@ def zoo_architectures():
                     decoder_start_token_id=58100,
                 ),
             ),
+            Preset("pocket", config=POCKET | dict(scale_embedding=True)),
             tiny(**TINY),
         ),
         references=(
@@ -124,6 +135,7 @@ def zoo_architectures():
                 hub="facebook/bart-large",
                 config=sized(12, 1024, 16, 4096, vocab_size=50265, max_position_embeddings=1024),
             ),
+            Preset("pocket", config=POCKET),
             tiny(**TINY),
         ),
         references=("Lewis et al., 2019, arXiv:1910.13461",),
@@ -143,6 +155,7 @@ def zoo_architectures():
                 hub="facebook/nllb-200-distilled-600M",
                 config=sized(12, 1024, 16, 4096, vocab_size=256206),
             ),
+            Preset("pocket", config=POCKET),
             tiny(**TINY),
         ),
         references=("Fan et al., 2020, arXiv:2010.11125", "NLLB Team, 2022, arXiv:2207.04672"),
@@ -162,6 +175,8 @@ def zoo_architectures():
                 hub="google-t5/t5-small",
                 config=dict(d_model=512, d_kv=64, d_ff=2048, num_layers=6, num_heads=8, vocab_size=32128),
             ),
+            # With a head of its own, as from T5 1.1 on: a tied one, scaled down, learns next to nothing at this size.
+            Preset("pocket", config=POCKET_T5 | dict(tie_word_embeddings=False)),
             tiny(**TINY_T5),
         ),
         references=("Raffel et al., 2019, arXiv:1910.10683",),
@@ -180,6 +195,7 @@ def zoo_architectures():
                 hub="google/mt5-small",
                 config=dict(d_model=512, d_kv=64, d_ff=1024, num_layers=8, num_heads=6, vocab_size=250112),
             ),
+            Preset("pocket", config=POCKET_T5),
             tiny(**TINY_T5),
         ),
         references=("Xue et al., 2020, arXiv:2010.11934",),

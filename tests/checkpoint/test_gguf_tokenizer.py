@@ -12,7 +12,7 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalize
 from zoo.checkpoint.gguf_tokenizer import load_gguf_tokenizer, save_gguf_tokenizer
 from zoo.errors import TokenizerError
 from zoo.tokenizer import load_tokenizer
-from zoo.training.atlas import documents
+from zoo_corpora.atlas import documents
 
 SHORT, SPACES = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)", r"\s*[\r\n]+|\s+(?!\S)|\s+"
 # As the tokenizer.json of LLaMA 3, Qwen 2, Mistral Nemo, gpt-oss and DeepSeek-V3 spell them.

@@ -11,7 +11,7 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processor
 from zoo.checkpoint.gguf_tokenizer import load_gguf_tokenizer, save_gguf_tokenizer
 from zoo.errors import TokenizerError
 from zoo.tokenizer import load_tokenizer
-from zoo.training.atlas import documents
+from zoo_corpora.atlas import documents
 
 MORE = [
     "Ünïcödé Çédille ÉCOLE naïve ﬁne ½ Ⅷ Ａｂｃ １２３ ｶﾞ ﷺ",

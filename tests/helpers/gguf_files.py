@@ -16,8 +16,8 @@ from zoo.checkpoint.weights import fill, match
 from zoo.loading import make_recipe, open_model
 from zoo.registry import registry
 from zoo.testing import numbers_of, randomise
-from zoo.training.atlas import documents
 from zoo.training.vocabulary import save_tokenizer, train_tokenizer
+from zoo_corpora.atlas import documents
 
 # What transformers takes for granted of some; folders need not say it, files must.
 DEFAULTS = {

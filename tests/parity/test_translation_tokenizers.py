@@ -14,7 +14,7 @@ import zoo
 from zoo.errors import PromptError
 from zoo.tokenizer import load_tokenizer
 from zoo.tokenizer_vocabulary import FAIRSEQ_LANGUAGES
-from zoo.training import phrasebook
+from zoo_corpora import phrasebook
 
 TEXTS = [
     *(

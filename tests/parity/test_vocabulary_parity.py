@@ -4,8 +4,8 @@ from itertools import islice
 
 import transformers
 
-from zoo.training.atlas import documents
 from zoo.training.vocabulary import save_tokenizer, train_tokenizer
+from zoo_corpora.atlas import documents
 
 SAMPLES = [
     "The capital city of China is Beijing.",

@@ -8,8 +8,8 @@ from zoo.loading import Loaded
 from zoo.testing import subject
 from zoo.tokenizer import load_tokenizer
 from zoo.training.accuracy import fills_in
-from zoo.training.atlas import documents, names, questions
 from zoo.training.vocabulary import save_tokenizer, train_tokenizer
+from zoo_corpora.atlas import documents, names, questions
 
 TEXTS = list(islice(documents("train", 0), 300))
 

@@ -1,6 +1,5 @@
 """Objectives: what is hidden, what is asked for, and how it is weighed."""
 
-from dataclasses import replace
 from itertools import islice
 from types import SimpleNamespace
 
@@ -9,7 +8,6 @@ import pytest
 
 from zoo.errors import ZooError
 from zoo.registry import registry
-from zoo.training.corpora import CORPORA
 from zoo.training.data import IGNORED
 from zoo.training.loop import Settings
 from zoo.training.loss import cross_entropy
@@ -23,6 +21,7 @@ from zoo.training.objective import (
     weighted_loss,
 )
 from zoo.training.pocket import settings_of, train_folder
+from zoo_corpora.atlas import documents as atlas
 
 END, MASK, VOCAB = 0, 2, 60
 SETTINGS = Settings(batch=16, length=32)
@@ -260,9 +259,10 @@ def test_the_objective_follows_task_and_causality():
 def test_a_few_steps_write_a_folder_that_loads(name, tmp_path, tokenizer_folder, monkeypatch):
     import zoo
 
-    atlas = CORPORA["atlas"]
-    few = replace(atlas, validation=lambda: islice(atlas.validation(), 100))
-    monkeypatch.setitem(CORPORA, "atlas", few)
+    monkeypatch.setattr(
+        "zoo_corpora.atlas.documents",
+        lambda split, seed: islice(atlas(split, seed), 100 + 900 * (split == "train")),
+    )
     record = train_folder(
         name, tmp_path / "out", Settings(steps=2, batch=2, length=16), tokenizer=tokenizer_folder
     )

@@ -7,7 +7,8 @@ from itertools import islice
 import pytest
 
 from zoo.errors import TokenizerError
-from zoo.training.atlas import (
+from zoo.training.vocabulary import SPECIAL_TOKENS, save_tokenizer, train_tokenizer
+from zoo_corpora.atlas import (
     LANGUAGES,
     RELATIONS,
     TEMPLATES,
@@ -17,7 +18,6 @@ from zoo.training.atlas import (
     questions,
     sentence,
 )
-from zoo.training.vocabulary import SPECIAL_TOKENS, save_tokenizer, train_tokenizer
 
 TEXTS = list(islice(documents("train", 0), 3000))
 

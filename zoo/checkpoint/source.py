@@ -123,7 +123,8 @@ def _preset(architecture: Architecture, name: str | None, revision: str | None, 
         how = f"`zoo train {architecture.name} --out FOLDER` makes one"
         raise SourceError(f"{architecture.name}:{preset.name} is not part of this installation; {how}")
     if preset.hub is None:
-        raise SourceError(f"{architecture.name}:{preset.name} has numbers only and no weights to run")
+        how = f"; `zoo train {architecture.name} --out FOLDER` makes some" if preset.name == "pocket" else ""
+        raise SourceError(f"{architecture.name}:{preset.name} has numbers only and no weights to run{how}")
     return Source(_download(preset.hub, revision, known), architecture)
 
 

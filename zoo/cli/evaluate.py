@@ -1,9 +1,12 @@
-"""`zoo evaluate`: how many facts of the atlas corpus a model knows."""
+"""`zoo evaluate`: how many of a corpus's questions a model answers."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import click
@@ -12,24 +15,33 @@ import click
 @click.command()
 @click.argument("source")
 @click.option("--revision", metavar="NAME", help="A hub id's branch, tag or commit.")
-@click.option("--all", "everything", is_flag=True, help="Every relation, not the capitals alone.")
+@click.option(
+    "--corpus", metavar="NAME", help="Whose questions to ask (default: what its kind is trained on)."
+)
+@click.option(
+    "--all", "everything", is_flag=True, help="Every question, of the atlas not the capitals alone."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option(
     "--out", type=click.Path(path_type=Path, dir_okay=False), help="Write the record to this file, too."
 )
-def evaluate(source: str, revision: str | None, everything: bool, as_json: bool, out: Path | None) -> None:
+def evaluate(
+    source: str, revision: str | None, corpus: str | None, everything: bool, as_json: bool, out: Path | None
+) -> None:
     """Ask SOURCE for the capital of every country, in English and Chinese, and count the right answers.
 
     A translator is asked for sentences of the phrasebook instead.
     """
+    from zoo.cli.stopping import Interrupts
     from zoo.cli.table import table
     from zoo.loading import load
-    from zoo.training.accuracy import scores
-    from zoo.training.atlas import RELATIONS
+    from zoo.training.accuracy import questions_of, scores
     from zoo.training.pocket import versions
 
-    loaded = load(source, revision=revision)
-    found = list(scores(loaded, RELATIONS if everything else ("capital",)))
+    with Interrupts(lambda text: None), _progress(source) as begin:
+        loaded = load(source, revision=revision)
+        questions = questions_of(loaded.architecture, corpus, everything)
+        found = scores(loaded, questions, begin(len(questions)))
     text = json.dumps({"scores": [score.as_json() for score in found], "versions": versions()}, indent=1)
     if out is not None:
         part = out.with_name(f"{out.name}.part")
@@ -51,3 +63,29 @@ def evaluate(source: str, revision: str | None, everything: bool, as_json: bool,
     click.echo(
         table(rows, ["relation", "language", "right", "share", "of these, sentences never trained on"])
     )
+
+
+@contextlib.contextmanager
+def _progress(source: str) -> Iterator[Callable[[int], Callable[[], None]]]:
+    """A bar on the error stream of a terminal: a function from the number of questions to one that counts one more."""
+    if not sys.stderr.isatty():
+        yield lambda count: lambda: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=24),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        loading = bar.add_task(f"loading {source[-30:]}".replace("[", "("), total=None)
+
+        def begin(count: int) -> Callable[[], None]:
+            bar.remove_task(loading)
+            task = bar.add_task("questions", total=count)
+            return lambda: bar.advance(task)
+
+        yield begin

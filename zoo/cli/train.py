@@ -1,7 +1,8 @@
-"""`zoo train`: a model from nothing, on a corpus that the zoo itself makes."""
+"""`zoo train`: a model from nothing, on a corpus of the zoo or a person's own text."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,56 +18,159 @@ import click
     "--config", type=click.Path(path_type=Path, exists=True, dir_okay=False), help="A config.json to follow."
 )
 @click.option(
-    "--tokenizer", type=click.Path(path_type=Path, exists=True), help="A folder whose tokenizer to use."
+    "--tokenizer",
+    type=click.Path(path_type=Path, exists=True),
+    help="A folder or tokenizer.json to use (default: one trained on the corpus).",
 )
-@click.option("--corpus", help="What to train on: atlas, or phrasebook for a translator.")
-@click.option("--steps", type=int, help="Steps of one batch each.")
+@click.option(
+    "--corpus",
+    metavar="NAME|PATH",
+    help='atlas, phrasebook, a plugin\'s; or a text file, a folder of them, a .jsonl with a "text" a line '
+    '(translators: "source" and "target").',
+)
+@click.option("--objective", metavar="NAME", help="What to train it for (default: what suits its task).")
+@click.option("--steps", type=int, help="Steps of one batch each, in all.")
 @click.option("--batch", type=int, help="Rows a batch.")
 @click.option("--length", type=int, help="Tokens a row.")
 @click.option("--rate", type=float, help="Peak learning rate.")
 @click.option("--seed", type=int, help="Seed of weights and data.")
-@click.option("--resume", is_flag=True, help="Go on from the checkpoint in OUT/run.")
+@click.option("--resume", is_flag=True, help="Go on with the run in OUT; a finished one takes more --steps.")
+@click.option("--overwrite", is_flag=True, help="Train anew where OUT holds a model; it stays until the end.")
+@click.option(
+    "--forget", is_flag=True, help="At the end, keep nothing to resume from (12 bytes a parameter)."
+)
 def train(
-    architecture: str, out: Path, resume: bool, config: Path | None, tokenizer: Path | None, **given: Any
-) -> None:
+    architecture: str,
+    out: Path,
+    config: Path | None,
+    tokenizer: Path | None,
+    resume: bool,
+    overwrite: bool,
+    forget: bool,
+    **given: Any,
+) -> int:
     """Train ARCHITECTURE from nothing and write a checkpoint folder that `zoo run` and transformers load.
 
-    Without --config its pocket preset's numbers are used.
+    Without --config its pocket preset's numbers are used. Ctrl-C saves the run, and --resume goes on with it, as if it
+    had not been interrupted.
     """
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
     from zoo.checkpoint.source import read_json
+    from zoo.cli.screen import write
+    from zoo.cli.stopping import Interrupts
+    from zoo.training.curve import drawn
+    from zoo.training.loop import FIRST_STEP, Stopped, Watch
     from zoo.training.pocket import settings_of, train_folder
+    from zoo.training.resuming import settings_to_resume
 
-    settings = settings_of(architecture, {key: value for key, value in given.items() if value is not None})
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("loss {task.fields[loss]:.3f} · {task.fields[rate]:,.0f} tokens/s"),
-        TimeRemainingColumn(),
-    )
-    progress = Progress(*columns, console=Console(stderr=True))
-    task = progress.add_task(architecture, total=settings.steps, loss=float("nan"), rate=0.0)
+    if resume and overwrite:
+        raise click.UsageError("--resume goes on with a run and --overwrite begins anew: give one of them")
+    asked = {key: value for key, value in given.items() if value is not None}
+    settings = settings_to_resume(out, asked) if resume else settings_of(architecture, asked)
+    progress = Progress(architecture, settings.steps)
+    with progress, Interrupts(progress.say) as interrupts:
 
-    def report(step: int, loss: float, rate: float) -> None:
-        progress.start()  # at the first step: what is refused before it is one line, without an empty bar
-        progress.update(task, completed=step, loss=loss, rate=rate)
+        def phase(text: str) -> None:
+            progress.phase(text)
+            if text == FIRST_STEP:
+                interrupts.wait_for_step()
 
-    try:
-        record = train_folder(
-            architecture,
-            out,
-            settings,
-            numbers=read_json(config.resolve()) if config else None,
-            tokenizer=tokenizer,
-            resume=resume,
-            report=report,
-        )
-    finally:
-        progress.stop()
+        try:
+            record = train_folder(
+                architecture,
+                out,
+                settings,
+                numbers=read_json(config.resolve()) if config else None,
+                tokenizer=tokenizer,
+                resume=resume,
+                overwrite=overwrite,
+                keep=not forget,
+                watch=Watch(phase, progress.step, progress.measured, interrupts.asked),
+            )
+        except Stopped as stopped:
+            progress.stop()
+            click.echo(
+                f"zoo: stopped and saved at step {stopped.step} of {settings.steps}; "
+                f"`zoo train {architecture} --out {out} --resume` goes on",
+                err=True,
+            )
+            return 130
+    write(drawn(record) + "\n\n")
     click.echo(
         f"{out}: {record.parameters:,} parameters, {record.tokens:,} tokens in {record.seconds:.0f} s, "
         f"loss {record.losses[-1][1]}, validation {record.validation[-1][1]}"
     )
+    return 0
+
+
+class Progress:
+    """How a training goes, on the error stream: a bar on a terminal, else a line a measurement and no more."""
+
+    def __init__(self, name: str, steps: int) -> None:
+        self.shown = sys.stderr.isatty()
+        self._live: Any = None
+        self._name, self._steps = name, steps
+        if self.shown:
+            from rich.console import Console
+
+            self._console = Console(stderr=True)
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """Take down what is drawn."""
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+    def say(self, text: str) -> None:
+        """One line above what is drawn."""
+        if self.shown:
+            self._console.print(text, markup=False, highlight=False, soft_wrap=True)
+        else:
+            click.echo(text, err=True)
+
+    def phase(self, text: str) -> None:
+        """What is done before the first step is over."""
+        if self.shown:
+            from rich.text import Text
+
+            self.stop()
+            self._live = self._console.status(Text(f"{self._name}: {text} …"))
+            self._live.start()
+
+    def step(self, step: int, loss: float, rate: float) -> None:
+        """One more step."""
+        if not self.shown:
+            return
+        from rich.progress import Progress as Bar
+
+        if not isinstance(self._live, Bar):
+            self.stop()
+            self._live, self._task = self._bar()
+        self._live.update(self._task, completed=step, loss=loss, rate=rate)
+
+    def _bar(self) -> Any:
+        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+        from rich.progress import Progress as Bar
+
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=16),
+            MofNCompleteColumn(),
+            TextColumn("loss {task.fields[loss]:.3f} · {task.fields[rate]:,.0f} tokens/s"),
+            TimeRemainingColumn(),
+        )
+        bar = Bar(*columns, console=self._console)
+        task = bar.add_task(self._name, total=self._steps, loss=float("nan"), rate=0.0)
+        bar.start()
+        return bar, task
+
+    def measured(self, step: int, loss: float, validation: float, sample: str | None) -> None:
+        """A measurement, and what the model makes of a text."""
+        self.say(f"step {step} · loss {loss:.3f} · validation {validation:.3f}")
+        if sample:
+            self.say(f"  {sample}")

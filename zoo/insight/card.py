@@ -32,6 +32,12 @@ def card(plugin: Plugin, known: Registry) -> str:
     for hook, told in (("samplers", "Sampler"), ("tokenizers", "Tokenizer"), ("formats", "Quantized format")):
         if records := plugin.records.get(f"zoo_{hook}", ()):
             parts.append(_table([told, "What it does"], ([f"`{r.name}`", r.summary] for r in records)))
+    if corpora := plugin.records.get("zoo_corpora", ()):
+        rows = ([f"`{c.name}`", c.summary, ", ".join(c.tasks)] for c in corpora)
+        parts.append(_table(["Corpus", "What it has", "Tasks"], rows))
+    if objectives := plugin.records.get("zoo_objectives", ()):
+        rows = ([f"`{o.name}`", o.summary, ", ".join((*o.tasks, *o.causalities))] for o in objectives)
+        parts.append(_table(["Objective", "What it asks for", "Tasks and causalities"], rows))
     if commands := plugin.records.get("zoo_commands", ()):
         parts.append(_table(["Command", "What it does"], ([f"`zoo {c.name}`", c.summary] for c in commands)))
     return "\n".join(parts)

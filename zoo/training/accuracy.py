@@ -1,17 +1,20 @@
-"""How many facts of the atlas a model knows, or how many sentences of the phrasebook it translates."""
+"""How many of a corpus's questions a model answers: facts that it knows, sentences that it translates."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any
 
+from zoo.architecture import Architecture, import_target
+from zoo.errors import ZooError
 from zoo.generation import generate
 from zoo.generation.fill_mask import fill
 from zoo.generation.prompt import mask_id, pieces
 from zoo.loading import Loaded
-from zoo.training import atlas, phrasebook
+from zoo.registry import registry
+from zoo.training.objective import objective_of
+from zoo.training.question import Question
 
 
 @dataclass
@@ -39,6 +42,8 @@ class Score:
 
 def is_right(loaded: Loaded, question: Any) -> bool:
     """Whether the model gives the answer: by filling it in where it fills masks, else by going on from the prompt."""
+    if loaded.architecture.task == "translate":
+        return generate(loaded, question.prompt).text == question.continuation
     fills = loaded.architecture.task == "fill-mask"
     return fills_in(loaded, question) if fills else goes_on(loaded, question)
 
@@ -69,27 +74,25 @@ def goes_on(loaded: Loaded, question: Any) -> bool:
     return not rest or not rest[0].isalnum()  # "Niger" is no right answer where "Nigeria" is
 
 
-def translations(loaded: Loaded, sentences: int = phrasebook.SIZE) -> Score:
-    """How many sentences are translated just as the phrasebook does: `sentences` of training, as many of "test"."""
-    score = Score("translation", "en-zh")
-    for split in ("train", "test"):
-        for pair in islice(phrasebook.pairs(split), sentences):
-            score.add(generate(loaded, pair.source).text == pair.target, split == "test")
-    return score
-
-
 def scores(
-    loaded: Loaded,
-    relations: Iterable[str] = ("capital",),
-    languages: Iterable[atlas.Language] = atlas.LANGUAGES,
-) -> Iterator[Score]:
-    """The score of each relation in each language, over all countries; of a translator that of the phrasebook."""
-    if loaded.architecture.task == "translate":
-        yield translations(loaded)
-        return
-    for relation in relations:
-        for language in languages:
-            score = Score(relation, language)
-            for question in atlas.questions(relation, language):
-                score.add(is_right(loaded, question), question.held_out)
-            yield score
+    loaded: Loaded, questions: Iterable[Question], report: Callable[[], None] = lambda: None
+) -> list[Score]:
+    """The score of each relation in each language, in the order of their first questions; `report` after each one."""
+    found: dict[tuple[str, str], Score] = {}
+    for question in questions:
+        kind = question.relation, question.language
+        found.setdefault(kind, Score(*kind)).add(is_right(loaded, question), question.held_out)
+        report()
+    return list(found.values())
+
+
+def questions_of(
+    architecture: Architecture, corpus: str | None = None, every: bool = False
+) -> list[Question]:
+    """The questions of a corpus, by default the one that the architecture is trained on; ZooError if it has none."""
+    record = registry().corpus(corpus or objective_of(architecture).corpus)
+    if record.questions is None:
+        raise ZooError(f"the corpus {record.name} has no questions to ask")
+    if architecture.task not in record.tasks:
+        raise ZooError(f"the corpus {record.name} has no questions for a model that does {architecture.task}")
+    return list(import_target(record.questions)(every))

@@ -1,58 +1,123 @@
-"""The corpora that the zoo makes itself, by name. Nothing is downloaded."""
+"""What a model is trained on: a corpus that a plugin registers, or a person's own text. Nothing is downloaded."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import dataclass
-from itertools import chain, islice
+from dataclasses import dataclass, replace
+from itertools import chain, count, islice
 from typing import Any
 
-from zoo.errors import ZooError
-from zoo.training import atlas, phrasebook
+from zoo.architecture import Corpus, import_target
+from zoo.errors import PluginError, ZooError
+from zoo.registry import registry
+from zoo.training.own_text import Own, is_path, pieces, read
 
 SAMPLE = 20_000  # documents that a tokenizer is trained on
+CHARACTERS = 20_000_000  # at most so many characters of them
 
 
 @dataclass(frozen=True)
-class Corpus:
-    """Texts to train on: an endless stream for a seed, and a finite held-out set.
+class Texts:
+    """An opened corpus: an endless stream of documents for a seed, and a finite held-out set.
 
-    A document is a text, or, in a `parallel` corpus, a text and its translation. `names` gives those of what its
-    texts tell of, `answers` those among them that a text gives when it is asked.
+    A document is a text, or, in a `parallel` corpus, a text and its translation. `own` is a person's own text, whose
+    documents have any length; None for a registered corpus. `names` gives the names that its texts tell of, `answers`
+    those among them that a text gives when it is asked.
     """
 
     name: str
     training: Callable[[int], Iterator[Any]]
     validation: Callable[[], Iterable[Any]]
     parallel: bool = False
+    own: Own | None = None
     names: Callable[[], Collection[str]] = frozenset
     answers: Callable[[], Collection[str]] = frozenset
 
     def sample(self) -> Iterator[str]:
         """The texts that a tokenizer is trained on."""
         documents = self.training(0)
-        return islice(chain.from_iterable(documents) if self.parallel else documents, SAMPLE)
+        room = CHARACTERS
+        for text in islice(chain.from_iterable(documents) if self.parallel else documents, SAMPLE):
+            yield text[:room]
+            room -= len(text)
+            if room <= 0:
+                return
+
+    def in_pieces(self, fits: Callable[[str], bool]) -> Texts:
+        """The same, a person's own long texts cut into pieces that fit."""
+        if self.own is None or self.parallel:
+            return self
+        trained, held_out = (
+            tuple(piece for text in texts for piece in pieces(text, fits))
+            for texts in (self.own.trained, self.own.held_out)
+        )
+        return _own(replace(self.own, trained=trained, held_out=held_out))
+
+    def only(self, fits: Callable[[Any], bool]) -> Texts:
+        """The same, those of a person's own documents left out that do not fit; ZooError where none is left."""
+        if self.own is None:
+            return self
+        splits = self.own.trained, self.own.held_out
+        trained, held_out = (tuple(filter(fits, documents)) for documents in splits)
+        left_out = sum(map(len, splits)) - len(trained) - len(held_out)
+        if not (trained and held_out):
+            raise ZooError(f"{self.name}: {left_out} documents are too long for a row: give a larger length")
+        if left_out:
+            warnings.warn(f"{self.name}: {left_out} documents too long for a row are left out", stacklevel=2)
+        return _own(replace(self.own, trained=trained, held_out=held_out))
 
 
-CORPORA = {
-    "atlas": Corpus(
-        "atlas",
-        lambda seed: atlas.documents("train", seed),
-        lambda: atlas.documents("validation"),
-        names=atlas.names,
-        answers=atlas.answers,
-    ),
-    "phrasebook": Corpus(
-        "phrasebook",
-        lambda seed: ((pair.source, pair.target) for pair in phrasebook.pairs("train", seed)),
-        lambda: ((pair.source, pair.target) for pair in phrasebook.pairs("validation")),
-        parallel=True,
-    ),
-}
+def corpus(name: str, task: str) -> Texts:
+    """The registered corpus of that name, else the text at that path, for a model of `task`; ZooError for neither."""
+    parallel = task == "translate"
+    if name not in registry().corpora and is_path(name):
+        return _own(read(name, parallel))
+    record = registry().corpus(name)
+    if task not in record.tasks:
+        fitting = [n for n, other in registry().corpora.items() if task in other.tasks]
+        raise ZooError(
+            f"the corpus {record.name} is not for models that do {task}; registered for these: "
+            f"{', '.join(fitting) or 'none'}"
+        )
+    return _registered(record, parallel)
 
 
-def corpus(name: str) -> Corpus:
-    """The corpus of that name; ZooError, naming those there are, for none."""
-    if name not in CORPORA:
-        raise ZooError(f"no corpus {name!r}; there are: {', '.join(CORPORA)}")
-    return CORPORA[name]
+def _registered(record: Corpus, parallel: bool) -> Texts:
+    function = record.function()
+
+    def training(seed: int) -> Iterator[Any]:
+        for round in count(seed):
+            document = None
+            for document in function("train", round):
+                yield _checked(record, document, parallel)
+            if document is None:
+                raise PluginError(f"corpus {record.name}: {record.target} gave no document to train on")
+
+    def validation() -> Iterator[Any]:
+        return (_checked(record, document, parallel) for document in function("validation", 0))
+
+    names, answers = (
+        frozenset if target is None else import_target(target) for target in (record.names, record.answers)
+    )
+    return Texts(record.name, training, validation, parallel, names=names, answers=answers)
+
+
+def _checked(record: Corpus, document: Any, parallel: bool) -> Any:
+    parts = document if parallel and isinstance(document, tuple) else (document,)
+    if len(parts) != 1 + parallel or not all(isinstance(part, str) for part in parts):
+        wanted = "a text and its translation" if parallel else "a text"
+        raise PluginError(
+            f"corpus {record.name}: {record.target} gave {type(document).__name__}, not {wanted}"
+        )
+    return document
+
+
+def _own(text: Own) -> Texts:
+    return Texts(
+        str(text.path),
+        lambda seed: chain.from_iterable(text.rounds(seed)),
+        lambda: iter(text.held_out),
+        text.parallel,
+        text,
+    )

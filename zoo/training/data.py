@@ -2,35 +2,61 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from typing import Any
 
 import mlx.core as mx
 
 IGNORED = -1  # a target that no loss is taken of
+POOL = 4096  # rows of running text that are mixed at a time
 
 
-def rows(documents: Iterable[list[int]], length: int, end: int) -> Iterator[list[int]]:
+def rows(documents: Iterable[list[int]], length: int, end: int, packed: bool = False) -> Iterator[list[int]]:
     """Rows of `length` + 1 ids: whole documents one after the other, each closed by `end`.
 
-    A row starts where a document does, as a prompt will, and the document that overflows it is cut.
+    A row starts where a document does, as a prompt will, and the document that overflows it is cut. `packed` cuts
+    nothing off: the next row goes on with the last id of the one before, so that each id is a target once.
     """
     row: list[int] = []
     for ids in documents:
         row += [*ids, end]
-        if len(row) > length:
+        if packed:
+            whole = (len(row) - 1) // length * length
+            yield from (row[start : start + length + 1] for start in range(0, whole, length))
+            row = row[whole:]
+        elif len(row) > length:
             yield row[: length + 1]
             row = []
 
 
-def batches(texts: Iterable[str], encode: Callable[[str], list[int]], *, batch: int, length: int, end: int):
-    """Teacher-forced batches: inputs (B, T), and targets (B, T), the inputs shifted by one token."""
-    waiting: list[list[int]] = []
-    for row in rows((encode(text) for text in texts), length, end):
-        waiting.append(row)
-        if len(waiting) == batch:
-            ids = mx.array(waiting)  # (B, T + 1)
-            yield ids[:, :-1], ids[:, 1:]
-            waiting = []
+def shuffled(items: Iterable[Any], order: random.Random, pool: int) -> Iterator[Any]:
+    """The items in a mixed order, `pool` of them at a time."""
+    remaining = iter(items)
+    while waiting := list(islice(remaining, pool)):
+        order.shuffle(waiting)
+        yield from waiting
+
+
+def batches(
+    texts: Iterable[str],
+    encode: Callable[[str], list[int]],
+    *,
+    batch: int,
+    length: int,
+    end: int,
+    shuffle: random.Random | None = None,
+):
+    """Teacher-forced batches: inputs (B, T), and targets (B, T), the inputs shifted by one token.
+
+    With `shuffle`, rows are packed and come in a mixed order: neighbours of one text in a batch tell less.
+    """
+    found: Iterable[list[int]] = rows(map(encode, texts), length, end, packed=shuffle is not None)
+    remaining = iter(found if shuffle is None else shuffled(found, shuffle, POOL))
+    while waiting := list(islice(remaining, batch)):
+        ids = mx.array(waiting)  # (B, T + 1)
+        yield ids[:, :-1], ids[:, 1:]
 
 
 def padded(texts: Iterable[str], encode: Callable[[str], list[int]], *, batch: int, end: int):

@@ -1,81 +1,70 @@
-"""The training loop: AdamW, warm-up and cosine, gradient clipping, checkpoints to resume from, a JSON record."""
+"""The training loop: AdamW, warm-up and cosine, gradient clipping, a state to resume from.
+
+On the CPU the same settings give the same run, bit for bit, on the same machine and versions, however often it was
+interrupted and resumed: weights and optimizer are kept in float32 as they are, and the batches follow from the seed.
+"""
 
 from __future__ import annotations
 
-import json
-import os
+import math
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import mlx.core as mx
 import mlx.nn as nn
 import mlx.optimizers as optim
-from mlx.utils import tree_flatten, tree_map, tree_unflatten
+from mlx.utils import tree_flatten, tree_unflatten
 
 from zoo.errors import ZooError
+from zoo.training.record import Record, Settings
+from zoo.training.state import State, save_state
+
+__all__ = ["Batch", "Loss", "Record", "Settings", "Stopped", "Watch", "initialise", "schedule", "train"]
 
 Batch = tuple[mx.array, ...]
 Loss = Callable[..., mx.array]
+FIRST_STEP = "the first step"  # the last phase: from now on there is something to save
+SAVED = 60.0  # seconds after which a state is saved, between the steps at which it is anyway
 
 
-@dataclass(frozen=True)
-class Settings:
-    """How a model is trained. `rate` is the peak learning rate, reached after `warmup` steps, then a cosine to a tenth.
+class Stopped(ZooError):
+    """A run that was asked to stop: its state after `step` steps is saved."""
 
-    `corpus` None is the one that suits the model's task.
-    """
-
-    steps: int = 2000
-    batch: int = 16
-    length: int = 64
-    rate: float = 3e-3
-    warmup: int = 100
-    decay: float = 0.1
-    clip: float = 1.0
-    seed: int = 0
-    corpus: str | None = None
-
-    def __post_init__(self) -> None:
-        for name in ("steps", "batch", "length"):
-            if getattr(self, name) < 1:
-                raise ZooError(f"{name} must be at least 1, got {getattr(self, name)}")
-        if not self.rate > 0:
-            raise ZooError(f"rate must be positive, got {self.rate}")
+    def __init__(self, step: int) -> None:
+        super().__init__("training was stopped")
+        self.step = step
 
 
 @dataclass
-class Record:
-    """What a training run measured: losses in nats a token as [step, loss], validation likewise, time in seconds.
+class Watch:
+    """Who looks on at a run. Each is called from the thread that trains.
 
-    `tokenizer` says how many tokens its own has, and how many of them are whole names that the corpus told of.
+    `phase(text)` says what is being done before the first step, `step(step, loss, tokens a second)` comes after each,
+    `measured(step, loss, validation loss, sample)` after each measurement, the sample None where none is made. `stop()`
+    is asked between steps and batches whether to save and raise `Stopped`.
     """
 
-    architecture: str
-    parameters: int
-    settings: dict[str, Any]
-    tokenizer: dict[str, Any] = field(default_factory=dict)
-    losses: list[list[float]] = field(default_factory=list)
-    validation: list[list[float]] = field(default_factory=list)
-    tokens: int = 0
-    seconds: float = 0.0
-    versions: dict[str, str] = field(default_factory=dict)
-
-    def save(self, path: Path) -> None:
-        """Write it as JSON, whole or not at all."""
-        temporary = path.with_suffix(".part")
-        temporary.write_text(json.dumps(asdict(self), indent=1) + "\n", encoding="utf-8")
-        os.replace(temporary, path)
+    phase: Callable[[str], None] = lambda text: None
+    step: Callable[[int, float, float], None] = lambda step, loss, rate: None
+    measured: Callable[[int, float, float, str | None], None] = field(default=lambda *values: None)
+    stop: Callable[[], bool] = lambda: False
 
 
 def schedule(settings: Settings) -> Callable[[mx.array], mx.array]:
-    """The learning rate of a step: linear warm-up, then half a cosine down to a tenth of the peak."""
-    warmup = min(settings.warmup, max(settings.steps // 10, 1))
-    up = optim.linear_schedule(0.0, settings.rate, warmup)
-    down = optim.cosine_decay(settings.rate, max(settings.steps - warmup, 1), settings.rate / 10)
-    return optim.join_schedules([up, down], [warmup])
+    """The learning rate of a step: in each part a linear warm-up, then half a cosine down to a tenth of the peak."""
+    curves, borders = [], []
+    starts = (0, *settings.ends)
+    for start, end in zip(starts, (*settings.ends, settings.steps), strict=True):
+        steps = end - start
+        warmup = min(settings.warmup, max(steps // 10, 1))
+        lowest = settings.rate / 10
+        curves.append(optim.linear_schedule(lowest if start else 0.0, settings.rate, warmup))
+        curves.append(optim.cosine_decay(settings.rate, max(steps - warmup, 1), lowest))
+        borders += [start + warmup, end]
+    return optim.join_schedules(curves, borders[:-1])
 
 
 def initialise(model: Any, seed: int, layers: int, spread: float = 0.02) -> None:
@@ -107,26 +96,54 @@ def train(
     settings: Settings,
     record: Record,
     *,
-    folder: Path,
-    validate: Callable[[], float] | None = None,
-    resume: bool = False,
-    report: Callable[[int, float, float], None] = lambda step, loss, rate: None,
-    every: int = 200,
+    state: Path,
+    files: Mapping[str, bytes] | None = None,
+    validate: Callable[[], float | None] | None = None,
+    sample: Callable[[], str | None] = lambda: None,
+    resume: State | None = None,
+    watch: Watch | None = None,
+    every: int | None = None,
 ) -> None:
-    """Train `model` in place for `settings.steps` steps.
+    """Train `model` in place up to step `settings.steps`.
 
-    `folder` receives a checkpoint every `every` steps; with `resume` the run goes on from it, on the batches
-    that an uninterrupted one would have seen. `report(step, loss, tokens a second)` is called after each step.
+    The state, with `files` in it, is written to `state` every `every` steps, each minute, at the end, and when
+    `watch.stop` says so, after which `Stopped` is raised; ZooError when the loss is no number. With `resume` the run goes on from that state, on the batches
+    that an uninterrupted one would have seen. `validate` gives None when it was stopped.
     """
+    watch = watch or Watch()
+    # A short run is measured a few times, too.
+    every = every or min(200, max(settings.steps // 4, 50))
     # AdamW's decay is for matrices: norms, biases and a state's rates of decay have no reason to shrink.
     decayed = optim.AdamW(schedule(settings), betas=[0.9, 0.95], weight_decay=settings.decay)
     plain = optim.AdamW(schedule(settings), betas=[0.9, 0.95], weight_decay=0.0)
     optimizer = optim.MultiOptimizer([decayed, plain], [_is_matrix])
-    start = _resume(model, optimizer, record, folder) if resume else 0
-    for _ in range(start):
-        next(batches)
+    start = 0
+    if resume is not None:
+        resume.restore(model, optimizer, record)
+        start = resume.step
+        watch.phase(f"reading on to step {start}")
+        for _ in range(start):
+            if watch.stop():
+                raise Stopped(start)  # as it was saved
+            next(batches)
+
+    def keep(step: int) -> None:
+        save_state(state, model, optimizer, record, step, files or {})
+
+    def measure(step: int) -> None:
+        if validate is None or any(measured[0] == step for measured in record.validation):
+            return
+        found = validate()
+        if found is not None:
+            record.validation.append([step, round(found, 4)])
+            watch.measured(step, record.losses[-1][1] if record.losses else found, found, sample())
+
+    if start and (start % every == 0 or start == settings.steps):  # a run may be stopped while it is measured
+        measure(start)
     gradient = nn.value_and_grad(model, loss)
     clock = time.perf_counter() - record.seconds
+    saved = time.perf_counter()
+    watch.phase(FIRST_STEP)
     for step in range(start + 1, settings.steps + 1):
         began = time.perf_counter()
         batch = next(batches)
@@ -134,50 +151,23 @@ def train(
         gradients, _ = optim.clip_grad_norm(gradients, settings.clip)
         optimizer.update(model, gradients)
         mx.eval(model.state, optimizer.state, value)
+        if not math.isfinite(value.item()):
+            raise ZooError(f"the loss is {value.item()} at step {step}: try a smaller --rate")
         record.tokens += batch[0].size
         record.seconds = time.perf_counter() - clock
-        report(step, value.item(), batch[0].size / (time.perf_counter() - began))
+        watch.step(step, value.item(), batch[0].size / (time.perf_counter() - began))
         if step % 10 == 0 or step in (1, settings.steps):
             record.losses.append([step, round(value.item(), 4)])
         if step % every == 0 or step == settings.steps:
-            if validate is not None:
-                record.validation.append([step, round(validate(), 4)])
-            _save(model, optimizer, record, step, folder)
+            measure(step)
+        stopped = watch.stop()
+        now = time.perf_counter()
+        if stopped or step % every == 0 or step == settings.steps or now - saved > SAVED:
+            keep(step)
+            saved = now
+        if stopped:
+            raise Stopped(step)
 
 
 def _is_matrix(path: str, array: mx.array) -> bool:
     return array.ndim >= 2 and path.endswith("weight")
-
-
-CHECKPOINT, STATE = "checkpoint.safetensors", "checkpoint.json"
-
-
-def _save(model: Any, optimizer: Any, record: Record, step: int, folder: Path) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    arrays = {f"model.{path}": array for path, array in tree_flatten(model.parameters())}
-    arrays |= {f"optimizer.{path}": array for path, array in tree_flatten(optimizer.state)}
-    temporary = folder / "part.safetensors"
-    mx.save_safetensors(str(temporary), arrays)
-    os.replace(temporary, folder / CHECKPOINT)
-    part = folder / "part.json"
-    part.write_text(json.dumps({"step": step, "record": asdict(record)}), encoding="utf-8")
-    os.replace(part, folder / STATE)
-
-
-def _resume(model: Any, optimizer: Any, record: Record, folder: Path) -> int:
-    if not (folder / STATE).is_file() or not (folder / CHECKPOINT).is_file():
-        raise ZooError(f"{folder}: no checkpoint to resume from")
-    arrays = dict(mx.load(str(folder / CHECKPOINT)))
-    saved = json.loads((folder / STATE).read_text(encoding="utf-8"))
-    if saved["record"]["settings"] != record.settings:
-        raise ZooError(f"{folder}: the checkpoint was made with other settings; train again without --resume")
-    parts: dict[str, list[tuple[str, mx.array]]] = {"model": [], "optimizer": []}
-    for name, array in arrays.items():
-        where, _, path = name.partition(".")
-        parts[where].append((path, array))
-    model.load_weights(parts["model"], strict=True)
-    optimizer.init(model.trainable_parameters())
-    optimizer.state = tree_map(lambda array: array, tree_unflatten(parts["optimizer"]))
-    for key in ("losses", "validation", "tokens", "seconds"):
-        setattr(record, key, saved["record"][key])
-    return saved["step"]

@@ -16,7 +16,8 @@ import mlx.core as mx
 import numpy as np
 
 from zoo.architecture import Architecture
-from zoo.errors import ZooError
+from zoo.errors import PluginError, ZooError
+from zoo.registry import registry
 from zoo.tokenizer import Tokenizer
 from zoo.training.data import IGNORED, batches, padded
 from zoo.training.loop import Batch, Loss, Settings
@@ -34,13 +35,15 @@ Batches = Callable[..., Iterator[Batch]]  # of texts, tokenizer, settings, and `
 
 
 @dataclass(frozen=True)
-class Objective:
+class Method:
     """How one kind of model is trained: the batches to learn from, those to measure by, and the loss of one.
 
     `corpus` is what it is trained on, for `steps` steps, unless another is asked for: where few of a batch's tokens
-    tell something, as those behind masks do, it takes more of them. `vocab` is the size of the tokenizer that is
-    trained when none is given; with `names` each name that the corpus tells of is one token of it, and the batches
-    are made with `names`, those names: what is hidden is then a whole answer.
+    tell something, as those behind masks do, it takes more of them. `running` says that its batches take text of any
+    length whole, where `Settings.packed`; another method is given long texts in pieces that fit a row. `vocab` is the
+    size of the tokenizer that is trained when none is given; with `names` each name that the corpus tells of is one
+    token of it, and the batches are made with `names` and `answers`, those of the corpus: what is hidden is then a
+    whole answer.
     """
 
     training: Batches
@@ -48,13 +51,21 @@ class Objective:
     loss: Loss
     corpus: str = "atlas"
     steps: int = Settings.steps
+    running: bool = False
     names: bool = False
     vocab: int = 2048
 
 
 def next_tokens(texts: Iterable[str], words: Tokenizer, settings: Settings) -> Iterator[Batch]:
     """Inputs and targets, one token further on."""
-    return batches(texts, words.encode, batch=settings.batch, length=settings.length, end=token(words, END))
+    return batches(
+        texts,
+        words.encode,
+        batch=settings.batch,
+        length=settings.length,
+        end=token(words, END),
+        shuffle=random.Random(settings.seed) if settings.packed else None,
+    )
 
 
 def documents(texts: Iterable[str], words: Tokenizer, settings: Settings) -> Iterator[Batch]:
@@ -221,7 +232,8 @@ def keys(seed: int) -> Iterator[mx.array]:
 
 
 def token(words: Tokenizer, text: str) -> int:
-    """The id of a special token; ZooError when the tokenizer lacks it."""
+    """The id of a special token, `END` being the tokenizer's own end; ZooError when the tokenizer lacks it."""
+    text = words.special_tokens.get("eos_token", END) if text == END else text
     id = words.id(text)
     if id is None:
         raise ZooError(f"the tokenizer has no {text}, which training needs")
@@ -233,21 +245,19 @@ def mask_of(words: Tokenizer) -> int:
     return token(words, words.special_tokens.get("mask_token", "[MASK]"))
 
 
-# By an architecture's task and causality.
-OBJECTIVES = {
-    ("generate", "causal"): Objective(next_tokens, documents, next_token_loss),
-    ("generate", "prefix"): Objective(answers, second_halves, answer_loss),
-    ("fill-mask", "full"): Objective(
-        hidden_words, hidden_words, hidden_loss, steps=3000, names=True, vocab=2304
-    ),
-    ("denoise", "full"): Objective(noised, noised, weighted_loss, steps=3000, names=True, vocab=2304),
-    ("translate", "causal"): Objective(translations, sentences, translation_loss, corpus="phrasebook"),
-}
+NEXT_TOKEN = Method(next_tokens, documents, next_token_loss, running=True)
+ANSWER = Method(answers, second_halves, answer_loss, running=True)
+HIDDEN_WORDS = Method(hidden_words, hidden_words, hidden_loss, steps=3000, names=True, vocab=2304)
+DIFFUSION = Method(noised, noised, weighted_loss, steps=3000, names=True, vocab=2304)
+TRANSLATION = Method(translations, sentences, translation_loss, corpus="phrasebook")
 
 
-def objective_of(architecture: Architecture) -> Objective:
-    """The objective of an architecture; ZooError when none is known for its task and causality."""
-    kind = architecture.task, architecture.causality
-    if kind not in OBJECTIVES:
-        raise ZooError(f"{architecture.name}: training to {' with attention '.join(kind)} is not implemented")
-    return OBJECTIVES[kind]
+def objective_of(architecture: Architecture, name: str | None = None) -> Method:
+    """The objective `name`, else that of the architecture's task and causality; ZooError when there is none."""
+    record = registry().objective(architecture, name)
+    method = record.method()
+    if not isinstance(method, Method):
+        raise PluginError(
+            f"objective {record.name}: {record.target} is {type(method).__name__}, not a Method"
+        )
+    return method

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from functools import cache
 
-from zoo.training.phrasebook_grammar import (
+from zoo_corpora.phrasebook_grammar import (
     NOTHING,
     PRONOUNS,
     SILENT,

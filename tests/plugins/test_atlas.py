@@ -10,7 +10,7 @@ from itertools import islice
 import pytest
 
 from zoo.errors import ZooError
-from zoo.training.atlas import (
+from zoo_corpora.atlas import (
     KEPT,
     LANGUAGES,
     LONGEST,
@@ -222,7 +222,7 @@ def test_the_seed_alone_decides_the_order(split):
 
 def test_another_process_gives_the_same_streams_and_loads_no_tensors():
     code = (
-        "import sys; from itertools import islice; from zoo.training.atlas import documents;"
+        "import sys; from itertools import islice; from zoo_corpora.atlas import documents;"
         "print(*islice(documents('train', 3), 50), *islice(documents('validation', 3), 50), sep='\\n');"
         "sys.exit(any(name in sys.modules for name in ('mlx', 'numpy', 'tokenizers')))"
     )

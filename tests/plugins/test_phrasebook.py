@@ -11,8 +11,8 @@ from random import Random
 import pytest
 
 from zoo.errors import ZooError
-from zoo.training.phrasebook import FLOOR, MOST, SIZE, held_out, pairs
-from zoo.training.phrasebook_grammar import (
+from zoo_corpora.phrasebook import FLOOR, MOST, SIZE, held_out, pairs
+from zoo_corpora.phrasebook_grammar import (
     MODES,
     PRONOUNS,
     Clause,
@@ -23,8 +23,8 @@ from zoo.training.phrasebook_grammar import (
     third_person,
     words,
 )
-from zoo.training.phrasebook_parts import CONTAINERS, MODES_OF, Parts
-from zoo.training.phrasebook_sentences import KINDS, Author
+from zoo_corpora.phrasebook_parts import CONTAINERS, MODES_OF, Parts
+from zoo_corpora.phrasebook_sentences import KINDS, Author
 
 KINDS_OF_WORD = ("name", "noun", "adjective", "verb", "adverb", "time", "place", "phrase")
 
@@ -358,7 +358,7 @@ def test_the_seed_alone_decides_the_order():
 
 def test_another_process_gives_the_same_pairs_and_loads_no_tensors():
     code = (
-        "import sys; from itertools import islice; from zoo.training.phrasebook import pairs;"
+        "import sys; from itertools import islice; from zoo_corpora.phrasebook import pairs;"
         "print(*(p.source + p.target for s in ('train', 'test') for p in islice(pairs(s, 3), 50)), sep='\\n');"
         "sys.exit(any(name in sys.modules for name in ('mlx', 'numpy', 'tokenizers')))"
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import cache
 
-from zoo.training.phrasebook_grammar import (
+from zoo_corpora.phrasebook_grammar import (
     PRONOUNS,
     SILENT,
     WHO,
@@ -18,7 +18,7 @@ from zoo.training.phrasebook_grammar import (
     standing,
     words,
 )
-from zoo.training.phrasebook_parts import DEFINITE, GENERIC, INDEFINITE, NUMBERS, Parts, both, usual_verbs
+from zoo_corpora.phrasebook_parts import DEFINITE, GENERIC, INDEFINITE, NUMBERS, Parts, both, usual_verbs
 
 KINDS = {  # the methods of Author, and their weights
     "stated": 32,

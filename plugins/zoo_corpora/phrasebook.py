@@ -18,11 +18,13 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
+from itertools import islice
 from typing import Literal
 
 from zoo.errors import ZooError
-from zoo.training.phrasebook_grammar import Draft, Word, fitting, words
-from zoo.training.phrasebook_sentences import Author
+from zoo.training.question import Question
+from zoo_corpora.phrasebook_grammar import Draft, Word, fitting, words
+from zoo_corpora.phrasebook_sentences import Author
 
 Split = Literal["train", "validation", "test"]
 Direction = Literal["en-zh"]
@@ -64,6 +66,18 @@ def pairs(split: Split, seed: int = 0) -> Iterator[Pair]:
     chosen = list(_finite(split))
     random.Random(seed).shuffle(chosen)
     return iter(chosen)
+
+
+def documents(split: Split, seed: int = 0) -> Iterator[tuple[str, str]]:
+    """The sentences of `pairs` with their translations alone."""
+    return ((pair.source, pair.target) for pair in pairs(split, seed))
+
+
+def examination(every: bool) -> Iterator[Question]:
+    """What `zoo evaluate` asks: `SIZE` sentences of training, and those of "test"."""
+    for split in ("train", "test"):
+        for pair in islice(pairs(split), SIZE):
+            yield Question(pair.source, pair.target, "", "translation", pair.direction, split == "test")
 
 
 @cache

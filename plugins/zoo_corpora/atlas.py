@@ -23,6 +23,7 @@ from importlib.resources import files
 from typing import Literal
 
 from zoo.errors import ZooError
+from zoo.training.question import Question
 
 Language = Literal["en", "zh"]
 Split = Literal["train", "validation"]
@@ -196,26 +197,17 @@ class Country:
 
 
 @dataclass(frozen=True)
-class Question:
-    """A sentence cut before its answer.
+class Fact(Question):
+    """A sentence about a country, cut before its bare `answer`."""
 
-    `prompt` has no trailing space, `answer` is the bare answer, and `continuation` the exact text that
-    follows the prompt: the answer with the space before it, where its language has one. `ending` is what then ends
-    the sentence. `held_out` says that training never shows this sentence.
-    """
-
-    prompt: str
     answer: str
-    continuation: str
-    ending: str
     country: Country
-    held_out: bool
 
 
 @cache
 def countries() -> tuple[Country, ...]:
     """Every country of the atlas, in the order of the English names."""
-    text = files("zoo.training").joinpath("atlas.tsv").read_text(encoding="utf-8")
+    text = files("zoo_corpora").joinpath("atlas.tsv").read_text(encoding="utf-8")
     header, *rows = (line.split("\t") for line in text.splitlines())
     return tuple(Country(**dict(zip(header, row, strict=True))) for row in rows)
 
@@ -280,7 +272,7 @@ def documents(split: Split, seed: int = 0) -> Iterator[str]:
 
 def questions(
     relation: str = "capital", language: Language = "en", template: str | None = None
-) -> Iterator[Question]:
+) -> Iterator[Fact]:
     """One question a country, in the order of `countries`.
 
     `template` is one of `TEMPLATES[relation][language]` in which the answer follows the country's name; the
@@ -302,16 +294,25 @@ def questions(
     return _questions(relation, language, template)
 
 
-def _questions(relation: str, language: Language, template: str) -> Iterator[Question]:
+def examination(every: bool) -> Iterator[Fact]:
+    """What `zoo evaluate` asks: the capitals, or with `every` all relations, in each language."""
+    for relation in RELATIONS if every else ("capital",):
+        for language in LANGUAGES:
+            yield from questions(relation, language)
+
+
+def _questions(relation: str, language: Language, template: str) -> Iterator[Fact]:
     before, _, ending = template.partition("{answer}")
     prompt = before.rstrip()
     for country in countries():
         answer = country.answer(relation, language)
-        yield Question(
+        yield Fact(
             prompt=sentence(prompt, country, relation, language),
             answer=answer,
             continuation=before[len(prompt) :] + answer,
             ending=ending,
+            relation=relation,
+            language=language,
             country=country,
             held_out=template in held_out(country, relation, language),
         )

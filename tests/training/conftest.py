@@ -1,0 +1,32 @@
+"""A small model, a small text and a tokenizer of its own."""
+
+import pytest
+
+NUMBERS = dict(
+    hidden_size=16,
+    intermediate_size=24,
+    num_hidden_layers=1,
+    num_attention_heads=2,
+    num_key_value_heads=2,
+    vocab_size=1,
+    max_position_embeddings=64,
+    tie_word_embeddings=True,
+)
+
+WORDS = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
+
+
+@pytest.fixture
+def numbers():
+    """Those of a LLaMA that takes milliseconds a step."""
+    return dict(NUMBERS)
+
+
+@pytest.fixture
+def text(tmp_path):
+    """A text of some hundred lines."""
+    path = tmp_path / "text.txt"
+    path.write_text(
+        "\n".join(" ".join(WORDS[(i * k) % 10] for k in range(1, 9)) for i in range(300)), encoding="utf-8"
+    )
+    return path

@@ -1,0 +1,169 @@
+"""A plugin's own corpus and objective: found, chosen, checked, and trained with."""
+
+import pytest
+
+import zoo
+from zoo.architecture import Architecture, Corpus, Objective, hookimpl
+from zoo.errors import PluginError, ZooError
+from zoo.plugins import Plugin
+from zoo.registry import Registry, isolated, using
+from zoo.training.accuracy import questions_of, scores
+from zoo.training.objective import NEXT_TOKEN, Method, objective_of
+from zoo.training.pocket import train_folder
+from zoo.training.question import Question
+from zoo.training.record import Settings
+
+
+def counting(split, seed):
+    """Two numbers that follow each other; "train" ends, and is begun again."""
+    return iter([f"{n} and one is {n + 1}." for n in range(seed, seed + (40 if split == "train" else 4))])
+
+
+def nothing(split, seed):
+    return iter(())
+
+
+def numbers_alone(split, seed):
+    return iter([3])
+
+
+def two(every):
+    return [
+        Question("1 and one is", " 2", ".", "sum", "en", every),
+        Question("x", "y", "", "sum", "en", False),
+    ]
+
+
+def half(model, *batch):
+    return 0.5 * NEXT_TOKEN.loss(model, *batch)
+
+
+HALF = Method(NEXT_TOKEN.training, NEXT_TOKEN.validation, half, corpus="counting", steps=2, running=True)
+
+ME = __name__
+
+
+class Mine:
+    @hookimpl
+    def zoo_corpora(self):
+        yield Corpus("counting", f"{ME}:counting", tasks=("generate",), questions=f"{ME}:two")
+        yield Corpus("nothing", f"{ME}:nothing", tasks=("generate",))
+        yield Corpus("numbers", f"{ME}:numbers_alone", tasks=("generate",))
+        yield Corpus("gone", f"{ME}:not_there", tasks=("generate",))
+
+    @hookimpl
+    def zoo_objectives(self):
+        yield Objective("half", f"{ME}:HALF", tasks=("generate",))
+        yield Objective("wrong", f"{ME}:half", tasks=("generate",))
+
+
+@pytest.fixture(autouse=True)
+def importable(monkeypatch):
+    """This module by the name that its records give."""
+    import sys
+
+    monkeypatch.setitem(sys.modules, ME, sys.modules.get(ME) or _self())
+
+
+def _self():
+    from types import SimpleNamespace
+
+    return SimpleNamespace(**globals())
+
+
+@pytest.fixture
+def mine():
+    with using(isolated(Mine())) as known:
+        yield known
+
+
+def test_a_plugins_corpus_and_objective_train_a_model(mine, tmp_path, tokenizer_folder, numbers):
+    def trained(out, **given):
+        settings = Settings(steps=2, batch=2, length=16, corpus="counting", **given)
+        return train_folder("llama", out, settings, numbers=numbers, tokenizer=tokenizer_folder)
+
+    whole, halved = trained(tmp_path / "whole"), trained(tmp_path / "half", objective="half")
+    assert halved.losses[0][1] == pytest.approx(whole.losses[0][1] / 2, abs=1e-3)
+    assert halved.settings["objective"] == "half" and halved.settings["corpus"] == "counting"
+    loaded = zoo.load(tmp_path / "half")
+    (score,) = scores(loaded, questions_of(loaded.architecture, "counting"))
+    assert (score.relation, score.questions) == ("sum", 2)
+    assert [q.held_out for q in questions_of(loaded.architecture, "counting", every=True)] == [True, False]
+
+
+def test_the_zoos_own_stays_the_choice_unless_asked(mine):
+    llama = mine.architecture("llama")
+    assert objective_of(llama) is NEXT_TOKEN and objective_of(llama, "half") is HALF
+    with pytest.raises(PluginError, match="objective 'half': none of that name trains to fill-mask"):
+        objective_of(mine.architecture("bert"), "half")
+    with pytest.raises(PluginError, match=r"objective .haff.: none of that name.*known: .*half, next-token"):
+        objective_of(llama, "haff")
+
+
+def test_an_objective_trains_the_architectures_of_its_own_distribution():
+    own = Architecture("own", "", lambda config: None, ())
+    other = Architecture("other", "", lambda config: None, ())
+    record = Objective("mine", f"{ME}:HALF", tasks=("generate",))
+    theirs = Plugin("p", "zoo-p", records={"zoo_architectures": [own], "zoo_objectives": [record]})
+    known = Registry([theirs, Plugin("q", "zoo-q", records={"zoo_architectures": [other]})])
+    assert known.objective(own) is record
+    assert known.objective(other).name == "next-token"
+
+
+def test_between_two_third_parties_neither_wins_and_the_zoos_own_gives_way():
+    def plugin(name, *corpora):
+        return Plugin(name, name, records={"zoo_corpora": list(corpora)})
+
+    first, second, atlas = (Corpus(name, "m:f", tasks=("generate",)) for name in ("same", "same", "atlas"))
+    ours = Plugin(
+        "corpora", "mlx-zoo", records={"zoo_corpora": [Corpus("atlas", "n:f", tasks=("generate",))]}
+    )
+    known = Registry([plugin("zoo-one", first), plugin("zoo-two", second, atlas), ours])
+    with pytest.raises(PluginError, match="corpus 'same' is claimed by several plugins"):
+        known.corpus("same")
+    assert known.corpus("zoo-two::same") is second
+    with pytest.warns(UserWarning, match="corpus 'atlas' is served by the plugin zoo-two"):
+        assert known.corpus("atlas") is atlas
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (dict(corpus="nothing"), "corpus nothing: .* gave no document to train on"),
+        (dict(corpus="numbers"), "corpus numbers: .* gave int, not a text"),
+        (dict(corpus="gone"), "cannot import .*not_there"),
+        (dict(objective="wrong"), "objective wrong: .* is function, not a Method"),
+    ],
+)
+def test_what_a_plugin_gives_wrong_is_one_line(mine, tmp_path, tokenizer_folder, numbers, given, words):
+    settings = Settings(**{"steps": 2, "batch": 2, "length": 16, "corpus": "counting"} | given)
+    with pytest.raises(ZooError, match=words):
+        train_folder("llama", tmp_path / "out", settings, numbers=numbers, tokenizer=tokenizer_folder)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: Corpus("a b", "m:f", tasks=("generate",)), "a name is letters"),
+        (lambda: Corpus("a", "m", tasks=("generate",)), 'expected "package.module:attribute"'),
+        (lambda: Corpus("a", "m:f", tasks=["generate"]), "tasks is a tuple of text"),
+        (lambda: Corpus("a", "m:f", tasks=("paint",)), "task 'paint' is not one of"),
+        (lambda: Corpus("a", "m:f", tasks=()), "'translate' goes with no other task"),
+        (lambda: Corpus("a", "m:f", tasks=("translate", "generate")), "goes with no other task"),
+        (lambda: Corpus("a", "m:f", tasks=("generate",), questions="x"), "corpus a: questions: expected"),
+        (lambda: Objective("a", "m:f", tasks=("paint",)), "task 'paint'"),
+        (lambda: Objective("a", "m:f", ("generate",), ("sideways",)), "causality 'sideways' is not one of"),
+        (lambda: Objective("a", 3, ("generate",)), "expected"),
+    ],
+)
+def test_a_record_is_checked_when_it_is_made(make, words):
+    with pytest.raises(PluginError, match=words):
+        make()
+
+
+def test_the_zoos_objectives_are_records_too(mine):
+    assert {"next-token", "answer", "hidden-words", "diffusion", "translation"} <= set(mine.objectives)
+    for record in mine.objectives.values():
+        if record.target.startswith("zoo."):
+            assert isinstance(record.method(), Method)

@@ -1,0 +1,167 @@
+"""The folder of a training: nothing is lost in it, and a killed run leaves the model before, the new one, or none."""
+
+import os
+import shutil
+from collections import namedtuple
+
+import pytest
+
+import zoo
+from zoo.errors import CheckpointError, SourceError, ZooError
+from zoo.training import place
+from zoo.training.pocket import train_folder
+from zoo.training.record import Settings
+from zoo.training.resuming import settings_to_resume
+
+SHORT = dict(steps=2, batch=2, length=16)
+
+
+@pytest.fixture
+def made(tmp_path, tokenizer_folder, text, numbers):
+    def go(out=tmp_path / "out", name="llama", changes=None, **given):
+        settings = Settings(**SHORT, corpus=str(text))
+        given |= {"tokenizer": tokenizer_folder, "numbers": numbers | (changes or {})}
+        return train_folder(name, out, settings, **given)
+
+    made = go
+    made.out = tmp_path / "out"
+    return made
+
+
+def test_a_folder_that_holds_something_is_refused_and_left_alone(made, tmp_path):
+    made()
+    before = {path: path.read_bytes() for path in made.out.rglob("*") if path.is_file()}
+    with pytest.raises(
+        SourceError, match=r"out: holds config\.json already; --resume goes on .* --overwrite"
+    ):
+        made()
+    assert {path: path.read_bytes() for path in made.out.rglob("*") if path.is_file()} == before
+    notes = tmp_path / "notes"
+    notes.mkdir()
+    (notes / "diary.txt").write_text("dear diary")
+    with pytest.raises(SourceError, match=r"holds diary\.txt already"):
+        made(notes)
+    with pytest.raises(SourceError, match=r"holds diary\.txt, and no model to overwrite"):
+        made(notes, overwrite=True)
+    assert [path.name for path in notes.iterdir()] == ["diary.txt"]
+
+
+def test_overwriting_removes_the_old_model_and_nothing_else(made):
+    made()
+    (made.out / "diary.txt").write_text("dear diary")
+    (made.out / "accuracy.json").write_text("of the old model")
+    (made.out / "model-00001-of-00002.safetensors").write_text("old")
+    made(overwrite=True, changes={"hidden_size": 32})
+    assert (made.out / "diary.txt").exists() and not (made.out / "accuracy.json").exists()
+    assert [path.name for path in made.out.glob("*.safetensors")] == ["model.safetensors"]
+    assert zoo.load(made.out).recipe.dim == 32
+
+
+def test_an_empty_folder_and_a_killed_runs_leavings_are_no_model(made):
+    (made.out / "run").mkdir(parents=True)
+    (made.out / "run" / place.LEFT).write_text("half a state")
+    made()
+    assert zoo.load(made.out).architecture.name == "llama"
+
+
+@pytest.mark.parametrize("case", ["a new folder", "another model", "the same model"])
+def test_killed_at_any_moment_there_is_a_model_or_none(made, tmp_path, monkeypatch, case):
+    """Every rename and removal of the end is the last thing that happened, once."""
+
+    class Killed(BaseException):
+        pass
+
+    def finished(out, kill=None):
+        left = [kill]
+
+        def counted(function):
+            def call(*arguments, **named):
+                if left[0] is not None:
+                    if left[0] == 0:
+                        raise Killed
+                    left[0] -= 1
+                else:
+                    calls.append(function)
+                return function(*arguments, **named)
+
+            return call
+
+        calls = []
+        with monkeypatch.context() as patch:
+            patch.setattr(place.os, "replace", counted(os.replace))
+            patch.setattr(place.Path, "unlink", counted(place.Path.unlink))
+            if case == "the same model":
+                train_folder("llama", out, settings_to_resume(out, {"steps": 3}), resume=True)
+            else:
+                made(out, overwrite=True, changes={"hidden_size": 32})
+        return len(calls)
+
+    start = tmp_path / "start"
+    if case != "a new folder":
+        made(start)
+    else:
+        start.mkdir()
+    shutil.copytree(start, tmp_path / "counted")
+    moments = finished(tmp_path / "counted")
+    assert moments > 5
+    widths = []
+    for moment in range(moments):
+        out = tmp_path / f"killed{moment}"
+        shutil.copytree(start, out)
+        with pytest.raises((Killed, ZooError)):
+            finished(out, moment)
+            raise Killed
+        try:
+            loaded = zoo.load(out)
+        except ZooError:
+            widths.append(0)
+        else:
+            widths.append(loaded.recipe.dim)
+            assert zoo.generate(loaded, "one two", max_tokens=1).tokens
+    if case == "the same model":
+        assert widths == [16] * moments
+    else:
+        assert set(widths) <= {0, 16, 32} and widths == sorted(widths, key=[16, 0, 32].index)
+
+
+def test_what_cannot_be_written_is_said_before_the_first_step(made, tmp_path, monkeypatch):
+    def never(*_, **__):
+        raise AssertionError("a step was taken")
+
+    monkeypatch.setattr("zoo.training.pocket.train", never)
+    usage = namedtuple("usage", "total used free")
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "disk_usage", lambda path: usage(1, 1, 9_000_000))
+        with pytest.raises(SourceError, match=r"out: 18 MB will be written, and the disk has 9 MB left"):
+            made(changes={"hidden_size": 64})
+    assert not made.out.exists()
+    (tmp_path / "file").write_text("")
+    with pytest.raises(SourceError, match=r"file/out: cannot be written \(Not a directory\)"):
+        made(tmp_path / "file" / "out")
+
+    def rules(*_, **__):
+        raise CheckpointError("llama: no weight rule exports norm.weight")
+
+    monkeypatch.setattr("zoo.training.pocket.export", rules)
+    with pytest.raises(CheckpointError, match="no weight rule exports"):
+        made()
+    assert not made.out.exists()
+
+
+def test_a_folder_that_may_not_be_written_is_said(made, tmp_path, monkeypatch):
+    locked = tmp_path / "locked"
+    locked.mkdir()
+
+    def refused(*_, **__):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(place.tempfile, "TemporaryFile", refused)
+    with pytest.raises(SourceError, match=r"locked/deep/out: cannot be written \(Permission denied\)"):
+        made(locked / "deep" / "out")
+    assert list(locked.iterdir()) == []
+
+
+def test_rows_longer_than_a_models_positions_are_refused(tmp_path, text, tokenizer_folder):
+    settings = Settings(steps=1, length=65, corpus=str(text))
+    with pytest.raises(ZooError, match="length: gpt2 has 64 positions, fewer than 65"):
+        train_folder("gpt2", tmp_path / "out", settings, tokenizer=tokenizer_folder)

@@ -1,0 +1,45 @@
+"""The tokenizer of a run: a given one's files, or one trained on the corpus; kept as bytes, by their names."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+
+from zoo.errors import TokenizerError
+from zoo.tokenizer import Tokenizer, load_tokenizer
+from zoo.tokenizer_files import KINDS, SETTINGS, vocabulary_files
+from zoo.training.corpora import Texts
+from zoo.training.vocabulary import save_tokenizer, train_tokenizer
+
+NAMES = {*(name for kind in KINDS for name in kind), "target.spm", *SETTINGS}
+
+
+def files_of(given: Path) -> dict[str, bytes]:
+    """The files of a tokenizer that a person gives, a folder or a tokenizer.json; TokenizerError for neither."""
+    folder = given
+    if given.is_file():
+        if given.name != "tokenizer.json":
+            return {"tokenizer.json": given.read_bytes()}
+        folder = given.parent
+    has = (lambda name: (folder / name).is_file()) if folder == given else "tokenizer.json".__eq__
+    chosen = vocabulary_files(has)
+    if not chosen:
+        raise TokenizerError(f"{given}: holds no tokenizer; give a folder with one, or a tokenizer.json")
+    names = {*chosen, "target.spm", *SETTINGS}
+    return {name: (folder / name).read_bytes() for name in sorted(names) if (folder / name).is_file()}
+
+
+def trained_on(texts: Texts, folder: Path, vocab: int, names: Collection[str] = ()) -> dict[str, bytes]:
+    """The files of a tokenizer of `vocab` tokens, `names` among them, trained on a corpus; made in `folder`."""
+    save_tokenizer(train_tokenizer(texts.sample(), vocab, names), folder)
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def opened(files: dict[str, bytes], folder: Path) -> Tokenizer:
+    """The tokenizer of these files, written into `folder` to be read."""
+    for name, data in files.items():
+        (folder / Path(name).name).write_bytes(data)
+    words = load_tokenizer(folder)
+    if words is None:
+        raise TokenizerError("the run holds no tokenizer")
+    return words

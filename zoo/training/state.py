@@ -1,0 +1,88 @@
+"""What a run goes on from: one file, replaced as a whole, so that a killed run leaves the state before or none."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import mlx.core as mx
+from mlx.utils import tree_flatten, tree_unflatten
+
+from zoo.errors import CheckpointError, ZooError
+from zoo.training.record import Record
+
+STATE = "state.safetensors"
+FORMAT = "1"
+
+
+@dataclass(frozen=True)
+class State:
+    """A run after `step` steps: its record so far, weights and optimizer by path, the tokenizer's files by name."""
+
+    step: int
+    record: dict[str, Any]
+    model: list[tuple[str, mx.array]]
+    optimizer: list[tuple[str, mx.array]]
+    files: dict[str, bytes]
+
+    def restore(self, model: Any, optimizer: Any, record: Record) -> None:
+        """Put everything back where it was."""
+        try:
+            model.load_weights(self.model, strict=True)
+        except ValueError as error:
+            raise ZooError(f"the run's weights do not fit the model: {error}") from error
+        optimizer.init(model.trainable_parameters())
+        optimizer.state = tree_unflatten(self.optimizer)
+        for key in ("losses", "validation", "tokens", "seconds"):
+            setattr(record, key, self.record[key])
+
+
+def state_path(folder: Path) -> Path:
+    """Where the state of a run that writes `folder` lies."""
+    return folder / "run" / STATE
+
+
+def save_state(
+    path: Path, model: Any, optimizer: Any, record: Record, step: int, files: Mapping[str, bytes]
+) -> None:
+    """Write the state beside its place, then move it there; ZooError when it cannot be."""
+    arrays = {f"model.{name}": array for name, array in tree_flatten(model.parameters())}
+    arrays |= {f"optimizer.{name}": array for name, array in tree_flatten(optimizer.state)}
+    arrays |= {f"file.{name}": mx.array(memoryview(data), mx.uint8) for name, data in files.items()}
+    told = {"zoo_state": FORMAT, "step": str(step), "record": json.dumps(asdict(record))}
+    part = path.with_name(f"part-{path.name}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        mx.save_safetensors(str(part), arrays, metadata=told)
+        os.replace(part, path)
+    except (OSError, RuntimeError) as error:
+        part.unlink(missing_ok=True)
+        raise CheckpointError(f"{path}: cannot be written ({error})") from error
+
+
+def open_state(path: Path) -> State:
+    """The state in a file, its arrays read when they are used; ZooError when there is none, or it is damaged."""
+    if not path.is_file():
+        raise ZooError(f"{path.parent.parent}: no run to resume")
+    try:
+        arrays, told = mx.load(str(path), return_metadata=True)
+        if told.get("zoo_state") != FORMAT:
+            raise CheckpointError(f"{path}: holds no state of a run that this zoo reads")
+        step, record = int(told["step"]), json.loads(told["record"])
+        parts: dict[str, dict[str, mx.array]] = {"model": {}, "optimizer": {}, "file": {}}
+        for name, array in arrays.items():
+            where, _, rest = name.partition(".")
+            parts[where][rest] = array
+        files = {name: bytes(memoryview(array)) for name, array in parts["file"].items()}
+        missing = {"architecture", "settings", "losses", "validation", "tokens", "seconds"} - set(record)
+        if missing:
+            raise KeyError(min(missing))
+    except CheckpointError:
+        raise
+    except (OSError, RuntimeError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise CheckpointError(f"{path}: the state is damaged ({error})") from error
+    return State(step, record, list(parts["model"].items()), list(parts["optimizer"].items()), files)
