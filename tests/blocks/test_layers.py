@@ -1,131 +1,33 @@
 """Layers of several mixers, feed-forwards with caches, values between layers: the examples of the page, held to the suite."""
 
-import re
 import sys
 from dataclasses import dataclass
-from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 
 import mlx.core as mx
 import mlx.nn as nn
 import pytest
 from mlx.utils import tree_flatten
+from page_layers import DIM, NORM, VOCAB, blended, decoder, hybrid, made, texts
 
-from zoo.architecture import Architecture, Block, Preset, Rename, hookimpl
+from zoo.architecture import Block, hookimpl
 from zoo.assemble import assemble, build
 from zoo.blocks.attention import Attention as AttentionModule
-from zoo.cache import CachePolicy, CrossCache, KVCache, LayerCache, StateCache, WindowCache
-from zoo.errors import PluginError, PromptError, RecipeError
+from zoo.cache import CachePolicy, KVCache, LayerCache, StateCache, WindowCache
+from zoo.errors import RecipeError
 from zoo.insight.facts import facts
-from zoo.integrations import mlx_lm as integration
-from zoo.loading import Loaded
 from zoo.recipe import (
     MLP,
     Attention,
-    CrossAttention,
-    CrossLayer,
-    Decoder,
     Embedding,
-    Encoder,
-    Experts,
-    Head,
     Layer,
     LearnedPositions,
-    MoE,
-    RMSNorm,
-    RoPE,
-    Router,
     Spec,
 )
 from zoo.recipe.memory import Memory, needs
 from zoo.registry import isolated, using
-from zoo.testing import check_architecture, randomise, same
+from zoo.testing import check_architecture, same
 from zoo.training.loss import next_token_loss
-
-PAGE = Path(__file__).parents[2] / "docs" / "plugins" / "layers.md"
-VOCAB, DIM = 61, 16
-NORM = RMSNorm()
-
-
-@pytest.fixture(scope="module")
-def page():
-    """The code of the page, as a module."""
-    module = sys.modules["layers_page"] = ModuleType("layers_page")
-    for code in re.findall(
-        r"^```python\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
-    ):
-        exec(compile(code, str(PAGE), "exec"), vars(module))
-    yield module
-    del sys.modules["layers_page"]
-
-
-def decoder(*layers, embedding=None, **more):
-    return Decoder(embedding or Embedding(VOCAB, DIM), layers, NORM, Head(), **more)
-
-
-def hybrid(page, window=6):
-    """Two mixers and then a feed-forward that remembers, windows in the second pair of layers."""
-
-    def two(window):
-        return page.TwoMixers(NORM, Attention(4, 2, rope=RoPE(), window=window), page.Fading(0.7), (0.5, 1.5))
-
-    mixed = Layer(Attention(4, rope=RoPE()), page.ChannelMix(20), NORM, NORM)
-    return decoder(two(None), mixed, two(window), mixed.change(placement="post"))
-
-
-def blended(page):
-    """A value of the first layer in the later ones, and a vector of each token for every layer."""
-    first = Layer(page.Blended(first=True), page.Narrow(6), NORM, NORM)
-    later = first.change(mixer=dict(first=False))
-    embedding = page.LayeredEmbedding(VOCAB, DIM, depth=3, narrow=6)
-    return decoder(first, later, later, embedding=embedding)
-
-
-class PageBlocks:
-    """A plugin of the page's blocks and two architectures made of them."""
-
-    def __init__(self, page):
-        self.page = page
-
-    @hookimpl
-    def zoo_blocks(self):
-        for spec, module in (
-            *(("TwoMixers", "TwoMixersLayer"), ("Fading", "FadingMixer"), ("Blended", "BlendedMixer")),
-            *(("ChannelMix", "ChannelMixModule"), ("Narrow", "NarrowFeedForward")),
-            ("LayeredEmbedding", "LayeredEmbeddingModule"),
-        ):
-            yield Block(getattr(self.page, spec), f"layers_page:{module}")
-
-    @hookimpl
-    def zoo_architectures(self):
-        for name, recipe in (("hybrid", hybrid), ("blended", blended)):
-            yield Architecture(
-                name=name,
-                summary="of the page",
-                recipe=lambda config, recipe=recipe: (config.get("any"), recipe(self.page))[1],
-                weights=(Rename("model.*", "*"),),
-                presets=(Preset("tiny", config=dict(any=1)),),
-            )
-
-
-@pytest.fixture
-def known(page):
-    """The zoo's plugins and the page's."""
-    with using(isolated(PageBlocks(page))) as found:
-        yield found
-
-
-def made(recipe, seed=0):
-    model = assemble(recipe)
-    randomise(model, seed)
-    return model
-
-
-def texts(length, batch=2):
-    return mx.random.randint(0, VOCAB, (batch, length), key=mx.random.key(3))
-
-
-# The suite
 
 
 @pytest.mark.parametrize("name", ["hybrid", "blended"])
@@ -202,207 +104,6 @@ def test_every_parameter_has_a_gradient(known, page):
         _, gradients = nn.value_and_grad(model, next_token_loss)(model, tokens[:, :-1], tokens[:, 1:])
         for path, gradient in tree_flatten(gradients):
             assert mx.abs(gradient).max().item() > 0, path
-
-
-# The cache of several
-
-
-def test_a_layers_cache_is_its_parts_together():
-    parts = dict(one=KVCache(), two=StateCache(1), three=WindowCache(2))
-    cache = LayerCache(parts)
-    assert list(cache) == list(parts.values()) and cache["two"] is parts["two"]
-    assert cache.length == 0 and cache.offset == 0 and cache.padding is None and cache.state == []
-    cache.padding = mx.array([0, 2])
-    assert all(one.padding is cache.padding for one in parts.values())
-    keys = mx.random.normal((2, 1, 4, 8))
-    for name in ("one", "three"):
-        parts[name].update_and_fetch(keys, keys)
-    parts["two"][0] = mx.array([[1.0], [2.0]])
-    parts["two"].advance(4)
-    assert cache.length == 4 and cache.offset.tolist() == [4, 2] and len(cache.state) == 5
-    assert cache.start(1) == 0 and parts["three"].start(1) == 3
-    cache.select(mx.array([1, 1, 0]))
-    assert cache.offset.tolist() == [2, 2, 4] and parts["two"][0].tolist() == [[2.0], [2.0], [1.0]]
-    assert parts["one"].keys.shape[0] == parts["three"].keys.shape[0] == 3
-    assert isinstance(CrossCache(KVCache()), LayerCache)
-
-
-def test_beams_choose_rows_of_every_part(known, page):
-    model, tokens = made(hybrid(page)), texts(6)
-    cache = model.make_cache()
-    model(tokens, cache)
-    for one in cache:
-        one.select(mx.array([1, 1, 0]))
-    found = model(tokens[:, :1][mx.array([1, 0, 0])], cache)
-    for row, (before, last) in enumerate(((1, 1), (1, 0), (0, 0))):
-        text = mx.concatenate([tokens[before : before + 1], tokens[last : last + 1, :1]], axis=1)
-        same(found[row : row + 1], model(text)[:, -1:], f"row {row}")
-
-
-# Under mlx-lm's caches
-
-
-def served(recipe, model):
-    architecture = SimpleNamespace(name="made", task="generate", causality="causal")
-    return integration.served(Loaded(model, None, architecture, recipe, {}, None))
-
-
-@pytest.mark.parametrize("step", [3, 64])
-def test_mlx_lms_caches_compose_too(known, page, step):
-    from mlx_lm.generate import BatchGenerator
-    from mlx_lm.models.cache import ArraysCache, CacheList
-
-    recipe = hybrid(page)
-    plain, model = made(recipe), served(recipe, made(recipe))
-    first, second = model.make_cache()[:2]
-    assert isinstance(first, CacheList) and [type(c).__name__ for c in first.caches] == [
-        "KVCache",
-        "ArraysCache",
-    ]
-    assert isinstance(second, CacheList) and isinstance(second.caches[1], ArraysCache)
-    prompts = [texts(17, 1)[0].tolist(), texts(5, 1)[0].tolist(), texts(11, 1)[0].tolist()]
-    generator = BatchGenerator(model, max_tokens=5, prefill_step_size=step)
-    found = {uid: [] for uid in generator.insert(prompts)}
-    while responses := generator.next_generated():
-        for response in responses:
-            found[response.uid].append(response.token)
-    generator.close()
-    for prompt, new in zip(prompts, found.values(), strict=True):
-        logits = plain(mx.array([prompt + new]))[0, len(prompt) - 1 : -1]
-        for row, token in zip(logits, new, strict=True):
-            assert (row.max() - row[token]).item() <= 1e-3 * (row.max() - row.min()).item()
-
-
-def test_a_cache_says_its_counterpart_itself(page):
-    assert type(integration.counterpart(page.Decayed(2))).__name__ == "ArraysCache"
-
-    class Inherits(KVCache):
-        pass
-
-    for cache in (Inherits(), LayerCache(dict(one=KVCache(), two=Inherits()))):
-        with pytest.raises(PluginError, match="no counterpart of the cache Inherits, which declares none"):
-            integration.counterpart(cache)
-
-
-def test_positions_are_not_lost_with_caches_that_hold_none(known, page):
-    positions = Embedding(VOCAB, DIM, positions=LearnedPositions(32))
-    recipe = decoder(Layer(page.Fading(), MLP(8), NORM, NORM), embedding=positions)
-    model = served(recipe, made(recipe))
-    with pytest.raises(PromptError, match="caches of states hold no position"):
-        model(texts(3), model.make_cache())
-
-
-def test_mlx_lm_gives_vectors_too(known, page):
-    from mlx_lm.generate import generate_step
-
-    recipe = hybrid(page)
-    plain, model = made(recipe), served(recipe, made(recipe))
-    prompt = texts(9, 1)
-    vectors = plain.embedding.vectors(prompt)[0]
-    new = [token for token, _ in generate_step(prompt[0], model, max_tokens=4, input_embeddings=vectors)]
-    expected = [token for token, _ in generate_step(prompt[0], model, max_tokens=4)]
-    assert new == expected and len(new) == 4
-    other = [t for t, _ in generate_step(prompt[0], model, max_tokens=4, input_embeddings=vectors[::-1])]
-    assert other != new
-
-
-# What is refused, by name
-
-
-def test_a_part_without_a_cache_or_a_name_of_its_own_is_named(known, page, monkeypatch):
-    with monkeypatch.context() as changed:
-        changed.delattr(page.ChannelMixModule, "make_cache")
-        with pytest.raises(RecipeError, match=r"layers\.1\.feedforward: feedforward/\S+ has no make_cache"):
-            made(hybrid(page))
-    model = made(hybrid(page))
-    layer = model.layers[0]
-    layer.renamed = layer.pop("memory")
-    with pytest.raises(PluginError, match=r"layers\.0: the module does not keep its part memory"):
-        model.make_cache()
-
-
-@dataclass(frozen=True)
-class Plain(Spec):
-    """A layer that knows of one mixer alone."""
-
-    kind, name = "layer", "plain"
-    mixer: Spec
-    feedforward: Spec
-
-
-@pytest.fixture
-def plain(known, page):
-    """The zoo's and the page's blocks, and one that runs `Plain`."""
-
-    class PlainLayer(nn.Module):
-        def __init__(self, spec, *, dim, index=0, mixer, feedforward):
-            super().__init__()
-            self.mixer, self.feedforward = mixer, feedforward
-
-        def __call__(self, x, mask=None, cache=None):
-            return x + self.feedforward(self.mixer(x, mask, cache))
-
-    page.PlainLayer = PlainLayer
-    block = SimpleNamespace(zoo_blocks=hookimpl(lambda: [Block(Plain, "layers_page:PlainLayer")]))
-    with using(isolated(block, PageBlocks(page))):
-        yield
-
-
-def test_a_layer_that_takes_one_cache_is_given_no_two(plain, page):
-    recipe = decoder(Plain(Attention(4), MLP(8)), Plain(Attention(4), page.ChannelMix(8)))
-    with pytest.raises(
-        RecipeError, match=r"layers\.1: mixer and feedforward each have a cache, and layer/plain"
-    ):
-        assemble(recipe)
-    assert assemble(recipe.change(causality="full"))  # where nothing is cached
-    with pytest.raises(
-        RecipeError, match="feedforward: feedforward/channel-mix has a cache, which layer/cross"
-    ):
-        CrossLayer(Attention(4), page.ChannelMix(8), NORM, NORM, cross=CrossAttention(4), cross_norm=NORM)
-
-
-def test_a_cache_deep_in_a_part_is_named(plain, page):
-    inner = MoE(Router(experts=2, top_k=1), Experts(count=2, hidden=8), shared=page.ChannelMix(8))
-    with pytest.raises(RecipeError, match=r"mixer and feedforward\.shared each have a cache"):
-        assemble(decoder(Layer(Attention(4), inner, NORM, NORM)))
-    two = page.TwoMixers(Plain(Attention(4), MLP(8)), Attention(4), page.Fading())
-    with pytest.raises(RecipeError, match=r"layers\.0\.norm\.mixer: has a cache, which layer/two-mixers"):
-        decoder(two)
-
-
-def test_what_no_earlier_layer_gives_cannot_be_taken(page):
-    first = Layer(page.Blended(first=True), MLP(8), NORM, NORM)
-    later = first.change(mixer=dict(first=False))
-    assert decoder(first, later).layers[1].takes == ("first_value",)
-    with pytest.raises(RecipeError, match=r"layers\.0: takes 'first_value', which no earlier layer gives"):
-        decoder(later, first)
-    with pytest.raises(RecipeError, match=r"layers\.0: takes 'narrow'"):
-        decoder(Layer(Attention(4), page.Narrow(), NORM, NORM))
-    with pytest.raises(
-        RecipeError, match=r"layers\.0\.mixer: gives 'first_value', which layer/plain does not"
-    ):
-        decoder(Plain(page.Blended(first=True), MLP(8)))
-
-
-def test_an_encoder_hands_nothing_on(page):
-    for layer in (
-        Layer(Attention(4), page.ChannelMix(8), NORM, NORM),
-        Layer(page.Blended(first=True), MLP(8), NORM, NORM),
-    ):
-        with pytest.raises(RecipeError, match=r"layers\.1: layer/residual is about masks by part"):
-            Encoder(Embedding(VOCAB, DIM), (layer.change(mixer=Attention(4), feedforward=MLP(8)), layer))
-
-
-def test_a_value_that_was_promised_and_not_given_is_named(known, page, monkeypatch):
-    model = made(blended(page))
-    monkeypatch.setattr(page.BlendedMixer, "__call__", lambda self, x, mask=None, cache=None, passed=None: x)
-    with pytest.raises(
-        PluginError, match=r"layers\.0: layer/residual says that it gives 'first_value', and did not"
-    ):
-        model(texts(3))
-
-
-# What a layer needs, as its spec says
 
 
 def test_needs_are_what_the_spec_declares(page):
