@@ -25,7 +25,8 @@ class Decoder(nn.Module):
     def __init__(self, spec, *, dim, index=0, embedding, layers, head, norm=None, relative=None):
         super().__init__()
         self.spec = spec
-        refuse_without_cache(spec.layers, layers)
+        if spec.causality != "full":  # where all tokens see each other, nothing need be kept
+            refuse_without_cache(spec.layers, layers)
         self.embedding = embedding
         self.layers = layers
         if norm is not None:
@@ -42,6 +43,7 @@ class Decoder(nn.Module):
 
     def make_cache(self, policy=None):
         """One cache a layer."""
+        refuse_without_cache(self.spec.layers, self.layers)
         return [_caching(layer).make_cache(policy) for layer in self.layers]
 
     def backbone(self, tokens, cache=None, mask=None, prefix=None, **source):  # (B, T) -> (B, T, D)

@@ -19,13 +19,11 @@ LARGEST = 2**31 - 1  # no count in a recipe may exceed what an array dimension c
 class Spec:
     """What one part of a model is. Subclasses set `kind` ("mixer") and `name` ("attention").
 
-    Whole numbers must lie in 1..2³¹−1 and floats be finite, or `RecipeError` names the field. `chunks` are the numbers
-    of tokens after which its module's computation starts on another piece, for the suite to cross.
+    Whole numbers must lie in 1..2³¹−1 and floats be finite, or `RecipeError` names the field.
     """
 
     kind: ClassVar[str] = ""
     name: ClassVar[str] = ""
-    chunks: ClassVar[tuple[int, ...]] = ()
 
     def __post_init__(self) -> None:
         hints = field_types(type(self))
