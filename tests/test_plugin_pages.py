@@ -21,13 +21,9 @@ ROOT = Path(__file__).parent.parent
 PAGES = sorted((ROOT / "docs" / "plugins").glob("*.md"))
 
 
-@pytest.fixture(scope="module")
-def tool():
-    path = ROOT / "tools" / "plugin_pages.py"
-    spec = importlib.util.spec_from_file_location("plugin_pages", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+@pytest.fixture
+def tool(plugin_pages):
+    return plugin_pages
 
 
 @pytest.mark.parametrize("name", ["hooks.md", "parts.md", "reference.md"])

@@ -260,6 +260,7 @@ def site_here(make_site, tmp_path, monkeypatch):
         ("child", {"base": "mamba", "block": "feedforward"}, "--base mamba: its layers have no feedforward"),
         ("child", {"base": "llama", "block": "router"}, "--base llama: its layers have no router"),
         ("rmsnorm", {"kind": "block", "block": "norm"}, "'rmsnorm' is taken: it is a block"),
+        ("attention", {"block": "mixer"}, "'attention' is taken: it is a block"),
     ],
 )
 def test_what_cannot_be_is_refused_and_nothing_written(tmp_path, name, settings, words):

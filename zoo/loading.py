@@ -150,9 +150,10 @@ def open_model(
     """
     if not isinstance(source, str | Path) or not source:
         raise SourceError(f"the source must be a name or a path, got {source!r:.60}")
-    for name, value in {"architecture": architecture, "revision": revision}.items():
-        if not isinstance(value, str | None):
-            raise SourceError(f"{name} must be a name, got {value!r:.60}")
+    if not isinstance(architecture, str | Architecture | None):
+        raise SourceError(f"architecture must be a name, got {architecture!r:.60}")
+    if not isinstance(revision, str | None):
+        raise SourceError(f"revision must be a name, got {revision!r:.60}")
     known = known or registry()
     place = find(source, known, revision)
     file = open_file(place.folder, known, architecture) if place.folder.is_file() else None

@@ -195,7 +195,12 @@ class Registry:
         if absent is not None:
             raise ConfigError(f"config.json: model_type {model_type!r} is named by the {absent.absence}")
         writer = config.get(WRITER)
-        if isinstance(writer, str) and _PLUGIN.fullmatch(writer):
+        installed = {plugin.distribution or plugin.name for plugin in self.plugins}
+        if (
+            isinstance(writer, str)
+            and _PLUGIN.fullmatch(writer)
+            and writer.partition(" ")[0] not in installed
+        ):
             raise ConfigError(
                 f"config.json: model_type {model_type!r} is of the plugin {writer}, by which this folder was written "
                 "and which is not installed"

@@ -320,14 +320,14 @@ def run_checks(name: str, preset: str | None = None, known: Registry | None = No
     return [outcome(check, made) for check in checks_of(made)]
 
 
-def check_card(readme: Path, name: str, known: Registry | None = None) -> None:
+def check_card(readme: Path | str, name: str, known: Registry | None = None) -> None:
     """AssertionError, with the command that mends it, unless a README holds the card of the plugin `name` as it is now."""
     from zoo.insight.card import card
 
-    known = known or registry()
+    known, path = known or registry(), Path(readme)
     made = card(known.plugin(name), known)
-    assert made in readme.read_text(encoding="utf-8"), (
-        f"{readme.name}: its card is not what the plugin gives; zoo plugins --card {name} --into {readme.name}"
+    assert made in path.read_text(encoding="utf-8"), (
+        f"{path.name}: its card is not what the plugin gives; zoo plugins --card {name} --into {path.name}"
     )
 
 

@@ -78,8 +78,14 @@ def borders(recipe: Any) -> list[int]:
     dynamic = [part.context for part in parts if isinstance(part, DynamicScaling)]
     learned = learned_context(getattr(recipe, "decoder", recipe))
     limit = min([*dynamic, *([] if learned is None else [learned])], default=None)
-    known = {*BORDERS, *(chunk for part in parts for chunk in part.chunks if 1 < chunk <= LONGEST)}
+    known = {*BORDERS, *(chunk for part in parts for chunk in declared(part) if 1 < chunk <= LONGEST)}
     return sorted(place for place in known if limit is None or place + PAST <= limit)
+
+
+def declared(part: Spec) -> tuple[int, ...]:
+    """The numbers of tokens after which a spec says that another piece begins: `chunks`, a tuple."""
+    chunks = getattr(part, "chunks", ())
+    return chunks if isinstance(chunks, tuple) and all(isinstance(chunk, int) for chunk in chunks) else ()
 
 
 def read(subject: Subject, text: mx.array, cuts: Sequence[int]) -> mx.array:

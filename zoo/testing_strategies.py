@@ -16,6 +16,7 @@ from zoo.testing_subject import Check, Subject, subject
 
 LENGTH = 8  # tokens of a prompt, and of an answer
 MASK = 3  # the id that stands for a hidden token
+PROMPT = tuple(range(MASK, MASK + LENGTH))
 
 
 def loaded_of(subject: Subject) -> Loaded:
@@ -48,26 +49,24 @@ def strategies_end_as_they_must(subject: Subject) -> None:
     """Whoever reads a stream relies on steps, of which the last says why it ends."""
     with using(subject.known):
         for strategy in strategies_of(subject):
-            name = f"{subject.known.plugin_of(strategy).distribution}::{strategy.name}"
-            _held(loaded_of(subject), strategy, name, {})
+            _held(loaded_of(subject), strategy, _full(subject.known, strategy), {})
 
 
 def _held(loaded: Loaded, strategy: Strategy, name: str, settings: Any) -> list[Step]:
     """One run to its end, one that is given up, and one that must be refused."""
-    prompt = [MASK, *range(MASK + 1, MASK + LENGTH)]
     most = {"max_tokens": LENGTH} if "max_tokens" in strategy.options else {}
 
     def start(ids: Sequence[int]) -> Any:
         return stream(loaded, ids, strategy=name, **{**most, **settings})
 
-    steps = list(start(prompt))  # PluginError when these are no steps, or have no end
+    steps = list(start(PROMPT))  # PluginError when these are no steps, or have no end
     tokens = [step.token for step in steps if step.token is not None]
     if most and not settings.get("max_tokens"):
         assert len(tokens) <= LENGTH, f"{strategy.name}: {len(tokens)} tokens where max_tokens is {LENGTH}"
     vocab = (loaded.recipe.head or loaded.recipe.embedding).vocab
     strange = next((token for token in tokens if not 0 <= token < vocab), None)
     assert strange is None, f"{strategy.name}: token {strange} lies outside the vocabulary of {vocab}"
-    given_up = start(prompt)
+    given_up = start(PROMPT)
     next(given_up)
     given_up.close()
     try:
@@ -80,9 +79,29 @@ def _held(loaded: Loaded, strategy: Strategy, name: str, settings: Any) -> list[
 
 
 def strategies_of(subject: Subject) -> list[Strategy]:
-    """The strategies that came with the architecture, of those that serve its task."""
-    given = subject.known.plugin_of(subject.architecture).records.get("zoo_strategies", ())
-    return [strategy for strategy in given if subject.architecture.task in strategy.tasks]
+    """The strategies that came with the architecture and serve its task, of those that run with no settings at all.
+
+    One that refuses to is for `check_strategy`, which is given the settings.
+    """
+    known, task = subject.known, subject.architecture.task
+    given = known.plugin_of(subject.architecture).records.get("zoo_strategies", ())
+    return [strategy for strategy in given if task in strategy.tasks and _starts(subject, strategy)]
+
+
+def _starts(subject: Subject, strategy: Strategy) -> bool:
+    try:
+        with using(subject.known):
+            stream(loaded_of(subject), PROMPT, strategy=_full(subject.known, strategy))
+    except PromptError:
+        return False
+    except Exception:  # whatever it is, the check itself runs into it and says so
+        return True
+    return True
+
+
+def _full(known: Registry, strategy: Strategy) -> str:
+    """The name by which no other plugin's strategy can be meant."""
+    return f"{known.plugin_of(strategy).distribution}::{strategy.name}"
 
 
 CHECKS = (Check.of(strategies_end_as_they_must, lambda subject: bool(strategies_of(subject))),)

@@ -1,6 +1,7 @@
 """Strategies with one fault each, which the suite and the host must find."""
 
 from zoo.architecture import Strategy, hookimpl
+from zoo.errors import PromptError
 from zoo.generation import Step
 from zoo.generation.prompt import encode_prompt
 
@@ -62,6 +63,13 @@ def lazy(loaded, prompt, *, max_tokens=4):
     yield from sound(loaded, prompt, max_tokens=max_tokens)
 
 
+def demanding(loaded, prompt, *, max_tokens=4, draft=None):
+    """No fault: it needs a setting that only its user can give."""
+    if draft is None:
+        raise PromptError("draft: name a model")
+    return sound(loaded, prompt, max_tokens=max_tokens)
+
+
 NAMES = ("sound", "nothing", "endless", "texts", "no_text", "late", "none", "too_long", "strange", "lazy")
 
 
@@ -69,3 +77,4 @@ NAMES = ("sound", "nothing", "endless", "texts", "no_text", "late", "none", "too
 def zoo_strategies():
     for name in NAMES:
         yield Strategy(name.replace("_", "-"), f"faulty_strategies:{name}", ("generate",), ("max_tokens",))
+    yield Strategy("demanding", "faulty_strategies:demanding", ("generate",), ("max_tokens", "draft"))

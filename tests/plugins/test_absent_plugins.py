@@ -1,12 +1,17 @@
 """A folder whose plugin is blocked, broken or gone says which it needs; what is contested or too new is marked."""
 
 import json
-import shutil
 
 import gguf_files
 import pytest
 
-from zoo.registry import registry
+import zoo
+from zoo.checkpoint.gguf import open_gguf
+from zoo.checkpoint.save import save
+from zoo.convert import convert
+from zoo.errors import ConfigError, SourceError
+from zoo.plugins import load_plugins
+from zoo.registry import Registry, registry, using
 
 PLUGIN = """
 from dataclasses import replace
@@ -20,75 +25,91 @@ def zoo_architectures():
 """
 
 
+CONFIG = {"model_type": "humming", "zoo_plugin": "zoo-humming 1.2"}
+
+
 @pytest.fixture
-def humming(site, command, tmp_path):
-    """A folder that a third party's plugin serves, written while that was installed."""
+def humming(site):
+    """A third party's plugin, installed."""
     site.add("zoo-humming", "humming_plugin", PLUGIN)
-    source = tmp_path / "source"
-    from zoo.checkpoint.save import save
-    from zoo.testing import subject
-
-    made = subject("mistral")
-    save(source, made.model, made.architecture, made.recipe, {**made.numbers, "model_type": "humming"})
-    done = command("convert", source, "model", environment=site.environment)
-    assert done.returncode == 0, done.stderr
-    return tmp_path / "model"
+    return site
 
 
-def refusal(command, folder, environment):
-    done = command("run", folder, "hi", environment=environment)
-    assert done.returncode == 1 and "Traceback" not in done.stderr
-    return done.stderr.splitlines()[-1]
+def refusal(config, **environment):
+    """Why nothing serves a config when plugins are loaded so."""
+    with pytest.raises(ConfigError) as raised:
+        Registry(load_plugins(environment)).resolve(config)
+    return str(raised.value)
 
 
-def test_a_folder_says_which_plugin_wrote_it(humming):
-    assert json.loads((humming / "config.json").read_text())["zoo_plugin"] == "zoo-humming 1.2"
+def test_a_folder_says_which_plugin_wrote_it(humming, folder, tmp_path):
+    source = folder("llama", changes={"model_type": "humming"}, tokenizer=False)
+    known = Registry(load_plugins({}))
+    with using(known):
+        convert(source, tmp_path / "converted")
+        loaded = zoo.load(source)
+        save(tmp_path / "saved", loaded.model, loaded.architecture, loaded.recipe, loaded.config)
+        ours = registry().architecture("llama")
+        save(tmp_path / "ours", loaded.model, ours, loaded.recipe, {})
+    for name, writer in (("converted", "zoo-humming 1.2"), ("saved", "zoo-humming 1.2"), ("ours", None)):
+        config = json.loads((tmp_path / name / "config.json").read_text())
+        assert config.get("zoo_plugin") == writer, name
 
 
-def test_a_blocked_plugin_is_named(humming, site, command):
-    line = refusal(command, humming, site.environment | {"ZOO_BLOCK": "zoo-humming"})
+def test_a_blocked_plugin_is_named(humming):
+    line = refusal(CONFIG, ZOO_BLOCK="zoo-humming")
     assert line == (
-        "zoo: error: config.json: model_type 'humming' is named by the plugin humming_plugin (zoo-humming 1.2), "
+        "config.json: model_type 'humming' is named by the plugin humming_plugin (zoo-humming 1.2), "
         "which is blocked: ZOO_BLOCK names it"
     )
-    line = refusal(command, "humming", site.environment | {"ZOO_BLOCK": "zoo-humming"})
-    assert "'humming' is no architecture, folder or hub id; it is named by the plugin humming_plugin" in line
+    with pytest.raises(
+        SourceError, match="unknown architecture 'humming'; it is named by the plugin humming_plugin"
+    ):
+        Registry(load_plugins({"ZOO_PLUGINS": "mlx-zoo"})).architecture("humming")
 
 
-def test_a_broken_plugin_is_named_with_its_error(humming, site, command):
-    (site.path / "humming_plugin.py").write_text(PLUGIN + "\n1 / 0\n")
-    line = refusal(command, humming, site.environment)
-    assert "the plugin humming_plugin (zoo-humming 1.2), which is broken: ZeroDivisionError" in line
-
-
-def test_a_plugin_that_is_gone_is_named(humming, site, command):
-    shutil.rmtree(site.path)
-    site.path.mkdir()
-    line = refusal(command, humming, site.environment)
-    assert line.endswith(
-        "model_type 'humming' is of the plugin zoo-humming 1.2, by which this folder was written and which is not installed"
-    )
-    config = json.loads((humming / "config.json").read_text())
-    for writer in ("\x1b[31mevil\nline", "x" * 300, 7, None):
-        (humming / "config.json").write_text(json.dumps(config | {"zoo_plugin": writer}))
-        assert refusal(command, humming, site.environment).endswith("is of no architecture that the zoo has")
-
-
-def test_one_of_the_zoos_own_that_is_blocked(folder, command):
-    made = folder("lstm", tokenizer=False)
-    assert "named by the plugin rnn (mlx-zoo" in refusal(command, made, {"ZOO_BLOCK": "rnn"})
-    done = command(
-        "run", folder("llama", where="other"), "hi", "--max-tokens", "1", environment={"ZOO_BLOCK": "llama"}
-    )
-    assert "which is blocked: ZOO_BLOCK names it; mlx-lm's code runs it instead" in done.stderr.replace(
-        "\n", " "
+def test_the_command_names_it(humming, command):
+    done = command("run", "humming", "hi", environment=humming.environment | {"ZOO_BLOCK": "humming_plugin"})
+    assert done.returncode == 1
+    assert (
+        "'humming' is no architecture, folder or hub id; it is named by the plugin humming_plugin"
+        in done.stderr
     )
 
 
-def test_a_gguf_file_names_it_too(tmp_path, command):
+def test_a_broken_plugin_is_named_with_its_error(humming):
+    (humming.path / "humming_plugin.py").write_text(PLUGIN + "\n1 / 0\n")
+    assert "the plugin humming_plugin (zoo-humming 1.2), which is broken: ZeroDivisionError" in refusal(
+        CONFIG
+    )
+
+
+def test_a_plugin_that_is_gone_is_named():
+    assert refusal(CONFIG) == (
+        "config.json: model_type 'humming' is of the plugin zoo-humming 1.2, by which this folder was written "
+        "and which is not installed"
+    )
+
+
+@pytest.mark.parametrize("writer", ["\x1b[31mevil\nline", "x" * 300, 7, None, "mlx-zoo 0.1"])
+def test_what_no_plugin_is_called_is_not_repeated(writer):
+    assert refusal(CONFIG | {"zoo_plugin": writer}).endswith("is of no architecture that the zoo has")
+
+
+def test_one_of_the_zoos_own_that_is_blocked():
+    assert "named by the plugin rnn (mlx-zoo" in refusal({"model_type": "lstm"}, ZOO_BLOCK="rnn")
+    with pytest.warns(
+        UserWarning, match="which is blocked: ZOO_BLOCK names it; mlx-lm's code runs it instead"
+    ):
+        found = Registry(load_plugins({"ZOO_BLOCK": "llama"})).resolve({"model_type": "llama"})
+    assert found.name == "mlx-lm::llama"
+
+
+def test_a_gguf_file_names_it_too(tmp_path):
     gguf_files.write(tmp_path / "model.gguf", registry().architecture("llama").preset("pocket").folder)
-    line = refusal(command, tmp_path / "model.gguf", {"ZOO_BLOCK": "llama,mixtral,gemma"})
-    assert "is of no architecture that the zoo reads from GGUF; it is named by the plugin" in line
+    known = Registry(load_plugins({"ZOO_BLOCK": "llama,mixtral,gemma"}))
+    with pytest.raises(ConfigError, match="that the zoo reads from GGUF; it is named by the plugin"):
+        open_gguf(tmp_path / "model.gguf", known)
 
 
 def test_what_it_is_told_from_is_not_what_it_gives(site):

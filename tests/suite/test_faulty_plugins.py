@@ -1,11 +1,19 @@
 """The suite rejects what it is for: one plugin after the other, each with a fault of one kind."""
 
+from dataclasses import dataclass
+
 import faulty
+import mlx.core as mx
 import pytest
 
+import zoo_llama
+from zoo.assemble import assemble
+from zoo.config import Config
 from zoo.errors import RecipeError
+from zoo.recipe import Attention
 from zoo.registry import isolated
 from zoo.testing import check_architecture, run_checks
+from zoo.testing_caches import borders
 
 CACHES = "caches_hold_what_the_recipe_counts"
 SEAMS = "chunks_meet_without_a_seam"
@@ -64,6 +72,26 @@ def test_a_mixer_that_makes_no_cache_is_refused_when_the_model_is_built(known):
     ) as raised:
         check_architecture("without-cache", known=known)
     assert "\n" not in str(raised.value)
+
+
+def test_where_nothing_need_be_kept_a_cache_is_refused_only_when_asked_for(known):
+    recipe = zoo_llama.llama(Config(zoo_llama.TINY)).change_layers(mixer=faulty.Forgotten())
+    with pytest.raises(RecipeError, match="mixer/forgotten has no make_cache"):
+        assemble(recipe, known)
+    model = assemble(recipe.change(causality="full"), known)
+    assert model(mx.array([[1, 2, 3]])).shape == (1, 3, recipe.embedding.vocab)
+    with pytest.raises(RecipeError, match="mixer/forgotten has no make_cache"):
+        model.make_cache()
+
+
+def test_a_field_that_only_has_the_name_of_chunks_is_no_border():
+    @dataclass(frozen=True)
+    class Own(Attention):
+        name = "own"
+        chunks: int = 4
+
+    recipe = zoo_llama.llama(Config(zoo_llama.TINY)).change_layers(mixer=Own(heads=4))
+    assert borders(recipe) == [64, 128]
 
 
 def test_a_failed_check_is_reported_by_name_and_with_what_differed(known):

@@ -8,7 +8,7 @@ import pytest
 import zoo
 import zoo_llama
 from zoo.architecture import Strategy, hookimpl
-from zoo.errors import PluginError
+from zoo.errors import PluginError, PromptError
 from zoo.registry import isolated
 from zoo.testing import check_strategy, run_checks
 
@@ -107,6 +107,23 @@ def test_an_architectures_own_strategy_is_part_of_its_suite():
     results = {result.name: result for result in run_checks("mumbling", known=isolated(WithItsOwn()))}
     found = results["strategies_end_as_they_must"]
     assert not found.passed and "strategy mumble of the plugin WithItsOwn ended" in found.message
+
+
+class Demanding(WithItsOwn):
+    """The same with one that cannot run without a setting."""
+
+    @hookimpl
+    def zoo_strategies(self):
+        yield Strategy("demanding", "faulty_strategies:demanding", ("generate",), ("max_tokens", "draft"))
+
+
+def test_a_strategy_that_needs_a_setting_is_checked_with_it_and_not_by_the_suite():
+    known = isolated(Demanding())
+    results = {result.name: result for result in run_checks("mumbling", known=known)}
+    assert "strategies_end_as_they_must" not in results and all(result.passed for result in results.values())
+    assert len(check_strategy("demanding", known=known, draft="llama")) == 8
+    with pytest.raises(PromptError, match="draft"):
+        check_strategy("demanding", known=known)
 
 
 class Twin:

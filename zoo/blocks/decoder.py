@@ -34,9 +34,8 @@ class Decoder(nn.Module):
         self.spec = spec
         self.embedding = embedding
         self.layers = layers
-        if spec.causality != "full":  # else nothing is cached
-            for index, (layer, need) in enumerate(zip(layers, self.needs, strict=True)):
-                check_caches(f"layers.{index}", spec.layers[index], layer, need)
+        if spec.causality != "full":  # where all tokens see each other, nothing need be kept
+            self.check_caches()
         if norm is not None:
             self.norm = norm
         self.head = head
@@ -63,8 +62,15 @@ class Decoder(nn.Module):
 
     def make_cache(self, policy=None):
         """One cache a layer: its own, that of its mixer, or a `LayerCache` where parts have their own."""
+        if self.spec.causality == "full":
+            self.check_caches()
         every = enumerate(zip(self.layers, self.needs, strict=True))
         return [layer_cache(layer, need, policy, f"layers.{index}") for index, (layer, need) in every]
+
+    def check_caches(self):
+        """RecipeError naming the layer, and the block in it, whose caches cannot be made or handed over."""
+        for index, (layer, need) in enumerate(zip(self.layers, self.needs, strict=True)):
+            check_caches(f"layers.{index}", self.spec.layers[index], layer, need)
 
     def unkept(self):
         """What tells the layers where padded rows begin when no cache does, where a mixer's own is a plain one."""

@@ -19,8 +19,7 @@ LARGEST = 2**31 - 1  # no count in a recipe may exceed what an array dimension c
 class Spec:
     """What one part of a model is. Subclasses set `kind` ("mixer") and `name` ("attention").
 
-    Whole numbers must lie in 1..2³¹−1 and floats be finite, or `RecipeError` names the field. `chunks` are the numbers
-    of tokens after which its module's computation starts on another piece, for the suite to cross.
+    Whole numbers must lie in 1..2³¹−1 and floats be finite, or `RecipeError` names the field.
 
     What its module can do is declared here too, in class attributes or properties. `recurrent`: it carries a state
     from token to token. `by_part`, of a layer: it takes masks and caches by the names of its parts, not those of its
@@ -30,7 +29,6 @@ class Spec:
 
     kind: ClassVar[str] = ""
     name: ClassVar[str] = ""
-    chunks: ClassVar[tuple[int, ...]] = ()
     recurrent: ClassVar[bool] = False
 
     @property

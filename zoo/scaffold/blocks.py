@@ -12,7 +12,8 @@ from zoo.errors import ScaffoldError
 class BlockKind:
     """A kind of block: how its class's name ends, what the example of it is, and where it goes.
 
-    `change` says, of an architecture that has it, what is other than in its base; `place` is the field that it stands
+    `change` says, of an architecture that has it, what is other than in its base, and `plain` what it has where there is
+    no base; `place` is the field that it stands
     in, of a layer where the path begins with "layers", which the base must have. `numbers` go into the config. `specs`
     are the names of `zoo.recipe` that an example without a base needs beside `Spec`.
     """
@@ -20,6 +21,7 @@ class BlockKind:
     suffix: str
     summary: str
     change: str
+    plain: str
     place: str
     specs: tuple[str, ...]
     numbers: dict[str, Any] = field(default_factory=dict)
@@ -31,6 +33,7 @@ BLOCKS = {
         "Norm",
         "one gain for all features",
         "a norm of its own after the embedding",
+        "norms of its own",
         "embedding.norm",
         (*COMMON, "Attention", "GatedMLP", "RoPE"),
     ),
@@ -38,12 +41,14 @@ BLOCKS = {
         "Mixer",
         "attention whose scores fall with the distance",
         "a mixer of its own in the place of attention",
+        "a mixer of its own",
         "layers.mixer",
         (*COMMON, "GatedMLP", "RMSNorm"),
     ),
     "feedforward": BlockKind(
         "FeedForward",
         "a gated feed-forward without an activation",
+        "a feed-forward of its own",
         "a feed-forward of its own",
         "layers.feedforward",
         (*COMMON, "Attention", "RMSNorm", "RoPE"),
@@ -52,6 +57,7 @@ BLOCKS = {
         "Router",
         "experts chosen by sigmoid scores",
         "a router of its own",
+        "experts and a router of its own",
         "layers.feedforward.router",
         (*COMMON, "Attention", "Experts", "MoE", "RMSNorm", "RoPE"),
         dict(num_experts=4, num_experts_per_tok=2),

@@ -65,9 +65,9 @@ def refuse_taken(names: Names, kind: str, known: Registry, block: str | None = N
         "strategy": (name in known.strategies, "a strategy"),
         "command": (_is_command(name), "a command"),
     }
-    there, what = taken[kind]
-    if there:
-        raise ScaffoldError(f"{name!r} is taken: it is {what} of the zoo or of an installed plugin")
+    for there, what in (taken[kind], *([taken["block"]] if block else [])):
+        if there:
+            raise ScaffoldError(f"{name!r} is taken: it is {what} of the zoo or of an installed plugin")
     for plugin in known.plugins:
         if name == plugin.name or names.distribution == plugin.distribution:
             raise ScaffoldError(f"{name!r} is taken: the plugin {plugin.name} ({plugin.told}) is installed")

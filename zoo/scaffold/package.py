@@ -62,8 +62,8 @@ def create(
     """Write the plugin `name` as a package in the new folder `where`/`name`, and give that.
 
     `base`, of an architecture, is the decoder that it is told as a difference from; `block` gives it a block of its own,
-    of one of the kinds in `BLOCKS`, and says which kind a plugin of a block alone gives ("norm"). ScaffoldError, and nothing written, for a name that cannot be or is taken, a folder that is there,
-    or a base that it cannot build on.
+    of one of the kinds in `BLOCKS`, and says which kind a plugin of a block alone gives ("norm"). ScaffoldError, and
+    nothing written, for a name that cannot be or is taken, a folder that is there, or a base that it cannot build on.
     """
     known = known or registry()
     names = named(name)
@@ -114,7 +114,7 @@ def told(names: Names, kind: str, base: str | None, parts: Parts | None, block: 
         summary = f"{base}, with {change}"
     else:
         summary = {
-            "architecture": f"Pre-norm layers with {BLOCKS[block].change}"
+            "architecture": f"Pre-norm layers with {BLOCKS[block].plain}"
             if block
             else "Pre-norm, rotary positions, grouped-query attention, SwiGLU",
             "block": f"a {block}: {BLOCKS[block].summary}" if block else "",
