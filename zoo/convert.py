@@ -26,6 +26,7 @@ from zoo.errors import SourceError, ZooError
 from zoo.loading import Opened, load, open_model
 from zoo.registry import Registry
 from zoo.runtime import DTYPES
+from zoo.weights import fused
 
 LAYOUTS = ("mlx", "hf")
 # What belongs to a model beside its weights and config.
@@ -107,7 +108,8 @@ def convert(
 
         fuse(parameters, open_adapter(adapter, opened))
     if asked is not None:
-        parameters = quantized(opened.model, parameters, asked, choices)
+        together = fused(opened.architecture.layouts[layout], parameters)
+        parameters = quantized(opened.model, parameters, asked, choices, together)
     count = sum(_numbers(tensor) for tensor in parameters.values())
     tensors = renamed(parameters, opened.architecture, opened.recipe, layout)
     opened.parameters = parameters = {}  # only `tensors` holds them now
