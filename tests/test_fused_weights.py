@@ -8,6 +8,7 @@ import zoo
 from zoo.architecture import Split
 from zoo.checkpoint.adapter import Change
 from zoo.checkpoint.packed import Packed, Packing, join, pack
+from zoo.convert import convert
 from zoo.errors import CheckpointError, PluginError
 from zoo.recipe import Attention, Decoder, Embedding, GatedMLP, Head, Layer, RMSNorm, repeat
 from zoo.weights import apply, invert, owner
@@ -210,3 +211,17 @@ def test_a_missing_fused_tensor_is_named_whichever_of_its_parts_is_asked_for(fol
     with pytest.raises(CheckpointError) as caught:
         zoo.load(source)
     assert str(caught.value).count(f"missing tensor {name} (for layers.1.mixer.") == 3
+
+
+def test_a_fused_projection_has_one_packing_whatever_its_parts_are_given(folder, tmp_path):
+    source = folder("gpt2", tokenizer=False)
+    convert(source, tmp_path / "out", recipe="mixed-4-6", group_size=32)
+    tensors = mx.load(str(tmp_path / "out" / "model.safetensors"))
+    projections = {name: array for name, array in tensors.items() if name.endswith("c_attn.weight")}
+    assert len(projections) == 4 and all(array.dtype == mx.uint32 for array in projections.values())
+    bits = {int(name.split(".")[2]): array.shape[-1] * 32 // 128 for name, array in projections.items()}
+    assert bits == {0: 4, 1: 4, 2: 6, 3: 4}  # the values of every third layer have more
+    mixers = [layer.mixer for layer in zoo.load(tmp_path / "out").model.layers]
+    assert [[part.bits for part in (one.query, one.key, one.value)] for one in mixers] == [
+        [bits[index]] * 3 for index in range(4)
+    ]

@@ -29,6 +29,7 @@ from zoo.loading import Opened, Report, load, not_finite, open_model
 from zoo.notices import held
 from zoo.registry import Registry, signed
 from zoo.runtime import DTYPES
+from zoo.weights import fused
 
 LAYOUTS = ("mlx", "hf")
 # What belongs to a model beside its weights and config.
@@ -115,7 +116,8 @@ def convert(
 
         fuse(parameters, open_adapter(adapter, opened))
     if asked is not None:
-        parameters = quantized(opened.model, parameters, asked, choices)
+        together = fused(opened.architecture.layouts[layout], parameters)
+        parameters = quantized(opened.model, parameters, asked, choices, together)
     count = sum(_numbers(tensor) for tensor in parameters.values())
     tensors = renamed(parameters, opened.architecture, opened.recipe, layout)
     opened.parameters = parameters = {}  # only `tensors` holds them now

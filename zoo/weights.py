@@ -8,7 +8,7 @@ in source and target. The rules run forward to load and backward to export, on a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -336,3 +336,13 @@ def invert(
     for rule in rules:
         rule.backward(source, target, recipe, join)
     return target, source
+
+
+def fused(rules: Sequence[Rule], paths: Iterable[str]) -> list[list[str]]:
+    """The parameters that one tensor holds together, a list for each such tensor."""
+    found: dict[str, list[str]] = {}
+    for path in paths:
+        names = (rule.holder(path) for rule in rules)
+        if (name := next(filter(None, names), None)) is not None:
+            found.setdefault(name, []).append(path)
+    return list(found.values())

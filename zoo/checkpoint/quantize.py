@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -88,14 +88,29 @@ def quantize(model: Any, asked: Packing, choices: Sequence[Choice] = ()) -> None
 
 
 def quantized(
-    model: Any, parameters: Mapping[str, Any], asked: Packing, choices: Sequence[Choice] = ()
+    model: Any,
+    parameters: Mapping[str, Any],
+    asked: Packing,
+    choices: Sequence[Choice] = (),
+    fused: Iterable[Sequence[str]] = (),
 ) -> dict[str, Any]:
-    """The parameters by path, those that `quantize` would pack as `Packed`; what is packed otherwise is packed anew."""
+    """The parameters by path, those that `quantize` would pack as `Packed`; what is packed otherwise is packed anew.
+
+    Parameters that are `fused` into one tensor where they go to have one packing, that of the most bits among them.
+    """
     layers: dict[str, Any] = dict(model.named_modules())
-    found = dict(parameters)
+    packings: dict[str, Packing | None] = {}
     for path in parameters:
         owner = path.removesuffix(".weight")
-        packing = choose(owner, layers.get(owner), asked, choices) if path.endswith(".weight") else None
+        packings[path] = (
+            choose(owner, layers.get(owner), asked, choices) if path.endswith(".weight") else None
+        )
+    for group in fused:
+        together = [packing for path in group if (packing := packings[path]) is not None]
+        if len(together) == len(group):
+            packings |= dict.fromkeys(group, max(together, key=lambda packing: packing.bits))
+    found = dict(parameters)
+    for path, packing in packings.items():
         if packing is not None and getattr(found[path], "packing", None) != packing:
             found[path] = pack(path, dense(found[path]), packing)
     return found
