@@ -65,10 +65,12 @@ class GGUFFile:
             save_pooling(folder, mode, self.config.get("hidden_size"))
 
 
-def open_gguf(path: Path, known: Registry, architecture: str | None = None) -> GGUFFile:
+def open_gguf(
+    path: Path, known: Registry, architecture: str | None = None, repack: int | None = None
+) -> GGUFFile:
     """Read a file's header. CheckpointError and ConfigError name the file and what in it is wrong."""
     header = read_headers(path)
-    tensors = tensors_of(header.tensors)
+    tensors = tensors_of(header.tensors, repack)
     chosen = known.architecture(architecture) if architecture else architecture_of(header, known)
     config = config_of(header, chosen)
     _add_frequencies(header, config)

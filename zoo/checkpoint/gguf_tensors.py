@@ -9,6 +9,7 @@ Axes: O rows, I inputs, G groups of 32 inputs, W words of 32 bits.
 from __future__ import annotations
 
 import os
+import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
@@ -32,6 +33,7 @@ CHUNK = 2**18  # numbers that a thread takes apart at once: what it makes of the
 PACKINGS = {kind: Packing(bits, GROUP) for kind, (bits, _, _) in AFFINE.items()}
 PACKINGS["MXFP4"] = Packing(4, GROUP, "mxfp4")
 REPACKINGS = {bits: Packing(bits, GROUP) for bits in (4, 6, 8)}
+LAYER = re.compile(r"(?:\w+\.)?blk\.\d+\.")  # begins the names of a layer's tensors
 # What numpy calls the kinds that are plain numbers; it has no bfloat16.
 PLAIN = {"F64": np.float64, "F32": np.float32, "F16": np.float16, "BF16": np.uint16}
 # The kinds whose numbers, or scales and biases, a smaller float than float32 holds as they are.
@@ -84,8 +86,7 @@ class GGUFTensors(Tensors):
 
     def held(self, dtype: mx.Dtype | None) -> int:
         """The bytes of what `read` gives."""
-        dtype = dtype or own_dtype(self.entries.values(), self.repack)
-        return sum(unread(entry, dtype, self.repack).nbytes for entry in self.entries.values())
+        return sum(array.nbytes for array in self.promised(dtype).values())
 
     def read(self, dtype: mx.Dtype | None, names: Collection[str] | None = None) -> Tensors:
         """The tensors themselves, or those of some `names`, floats cast to `dtype`.
@@ -108,6 +109,19 @@ class GGUFTensors(Tensors):
         mx.eval(*packed.parts().values())
         self.repacked.add(entry.kind, matrix, packed)
         return packed
+
+    def promised(self, dtype: mx.Dtype | None) -> dict[str, Any]:
+        """What `read` gives, without numbers."""
+        dtype = dtype or own_dtype(self.entries.values(), self.repack)
+        return {name: unread(entry, dtype, self.repack) for name, entry in self.entries.items()}
+
+    def layers(self) -> list[list[str]]:
+        """The names of the tensors that belong together: those of each layer, and the others first."""
+        groups: dict[str, list[str]] = {"": []}
+        for name in self.entries:
+            found = LAYER.match(name)
+            groups.setdefault(found[0] if found else "", []).append(name)
+        return [names for names in groups.values() if names]
 
     def tell(self, dtype: mx.Dtype | None) -> None:
         """Say in one line which kinds have no packed form, or what they lost when they got one."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -52,19 +52,25 @@ def write(
     layout: str = "hf",
     dtype: Any = None,
     shard: int = SHARD,
+    read: Callable[[Collection[str]], Iterator[dict[str, Any]]] | None = None,
 ) -> dict[str, int]:
     """Write `tensors`, emptied on the way, in files of at most `shard` bytes, and `config` with what they are.
 
-    Gives the bytes of each tensor written. Layout "hf" holds no packed matrices: they are dequantized.
+    Gives the bytes of each tensor written. Layout "hf" holds no packed matrices: they are dequantized. `read` gives the
+    tensors of some names in groups, where those in `tensors` have only their shapes and dtypes.
     """
     folder.mkdir(parents=True, exist_ok=True)
+    homeless: set[str] = set()
     if layout == "mlx":
         homeless = {name for name, t in tensors.items() if isinstance(t, Packed) and not is_mlx(name, t)}
         warn_of_unpacked(homeless)
         tensors |= {name: tensors[name].numbers(dtype) for name in homeless}
     described = described_by(config, tensors if layout == "mlx" else {})
+    owners: dict[str, str] = {}
     for name in list(tensors):
-        tensors |= _parts(name, tensors.pop(name), layout, dtype)
+        parts = _parts(name, tensors.pop(name), layout, dtype)
+        owners |= dict.fromkeys(parts, name)
+        tensors |= parts
     sizes = {name: array.nbytes for name, array in tensors.items()}
     floats = Counter[str]()
     for name, array in tensors.items():
@@ -76,6 +82,10 @@ def write(
         file = SINGLE if len(shards) == 1 else f"model-{number:05}-of-{len(shards):05}.safetensors"
         part = folder / f"part-{file}"
         chosen = {name: tensors.pop(name) for name in names}
+        if read is not None:
+            wanted = {owners[name] for name in names}
+            found = dict(_read(read(wanted), wanted, homeless, layout, dtype))
+            chosen = {name: found.pop(name) for name in names}
         for array in chosen.values():
             mx.eval(array)
         mx.save_safetensors(str(part), chosen, metadata={"format": FORMATS[layout]})
@@ -89,6 +99,24 @@ def write(
     described["torch_dtype"] = floats.most_common(1)[0][0] if floats else "float32"
     write_json(folder / "config.json", described)
     return sizes
+
+
+def _read(
+    groups: Iterator[dict[str, Any]],
+    wanted: Collection[str],
+    homeless: Collection[str],
+    layout: str,
+    dtype: Any,
+) -> Iterator[tuple[str, mx.array]]:
+    """The arrays that the tensors `wanted` are stored as, evaluated one by one, each group forgotten before the next."""
+    for group in groups:
+        for name in list(group):
+            tensor = group.pop(name)
+            if name in wanted:
+                tensor = tensor.numbers(dtype) if name in homeless else tensor
+                parts = _parts(name, tensor, layout, dtype)
+                mx.eval(*parts.values())
+                yield from parts.items()
 
 
 def _parts(name: str, tensor: Any, layout: str, dtype: Any) -> dict[str, mx.array]:

@@ -74,6 +74,12 @@ class Statistics:
 )
 @click.option("--architecture", metavar="NAME", help="Use this architecture, whatever the config says.")
 @click.option("--revision", metavar="NAME", help="A hub id's branch, tag or commit.")
+@click.option(
+    "--repack",
+    type=click.Choice(["4", "6", "8"]),
+    callback=lambda _, __, bits: None if bits is None else int(bits),
+    help="Pack in so many bits what no packing of MLX holds as a GGUF file has it.",
+)
 @click.option("--max-tokens", type=int, default=None, help="Most tokens to generate (256; unmasking: 64).")
 @click.option("--temperature", type=float, help="0 is greedy; below 1 sharpens, above 1 flattens.")
 @click.option(
@@ -109,6 +115,7 @@ def run(
     revision: str | None,
     dtype: str | None,
     adapter: Path | None,
+    repack: int | None,
     force: bool,
     as_json: bool,
     **given: Any,
@@ -126,6 +133,7 @@ def run(
 
     room = None if given["max_tokens"] is None else len(prompt or "") + given["max_tokens"]
     how: dict[str, Any] = dict(architecture=architecture, revision=revision, dtype=dtype, adapter=adapter)
+    how["repack"] = repack
     loaded = load(source, context=room, force=force, **how)
     served_by(loaded.architecture)
     load_seconds = time.perf_counter() - began
