@@ -14,8 +14,9 @@ from zoo.architecture import Architecture
 from zoo.checkpoint.files import inside
 from zoo.checkpoint.gguf_config import architecture_of, config_of, decimal, own_keys
 from zoo.checkpoint.gguf_header import Header, read_header, shown
+from zoo.checkpoint.gguf_reading import read
 from zoo.checkpoint.gguf_rope import llama3_scaling
-from zoo.checkpoint.gguf_tensors import GGUFTensors, read, tensors_of
+from zoo.checkpoint.gguf_tensors import GGUFTensors, tensors_of
 from zoo.errors import CheckpointError, ConfigError
 from zoo.registry import Registry
 from zoo.tokenizer import Tokenizer
