@@ -128,6 +128,7 @@ def convert(
         group = made(dict(promised))
         readers.append((set(group), read))
         tensors |= group
+    del promised, group
     opened.parameters = {}  # only `tensors` holds them now
 
     def pieces(names: Collection[str]) -> Iterator[dict[str, Any]]:
