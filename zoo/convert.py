@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -67,6 +67,7 @@ def convert(
     architecture: str | None = None,
     adapter: str | Path | None = None,
     revision: str | None = None,
+    repack: int | None = None,
     shard: int = SHARD,
     report: Report | None = None,
     known: Registry | None = None,
@@ -75,8 +76,9 @@ def convert(
 
     `quantize` is bits ("4") or a mode ("mxfp4"), "none" to unpack what is packed; `recipe` mixes two numbers of bits.
     `dtype` casts floats. Layout "mlx" loads in mlx-lm, "hf" in transformers, which holds no packed matrices: they are
-    dequantized. `revision` is a hub id's branch, tag or commit. `adapter` is a folder of mlx-lm's LoRA or DoRA, to be made part of the weights.
-    `report` is told how far it has come, as by `zoo.load`. A `ZooError` names what cannot be.
+    dequantized. `revision` is a hub id's branch, tag or commit. `adapter` is a folder of mlx-lm's LoRA or DoRA, to be
+    made part of the weights. `repack` (4, 6 or 8) packs in so many bits what no packing of MLX holds as a GGUF file has
+    it. `report` is told how far it has come, as by `zoo.load`. A `ZooError` names what cannot be.
     """
     out = Path(out).expanduser()
     if layout not in LAYOUTS:
@@ -94,7 +96,8 @@ def convert(
         raise SourceError(f"{out}: exists already")
     asked = packing_of(quantize, group_size) if packs and quantize else None
     floats = getattr(mx, dtype) if dtype else None
-    opened = open_model(source, architecture=architecture, revision=revision, floats=floats, known=known)
+    how: dict[str, Any] = dict(architecture=architecture, revision=revision, repack=repack, known=known)
+    opened = open_model(source, floats=floats, **how)
     if layout == "hf" and opened.architecture.bridged:
         raise ZooError(f"--layout hf: of {opened.architecture.name} only MLX's names are known")
     if report is not None:
@@ -104,28 +107,50 @@ def convert(
     if recipe is not None:
         asked, more = mixed(recipe, len(opened.recipe.layers), group_size)
         choices = (more, *choices)
-    opened.read(floats)
-    parameters = opened.parameters
-    if quantize == "none":
-        parameters = {
-            path: tensor.numbers(floats) if isinstance(tensor, Packed) else tensor
-            for path, tensor in parameters.items()
-        }
+    adapter_of = None
     if adapter is not None:
         from zoo.checkpoint.adapter import fuse, open_adapter
 
-        fuse(parameters, open_adapter(adapter, opened))
-    if asked is not None:
-        together = fused(opened.architecture.layouts[layout], parameters)
-        parameters = quantized(opened.model, parameters, asked, choices, together)
-    count = sum(_numbers(tensor) for tensor in parameters.values())
-    tensors = renamed(parameters, opened.architecture, opened.recipe, layout)
-    opened.parameters = parameters = {}  # only `tensors` holds them now
+        adapter_of = open_adapter(adapter, opened)
+
+    def made(parameters: dict[str, Any]) -> dict[str, Any]:
+        """The tensors that parameters become, unevaluated."""
+        if quantize == "none":
+            parameters = {
+                path: tensor.numbers(floats) if isinstance(tensor, Packed) else tensor
+                for path, tensor in parameters.items()
+            }
+        if adapter_of is not None:
+            fuse(parameters, {path: adapter_of[path] for path in parameters if path in adapter_of})
+        if asked is not None:
+            together = fused(opened.architecture.layouts[layout], parameters)
+            parameters = quantized(opened.model, parameters, asked, choices, together)
+        return renamed(parameters, opened.architecture, opened.recipe, layout)
+
+    tensors: dict[str, Any] = {}
+    readers: list[tuple[set[str], Callable[[], dict[str, Any]]]] = []
+    count = 0
+    for promised, read in opened.layers(floats):
+        count += sum(_numbers(tensor) for tensor in promised.values())
+        group = made(dict(promised))
+        readers.append((set(group), read))
+        tensors |= group
+    del promised, group
+    opened.parameters = {}  # only `tensors` holds them now
+
+    def pieces(names: Collection[str]) -> Iterator[dict[str, Any]]:
+        """The tensors of these names as they are read, those of a layer at a time."""
+        for group, read in readers:
+            if group.intersection(names):
+                yield made(dict(read()))
+
     config = {**(spelled_out(opened) if layout == "mlx" else opened.config), **signed(opened.architecture)}
     with new_folder(out) as part:
-        broken = partial(not_finite, opened, dtype)
-        sizes = write(part, tensors, config, layout, floats, shard, report, broken)
+        broken, by_layer = partial(not_finite, opened, dtype), pieces if opened.file else None
+        sizes = write(part, tensors, config, layout, floats, shard, report, broken, by_layer)
         copy_companions(opened, part)
+    if opened.file is not None:
+        opened.file.tensors.tell(floats)
     return Converted(out, sum(sizes.values()), count)
 
 

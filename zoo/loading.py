@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,9 +12,9 @@ from zoo import runtime
 from zoo.architecture import Architecture
 from zoo.assemble import assemble
 from zoo.checkpoint.quantized import Expected, check_method, gather, warn_of_differences, with_settings
-from zoo.checkpoint.safetensors import open_tensors
+from zoo.checkpoint.safetensors import Tensors, open_tensors
 from zoo.checkpoint.source import find, read_json
-from zoo.checkpoint.weights import fill, match, packings, parameters_of, warn_of_unread
+from zoo.checkpoint.weights import fill, match, packings, parameters_of, place, warn_of_unread
 from zoo.config import Config
 from zoo.errors import CheckpointError, ConfigError, SourceError
 from zoo.notices import held
@@ -57,6 +58,7 @@ def load(
     context: int | None = None,
     force: bool = False,
     revision: str | None = None,
+    repack: int | None = None,
     report: Report | None = None,
     known: Registry | None = None,
 ) -> Loaded:
@@ -65,14 +67,16 @@ def load(
     `architecture`, a name or the record itself, overrides what the config says; `dtype` ("float32", "float16",
     "bfloat16") casts floats; `adapter` is a folder of mlx-lm's LoRA or DoRA, `revision` a hub id's branch, tag or commit.
     A model that would not fit in this machine's memory with a cache of `context` tokens is refused before it is read,
-    unless `force`. `report` is called with the bytes read so far and those in all (0 while nobody knows) once the files
-    are found. Raises a `ZooError` that names the culprit: SourceError, ConfigError, CheckpointError, TokenizerError.
+    unless `force`. `repack` (4, 6 or 8) packs in so many bits those matrices of a GGUF file that no packing of MLX holds
+    exactly. `report` is called with the bytes read so far and those in all (0 while nobody knows) once the files are
+    found. Raises a `ZooError` that names the culprit: SourceError, ConfigError, CheckpointError, TokenizerError.
     """
     runtime.check_process()
     if context is not None and (type(context) is not int or context < 0):
         raise SourceError(f"context must be a number of tokens, got {context!r:.60}")
     floats = runtime.compute_dtype(dtype)
-    opened = open_model(source, architecture=architecture, revision=revision, floats=floats, known=known)
+    how: dict[str, Any] = dict(architecture=architecture, revision=revision, repack=repack, known=known)
+    opened = open_model(source, floats=floats, **how)
     model, recipe = opened.model, opened.recipe
     if report is not None:
         report(0, 0)
@@ -128,11 +132,31 @@ class Opened:
     registry: Registry
     file: GGUFFile | None = None
 
+    def layers(self, dtype: Any) -> Iterator[tuple[dict[str, Any], Callable[[], dict[str, Any]]]]:
+        """The parameters in groups that can be read one after the other, and what reads each, floats cast to `dtype`.
+
+        Those of a GGUF file have shapes and no numbers before; of others there is one group, read when it is evaluated.
+        """
+        if self.file is None:
+            yield self.parameters, lambda: self.parameters
+            return
+        tensors = self.file.tensors
+        promised = replace(tensors, arrays=tensors.promised(dtype))
+        for names in tensors.layers():
+            some = replace(promised, arrays={name: promised.arrays[name] for name in names})
+            yield self._placed(some), partial(self._read, dtype, names)
+
+    def _read(self, dtype: Any, names: Collection[str] | None = None) -> dict[str, Any]:
+        assert self.file is not None
+        return self._placed(self.file.tensors.read(dtype, names))
+
+    def _placed(self, tensors: Tensors) -> dict[str, Any]:
+        return place(self.model, self.architecture, self.recipe, tensors)
+
     def read(self, dtype: Any) -> None:
         """Read a GGUF file, floats cast to `dtype`; the parameters of others are read when they are evaluated."""
         if self.file is not None:
-            tensors = self.file.tensors.read(dtype)
-            self.parameters = match(self.model, self.architecture, self.recipe, tensors)
+            self.parameters = self._read(dtype)
             self.file.tensors.tell(dtype)
 
 
@@ -142,11 +166,12 @@ def open_model(
     architecture: str | Architecture | None = None,
     revision: str | None = None,
     floats: Any = None,
+    repack: int | None = None,
     known: Registry | None = None,
 ) -> Opened:
     """Find a source, its architecture, its recipe and which tensor is which parameter; nothing is read yet.
 
-    What has to be unpacked becomes `floats`, a dtype, where one is given.
+    What has to be unpacked becomes `floats`, a dtype, where one is given; `repack` is of a GGUF file alone.
     """
     if not isinstance(source, str | Path) or not source:
         raise SourceError(f"the source must be a name or a path, got {source!r:.60}")
@@ -155,18 +180,20 @@ def open_model(
     if not isinstance(revision, str | None):
         raise SourceError(f"revision must be a name, got {revision!r:.60}")
     known = known or registry()
-    place = find(source, known, revision)
-    file = open_file(place.folder, known, architecture) if place.folder.is_file() else None
+    found = find(source, known, revision)
+    file = open_file(found.folder, known, architecture, repack) if found.folder.is_file() else None
+    if repack is not None and file is None:
+        raise SourceError(f"{found.folder}: repack is of GGUF files; `zoo convert --quantize` packs others")
     config = (
-        file.config if file else with_settings(read_json(place.folder / "config.json"), place.folder, known)
+        file.config if file else with_settings(read_json(found.folder / "config.json"), found.folder, known)
     )
     if architecture is not None:
         chosen = known.architecture(architecture)
     elif file is not None:
         chosen = file.architecture
     else:
-        chosen = place.architecture or known.resolve(config)
-    tensors = file.tensors if file else gather(open_tensors(place.folder), config, floats, known)
+        chosen = found.architecture or known.resolve(config)
+    tensors = file.tensors if file else gather(open_tensors(found.folder), config, floats, known)
     try:
         recipe, defaults = told_recipe(chosen, config, tensors.arrays, known)
         check_size(recipe, sum(tensor.nbytes for tensor in tensors.arrays.values()))
@@ -177,14 +204,16 @@ def open_model(
         tensors = model.adopt(tensors)
     parameters = match(model, chosen, recipe, tensors)
     warn_of_differences(Expected(config), packings(tensors, parameters))
-    return Opened(model, parameters, chosen, recipe, config, defaults, place.folder, known, file)
+    return Opened(model, parameters, chosen, recipe, config, defaults, found.folder, known, file)
 
 
-def open_file(path: Path, known: Registry, architecture: str | Architecture | None) -> GGUFFile:
+def open_file(
+    path: Path, known: Registry, architecture: str | Architecture | None, repack: int | None = None
+) -> GGUFFile:
     """A GGUF file, whose reader is imported only for one."""
     from zoo.checkpoint.gguf import open_gguf
 
-    return open_gguf(path, known, architecture)
+    return open_gguf(path, known, architecture, repack)
 
 
 def check_size(recipe: Any, held: int) -> None:

@@ -31,5 +31,5 @@ def held() -> Iterator[None]:
         yield
     finally:
         _held.reset(token)
-    for message in waiting:
+    for message in dict.fromkeys(waiting):
         warnings.warn(message, stacklevel=4)

@@ -14,8 +14,9 @@ from zoo.architecture import Architecture
 from zoo.checkpoint.files import inside
 from zoo.checkpoint.gguf_config import architecture_of, config_of, decimal, own_keys
 from zoo.checkpoint.gguf_header import Header, read_header, shown
+from zoo.checkpoint.gguf_reading import read
 from zoo.checkpoint.gguf_rope import llama3_scaling
-from zoo.checkpoint.gguf_tensors import GGUFTensors, read, tensors_of
+from zoo.checkpoint.gguf_tensors import GGUFTensors, tensors_of
 from zoo.errors import CheckpointError, ConfigError
 from zoo.registry import Registry
 from zoo.tokenizer import Tokenizer
@@ -65,10 +66,12 @@ class GGUFFile:
             save_pooling(folder, mode, self.config.get("hidden_size"))
 
 
-def open_gguf(path: Path, known: Registry, architecture: str | Architecture | None = None) -> GGUFFile:
+def open_gguf(
+    path: Path, known: Registry, architecture: str | Architecture | None = None, repack: int | None = None
+) -> GGUFFile:
     """Read a file's header. CheckpointError and ConfigError name the file and what in it is wrong."""
     header = read_headers(path)
-    tensors = tensors_of(header.tensors)
+    tensors = tensors_of(header.tensors, repack)
     chosen = known.architecture(architecture) if architecture else architecture_of(header, known)
     config = config_of(header, chosen)
     _add_frequencies(header, config)

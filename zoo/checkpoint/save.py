@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -57,26 +57,32 @@ def write(
     shard: int = SHARD,
     report: Callable[[int, int], None] | None = None,
     broken: Callable[[str], Exception] | None = None,
+    read: Callable[[Collection[str]], Iterator[dict[str, Any]]] | None = None,
 ) -> dict[str, int]:
     """Write `tensors`, emptied on the way, in files of at most `shard` bytes, and `config` with what they are.
 
     Gives the bytes of each tensor written. `report` is called with the bytes computed and written, and with how many
     of both there will be. Layout "hf" holds no packed matrices: they are dequantized. `broken` makes the error that is
-    raised for a tensor with NaN or infinity in it, by its name; without it nobody looks.
+    raised for a tensor with NaN or infinity in it, by its name; without it nobody looks. `read` gives the tensors of
+    some names in groups, where those in `tensors` have only their shapes and dtypes.
     """
     folder.mkdir(parents=True, exist_ok=True)
+    homeless: set[str] = set()
     if layout == "mlx":
         homeless = {name for name, t in tensors.items() if isinstance(t, Packed) and not is_mlx(name, t)}
         warn_of_unpacked(homeless)
         tensors |= {name: tensors[name].numbers(dtype) for name in homeless}
     described = described_by(config, tensors if layout == "mlx" else {})
+    owners: dict[str, str] = {}  # the tensor that an array is a part of
     matrices: dict[str, Packed] = {}  # by the name of their scales
     for name in list(tensors):
         tensor = tensors.pop(name)
         if layout == "mlx" and isinstance(tensor, Packed):
             tensor = tensor if dtype is None else tensor.astype(dtype)
             matrices[name.removesuffix("weight") + "scales"] = tensor
-        tensors |= _parts(name, tensor, layout, dtype)
+        parts = _parts(name, tensor, layout, dtype)
+        owners |= dict.fromkeys(parts, name)
+        tensors |= parts
     sizes = {name: array.nbytes for name, array in tensors.items()}
     floats = Counter[str]()
     for name, array in tensors.items():
@@ -96,10 +102,15 @@ def write(
         file = SINGLE if len(shards) == 1 else f"model-{number:05}-of-{len(shards):05}.safetensors"
         part = folder / f"part-{file}"
         chosen = {name: tensors.pop(name) for name in names}
+        if read is not None:
+            wanted = {owners[name] for name in names}
+            found = dict(_read(read(wanted), wanted, homeless, layout, dtype))
+            chosen = {name: found.pop(name) for name in names}
         for name, array in chosen.items():
+            whole = array if read is not None else matrices.pop(name, array)
             if broken is None:
                 mx.eval(array)
-            elif evaluate({name: matrices.pop(name, array)}) is not None:
+            elif evaluate({name: whole}) is not None:
                 raise broken(name)
             advance(array.nbytes)
         with part.open("wb") as opened:
@@ -130,6 +141,24 @@ class _Pieces:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._file, name)
+
+
+def _read(
+    groups: Iterator[dict[str, Any]],
+    wanted: Collection[str],
+    homeless: Collection[str],
+    layout: str,
+    dtype: Any,
+) -> Iterator[tuple[str, mx.array]]:
+    """The arrays that the tensors `wanted` are stored as, evaluated one by one, each group forgotten before the next."""
+    for group in groups:
+        for name in list(group):
+            tensor = group.pop(name)
+            if name in wanted:
+                tensor = tensor.numbers(dtype) if name in homeless else tensor
+                parts = _parts(name, tensor, layout, dtype)
+                mx.eval(*parts.values())
+                yield from parts.items()
 
 
 def _parts(name: str, tensor: Any, layout: str, dtype: Any) -> dict[str, mx.array]:

@@ -36,18 +36,31 @@ def match(model: Any, architecture: Architecture, recipe: Any, tensors: Tensors)
         problems.append(misfits(wanted, parameters, left, layouts[layout], tensors, recipe))
     else:
         raise CheckpointError(str(min(problems, key=len)))  # of the layout that is nearest
-    layers: dict[str, Any] = dict(model.named_modules())
+    settled = _settled(model, parameters, wanted)
+    warn_of_unpacked(
+        tensors.dequantized.union(*(t.dequantized for t in tensors.arrays.values() if isinstance(t, Packed)))
+    )
+    return settled
+
+
+def place(model: Any, architecture: Architecture, recipe: Any, tensors: Tensors) -> dict[str, Any]:
+    """The parameters that some tensors of a checkpoint make, which has been matched as a whole."""
+    rules = architecture.layouts_of(tensors.metadata["format"])[tensors.metadata["format"]]
+    parameters, _ = weights.apply(rules, tensors.arrays, recipe, join)
+    return _settled(model, parameters, dict(tree_flatten(model.parameters())))
+
+
+def _settled(model: Any, parameters: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters, packed ones in the packing that their rows have, or unpacked where a layer cannot hold them so."""
+    found, layers = dict(parameters), dict(model.named_modules())
     for path, tensor in parameters.items():
         if isinstance(tensor, Packed):
             layer = layers.get(path.removesuffix(".weight"))
             if tensor.swapped or not path.endswith(".weight") or not can_hold(layer, tensor):
-                parameters[path] = tensor.dequantize()
+                found[path] = tensor.dequantize()
             else:
-                parameters[path] = tensor.settled(wanted[path].shape[-1])
-    warn_of_unpacked(
-        tensors.dequantized.union(*(t.dequantized for t in tensors.arrays.values() if isinstance(t, Packed)))
-    )
-    return dict(parameters)
+                found[path] = tensor.settled(wanted[path].shape[-1])
+    return found
 
 
 def fill(model: Any, parameters: Mapping[str, Any], dtype: Any = None) -> None:

@@ -82,6 +82,12 @@ class Statistics:
 )
 @click.option("--architecture", metavar="NAME", help="Use this architecture, whatever the config says.")
 @click.option("--revision", metavar="NAME", help="A hub id's branch, tag or commit.")
+@click.option(
+    "--repack",
+    type=click.Choice(["4", "6", "8"]),
+    callback=lambda _, __, bits: None if bits is None else int(bits),
+    help="Pack in so many bits what no packing of MLX holds as a GGUF file has it.",
+)
 @click.option("--max-tokens", type=int, default=None, help="Most tokens to generate (256; unmasking: 64).")
 @click.option("--temperature", type=float, help="0 is greedy; below 1 sharpens, above 1 flattens.")
 @click.option(
@@ -124,6 +130,7 @@ def run(
     revision: str | None,
     dtype: str | None,
     adapter: Path | None,
+    repack: int | None,
     force: bool,
     as_json: bool,
     **given: Any,
@@ -141,6 +148,7 @@ def run(
 
     room = None if given["max_tokens"] is None else len(prompt or "") + given["max_tokens"]
     how: dict[str, Any] = dict(architecture=architecture, revision=revision, dtype=dtype, adapter=adapter)
+    how["repack"] = repack
     with Progress("loading", waits=True) as report:
         loaded = load(source, context=room, force=force, report=report, **how)
     served_by(loaded.architecture)
