@@ -71,7 +71,8 @@ def write(
         tensor = tensors.pop(name)
         if layout == "mlx" and isinstance(tensor, Packed):
             tensor = tensor if dtype is None else tensor.astype(dtype)
-            matrices[name.removesuffix("weight") + "scales"] = tensor
+            if broken is not None:
+                matrices[name.removesuffix("weight") + "scales"] = tensor
         tensors |= _parts(name, tensor, layout, dtype)
     sizes = {name: array.nbytes for name, array in tensors.items()}
     floats = Counter[str]()
