@@ -85,6 +85,8 @@ def test_numbers_of_numpy_are_numbers(llama):
     theirs = zoo.generate(
         llama, np.array(PROMPT), max_tokens=np.int64(3), temperature=np.float32(0.5), seed=np.int32(1)
     )
+    scalars = [mx.array(id) for id in PROMPT]
+    assert plain == zoo.generate(llama, scalars, max_tokens=3, temperature=0.5, seed=1)
     assert plain == theirs == zoo.generate(llama, mx.array(PROMPT), max_tokens=3, temperature=0.5, seed=1)
 
 

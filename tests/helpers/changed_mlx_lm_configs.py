@@ -3,6 +3,7 @@
 Run as a script with the first seed and their number: a line of JSON before each, and one after, [seed, module, outcome].
 """
 
+import copy
 import json
 import random
 import resource
@@ -65,7 +66,7 @@ def changed(config, draw):
             if key != "model_type" and isinstance(place, dict) and draw.random() < 0.1:
                 del place[key]
             elif key != "model_type":
-                place[key] = draw.choice(VALUES)
+                place[key] = copy.deepcopy(draw.choice(VALUES))  # which the next change may go into
             break
     return config
 

@@ -204,7 +204,10 @@ def pack(name: str, matrix: mx.array, packing: Packing) -> Packed:
     MLX would make some number of it, and nobody see that it was none.
     """
     weight, scales, *biases = mx.quantize(matrix, packing.group_size, packing.bits, mode=packing.mode)
-    known = mx.isfinite(matrix).all(axis=-1, keepdims=True)
+    # By the sum of a row, in one pass: it overflows for no numbers that could be packed to some use.
+    known = mx.isfinite(
+        (matrix.astype(mx.float32) if matrix.dtype == mx.float16 else matrix).sum(-1, keepdims=True)
+    )
     scales = mx.where(
         known, scales, mx.array(NAN_SCALE if scales.dtype == mx.uint8 else mx.nan, scales.dtype)
     )

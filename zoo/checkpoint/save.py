@@ -79,7 +79,8 @@ def write(
         tensor = tensors.pop(name)
         if layout == "mlx" and isinstance(tensor, Packed):
             tensor = tensor if dtype is None else tensor.astype(dtype)
-            matrices[name.removesuffix("weight") + "scales"] = tensor
+            if broken is not None:
+                matrices[name.removesuffix("weight") + "scales"] = tensor
         parts = _parts(name, tensor, layout, dtype)
         owners |= dict.fromkeys(parts, name)
         tensors |= parts

@@ -69,6 +69,7 @@ def token_ids(prompt: Any) -> list[int]:
         raise PromptError(f"the prompt must be a text or a list of token ids, got {type(prompt).__name__}")
     ids = prompt.tolist() if hasattr(prompt, "tolist") else list(prompt)
     ids = ids if isinstance(ids, list) else [ids]  # an array of no axes
+    ids = [id.item() if getattr(id, "ndim", None) == 0 else id for id in ids]
     for place, id in enumerate(ids):
         if isinstance(id, Mapping):
             raise PromptError(MESSAGES)
