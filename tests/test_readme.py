@@ -68,6 +68,8 @@ class Reader:
             case ["make", target]:
                 # This very suite is what `make test` runs: that the target is there has to do.
                 assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.MULTILINE), line
+            case [".", ".venv/bin/activate"]:
+                assert "VENV := .venv\n" in (ROOT / "Makefile").read_text()
             case ["pip", "install", "."]:
                 assert (ROOT / "pyproject.toml").exists()  # `make wheel` installs it in a new environment
             case ["pip", "install", "-e", package]:
