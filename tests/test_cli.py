@@ -1,13 +1,9 @@
 """The command line, as a person uses it: what goes to the output, what to the error stream, which status."""
 
 import json
-import os
-import pty
-import select
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -200,34 +196,3 @@ def test_a_closed_pipe_is_no_error(tmp_path):
         text=True,
     )
     assert "Traceback" not in done.stderr
-
-
-def test_a_terminal_without_a_prompt_opens_a_conversation():
-    leader, follower = pty.openpty()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "zoo", "run", "llama", "--max-tokens", "8"],
-        stdin=follower,
-        stdout=follower,
-        stderr=follower,
-        close_fds=True,
-    )
-    os.close(follower)
-    try:
-        read_until(leader, ">>> ")
-        os.write(leader, f"{ENGLISH}\n".encode())
-        assert " Beijing" in read_until(leader, ">>> ")
-        os.write(leader, b"/bye\n")
-        assert process.wait(timeout=20) == 0
-    finally:
-        process.kill()
-        os.close(leader)
-
-
-def read_until(descriptor, text, seconds=30):
-    """What a terminal shows up to `text`."""
-    seen, end = "", time.monotonic() + seconds
-    while text not in seen:
-        ready, _, _ = select.select([descriptor], [], [], max(end - time.monotonic(), 0))
-        assert ready, f"waited for {text!r}, saw {seen!r}"
-        seen += os.read(descriptor, 4096).decode("utf-8", "replace")
-    return seen

@@ -37,6 +37,15 @@ def blocks(text):
                 language = line[3:] or "text"
 
 
+# For each shell: what a terminal's would have run before, what tells that it completes, and what that prints.
+SHELLS = {
+    "bash": ("", "complete -p zoo", "-F _zoo_completion zoo"),
+    "zsh": ("autoload -Uz compinit && compinit -u -D\n", "echo $_comps[zoo]", "_zoo_completion"),
+    "fish": ("", "complete -c zoo", "_zoo_completion"),
+}
+NEW_BASH = "[[ ${BASH_VERSINFO[0]}${BASH_VERSINFO[1]} -ge 44 ]] && echo yes || echo no"  # a Mac's own has no such thing
+
+
 class Reader:
     """Somebody who types what the README shows, in an empty folder."""
 
@@ -59,6 +68,8 @@ class Reader:
             case ["make", target]:
                 # This very suite is what `make test` runs: that the target is there has to do.
                 assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.MULTILINE), line
+            case [".", ".venv/bin/activate"]:
+                assert "VENV := .venv\n" in (ROOT / "Makefile").read_text()
             case ["pip", "install", "."]:
                 assert (ROOT / "pyproject.toml").exists()  # `make wheel` installs it in a new environment
             case ["pip", "install", "-e", package]:
@@ -92,14 +103,15 @@ class Reader:
             assert terminal.end()[0] == 0
 
     def complete(self, shell, lines):
+        """The lines for a shell; that shell reads them, where there is one that click knows how to serve."""
         script = "\n".join(lines)
-        if shutil.which(shell):
-            show = {"bash": "complete -p zoo", "zsh": "echo $_comps[zoo]", "fish": "complete -c zoo"}[shell]
-            load = "autoload -Uz compinit && compinit -u\n" if shell == "zsh" else ""
-            assert "zoo" in self.run([shell, "-c", f"{load}{script}\n{show}"], script)
-        else:
-            (inner,) = re.findall(r"_ZOO_COMPLETE=\w+ zoo", script)
-            assert f"{shell}_complete" in self.run(["sh", "-c", inner], script)
+        (inner,) = re.findall(r"_ZOO_COMPLETE=\w+ zoo", script)
+        assert f"{shell}_complete" in self.run(["sh", "-c", inner], script)
+        before, after, pattern = SHELLS[shell]
+        if shutil.which(shell) and (
+            shell != "bash" or self.run(["bash", "-c", NEW_BASH], NEW_BASH) == "yes\n"
+        ):
+            assert pattern in self.run([shell, "-c", f"{before}{script}\n{after}"], script)
 
 
 def test_all_of_it_runs_in_order_in_an_empty_folder(tmp_path, make_site):

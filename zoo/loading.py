@@ -249,7 +249,7 @@ def check_sum(held: int, recipe: Any, width: int, context: int | None = None) ->
 
 
 CONTEXT = 4096  # tokens, where nothing says how long a text will be
-READ = 2**27  # bytes evaluated at once: many enough to be cast side by side
+READ = 2**26  # bytes evaluated at once: enough to be cast side by side, few enough to be held twice
 GB = 1e9
 
 

@@ -72,7 +72,7 @@ def test_ctrl_c_ends_it_within_a_second_and_leaves_nothing_half_written(what, tm
 
 def test_ctrl_c_is_heard_inside_a_library_and_a_second_one_ends_it(tmp_path):
     code = (
-        "import hashlib, threading, zoo.cli.interrupt as i\n"
+        "import hashlib, threading, zoo.cli.signals as i\n"
         "i.listen()\n"
         "threading.Timer(0.5, print, ['begun'], {'flush': True}).start()\n"
         "hashlib.pbkdf2_hmac('sha256', b'', b'', 10**9)\n"  # minutes, which Python cannot interrupt
@@ -87,7 +87,7 @@ def test_ctrl_c_is_heard_inside_a_library_and_a_second_one_ends_it(tmp_path):
 
 def test_ctrl_c_that_is_answered_is_not_spoken_of(tmp_path):
     code = (
-        "import time, zoo.cli.interrupt as i\n"
+        "import time, zoo.cli.signals as i\n"
         "i.listen()\n"
         "for turn in range(2):\n"
         "    try:\n"
@@ -107,7 +107,7 @@ def test_ctrl_c_that_is_answered_is_not_spoken_of(tmp_path):
 
 def test_a_process_that_ignores_ctrl_c_goes_on_ignoring_it():
     code = (
-        "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nimport zoo.cli.interrupt as i\ni.listen()\n"
+        "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nimport zoo.cli.signals as i\ni.listen()\n"
         "assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN"
     )
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from zoo.cli import progress
-from zoo.cli.interrupt import listen
+from zoo.cli.signals import listen
 from zoo.cli.terminal import guard
 from zoo.errors import PluginError, ZooError, in_words
 

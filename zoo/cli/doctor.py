@@ -44,8 +44,7 @@ def examine() -> dict:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def doctor(as_json: bool) -> None:
     """This machine: backend, BLAS, memory, cache folders, versions, and what would make it faster."""
-    from zoo.cli.table import table, wrapped
-    from zoo.cli.terminal import columns
+    from zoo.cli.table import table
 
     found = examine()
     if as_json:
@@ -55,4 +54,4 @@ def doctor(as_json: bool) -> None:
     rows = [[key, value] for key, value in found.items() if isinstance(value, str)] + [["versions", versions]]
     click.echo(table(rows))
     for line in found["advice"] or ["nothing that the zoo knows of would make it faster"]:
-        click.echo(wrapped(line, columns(), "→ ", "  "))
+        click.echo(f"→ {line}")  # unbroken: it may hold a command to be copied

@@ -7,10 +7,12 @@ import select
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable
 from types import FrameType
 
-PATIENCE = 0.5  # seconds until Ctrl-C is said to have been heard
+REPEAT = 0.1  # seconds until Ctrl-C that was not answered is sent once more
+PATIENCE = 0.5  # seconds until it is said to have been heard
 ANSWERED = b"\0"  # no signal has this number
 
 
@@ -37,18 +39,31 @@ def listen() -> None:
 
 def _watch(reader: int, handler: Callable[[int, FrameType | None], None]) -> None:
     """Follow the signals and the answers to them, as long as this handler is in place."""
-    waiting = said = False
+    since: float | None = None  # when the signal came that is not answered yet
+    repeated = said = False
+    own = 0  # signals sent from here that have not come back
     while True:
-        if waiting and not said and not select.select([reader], [], [], PATIENCE)[0]:
-            said = True
-            _say("stopping after this step; Ctrl-C again ends at once")
+        deadline = None if since is None or said else since + (PATIENCE if repeated else REPEAT)
+        room = None if deadline is None else max(deadline - time.monotonic(), 0)
+        if not select.select([reader], [], [], room)[0]:
+            if repeated:
+                said = True
+                _say("stopping after this step; Ctrl-C again ends at once")
+            else:
+                # It may have come just before the main thread began to wait for a key, which another one ends.
+                repeated = True
+                own += 1
+                signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+            continue
         received = os.read(reader, 1)
         if received == ANSWERED:
-            waiting = said = False
+            since, repeated, said = None, False, False
+        elif received[0] == signal.SIGINT and own:
+            own -= 1
         elif received[0] == signal.SIGINT and signal.getsignal(signal.SIGINT) is handler:
             if said:
                 _end()
-            waiting = True
+            since = since or time.monotonic()
 
 
 def _end() -> None:
