@@ -91,6 +91,20 @@ def test_a_plugins_corpus_and_objective_train_a_model(mine, tmp_path, tokenizer_
     assert [q.held_out for q in questions_of(loaded.architecture, "counting", every=True)] == [True, False]
 
 
+def test_questions_that_are_none_are_said(mine, monkeypatch):
+    llama = mine.architecture("llama")
+    with pytest.raises(ZooError, match="the corpus nothing has no questions to ask"):
+        questions_of(llama, "nothing")
+    with pytest.raises(
+        ZooError, match="the corpus phrasebook has no questions for a model that does generate"
+    ):
+        questions_of(llama, "phrasebook")
+    for given, words in (([], "gave no question"), (["what?"], "gave str, not a Question")):
+        monkeypatch.setattr("zoo_corpora.atlas.examination", lambda every, given=given: given)
+        with pytest.raises(PluginError, match=f"corpus atlas: .*examination {words}"):
+            questions_of(llama)
+
+
 def test_the_zoos_own_stays_the_choice_unless_asked(mine):
     llama = mine.architecture("llama")
     assert objective_of(llama) is NEXT_TOKEN and objective_of(llama, "half") is HALF

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from zoo.architecture import Architecture, import_target
-from zoo.errors import ZooError
+from zoo.errors import PluginError, ZooError
 from zoo.generation import generate
 from zoo.generation.fill_mask import fill
 from zoo.generation.prompt import mask_id, pieces
@@ -95,4 +95,9 @@ def questions_of(
         raise ZooError(f"the corpus {record.name} has no questions to ask")
     if architecture.task not in record.tasks:
         raise ZooError(f"the corpus {record.name} has no questions for a model that does {architecture.task}")
-    return list(import_target(record.questions)(every))
+    questions = list(import_target(record.questions)(every))
+    wrong = next((question for question in questions if not isinstance(question, Question)), None)
+    if wrong is not None or not questions:
+        gave = "no question" if wrong is None else f"{type(wrong).__name__}, not a Question"
+        raise PluginError(f"corpus {record.name}: {record.questions} gave {gave}")
+    return questions
