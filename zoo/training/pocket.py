@@ -31,7 +31,7 @@ from zoo.training.objective import END, objective_of
 def settings_of(name: str, given: Mapping[str, Any]) -> Settings:
     """The settings given, the others as suits the architecture `name`; ZooError for one that cannot be."""
     objective = objective_of(registry().architecture(name))
-    return Settings(**{"steps": objective.steps, **given})
+    return Settings(**{"steps": objective.steps, "batch": objective.batch, **given})
 
 
 def train_folder(
@@ -107,6 +107,7 @@ def train_folder(
         validate=validate,
         resume=resume,
         report=report,
+        every=max(200, settings.steps // 20),  # measuring takes as long as some tens of small steps
     )
     save(out, model, architecture, recipe, numbers, mx.float16)
     record.save(out / "training.json")
