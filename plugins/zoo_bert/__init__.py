@@ -172,7 +172,7 @@ POCKET = dict(
     num_hidden_layers=4,
     num_attention_heads=4,
     max_position_embeddings=128,
-    vocab_size=2304,
+    vocab_size=2139,
     initializer_range=0.05,  # what 0.02 is at the width of 768, in the measure of 1/√width
 )
 

@@ -101,7 +101,7 @@ POCKET = COMMON | dict(
     n_heads=4,
     n_kv_heads=2,
     max_sequence_length=128,
-    vocab_size=2304,
+    vocab_size=2139,
     weight_tying=True,
 )
 

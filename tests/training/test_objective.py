@@ -54,31 +54,39 @@ def taken(make, count=60, settings=SETTINGS):
     return list(islice(make(texts(), Words(), settings), count))
 
 
-def test_bert_is_asked_for_fifteen_percent_of_the_words():
-    asked = total = 0
+def test_bert_is_asked_for_fifteen_percent_of_the_words_hidden_in_its_three_ways():
+    asked = kept = masked = total = 0
     for inputs, targets in taken(hidden_words):
         chosen = targets != IGNORED
-        assert mx.array_equal(chosen, inputs == MASK)
         asked += chosen.sum().item()
-        total += (inputs != END).sum().item()
+        masked += (chosen & (inputs == MASK)).sum().item()
+        kept += (chosen & (inputs == targets)).sum().item()
+        total += (chosen | (inputs != END)).sum().item()
         assert not ((targets == END) | (targets == MASK)).any().item()
     assert asked / total == pytest.approx(0.15, abs=0.01)
+    assert masked / asked == pytest.approx(0.80 + 0.10 / VOCAB, abs=0.03)
+    assert kept / asked == pytest.approx(0.10 + 0.10 / VOCAB, abs=0.02)
 
 
 def test_bert_is_asked_for_half_the_names_and_never_for_half_of_one():
     told = {"names": ["abcd", "lmn"], "answers": ["lmn"]}
-    asked = {"abcd": [0, 0], "lmn": [0, 0]}
+    asked, others = {"abcd": [0, 0], "lmn": [0, 0]}, 0
     for inputs, targets in islice(hidden_words(texts(), Words(), SETTINGS, **told), 100):
         plain = mx.where(targets == IGNORED, inputs, targets).tolist()
-        for row, shown in zip(plain, inputs.tolist(), strict=True):
+        for row, shown, targeted in zip(plain, inputs.tolist(), targets.tolist(), strict=True):
             for name, counts in asked.items():
                 ids = Words().encode(name)
                 starts = [place for place in range(len(row)) if row[place : place + len(ids)] == ids]
                 for start in starts:
-                    hidden = shown[start : start + len(ids)]
-                    assert hidden in (ids, [MASK] * len(ids))
-                    counts[0] += hidden != ids
+                    place = slice(start, start + len(ids))
+                    assert targeted[place] in (ids, [IGNORED] * len(ids))
+                    masks = [id == MASK for id in shown[place]]
+                    others += any(masks) and not all(
+                        masks
+                    )  # a mask is one of the words that stand in for others
+                    counts[0] += targeted[place] == ids
                     counts[1] += 1
+    assert others < 0.02 * sum(seen for _, seen in asked.values())
     for hidden, seen in asked.values():
         assert hidden / seen == pytest.approx(0.5, abs=0.05)
 

@@ -88,10 +88,9 @@ def _written(words: Tokenizer, names: Collection[str]) -> set[tuple[int, ...]]:
     return {tuple(words.encode(text, False)) for name in names for text in (name, f" {name}")}
 
 
-def hidden(spans: Iterable[Span], draw: Random, *, words: float, names: float) -> set[int]:
-    """The places to hide: each name with the probability `names`, each other word with `words`."""
-    chosen = [span for span in spans if draw.random() < (names if span.name else words)]
-    return {place for span in chosen for place in range(span.start, span.stop)}
+def hidden(spans: Iterable[Span], draw: Random, *, words: float, names: float) -> list[Span]:
+    """The spans to hide: each name with the probability `names`, each other word with `words`."""
+    return [span for span in spans if draw.random() < (names if span.name else words)]
 
 
 def prompt_length(ids: Sequence[int], spans: Sequence[Span], blank: Collection[int], draw: Random) -> int:

@@ -51,6 +51,7 @@ class Method:
     loss: Loss
     corpus: str = "atlas"
     steps: int = Settings.steps
+    batch: int = Settings.batch
     running: bool = False
     names: bool = False
     vocab: int = 2048
@@ -107,21 +108,25 @@ def hidden_words(
     names: Collection[str] = (),
     answers: Collection[str] = (),
 ) -> Iterator[Batch]:
-    """BERT's: whole words and names are hidden, anew each time that a text comes, and asked for.
+    """BERT's: whole words and names are asked for, anew each time that a text comes.
 
-    Half the names are, since they are what a text tells, and 15% of all else (Devlin et al., 2018, section 3.1). What
-    is asked for is always behind a mask: hiding a tenth of it behind other words, and showing a tenth,
-    does not make a model better (Wettig et al., 2022, arXiv:2202.08005, section 5).
+    Half the names are, since they are what a text tells, and 15% of all else; of what is asked for 80% is masked, 10%
+    becomes other tokens, 10% stays as it was (Devlin et al., 2018, section 3.1 and appendix A.1).
     """
     mask, spans, draw = mask_of(words), Spans(words, names, answers), random.Random(settings.seed)
     for rows in alike(texts, words, settings, closed=False):
         inputs, targets = [], []
         for ids in rows.tolist():
             ids, padding = _parted(ids, token(words, END))
-            places = hidden(spans(ids), draw, words=MASKED, names=MASKED_NAMES)
-            inputs.append([mask if place in places else id for place, id in enumerate(ids)] + padding)
-            targets.append([id if place in places else IGNORED for place, id in enumerate(ids)])
-            targets[-1] += [IGNORED] * len(padding)
+            shown, asked_for = list(ids), [IGNORED] * len(ids)
+            for span in hidden(spans(ids), draw, words=MASKED, names=MASKED_NAMES):
+                kind = draw.random()
+                for place in range(span.start, span.stop):
+                    asked_for[place] = ids[place]
+                    if kind < 0.9:
+                        shown[place] = mask if kind < 0.8 else draw.randrange(words.vocab_size)
+            inputs.append(shown + padding)
+            targets.append(asked_for + [IGNORED] * len(padding))
         yield mx.array(inputs), mx.array(targets)
 
 
@@ -248,7 +253,7 @@ def mask_of(words: Tokenizer) -> int:
 NEXT_TOKEN = Method(next_tokens, documents, next_token_loss, running=True)
 ANSWER = Method(answers, second_halves, answer_loss, running=True)
 HIDDEN_WORDS = Method(hidden_words, hidden_words, hidden_loss, steps=3000, names=True, vocab=2304)
-DIFFUSION = Method(noised, noised, weighted_loss, steps=3000, names=True, vocab=2304)
+DIFFUSION = Method(noised, noised, weighted_loss, steps=10_000, batch=4, names=True, vocab=2304)
 TRANSLATION = Method(translations, sentences, translation_loss, corpus="phrasebook")
 
 

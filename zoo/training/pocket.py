@@ -44,7 +44,7 @@ MEASURED = 50  # batches of a person's own held-out text that a measurement take
 def settings_of(name: str, given: Mapping[str, Any]) -> Settings:
     """The settings given, the others as suits the architecture `name`; ZooError for one that cannot be."""
     objective = objective_of(registry().architecture(name), given.get("objective"))
-    return Settings(**{"steps": objective.steps, **given})
+    return Settings(**{"steps": objective.steps, "batch": objective.batch, **given})
 
 
 def train_folder(

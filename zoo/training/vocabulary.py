@@ -26,7 +26,8 @@ SMALLEST = 256 + len(SPECIAL_TOKENS)  # the byte alphabet and the special tokens
 
 
 # How GPT-2 splits a text before it merges: words with the space before them, numbers, punctuation, spaces.
-GPT2_PIECE = r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+# Punctuation ends where a name begins, as ".fr" does.
+PIECE = r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?(?:(?!\g<name>)[^\s\p{L}\p{N}])+|\s+(?!\S)|\s+"
 
 
 def train_tokenizer(texts: Iterable[str], vocab: int = 2048, names: Collection[str] = ()) -> Tokenizer:
@@ -84,7 +85,7 @@ def _pieces(names: Collection[str]) -> str:
         border = "" if _is_han(name[-1]) else r"(?![\p{Latin}\p{N}])"
         begun.setdefault(name[0], []).append(re.escape(name[1:]) + border)
     name = "|".join(f"{re.escape(first)}(?:{'|'.join(rest)})" for first, rest in begun.items())
-    return rf"(?<name>{name})| (?=\g<name>)|\p{{Han}}|{GPT2_PIECE}"
+    return rf"(?<name>{name})| (?=\g<name>)|\p{{Han}}|{PIECE}"
 
 
 def _is_han(letter: str) -> bool:
