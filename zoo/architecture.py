@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import re
-import reprlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pluggy
 
 from zoo.config import Config
-from zoo.errors import PluginError, PromptError, in_words
+from zoo.errors import PluginError
+from zoo.fields import CAUSALITIES, NAME, TASKS, check_target, check_tuples, checked_name, import_target
 from zoo.gguf import GGUF
 from zoo.recipe import Spec
+from zoo.records import Command, Corpus, Objective, QuantizedFormat, Sampler, Strategy, TokenizerFormat
 from zoo.settings import Setting
 from zoo.weights import Ignore, OutputHead, Rename, Rule, Split, Stack, Transpose, check_rules
 
@@ -42,16 +42,13 @@ __all__ = [
     "TokenizerFormat",
     "Transpose",
     "hookimpl",
+    "import_target",
     "pocket",
 ]
 
 API = 1  # the version of this contract that the running zoo speaks
 
-TASKS = ("generate", "translate", "encode", "fill-mask", "denoise")
-CAUSALITIES = ("causal", "prefix", "full")
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*")
 BRIDGED = re.compile(rf"{NAME.pattern}(?:::\w[\w.-]*)?")
-TARGET = re.compile(r"[\w.]+:\w+")
 
 hookimpl = pluggy.HookimplMarker("zoo")
 
@@ -111,21 +108,21 @@ class Architecture:
     api: int = API
 
     def __post_init__(self) -> None:
-        told = f"architecture {_checked_name('architecture', self.name, BRIDGED)}"
+        told = f"architecture {checked_name('architecture', self.name, BRIDGED)}"
         for field_name, options in (("task", TASKS), ("causality", CAUSALITIES)):
             value = getattr(self, field_name)
             if value not in options:
                 raise PluginError(f"{told}: {field_name} {value!r} is not one of {', '.join(options)}")
         if not callable(self.recipe):
             raise PluginError(f"{told}: recipe is a function from a config, not {self.recipe!r}")
-        _tuples(told, self, ("weights", "mlx_weights"), Rule)
+        check_tuples(told, self, ("weights", "mlx_weights"), Rule)
         for name in ("weights", "mlx_weights"):
             try:
                 check_rules(getattr(self, name) or ())
             except PluginError as error:
                 raise PluginError(f"{told}: {name}: {error}") from None
-        _tuples(told, self, ("presets",), Preset)
-        _tuples(told, self, ("model_types", "references"), str)
+        check_tuples(told, self, ("presets",), Preset)
+        check_tuples(told, self, ("model_types", "references"), str)
         if not (self.quantizes is None or callable(self.quantizes)):
             raise PluginError(
                 f"{told}: quantizes is a function of a path and a packing, not {self.quantizes!r}"
@@ -176,227 +173,7 @@ class Block:
             raise PluginError(
                 f"block {self.spec!r}: a block is told by a subclass of Spec with a kind and a name"
             )
-        _target(f"block {self.spec.block()}", self.module)
-
-
-@dataclass(frozen=True)
-class Strategy:
-    """A way to make text: the function at "package.module:attribute", imported only when it is used.
-
-    It is called `function(loaded, prompt, **settings)` and gives an iterator of `zoo.Step`. `tasks` are those it
-    serves, `options` the settings it takes.
-    """
-
-    name: str
-    target: str
-    tasks: tuple[str, ...]
-    options: tuple[str, ...] = ()
-    summary: str = ""
-
-    def __post_init__(self) -> None:
-        told = f"strategy {_checked_name('strategy', self.name)}"
-        _target(told, self.target)
-        _tuples(told, self, ("options",), str)
-        _tasks(told, self)
-
-    def function(self) -> Callable[..., Any]:
-        """The function itself, imported now."""
-        return import_target(self.target)
-
-    def settings(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """The settings given, those left None left out; PromptError for one that this strategy does not take."""
-        asked = {name: value for name, value in given.items() if value is not None and value != ()}
-        unknown = next((name for name in asked if name not in self.options), None)
-        if unknown:
-            raise PromptError(f"{unknown.replace('_', '-')}: {self.name} generation has no such setting")
-        return asked
-
-
-@dataclass(frozen=True)
-class Sampler:
-    """A way to narrow what the next token is drawn from: a function at "package.module:attribute".
-
-    It is called `function(logits, **settings)` with float32 logits (B, V), divided by the temperature, and gives logits
-    of that shape, -inf for a token that must not be drawn. `settings` declares what it takes.
-    """
-
-    name: str
-    target: str
-    settings: tuple[Setting, ...] = ()
-    summary: str = ""
-
-    def __post_init__(self) -> None:
-        told = f"sampler {_checked_name('sampler', self.name)}"
-        _target(told, self.target)
-        _tuples(told, self, ("settings",), Setting)
-
-
-@dataclass(frozen=True)
-class TokenizerFormat:
-    """A kind of tokenizer files: the function at "package.module:attribute" that makes a tokenizer of a folder.
-
-    It serves the folders that hold all of `files` and, where `classes` are given, whose tokenizer_config.json names one
-    of them as `tokenizer_class`. It is called `function(folder, settings)`, with the folder's path and its
-    `TokenizerSettings`, and gives an object with what `zoo.tokenizer.Backend` lists.
-    """
-
-    name: str
-    target: str
-    files: tuple[str, ...]
-    classes: tuple[str, ...] = ()
-    summary: str = ""
-
-    def __post_init__(self) -> None:
-        told = f"tokenizer {_checked_name('tokenizer', self.name)}"
-        _target(told, self.target)
-        _tuples(told, self, ("files", "classes"), str)
-        if not self.files:
-            raise PluginError(f"{told}: files names none that it is read from")
-
-
-@dataclass(frozen=True)
-class QuantizedFormat:
-    """How the tensors of one `quant_method` are read: the function at "package.module:attribute".
-
-    It is called `function(tensors, settings, dtype)`, with a `Tensors`, config.json's entry on quantization, and the
-    dtype (or None) of what cannot stay packed. It gives a `Tensors` with each matrix under the name of its weight, as a
-    `Packed` or an array. `settings_file` holds the settings where config.json has none. A method without a target is
-    read by the weight rules of the architectures that have it.
-    """
-
-    name: str
-    target: str | None
-    settings_file: str | None = None
-    summary: str = ""
-
-    def __post_init__(self) -> None:
-        told = f"quantized format {self.name!r}"
-        if not isinstance(self.name, str) or not self.name:
-            raise PluginError(f"{told}: its name is the quant_method that config.json has")
-        if self.target is not None:
-            _target(told, self.target)
-
-
-@dataclass(frozen=True)
-class Corpus:
-    """Documents to train on: the function at "package.module:attribute", imported only when it is used.
-
-    It is called `function(split, seed)` and gives an iterator of documents: a text, or, where `tasks` has "translate",
-    a text and its translation. The same split and seed give the same documents in every process. "train" may end or
-    not; when it ends it is begun again with the next seed. "validation" ends, and has none of the sentences of "train".
-
-    `tasks` are those it can teach. `questions`, another target, is called `function(every)` and gives an iterator of
-    `zoo.training.question.Question`, which `zoo evaluate` asks: a few that tell most, or with `every` all of them.
-    `names` and `answers`, targets too, are called `function()` and give the names that the texts tell of, and those among
-    them that answer a question: objectives that hide whole names ask for them.
-    """
-
-    name: str
-    target: str
-    tasks: tuple[str, ...]
-    summary: str = ""
-    questions: str | None = None
-    names: str | None = None
-    answers: str | None = None
-
-    def __post_init__(self) -> None:
-        told = f"corpus {_checked_name('corpus', self.name)}"
-        _target(told, self.target)
-        for field in ("questions", "names", "answers"):
-            if getattr(self, field) is not None:
-                _target(f"{told}: {field}", getattr(self, field))
-        _tasks(told, self)
-        if len({task == "translate" for task in self.tasks}) != 1:
-            raise PluginError(
-                f"{told}: documents are texts or translations: 'translate' goes with no other task"
-            )
-
-    def function(self) -> Callable[..., Any]:
-        """The function itself, imported now."""
-        return import_target(self.target)
-
-
-@dataclass(frozen=True)
-class Objective:
-    """What a model is trained to do: the `zoo.training.objective.Method` at "package.module:attribute".
-
-    It is imported only when it is used. `tasks` and `causalities` are those of the architectures it can train.
-    """
-
-    name: str
-    target: str
-    tasks: tuple[str, ...]
-    causalities: tuple[str, ...] = ("causal",)
-    summary: str = ""
-
-    def __post_init__(self) -> None:
-        told = f"objective {_checked_name('objective', self.name)}"
-        _target(told, self.target)
-        _tasks(told, self)
-        _among(told, self, "causalities", CAUSALITIES)
-
-    def serves(self, architecture: Architecture) -> bool:
-        """Whether it can train this architecture."""
-        return architecture.task in self.tasks and architecture.causality in self.causalities
-
-    def method(self) -> Any:
-        """The method itself, imported now."""
-        return import_target(self.target)
-
-
-@dataclass(frozen=True)
-class Command:
-    """A subcommand of `zoo`: a click command at "package.module:attribute", imported only when called."""
-
-    name: str
-    target: str
-    summary: str = ""
-
-    def __post_init__(self) -> None:
-        _target(f"command {_checked_name('command', self.name)}", self.target)
-
-
-def _checked_name(what: str, name: Any, pattern: re.Pattern[str] = NAME) -> str:
-    """The name of a record; PluginError for one that the command line could not tell from something else."""
-    if not isinstance(name, str) or not pattern.fullmatch(name):
-        raise PluginError(f"{what} {name!r}: a name is letters, digits, '-' and '.', a letter or digit first")
-    return name
-
-
-def _tuples(told: str, record: Any, fields: tuple[str, ...], kind: type) -> None:
-    for name in fields:
-        value = getattr(record, name)
-        # None is the default of what need not be there.
-        if value is not None and not (isinstance(value, tuple) and all(isinstance(v, kind) for v in value)):
-            wanted = "text" if kind is str else kind.__name__
-            raise PluginError(f"{told}: {name} is a tuple of {wanted}, not {reprlib.repr(value)}")
-
-
-def _tasks(told: str, record: Any) -> None:
-    _among(told, record, "tasks", TASKS)
-
-
-def _among(told: str, record: Any, field: str, known: tuple[str, ...]) -> None:
-    _tuples(told, record, (field,), str)
-    if unknown := set(getattr(record, field)) - set(known):
-        what = {"tasks": "task", "causalities": "causality"}[field]
-        raise PluginError(f"{told}: {what} {min(unknown)!r} is not one of {', '.join(known)}")
-
-
-def _target(told: str, target: Any) -> None:
-    if not isinstance(target, str) or not TARGET.fullmatch(target):
-        raise PluginError(f'{told}: expected "package.module:attribute", got {target!r}')
-
-
-def import_target(target: str) -> Any:
-    """What "package.module:attribute" names; PluginError when it cannot be imported."""
-    package, _, attribute = target.partition(":")
-    try:
-        return getattr(import_module(package), attribute)
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:  # a plugin's module may raise anything, or exit
-        raise PluginError(f"cannot import {target}: {in_words(error)}") from error
+        check_target(f"block {self.spec.block()}", self.module)
 
 
 def pocket(plugin_file: str, name: str, **config: Any) -> Preset:
