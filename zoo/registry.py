@@ -158,7 +158,7 @@ class Registry:
 
     def suggestion(self, name: str) -> str:
         """ "; did you mean …?" with the nearest architecture names, the plugin that would have it, or nothing."""
-        if absent := self.absent(name):
+        if absent := self.absent(name, named=True):
             return f"; it is named by the {absent.absence}"
         near = self._architectures.near(name)
         # Another library's many names are for where the zoo and the plugins have none like it.
@@ -207,12 +207,13 @@ class Registry:
             )
         raise ConfigError(f"config.json: model_type {model_type!r} is of no architecture that the zoo has")
 
-    def absent(self, name: str) -> Plugin | None:
-        """The first plugin that is not loaded and whose code has this model_type, or name of an architecture."""
-        from zoo.unloaded import mentions
+    def absent(self, name: str, named: bool = False) -> Plugin | None:
+        """The first plugin that is not loaded and whose code has this model_type; when `named`, as something's name."""
+        from zoo.unloaded import mentions, names
 
         unloaded = (plugin for plugin in self.plugins if plugin.state != "loaded" and plugin.module)
-        return next((plugin for plugin in unloaded if mentions(plugin.module, name)), None)
+        found = names if named else mentions
+        return next((plugin for plugin in unloaded if found(plugin.module, name)), None)
 
     @property
     def contested(self) -> dict[str, list[str]]:

@@ -16,18 +16,29 @@ _NO_MODULE = re.compile(r"No module named '(zoo(?:\.\w+)+)'")
 
 
 def mentions(module: str, text: str) -> bool:
-    """Whether the code of a plugin's package has this text by itself, as a model_type or a name stands in one.
+    """Whether the code of a plugin's package has this text by itself, as a model_type may stand in one.
 
     What it is told as a difference from, `base=`, does not count.
     """
     for tree in _trees(module):
-        bases = {
-            id(node.value) for node in ast.walk(tree) if isinstance(node, ast.keyword) and node.arg == "base"
-        }
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Constant) and node.value == text and id(node) not in bases:
-                return True
+        bases = {id(node.value) for node in _keywords(tree, ("base",))}
+        if any(node.value == text and id(node) not in bases for node in _constants(tree)):
+            return True
     return False
+
+
+def names(module: str, text: str) -> bool:
+    """Whether it has this text where a record's name stands, or a model_type."""
+    given = (node for tree in _trees(module) for node in _keywords(tree, ("name", "model_types")))
+    return any(node.value == text for one in given for node in _constants(one.value))
+
+
+def _keywords(tree: ast.AST, wanted: tuple[str, ...]) -> Iterator[ast.keyword]:
+    return (node for node in ast.walk(tree) if isinstance(node, ast.keyword) and node.arg in wanted)
+
+
+def _constants(tree: ast.AST) -> Iterator[ast.Constant]:
+    return (node for node in ast.walk(tree) if isinstance(node, ast.Constant))
 
 
 def declared_api(module: str) -> int | None:
@@ -35,8 +46,7 @@ def declared_api(module: str) -> int | None:
     found = [
         node.value.value
         for tree in _trees(module)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.keyword) and node.arg == "api"
+        for node in _keywords(tree, ("api",))
         if isinstance(node.value, ast.Constant) and type(node.value.value) is int
     ]
     return max(found, default=None)
