@@ -12,6 +12,8 @@ from zoo.training import place
 from zoo.training.pocket import train_folder
 from zoo.training.record import Settings
 from zoo.training.resuming import settings_to_resume
+from zoo.training.run_tokenizer import NAMES
+from zoo.training.state import open_state, state_path
 
 SHORT = dict(steps=2, batch=2, length=16)
 
@@ -64,64 +66,85 @@ def test_an_empty_folder_and_a_killed_runs_leavings_are_no_model(made):
     assert zoo.load(made.out).architecture.name == "llama"
 
 
+class Killed(BaseException):
+    """The process ends here."""
+
+
+def kill(monkeypatch, function, moment):
+    """Call `function`, the process killed instead of the rename or removal numbered `moment`; how many there were."""
+    count = 0
+
+    def counted(real):
+        def call(*arguments, **named):
+            nonlocal count
+            if count == moment:
+                raise Killed
+            count += 1
+            return real(*arguments, **named)
+
+        return call
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", counted(os.replace))
+        patch.setattr(place.Path, "unlink", counted(place.Path.unlink))
+        function()
+    return count
+
+
 @pytest.mark.parametrize("case", ["a new folder", "another model", "the same model"])
-def test_killed_at_any_moment_there_is_a_model_or_none(made, tmp_path, monkeypatch, case):
-    """Every rename and removal of the end is the last thing that happened, once."""
-
-    class Killed(BaseException):
-        pass
-
-    def finished(out, kill=None):
-        left = [kill]
-
-        def counted(function):
-            def call(*arguments, **named):
-                if left[0] is not None:
-                    if left[0] == 0:
-                        raise Killed
-                    left[0] -= 1
-                else:
-                    calls.append(function)
-                return function(*arguments, **named)
-
-            return call
-
-        calls = []
-        with monkeypatch.context() as patch:
-            patch.setattr(place.os, "replace", counted(os.replace))
-            patch.setattr(place.Path, "unlink", counted(place.Path.unlink))
-            if case == "the same model":
-                train_folder("llama", out, settings_to_resume(out, {"steps": 3}), resume=True)
-            else:
-                made(out, overwrite=True, changes={"hidden_size": 32})
-        return len(calls)
-
-    start = tmp_path / "start"
+def test_killed_at_any_moment_of_the_end_there_is_a_model_or_none(made, tmp_path, monkeypatch, case):
+    old, new = tmp_path / "old", tmp_path / "new"
+    old.mkdir()
     if case != "a new folder":
-        made(start)
-    else:
-        start.mkdir()
-    shutil.copytree(start, tmp_path / "counted")
-    moments = finished(tmp_path / "counted")
+        made(old, keep=False)
+    made(new, keep=False, changes={} if case == "the same model" else {"hidden_size": 32})
+
+    if case == "another model":
+        (new / "tokenizer_config.json").write_text('{"eos_token": "[SEP]"}')
+
+    def model_in(folder):
+        names = ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json")
+        return [(folder / name).read_bytes() for name in names if (folder / name).exists()]
+
+    def fill(name):
+        out, part = tmp_path / name, tmp_path / f"{name}-part"
+        shutil.copytree(old, out)
+        shutil.copytree(new, part)
+        return out, lambda: place.publish(part, out, NAMES)
+
+    moments = kill(monkeypatch, fill("whole")[1], None)
     assert moments > 5
     widths = []
     for moment in range(moments):
-        out = tmp_path / f"killed{moment}"
-        shutil.copytree(start, out)
-        with pytest.raises((Killed, ZooError)):
-            finished(out, moment)
-            raise Killed
-        try:
-            loaded = zoo.load(out)
-        except ZooError:
+        out, publish = fill(f"killed{moment}")
+        with pytest.raises(Killed):
+            kill(monkeypatch, publish, moment)
+        if (out / "config.json").exists():
+            widths.append(zoo.load(out).recipe.dim)
+            assert model_in(out) in (model_in(old), model_in(new))
+        else:  # one that nobody takes for a model
             widths.append(0)
-        else:
-            widths.append(loaded.recipe.dim)
-            assert zoo.generate(loaded, "one two", max_tokens=1).tokens
     if case == "the same model":
         assert widths == [16] * moments
     else:
         assert set(widths) <= {0, 16, 32} and widths == sorted(widths, key=[16, 0, 32].index)
+    assert zoo.load(tmp_path / "whole").recipe.dim == (16 if case == "the same model" else 32)
+
+
+def test_killed_while_it_saves_the_state_before_is_left(made, monkeypatch):
+    made()
+    path = state_path(made.out)
+    before = path.read_bytes()
+
+    def again():
+        train_folder("llama", made.out, settings_to_resume(made.out, {"steps": 3}), resume=True)
+
+    with pytest.raises(Killed):
+        kill(monkeypatch, again, 0)
+    assert path.read_bytes() == before and open_state(path).step == 2
+    assert zoo.load(made.out).architecture.name == "llama"
+    again()
+    assert open_state(path).step == 3
 
 
 def test_what_cannot_be_written_is_said_before_the_first_step(made, tmp_path, monkeypatch):
