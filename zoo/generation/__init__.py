@@ -15,7 +15,6 @@ from zoo.errors import PromptError
 from zoo.generation.settings import check_loaded, checked
 from zoo.generation.step import Step
 from zoo.loading import Loaded
-from zoo.registry import registry
 
 
 @dataclass(frozen=True)
@@ -51,7 +50,7 @@ def stream(
         raise PromptError(f"strategy must be a name, got {strategy!r:.60}")
     given = [name for name, value in settings.items() if value != ()]
     architecture = loaded.architecture
-    chosen = registry().strategy(architecture.task, given, name=strategy, architecture=architecture)
+    chosen = loaded.registry.strategy(architecture.task, given, name=strategy, architecture=architecture)
     return _run(chosen.function()(loaded, prompt, **chosen.settings(settings)))
 
 

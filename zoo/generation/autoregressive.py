@@ -5,7 +5,7 @@ Axes: B batch (1), T length, D width, V vocabulary.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import mlx.core as mx
@@ -38,15 +38,19 @@ def stream(
     logprobs: bool | int = False,
     special_tokens: bool = True,
     prefill_chunk: int = PREFILL_CHUNK,
+    samplers: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Iterator[Step]:
     """Continue `prompt`, text or token ids, yielding a `Step` a token as they come.
 
     Ends at an end token (not yielded as text), before any of the `stop` texts, after `max_tokens` (256), or
     when learned positions run out. `logprobs` gives each token's log-probability, a number of them besides so many of
-    the likeliest alternatives. Settings left None are the checkpoint's `generation_config.json`, else
-    greedy. PromptError, before anything runs, for a prompt or setting that cannot be.
+    the likeliest alternatives. Settings left None are the checkpoint's `generation_config.json`, else greedy.
+    `samplers` are those of plugins, by name, each with its settings. PromptError, before anything runs, for a prompt or
+    setting that cannot be.
     """
-    sampling = sampling_of(loaded, temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p)
+    sampling = sampling_of(
+        loaded, temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p, samplers=samplers
+    )
     ids = encode_prompt(loaded, prompt, special_tokens)
     limit = MAX_TOKENS if max_tokens is None else max_tokens
     if limit < 1:
