@@ -117,6 +117,16 @@ def tutorial(make_site, tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
+def extending(make_site, tmp_path_factory):
+    """A site where the package is installed that the page on samplers, tokenizers and formats tells a reader to write."""
+    where = tmp_path_factory.mktemp("extending")
+    tool("tutorial_files").write(where, "extending")
+    found = make_site(tmp_path_factory.mktemp("site"))
+    found.install(where / "zoo-extras")
+    return found
+
+
+@pytest.fixture(scope="session")
 def tokenizer_folder(tmp_path_factory):
     """A folder with a small tokenizer, trained now: nothing embedded is needed for it."""
     from itertools import islice

@@ -14,10 +14,9 @@ from typing import Any
 
 from zoo import hookspecs, weights
 from zoo.architecture import Block, Preset
-from zoo.builtin import core_blocks
 from zoo.collecting import HOOKS, RECORDS
 from zoo.config import Config
-from zoo.registry import registry
+from zoo.registry import core, registry
 
 FOLDER = Path(__file__).parent.parent / "docs" / "plugins"
 
@@ -76,7 +75,7 @@ def parts_page() -> str:
     """Every spec, weight rule and getter of the config."""
     parts = [PARTS_HEAD]
     kinds: dict[str, list[Block]] = {}
-    for block in core_blocks():
+    for block in core().records["zoo_blocks"]:
         kinds.setdefault(block.spec.kind, []).append(block)
     for kind, blocks in sorted(kinds.items()):
         parts.append(f"### {kind}\n")

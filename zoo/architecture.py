@@ -16,6 +16,7 @@ from zoo.config import Config
 from zoo.errors import PluginError, PromptError, in_words
 from zoo.gguf import GGUF
 from zoo.recipe import Spec
+from zoo.settings import Setting
 from zoo.weights import Ignore, OutputHead, Rename, Rule, Split, Stack, Transpose
 
 __all__ = [
@@ -28,11 +29,15 @@ __all__ = [
     "Ignore",
     "OutputHead",
     "Preset",
+    "QuantizedFormat",
     "Rename",
     "Rule",
+    "Sampler",
+    "Setting",
     "Split",
     "Stack",
     "Strategy",
+    "TokenizerFormat",
     "Transpose",
     "hookimpl",
     "pocket",
@@ -199,6 +204,71 @@ class Strategy:
         if unknown:
             raise PromptError(f"{unknown.replace('_', '-')}: {self.name} generation has no such setting")
         return asked
+
+
+@dataclass(frozen=True)
+class Sampler:
+    """A way to narrow what the next token is drawn from: a function at "package.module:attribute".
+
+    It is called `function(logits, **settings)` with float32 logits (B, V), divided by the temperature, and gives logits
+    of that shape, -inf for a token that must not be drawn. `settings` declares what it takes.
+    """
+
+    name: str
+    target: str
+    settings: tuple[Setting, ...] = ()
+    summary: str = ""
+
+    def __post_init__(self) -> None:
+        told = f"sampler {_checked_name('sampler', self.name)}"
+        _target(told, self.target)
+        _tuples(told, self, ("settings",), Setting)
+
+
+@dataclass(frozen=True)
+class TokenizerFormat:
+    """A kind of tokenizer files: the function at "package.module:attribute" that makes a tokenizer of a folder.
+
+    It serves the folders that hold all of `files` and, where `classes` are given, whose tokenizer_config.json names one
+    of them as `tokenizer_class`. It is called `function(folder, settings)`, with the folder's path and its
+    `TokenizerSettings`, and gives an object with what `zoo.tokenizer.Backend` lists.
+    """
+
+    name: str
+    target: str
+    files: tuple[str, ...]
+    classes: tuple[str, ...] = ()
+    summary: str = ""
+
+    def __post_init__(self) -> None:
+        told = f"tokenizer {_checked_name('tokenizer', self.name)}"
+        _target(told, self.target)
+        _tuples(told, self, ("files", "classes"), str)
+        if not self.files:
+            raise PluginError(f"{told}: files names none that it is read from")
+
+
+@dataclass(frozen=True)
+class QuantizedFormat:
+    """How the tensors of one `quant_method` are read: the function at "package.module:attribute".
+
+    It is called `function(tensors, settings, dtype)`, with a `Tensors`, config.json's entry on quantization, and the
+    dtype (or None) of what cannot stay packed. It gives a `Tensors` with each matrix under the name of its weight, as a
+    `Packed` or an array. `settings_file` holds the settings where config.json has none. A method without a target is
+    read by the weight rules of the architectures that have it.
+    """
+
+    name: str
+    target: str | None
+    settings_file: str | None = None
+    summary: str = ""
+
+    def __post_init__(self) -> None:
+        told = f"quantized format {self.name!r}"
+        if not isinstance(self.name, str) or not self.name:
+            raise PluginError(f"{told}: its name is the quant_method that config.json has")
+        if self.target is not None:
+            _target(told, self.target)
 
 
 @dataclass(frozen=True)

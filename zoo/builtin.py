@@ -1,12 +1,13 @@
-"""What comes with the zoo itself, before any plugin: blocks and strategies, by where each is found. Imports no mlx."""
+"""The zoo's own blocks, strategies and quantized formats, given by the hooks of any plugin. Imports no mlx."""
 
 from __future__ import annotations
 
 from zoo import recipe
-from zoo.architecture import Block, Strategy
+from zoo.architecture import Block, QuantizedFormat, Strategy, hookimpl
 
 
-def core_blocks() -> tuple[Block, ...]:
+@hookimpl
+def zoo_blocks() -> tuple[Block, ...]:
     """The blocks that come with the zoo itself."""
     return (
         Block(recipe.LayerNorm, "zoo.blocks.norm:LayerNorm", "centred and scaled features of one token"),
@@ -39,7 +40,8 @@ def core_blocks() -> tuple[Block, ...]:
     )
 
 
-def core_strategies() -> tuple[Strategy, ...]:
+@hookimpl
+def zoo_strategies() -> tuple[Strategy, ...]:
     """The strategies that come with the zoo itself."""
     return (
         Strategy(
@@ -48,7 +50,7 @@ def core_strategies() -> tuple[Strategy, ...]:
             tasks=("generate",),
             options=(
                 *("max_tokens", "temperature", "top_k", "top_p", "min_p", "seed", "stop"),
-                *("logprobs", "special_tokens", "prefill_chunk", "report"),
+                *("logprobs", "special_tokens", "prefill_chunk", "samplers", "report"),
             ),
             summary="one token a step, with the KV cache",
         ),
@@ -70,4 +72,19 @@ def core_strategies() -> tuple[Strategy, ...]:
             options=("top_k", "special_tokens"),
             summary="the likeliest tokens in the place of each mask",
         ),
+    )
+
+
+@hookimpl
+def zoo_formats() -> tuple[QuantizedFormat, ...]:
+    """The quantized formats of Hugging Face folders that come with the zoo itself."""
+    package = "zoo.checkpoint.formats"
+    return (
+        QuantizedFormat("awq", f"{package}.awq:read", "quant_config.json", "AutoAWQ's"),
+        QuantizedFormat("compressed-tensors", f"{package}.compressed_tensors:read", None, "vLLM's"),
+        QuantizedFormat("fp8", f"{package}.fp8:read", None, "floats of 8 bits with block scales"),
+        QuantizedFormat("gptq", f"{package}.gptq:read", "quantize_config.json", "AutoGPTQ's and GPTQModel's"),
+        QuantizedFormat("modelopt", f"{package}.modelopt:read", "hf_quant_config.json", "Model Optimizer's"),
+        QuantizedFormat("mxfp4", None, None, "floats of 4 bits, read by weight rules"),
+        QuantizedFormat("mxfp8", f"{package}.fp8:read", None, "floats of 8 bits with a scale for 32"),
     )

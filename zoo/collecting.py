@@ -10,7 +10,16 @@ from typing import Any
 import pluggy
 
 from zoo import hookspecs
-from zoo.architecture import API, Architecture, Block, Command, Strategy
+from zoo.architecture import (
+    API,
+    Architecture,
+    Block,
+    Command,
+    QuantizedFormat,
+    Sampler,
+    Strategy,
+    TokenizerFormat,
+)
 from zoo.errors import PluginError
 
 # What each collecting hook must yield, and what tells one record from another.
@@ -18,6 +27,9 @@ RECORDS: dict[str, tuple[type, Callable[[Any], str]]] = {
     "zoo_architectures": (Architecture, lambda record: record.name),
     "zoo_blocks": (Block, lambda record: record.spec.block()),
     "zoo_strategies": (Strategy, lambda record: record.name),
+    "zoo_samplers": (Sampler, lambda record: record.name),
+    "zoo_tokenizers": (TokenizerFormat, lambda record: record.name),
+    "zoo_formats": (QuantizedFormat, lambda record: record.name),
     "zoo_commands": (Command, lambda record: record.name),
 }
 HOOKS = tuple(name for name in vars(hookspecs) if name.startswith("zoo_"))

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Any
 import pluggy
 
 if TYPE_CHECKING:
-    from zoo.architecture import Architecture, Block, Command, Strategy
+    from zoo.architecture import (
+        Architecture,
+        Block,
+        Command,
+        QuantizedFormat,
+        Sampler,
+        Strategy,
+        TokenizerFormat,
+    )
 
 hookspec = pluggy.HookspecMarker("zoo")
 
@@ -78,6 +86,52 @@ def zoo_strategies() -> Iterable[Strategy]:  # type: ignore[empty-body]
     ...     yield Strategy("backwards", "my_plugin.backwards:stream", tasks=("generate",), options=("max_tokens",))
     >>> [strategy.name for strategy in zoo_strategies()]
     ['backwards']
+    """
+
+
+@hookspec
+def zoo_samplers() -> Iterable[Sampler]:  # type: ignore[empty-body]
+    """Ways to narrow what a token is drawn from: each a function from logits to logits, with settings of its own.
+
+    `zoo run llama PROMPT --sampler typical:mass=0.9`, or `zoo.stream(loaded, prompt, samplers={"typical": {"mass":
+    0.9}})`, applies one after temperature, top-k, top-p and min-p. Its settings are checked before the first token.
+
+    >>> from zoo.architecture import Sampler, Setting, hookimpl
+    >>> @hookimpl
+    ... def zoo_samplers():
+    ...     mass = Setting("mass", float, 0.9, minimum=0, maximum=1, help="The probability that is kept.")
+    ...     yield Sampler("typical", "my_plugin.typical:typical", (mass,), "locally typical sampling")
+    >>> [sampler.name for sampler in zoo_samplers()]
+    ['typical']
+    """
+
+
+@hookspec
+def zoo_tokenizers() -> Iterable[TokenizerFormat]:  # type: ignore[empty-body]
+    """Kinds of tokenizer files: each a function that makes a tokenizer of a folder.
+
+    It serves the folders that have its files, and its class in tokenizer_config.json where it names some, before the
+    kinds that the zoo reads itself. Of a hub repository these files are fetched, too.
+
+    >>> from zoo.architecture import TokenizerFormat, hookimpl
+    >>> @hookimpl
+    ... def zoo_tokenizers():
+    ...     yield TokenizerFormat("bytes", "my_plugin.bytes:read", files=("tokenizer_config.json",), classes=("Bytes",))
+    >>> [format.name for format in zoo_tokenizers()]
+    ['bytes']
+    """
+
+
+@hookspec
+def zoo_formats() -> Iterable[QuantizedFormat]:  # type: ignore[empty-body]
+    """Quantized formats: each a function from the tensors of one `quant_method` to what MLX holds.
+
+    >>> from zoo.architecture import QuantizedFormat, hookimpl
+    >>> @hookimpl
+    ... def zoo_formats():
+    ...     yield QuantizedFormat("int8-rows", "my_plugin.int8:read")
+    >>> [format.name for format in zoo_formats()]
+    ['int8-rows']
     """
 
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 class Loaded:
     """A model, ready to run. `tokenizer` is None where there is none: prompts are then lists of ids.
 
-    `folder` is where it was read from: a folder, or a GGUF file.
+    `folder` is where it was read from: a folder, or a GGUF file. `registry` has the plugins that serve it.
     """
 
     model: Any
@@ -39,6 +39,7 @@ class Loaded:
     config: dict[str, Any]
     folder: Path
     generation_config: dict[str, Any] = field(default_factory=dict)
+    registry: Registry = field(default_factory=registry, repr=False)
 
 
 def load(
@@ -85,12 +86,15 @@ def load(
     file, drawing = opened.file, opened.folder / "generation_config.json"
     return Loaded(
         model=model,
-        tokenizer=file.tokenizer() if file else load_tokenizer(opened.folder, opened.config),
+        tokenizer=file.tokenizer()
+        if file
+        else load_tokenizer(opened.folder, opened.config, opened.registry.tokenizers),
         architecture=opened.architecture,
         recipe=recipe,
         config=opened.config,
         folder=opened.folder,
         generation_config=file.generation_config if file else read_json(drawing, required=False) or {},
+        registry=opened.registry,
     )
 
 
@@ -109,6 +113,7 @@ class Opened:
     config: dict[str, Any]
     defaults: dict[str, Any]
     folder: Path
+    registry: Registry
     file: GGUFFile | None = None
 
     def read(self, dtype: Any) -> None:
@@ -133,16 +138,18 @@ def open_model(
     known = known or registry()
     place = find(source, known, revision)
     file = open_file(place.folder, known, architecture) if place.folder.is_file() else None
-    config = file.config if file else with_settings(read_json(place.folder / "config.json"), place.folder)
+    config = (
+        file.config if file else with_settings(read_json(place.folder / "config.json"), place.folder, known)
+    )
     if architecture is not None:
         chosen = known.architecture(architecture)
     elif file is not None:
         chosen = file.architecture
     else:
         chosen = place.architecture or known.resolve(config)
-    tensors = file.tensors if file else gather(open_tensors(place.folder), config, floats)
+    tensors = file.tensors if file else gather(open_tensors(place.folder), config, floats, known)
     try:
-        recipe, defaults = told_recipe(chosen, config, tensors.arrays)
+        recipe, defaults = told_recipe(chosen, config, tensors.arrays, known)
         check_size(recipe, sum(tensor.nbytes for tensor in tensors.arrays.values()))
     except ConfigError as error:
         raise (file.names(error) if file else error) from None
@@ -151,7 +158,7 @@ def open_model(
         tensors = model.adopt(tensors)
     parameters = match(model, chosen, recipe, tensors)
     warn_of_differences(Expected(config), packings(tensors, parameters))
-    return Opened(model, parameters, chosen, recipe, config, defaults, place.folder, file)
+    return Opened(model, parameters, chosen, recipe, config, defaults, place.folder, known, file)
 
 
 def open_file(path: Path, known: Registry, architecture: str | None) -> GGUFFile:
@@ -220,20 +227,28 @@ def read(model: Any, report: Report | None = None) -> None:
         raise CheckpointError(f"the weights cannot be read: {error}") from error
 
 
-def make_recipe(architecture: Architecture, values: Any, tensors: Collection[str] | None = None) -> Any:
+def make_recipe(
+    architecture: Architecture,
+    values: Any,
+    tensors: Collection[str] | None = None,
+    known: Registry | None = None,
+) -> Any:
     """The recipe of a config; warns of keys that the architecture does not know, refuses what it lacks.
 
-    `tensors` are the names of the checkpoint's, when there is one.
+    `tensors` are the names of the checkpoint's, when there is one; `known` has the quantized formats.
     """
-    return told_recipe(architecture, values, tensors)[0]
+    return told_recipe(architecture, values, tensors, known)[0]
 
 
 def told_recipe(
-    architecture: Architecture, values: Any, tensors: Collection[str] | None = None
+    architecture: Architecture,
+    values: Any,
+    tensors: Collection[str] | None = None,
+    known: Registry | None = None,
 ) -> tuple[Any, dict[str, Any]]:
     """The same, with the defaults that stood in for keys the config does not have."""
     config = Config(values, tensors=tensors)
-    check_method(values)
+    check_method(values, known or registry())
     for key in ("quantization", "quantization_config"):
         config.get(key)
     recipe = architecture.recipe(config)

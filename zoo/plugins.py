@@ -66,6 +66,9 @@ class Plugin:
             *(f"{library}::… ({count})" for library, count in bridged.items()),
             *(b.spec.block() for b in self.records.get("zoo_blocks", ())),
             *(f"strategy/{s.name}" for s in self.records.get("zoo_strategies", ())),
+            *(f"sampler/{s.name}" for s in self.records.get("zoo_samplers", ())),
+            *(f"tokenizer/{t.name}" for t in self.records.get("zoo_tokenizers", ())),
+            *(f"format/{f.name}" for f in self.records.get("zoo_formats", ())),
             *(f"zoo {c.name}" for c in self.records.get("zoo_commands", ())),
             *("zoo_resolve" for _ in self.records.get("zoo_resolve", ())),
         ]

@@ -11,35 +11,46 @@ from functools import cache
 from types import ModuleType
 from typing import Any
 
-from zoo.architecture import Architecture, Block, Strategy, import_target
-from zoo.builtin import core_blocks, core_strategies
+from zoo import __version__, builtin
+from zoo.architecture import (
+    Architecture,
+    Block,
+    QuantizedFormat,
+    Sampler,
+    Strategy,
+    TokenizerFormat,
+    import_target,
+)
 from zoo.claims import Claims
 from zoo.collecting import collect
 from zoo.errors import ConfigError, PluginError, SourceError, in_words
 from zoo.plugins import FIRST_PARTY, Plugin, load_plugins
 
-CORE = Plugin("zoo", FIRST_PARTY)  # what gives the blocks and strategies that are in no plugin
+
+@cache
+def core() -> Plugin:
+    """The zoo's own blocks, strategies and formats, as a plugin that is always there."""
+    return Plugin("core", FIRST_PARTY, __version__, module=builtin.__name__, records=collect(builtin))
 
 
 class Registry:
     """The records of a list of plugins, by the names that `zoo.claims` lets them have."""
 
     def __init__(self, plugins: Iterable[Plugin]) -> None:
-        self.plugins = list(plugins)
+        self.plugins = [core(), *(plugin for plugin in plugins if plugin is not core())]
         self._architectures = Claims[Architecture]("architecture")
         self._types = Claims[Architecture](
             "model_type", "choose with --architecture", lambda architecture: architecture.name
         )
         self._blocks = Claims[Block]("block")
         self._strategies = Claims[Strategy]("strategy")
+        self._samplers = Claims[Sampler]("sampler")
+        self._tokenizers = Claims[TokenizerFormat]("tokenizer")
+        self._formats = Claims[QuantizedFormat]("quant_method", "choose one by ZOO_BLOCK: it is of")
         self._modules: dict[type, Block] = {}
-        for block in core_blocks():
-            self._add_block(CORE, block)
         # The zoo's own come first, so that nobody else's module runs a block of theirs.
         for plugin in sorted(self.plugins, key=lambda plugin: not plugin.ours):
             self._add(plugin)
-        for strategy in core_strategies():
-            self._strategies.add(strategy.name, CORE, strategy)
 
     def _add(self, plugin: Plugin) -> None:
         for architecture in plugin.records.get("zoo_architectures", ()):
@@ -50,6 +61,13 @@ class Registry:
             self._add_block(plugin, block)
         for strategy in plugin.records.get("zoo_strategies", ()):
             self._strategies.add(strategy.name, plugin, strategy)
+        for claims, hook in (
+            (self._samplers, "zoo_samplers"),
+            (self._tokenizers, "zoo_tokenizers"),
+            (self._formats, "zoo_formats"),
+        ):
+            for record in plugin.records.get(hook, ()):
+                claims.add(record.name, plugin, record)
 
     def _add_block(self, plugin: Plugin, block: Block) -> None:
         if block.spec in self._modules:
@@ -209,6 +227,29 @@ class Registry:
             options = " or ".join(f"{plugin.distribution}::{strategy.name}" for plugin, strategy in fitting)
             raise PluginError(f"several plugins' strategies could serve this: ask for {options}")
         return fitting[0][1]
+
+    @property
+    def formats(self) -> dict[str, QuantizedFormat]:
+        """The quantized formats, by their `quant_method`."""
+        return self._formats.listed()
+
+    def format(self, method: str) -> QuantizedFormat | None:
+        """The quantized format of a `quant_method`, None for none; PluginError when several plugins claim it."""
+        return self._formats.one(method)
+
+    @property
+    def tokenizers(self) -> dict[str, TokenizerFormat]:
+        """The kinds of tokenizer that plugins read, by name."""
+        return self._tokenizers.listed()
+
+    def sampler(self, name: str) -> Sampler:
+        """The sampler of that name; PluginError, with the names there are, for none."""
+        found = self._samplers.one(name)
+        if found is None:
+            raise PluginError(
+                f"there is no sampler {name!r}; known: {', '.join(sorted(self._samplers)) or 'none'}"
+            )
+        return found
 
 
 _in_use: Registry | None = None

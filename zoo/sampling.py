@@ -1,6 +1,7 @@
 """Logits to a token id: pure functions on (B, V) arrays.
 
-The order is temperature, then top-k, top-p and min-p on what remains, then a draw from the renormalised rest.
+The order is temperature, then top-k, top-p, min-p and a plugin's samplers on what remains, then a draw from the
+renormalised rest.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ REMOVED = -float("inf")  # the logit of a token that must not be drawn
 class Sampling:
     """How the next token is chosen. Temperature 0 is greedy; then the other settings have nothing to do.
 
-    `top_k`: the k likeliest (0: all). `top_p`: the smallest set whose probabilities sum to at least p
+    `filters`: functions from logits (B, V) to logits (B, V), those of plugins. `top_k`: the k likeliest (0: all). `top_p`: the smallest set whose probabilities sum to at least p
     (Holtzman et al., 2019). `min_p`: those at least p times as likely as the likeliest (Nguyen et al., 2024).
     """
 
@@ -28,6 +29,7 @@ class Sampling:
     top_k: int = 0
     top_p: float = 1.0
     min_p: float = 0.0
+    filters: tuple[Callable[[mx.array], mx.array], ...] = ()
 
     def __post_init__(self) -> None:
         for name, kind, what in (
@@ -61,6 +63,8 @@ def sampler(sampling: Sampling, seed: int | None = None) -> Callable[[mx.array],
             logits = top_p(logits, sampling.top_p)
         if sampling.min_p:
             logits = min_p(logits, sampling.min_p)
+        for narrow in sampling.filters:
+            logits = narrow(logits)
         return mx.random.categorical(logits, key=next(keys))
 
     return draw

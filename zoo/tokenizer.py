@@ -6,9 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from zoo.architecture import TokenizerFormat, import_target
 from zoo.checkpoint.files import inside
 from zoo.detokenizer import Detokenizer
-from zoo.errors import TokenizerError
+from zoo.errors import PluginError, TokenizerError
 from zoo.languages import Languages
 from zoo.tokenizer_backends import Backend, from_json, from_merges, from_word_pieces
 from zoo.tokenizer_files import (
@@ -21,7 +22,9 @@ from zoo.tokenizer_files import (
 )
 from zoo.tokenizer_vocabulary import M2MBackend, MarianBackend, with_languages
 
-__all__ = ["Detokenizer", "Tokenizer", "end_ids", "load_tokenizer"]
+__all__ = ["Backend", "Detokenizer", "Tokenizer", "end_ids", "load_tokenizer"]
+
+NEEDED = ("vocab_size", "special_tokens", "encode", "decode", "id", "token", "detokenizer")  # of a `Backend`
 
 
 class Tokenizer:
@@ -83,16 +86,21 @@ class Tokenizer:
         return token
 
 
-def load_tokenizer(folder: Path, config: Mapping[str, Any] | None = None) -> Tokenizer | None:
+def load_tokenizer(
+    folder: Path,
+    config: Mapping[str, Any] | None = None,
+    formats: Mapping[str, TokenizerFormat] | None = None,
+) -> Tokenizer | None:
     """The tokenizer of a model folder, None where the folder holds none.
 
     It is read from `source.spm` and `vocab.json`; else `tokenizer.json`; else `vocab.json` and `merges.txt`, or
-    `sentencepiece.bpe.model`; else `vocab.txt`; else `tokenizer.model` or `spiece.model`. `config` is the parsed `config.json`. TokenizerError names the file
-    (and key) that is damaged, or holds what cannot be followed.
+    `sentencepiece.bpe.model`; else `vocab.txt`; else `tokenizer.model` or `spiece.model`. Before all of these come the
+    `formats` that plugins read, by name. `config` is the parsed `config.json`. TokenizerError names the file (and key) that is
+    damaged, or holds what cannot be followed; PluginError the formats that both serve this folder.
     """
     folder = Path(folder)
     settings = read_settings(folder)
-    backend = _open(folder, settings)
+    backend = _plugged(folder, settings, formats or {}) or _open(folder, settings)
     if backend is None:
         return None
     config = config or {}
@@ -124,6 +132,26 @@ def end_ids(
     named = token_ids(config.get("eos_token_id"), "config.json: eos_token_id")
     generated = token_ids(generation_config.get("eos_token_id"), f"{generation_path}: eos_token_id")
     return frozenset([*named, *generated, *([] if eos_id is None else [eos_id])])
+
+
+def _plugged(folder: Path, settings: TokenizerSettings, formats: Mapping[str, TokenizerFormat]) -> Backend | None:
+    """The backend that a plugin's format makes of the folder, None where none serves it."""
+    serving = {
+        name: format
+        for name, format in formats.items()
+        if all(inside(folder, file) is not None for file in format.files)
+        and (not format.classes or settings.tokenizer_class in format.classes)
+    }
+    if len(serving) > 1:
+        names = " and ".join(serving)
+        raise PluginError(f"{folder}: the tokenizers {names} both serve it: leave one out with ZOO_BLOCK")
+    for format in serving.values():
+        backend = import_target(format.target)(folder, settings)
+        lacking = next((name for name in NEEDED if not hasattr(backend, name)), None)
+        if lacking:
+            raise PluginError(f"{format.target} gave {type(backend).__name__}, which has no {lacking}")
+        return backend
+    return None
 
 
 def _open(folder: Path, settings: TokenizerSettings) -> Backend | None:

@@ -1,6 +1,6 @@
 """Encoder-decoders: the Transformer of 2017, and Marian, BART, M2M-100 and T5 told from it. Imports no mlx."""
 
-from zoo.architecture import Architecture, Block, Command, Preset, hookimpl, pocket
+from zoo.architecture import Architecture, Block, Command, Preset, TokenizerFormat, hookimpl, pocket
 from zoo_translation import recipes, rules
 from zoo_translation.relative import RelativeBias
 
@@ -173,6 +173,17 @@ def zoo_architectures():
             tiny(**TINY_T5),
         ),
         references=("Xue et al., 2020, arXiv:2010.11934",),
+    )
+
+
+@hookimpl
+def zoo_tokenizers():
+    yield TokenizerFormat(
+        "byt5",
+        "zoo_translation.byte_tokenizer:read",
+        files=("tokenizer_config.json",),
+        classes=("ByT5Tokenizer",),
+        summary="ByT5's, whose tokens are bytes",
     )
 
 

@@ -1,9 +1,12 @@
 """A hub of models on loopback: as much of the hub's protocol as huggingface_hub speaks to fetch files."""
 
+from __future__ import annotations
+
 import hashlib
 import json
 import re
 import socket
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -40,7 +43,11 @@ class Repository:
 
 
 class Hub(ThreadingHTTPServer):
-    """Serves repositories as the hub does; `requests` are those it got, `cut` the bytes before it hangs up, once."""
+    """Serves repositories as the hub does; `requests` are those it got, `cut` the bytes before it hangs up, once.
+
+    `headers` are more headers, or others, for HEAD of a file, or of each refusal under the name "". `instead` maps a
+    file's name, or "" for a list of files, to a function of the handler that answers in place of it; "HEAD NAME" is of that alone.
+    """
 
     daemon_threads = True
 
@@ -50,6 +57,8 @@ class Hub(ThreadingHTTPServer):
         self.requests: list[tuple[str, str, dict[str, str]]] = []
         self.cut: dict[str, list[int]] = {}
         self.status: int | None = None
+        self.headers: dict[str, dict[str, str]] = {}
+        self.instead: dict[str, Callable[[Handler], None]] = {}
 
     @property
     def url(self):
@@ -97,6 +106,9 @@ class Handler(BaseHTTPRequestHandler):
         if commit is None:
             return self.refuse(404, "RevisionNotFound")
         files = repository.files[commit]
+        key = name or "" if self.command == "GET" else f"{self.command} {name}"
+        if key in self.server.instead:
+            return self.server.instead[key](self)
         if name is None:
             blobs = "blobs" in parse_qs(urlsplit(self.path).query)
             return self.send(json.dumps(self.told(part["id"], commit, files, blobs)).encode())
@@ -105,7 +117,10 @@ class Handler(BaseHTTPRequestHandler):
         if name not in files:
             return self.refuse(404, "EntryNotFound")
         etag = hashlib.sha256(files[name]).hexdigest()
-        self.send(files[name], {"ETag": f'"{etag}"', "X-Repo-Commit": commit}, name)
+        told = {"ETag": f'"{etag}"', "X-Repo-Commit": commit}
+        if self.command == "HEAD":
+            told |= self.server.headers.get(name, {})
+        self.send(files[name], told, name)
 
     def told(self, name, commit, files, blobs):
         def size(data):
@@ -125,7 +140,8 @@ class Handler(BaseHTTPRequestHandler):
         if asked:
             self.send_header("Content-Range", f"bytes {first}-{len(data) - 1}/{len(data)}")
         self.send_header("Accept-Ranges", "bytes")
-        self.send_header("Content-Length", str(len(data) - first))
+        if "Content-Length" not in (headers or {}):
+            self.send_header("Content-Length", str(len(data) - first))
         self.end_headers()
         if self.command == "HEAD":
             return
@@ -140,6 +156,8 @@ class Handler(BaseHTTPRequestHandler):
 
     def refuse(self, status, code=None):
         self.send_response(status)
+        for key, value in self.server.headers.get("", {}).items():
+            self.send_header(key, value)
         if code:
             self.send_header("X-Error-Code", code)
         self.send_header("Content-Length", "0")

@@ -14,13 +14,18 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from zoo.checkpoint.files import MOST_BYTES
+from zoo.checkpoint.hub_guard import COMMIT, ETAG, Answer, guarded
 from zoo.checkpoint.safetensors import INDEX, weight_files, weight_names
 from zoo.errors import CheckpointError, SourceError
+from zoo.registry import Registry, registry
 from zoo.tokenizer_files import SETTINGS, vocabulary_files
 
 SECONDS = 10  # that the hub has for its first answer
+MOST_LISTING = 32 * 2**20  # bytes; a repository of a hundred thousand files takes some twenty
 
 CONFIG = "config.json"
+WEIGHTS = (".safetensors", ".gguf")  # files that may be as large as the disk has room for
 BESIDE = (
     CONFIG,
     "generation_config.json",
@@ -33,25 +38,59 @@ BESIDE = (
 
 
 class Listing:
-    """What a repository holds at one commit. `files` maps names to huggingface_hub's records of them."""
+    """What a repository holds at one commit. `files` maps names to huggingface_hub's records of them.
+
+    SourceError for a commit or a hash that is none. A file is left out whose name no terminal could show as it is.
+    """
 
     def __init__(self, hub_id: str, info: Any) -> None:
         self.hub_id = hub_id
         self.commit = str(info.sha)
-        self.files: dict[str, Any] = {file.rfilename: file for file in info.siblings or ()}
+        self.files: dict[str, Any] = {
+            file.rfilename: file
+            for file in info.siblings or ()
+            if isinstance(file.rfilename, str) and file.rfilename.isprintable()
+        }
+        if not COMMIT.fullmatch(self.commit):
+            raise SourceError(f"{hub_id}: the hub names a commit that is none, {self.commit[:80]!r}")
+        for name, file in self.files.items():
+            blob, size = self._blob(name), file.size
+            if not (blob is None or ETAG.fullmatch(str(blob))):
+                raise SourceError(
+                    f"{hub_id}: the hub names a hash of {name} that is none, {str(blob)[:80]!r}"
+                )
+            if not (size is None or (isinstance(size, int) and 0 <= size < 2**63)):
+                raise SourceError(
+                    f"{hub_id}: the hub names a size of {name} that is none, {str(size)[:80]!r}"
+                )
+
+    def _blob(self, name: str) -> str | None:
+        """What a file's blob is called in the cache, None where the hub does not say."""
+        file = self.files[name]
+        return file.lfs.sha256 if file.lfs else file.blob_id
 
     def fetch(self, names: Sequence[str]) -> None:
         """See to it that the cache has these files at this commit; what it has already costs no request.
 
-        One after the other and in this thread, so that Ctrl-C ends it at once. SourceError, before anything is
-        fetched, when the disk has no room for them.
+        One after the other. SourceError, before anything is fetched, when the disk has no room for them.
         """
-        from huggingface_hub import hf_hub_download
-
         self._check_disk(names)
         for name in names:
-            with explaining(self.hub_id):
-                hf_hub_download(self.hub_id, name, revision=self.commit, tqdm_class=_bar(name))
+            self.fetch_file(name, self.commit, tqdm_class=_bar(name))
+
+    def fetch_file(self, name: str, revision: str | None, **options: Any) -> None:
+        """See to it that the cache has a file, and knows this commit by the name `revision`."""
+        from huggingface_hub import hf_hub_download
+
+        size = self.files[name].size
+        if size is None and name.endswith(WEIGHTS):
+            raise SourceError(f"{self.hub_id}: the hub does not say how large {name} is")
+        most = size if name.endswith(WEIGHTS) else MOST_BYTES
+        if size is not None and size > most:
+            raise SourceError(f"{self.hub_id}: {name} has {size:,} bytes, where {most:,} are the most")
+        answer = Answer(self.hub_id, name, most if size is None else size, self.commit, size)
+        with explaining(self.hub_id, revision):
+            guarded(answer, lambda: hf_hub_download(self.hub_id, name, revision=revision, **options))
 
     def _check_disk(self, names: Sequence[str]) -> None:
         from huggingface_hub import constants
@@ -60,10 +99,9 @@ class Listing:
         blobs = cache / f"models--{self.hub_id.replace('/', '--')}" / "blobs"
         need = 0
         for name in names:
-            file = self.files[name]
-            blob = file.lfs.sha256 if file.lfs else file.blob_id
+            blob = self._blob(name)
             if blob is None or not (blobs / blob).exists():
-                need += file.size or 0
+                need += self.files[name].size or 0
         with explaining(self.hub_id):
             free = shutil.disk_usage(next(place for place in (cache, *cache.parents) if place.exists())).free
         if need > free:
@@ -73,17 +111,17 @@ class Listing:
             )
 
 
-def download(hub_id: str, revision: str | None = None) -> Path:
+def download(hub_id: str, revision: str | None = None, known: Registry | None = None) -> Path:
     """The folder of a repository's config, tokenizer and safetensors files, fetched or from the cache.
 
-    `revision` is a branch, a tag or a commit. Without a network, and with HF_HUB_OFFLINE=1, what is in the cache
+    `revision` is a branch, a tag or a commit; `known` has the plugins whose files are fetched, too. Without a network, and with HF_HUB_OFFLINE=1, what is in the cache
     serves. SourceError says in one line what is wrong with the id, the access, the network or the disk.
     """
     try:
         listing = ask(hub_id, revision)
     except SourceError as error:
         return _instead(error, _whole(hub_id, revision))
-    listing.fetch(wanted(hub_id, listing.files))
+    listing.fetch(wanted(hub_id, listing.files, known or registry()))
     folder = _noted(listing, CONFIG, revision)
     names = weight_names(folder, listing.files, hub_id)
     absent = next((name for name in names if name not in listing.files), None)
@@ -106,7 +144,7 @@ def download_file(hub_id: str, name: str, revision: str | None = None) -> Path:
     return _noted(listing, name, revision) / name
 
 
-def wanted(hub_id: str, names: Collection[str]) -> list[str]:
+def wanted(hub_id: str, names: Collection[str], known: Registry) -> list[str]:
     """Of a repository's files, those beside the weights that loading reads; SourceError when it holds no model."""
     if CONFIG not in names:
         gguf = sorted(name for name in names if name.endswith(".gguf"))
@@ -116,9 +154,13 @@ def wanted(hub_id: str, names: Collection[str]) -> list[str]:
             else ""
         )
         raise SourceError(f"{hub_id}: has no {CONFIG}, so no folder that can be loaded{has}")
-    from zoo.checkpoint.quantized import BESIDE as QUANTIZED
-
-    return [n for n in (*BESIDE, *QUANTIZED, *vocabulary_files(names.__contains__)) if n in names]
+    files = [
+        *BESIDE,
+        *(format.settings_file for format in known.formats.values() if format.settings_file),
+        *(file for format in known.tokenizers.values() for file in format.files),
+        *vocabulary_files(names.__contains__),
+    ]
+    return [name for name in dict.fromkeys(files) if name in names]
 
 
 def ask(hub_id: str, revision: str | None) -> Listing:
@@ -133,9 +175,11 @@ def ask(hub_id: str, revision: str | None) -> Listing:
     from huggingface_hub import HfApi
 
     with explaining(hub_id, revision):
-        return Listing(
-            hub_id, HfApi().model_info(hub_id, revision=revision, timeout=SECONDS, files_metadata=True)
+        info = guarded(
+            Answer(hub_id, "its list of files", MOST_LISTING),
+            lambda: HfApi().model_info(hub_id, revision=revision, timeout=SECONDS, files_metadata=True),
         )
+        return Listing(hub_id, info)
 
 
 def _instead(error: SourceError, folder: Path | None) -> Path:
@@ -169,13 +213,10 @@ def _whole(hub_id: str, revision: str | None) -> Path | None:
 
 def _noted(listing: Listing, name: str, revision: str | None) -> Path:
     """The folder of the snapshot that has `name`; the cache now knows which commit the revision's name stands for."""
-    from huggingface_hub import hf_hub_download
-
     folder = _cached(listing.hub_id, name, listing.commit)
     assert folder is not None
     if _cached(listing.hub_id, name, revision) != folder:
-        with explaining(listing.hub_id, revision):
-            hf_hub_download(listing.hub_id, name, revision=revision)
+        listing.fetch_file(name, revision)
     return folder
 
 
@@ -203,6 +244,8 @@ def explaining(hub_id: str, revision: str | None = None) -> Iterator[None]:
     logging.set_verbosity(max(level, logging.ERROR))
     try:
         yield
+    except SourceError:
+        raise
     except Exception as error:  # each version brings another HTTP library, whose errors share no base
         raise SourceError(f"{hub_id}: {_reason(error, hub_id, revision)}") from error
     finally:

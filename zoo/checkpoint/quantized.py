@@ -18,20 +18,9 @@ from zoo.architecture import import_target
 from zoo.checkpoint.packed import AFFINE_BITS, AFFINE_GROUPS, FLOAT_MODES, WORD, Packed, Packing, mode_of
 from zoo.checkpoint.safetensors import Tensors
 from zoo.checkpoint.source import read_json
-from zoo.errors import CheckpointError, ConfigError
+from zoo.errors import CheckpointError, ConfigError, PluginError
+from zoo.registry import Registry, registry
 
-# Where each `quant_method` of Hugging Face folders is read: a function (tensors, settings, dtype) -> tensors.
-READERS = {
-    "awq": "zoo.checkpoint.formats.awq:read",
-    "compressed-tensors": "zoo.checkpoint.formats.compressed_tensors:read",
-    "fp8": "zoo.checkpoint.formats.fp8:read",
-    "gptq": "zoo.checkpoint.formats.gptq:read",
-    "modelopt": "zoo.checkpoint.formats.modelopt:read",
-    "mxfp8": "zoo.checkpoint.formats.fp8:read",
-}
-BY_RULE = ("mxfp4",)  # what an architecture's own weight rules read
-# Files that hold the settings of a method where config.json has none.
-BESIDE = {"quantize_config.json": "gptq", "quant_config.json": "awq", "hf_quant_config.json": "modelopt"}
 GLOBAL_SCALE = 448.0 * 6.0  # the largest scale times the largest number of NVFP4: what MLX divides its own by
 
 
@@ -58,37 +47,42 @@ def method_of(settings: Mapping[str, Any] | None) -> str | None:
     return method
 
 
-def with_settings(config: dict[str, Any], folder: Path) -> dict[str, Any]:
+def with_settings(config: dict[str, Any], folder: Path, known: Registry) -> dict[str, Any]:
     """The config, with the settings of the file beside it that some writers put them into, if it has none itself."""
     if settings_of(config) is not None:
         return config
-    for name, method in BESIDE.items():
-        found = read_json(folder / name, required=False)
-        if found:
-            return {**config, "quantization_config": {"quant_method": method, **found}}
+    for format in known.formats.values():
+        if format.settings_file is not None and (
+            found := read_json(folder / format.settings_file, required=False)
+        ):
+            return {**config, "quantization_config": {"quant_method": format.name, **found}}
     return config
 
 
-def check_method(config: Mapping[str, Any]) -> None:
+def check_method(config: Mapping[str, Any], known: Registry) -> None:
     """ConfigError when the config names a method that nothing here reads."""
-    settings = settings_of(config)
-    method = method_of(settings)
-    if settings is None or method is None or method in (*READERS, *BY_RULE):
+    method = method_of(settings_of(config))
+    if method is None or known.format(method) is not None:
         return
-    known = ", ".join(sorted((*READERS, *BY_RULE)))
-    raise ConfigError(f"config.json: quant_method {method!r} cannot be loaded; known: MLX's own, {known}")
+    names = ", ".join(sorted(known.formats))
+    raise ConfigError(f"config.json: quant_method {method!r} cannot be loaded; known: MLX's own, {names}")
 
 
-def gather(tensors: Tensors, config: Mapping[str, Any], dtype: Any = None) -> Tensors:
+def gather(
+    tensors: Tensors, config: Mapping[str, Any], dtype: Any = None, known: Registry | None = None
+) -> Tensors:
     """The same tensors, those of each quantized matrix gathered to one `Packed` under the name of its weight.
 
-    Matrices that cannot be packed are arrays, of `dtype` where one is given.
+    Matrices that cannot be packed are arrays, of `dtype` where one is given. `known` has the formats.
     """
     settings = settings_of(config)
     method = method_of(settings)
-    if settings is not None and method in READERS:
+    format = (known or registry()).format(method) if method is not None else None
+    if format is not None and format.target is not None:
         try:
-            tensors = import_target(READERS[method])(tensors, settings, dtype)
+            tensors = import_target(format.target)(tensors, settings, dtype)
+            if not isinstance(tensors, Tensors):
+                raise PluginError(f"{format.target} gave {type(tensors).__name__}, not Tensors")
         except RuntimeError as error:  # some read what a shape depends on
             raise CheckpointError(f"the weights cannot be read: {error}") from error
     tensors = _mlx(tensors, Expected(config))

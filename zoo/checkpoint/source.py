@@ -34,7 +34,7 @@ def find(source: str | Path, known: Registry, revision: str | None = None, *, we
     named = isinstance(source, str) and not name.startswith((".", "/", "~"))
     if named and is_architecture(name, known):
         plain, preset = _parted(name)
-        return _preset(known.architecture(plain), preset, revision)
+        return _preset(known.architecture(plain), preset, revision, known)
     try:
         folder = Path(source).expanduser()
         is_folder, exists = folder.is_dir(), folder.exists()
@@ -54,7 +54,9 @@ def find(source: str | Path, known: Registry, revision: str | None = None, *, we
         raise SourceError(f"{name}: no such file")
     if named and name.count("/") == 1:
         return Source(
-            _download(name, revision) if weights else _download_file(f"{name}/config.json", revision).parent
+            _download(name, revision, known)
+            if weights
+            else _download_file(f"{name}/config.json", revision).parent
         )
     if "/" in name or not named:
         raise SourceError(f"{name}: no such folder")
@@ -106,7 +108,7 @@ def _no_revision(name: str, revision: str) -> SourceError:
     return SourceError(f"{name}: has no revision {revision!r}: only a hub id has revisions")
 
 
-def _preset(architecture: Architecture, name: str | None, revision: str | None) -> Source:
+def _preset(architecture: Architecture, name: str | None, revision: str | None, known: Registry) -> Source:
     preset = architecture.preset(name)
     if preset is None:
         if not architecture.presets:
@@ -122,13 +124,13 @@ def _preset(architecture: Architecture, name: str | None, revision: str | None) 
         raise SourceError(f"{architecture.name}:{preset.name} is not part of this installation; {how}")
     if preset.hub is None:
         raise SourceError(f"{architecture.name}:{preset.name} has numbers only and no weights to run")
-    return Source(_download(preset.hub, revision), architecture)
+    return Source(_download(preset.hub, revision, known), architecture)
 
 
-def _download(hub_id: str, revision: str | None) -> Path:
+def _download(hub_id: str, revision: str | None, known: Registry) -> Path:
     from zoo.checkpoint.hub import download
 
-    return download(hub_id, revision)
+    return download(hub_id, revision, known)
 
 
 def _download_file(name: str, revision: str | None) -> Path:

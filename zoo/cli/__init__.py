@@ -73,11 +73,11 @@ def _claims() -> Claims[Command]:
     """The subcommands by name: the zoo's own and those of plugins."""
     from zoo.architecture import Command
     from zoo.claims import Claims
-    from zoo.registry import CORE, registry
+    from zoo.registry import core, registry
 
     claims = Claims[Command]("command", "run zoo")
     for name, (target, summary) in COMMANDS.items():
-        claims.add(name, CORE, Command(name, target, summary))
+        claims.add(name, core(), Command(name, target, summary))
     for plugin in registry().plugins:
         for command in plugin.records.get("zoo_commands", ()):
             claims.add(command.name, plugin, command)

@@ -89,6 +89,13 @@ class Statistics:
 )
 @click.option("--top-p", type=float, help="Draw from the likeliest tokens that reach probability p together.")
 @click.option("--min-p", type=float, help="Draw from tokens at least p times as likely as the likeliest.")
+@click.option(
+    "--sampler",
+    "samplers",
+    multiple=True,
+    metavar="NAME[:KEY=VALUE,…]",
+    help="Narrow the draw by a plugin's sampler; may be given several times.",
+)
 @click.option("--seed", type=int, help="Make draws repeatable.")
 @click.option(
     "--stop", multiple=True, metavar="TEXT", help="End before this text; may be given several times."
@@ -220,4 +227,21 @@ def steps(
         *("max_tokens", "temperature", "top_k", "top_p", "min_p", "seed", "stop", "steps", "block_length"),
         *("beams", "length_penalty", "min_tokens", "target_language", "strategy"),
     )
-    return stream(loaded, ids, report=report, **{name: given[name] for name in names})
+    samplers = dict(sampler_asked(loaded.registry, text) for text in given["samplers"]) or None
+    return stream(loaded, ids, report=report, **{name: given[name] for name in names}, samplers=samplers)
+
+
+def sampler_asked(known: Any, text: str) -> tuple[str, dict[str, Any]]:
+    """The name and the settings of "typical:mass=0.9"; PromptError or PluginError when there is no such thing."""
+    from zoo.errors import PromptError
+
+    name, _, rest = text.replace("::", "\0").partition(":")
+    name = name.replace("\0", "::")
+    settings = {setting.name: setting for setting in known.sampler(name).settings}
+    values = {}
+    for part in filter(None, rest.split(",")):
+        key, equals, value = part.partition("=")
+        if not equals or key not in settings:
+            raise PromptError(f"--sampler {name}: {part!r} is not one of {', '.join(settings)} and its value")
+        values[key] = settings[key].parsed(value)
+    return name, values

@@ -12,7 +12,6 @@ from typing import Any
 
 from zoo.generation.step import Step
 from zoo.loading import Loaded
-from zoo.registry import registry
 
 
 @dataclass(frozen=True)
@@ -45,7 +44,7 @@ def stream(
     """
     given = [name for name, value in settings.items() if value is not None and value != ()]
     architecture = loaded.architecture
-    chosen = registry().strategy(architecture.task, given, name=strategy, architecture=architecture)
+    chosen = loaded.registry.strategy(architecture.task, given, name=strategy, architecture=architecture)
     told = {"report": report} if report is not None and "report" in chosen.options else {}
     return chosen.function()(loaded, prompt, **chosen.settings(settings), **told)
 

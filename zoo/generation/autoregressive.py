@@ -5,7 +5,7 @@ Axes: B batch (1), T length, D width, V vocabulary.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import mlx.core as mx
@@ -38,15 +38,19 @@ def stream(
     logprobs: bool = False,
     special_tokens: bool = True,
     prefill_chunk: int | None = None,
+    samplers: Mapping[str, Mapping[str, Any]] | None = None,
     report: Callable[[int, int], None] | None = None,
 ) -> Iterator[Step]:
     """Continue `prompt`, text or token ids, yielding a `Step` a token as they come.
 
     Ends at an end token (not yielded as text), before any of the `stop` texts, after `max_tokens` (256), or
     when learned positions run out. Settings left None are the checkpoint's `generation_config.json`, else
-    greedy. While a long prompt is read `report` is called with the tokens read and those in all. PromptError, before anything runs, for a prompt or setting that cannot be.
+    greedy. `samplers` are those of plugins, by name, each with its settings. While a long prompt is read `report` is
+    called with the tokens read and those in all. PromptError, before anything runs, for a prompt or setting that cannot be.
     """
-    sampling = sampling_of(loaded, temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p)
+    sampling = sampling_of(
+        loaded, temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p, samplers=samplers
+    )
     ids = encode_prompt(loaded, prompt, special_tokens)
     limit = MAX_TOKENS if max_tokens is None else max_tokens
     if limit < 1:

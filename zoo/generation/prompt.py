@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from zoo import tokenizer
+from zoo.architecture import import_target
 from zoo.errors import PromptError
 from zoo.languages import Languages
 from zoo.loading import Loaded
+from zoo.registry import Registry
 from zoo.sampling import Sampling
+from zoo.settings import checked_settings
 from zoo.tokenizer import Tokenizer
 
 
@@ -99,8 +103,13 @@ def learned_context(recipe: Any) -> int | None:
     return getattr(recipe.embedding.positions, "context", None)
 
 
-def sampling_of(loaded: Loaded, **given: float | int | None) -> Sampling:
-    """The settings given, else the checkpoint's `generation_config.json`, else greedy."""
+def sampling_of(
+    loaded: Loaded, *, samplers: Mapping[str, Mapping[str, Any]] | None = None, **given: float | int | None
+) -> Sampling:
+    """The settings given, else the checkpoint's `generation_config.json`, else greedy.
+
+    `samplers` are those of plugins, by name, each with its settings.
+    """
     defaults = loaded.generation_config
     settings: dict[str, Any] = {}
     if defaults.get("do_sample"):
@@ -113,10 +122,24 @@ def sampling_of(loaded: Loaded, **given: float | int | None) -> Sampling:
     except PromptError as error:
         raise PromptError(f"generation_config.json: {error}") from error
     settings |= {key: value for key, value in given.items() if value is not None}
+    if samplers:
+        settings["filters"] = filters_of(loaded.registry, samplers)
     narrowing = [key for key in ("top_k", "top_p", "min_p") if given.get(key) is not None]
-    if narrowing and given.get("temperature") is None and not settings.get("temperature"):
+    if (narrowing or samplers) and given.get("temperature") is None and not settings.get("temperature"):
         settings["temperature"] = 1.0  # a filter is asked for, so a draw is wanted
     return Sampling(**settings)
+
+
+def filters_of(known: Registry, samplers: Mapping[str, Mapping[str, Any]]) -> tuple[Any, ...]:
+    """The functions of plugins' samplers, in order; PromptError for a setting that one does not take."""
+    if not isinstance(samplers, Mapping) or not all(isinstance(v, Mapping) for v in samplers.values()):
+        raise PromptError(f"samplers: expected settings by a sampler's name, got {samplers!r}")
+    filters = []
+    for name, given in samplers.items():
+        sampler = known.sampler(name)
+        values = checked_settings(f"sampler {name}", sampler.settings, given)
+        filters.append(partial(import_target(sampler.target), **values))
+    return tuple(filters)
 
 
 def end_ids(loaded: Loaded) -> frozenset[int]:

@@ -19,7 +19,7 @@ BEGIN, END = "<!-- card -->", "<!-- end -->"
 
 
 def card(plugin: Plugin, known: Registry) -> str:
-    """What a plugin gives: each architecture with its facts, each block with its fields, strategies and commands."""
+    """What a plugin gives: each architecture with its facts, each block with its fields, and all else by name."""
     architectures = plugin.records.get("zoo_architectures", ())
     parts = [_architecture(a, known) for a in architectures if not a.bridged]
     if bridged := [f"`{a.name}`" for a in architectures if a.bridged]:
@@ -29,6 +29,9 @@ def card(plugin: Plugin, known: Registry) -> str:
     if strategies := plugin.records.get("zoo_strategies", ()):
         rows = ([f"`{s.name}`", s.summary, ", ".join(s.tasks), ", ".join(s.options)] for s in strategies)
         parts.append(_table(["Strategy", "What it does", "Tasks", "Settings"], rows))
+    for hook, told in (("samplers", "Sampler"), ("tokenizers", "Tokenizer"), ("formats", "Quantized format")):
+        if records := plugin.records.get(f"zoo_{hook}", ()):
+            parts.append(_table([told, "What it does"], ([f"`{r.name}`", r.summary] for r in records)))
     if commands := plugin.records.get("zoo_commands", ()):
         parts.append(_table(["Command", "What it does"], ([f"`zoo {c.name}`", c.summary] for c in commands)))
     return "\n".join(parts)

@@ -1,0 +1,249 @@
+"""Checks on what a hub answers, made before huggingface_hub acts on it: an endpoint may be broken, or hostile.
+
+huggingface_hub makes paths of the commit and the etag that it is told, and reads each answer to its end. Here every
+answer passes the event hooks of its HTTP client first.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar, copy_context
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import import_module
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+from zoo.errors import SourceError
+
+COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+ETAG = re.compile(r"[0-9a-f]{32,64}")
+
+ERROR_PAGE = 2**20  # bytes, at most
+STALL = 60.0  # seconds in which SLOWEST bytes a second have to come
+SLOWEST = 1_000  # bytes a second, on average
+AGAIN = 4  # times its size that a file may take, all tries together
+
+_DEFAULT_ENDPOINT = "https://huggingface.co"
+_PORTS = {"http": 80, "https": 443}
+
+T = TypeVar("T")
+
+
+@dataclass
+class Answer:
+    """What the hub may answer to one call of huggingface_hub.
+
+    `what` is asked for, `most` the bytes that it may have. A file has exactly `size` bytes where that is known, and is
+    of `commit`.
+    """
+
+    hub_id: str
+    what: str
+    most: int
+    commit: str | None = None
+    size: int | None = None
+    received: int = 0
+    given_up: threading.Event = field(default_factory=threading.Event)
+
+    def error(self, fault: str) -> SourceError:
+        """The error of one line for a fault of this answer."""
+        return SourceError(f"{self.hub_id}: the hub {fault}; it may be broken, or not to be trusted")
+
+    def check(self, response: Any) -> None:
+        """SourceError for an answer that must not be used: of another commit or size, with an etag that is none."""
+        headers = response.headers
+        commit = headers.get("x-repo-commit")
+        if commit is not None and not COMMIT.fullmatch(commit):
+            raise self.error(f"names a commit of {self.what} that is none, {commit[:80]!r}")
+        if headers.get("content-encoding", "identity") != "identity":
+            raise self.error(f"compresses {self.what}, which nobody asked it to")
+        if response.request.method == "HEAD":
+            self._check_file(response, commit)
+        elif response.status_code < 300 and (length := _whole(headers.get("content-length"))) is not None:
+            self._check_length(length)
+
+    def _check_file(self, response: Any, commit: str | None) -> None:
+        headers = response.headers
+        etag = headers.get("x-linked-etag") or headers.get("etag")
+        if etag is not None and not ETAG.fullmatch(etag.removeprefix("W/").strip('"')):
+            raise self.error(f"names an etag of {self.what} that is none, {etag[:80]!r}")
+        if commit is not None and self.commit is not None and commit != self.commit:
+            raise self.error(f"gives {self.what} of another commit, {commit[:8]}, than {self.commit[:8]}")
+        length = _whole(headers.get("x-linked-size"))
+        if length is None and response.status_code == 200:
+            length = _whole(headers.get("content-length"))
+        if length is not None:
+            if self.size is not None and length != self.size:
+                raise self.error(f"lists {self.what} with {self.size:,} bytes and gives {length:,}")
+            self._check_length(length)
+
+    def _check_length(self, length: int) -> None:
+        if length > self.most:
+            raise self.error(f"gives {length:,} bytes for {self.what}, which may have {self.most:,}")
+
+    def count(self, amount: int) -> None:
+        """Count bytes that came; SourceError when nobody waits for them any more, or they start over without end."""
+        self.received += amount
+        if self.given_up.is_set():
+            raise self.error(f"was given up on {self.what}")
+        if self.received > AGAIN * self.most + ERROR_PAGE:
+            raise self.error(f"never comes to the end of {self.what}")
+
+
+_expected: ContextVar[Answer | None] = ContextVar("_expected", default=None)
+
+
+def guarded(answer: Answer, call: Callable[[], T]) -> T:
+    """What `call` gives, whose requests by huggingface_hub are held to `answer`.
+
+    SourceError for an answer that is not as expected, and for one that is slower than `SLOWEST` over `STALL` seconds.
+    The call runs in a thread of its own, so that neither a hub that trickles nor a wait that it asks for can hold this
+    one, and Ctrl-C ends it at once.
+    """
+    _install()
+    outcome: list[Any] = []
+    finished = threading.Event()
+
+    def run() -> None:
+        try:
+            _expected.set(answer)
+            outcome.extend((call(), None))
+        except BaseException as error:  # raised again by the thread that waits
+            outcome.extend((None, error))
+        finally:
+            finished.set()
+
+    thread = threading.Thread(target=copy_context().run, args=(run,), daemon=True)
+    thread.start()
+    try:
+        _wait(answer, finished)
+    except BaseException:
+        answer.given_up.set()
+        finished.wait(1)  # in which it removes what it has half written
+        raise
+    if outcome[1] is not None:
+        raise outcome[1]
+    return outcome[0]
+
+
+def _wait(answer: Answer, finished: threading.Event) -> None:
+    """Until it is finished; SourceError when too little comes."""
+    since, before = time.monotonic(), answer.received
+    while not finished.wait(0.1):
+        if time.monotonic() - since > STALL:
+            if answer.received - before < SLOWEST * STALL:
+                came = f"only {answer.received - before:,} bytes" if answer.received > before else "nothing"
+                raise SourceError(
+                    f"{answer.hub_id}: {came} of {answer.what} came from the hub in {STALL:.0f} seconds; check the "
+                    f"network and run again: files that are whole are kept"
+                )
+            since, before = time.monotonic(), answer.received
+
+
+def _install() -> None:
+    """Give each HTTP client that huggingface_hub makes the checks, which concern `guarded` calls alone.
+
+    It makes a new client whenever a connection fails, so the hooks belong to what makes them.
+    """
+    from huggingface_hub import set_client_factory
+    from huggingface_hub.utils import _http
+
+    make = _http._GLOBAL_CLIENT_FACTORY
+    if isinstance(make, _Guarding):
+        return
+    set_client_factory(_Guarding(make))
+
+
+@dataclass(frozen=True)
+class _Guarding:
+    """A maker of HTTP clients whose requests and responses are checked."""
+
+    make: Callable[[], Any]
+
+    def __call__(self) -> Any:
+        client = self.make()
+        hooks = client.event_hooks
+        client.event_hooks = {
+            "request": [*hooks["request"], _before_request],
+            "response": [*hooks["response"], _before_body],
+        }
+        return client
+
+
+def _before_request(request: Any) -> None:
+    """Keep the token from any other host, and ask for nothing compressed: a few bytes could become gigabytes."""
+    answer = _expected.get()
+    if answer is None:
+        return
+    answer.count(0)
+    from huggingface_hub import constants
+
+    if _origin(str(request.url)) != _origin(constants.ENDPOINT):
+        request.headers.pop("authorization", None)
+    request.headers["Accept-Encoding"] = "identity"
+
+
+def _before_body(response: Any) -> None:
+    """Check what the headers say, and bound the body."""
+    answer = _expected.get()
+    if answer is None:
+        return
+    answer.check(response)
+    _keep_from_xet(response)
+    most = answer.most if response.status_code < 400 else ERROR_PAGE
+    response.stream = _bounded(import_module(type(response).__module__.partition(".")[0]))(
+        response.stream, answer, most
+    )
+
+
+def _keep_from_xet(response: Any) -> None:
+    """Leave the storage that hf_xet reaches, past this client and with the token, to the public hub's own word."""
+    from huggingface_hub import constants
+
+    link = response.links.get("xet-auth", {}).get("url") or response.headers.get("x-xet-refresh-route", "")
+    public = _origin(constants.ENDPOINT) == _origin(_DEFAULT_ENDPOINT) == _origin(link)
+    if not public:
+        for name in ("x-xet-hash", "x-xet-refresh-route"):
+            response.headers.pop(name, None)
+
+
+@cache
+def _bounded(http: Any) -> Any:
+    """The class of a bounded body, for the HTTP library (httpx, or what follows it) of this huggingface_hub."""
+
+    class Bounded(http.SyncByteStream):  # type: ignore[misc]
+        def __init__(self, stream: Any, answer: Answer, most: int) -> None:
+            self.stream, self.answer, self.most = stream, answer, most
+
+        def __iter__(self) -> Iterator[bytes]:
+            left = self.most
+            for chunk in self.stream:
+                left -= len(chunk)
+                if left < 0:
+                    raise self.answer.error(
+                        f"sends more of {self.answer.what} than the {self.most:,} bytes it may have"
+                    )
+                self.answer.count(len(chunk))
+                yield chunk
+
+        def close(self) -> None:
+            self.stream.close()
+
+    return Bounded
+
+
+def _origin(url: str) -> tuple[str, str, int]:
+    """The scheme, host and port of a URL; what is malformed equals none that is asked for."""
+    try:
+        parts = urlsplit(url)
+        return parts.scheme, (parts.hostname or "").lower(), parts.port or _PORTS.get(parts.scheme, 0)
+    except ValueError:
+        return "", "", 0
+
+
+def _whole(text: str | None) -> int | None:
+    return int(text) if text is not None and text.isascii() and text.isdigit() and len(text) < 20 else None
