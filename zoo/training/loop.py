@@ -112,8 +112,7 @@ def train(
     """
     watch = watch or Watch()
     # A short run is measured a few times, too.
-    # Measuring takes as long as some tens of small steps: a long run of them is measured twenty times.
-    every = every or max(min(200, max(settings.steps // 4, 50)), settings.steps // 20)
+    every = every or min(200, max(settings.steps // 4, 50))
     # AdamW's decay is for matrices: norms, biases and a state's rates of decay have no reason to shrink.
     decayed = optim.AdamW(schedule(settings), betas=[0.9, 0.95], weight_decay=settings.decay)
     plain = optim.AdamW(schedule(settings), betas=[0.9, 0.95], weight_decay=0.0)
