@@ -18,7 +18,8 @@ class Corpus:
     """Texts to train on: an endless stream for a seed, and a finite held-out set.
 
     A document is a text, or, in a `parallel` corpus, a text and its translation. `names` gives those of what its
-    texts tell of, `answers` those among them that a text gives when it is asked.
+    texts tell of, `answers` those among them that a text gives when it is asked; `sentences` is the stream with
+    one sentence a document.
     """
 
     name: str
@@ -27,6 +28,7 @@ class Corpus:
     parallel: bool = False
     names: Callable[[], Collection[str]] = frozenset
     answers: Callable[[], Collection[str]] = frozenset
+    sentences: Callable[[int], Iterator[str]] | None = None
 
     def sample(self) -> Iterator[str]:
         """The texts that a tokenizer is trained on."""
@@ -41,6 +43,7 @@ CORPORA = {
         lambda: atlas.documents("validation"),
         names=atlas.names,
         answers=atlas.answers,
+        sentences=lambda seed: atlas.documents("train", seed, longest=1),
     ),
     "phrasebook": Corpus(
         "phrasebook",

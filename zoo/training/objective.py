@@ -37,10 +37,12 @@ Batches = Callable[..., Iterator[Batch]]  # of texts, tokenizer, settings, and `
 class Objective:
     """How one kind of model is trained: the batches to learn from, those to measure by, and the loss of one.
 
-    `corpus` is what it is trained on, for `steps` steps, unless another is asked for: where few of a batch's tokens
-    tell something, as those behind masks do, it takes more of them. `vocab` is the size of the tokenizer that is
-    trained when none is given; with `names` each name that the corpus tells of is one token of it, and the batches
-    are made with `names`, those names: what is hidden is then a whole answer.
+    `corpus` is what it is trained on, for `steps` steps of `batch` rows at the peak rate `rate`, unless others are asked
+    for. With `sentences` it sees the corpus's sentences one by one, where the corpus has them so: where everything is
+    seen at once, a model learns which name its mask stands beside only after long, and the later the more names there
+    are. `vocab` is the size of the tokenizer that is trained when none is given; with `names` each name that the corpus
+    tells of is one token of it, and the batches are made with `names` and `answers`: what is hidden is then a whole
+    answer, and one mask can stand for it.
     """
 
     training: Batches
@@ -49,6 +51,8 @@ class Objective:
     corpus: str = "atlas"
     steps: int = Settings.steps
     batch: int = Settings.batch
+    rate: float = Settings.rate
+    sentences: bool = False
     names: bool = False
     vocab: int = 2048
 
@@ -243,10 +247,18 @@ OBJECTIVES = {
     ("generate", "causal"): Objective(next_tokens, documents, next_token_loss),
     ("generate", "prefix"): Objective(answers, second_halves, answer_loss),
     ("fill-mask", "full"): Objective(
-        hidden_words, hidden_words, hidden_loss, steps=3000, names=True, vocab=2304
+        hidden_words,
+        hidden_words,
+        hidden_loss,
+        steps=6000,
+        batch=8,
+        rate=1e-3,
+        sentences=True,
+        names=True,
+        vocab=2304,
     ),
     ("denoise", "full"): Objective(
-        noised, noised, weighted_loss, steps=10_000, batch=4, names=True, vocab=2304
+        noised, noised, weighted_loss, steps=6000, batch=8, rate=1e-3, sentences=True, names=True, vocab=2304
     ),
     ("translate", "causal"): Objective(translations, sentences, translation_loss, corpus="phrasebook"),
 }

@@ -31,7 +31,7 @@ from zoo.training.objective import END, objective_of
 def settings_of(name: str, given: Mapping[str, Any]) -> Settings:
     """The settings given, the others as suits the architecture `name`; ZooError for one that cannot be."""
     objective = objective_of(registry().architecture(name))
-    return Settings(**{"steps": objective.steps, "batch": objective.batch, **given})
+    return Settings(**{"steps": objective.steps, "batch": objective.batch, "rate": objective.rate, **given})
 
 
 def train_folder(
@@ -61,6 +61,7 @@ def train_folder(
         )
     names = texts.names() if objective.names else ()
     told = {"names": names, "answers": texts.answers()} if objective.names else {}
+    alone = texts.sentences if objective.sentences else None
     make_recipe(architecture, numbers)  # refuses what cannot be, before anything is written
     run = out / "run"
     if not resume and run.exists():
@@ -85,6 +86,7 @@ def train_folder(
         architecture=name,
         parameters=recipe.parameters(recipe.dim),
         settings=vars(settings) | {"config": numbers},
+        documents="sentences" if alone else "documents",
         tokenizer={"vocab": words.vocab_size, "names": len(names) if tokenizer is None else 0},
         versions=versions(),
     )
@@ -99,7 +101,7 @@ def train_folder(
 
     train(
         model,
-        objective.training(texts.training(settings.seed), words, settings, **told),
+        objective.training((alone or texts.training)(settings.seed), words, settings, **told),
         objective.loss,
         settings,
         record,
