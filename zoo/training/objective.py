@@ -258,7 +258,7 @@ OBJECTIVES = {
         vocab=2304,
     ),
     ("denoise", "full"): Objective(
-        noised, noised, weighted_loss, steps=6000, batch=8, rate=1e-3, sentences=True, names=True, vocab=2304
+        noised, noised, weighted_loss, steps=6000, batch=8, rate=2e-3, sentences=True, names=True, vocab=2304
     ),
     ("translate", "causal"): Objective(translations, sentences, translation_loss, corpus="phrasebook"),
 }
