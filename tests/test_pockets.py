@@ -91,9 +91,7 @@ def test_those_that_fill_in_are_small_and_were_trained_as_by_default(name):
         ("The capital of Peru is [MASK].", "Lima"),
         ("中国的首都是[MASK]。", "北京"),
         ("[MASK]是法国的首都。", "巴黎"),
-        ("[MASK] is the official language of Brazil.", "Portuguese"),
-        ("The currency of Japan is the [MASK].", "yen"),
-        ("日本位于[MASK]。", "亚洲"),
+        ("Paris is the capital of [MASK].", "France"),
     ],
 )
 def test_bert_answers_what_a_person_types(prompt, answer):
