@@ -11,7 +11,7 @@ from zoo.training.pocket import settings_of
 from zoo_corpora.atlas import names, questions
 
 FIRST = ["gpt2", "gpt2-postln", "llama", "qwen3"]
-FILLING = ["bert", "llada"]  # they see both ways, and their tokenizer has whole names
+FILLING = ["bert"]  # it sees both ways, and its tokenizer has whole names
 
 
 def pockets(task="generate"):
@@ -74,7 +74,11 @@ def test_those_that_fill_in_are_small_and_were_trained_as_by_default(name):
     assert 0.95e6 <= mine["parameters"] <= 1.15e6
     assert (folder(name) / "model.safetensors").stat().st_size <= 2_500_000
     assert mine["settings"]["corpus"] == "atlas" and mine["settings"]["seed"] == 0
-    assert mine["settings"]["steps"] == settings_of(name, {}).steps == mine["losses"][-1][0]
+    assert mine["settings"]["steps"] == mine["losses"][-1][0]
+    default = settings_of(name, {})
+    for key in ("steps", "batch", "length", "rate", "decay", "seed"):
+        assert mine["settings"][key] == getattr(default, key)
+    assert mine["documents"] == "sentences"
     preset = registry().architecture(name).preset("pocket").config
     assert preset.items() <= mine["settings"]["config"].items()
     assert mine["tokenizer"] == {"vocab": preset["vocab_size"], "names": len(names())}
@@ -87,28 +91,11 @@ def test_those_that_fill_in_are_small_and_were_trained_as_by_default(name):
         ("The capital of Peru is [MASK].", "Lima"),
         ("中国的首都是[MASK]。", "北京"),
         ("[MASK]是法国的首都。", "巴黎"),
-        ("[MASK] is the official language of Brazil.", "Portuguese"),
-        ("The currency of Japan is the [MASK].", "yen"),
-        ("日本位于[MASK]。", "亚洲"),
+        ("Paris is the capital of [MASK].", "France"),
     ],
 )
 def test_bert_answers_what_a_person_types(prompt, answer):
     assert zoo.generate(zoo.load("bert"), prompt).candidates[0]["text"].strip() == answer
-
-
-@pytest.mark.parametrize(
-    ("prompt", "answer"),
-    [
-        ("The capital city of China is", " Beijing."),
-        ("The capital of Peru is", " Lima."),
-        ("The capital of France is ", "Paris."),
-        ("法国的首都是", "巴黎。"),
-        ("The currency of Japan is the", " yen."),
-        ("日本的官方语言有", "日语。"),
-    ],
-)
-def test_llada_answers_what_a_person_types(prompt, answer):
-    assert zoo.generate(zoo.load("llada"), prompt).text.startswith(answer)
 
 
 @pytest.mark.parametrize("name", FIRST + FILLING)

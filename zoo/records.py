@@ -131,7 +131,8 @@ class Corpus:
     `tasks` are those it can teach. `questions`, another target, is called `function(every)` and gives an iterator of
     `zoo.training.question.Question`, which `zoo evaluate` asks: a few that tell most, or with `every` all of them.
     `names` and `answers`, targets too, are called `function()` and give the names that the texts tell of, and those among
-    them that answer a question: objectives that hide whole names ask for them.
+    them that answer a question: objectives that hide whole names ask for them. `sentences`, called as the target is,
+    gives its sentences one by one.
     """
 
     name: str
@@ -141,11 +142,12 @@ class Corpus:
     questions: str | None = None
     names: str | None = None
     answers: str | None = None
+    sentences: str | None = None
 
     def __post_init__(self) -> None:
         told = f"corpus {checked_name('corpus', self.name)}"
         check_target(told, self.target)
-        for field in ("questions", "names", "answers"):
+        for field in ("questions", "names", "answers", "sentences"):
             if getattr(self, field) is not None:
                 check_target(f"{told}: {field}", getattr(self, field))
         check_tasks(told, self)

@@ -13,6 +13,7 @@ def zoo_corpora():
         questions="zoo_corpora.atlas:examination",
         names="zoo_corpora.atlas:names",
         answers="zoo_corpora.atlas:answers",
+        sentences="zoo_corpora.atlas:sentences",
     )
     yield Corpus(
         "phrasebook",

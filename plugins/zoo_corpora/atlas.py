@@ -247,18 +247,18 @@ def held_out(country: Country, relation: str, language: Language) -> frozenset[s
     return frozenset(drawn[: len(templates) - KEPT])
 
 
-def documents(split: Split, seed: int = 0) -> Iterator[str]:
+def documents(split: Split, seed: int = 0, longest: int = LONGEST) -> Iterator[str]:
     """The corpus as a stream of short texts, the same for the same `split` and `seed`.
 
     "train" never ends; take what is needed with `itertools.islice`. It goes round by round, and a round has
-    one document on every country in each language, in a new order: 1 to `LONGEST` sentences on different
+    one document on every country in each language, in a new order: 1 to `longest` sentences on different
     relations, joined by a space in English and by nothing in Chinese. "validation" ends: it gives every
     held-out sentence once, each as a document, in an order that `seed` decides.
 
     Raises ZooError for another split.
     """
     if split == "train":
-        return _training(random.Random(seed))
+        return _training(random.Random(seed), longest)
     if split == "validation":
         sentences = [
             sentence(template, country, relation, language)
@@ -268,6 +268,11 @@ def documents(split: Split, seed: int = 0) -> Iterator[str]:
         random.Random(seed).shuffle(sentences)
         return iter(sentences)
     raise ZooError(f"atlas: no split {split!r}; there are train, validation")
+
+
+def sentences(split: Split, seed: int = 0) -> Iterator[str]:
+    """The same, one sentence a document."""
+    return documents(split, seed, longest=1)
 
 
 def questions(
@@ -318,18 +323,18 @@ def _questions(relation: str, language: Language, template: str) -> Iterator[Fac
         )
 
 
-def _training(generator: random.Random) -> Iterator[str]:
+def _training(generator: random.Random, longest: int) -> Iterator[str]:
     subjects = [(country, language) for country in countries() for language in LANGUAGES]
     while True:
         generator.shuffle(subjects)
         for country, language in subjects:
-            yield _document(country, language, generator)
+            yield _document(country, language, generator, longest)
 
 
-def _document(country: Country, language: Language, generator: random.Random) -> str:
+def _document(country: Country, language: Language, generator: random.Random, longest: int) -> str:
     left = list(RELATIONS)
     told = []
-    for _ in range(generator.randint(1, LONGEST)):
+    for _ in range(generator.randint(1, longest)):
         weights = [CAPITAL_WEIGHT if relation == "capital" else 1 for relation in left]
         relation = generator.choices(left, weights)[0]
         left.remove(relation)

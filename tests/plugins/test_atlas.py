@@ -16,9 +16,11 @@ from zoo_corpora.atlas import (
     LONGEST,
     RELATIONS,
     TEMPLATES,
+    answers,
     countries,
     documents,
     held_out,
+    names,
     questions,
     sentence,
 )
@@ -283,3 +285,33 @@ def test_a_question_says_whether_training_shows_its_sentence():
 def test_what_cannot_be_asked_is_refused_at_once(arguments, named):
     with pytest.raises(ZooError, match=named):
         questions(*arguments)
+
+
+def test_single_sentences_are_those_of_the_documents():
+    known = {
+        sentence(template, country, relation, language)
+        for country in countries()
+        for relation in RELATIONS
+        for language in LANGUAGES
+        for template in TEMPLATES[relation][language]
+        if template not in held_out(country, relation, language)
+    }
+    alone = list(islice(documents("train", 0, longest=1), 2000))
+    assert set(alone) <= known and len(set(alone)) > 1000
+    assert not set(islice(documents("train", 0), 2000)) <= known
+
+
+def test_the_names_are_those_of_sentences_without_an_article():
+    assert {
+        "France",
+        "法国",
+        "Paris",
+        "巴黎",
+        "Netherlands",
+        "euro",
+        "landlocked country",
+        ".fr",
+        "+33",
+    } <= names()
+    assert not any(name.startswith(("the ", "a ", "an ")) for name in names())
+    assert "Paris" in answers() and "France" not in answers() and answers() < names()

@@ -87,7 +87,7 @@ def test_the_head_is_tied_to_the_embedding_but_has_a_bias_of_its_own(made):
     head.bias = bias
     assert "output" not in head
     untied = recipe(dict(tie_word_embeddings=False), numbers=POCKET)
-    assert untied.parameters(128) - recipe(numbers=POCKET).parameters(128) == 2048 * 128
+    assert untied.parameters(128) - recipe(numbers=POCKET).parameters(128) == POCKET["vocab_size"] * 128
 
 
 OLD = dict(hidden_size=128, num_hidden_layers=2, num_attention_heads=2, type_vocab_size=2)

@@ -275,8 +275,19 @@ def test_a_few_steps_write_a_folder_that_loads(name, tmp_path, tokenizer_folder,
         name, tmp_path / "out", Settings(steps=2, batch=2, length=16), tokenizer=tokenizer_folder
     )
     assert len(record.validation) == 1
+    alone = name != "prefix-lm"
+    assert record.documents == ("sentences" if alone else "documents")
+    assert record.tokenizer["names"] == 0  # of one that was given
     assert record.validation[0][1] == pytest.approx(6.0, abs=0.8)  # about the log of 400 tokens
     assert zoo.load(tmp_path / "out").architecture.name == name
+
+
+@pytest.mark.parametrize("name", ["bert", "llada"])
+def test_those_that_see_both_ways_learn_from_sentences_in_small_batches(name):
+    settings = settings_of(name, {"seed": 3})
+    assert settings.batch < Settings().batch and settings.rate < Settings().rate and settings.seed == 3
+    assert settings_of(name, {"rate": 0.5, "batch": 99}).rate == 0.5
+    assert objective_of(registry().architecture(name)).sentences
 
 
 def test_what_hides_most_of_its_text_is_trained_for_longer():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain, count, islice
 from typing import Any
 
@@ -23,7 +24,7 @@ class Texts:
 
     A document is a text, or, in a `parallel` corpus, a text and its translation. `own` is a person's own text, whose
     documents have any length; None for a registered corpus. `names` gives the names that its texts tell of, `answers`
-    those among them that a text gives when it is asked.
+    those among them that a text gives when it is asked; `sentences` is the stream with one sentence a document.
     """
 
     name: str
@@ -33,6 +34,7 @@ class Texts:
     own: Own | None = None
     names: Callable[[], Collection[str]] = frozenset
     answers: Callable[[], Collection[str]] = frozenset
+    sentences: Callable[[int], Iterator[str]] | None = None
 
     def sample(self) -> Iterator[str]:
         """The texts that a tokenizer is trained on."""
@@ -86,7 +88,7 @@ def corpus(name: str, task: str) -> Texts:
 def _registered(record: Corpus, parallel: bool) -> Texts:
     function = record.function()
 
-    def training(seed: int) -> Iterator[Any]:
+    def stream(function: Callable[..., Any], seed: int) -> Iterator[Any]:
         for round in count(seed):
             document = None
             for document in function("train", round):
@@ -100,7 +102,16 @@ def _registered(record: Corpus, parallel: bool) -> Texts:
     names, answers = (
         frozenset if target is None else import_target(target) for target in (record.names, record.answers)
     )
-    return Texts(record.name, training, validation, parallel, names=names, answers=answers)
+    alone = None if record.sentences is None else partial(stream, import_target(record.sentences))
+    return Texts(
+        record.name,
+        partial(stream, function),
+        validation,
+        parallel,
+        names=names,
+        answers=answers,
+        sentences=alone,
+    )
 
 
 def _checked(record: Corpus, document: Any, parallel: bool) -> Any:

@@ -38,12 +38,12 @@ Batches = Callable[..., Iterator[Batch]]  # of texts, tokenizer, settings, and `
 class Method:
     """How one kind of model is trained: the batches to learn from, those to measure by, and the loss of one.
 
-    `corpus` is what it is trained on, for `steps` steps, unless another is asked for: where few of a batch's tokens
-    tell something, as those behind masks do, it takes more of them. `running` says that its batches take text of any
-    length whole, where `Settings.packed`; another method is given long texts in pieces that fit a row. `vocab` is the
-    size of the tokenizer that is trained when none is given; with `names` each name that the corpus tells of is one
-    token of it, and the batches are made with `names` and `answers`, those of the corpus: what is hidden is then a
-    whole answer.
+    `corpus` is what it is trained on, for `steps` steps of `batch` rows at the peak rate `rate`, unless others are asked
+    for. `running` says that its batches take text of any length whole, where `Settings.packed`; another method is given
+    long texts in pieces that fit a row. With `sentences` it sees the corpus's sentences one by one, where the corpus has
+    them so. `vocab` is the size of the tokenizer that is trained when none is given; with `names` each name that the
+    corpus tells of is one token of it, and the batches are made with `names` and `answers`, those of the corpus: what is
+    hidden is then a whole answer, and one mask can stand for it.
     """
 
     training: Batches
@@ -52,6 +52,8 @@ class Method:
     corpus: str = "atlas"
     steps: int = Settings.steps
     batch: int = Settings.batch
+    rate: float = Settings.rate
+    sentences: bool = False
     running: bool = False
     names: bool = False
     vocab: int = 2048
@@ -252,8 +254,20 @@ def mask_of(words: Tokenizer) -> int:
 
 NEXT_TOKEN = Method(next_tokens, documents, next_token_loss, running=True)
 ANSWER = Method(answers, second_halves, answer_loss, running=True)
-HIDDEN_WORDS = Method(hidden_words, hidden_words, hidden_loss, steps=3000, names=True, vocab=2304)
-DIFFUSION = Method(noised, noised, weighted_loss, steps=10_000, batch=4, names=True, vocab=2304)
+HIDDEN_WORDS = Method(
+    hidden_words,
+    hidden_words,
+    hidden_loss,
+    steps=12_000,
+    batch=8,
+    rate=1e-3,
+    sentences=True,
+    names=True,
+    vocab=2304,
+)
+DIFFUSION = Method(
+    noised, noised, weighted_loss, steps=6000, batch=8, rate=2e-3, sentences=True, names=True, vocab=2304
+)
 TRANSLATION = Method(translations, sentences, translation_loss, corpus="phrasebook")
 
 

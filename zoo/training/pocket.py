@@ -44,7 +44,7 @@ MEASURED = 50  # batches of a person's own held-out text that a measurement take
 def settings_of(name: str, given: Mapping[str, Any]) -> Settings:
     """The settings given, the others as suits the architecture `name`; ZooError for one that cannot be."""
     objective = objective_of(registry().architecture(name), given.get("objective"))
-    return Settings(**{"steps": objective.steps, "batch": objective.batch, **given})
+    return Settings(**{"steps": objective.steps, "batch": objective.batch, "rate": objective.rate, **given})
 
 
 def train_folder(
@@ -83,6 +83,7 @@ def train_folder(
         check_resumed(out, state, settings, texts)
     names = texts.names() if method.names else ()
     told = {"names": names, "answers": texts.answers()} if method.names else {}
+    alone = texts.sentences if method.sentences else None
     trained = tokenizer is None
     with tempfile.TemporaryDirectory() as scratch:
         if state is not None:
@@ -108,6 +109,7 @@ def train_folder(
         settings=vars(settings)
         | {"config": numbers}
         | ({"corpus_sha256": texts.own.digest} if texts.own else {}),
+        documents="sentences" if alone else "documents",
         tokenizer={"vocab": words.vocab_size, "names": len(names) if trained else 0},
         versions=versions(),
     )
@@ -118,7 +120,7 @@ def train_folder(
     loaded = Loaded(model, words, architecture, recipe, numbers, out)
     train(
         model,
-        method.training(texts.training(settings.seed), words, settings, **told),
+        method.training((alone or texts.training)(settings.seed), words, settings, **told),
         method.loss,
         settings,
         record,

@@ -65,12 +65,14 @@ def settings_in(saved: Mapping[str, Any]) -> Settings:
 class Record:
     """What a training run measured: losses in nats a token as [step, loss], validation likewise, time in seconds.
 
-    `tokenizer` says how many tokens its own has, and how many of them are whole names that the corpus told of.
+    `documents` says whether it saw the corpus's documents or single sentences; `tokenizer` how many tokens its own has,
+    and how many of them are whole names that the corpus told of.
     """
 
     architecture: str
     parameters: int
     settings: dict[str, Any]
+    documents: str = "documents"
     tokenizer: dict[str, Any] = field(default_factory=dict)
     losses: list[list[float]] = field(default_factory=list)
     validation: list[list[float]] = field(default_factory=list)
