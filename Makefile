@@ -9,7 +9,7 @@ run: $(VENV)/.installed
 	$(BIN)/zoo run llama "The capital city of China is"
 
 test: $(VENV)/.test
-	$(BIN)/pytest
+	$(BIN)/pytest -n auto
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check .

@@ -130,7 +130,7 @@ def states(command, site):
 
 NEWER = {
     "declares_it": (
-        "from zoo.architecture import Sampler\nX = dict(api=2)\n",
+        "from zoo.architecture import Curriculum\nX = dict(api=2)\n",
         "it needs contract version 2; this zoo has 1",
     ),
     "new_field": (
@@ -138,8 +138,8 @@ NEWER = {
         "it needs contract version 3; this zoo has 1: upgrade mlx-zoo (TypeError: ",
     ),
     "new_name": (
-        "from zoo.architecture import Sampler\n",
-        "it needs Sampler of zoo.architecture, which this zoo",
+        "from zoo.architecture import Curriculum\n",
+        "it needs Curriculum of zoo.architecture, which this zoo",
     ),
     "new_spec": ("from zoo.recipe import Hyena\n", "it needs Hyena of zoo.recipe"),
     "new_module": ("import zoo.samplers\n", "it needs the module zoo.samplers"),

@@ -62,11 +62,12 @@ def _watch(reader: int, handler: Callable[[int, FrameType | None], None]) -> Non
             own -= 1
         elif received[0] == signal.SIGINT and signal.getsignal(signal.SIGINT) is handler:
             if said:
-                _end()
+                end()
             since = since or time.monotonic()
 
 
-def _end() -> None:
+def end() -> None:
+    """End the process, whatever it is in the middle of, the cursor shown again."""
     if sys.stderr.isatty():
         os.write(2, b"\x1b[?25h\r\n")  # a progress bar has hidden the cursor
     os._exit(130)

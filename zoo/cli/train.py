@@ -8,6 +8,8 @@ from typing import Any
 
 import click
 
+from zoo.cli.terminal import visible
+
 
 @click.command()
 @click.argument("architecture")
@@ -55,8 +57,8 @@ def train(
     had not been interrupted.
     """
     from zoo.checkpoint.source import read_json
+    from zoo.cli.interrupt import Interrupts
     from zoo.cli.screen import write
-    from zoo.cli.stopping import Interrupts
     from zoo.training.curve import drawn
     from zoo.training.loop import FIRST_STEP, Stopped, Watch
     from zoo.training.pocket import settings_of, train_folder
@@ -129,7 +131,7 @@ class Progress:
     def say(self, text: str) -> None:
         """One line above what is drawn."""
         if self.shown:
-            self._console.print(text, markup=False, highlight=False, soft_wrap=True)
+            self._console.print(visible(text), markup=False, highlight=False, soft_wrap=True)
         else:
             click.echo(text, err=True)
 
@@ -139,7 +141,7 @@ class Progress:
             from rich.text import Text
 
             self.stop()
-            self._live = self._console.status(Text(f"{self._name}: {text} …"))
+            self._live = self._console.status(Text(visible(f"{self._name}: {text} …")))
             self._live.start()
 
     def step(self, step: int, loss: float, rate: float) -> None:

@@ -88,7 +88,6 @@ TINY = dict(vocab_size=64, hidden_size=16, num_hidden_layers=2, num_heads=4, hea
 
 @hookimpl
 def zoo_blocks():
-    """The mixer, which Falcon-H1 has, too."""
     yield Block(StateSpace, "zoo_mamba2.block:StateSpace", "states of heads, updated in chunks")
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import sys
 import threading
 from collections.abc import Callable
 from typing import Any
+
+from zoo.cli.signals import end
 
 PATIENCE = 0.7  # seconds that code outside Python's reach has to come back
 
@@ -67,18 +68,9 @@ class Interrupts:
             self._count += 1
             if not self._graceful:
                 if not self._over.wait(PATIENCE):
-                    _leave()
+                    end()
             elif self._count == 1:
                 self._say("stopping after this step, to save it; Ctrl-C again stops at once, without saving")
             else:
-                _leave()
+                end()
         os.close(reading)
-
-
-def _leave() -> None:
-    """End the process, whatever it is in the middle of, the cursor shown again."""
-    with contextlib.suppress(OSError, ValueError):
-        if sys.__stderr__ is not None and sys.__stderr__.isatty():
-            sys.__stderr__.write("\x1b[?25h\n")
-            sys.__stderr__.flush()
-    os._exit(130)
