@@ -269,7 +269,7 @@ def test_a_few_steps_write_a_folder_that_loads(name, tmp_path, tokenizer_folder,
 
     monkeypatch.setattr(
         "zoo_corpora.atlas.documents",
-        lambda split, seed: islice(atlas(split, seed), 100 + 900 * (split == "train")),
+        lambda split, seed, **more: islice(atlas(split, seed, **more), 100 + 900 * (split == "train")),
     )
     record = train_folder(
         name, tmp_path / "out", Settings(steps=2, batch=2, length=16), tokenizer=tokenizer_folder
