@@ -20,7 +20,7 @@ types: $(VENV)/.test
 
 # The live comparison with transformers, in an environment of its own: ordinary tests never see torch.
 parity: $(VENV)-parity/.installed
-	$(VENV)-parity/bin/pytest tests/parity
+	$(VENV)-parity/bin/pytest -n auto tests/parity
 
 docs: $(VENV)/.docs
 	$(BIN)/sphinx-build -W -b html docs docs/_build/html

@@ -8,9 +8,9 @@ import pytest
 import sentencepiece
 from sentencepiece import sentencepiece_model_pb2
 from transformers import AutoTokenizer
-from zoo.training.atlas import documents
 
 from zoo.checkpoint.gguf_tokenizer import load_gguf_tokenizer, save_gguf_tokenizer
+from zoo_corpora.atlas import documents
 
 TEXTS = [
     "The capital city of China is Beijing.",
