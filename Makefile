@@ -20,7 +20,7 @@ types: $(VENV)/.test
 
 # The live comparison with transformers, in an environment of its own: ordinary tests never see torch.
 parity: $(VENV)-parity/.installed
-	$(VENV)-parity/bin/pytest -n auto tests/parity
+	$(VENV)-parity/bin/pytest -n auto --dist loadfile tests/parity  # one test counts the others of its file
 
 docs: $(VENV)/.docs
 	$(BIN)/sphinx-build -W -b html docs docs/_build/html
