@@ -18,9 +18,10 @@ lint: $(VENV)/.test
 types: $(VENV)/.test
 	$(BIN)/mypy
 
-# The live comparison with transformers, in an environment of its own: ordinary tests never see torch.
+# The live comparison with transformers, in an environment of its own: ordinary tests never see torch. By whole files,
+# since one test counts the others of its file.
 parity: $(VENV)-parity/.installed
-	$(VENV)-parity/bin/pytest -n auto --dist loadfile tests/parity  # one test counts the others of its file
+	$(VENV)-parity/bin/pytest -n auto --dist loadfile tests/parity
 
 docs: $(VENV)/.docs
 	$(BIN)/sphinx-build -W -b html docs docs/_build/html
