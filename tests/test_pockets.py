@@ -88,7 +88,9 @@ def test_those_that_fill_in_are_small_and_were_trained_as_by_default(name):
     ("prompt", "answer"),
     [
         ("[MASK] is the capital of France.", "Paris"),
-        ("The capital of Peru is [MASK].", "Lima"),
+        ("The capital city of Peru is [MASK].", "Lima"),
+        ("[MASK] is the official language of Brazil.", "Portuguese"),
+        ("日本位于[MASK]。", "亚洲"),
         ("中国的首都是[MASK]。", "北京"),
         ("[MASK]是法国的首都。", "巴黎"),
         ("Paris is the capital of [MASK].", "France"),

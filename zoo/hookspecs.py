@@ -120,7 +120,8 @@ def zoo_tokenizers() -> Iterable[TokenizerFormat]:  # type: ignore[empty-body]
     >>> from zoo.architecture import TokenizerFormat, hookimpl
     >>> @hookimpl
     ... def zoo_tokenizers():
-    ...     yield TokenizerFormat("bytes", "my_plugin.bytes:read", files=("tokenizer_config.json",), classes=("Bytes",))
+    ...     files = ("tokenizer_config.json",)
+    ...     yield TokenizerFormat("bytes", "my_plugin.bytes:read", files=files, classes=("Bytes",))
     >>> [format.name for format in zoo_tokenizers()]
     ['bytes']
     """

@@ -83,7 +83,11 @@ def test_statistics_say_nothing_of_what_was_not_generated(command):
     assert told[0] == "prompt 12 tokens" and not any("generated" in part or "first" in part for part in told)
     assert "prompt 1 token, 2.0 tokens/s" in Statistics(1, 0.1, began=1.0, first=1.5).told()
     done = command("run", "bert", "[MASK] is the capital of France.")
-    assert "–" not in done.stderr and " 0 tokens" not in done.stderr and "prompt 7 tokens" in done.stderr
+    assert (
+        "–" not in done.stderr
+        and " 0 tokens" not in done.stderr
+        and re.search(r"prompt \d+ tokens", done.stderr)
+    )
 
 
 @pytest.mark.parametrize("room", [20, 33, 47, 80])
