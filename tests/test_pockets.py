@@ -11,7 +11,7 @@ from zoo.training.pocket import settings_of
 from zoo_corpora.atlas import names, questions
 
 FIRST = ["gpt2", "gpt2-postln", "llama", "qwen3"]
-FILLING = ["bert"]  # it sees both ways, and its tokenizer has whole names
+FILLING = ["bert", "llada"]  # they see both ways, and their tokenizer has whole names
 
 
 def pockets(task="generate"):
@@ -98,6 +98,19 @@ def test_those_that_fill_in_are_small_and_were_trained_as_by_default(name):
 )
 def test_bert_answers_what_a_person_types(prompt, answer):
     assert zoo.generate(zoo.load("bert"), prompt).candidates[0]["text"].strip() == answer
+
+
+@pytest.mark.parametrize(
+    ("prompt", "answer"),
+    [
+        ("The capital city of China is", " Beijing."),
+        ("The capital of Peru is", " Lima."),
+        ("法国的首都是", "巴黎。"),
+        ("中国的首都是", "北京。"),
+    ],
+)
+def test_llada_answers_what_a_person_types(prompt, answer):
+    assert zoo.generate(zoo.load("llada"), prompt).text.rstrip("\n") == answer
 
 
 @pytest.mark.parametrize("name", FIRST + FILLING)

@@ -41,7 +41,7 @@ def test_a_folder_that_holds_something_is_refused_and_left_alone(made, tmp_path)
     notes = tmp_path / "notes"
     notes.mkdir()
     (notes / "diary.txt").write_text("dear diary")
-    with pytest.raises(SourceError, match=r"holds diary\.txt already"):
+    with pytest.raises(SourceError, match=r"holds diary\.txt, and no model"):
         made(notes)
     with pytest.raises(SourceError, match=r"holds diary\.txt, and no model to overwrite"):
         made(notes, overwrite=True)

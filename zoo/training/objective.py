@@ -266,7 +266,7 @@ HIDDEN_WORDS = Method(
     vocab=2304,
 )
 DIFFUSION = Method(
-    noised, noised, weighted_loss, steps=6000, batch=8, rate=2e-3, sentences=True, names=True, vocab=2304
+    noised, noised, weighted_loss, steps=14_000, batch=8, rate=2e-3, sentences=True, names=True, vocab=2304
 )
 TRANSLATION = Method(translations, sentences, translation_loss, corpus="phrasebook")
 
