@@ -43,7 +43,7 @@ def test_a_folder_that_holds_something_is_refused_and_left_alone(made, tmp_path)
     (notes / "diary.txt").write_text("dear diary")
     with pytest.raises(SourceError, match=r"holds diary\.txt, and no model"):
         made(notes)
-    with pytest.raises(SourceError, match=r"holds diary\.txt, and no model to overwrite"):
+    with pytest.raises(SourceError, match=r"holds diary\.txt, and no model; give"):
         made(notes, overwrite=True)
     assert [path.name for path in notes.iterdir()] == ["diary.txt"]
 
