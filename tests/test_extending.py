@@ -71,7 +71,7 @@ def test_what_a_sampler_does_not_take_is_refused_before_the_first_token(extras, 
 
 
 def test_a_sampler_that_is_none(extras):
-    with pytest.raises(PluginError, match="no sampler 'nothing'; known: at-least"):
+    with pytest.raises(PluginError, match="no sampler 'nothing'; there are: at-least"):
         zoo.stream(zoo.load("llama"), PROMPT, samplers={"nothing": {}})
 
 

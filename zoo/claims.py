@@ -54,6 +54,13 @@ class Claims(Generic[T]):
         claims = self.of(name)
         return self.chosen(claims, name)[1] if claims else None
 
+    def need(self, name: str) -> T:
+        """The record of a name; PluginError, naming those there are, for none."""
+        found = self.one(name)
+        if found is None:
+            raise PluginError(f"no {self.what} {name!r}; there are: {', '.join(self.listed()) or 'none'}")
+        return found
+
     def chosen(self, claims: list[tuple[Plugin, T]], name: str) -> tuple[Plugin, T]:
         """The claim that wins, with a notice when it beats one of the zoo's; PluginError when none does."""
         theirs = [claim for claim in claims if not claim[0].ours]

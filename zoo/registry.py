@@ -290,10 +290,7 @@ class Registry:
 
     def corpus(self, name: str) -> Corpus:
         """The corpus of that name; PluginError, naming those there are, for none."""
-        found = self._corpora.one(name)
-        if found is None:
-            raise PluginError(f"no corpus {name!r}; there are: {', '.join(self.corpora) or 'none'}")
-        return found
+        return self._corpora.need(name)
 
     def objective(self, architecture: Architecture, name: str | None = None) -> Objective:
         """The objective `name`, else the first that can train the architecture, chosen as a strategy is.
@@ -335,13 +332,8 @@ class Registry:
         return self._tokenizers.listed()
 
     def sampler(self, name: str) -> Sampler:
-        """The sampler of that name; PluginError, with the names there are, for none."""
-        found = self._samplers.one(name)
-        if found is None:
-            raise PluginError(
-                f"there is no sampler {name!r}; known: {', '.join(sorted(self._samplers)) or 'none'}"
-            )
-        return found
+        """The sampler of that name; PluginError, naming those there are, for none."""
+        return self._samplers.need(name)
 
 
 def _first(claims: list[tuple[Plugin, Any]], rank: Callable[[tuple[Plugin, Any]], int], what: str) -> Any:
