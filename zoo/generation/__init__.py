@@ -12,7 +12,7 @@ from typing import Any
 
 from zoo import runtime
 from zoo.errors import PromptError
-from zoo.generation.checked import checked as checked_steps
+from zoo.generation.checked import checked_steps
 from zoo.generation.settings import check_loaded, checked
 from zoo.generation.step import Step
 from zoo.loading import Loaded

@@ -9,7 +9,7 @@ from zoo.errors import PluginError
 from zoo.generation.step import Step
 
 
-def checked(steps: Any, told: str) -> Iterator[Step]:
+def checked_steps(steps: Any, told: str) -> Iterator[Step]:
     """The steps of the strategy that `told` names, as they come.
 
     PluginError, at once, when it gave nothing to iterate over; while it runs, when it yields something else than a
