@@ -55,29 +55,36 @@ def matches(pattern: str, tensors: Mapping[str, Any]) -> Iterator[tuple[str, dic
 
 def open_steps(rule: Any, pattern: Any) -> frozenset[str]:
     """What is open in a pattern of `rule`: names as "{i}", and "*"; PluginError for what is no pattern."""
-
-    def refused(why: str) -> PluginError:
-        return PluginError(f"weight rule {rule!r}: {pattern!r} {why}")
-
     if not isinstance(pattern, str) or not pattern:
-        raise refused("is no pattern: a tensor's name, in which {i}, * and [prefix.] may stand")
+        fault: str | None = "is no pattern: a tensor's name, in which {i}, * and [prefix.] may stand"
+    else:
+        found, fault = _opened(pattern)
+    if fault is not None:
+        raise PluginError(f"weight rule {rule!r}: {pattern!r} {fault}")
+    return found
+
+
+@lru_cache(maxsize=4096)  # families share most of theirs
+def _opened(pattern: str) -> tuple[frozenset[str], str | None]:
+    """What is open in a pattern, and what is wrong with it, if anything is."""
     found: list[str] = []
+    fault = None
     for match in _PLACE.finditer(pattern):
         name, rest, optional = match.groups()
         if name:
             if not name.isidentifier() or name == REST:
-                raise refused(f"has the placeholder {{{name}}}: a name is letters, and not {REST!r}")
+                fault = f"has the placeholder {{{name}}}: a name is letters, and not {REST!r}"
             found.append(f"{{{name}}}")
         elif rest:
             if "*" in found:
-                raise refused("has two *: the rest of a name is one")
+                fault = "has two *: the rest of a name is one"
             found.append("*")
         elif not optional.endswith(".") or optional.strip(".") == "" or set("{}*[") & set(optional):
-            raise refused(f"has [{optional}]: a prefix that may be left out is plain and ends with a dot")
+            fault = f"has [{optional}]: a prefix that may be left out is plain and ends with a dot"
     stray = sorted(set("{}[]") & set(_PLACE.sub("", pattern)))
-    if stray:
-        raise refused(f"has a stray {stray[0]}")
-    return frozenset(found)
+    if stray and fault is None:
+        fault = f"has a stray {stray[0]}"
+    return frozenset(found), fault
 
 
 def check_pair(rule: Any, source: Any, target: Any, only_source: Callable[[str], bool] | None = None) -> None:
