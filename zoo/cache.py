@@ -13,6 +13,8 @@ from typing import Any
 import mlx.core as mx
 from mlx.utils import tree_map
 
+from zoo import runtime
+
 
 @dataclass(frozen=True)
 class CachePolicy:
@@ -291,15 +293,15 @@ def _unused(buffers: list[mx.array | None], used: int) -> int:
 
 
 def settle(cache: Sequence[Any], tokens: int, report: Callable[[int], None] | None = None) -> None:
-    """Evaluate what a pass over `tokens` left in the caches of a model, one layer after the other.
+    """Evaluate what a pass over `tokens` left in the caches of a model: `runtime.by_layer`, or all at once.
 
-    Each evaluation is a layer's share of the pass, so that Ctrl-C is heard between two of them, and `report` is called
-    after each with the tokens that this share comes to.
+    `report` is called after each evaluation with the tokens that its share of the pass comes to.
     """
-    for number, one in enumerate(cache, 1):
-        mx.eval(one.state)
+    groups = [[one] for one in cache] if runtime.by_layer() else [list(cache)]
+    for number, group in enumerate(groups, 1):
+        mx.eval([one.state for one in group])
         if report is not None:
-            report(tokens * number // len(cache))
+            report(tokens * number // len(groups))
 
 
 def _last(buffer: mx.array | None, used: int, count: int) -> mx.array | None:

@@ -199,6 +199,14 @@ def prefill_chunk() -> int:
     return 2048 if on_gpu() else 256
 
 
+def by_layer() -> bool:
+    """Whether a pass over many tokens is evaluated layer by layer.
+
+    On the CPU it takes seconds, and Ctrl-C is heard between two evaluations. A GPU would be idle between them.
+    """
+    return not on_gpu()
+
+
 def prepare() -> None:
     """Set the device up for a model: on Metal, keep as much memory wired as the system recommends."""
     import mlx.core as mx

@@ -147,6 +147,15 @@ def test_settling_evaluates_each_layer_once_and_changes_nothing(folder):
     assert mx.array_equal(logits, loaded.model(tokens, loaded.model.make_cache()))
 
 
+def test_a_gpu_is_not_made_to_wait_for_each_layer(folder, monkeypatch):
+    loaded = zoo.load(folder())
+    cache, told = loaded.model.make_cache(), []
+    loaded.model(mx.array([[5, 6, 7, 8]]), cache)
+    monkeypatch.setattr("zoo.runtime.on_gpu", lambda: True)
+    settle(cache, 4, told.append)
+    assert told == [4]
+
+
 def test_a_file_written_in_pieces_is_the_same_file(tmp_path, monkeypatch):
     monkeypatch.setattr("zoo.checkpoint.save.PIECE", 7)
     tensors = {
