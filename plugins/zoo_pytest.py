@@ -23,7 +23,7 @@ def pytest_addoption(parser):
 @pytest.hookimpl(tryfirst=True)  # before -k and -m choose
 def pytest_collection_modifyitems(session, config, items):
     for name in config.getoption("--zoo-arch"):
-        from zoo.pytest_plugin import collect_checks
+        from zoo.testing.pytest_plugin import collect_checks
 
         items.extend(collect_checks(session, name))
 
@@ -34,7 +34,7 @@ def zoo_registry():
 
     It gives their registry, which all of the zoo then uses until the test ends: `zoo_registry(my_plugin)`.
     """
-    from zoo.registry import isolated, using
+    from zoo.host.registry import isolated, using
 
     with contextlib.ExitStack() as stack:
         yield lambda *plugins: stack.enter_context(using(isolated(*plugins)))

@@ -16,7 +16,7 @@ from loopback_hub import ID, Hub, Repository
 
 import zoo  # noqa: F401 (before mlx, so that the fast BLAS is loaded)
 from zoo.checkpoint.save import save
-from zoo.registry import registry
+from zoo.host.registry import registry
 from zoo.testing import subject
 
 # Before huggingface_hub is imported, which reads them once: no test may see, or fill, the cache of who runs it.

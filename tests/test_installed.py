@@ -1,6 +1,6 @@
 """What an installation must hold: every first-party plugin, loaded, and its embedded files."""
 
-from zoo.registry import registry
+from zoo.host.registry import registry
 
 # Named one by one, so that one left out of a package is missed.
 EMBEDDED = {

@@ -15,7 +15,7 @@ PATH="$folder/venv/bin:$PATH"
 zoo plugins
 zoo run llama "The capital city of China is"
 pytest -q --import-mode=importlib -p no:cacheprovider -o pythonpath=tests/helpers \
-    tests/test_installed.py tests/test_pockets.py
+    tests/test_installed.py tests/plugins/test_pockets.py
 
 # A plugin of each kind, from nothing to its use, as its README says.
 export ZOO_STRICT=1

@@ -14,11 +14,12 @@ from pathlib import Path
 from types import FunctionType
 from typing import Any
 
-from zoo import hookspecs, weights
 from zoo.architecture import Block, Preset
-from zoo.collecting import HOOKS, RECORDS
 from zoo.config import Config
-from zoo.registry import core, registry
+from zoo.host import hookspecs
+from zoo.host.collect import HOOKS, RECORDS
+from zoo.host.registry import core, registry
+from zoo.weights import rules as weights
 
 # All that a plugin may import, by module: what upgrading.md promises. "*": what the module's `__all__` names.
 PROMISED: dict[str, tuple[str, ...]] = {

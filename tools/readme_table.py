@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from zoo.registry import registry
+from zoo.host.registry import registry
 
 README = Path(__file__).parent.parent / "README.md"
 SECTION = re.compile(r"(<!-- architectures -->\n).*?(<!-- end -->)", re.DOTALL)

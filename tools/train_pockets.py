@@ -13,7 +13,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 
-from zoo.registry import registry
+from zoo.host.registry import registry
 
 
 def pockets() -> dict[str, str]:

@@ -14,8 +14,8 @@ from zoo.runtime import preload_blas
 
 if TYPE_CHECKING:
     from zoo.generation import Generated, Step, generate, stream
+    from zoo.generation.embedding import embed
     from zoo.loading import Loaded, load
-    from zoo.sentences import embed
 
 __version__ = "0.1.0"
 
@@ -28,7 +28,7 @@ _HOMES = {
     "Step": "zoo.generation",
     "generate": "zoo.generation",
     "stream": "zoo.generation",
-    "embed": "zoo.sentences",
+    "embed": "zoo.generation.embedding",
 }
 
 

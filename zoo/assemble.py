@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from zoo.errors import RecipeError, ZooError
+from zoo.host.registry import Registry, registry
 from zoo.recipe import Spec
-from zoo.registry import Registry, registry
 
 
 def build(spec: Spec, dim: int, index: int = 0, known: Registry | None = None, path: str = "") -> Any:

@@ -32,7 +32,7 @@ def bench_load(
     the process grew by at most, `held` the bytes of the loaded parameters.
     """
     from zoo.checkpoint.source import find
-    from zoo.registry import registry
+    from zoo.host.registry import registry
     from zoo.training.pocket import versions
 
     if runs < 1:

@@ -11,20 +11,20 @@ from typing import TYPE_CHECKING, Any
 from zoo import runtime
 from zoo.architecture import Architecture
 from zoo.assemble import assemble
+from zoo.checkpoint.parameters import fill, match, packings, parameters_of, place, warn_of_unread
 from zoo.checkpoint.quantized import Expected, check_method, gather, warn_of_differences, with_settings
 from zoo.checkpoint.safetensors import Tensors, open_tensors
 from zoo.checkpoint.source import find, read_json
-from zoo.checkpoint.weights import fill, match, packings, parameters_of, place, warn_of_unread
 from zoo.config import Config
 from zoo.errors import CheckpointError, ConfigError, SourceError
+from zoo.host.registry import Registry, registry
 from zoo.notices import held
-from zoo.registry import Registry, registry
 from zoo.tokenizer import Tokenizer, load_tokenizer
 
 Report = Callable[[int, int], None]  # told what is done, and what there is in all
 
 if TYPE_CHECKING:
-    from zoo.checkpoint.gguf import GGUFFile
+    from zoo.checkpoint.gguf.file import GGUFFile
 
 
 @dataclass(repr=False)
@@ -211,7 +211,7 @@ def open_file(
     path: Path, known: Registry, architecture: str | Architecture | None, repack: int | None = None
 ) -> GGUFFile:
     """A GGUF file, whose reader is imported only for one."""
-    from zoo.checkpoint.gguf import open_gguf
+    from zoo.checkpoint.gguf.file import open_gguf
 
     return open_gguf(path, known, architecture, repack)
 

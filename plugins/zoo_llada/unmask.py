@@ -14,8 +14,8 @@ import mlx.core as mx
 from zoo.errors import PromptError
 from zoo.generation import Step
 from zoo.generation.prompt import encode_prompt, end_ids, mask_id, sampling_of
+from zoo.generation.sampling import check_numbers, sampler
 from zoo.loading import Loaded
-from zoo.sampling import check_numbers, sampler
 
 MAX_TOKENS = 64
 BLOCK_LENGTH = 32

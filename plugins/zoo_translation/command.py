@@ -15,7 +15,7 @@ def languages(source, as_json):
     """
     from zoo.checkpoint.source import find, read_json
     from zoo.errors import TokenizerError
-    from zoo.registry import registry
+    from zoo.host.registry import registry
     from zoo.tokenizer import load_tokenizer
 
     folder = find(source, registry()).folder

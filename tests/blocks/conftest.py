@@ -8,7 +8,7 @@ from types import ModuleType
 import pytest
 from page_layers import PageBlocks
 
-from zoo.registry import isolated, using
+from zoo.host.registry import isolated, using
 
 PAGE = Path(__file__).parents[2] / "docs" / "plugins" / "layers.md"
 

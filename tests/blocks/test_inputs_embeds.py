@@ -6,7 +6,7 @@ import pytest
 from zoo.assemble import assemble
 from zoo.blocks.embedding import Embedding as EmbeddingModule
 from zoo.errors import PromptError
-from zoo.registry import registry
+from zoo.host.registry import registry
 from zoo.testing import randomise, same, subject
 
 DECODERS = [

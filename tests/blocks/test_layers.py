@@ -15,6 +15,7 @@ from zoo.assemble import assemble, build
 from zoo.blocks.attention import Attention as AttentionModule
 from zoo.cache import CachePolicy, KVCache, LayerCache, StateCache, WindowCache
 from zoo.errors import RecipeError
+from zoo.host.registry import isolated, using
 from zoo.insight.facts import facts
 from zoo.recipe import (
     MLP,
@@ -25,7 +26,6 @@ from zoo.recipe import (
     Spec,
 )
 from zoo.recipe.memory import Memory, needs
-from zoo.registry import isolated, using
 from zoo.testing import check_architecture, same
 from zoo.training.loss import next_token_loss
 

@@ -10,6 +10,7 @@ from page_layers import DIM, NORM, VOCAB, PageBlocks, blended, decoder, hybrid, 
 from zoo.architecture import Block, hookimpl
 from zoo.assemble import assemble
 from zoo.errors import PluginError, RecipeError
+from zoo.host.registry import isolated, using
 from zoo.recipe import (
     MLP,
     Attention,
@@ -23,7 +24,6 @@ from zoo.recipe import (
     Router,
     Spec,
 )
-from zoo.registry import isolated, using
 
 
 def test_a_part_without_a_cache_or_a_name_of_its_own_is_named(known, page, monkeypatch):

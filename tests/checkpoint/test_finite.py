@@ -9,10 +9,10 @@ import pytest
 import zoo  # isort: skip (before mlx, so that the fast BLAS is loaded)
 import mlx.core as mx
 
+from zoo.checkpoint.convert import convert
 from zoo.checkpoint.finite import evaluate, finite, stored
 from zoo.checkpoint.packed import Packed, Packing, pack
 from zoo.checkpoint.save import save
-from zoo.convert import convert
 from zoo.errors import ZooError
 from zoo.testing import subject
 
@@ -157,7 +157,7 @@ def test_a_gguf_file_is_refused(folder, tmp_path, kind):
 
 
 def gguf_entries(path):
-    from zoo.checkpoint.gguf_header import read_header
+    from zoo.checkpoint.gguf.header import read_header
 
     return read_header(path).tensors.values()
 

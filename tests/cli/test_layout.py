@@ -9,7 +9,7 @@ from terminal import Terminal
 from zoo.cli import cli
 from zoo.cli.run import Statistics
 from zoo.cli.table import facts, table, width, wrapped
-from zoo.registry import registry
+from zoo.host.registry import registry
 
 NARROW = {"COLUMNS": "80"}
 

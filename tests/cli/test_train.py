@@ -13,9 +13,9 @@ import time
 import pytest
 
 import zoo
+from zoo.checkpoint.convert import convert
 from zoo.config import Config
-from zoo.convert import convert
-from zoo.registry import registry
+from zoo.host.registry import registry
 from zoo.training.pocket import train_folder
 from zoo.training.record import Settings
 from zoo.training.state import open_state, state_path

@@ -12,8 +12,8 @@ import zoo  # isort: skip (before mlx, so that the fast BLAS is loaded)
 import mlx.core as mx
 
 from zoo.errors import PromptError
+from zoo.generation.embedding import embed
 from zoo.loading import Loaded
-from zoo.sentences import embed
 from zoo.testing import subject
 
 PROMPT = [5, 6, 7]
@@ -109,8 +109,8 @@ def test_numbers_of_numpy_are_numbers(llama):
         (["a", "b"], r"several texts: call it for each of them, \[zoo.generate"),
         ([[1, 2]], "several lists"),
         (mx.array([[1, 2]]), "several lists"),
-        ({"role": "user", "content": "x"}, "chat messages: lay them out by zoo.chat.render_chat"),
-        ([{"role": "user", "content": "x"}], "chat messages: lay them out by zoo.chat.render_chat"),
+        ({"role": "user", "content": "x"}, "chat messages: lay them out by zoo.tokenizer.chat.render_chat"),
+        ([{"role": "user", "content": "x"}], "chat messages: lay them out by zoo.tokenizer.chat.render_chat"),
     ],
 )
 def test_a_prompt_of_a_wrong_kind_says_what_is_right(llama, others, prompt, words):

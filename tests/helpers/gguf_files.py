@@ -10,11 +10,11 @@ import mlx.core as mx
 import numpy as np
 
 from zoo.assemble import assemble
+from zoo.checkpoint.parameters import fill, match
 from zoo.checkpoint.safetensors import Tensors
 from zoo.checkpoint.save import save
-from zoo.checkpoint.weights import fill, match
+from zoo.host.registry import registry
 from zoo.loading import make_recipe, open_model
-from zoo.registry import registry
 from zoo.testing import numbers_of, randomise
 from zoo.training.vocabulary import save_tokenizer, train_tokenizer
 from zoo_corpora.atlas import documents

@@ -4,7 +4,7 @@ import json
 
 import gguf
 
-from zoo.checkpoint.gguf_header import read_header
+from zoo.checkpoint.gguf.header import read_header
 
 TEXTS = [
     "The capital city of China is Beijing, isn't it? We'LL see; I'VE 1234567 reasons.",

@@ -24,12 +24,12 @@ from mlx_lm.tuner.utils import load_adapters
 from zoo import recipe
 from zoo.blocks.position import LearnedPositions
 from zoo.cache import Cache
-from zoo.convert import convert
+from zoo.checkpoint.convert import convert
 from zoo.errors import PluginError, PromptError, TokenizerError, ZooError
+from zoo.host.registry import registry
 from zoo.integrations import mlx_lm as integration
 from zoo.integrations.mlx_lm import load
 from zoo.loading import Loaded
-from zoo.registry import registry
 from zoo.testing import same, subject
 
 PROMPTS = ["The capital city of China is", "Hi", "The capital city of France, a country, is", "中国的首都是"]

@@ -11,7 +11,7 @@ import zoo  # isort: skip (before mlx, so that the fast BLAS is loaded)
 import mlx.core as mx
 from mlx.utils import tree_flatten
 
-from zoo.convert import convert
+from zoo.checkpoint.convert import convert
 
 from .support import TOLERANCE, reference, texts
 from .test_convert import COMMON, VOCAB, far

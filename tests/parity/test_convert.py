@@ -17,7 +17,7 @@ import zoo  # isort: skip (before mlx, so that the fast BLAS is loaded)
 import mlx.core as mx
 from mlx.utils import tree_map
 
-from zoo.convert import convert, divergence
+from zoo.checkpoint.convert import convert, divergence
 
 from .support import TOLERANCE, difference, reference, spelled_as_4, texts
 

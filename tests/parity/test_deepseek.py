@@ -12,7 +12,7 @@ from transformers import DeepseekV3Config, DeepseekV3ForCausalLM
 import zoo  # isort: skip (before mlx, so that the fast BLAS is loaded)
 import mlx.core as mx
 
-from zoo.checkpoint.weights import export
+from zoo.checkpoint.parameters import export
 from zoo.errors import CheckpointError
 
 from .support import TOLERANCE, agrees, agrees_from_folder, difference, reference, texts

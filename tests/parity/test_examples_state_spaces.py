@@ -9,7 +9,7 @@ from transformers import FalconH1Config, FalconH1ForCausalLM, Mamba2Config, Mamb
 
 import zoo
 from zoo.checkpoint.save import save
-from zoo.registry import isolated
+from zoo.host.registry import isolated
 
 from .support import TOLERANCE, difference, reference, spelled_as_4, texts
 

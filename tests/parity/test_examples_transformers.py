@@ -16,8 +16,8 @@ from transformers import (
 )
 
 import zoo
-from zoo.convert import convert
-from zoo.registry import isolated, using
+from zoo.checkpoint.convert import convert
+from zoo.host.registry import isolated, using
 
 from .support import TOLERANCE, agrees, difference, reference, spelled_as_4, texts
 from .test_adapters import train

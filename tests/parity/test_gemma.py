@@ -11,7 +11,7 @@ from transformers import Gemma2Config, Gemma2ForCausalLM
 import zoo  # isort: skip (before mlx, so that the fast BLAS is loaded)
 import mlx.core as mx
 
-from zoo.checkpoint.weights import export
+from zoo.checkpoint.parameters import export
 
 from .support import TOLERANCE, agrees, difference, spelled_as_4, texts
 

@@ -6,7 +6,7 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 import zoo
-from zoo.registry import registry
+from zoo.host.registry import registry
 
 from .support import TOLERANCE, agrees
 

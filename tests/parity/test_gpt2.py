@@ -100,7 +100,7 @@ def test_the_layout_of_mlx_conversions(tmp_path):
 
 
 def test_transformers_runs_the_pocket():
-    from zoo.registry import registry
+    from zoo.host.registry import registry
 
     folder = registry().architecture("gpt2").preset("pocket").folder
     model = GPT2LMHeadModel.from_pretrained(folder, dtype="float32", attn_implementation="eager").eval()

@@ -13,7 +13,7 @@ import zoo  # isort: skip
 import mlx.core as mx
 
 from zoo.checkpoint.packed import dense
-from zoo.checkpoint.weights import export
+from zoo.checkpoint.parameters import export
 from zoo.testing import randomise
 
 from .support import TOLERANCE, agrees, agrees_from_folder, difference, reference, texts

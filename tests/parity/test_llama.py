@@ -142,7 +142,7 @@ def test_shards_written_by_transformers(tmp_path):
 
 @pytest.mark.parametrize("name", ["llama", "qwen3"])
 def test_transformers_runs_the_pockets(name):
-    from zoo.registry import registry
+    from zoo.host.registry import registry
 
     folder = registry().architecture(name).preset("pocket").folder
     kind = {"llama": LlamaForCausalLM, "qwen3": Qwen3ForCausalLM}[name]

@@ -17,7 +17,7 @@ from transformers import (
 import zoo  # isort: skip
 import mlx.core as mx
 
-from zoo.checkpoint.weights import export
+from zoo.checkpoint.parameters import export
 
 from .support import TOLERANCE, agrees, agrees_from_folder, difference, reference, texts
 

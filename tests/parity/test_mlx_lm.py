@@ -11,10 +11,10 @@ import mlx.core as mx
 from mlx_lm.models.cache import make_prompt_cache
 from mlx_lm_configs import VOCAB, load, write
 
-from zoo.convert import convert
+from zoo.checkpoint.convert import convert
 from zoo.generation.autoregressive import decode
-from zoo.registry import registry
-from zoo.sampling import Sampling
+from zoo.generation.sampling import Sampling
+from zoo.host.registry import registry
 from zoo.testing import same
 from zoo_mlx_lm import modules
 

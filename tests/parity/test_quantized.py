@@ -18,7 +18,7 @@ from transformers import (
 import zoo  # isort: skip
 import mlx.core as mx
 
-from zoo.registry import registry
+from zoo.host.registry import registry
 
 from .support import difference, reference, texts
 

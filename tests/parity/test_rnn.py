@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import save_file
 
 import zoo
-from zoo.checkpoint.weights import export
+from zoo.checkpoint.parameters import export
 
 from .support import TOLERANCE, difference, texts
 

@@ -16,9 +16,9 @@ from transformers import (
     T5Tokenizer,
 )
 
-from zoo.chat import render_chat
 from zoo.errors import TokenizerError
 from zoo.tokenizer import load_tokenizer
+from zoo.tokenizer.chat import render_chat
 
 CORPUS = [
     "Hello world, don't you see? It's 你好世界 naïve café über",

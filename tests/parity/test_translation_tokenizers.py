@@ -13,7 +13,7 @@ from transformers import M2M100Tokenizer, MarianTokenizer, NllbTokenizer
 import zoo
 from zoo.errors import PromptError
 from zoo.tokenizer import load_tokenizer
-from zoo.tokenizer_vocabulary import FAIRSEQ_LANGUAGES
+from zoo.tokenizer.seq2seq import FAIRSEQ_LANGUAGES
 from zoo_corpora import phrasebook
 
 TEXTS = [

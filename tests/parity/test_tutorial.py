@@ -9,8 +9,8 @@ import torch
 from transformers import GPTJConfig, GPTJForCausalLM
 
 import zoo
-from zoo.plugins import load_plugins
-from zoo.registry import Registry
+from zoo.host.discovery import load_plugins
+from zoo.host.registry import Registry
 
 from .support import TOLERANCE, difference, reference, spelled_as_4, texts
 

@@ -5,7 +5,7 @@ import pytest
 
 from zoo.config import Config
 from zoo.errors import ConfigError
-from zoo.registry import registry
+from zoo.host.registry import registry
 from zoo.testing import same, subject
 from zoo_bert import BASE, MINILM, POCKET, bert
 

@@ -6,8 +6,8 @@ import pytest
 
 from zoo.config import Config
 from zoo.errors import CheckpointError, ConfigError, RecipeError
+from zoo.host.registry import registry
 from zoo.loading import make_recipe
-from zoo.registry import registry
 from zoo.testing import same, subject
 from zoo_deepseek import deepseek_v3
 from zoo_deepseek.block import GroupRouter, HeadLinear, LatentAttention

@@ -8,8 +8,8 @@ import tomllib
 import pytest
 from example_plugins import FOLDER
 
-from zoo.plugins import load_plugins
-from zoo.registry import Registry
+from zoo.host.discovery import load_plugins
+from zoo.host.registry import Registry
 
 EXAMPLES = sorted(FOLDER.glob("zoo-*"))
 NAMES = [folder.name for folder in EXAMPLES]

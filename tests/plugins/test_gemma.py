@@ -5,8 +5,8 @@ import pytest
 
 from zoo.config import Config
 from zoo.errors import ConfigError
+from zoo.host.registry import registry
 from zoo.loading import make_recipe
-from zoo.registry import registry
 from zoo.testing import subject
 from zoo_gemma import GEMMA2_2B, gemma2
 

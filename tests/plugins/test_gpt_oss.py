@@ -9,8 +9,8 @@ import pytest
 from zoo.assemble import build
 from zoo.config import Config
 from zoo.errors import CheckpointError, ConfigError
+from zoo.host.registry import registry
 from zoo.loading import make_recipe
-from zoo.registry import registry
 from zoo.testing import randomise, same
 from zoo.weights import apply, invert
 from zoo_gpt_oss import HF_WEIGHTS, gpt_oss

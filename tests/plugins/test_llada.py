@@ -9,8 +9,8 @@ import pytest
 import zoo
 from zoo.config import Config
 from zoo.errors import ConfigError, PromptError
+from zoo.generation.sampling import greedy
 from zoo.loading import Loaded
-from zoo.sampling import greedy
 from zoo.testing import subject
 from zoo_llada import EIGHT_BILLION, llada
 from zoo_llada.unmask import HIDDEN, drafted, share, uncover

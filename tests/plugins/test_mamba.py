@@ -12,9 +12,9 @@ from mlx_lm.models.cache import ArraysCache
 from zoo.assemble import assemble
 from zoo.config import Config
 from zoo.errors import ConfigError, RecipeError
+from zoo.host.registry import registry
 from zoo.loading import make_recipe
 from zoo.recipe import Attention, Decoder, Embedding, GatedMLP, Head, Layer, RMSNorm
-from zoo.registry import registry
 from zoo.testing import randomise, same
 from zoo.training.loop import initialise
 from zoo.training.loss import next_token_loss

@@ -4,8 +4,8 @@ import pytest
 
 from zoo.config import Config
 from zoo.errors import CheckpointError, ConfigError
+from zoo.host.registry import registry
 from zoo.loading import load, make_recipe
-from zoo.registry import registry
 from zoo.testing import subject
 
 

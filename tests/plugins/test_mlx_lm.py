@@ -17,17 +17,17 @@ from mlx_lm.models.cache import make_prompt_cache
 from mlx_lm_configs import VOCAB, load, small, write
 
 from zoo.architecture import Architecture, Rename, hookimpl
+from zoo.checkpoint.convert import convert
 from zoo.checkpoint.packed import Packed, Packing
-from zoo.checkpoint.weights import parameters_of
+from zoo.checkpoint.parameters import parameters_of
 from zoo.cli.compare import compare
 from zoo.cli.show import described_source, show
 from zoo.cli.test import test as suite
 from zoo.config import Config
-from zoo.convert import convert
 from zoo.errors import CheckpointError, ConfigError, PromptError, SourceError, ZooError
+from zoo.host.registry import isolated, registry
 from zoo.insight.card import card
 from zoo.insight.facts import described, facts
-from zoo.registry import isolated, registry
 from zoo.testing import same
 from zoo_mlx_lm import modules
 
@@ -94,7 +94,7 @@ def test_a_third_partys_architecture_comes_first():
 
 def test_listing_reads_names_and_imports_nothing():
     code = (
-        "import sys; from zoo.registry import registry; found = registry().bridged\n"
+        "import sys; from zoo.host.registry import registry; found = registry().bridged\n"
         "print(len(found), *[n for n in sys.modules if n.split('.')[0] in ('mlx', 'mlx_lm', 'transformers')])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

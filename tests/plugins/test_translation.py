@@ -9,11 +9,11 @@ import pytest
 
 import zoo
 from zoo.assemble import build
-from zoo.checkpoint.weights import export
+from zoo.checkpoint.parameters import export
 from zoo.errors import ConfigError, RecipeError
+from zoo.host.registry import registry
 from zoo.loading import make_recipe
 from zoo.recipe import LearnedPositions, SinusoidalPositions
-from zoo.registry import registry
 from zoo.testing import numbers_of, subject
 from zoo_translation.relative import RelativeBias
 

@@ -5,8 +5,8 @@ import pytest
 import zoo
 from zoo.architecture import Architecture, Corpus, Objective, hookimpl
 from zoo.errors import PluginError, ZooError
-from zoo.plugins import Plugin
-from zoo.registry import Registry, isolated, using
+from zoo.host.discovery import Plugin
+from zoo.host.registry import Registry, isolated, using
 from zoo.training.accuracy import questions_of, scores
 from zoo.training.objective import NEXT_TOKEN, Method, objective_of
 from zoo.training.pocket import train_folder

@@ -9,8 +9,8 @@ from mlx.utils import tree_flatten
 
 from zoo.assemble import assemble
 from zoo.errors import ZooError
+from zoo.host.registry import registry
 from zoo.loading import make_recipe
-from zoo.registry import registry
 from zoo.training.data import IGNORED, batches, padded, rows
 from zoo.training.loop import Record, Settings, Watch, initialise, schedule, train
 from zoo.training.loss import cross_entropy, next_token_loss

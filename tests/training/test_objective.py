@@ -7,7 +7,7 @@ import mlx.core as mx
 import pytest
 
 from zoo.errors import ZooError
-from zoo.registry import registry
+from zoo.host.registry import registry
 from zoo.training.data import IGNORED
 from zoo.training.loop import Settings
 from zoo.training.loss import cross_entropy

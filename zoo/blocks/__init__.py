@@ -1,1 +1,1 @@
-"""The modules that several families share; `zoo.builtin` says where each is."""
+"""The modules that several families share; `zoo.host.core` says where each is."""

@@ -18,11 +18,11 @@ from mlx.utils import tree_unflatten
 
 from zoo import weights
 from zoo.blocks.adapted import adapted
-from zoo.checkpoint.files import inside, read_object
 from zoo.checkpoint.finite import evaluate
 from zoo.checkpoint.packed import Packed, pack
 from zoo.checkpoint.safetensors import load_file
 from zoo.errors import CheckpointError, ConfigError, SourceError
+from zoo.files import inside, read_object
 
 if TYPE_CHECKING:
     from zoo.loading import Opened

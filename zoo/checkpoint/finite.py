@@ -72,7 +72,7 @@ def stored(folder: Path, entries: Iterable[Any] | None = None) -> tuple[Path, st
     Each is read anew, one after the other: this is for an error's message.
     """
     if entries is not None:
-        from zoo.checkpoint.gguf_tensors import read
+        from zoo.checkpoint.gguf.tensors import read
 
         return next(((one.path, one.name) for one in entries if not finite(read(one, mx.float32))), None)
     for path in weight_files(folder):

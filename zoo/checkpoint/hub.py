@@ -14,12 +14,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from zoo.checkpoint.files import MOST_BYTES
 from zoo.checkpoint.hub_guard import COMMIT, ETAG, Answer, guarded
 from zoo.checkpoint.safetensors import INDEX, weight_files, weight_names
 from zoo.errors import CheckpointError, SourceError
-from zoo.registry import Registry, registry
-from zoo.tokenizer_files import SETTINGS, vocabulary_files
+from zoo.files import MOST_BYTES
+from zoo.host.registry import Registry, registry
+from zoo.tokenizer.settings import SETTINGS, vocabulary_files
 
 SECONDS = 10  # that the hub has for its first answer
 MOST_LISTING = 32 * 2**20  # bytes; a repository of a hundred thousand files takes some twenty

@@ -18,8 +18,8 @@ from zoo.checkpoint.packed import AFFINE_BITS, AFFINE_GROUPS, FLOAT_MODES, WORD,
 from zoo.checkpoint.safetensors import Tensors
 from zoo.checkpoint.source import read_json
 from zoo.errors import CheckpointError, ConfigError, PluginError
+from zoo.host.registry import Registry, registry
 from zoo.notices import notice
-from zoo.registry import Registry, registry
 
 GLOBAL_SCALE = 448.0 * 6.0  # the largest scale times the largest number of NVFP4: what MLX divides its own by
 

@@ -16,8 +16,8 @@ from pathlib import Path
 from reprlib import repr
 from typing import Any
 
-from zoo.checkpoint.files import inside, parse_json, read_json
 from zoo.errors import CheckpointError
+from zoo.files import inside, parse_json, read_json
 
 SINGLE = "model.safetensors"
 INDEX = "model.safetensors.index.json"

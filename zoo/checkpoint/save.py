@@ -18,10 +18,10 @@ import mlx.core as mx
 from zoo.architecture import Architecture
 from zoo.checkpoint.finite import evaluate
 from zoo.checkpoint.packed import Packed, Packing, dense
+from zoo.checkpoint.parameters import export
 from zoo.checkpoint.quantized import GLOBAL_SCALE, warn_of_unpacked
 from zoo.checkpoint.safetensors import INDEX, SINGLE
-from zoo.checkpoint.weights import export
-from zoo.registry import signed
+from zoo.host.registry import signed
 
 SHARD = 5 * 10**9  # bytes, as on the hub
 PIECE = 2**26  # bytes written at once

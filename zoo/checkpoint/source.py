@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from zoo.architecture import Architecture
-from zoo.checkpoint.files import inside, read_object
 from zoo.errors import ConfigError, SourceError
-from zoo.registry import Registry
+from zoo.files import inside, read_object
+from zoo.host.registry import Registry
 
 GGUF_SUFFIX = ".gguf"
 _LATER_PART = re.compile(r"-(?!00001)\d{5}-of-\d{5}\.gguf$")

@@ -15,7 +15,7 @@ from zoo.errors import PluginError, ZooError, in_words
 
 if TYPE_CHECKING:
     from zoo.architecture import Command
-    from zoo.claims import Claims
+    from zoo.host.precedence import Claims
 
 # Each command's home and one-line help, so that neither `zoo --help` nor `zoo run` imports the others.
 COMMANDS = {
@@ -72,8 +72,8 @@ class Commands(click.Group):
 def command_claims() -> Claims[Command]:
     """The subcommands by name: the zoo's own and those of plugins."""
     from zoo.architecture import Command
-    from zoo.claims import Claims
-    from zoo.registry import core, registry
+    from zoo.host.precedence import Claims
+    from zoo.host.registry import core, registry
 
     claims = Claims[Command]("command", "run zoo")
     for name, (target, summary) in COMMANDS.items():
@@ -110,8 +110,8 @@ def notice(message: Any, *_: Any, **__: Any) -> None:
 
 def _mistake(error: Exception) -> str:
     """An error that nobody raised on purpose, and the plugin that it comes from."""
-    from zoo.plugins import blamed
-    from zoo.registry import registry
+    from zoo.host.discovery import blamed
+    from zoo.host.registry import registry
 
     plugin = blamed(error, (plugin for plugin in registry().plugins if not plugin.ours))
     return f"{f'plugin {plugin.name}: ' if plugin else ''}{in_words(error)}; `zoo --debug …` shows where"

@@ -20,8 +20,8 @@ def compare(names: tuple[str, ...], as_json: bool) -> None:
     from zoo.checkpoint.source import is_architecture
     from zoo.cli.show import described_source
     from zoo.cli.table import table
+    from zoo.host.registry import registry
     from zoo.insight.facts import comparison, described, facts
-    from zoo.registry import registry
 
     columns = {}
     for name in names:

@@ -8,7 +8,7 @@ from click.shell_completion import CompletionItem
 
 def sources(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """The architectures that begin like this, else files and folders."""
-    from zoo.registry import registry
+    from zoo.host.registry import registry
 
     found = [
         CompletionItem(name, help=architecture.summary)

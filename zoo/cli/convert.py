@@ -46,9 +46,9 @@ from zoo.cli.complete import sources
 @click.option("--check", is_flag=True, help="Compare what both predict on sample text: the KL divergence.")
 def convert(source: str, out: Path, check: bool, **how: Any) -> None:
     """Write SOURCE (an architecture, a folder, a GGUF file or a hub id) to the new folder OUT, quantized or not."""
+    from zoo.checkpoint.convert import convert as write
+    from zoo.checkpoint.convert import divergence
     from zoo.cli.progress import Progress
-    from zoo.convert import convert as write
-    from zoo.convert import divergence
 
     with Progress("writing", waits=True) as report:
         done = write(source, out, report=report, **how)

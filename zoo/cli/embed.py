@@ -54,8 +54,8 @@ def embed(
     lines = list(texts) or [line for line in piped().splitlines() if line.strip()]
     if not lines:
         raise PromptError("there is no text to embed")
+    from zoo.generation.embedding import embed as vectors_of
     from zoo.loading import load
-    from zoo.sentences import embed as vectors_of
 
     with Progress("loading", waits=True) as report:
         loaded = load(source, architecture=architecture, dtype=dtype, revision=revision, report=report)

@@ -19,7 +19,7 @@ def list_(everything: bool, as_json: bool) -> None:
     """
     from zoo.cli.table import table, width, wrapped
     from zoo.cli.terminal import columns
-    from zoo.registry import registry
+    from zoo.host.registry import registry
 
     known = registry()
     rows: list[dict[str, Any]] = []

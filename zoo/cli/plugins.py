@@ -25,7 +25,7 @@ def plugins(debug: bool, as_json: bool, card: str | None, into: Path | None) -> 
     commas) loads these alone, ZOO_BLOCK leaves some out, ZOO_STRICT=1 makes a broken one an error.
     """
     from zoo.cli.table import table
-    from zoo.registry import registry
+    from zoo.host.registry import registry
 
     if card or into:
         _card(card, into)
@@ -63,7 +63,7 @@ def plugins(debug: bool, as_json: bool, card: str | None, into: Path | None) -> 
 def _contested() -> dict[str, list[str]]:
     """The names that several plugins claim, as `Plugin.gives` has them, each with those to ask for instead."""
     from zoo.cli import command_claims
-    from zoo.registry import registry
+    from zoo.host.registry import registry
 
     commands = command_claims().contested().items()
     return registry().contested | {
@@ -77,8 +77,8 @@ def _gives(plugin: Any, contested: dict[str, list[str]]) -> str:
 
 def _card(name: str | None, into: Path | None) -> None:
     from zoo.errors import PluginError
+    from zoo.host.registry import registry
     from zoo.insight.card import card, rewrite
-    from zoo.registry import registry
 
     if name is None:
         raise click.UsageError("--into goes with --card NAME")
@@ -94,7 +94,7 @@ def _card(name: str | None, into: Path | None) -> None:
 
 def served_by(architecture: Any) -> None:
     """Say on the error stream which plugin runs a model, when it is not one of the zoo's own."""
-    from zoo.registry import registry
+    from zoo.host.registry import registry
 
     plugin = registry().plugin_of(architecture)
     if not plugin.ours:

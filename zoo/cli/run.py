@@ -217,7 +217,7 @@ def prompt_ids(loaded: Any, messages: list[dict[str, str]], given: dict[str, Any
             raise PromptError(f"--system needs a chat template, and {why}")
         languages = {name: given[name] for name in ("source_language", "target_language")}
         return encode_prompt(loaded, messages[-1]["content"], **languages)
-    from zoo.chat import render_chat
+    from zoo.tokenizer.chat import render_chat
 
     if given["system"]:
         messages = [{"role": "system", "content": given["system"]}, *messages]

@@ -23,8 +23,8 @@ def show(name: str, revision: str | None, parameters: bool, as_json: bool) -> No
     alone is read.
     """
     from zoo.cli.table import table
+    from zoo.host.registry import registry
     from zoo.insight.facts import facts
-    from zoo.registry import registry
 
     architecture, origin, recipe = described_source(name, revision)
     plugin = registry().plugin_of(architecture)
@@ -58,8 +58,8 @@ def described_source(name: str, revision: str | None = None) -> tuple[Any, str, 
     from zoo.checkpoint.source import find, is_architecture, read_json
     from zoo.config import Config
     from zoo.errors import SourceError
+    from zoo.host.registry import registry
     from zoo.insight.facts import described
-    from zoo.registry import registry
 
     known = registry()
     if is_architecture(name, known) or not ("/" in name or Path(name).exists()):
@@ -70,7 +70,7 @@ def described_source(name: str, revision: str | None = None) -> tuple[Any, str, 
         return architecture, f"{architecture.name}:{preset.name}{hub}", recipe
     place = find(name, known, revision, weights=False).folder
     if place.is_file():
-        from zoo.checkpoint.gguf import open_gguf
+        from zoo.checkpoint.gguf.file import open_gguf
 
         file = open_gguf(place, known)
         return file.architecture, str(place), file.architecture.recipe(Config(file.config))

@@ -31,7 +31,7 @@ def test(debug: bool, source: str, reference: Path | None, tolerance: float | No
     from zoo.cli.table import wrapped
     from zoo.cli.terminal import columns
     from zoo.errors import ZooError
-    from zoo.registry import registry
+    from zoo.host.registry import registry
     from zoo.testing import TOLERANCE, checks_of, outcome
 
     if tolerance is not None and not (reference and 0 < tolerance < 1):
@@ -47,7 +47,7 @@ def test(debug: bool, source: str, reference: Path | None, tolerance: float | No
         if not as_json:
             _show(results[-1], debug)
     if reference is not None:
-        from zoo.reference import agreement
+        from zoo.testing.reference import agreement
 
         results.append(agreement(made, reference, tolerance or TOLERANCE))
         if not as_json:
@@ -65,8 +65,8 @@ def test(debug: bool, source: str, reference: Path | None, tolerance: float | No
 def _subject(source: str, trained: bool) -> tuple[Any, str]:
     """What to test, and in words which weights it has."""
     from zoo.cli.progress import Progress
+    from zoo.host.registry import registry
     from zoo.loading import load
-    from zoo.registry import registry
     from zoo.testing import subject, subject_of
 
     plain, _, preset = source.replace("::", "\0").partition(":")

@@ -14,11 +14,11 @@ from zoo import runtime
 from zoo.cache import CachePolicy, settle
 from zoo.errors import PromptError
 from zoo.generation.prompt import encode_prompt, end_ids, learned_context, sampling_of
+from zoo.generation.sampling import Sampling, check_numbers, sampler
+from zoo.generation.sampling import logprobs as log_probabilities
 from zoo.generation.step import Step
 from zoo.generation.stop import StopText
 from zoo.loading import Loaded
-from zoo.sampling import Sampling, check_numbers, sampler
-from zoo.sampling import logprobs as log_probabilities
 
 MAX_TOKENS = 256
 MOST_RESERVED = 4096  # tokens to make room for at once

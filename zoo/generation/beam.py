@@ -23,9 +23,9 @@ from zoo.generation.prompt import (
     sampling_of,
     settings_of,
 )
+from zoo.generation.sampling import check_numbers, logprobs, sampler
 from zoo.generation.step import Step
 from zoo.loading import Loaded
-from zoo.sampling import check_numbers, logprobs, sampler
 
 MAX_TOKENS = 256
 MOST_RESERVED = 4096  # tokens to make room for at once

@@ -8,9 +8,9 @@ import mlx.core as mx
 
 from zoo.errors import PromptError
 from zoo.generation.prompt import encode_prompt, mask_id
+from zoo.generation.sampling import check_numbers
 from zoo.generation.step import Step
 from zoo.loading import Loaded
-from zoo.sampling import check_numbers
 
 TOP_K = 5
 

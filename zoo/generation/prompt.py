@@ -9,17 +9,17 @@ from typing import Any
 
 from zoo import tokenizer
 from zoo.architecture import import_target
+from zoo.architecture.settings import checked_settings
 from zoo.errors import PromptError
-from zoo.languages import Languages
+from zoo.generation.sampling import Sampling
+from zoo.host.registry import Registry
 from zoo.loading import Loaded
-from zoo.registry import Registry
-from zoo.sampling import Sampling
-from zoo.settings import checked_settings
 from zoo.tokenizer import Tokenizer
+from zoo.tokenizer.languages import Languages
 
 SEVERAL = "call it for each of them, [zoo.generate(loaded, prompt) for prompt in prompts]"
 MESSAGES = (
-    "the prompt is one text or one list of token ids, got chat messages: lay them out by zoo.chat.render_chat("
+    "the prompt is one text or one list of token ids, got chat messages: lay them out by zoo.tokenizer.chat.render_chat("
     "loaded.tokenizer.chat_template, messages, special_tokens=loaded.tokenizer.special_tokens) and give its text "
     "with special_tokens=False"
 )

@@ -11,9 +11,9 @@ from typing import Any
 from zoo.architecture import Architecture, Block
 from zoo.config import Config
 from zoo.errors import ZooError
+from zoo.host.discovery import Plugin
+from zoo.host.registry import Registry
 from zoo.insight.facts import comparison, described, facts
-from zoo.plugins import Plugin
-from zoo.registry import Registry
 
 BEGIN, END = "<!-- card -->", "<!-- end -->"
 

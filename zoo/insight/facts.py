@@ -11,8 +11,8 @@ from typing import Any
 from zoo.architecture import Architecture, Preset
 from zoo.config import Config
 from zoo.errors import SourceError
+from zoo.host.registry import Registry
 from zoo.recipe import Spec
-from zoo.registry import Registry
 
 CACHED_BYTES = 2  # a number in a KV cache kept in a 16-bit float, as on a GPU
 STATE_BYTES = 4  # one in a recurrent state, in float32: every token adds to the same number

@@ -163,7 +163,7 @@ class RoPE(Spec):
         config, whose keys it reads, and of the number of positions, that gives a spec of the kind "rope-scaling".
         ConfigError for a kind that is not known, and for a key of it that nothing read.
         """
-        from zoo.rotary import rope
+        from zoo.recipe.rope import rope
 
         return rope(
             config,

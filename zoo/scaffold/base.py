@@ -12,9 +12,9 @@ from typing import Any
 from zoo.architecture import Architecture
 from zoo.config import Config
 from zoo.errors import ScaffoldError
-from zoo.plugins import Plugin
+from zoo.host.discovery import Plugin
+from zoo.host.registry import Registry
 from zoo.recipe import Decoder
-from zoo.registry import Registry
 from zoo.scaffold.blocks import refuse_without_place
 
 

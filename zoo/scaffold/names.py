@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 
 from zoo.errors import ScaffoldError
-from zoo.registry import Registry
+from zoo.host.registry import Registry
 
 PATTERN = re.compile(r"[a-z][a-z0-9]*([-.][a-z0-9]+)*")
 LONGEST = 60

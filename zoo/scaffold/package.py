@@ -16,8 +16,8 @@ from typing import Any
 
 from zoo.architecture import API
 from zoo.errors import ScaffoldError
+from zoo.host.registry import Registry, isolated, registry
 from zoo.insight.card import card, rewrite
-from zoo.registry import Registry, isolated, registry
 from zoo.scaffold.base import Parts, parts_of
 from zoo.scaffold.blocks import BLOCKS
 from zoo.scaffold.names import Names, named, refuse_taken

@@ -11,8 +11,8 @@ from zoo.errors import PluginError, ZooError
 from zoo.generation import generate
 from zoo.generation.fill_mask import fill
 from zoo.generation.prompt import mask_id, pieces
+from zoo.host.registry import registry
 from zoo.loading import Loaded
-from zoo.registry import registry
 from zoo.training.objective import objective_of
 from zoo.training.question import Question
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from zoo.architecture import Corpus, import_target
 from zoo.errors import PluginError, ZooError
-from zoo.registry import registry
+from zoo.host.registry import registry
 from zoo.training.own_text import Own, is_path, pieces, read
 
 SAMPLE = 20_000  # documents that a tokenizer is trained on

@@ -17,7 +17,7 @@ import numpy as np
 
 from zoo.architecture import Architecture
 from zoo.errors import PluginError, ZooError
-from zoo.registry import registry
+from zoo.host.registry import registry
 from zoo.tokenizer import Tokenizer
 from zoo.training.data import IGNORED, batches, padded
 from zoo.training.loop import Batch, Loss, Settings

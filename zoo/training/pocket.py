@@ -18,14 +18,14 @@ import mlx.core as mx
 from zoo import runtime
 from zoo.architecture import Architecture
 from zoo.assemble import assemble
+from zoo.checkpoint.parameters import export
 from zoo.checkpoint.save import save
-from zoo.checkpoint.weights import export
 from zoo.config import Config
 from zoo.errors import ConfigError, ZooError
 from zoo.generation.prompt import learned_context
+from zoo.host.registry import registry
 from zoo.loading import Loaded, make_recipe
 from zoo.recipe import EncoderDecoder
-from zoo.registry import registry
 from zoo.tokenizer import Tokenizer
 from zoo.training import place, run_tokenizer
 from zoo.training.corpora import Texts, corpus

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from zoo.errors import TokenizerError
 from zoo.tokenizer import Tokenizer, load_tokenizer
-from zoo.tokenizer_files import KINDS, SETTINGS, vocabulary_files
+from zoo.tokenizer.settings import KINDS, SETTINGS, vocabulary_files
 from zoo.training.corpora import Texts
 from zoo.training.vocabulary import save_tokenizer, train_tokenizer
 

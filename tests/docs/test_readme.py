@@ -1,0 +1,149 @@
+"""The README says what is true: each of its commands and code blocks runs, in order, in an empty folder."""
+
+import importlib.util
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from terminal import Terminal
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def blocks(text):
+    """Each block of code, in order: its language ("" for an indented one) and its lines."""
+    language, lines = None, []
+    for line in [*text.splitlines(), "end"]:
+        if language not in (None, ""):  # within a fence
+            if line.startswith("```"):
+                yield language, lines
+                language, lines = None, []
+            else:
+                lines.append(line)
+        elif line.startswith("    ") or (language == "" and not line):
+            language = ""
+            lines.append(line[4:])
+        else:
+            if language == "":
+                yield "", [one for one in lines if one]
+                language, lines = None, []
+            if line.startswith("```"):
+                language = line[3:] or "text"
+
+
+# For each shell: what a terminal's would have run before, what tells that it completes, and what that prints.
+SHELLS = {
+    "bash": ("", "complete -p zoo", "-F _zoo_completion zoo"),
+    "zsh": ("autoload -Uz compinit && compinit -u -D\n", "echo $_comps[zoo]", "_zoo_completion"),
+    "fish": ("", "complete -c zoo", "_zoo_completion"),
+}
+NEW_BASH = "[[ ${BASH_VERSINFO[0]}${BASH_VERSINFO[1]} -ge 44 ]] && echo yes || echo no"  # a Mac's own has no such thing
+
+
+class Reader:
+    """Somebody who types what the README shows, in an empty folder."""
+
+    def __init__(self, folder, site):
+        self.folder, self.site = folder, site
+        tools = folder.parent / "bin"
+        tools.mkdir()
+        (tools / "zoo").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m zoo "$@"\n')
+        (tools / "zoo").chmod(0o755)
+        # An environment that installs nothing from a network, and finds what `pip install -e` would have installed.
+        self.environment = {
+            **os.environ,
+            **site.environment,
+            "HF_HUB_OFFLINE": "1",
+            "PATH": f"{tools}{os.pathsep}{os.environ['PATH']}",
+        }
+
+    def type(self, line):
+        match shlex.split(line, comments=True):
+            case ["make", target]:
+                # This very suite is what `make test` runs: that the target is there has to do.
+                assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.MULTILINE), line
+            case [".", ".venv/bin/activate"]:
+                assert "VENV := .venv\n" in (ROOT / "Makefile").read_text()
+            case ["pip", "install", "."]:
+                assert (ROOT / "pyproject.toml").exists()  # `make wheel` installs it in a new environment
+            case ["pip", "install", "-e", package]:
+                self.site.install(self.folder / package)
+            case ["zoo", "run", "llama"]:
+                self.talk()
+            case ["zoo", *arguments]:
+                return self.run([sys.executable, "-m", "zoo", *arguments], line)
+            case _:
+                pytest.fail(f"the README shows a command that this test does not know: {line}")
+
+    def run(self, command, told):
+        done = subprocess.run(
+            command,
+            cwd=self.folder,
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            encoding="utf-8",
+        )
+        assert done.returncode == 0, f"{told}\n{done.stderr}"
+        return done.stdout
+
+    def talk(self):
+        with Terminal("run", "llama", cwd=self.folder) as terminal:
+            terminal.until(">>> ")
+            terminal.type("The capital of France is\n")
+            assert "Paris" in terminal.until("\n>>> ")
+            terminal.type("/exit\n")
+            assert terminal.end()[0] == 0
+
+    def complete(self, shell, lines):
+        """The lines for a shell; that shell reads them, where there is one that click knows how to serve."""
+        script = "\n".join(lines)
+        (inner,) = re.findall(r"_ZOO_COMPLETE=\w+ zoo", script)
+        assert f"{shell}_complete" in self.run(["sh", "-c", inner], script)
+        before, after, pattern = SHELLS[shell]
+        if shutil.which(shell) and (
+            shell != "bash" or self.run(["bash", "-c", NEW_BASH], NEW_BASH) == "yes\n"
+        ):
+            assert pattern in self.run([shell, "-c", f"{before}{script}\n{after}"], script)
+
+
+def test_all_of_it_runs_in_order_in_an_empty_folder(tmp_path, make_site):
+    folder = tmp_path / "empty"
+    folder.mkdir()
+    reader = Reader(folder, make_site(tmp_path / "site"))
+    shown = list(blocks(README))
+    for language, lines in shown:
+        if language == "":
+            for line in lines:
+                out = reader.type(line)
+                if line.startswith(('zoo run llama "', "zoo run my-arch")):
+                    assert out.startswith(" Beijing"), line
+        elif language == "python":
+            assert "北京" in reader.run([sys.executable, "-c", "\n".join(lines)], "the README's Python")
+        else:
+            reader.complete(language, lines)
+    assert [language for language, _ in shown].count("python") == 1
+    commands = {
+        line.split()[1] for language, lines in shown if not language for line in lines if line[:4] == "zoo "
+    }
+    assert {"run", "embed", "train", "convert", "new", "test", "doctor"} <= commands
+
+
+def test_the_table_is_the_registrys():
+    spec = importlib.util.spec_from_file_location("readme_table", ROOT / "tools" / "readme_table.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert module.rewritten(README) == README, "run: python tools/readme_table.py"
+    assert "| `llama` |" in module.table()
+
+
+def test_its_links_lead_somewhere():
+    links = re.findall(r"\]\((?!http)([^)#]+)", README)
+    assert links and all((ROOT / link).exists() for link in links)

@@ -1,0 +1,195 @@
+"""A folder whose plugin is blocked, broken or gone says which it needs; what is contested or too new is marked."""
+
+import json
+
+import gguf_files
+import pytest
+
+import zoo
+from zoo.checkpoint.convert import convert
+from zoo.checkpoint.gguf.file import open_gguf
+from zoo.checkpoint.save import save
+from zoo.errors import ConfigError, SourceError
+from zoo.host.discovery import load_plugins
+from zoo.host.registry import Registry, registry, using
+
+PLUGIN = """
+from dataclasses import replace
+import zoo_llama
+from zoo.architecture import hookimpl
+
+@hookimpl
+def zoo_architectures():
+    llama = next(zoo_llama.zoo_architectures())
+    yield replace(llama, name="humming", model_types=("humming",), base="llama")
+"""
+
+
+CONFIG = {"model_type": "humming", "zoo_plugin": "zoo-humming 1.2"}
+
+
+@pytest.fixture
+def humming(site):
+    """A third party's plugin, installed."""
+    site.add("zoo-humming", "humming_plugin", PLUGIN)
+    return site
+
+
+def refusal(config, **environment):
+    """Why nothing serves a config when plugins are loaded so."""
+    with pytest.raises(ConfigError) as raised:
+        Registry(load_plugins(environment)).resolve(config)
+    return str(raised.value)
+
+
+def test_a_folder_says_which_plugin_wrote_it(humming, folder, tmp_path):
+    source = folder("llama", changes={"model_type": "humming"}, tokenizer=False)
+    known = Registry(load_plugins({}))
+    with using(known):
+        convert(source, tmp_path / "converted")
+        loaded = zoo.load(source)
+        save(tmp_path / "saved", loaded.model, loaded.architecture, loaded.recipe, loaded.config)
+        ours = registry().architecture("llama")
+        save(tmp_path / "ours", loaded.model, ours, loaded.recipe, {})
+    for name, writer in (("converted", "zoo-humming 1.2"), ("saved", "zoo-humming 1.2"), ("ours", None)):
+        config = json.loads((tmp_path / name / "config.json").read_text())
+        assert config.get("zoo_plugin") == writer, name
+
+
+def test_a_blocked_plugin_is_named(humming):
+    line = refusal(CONFIG, ZOO_BLOCK="zoo-humming")
+    assert line == (
+        "config.json: model_type 'humming' is named by the plugin humming_plugin (zoo-humming 1.2), "
+        "which is blocked: ZOO_BLOCK names it"
+    )
+    with pytest.raises(
+        SourceError, match="unknown architecture 'humming'; it is named by the plugin humming_plugin"
+    ):
+        Registry(load_plugins({"ZOO_PLUGINS": "mlx-zoo"})).architecture("humming")
+
+
+def test_the_command_names_it(humming, command):
+    done = command("run", "humming", "hi", environment=humming.environment | {"ZOO_BLOCK": "humming_plugin"})
+    assert done.returncode == 1
+    assert (
+        "'humming' is no architecture, folder or hub id; it is named by the plugin humming_plugin"
+        in done.stderr
+    )
+
+
+def test_a_broken_plugin_is_named_with_its_error(humming):
+    (humming.path / "humming_plugin.py").write_text(PLUGIN + "\n1 / 0\n")
+    assert "the plugin humming_plugin (zoo-humming 1.2), which is broken: ZeroDivisionError" in refusal(
+        CONFIG
+    )
+
+
+def test_a_plugin_that_is_gone_is_named():
+    assert refusal(CONFIG) == (
+        "config.json: model_type 'humming' is of the plugin zoo-humming 1.2, by which this folder was written "
+        "and which is not installed"
+    )
+
+
+@pytest.mark.parametrize("writer", ["\x1b[31mevil\nline", "x" * 300, 7, None, "mlx-zoo 0.1"])
+def test_what_no_plugin_is_called_is_not_repeated(writer):
+    assert refusal(CONFIG | {"zoo_plugin": writer}).endswith("is of no architecture that the zoo has")
+
+
+def test_one_of_the_zoos_own_that_is_blocked():
+    assert "named by the plugin rnn (mlx-zoo" in refusal({"model_type": "lstm"}, ZOO_BLOCK="rnn")
+    with pytest.warns(
+        UserWarning, match="which is blocked: ZOO_BLOCK names it; mlx-lm's code runs it instead"
+    ):
+        found = Registry(load_plugins({"ZOO_BLOCK": "llama"})).resolve({"model_type": "llama"})
+    assert found.name == "mlx-lm::llama"
+
+
+def test_a_gguf_file_names_it_too(tmp_path):
+    gguf_files.write(tmp_path / "model.gguf", registry().architecture("llama").preset("pocket").folder)
+    known = Registry(load_plugins({"ZOO_BLOCK": "llama,mixtral,gemma"}))
+    with pytest.raises(ConfigError, match="that the zoo reads from GGUF; it is named by the plugin"):
+        open_gguf(tmp_path / "model.gguf", known)
+
+
+def test_what_it_is_told_from_is_not_what_it_gives(site):
+    from zoo.host.unloaded import mentions, names
+
+    site.add("zoo-humming", "humming_plugin", PLUGIN)
+    assert mentions("humming_plugin", "humming") and not mentions("humming_plugin", "llama")
+    assert not mentions("no_such_module", "humming") and not mentions("", "humming")
+    assert names("humming_plugin", "humming") and not names("humming_plugin", "zoo_architectures")
+    (site.path / "humming_plugin.py").write_text(PLUGIN + "\nWORD = 'model'\n")
+    assert mentions("humming_plugin", "model") and not names("humming_plugin", "model")
+
+
+def states(command, site):
+    done = command("plugins", "--json", environment=site.environment)
+    return {found["name"]: found for found in json.loads(done.stdout)}
+
+
+NEWER = {
+    "declares_it": (
+        "from zoo.architecture import Curriculum\nX = dict(api=2)\n",
+        "it needs contract version 2; this zoo has 1",
+    ),
+    "new_field": (
+        "from zoo.architecture import Architecture\nA = Architecture('x', '', len, (), corpora=(), api=3)\n",
+        "it needs contract version 3; this zoo has 1: upgrade mlx-zoo (TypeError: ",
+    ),
+    "new_name": (
+        "from zoo.architecture import Curriculum\n",
+        "it needs Curriculum of zoo.architecture, which this zoo",
+    ),
+    "new_spec": ("from zoo.recipe import Hyena\n", "it needs Hyena of zoo.recipe"),
+    "new_module": ("import zoo.samplers\n", "it needs the module zoo.samplers"),
+}
+BROKEN = {
+    "misspelled": ("from zoo.architecture import Architectur\n", "cannot import name 'Architectur'"),
+    "not_ours": ("from json import loudly\n", "cannot import name 'loudly'"),
+    "wrong_field": (
+        "from zoo.architecture import Preset\nPreset('x', colour=1, )\nY = dict(api=1)\n",
+        "unexpected keyword",
+    ),
+}
+
+
+def test_what_is_made_for_a_newer_zoo_is_incompatible_and_what_is_wrong_is_broken(site, command):
+    for name, (code, _) in (NEWER | BROKEN).items():
+        site.add(f"zoo-{name}", name, code)
+    found = states(command, site)
+    for name, (_, words) in NEWER.items():
+        assert found[name]["state"] == "incompatible" and words in found[name]["error"], found[name]
+    for name, (_, words) in BROKEN.items():
+        assert found[name]["state"] == "broken" and words in found[name]["error"], found[name]
+
+
+def test_contested_names_are_marked(site, command):
+    code = (
+        PLUGIN
+        + "\n@hookimpl\ndef zoo_commands():\n    from zoo.architecture import Command\n    yield Command('hum', 'm:f')\n"
+    )
+    site.add("zoo-one", "one_plugin", code)
+    site.add("zoo-two", "two_plugin", code)
+    shown = command("plugins", environment=site.environment).stdout
+    assert shown.count("humming*") == 2 and shown.count("zoo hum*") == 2
+    assert (
+        "* humming is claimed by several plugins, and neither has it: ask for zoo-one::humming or zoo-two::humming"
+        in shown
+    )
+    assert "ask for zoo zoo-one::hum or zoo zoo-two::hum" in shown
+    site.add(
+        "zoo-three",
+        "three_plugin",
+        PLUGIN.replace('name="humming"', 'name="third"').replace("humming", "shared"),
+    )
+    site.add(
+        "zoo-four",
+        "four_plugin",
+        PLUGIN.replace('name="humming"', 'name="fourth"').replace("humming", "shared"),
+    )
+    shown = command("plugins", environment=site.environment).stdout
+    assert "* model_type shared is claimed by several plugins" in shown
+    assert "ask for --architecture zoo-four::fourth or --architecture zoo-three::third" in shown
+    found = states(command, site)
+    assert found["one_plugin"]["contested"] == ["humming", "zoo hum"] and found["llama"]["contested"] == []

@@ -1,0 +1,260 @@
+"""What a plugin brings besides architectures: the page's sampler, tokenizer and quantized format, and the zoo's own."""
+
+import os
+import subprocess
+import sys
+from collections import Counter
+
+import mlx.core as mx
+import numpy as np
+import pytest
+
+import zoo
+from zoo.architecture import QuantizedFormat, Sampler, Setting, TokenizerFormat
+from zoo.architecture.settings import checked_settings
+from zoo.errors import ConfigError, PluginError, PromptError
+from zoo.host.discovery import Plugin, load_plugins
+from zoo.host.registry import Registry, isolated, registry, using
+
+PROMPT = "The capital city of China is"
+
+
+@pytest.fixture
+def extras(extending, monkeypatch):
+    """A registry that has the page's plugin."""
+    monkeypatch.syspath_prepend(str(extending.path))
+    import zoo_extras
+
+    with using(isolated(zoo_extras)) as known:
+        yield known
+    for name in [name for name in sys.modules if name.startswith("zoo_extras")]:
+        del sys.modules[name]
+
+
+def test_a_plugins_sampler_narrows_the_draw(extras):
+    loaded = zoo.load("llama")
+    ids = {
+        zoo.generate(
+            loaded, PROMPT, max_tokens=1, temperature=50.0, seed=s, samplers={"at-least": {"share": 1}}
+        ).tokens[0]
+        for s in range(5)
+    }
+    assert ids == {zoo.generate(loaded, PROMPT, max_tokens=1).tokens[0]}
+    free = {zoo.generate(loaded, PROMPT, max_tokens=1, temperature=50.0, seed=s).tokens[0] for s in range(5)}
+    assert len(free) > 1
+
+
+def test_a_sampler_alone_draws(extras):
+    loaded = zoo.load("llama")
+    prompt, settings = "The", {"at-least": {"share": 0.0}}
+    drawn = {
+        zoo.generate(loaded, prompt, max_tokens=1, seed=s, samplers=settings).tokens[0] for s in range(20)
+    }
+    assert len(drawn) > 1
+
+
+@pytest.mark.parametrize(
+    ("samplers", "said"),
+    [
+        ({"at-least": {"share": 2.0}}, "share: expected a number of at least 0 and at most 1, got 2.0"),
+        ({"at-least": {"share": "much"}}, "share: expected a number"),
+        ({"at-least": {"share": True}}, "share: expected a number"),
+        ({"at-least": {"share": float("nan")}}, "share: expected a number"),
+        ({"at-least": {"shared": 0.5}}, "no setting 'shared'; did you mean share"),
+        ("at-least", "samplers: expected settings by a sampler's name"),
+        ({"at-least": 0.5}, "samplers: expected settings by a sampler's name"),
+    ],
+)
+def test_what_a_sampler_does_not_take_is_refused_before_the_first_token(extras, samplers, said):
+    with pytest.raises(PromptError, match=said):
+        zoo.stream(zoo.load("llama"), PROMPT, samplers=samplers)
+
+
+def test_a_sampler_that_is_none(extras):
+    with pytest.raises(PluginError, match="no sampler 'nothing'; there are: at-least"):
+        zoo.stream(zoo.load("llama"), PROMPT, samplers={"nothing": {}})
+
+
+def test_a_strategy_without_samplers_says_so(extras):
+    with pytest.raises(PromptError, match="samplers: beam generation has no such setting"):
+        zoo.stream(zoo.load("llama"), PROMPT, strategy="beam", samplers={"at-least": {}})
+
+
+def test_the_sampler_of_the_command(extending, command):
+    how = dict(environment=extending.environment)
+    done = command("run", "llama", PROMPT, "--max-tokens", "4", "--sampler", "at-least:share=1.0", **how)
+    assert done.returncode == 0 and done.stdout.startswith(" Beijing"), done.stderr
+    for wrong, said in (
+        ("at-least:share=3", "at most 1"),
+        ("at-least:part=3", "'part=3'"),
+        ("at-most", "at-most"),
+    ):
+        done = command("run", "llama", PROMPT, "--sampler", wrong, **how)
+        assert done.returncode != 0 and said in done.stderr and done.stdout == ""
+        assert len(done.stderr.strip().splitlines()) == 1
+    listed = command("plugins", **how).stdout
+    assert "sampler/at-least" in listed and "tokenizer/words" in listed and "format/int8-rows" in listed
+
+
+def test_a_plugins_tokenizer_serves_the_folders_with_its_files(extras, folder):
+    path = folder()
+    (path / "words.txt").write_text("what\nthe\ncat\nsaw\n", encoding="utf-8")
+    loaded = zoo.load(path)
+    assert loaded.tokenizer.encode("the dog saw the cat") == [1, 0, 3, 1, 2]
+    assert loaded.tokenizer.decode([1, 2]) == "the cat"
+    generated = zoo.generate(loaded, "the cat", max_tokens=5)
+    assert generated.text == loaded.tokenizer.decode([id for id in generated.tokens if id < 4])
+
+
+def with_plugins(*theirs):
+    """A registry of the zoo's own plugins and these."""
+    return Registry([*load_plugins({"ZOO_PLUGINS": "mlx-zoo"}), *theirs])
+
+
+def test_two_tokenizers_of_one_folder_are_both_named(folder):
+    path = folder()
+    (path / "words.txt").write_text("a\n")
+    format = TokenizerFormat("words", "nowhere:read", files=("words.txt",))
+    theirs = [Plugin(name, name, records={"zoo_tokenizers": [format]}) for name in ("zoo-one", "zoo-two")]
+    with pytest.raises(PluginError, match="zoo-one::words and zoo-two::words both serve it"):
+        zoo.load(path, known=with_plugins(*theirs))
+
+
+def empty(folder, settings):
+    """A plugin's function that gives no tokenizer."""
+    return {}
+
+
+def test_a_tokenizer_that_lacks_a_method(folder, monkeypatch):
+    monkeypatch.setitem(sys.modules, "zoo_empty", sys.modules[__name__])
+    path = folder()
+    (path / "words.txt").write_text("a\n")
+    plugin = Plugin(
+        "p", records={"zoo_tokenizers": [TokenizerFormat("e", "zoo_empty:empty", ("words.txt",))]}
+    )
+    with pytest.raises(PluginError, match="zoo_empty:empty gave dict, which has no vocab_size"):
+        zoo.load(path, known=with_plugins(plugin))
+
+
+def test_a_plugins_quantized_format_is_read(extras, folder):
+    path = folder(changes={"quantization_config": {"quant_method": "int8-rows"}})
+    tensors = mx.load(str(path / "model.safetensors"))
+    expected = {}
+    for name in [name for name, array in tensors.items() if name.endswith("_proj.weight")]:
+        weight = np.array(tensors[name].astype(mx.float32))
+        scale = np.abs(weight).max(axis=1, keepdims=True) / 127
+        codes = np.round(weight / scale).astype(np.int8)
+        tensors[name], tensors[f"{name}_scale"] = mx.array(codes), mx.array(scale)
+        expected[name] = codes * scale
+    mx.save_safetensors(str(path / "model.safetensors"), tensors, metadata={"format": "pt"})
+    model = zoo.load(path).model
+    layer = model.layers[0].mixer.query
+    assert layer.bits == 8 and layer.weight.dtype == mx.uint32
+    found = mx.dequantize(layer.weight, layer.scales, layer.biases, layer.group_size, layer.bits)
+    assert np.allclose(np.array(found), expected["model.layers.0.self_attn.q_proj.weight"], atol=1e-6)
+    del tensors["model.layers.0.self_attn.q_proj.weight"]
+    mx.save_safetensors(str(path / "model.safetensors"), tensors)
+    with pytest.raises(zoo.ZooError, match="q_proj"):
+        zoo.load(path)
+
+
+def test_a_format_that_nobody_brings(folder):
+    path = folder(changes={"quantization_config": {"quant_method": "int8-rows"}})
+    with pytest.raises(ConfigError, match=r"'int8-rows' cannot be loaded; known: MLX's own, awq, .*mxfp8"):
+        zoo.load(path)
+
+
+def test_a_format_that_two_plugins_bring(folder):
+    path = folder(changes={"quantization_config": {"quant_method": "same"}})
+    theirs = [
+        Plugin(name, name, records={"zoo_formats": [QuantizedFormat("same", "nowhere:read")]})
+        for name in ("zoo-one", "zoo-two")
+    ]
+    with pytest.raises(PluginError, match=r"'same' is claimed by several plugins.*zoo-one::same"):
+        zoo.load(path, known=with_plugins(*theirs))
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: Setting("Share", float), "small letters"),
+        (lambda: Setting("share", list), "is not int, float, bool or str"),
+        (
+            lambda: Setting("share", float, 2.0, maximum=1),
+            "its default: share: expected a number of at most 1",
+        ),
+        (lambda: Sampler("x", "nowhere"), "package.module:attribute"),
+        (lambda: Sampler("x", "a.b:c", ["s"]), "settings is a tuple of Setting"),
+        (lambda: TokenizerFormat("x", "a.b:c", files=()), "files names none"),
+        (lambda: QuantizedFormat("", "a.b:c"), "its name is the quant_method"),
+    ],
+)
+def test_a_record_that_is_wrong_is_refused_when_it_is_made(make, said):
+    with pytest.raises(PluginError, match=said):
+        make()
+
+
+def test_settings_are_parsed_from_text_and_have_defaults():
+    declared = (Setting("n", int, 3, minimum=1), Setting("on", bool, False), Setting("name", str, "a"))
+    assert [s.parsed(t) for s, t in zip(declared, ("5", "TRUE", "b"), strict=True)] == [5, True, "b"]
+    assert checked_settings("it", declared, {"n": 4}) == {"n": 4, "on": False, "name": "a"}
+    for setting, text in zip(declared, ("0", "yes", "b"), strict=True):
+        if setting.kind is not str:
+            with pytest.raises(PromptError, match=setting.name):
+                setting.parsed(text)
+    with pytest.raises(PromptError, match="needs its setting must"):
+        checked_settings("it", (Setting("must", int),), {})
+
+
+def kept(name, logits, **settings):
+    filtered = registry().sampler(name)
+    from zoo.architecture import import_target
+
+    out = np.array(import_target(filtered.target)(mx.array(logits), **settings))
+    assert np.array_equal(out[np.isfinite(out)], np.array(logits, np.float32)[np.isfinite(out)])
+    return [set(np.flatnonzero(np.isfinite(row)).tolist()) for row in out]
+
+
+def test_typical_keeps_the_tokens_nearest_to_the_entropy():
+    random = np.random.default_rng(0)
+    logits = random.normal(size=(3, 50)).astype(np.float32) * 2
+    for mass in (0.2, 0.7, 1.0):
+        for row, found in zip(logits, kept("typical", logits, mass=mass), strict=True):
+            p = np.exp(row - row.max())
+            p /= p.sum()
+            distance = np.abs(-np.log(p) - -(p * np.log(p)).sum())
+            wanted, total = set(), 0.0
+            for index in np.argsort(distance):
+                if total < mass - 1e-6:
+                    wanted.add(int(index))
+                total += p[index]
+            assert found == wanted
+    assert kept("typical", np.log([[0.5, 0.25, 0.25]]).astype(np.float32), mass=0.0) in ([{0}], [{1}], [{2}])
+
+
+def test_typical_leaves_out_what_was_removed_before():
+    logits = [[0.0, 1.0, -float("inf"), 0.5]]
+    assert kept("typical", logits, mass=1.0) == [{0, 1, 3}]
+
+
+def test_top_n_sigma_keeps_what_is_near_the_largest_logit():
+    logits = np.array([[0.0, 1.0, 2.0, 10.0, 9.0]], np.float32)
+    for n in (0.0, 0.5, 3.0):
+        bound = logits.max() - n * logits.std()
+        assert kept("top-n-sigma", logits, n=n) == [set(np.flatnonzero(logits[0] >= bound).tolist())]
+    removed = np.array([[0.0, 1.0, 2.0, 10.0, 9.0, -np.inf]], np.float32)
+    assert kept("top-n-sigma", removed, n=0.5) == kept("top-n-sigma", logits, n=0.5)
+
+
+def test_the_zoos_own_parts_come_by_the_same_hooks():
+    core = next(plugin for plugin in registry().plugins if plugin.name == "core")
+    assert Counter(map(type, core.records["zoo_formats"]))[QuantizedFormat] >= 7
+    assert core.records["zoo_blocks"] and core.records["zoo_strategies"]
+
+
+def test_importing_the_pages_plugin_imports_no_mlx(extending):
+    code = "import zoo_extras, sys; sys.exit('mlx.core' in sys.modules)"
+    assert (
+        subprocess.run([sys.executable, "-c", code], env={**os.environ, **extending.environment}).returncode
+        == 0
+    )

@@ -1,0 +1,96 @@
+"""Specs: what they refuse, how they change, what they count."""
+
+import pytest
+
+from zoo.errors import RecipeError
+from zoo.recipe import (
+    MLP,
+    Attention,
+    Decoder,
+    Embedding,
+    GatedMLP,
+    Head,
+    Layer,
+    LayerNorm,
+    Llama3Scaling,
+    RMSNorm,
+    RoPE,
+    repeat,
+)
+
+
+def decoder(**changes):
+    norm = RMSNorm()
+    layer = Layer(
+        mixer=Attention(heads=4, kv_heads=2, rope=RoPE()),
+        feedforward=GatedMLP(hidden=24),
+        mixer_norm=norm,
+        feedforward_norm=norm,
+    )
+    settings = (
+        dict(embedding=Embedding(vocab=50, dim=16), layers=repeat(layer, 3), norm=norm, head=Head()) | changes
+    )
+    return Decoder(**settings)
+
+
+@pytest.mark.parametrize(
+    ("make", "field"),
+    [
+        (lambda: Attention(heads=0), "heads"),
+        (lambda: Attention(heads=4, kv_heads=3), "kv_heads"),
+        (lambda: Attention(heads=True), "heads"),
+        (lambda: Attention(heads=2.0), "heads"),
+        (lambda: Attention(heads=4, rope="rope"), "rope"),
+        (lambda: Attention(heads=5).head_width(16), "heads"),
+        (lambda: MLP(hidden=8, activation="gelu_10"), "activation"),
+        (lambda: RMSNorm(eps="small"), "eps"),
+        (lambda: RMSNorm(eps=float("nan")), "eps"),
+        (lambda: RoPE(theta=0.0), "theta"),
+        (lambda: Llama3Scaling(factor=8.0, low=4.0, high=4.0, context=10), "high"),
+        (lambda: Embedding(vocab=2**40, dim=4), "vocab"),
+        (lambda: decoder(layers=()), "layers"),
+        (lambda: decoder(head=None), "head"),
+        (lambda: decoder().change(width=3), "width"),
+        (lambda: decoder().change_layers(placement="middle"), "placement"),
+    ],
+)
+def test_a_value_that_cannot_be_names_its_field(make, field):
+    with pytest.raises(RecipeError, match=field):
+        make()
+
+
+def test_parts_have_the_paths_of_parameters():
+    paths = dict(decoder().walk())
+    assert isinstance(paths["layers.2.mixer"], Attention)
+    assert isinstance(paths["layers.0.mixer.rope"], RoPE)
+    assert paths["norm"] == RMSNorm()
+
+
+def test_layers_change_by_value_or_by_number():
+    windowed = decoder().change_layers(mixer=dict(window=8))
+    assert [layer.mixer.window for layer in windowed.layers] == [8, 8, 8]
+    assert windowed.layers[0].mixer.heads == 4
+    alternating = decoder().change_layers(lambda index, layer: dict(mixer=dict(window=index or None)))
+    assert [layer.mixer.window for layer in alternating.layers] == [None, 1, 2]
+
+
+def test_parameters_are_counted_by_hand():
+    attention = Attention(heads=4, kv_heads=2, head_dim=5, bias=True)
+    assert attention.parameters(16) == 16 * (20 + 10 + 10) + 20 * 16 + (20 + 10 + 10)
+    assert attention.cached(16) == 2 * 2 * 5
+    assert MLP(hidden=32).parameters(8) == 8 * 32 + 32 + 32 * 8 + 8
+    assert GatedMLP(hidden=32).parameters(8) == 3 * 8 * 32
+    assert LayerNorm().parameters(8) == 16
+    assert LayerNorm(bias=False).parameters(8) == 8
+    layer = 16 * (16 + 8 + 8) + 16 * 16 + 3 * 16 * 24 + 2 * 16
+    assert decoder().parameters(16) == 50 * 16 + 3 * layer + 16 + 50 * 16
+    assert decoder(head=Head(tied=True)).parameters(16) == 50 * 16 + 3 * layer + 16
+
+
+def test_a_published_count():
+    from zoo.host.registry import registry
+    from zoo.insight.facts import described
+
+    for name, parameters in (("gpt2", 124_439_808), ("qwen3", 596_049_920), ("llama:8b", 8_030_261_248)):
+        recipe = described(name, registry())[2]
+        assert recipe.parameters(recipe.dim) == parameters

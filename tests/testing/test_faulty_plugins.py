@@ -1,0 +1,100 @@
+"""The suite rejects what it is for: one plugin after the other, each with a fault of one kind."""
+
+from dataclasses import dataclass
+
+import faulty
+import mlx.core as mx
+import pytest
+
+import zoo_llama
+from zoo.assemble import assemble
+from zoo.config import Config
+from zoo.errors import RecipeError
+from zoo.host.registry import isolated
+from zoo.recipe import Attention
+from zoo.testing import check_architecture, run_checks
+from zoo.testing.caches import borders
+
+CACHES = "caches_hold_what_the_recipe_counts"
+SEAMS = "chunks_meet_without_a_seam"
+
+
+@pytest.fixture(scope="module")
+def known():
+    return isolated(faulty)
+
+
+def failed(known, name):
+    return {
+        result.name: result.message
+        for result in run_checks(name, known=known)
+        if not result.passed and result.name != "importing_the_plugin_imports_nothing_heavy"
+    }
+
+
+def test_the_same_without_a_fault_passes(known):
+    assert failed(known, "sound") == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("undercounted", "layers.0: after 12 tokens the cache holds 1,536 numbers, the recipe counts 768"),
+        ("hoarding", "layers.0: after 12 tokens the cache holds 3,072 numbers, the recipe counts 1,536"),
+        ("small-state", "holds 128 numbers, the recipe counts 0: cached 0 a token, carried 0"),
+        ("large-state", "holds 128 numbers, the recipe counts 256: cached 0 a token, carried 256"),
+    ],
+)
+def test_a_cache_of_another_size_than_the_recipes(known, name, words):
+    found = failed(known, name)
+    assert found.keys() == {CACHES} and words in found[CACHES], found
+
+
+@pytest.mark.parametrize(
+    ("name", "length", "place"),
+    [("seam-at-64", 131, 64), ("seam-at-128", 131, 128), ("seam-at-200", 203, 200)],
+)
+def test_a_seam_between_two_chunks(known, name, length, place):
+    found = failed(known, name)
+    assert found.keys() == {SEAMS}, found
+    assert f"logits of {length} tokens in one piece: largest difference" in found[SEAMS]
+
+
+def test_a_matrix_that_is_read_instead_of_called(known):
+    found = failed(known, "reads-packed")
+    assert found.keys() == {"quantized_and_loaded_is_identical"}, found
+    assert "faulty.py" in found["quantized_and_loaded_is_identical"]
+
+
+def test_a_mixer_that_makes_no_cache_is_refused_when_the_model_is_built(known):
+    with pytest.raises(
+        RecipeError, match=r"layers\.0\.mixer: mixer/forgotten has no make_cache\(policy\)"
+    ) as raised:
+        check_architecture("without-cache", known=known)
+    assert "\n" not in str(raised.value)
+
+
+def test_where_nothing_need_be_kept_a_cache_is_refused_only_when_asked_for(known):
+    recipe = zoo_llama.llama(Config(zoo_llama.TINY)).change_layers(mixer=faulty.Forgotten())
+    with pytest.raises(RecipeError, match="mixer/forgotten has no make_cache"):
+        assemble(recipe, known)
+    model = assemble(recipe.change(causality="full"), known)
+    assert model(mx.array([[1, 2, 3]])).shape == (1, 3, recipe.embedding.vocab)
+    with pytest.raises(RecipeError, match="mixer/forgotten has no make_cache"):
+        model.make_cache()
+
+
+def test_a_field_that_only_has_the_name_of_chunks_is_no_border():
+    @dataclass(frozen=True)
+    class Own(Attention):
+        name = "own"
+        chunks: int = 4
+
+    recipe = zoo_llama.llama(Config(zoo_llama.TINY)).change_layers(mixer=Own(heads=4))
+    assert borders(recipe) == [64, 128]
+
+
+def test_a_failed_check_is_reported_by_name_and_with_what_differed(known):
+    with pytest.raises(AssertionError, match=f"seam-at-64: .*{SEAMS}: logits of 131 tokens") as raised:
+        check_architecture("seam-at-64", known=known)
+    assert "a long text is computed in pieces, whose borders must not show" in str(raised.value)

@@ -1,0 +1,46 @@
+"""The records that plugins give to the zoo, and what they are made of. Imports no mlx."""
+
+from __future__ import annotations
+
+from zoo.architecture.architecture import API, Architecture, Block, Preset, hookimpl, pocket
+from zoo.architecture.fields import import_target
+from zoo.architecture.records import (
+    Command,
+    Corpus,
+    Objective,
+    QuantizedFormat,
+    Sampler,
+    Strategy,
+    TokenizerFormat,
+)
+from zoo.architecture.settings import Setting
+from zoo.config import Config
+from zoo.gguf import GGUF
+from zoo.weights import Ignore, OutputHead, Rename, Rule, Split, Stack, Transpose
+
+__all__ = [
+    "API",
+    "GGUF",
+    "Architecture",
+    "Block",
+    "Command",
+    "Config",
+    "Corpus",
+    "Ignore",
+    "Objective",
+    "OutputHead",
+    "Preset",
+    "QuantizedFormat",
+    "Rename",
+    "Rule",
+    "Sampler",
+    "Setting",
+    "Split",
+    "Stack",
+    "Strategy",
+    "TokenizerFormat",
+    "Transpose",
+    "hookimpl",
+    "import_target",
+    "pocket",
+]

@@ -1,0 +1,163 @@
+"""What a plugin says about a family: the `Architecture` record, its presets and its blocks. Imports no mlx."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pluggy
+
+from zoo.architecture.fields import (
+    CAUSALITIES,
+    NAME,
+    TASKS,
+    check_target,
+    check_tuples,
+    checked_name,
+)
+from zoo.config import Config
+from zoo.errors import PluginError
+from zoo.gguf import GGUF
+from zoo.recipe import Spec
+from zoo.weights import Rule, check_rules
+
+API = 1  # the version of this contract that the running zoo speaks
+
+BRIDGED = re.compile(rf"{NAME.pattern}(?:::\w[\w.-]*)?")
+
+hookimpl = pluggy.HookimplMarker("zoo")
+
+
+@dataclass(frozen=True)
+class Preset:
+    """A named checkpoint: `folder` when it is embedded, `hub` ("org/name") when it is published.
+
+    `config` holds the numbers of its config.json, so that it can be counted, drawn and compared unfetched.
+    """
+
+    name: str
+    summary: str = ""
+    folder: Path | None = None
+    hub: str | None = None
+    config: Mapping[str, Any] | None = None
+
+    @property
+    def embedded(self) -> bool:
+        """Whether its folder is part of this installation."""
+        return self.folder is not None and self.folder.is_dir()
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """One architecture, whole.
+
+    `recipe` turns a `Config` into a recipe. `weights` are the rules from Hugging Face tensor names to parameter paths;
+    `mlx_weights` those of the layout that MLX conversions publish, where it differs; `gguf` says how GGUF files
+    hold it, if the zoo reads those. `model_types` are the values of
+    a checkpoint's `model_type` that mean this architecture. `presets` are its named checkpoints: "tiny" or "pocket"
+    has numbers small enough for tests, and "pocket" those that `zoo train` starts from.
+
+    `task` is what it does: "generate", "translate", "encode", "fill-mask" or "denoise" (text by uncovering masks).
+    `causality` is what a token sees: "causal", what came before it; "prefix", all of the prompt besides; "full",
+    everything. `base` is the architecture that this one is told as a difference from. `references` say where it was
+    published. `quantizes(path, packing)` may give another `zoo.checkpoint.packed.Packing` for the layer at a path, or
+    None to keep it whole. `api` is the version of this contract that the plugin was written for.
+
+    A name "library::name" is of an architecture that another library's code runs: it is listed apart, and serves a
+    config when its plugin's `zoo_resolve` says so and no other architecture has the `model_type`.
+    """
+
+    name: str
+    summary: str
+    recipe: Callable[[Config], Spec]
+    weights: tuple[Rule, ...]
+    task: str = "generate"
+    model_types: tuple[str, ...] = ()
+    base: str | None = None
+    causality: str = "causal"
+    mlx_weights: tuple[Rule, ...] | None = None
+    gguf: GGUF | None = None
+    quantizes: Callable[[str, Any], Any] | None = None
+    presets: tuple[Preset, ...] = ()
+    references: tuple[str, ...] = ()
+    api: int = API
+
+    def __post_init__(self) -> None:
+        told = f"architecture {checked_name('architecture', self.name, BRIDGED)}"
+        for field_name, options in (("task", TASKS), ("causality", CAUSALITIES)):
+            value = getattr(self, field_name)
+            if value not in options:
+                raise PluginError(f"{told}: {field_name} {value!r} is not one of {', '.join(options)}")
+        if not callable(self.recipe):
+            raise PluginError(f"{told}: recipe is a function from a config, not {self.recipe!r}")
+        check_tuples(told, self, ("weights", "mlx_weights"), Rule)
+        for name in ("weights", "mlx_weights"):
+            try:
+                check_rules(getattr(self, name) or ())
+            except PluginError as error:
+                raise PluginError(f"{told}: {name}: {error}") from None
+        check_tuples(told, self, ("presets",), Preset)
+        check_tuples(told, self, ("model_types", "references"), str)
+        if not (self.quantizes is None or callable(self.quantizes)):
+            raise PluginError(
+                f"{told}: quantizes is a function of a path and a packing, not {self.quantizes!r}"
+            )
+        if not isinstance(self.api, int):
+            raise PluginError(f"{told}: api is a whole number, not {self.api!r}")
+
+    @property
+    def bridged(self) -> bool:
+        """Whether another library's code runs it."""
+        return "::" in self.name
+
+    @property
+    def layouts(self) -> dict[str, tuple[Rule, ...]]:
+        """The weight rules of each published layout, "hf" and "mlx"."""
+        return {"hf": self.weights, "mlx": self.mlx_weights or self.weights}
+
+    def layouts_of(self, format: str | None) -> dict[str, tuple[Rule, ...]]:
+        """The layouts that a checkpoint may have whose metadata name this format."""
+        if format == "gguf":
+            return {"gguf": self.gguf.weights if self.gguf else ()}
+        return self.layouts
+
+    def preset(self, name: str | None = None) -> Preset | None:
+        """The preset of that name; without one, the embedded pocket checkpoint, else the first."""
+        if name is None:
+            return next((p for p in self.presets if p.embedded), next(iter(self.presets), None))
+        return next((p for p in self.presets if p.name == name), None)
+
+    @property
+    def full_size(self) -> Preset | None:
+        """The first preset that carries the numbers of a published model."""
+        return next((p for p in self.presets if p.config and not p.folder), None)
+
+
+@dataclass(frozen=True)
+class Block:
+    """A spec and the module that runs it, as "package.module:Class", imported only when a model is built."""
+
+    spec: type[Spec]
+    module: str
+    summary: str = ""
+
+    def __post_init__(self) -> None:
+        if not (
+            isinstance(self.spec, type) and issubclass(self.spec, Spec) and self.spec.kind and self.spec.name
+        ):
+            raise PluginError(
+                f"block {self.spec!r}: a block is told by a subclass of Spec with a kind and a name"
+            )
+        check_target(f"block {self.spec.block()}", self.module)
+
+
+def pocket(plugin_file: str, name: str, **config: Any) -> Preset:
+    """The embedded checkpoint in the plugin's own folder `pockets/NAME`; pass the plugin's `__file__`.
+
+    `config` holds the numbers it is trained with, from nothing, by `zoo train`.
+    """
+    folder = Path(plugin_file).parent / "pockets" / name
+    return Preset("pocket", summary="trained on the atlas corpus, embedded", folder=folder, config=config)

@@ -1,0 +1,201 @@
+"""The records that plugins give besides architectures and blocks. `zoo.architecture` has them all. Imports no mlx."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from zoo.architecture.fields import (
+    CAUSALITIES,
+    check_among,
+    check_target,
+    check_tasks,
+    check_tuples,
+    checked_name,
+    import_target,
+)
+from zoo.architecture.settings import Setting
+from zoo.errors import PluginError, PromptError
+
+if TYPE_CHECKING:
+    from zoo.architecture import Architecture
+
+
+@dataclass(frozen=True)
+class Strategy:
+    """A way to make text: the function at "package.module:attribute", imported only when it is used.
+
+    It is called `function(loaded, prompt, **settings)` and gives an iterator of `zoo.Step`. `tasks` are those it
+    serves, `options` the settings it takes.
+    """
+
+    name: str
+    target: str
+    tasks: tuple[str, ...]
+    options: tuple[str, ...] = ()
+    summary: str = ""
+
+    def __post_init__(self) -> None:
+        told = f"strategy {checked_name('strategy', self.name)}"
+        check_target(told, self.target)
+        check_tuples(told, self, ("options",), str)
+        check_tasks(told, self)
+
+    def function(self) -> Callable[..., Any]:
+        """The function itself, imported now."""
+        return import_target(self.target)
+
+    def settings(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """The settings given, those left None left out; PromptError for one that this strategy does not take."""
+        asked = {name: value for name, value in given.items() if value is not None and value != ()}
+        unknown = next((name for name in asked if name not in self.options), None)
+        if unknown:
+            raise PromptError(f"{unknown.replace('_', '-')}: {self.name} generation has no such setting")
+        return asked
+
+
+@dataclass(frozen=True)
+class Sampler:
+    """A way to narrow what the next token is drawn from: a function at "package.module:attribute".
+
+    It is called `function(logits, **settings)` with float32 logits (B, V), divided by the temperature, and gives logits
+    of that shape, -inf for a token that must not be drawn. `settings` declares what it takes.
+    """
+
+    name: str
+    target: str
+    settings: tuple[Setting, ...] = ()
+    summary: str = ""
+
+    def __post_init__(self) -> None:
+        told = f"sampler {checked_name('sampler', self.name)}"
+        check_target(told, self.target)
+        check_tuples(told, self, ("settings",), Setting)
+
+
+@dataclass(frozen=True)
+class TokenizerFormat:
+    """A kind of tokenizer files: the function at "package.module:attribute" that makes a tokenizer of a folder.
+
+    It serves the folders that hold all of `files` and, where `classes` are given, whose tokenizer_config.json names one
+    of them as `tokenizer_class`. It is called `function(folder, settings)`, with the folder's path and its
+    `TokenizerSettings`, and gives an object with what `zoo.tokenizer.Backend` lists.
+    """
+
+    name: str
+    target: str
+    files: tuple[str, ...]
+    classes: tuple[str, ...] = ()
+    summary: str = ""
+
+    def __post_init__(self) -> None:
+        told = f"tokenizer {checked_name('tokenizer', self.name)}"
+        check_target(told, self.target)
+        check_tuples(told, self, ("files", "classes"), str)
+        if not self.files:
+            raise PluginError(f"{told}: files names none that it is read from")
+
+
+@dataclass(frozen=True)
+class QuantizedFormat:
+    """How the tensors of one `quant_method` are read: the function at "package.module:attribute".
+
+    It is called `function(tensors, settings, dtype)`, with a `Tensors`, config.json's entry on quantization, and the
+    dtype (or None) of what cannot stay packed. It gives a `Tensors` with each matrix under the name of its weight, as a
+    `Packed` or an array. `settings_file` holds the settings where config.json has none. A method without a target is
+    read by the weight rules of the architectures that have it.
+    """
+
+    name: str
+    target: str | None
+    settings_file: str | None = None
+    summary: str = ""
+
+    def __post_init__(self) -> None:
+        told = f"quantized format {self.name!r}"
+        if not isinstance(self.name, str) or not self.name:
+            raise PluginError(f"{told}: its name is the quant_method that config.json has")
+        if self.target is not None:
+            check_target(told, self.target)
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Documents to train on: the function at "package.module:attribute", imported only when it is used.
+
+    It is called `function(split, seed)` and gives an iterator of documents: a text, or, where `tasks` has "translate",
+    a text and its translation. The same split and seed give the same documents in every process. "train" may end or
+    not; when it ends it is begun again with the next seed. "validation" ends, and has none of the sentences of "train".
+
+    `tasks` are those it can teach. `questions`, another target, is called `function(every)` and gives an iterator of
+    `zoo.training.question.Question`, which `zoo evaluate` asks: a few that tell most, or with `every` all of them.
+    `names` and `answers`, targets too, are called `function()` and give the names that the texts tell of, and those among
+    them that answer a question: objectives that hide whole names ask for them. `sentences`, called as the target is,
+    gives its sentences one by one.
+    """
+
+    name: str
+    target: str
+    tasks: tuple[str, ...]
+    summary: str = ""
+    questions: str | None = None
+    names: str | None = None
+    answers: str | None = None
+    sentences: str | None = None
+
+    def __post_init__(self) -> None:
+        told = f"corpus {checked_name('corpus', self.name)}"
+        check_target(told, self.target)
+        for field in ("questions", "names", "answers", "sentences"):
+            if getattr(self, field) is not None:
+                check_target(f"{told}: {field}", getattr(self, field))
+        check_tasks(told, self)
+        if len({task == "translate" for task in self.tasks}) != 1:
+            raise PluginError(
+                f"{told}: documents are texts or translations: 'translate' goes with no other task"
+            )
+
+    def function(self) -> Callable[..., Any]:
+        """The function itself, imported now."""
+        return import_target(self.target)
+
+
+@dataclass(frozen=True)
+class Objective:
+    """What a model is trained to do: the `zoo.training.objective.Method` at "package.module:attribute".
+
+    It is imported only when it is used. `tasks` and `causalities` are those of the architectures it can train.
+    """
+
+    name: str
+    target: str
+    tasks: tuple[str, ...]
+    causalities: tuple[str, ...] = ("causal",)
+    summary: str = ""
+
+    def __post_init__(self) -> None:
+        told = f"objective {checked_name('objective', self.name)}"
+        check_target(told, self.target)
+        check_tasks(told, self)
+        check_among(told, self, "causalities", CAUSALITIES)
+
+    def serves(self, architecture: Architecture) -> bool:
+        """Whether it can train this architecture."""
+        return architecture.task in self.tasks and architecture.causality in self.causalities
+
+    def method(self) -> Any:
+        """The method itself, imported now."""
+        return import_target(self.target)
+
+
+@dataclass(frozen=True)
+class Command:
+    """A subcommand of `zoo`: a click command at "package.module:attribute", imported only when called."""
+
+    name: str
+    target: str
+    summary: str = ""
+
+    def __post_init__(self) -> None:
+        check_target(f"command {checked_name('command', self.name)}", self.target)

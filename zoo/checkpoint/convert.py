@@ -1,0 +1,272 @@
+"""From any source to a new folder: another layout, another dtype, quantized or not; a layer at a time.
+
+Nothing is read before it is written: parameters are found and renamed by the weight rules, packed, renamed back, and
+each is then evaluated for the shard that it goes to.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import mlx.core as mx
+
+from zoo.cache import settle
+from zoo.checkpoint.packed import Packed
+from zoo.checkpoint.parameters import renamed
+from zoo.checkpoint.quantize import Choice, mixed, packing_of, quantized
+from zoo.checkpoint.save import SHARD, write
+from zoo.errors import SourceError, ZooError
+from zoo.files import inside
+from zoo.host.registry import Registry, signed
+from zoo.loading import Opened, Report, load, not_finite, open_model
+from zoo.notices import held
+from zoo.runtime import DTYPES
+from zoo.weights import fused
+
+LAYOUTS = ("mlx", "hf")
+# What belongs to a model beside its weights and config.
+COMPANIONS = (
+    *("*.json", "*.jinja", "*.txt", "*.model", "*.spm"),
+    *("1_Pooling/config.json", "additional_chat_templates/*.jinja"),
+)
+NOT_COPIED = ("config.json", "*.index.json", "adapter_config.json", "training.json", "accuracy.json")
+
+
+@dataclass(frozen=True)
+class Converted:
+    """What was written: bytes in all, and bits a parameter, scales and biases included."""
+
+    folder: Path
+    bytes: int
+    parameters: int
+
+    @property
+    def bits(self) -> float:
+        """Bits a weight."""
+        return self.bytes * 8 / self.parameters
+
+
+@held()
+def convert(
+    source: str | Path,
+    out: str | Path,
+    *,
+    quantize: str | None = None,
+    group_size: int | None = None,
+    recipe: str | None = None,
+    dtype: str | None = None,
+    layout: str = "mlx",
+    architecture: str | None = None,
+    adapter: str | Path | None = None,
+    revision: str | None = None,
+    repack: int | None = None,
+    shard: int = SHARD,
+    report: Report | None = None,
+    known: Registry | None = None,
+) -> Converted:
+    """Write `source` to the new folder `out`, whole or not at all.
+
+    `quantize` is bits ("4") or a mode ("mxfp4"), "none" to unpack what is packed; `recipe` mixes two numbers of bits.
+    `dtype` casts floats. Layout "mlx" loads in mlx-lm, "hf" in transformers, which holds no packed matrices: they are
+    dequantized. `revision` is a hub id's branch, tag or commit. `adapter` is a folder of mlx-lm's LoRA or DoRA, to be
+    made part of the weights. `repack` (4, 6 or 8) packs in so many bits what no packing of MLX holds as a GGUF file has
+    it. `report` is told how far it has come, as by `zoo.load`. A `ZooError` names what cannot be.
+    """
+    out = Path(out).expanduser()
+    if layout not in LAYOUTS:
+        raise ZooError(f"layout {layout!r} is not one of {', '.join(LAYOUTS)}")
+    if dtype is not None and dtype not in DTYPES:
+        raise ZooError(f"dtype {dtype!r} is not one of {', '.join(DTYPES)}")
+    packs = recipe is not None or quantize not in (None, "none")
+    if layout == "hf" and packs:
+        raise ZooError("quantized matrices have no place in --layout hf: choose --layout mlx")
+    if recipe is not None and quantize is not None:
+        raise ZooError("--recipe says how many bits there are: leave --quantize out")
+    if group_size is not None and not packs:
+        raise ZooError("--group-size says how --quantize packs: give that too")
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise SourceError(f"{out}: exists already")
+    asked = packing_of(quantize, group_size) if packs and quantize else None
+    floats = getattr(mx, dtype) if dtype else None
+    how: dict[str, Any] = dict(architecture=architecture, revision=revision, repack=repack, known=known)
+    opened = open_model(source, floats=floats, **how)
+    if layout == "hf" and opened.architecture.bridged:
+        raise ZooError(f"--layout hf: of {opened.architecture.name} only MLX's names are known")
+    if report is not None:
+        report(0, 0)
+    chooses = opened.architecture.quantizes or getattr(opened.model, "quantizes", None)
+    choices: tuple[Choice, ...] = () if chooses is None else (chooses,)
+    if recipe is not None:
+        asked, more = mixed(recipe, len(opened.recipe.layers), group_size)
+        choices = (more, *choices)
+    adapter_of = None
+    if adapter is not None:
+        from zoo.checkpoint.adapter import fuse, open_adapter
+
+        adapter_of = open_adapter(adapter, opened)
+
+    def made(parameters: dict[str, Any]) -> dict[str, Any]:
+        """The tensors that parameters become, unevaluated."""
+        if quantize == "none":
+            parameters = {
+                path: tensor.numbers(floats) if isinstance(tensor, Packed) else tensor
+                for path, tensor in parameters.items()
+            }
+        if adapter_of is not None:
+            fuse(parameters, {path: adapter_of[path] for path in parameters if path in adapter_of})
+        if asked is not None:
+            together = fused(opened.architecture.layouts[layout], parameters)
+            parameters = quantized(opened.model, parameters, asked, choices, together)
+        return renamed(parameters, opened.architecture, opened.recipe, layout)
+
+    tensors: dict[str, Any] = {}
+    readers: list[tuple[set[str], Callable[[], dict[str, Any]]]] = []
+    count = 0
+    for promised, read in opened.layers(floats):
+        count += sum(_numbers(tensor) for tensor in promised.values())
+        group = made(dict(promised))
+        readers.append((set(group), read))
+        tensors |= group
+    del promised, group
+    opened.parameters = {}  # only `tensors` holds them now
+
+    def pieces(names: Collection[str]) -> Iterator[dict[str, Any]]:
+        """The tensors of these names as they are read, those of a layer at a time."""
+        for group, read in readers:
+            if group.intersection(names):
+                yield made(dict(read()))
+
+    config = {**(spelled_out(opened) if layout == "mlx" else opened.config), **signed(opened.architecture)}
+    with new_folder(out) as part:
+        broken, by_layer = partial(not_finite, opened, dtype), pieces if opened.file else None
+        sizes = write(part, tensors, config, layout, floats, shard, report, broken, by_layer)
+        copy_companions(opened, part)
+    if opened.file is not None:
+        opened.file.tensors.tell(floats)
+    return Converted(out, sum(sizes.values()), count)
+
+
+def spelled_out(opened: Opened) -> dict[str, Any]:
+    """The config as mlx-lm reads it: no default left unsaid, and RoPE in transformers 4's two keys."""
+    if opened.architecture.bridged:
+        return opened.config  # another library has read this very one
+    config = opened.config | opened.defaults  # of a key that is there, a default says what counts instead
+    rope = config.pop("rope_parameters", None)
+    if rope:
+        # What counts of these stands among the defaults, by the names that the family has for them.
+        rope = {
+            key: value for key, value in rope.items() if key not in ("rope_theta", "partial_rotary_factor")
+        }
+        scaled = rope.get("rope_type", "default") != "default"
+        config["rope_scaling"] = {**rope, "type": rope["rope_type"]} if scaled else None
+    if "model_type" not in config and opened.architecture.model_types:
+        config["model_type"] = opened.architecture.model_types[0]
+    return config
+
+
+def _numbers(tensor: Any) -> int:
+    total = 1
+    for side in tensor.shape:
+        total *= side
+    return total
+
+
+@contextmanager
+def new_folder(out: Path) -> Iterator[Path]:
+    """A folder to fill, which becomes `out` when all went well and is gone when not.
+
+    One that a killed run left behind is removed first.
+    """
+    part = out.with_name(f".{out.name}.part")
+    if part.exists():
+        shutil.rmtree(part)
+    try:
+        part.mkdir(parents=True)
+        yield part
+        if out.is_dir():
+            out.rmdir()
+        os.replace(part, out)
+    except OSError as error:
+        raise SourceError(f"{out}: cannot be written ({error.strerror or error})") from error
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+
+
+def copy_companions(opened: Opened, out: Path) -> None:
+    """Copy tokenizer, generation and sentence files."""
+    if opened.file is not None:
+        opened.file.save_tokenizer(out)
+        return
+    for pattern in COMPANIONS:
+        for path in opened.folder.glob(pattern):
+            name = str(path.relative_to(opened.folder))
+            if any(fnmatchcase(name, other) for other in NOT_COPIED):
+                continue
+            if inside(opened.folder, name) is not None:
+                target = out / name
+                target.parent.mkdir(exist_ok=True)
+                shutil.copyfile(path, target)
+
+
+@dataclass(frozen=True)
+class Divergence:
+    """KL(source ‖ converted) of the next token's distribution, in nats: mean and largest over `tokens` places."""
+
+    mean: float
+    worst: float
+    tokens: int
+
+
+SAMPLE = (
+    "A library is a room in which the dead go on talking. The price of bread rose by 12 percent in 1847, and nobody "
+    "in the town spoke of anything else.\n\ndef area(radius):\n    return 3.14159 * radius**2\n\n"
+    "春天来了，河边的树都绿了。孩子们放学以后在那里放风筝。"
+)
+
+
+def divergence(
+    source: str | Path,
+    other: str | Path,
+    *,
+    architecture: str | None = None,
+    revision: str | None = None,
+    report: Report | None = None,
+) -> Divergence:
+    """How far the predictions of `other` lie from those of `source` on sample text, both in float32.
+
+    Each is loaded by itself. Without a tokenizer the text is a row of ids. `report` is told how far it has come, as by
+    `zoo.load`.
+    """
+    wanted = _log_probabilities(source, architecture, revision, report)
+    found = _log_probabilities(other, architecture, report=report)
+    each = (mx.exp(wanted) * (wanted - found)).sum(axis=-1)  # (T,)
+    return Divergence(each.mean().item(), each.max().item(), each.size)
+
+
+def _log_probabilities(
+    source: str | Path, architecture: str | None, revision: str | None = None, report: Report | None = None
+) -> mx.array:  # (T, V)
+    loaded = load(source, architecture=architecture, revision=revision, dtype="float32", report=report)
+    if loaded.tokenizer is None:
+        ids = [7 * place % loaded.recipe.embedding.vocab for place in range(64)]
+    else:
+        ids = loaded.tokenizer.encode(SAMPLE)
+    tokens = mx.array([ids[: loaded.recipe.context or len(ids)]])
+    inputs = (tokens, tokens) if loaded.architecture.task == "translate" else (tokens,)
+    if loaded.architecture.task == "generate" and loaded.architecture.causality == "causal":
+        cache = loaded.model.make_cache()
+        logits = loaded.model(tokens, cache)[0].astype(mx.float32)
+        settle(cache, tokens.size, report and (lambda done: report(done, tokens.size)))
+    else:
+        logits = loaded.model(*inputs)[0].astype(mx.float32)
+    found = logits - mx.logsumexp(logits, axis=-1, keepdims=True)
+    mx.eval(found)
+    return found

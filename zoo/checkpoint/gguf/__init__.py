@@ -1,0 +1,1 @@
+"""GGUF files: their header, config, tensors and tokenizer."""

@@ -1,0 +1,149 @@
+"""How a tensor of a GGUF file is read: by ranges, a piece at a time, each taken apart into its place in what is kept.
+
+Pieces are taken apart side by side, and nothing is ever held but them and what is kept.
+
+Axes: O rows, I inputs, G groups of 32 inputs, W words of 32 bits.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+import mlx.core as mx
+import numpy as np
+
+from zoo import runtime
+from zoo.checkpoint.gguf.blocks import AFFINE, DENSE, GROUP, mxfp4
+from zoo.checkpoint.gguf.header import Entry
+from zoo.checkpoint.packed import Packed, Packing
+from zoo.errors import CheckpointError
+
+CHUNK = 2**18  # numbers that a thread takes apart at once: what it makes of them stays in a core's cache
+
+PACKINGS = {kind: Packing(bits, GROUP) for kind, (bits, _, _) in AFFINE.items()}
+PACKINGS["MXFP4"] = Packing(4, GROUP, "mxfp4")
+# What numpy calls the kinds that are plain numbers; it has no bfloat16.
+PLAIN = {"F64": np.float64, "F32": np.float32, "F16": np.float16, "BF16": np.uint16}
+
+
+def stays_packed(entry: Entry) -> bool:
+    """Whether one of MLX's packings holds the tensor as it is."""
+    return entry.kind in PACKINGS and len(entry.shape) > 1
+
+
+# Gives each piece of a tensor, as its first row and its bytes (rows, size), to a function that puts it in its place.
+Reader = Callable[[Entry, Callable[[int, np.ndarray], None]], None]
+
+
+@contextmanager
+def reader() -> Iterator[Reader]:
+    """A reader of tensors that takes their pieces apart side by side."""
+    with ThreadPoolExecutor(runtime.threads()) as pool:
+        yield lambda entry, place: _read_pieces(entry, place, pool)
+
+
+def _read_pieces(entry: Entry, place: Callable[[int, np.ndarray], None], pool: Executor) -> None:
+    rows = int(np.prod(entry.shape[:-1], dtype=np.int64))
+    size, step = entry.size // rows, max(1, CHUNK // entry.shape[-1])
+    try:
+        file = os.open(entry.path, os.O_RDONLY)
+    except OSError as error:
+        raise CheckpointError(f"{entry.path}: {error.strerror}") from error
+
+    def one(first: int) -> None:
+        count = min(step, rows - first)
+        try:
+            data = os.pread(file, count * size, entry.offset + first * size)
+        except OSError as error:
+            raise CheckpointError(f"{entry.path}: {error.strerror}") from error
+        if len(data) != count * size:
+            raise CheckpointError(f"{entry.path}: ends within tensor {entry.name}")
+        with np.errstate(all="ignore"):  # a damaged scale is not a number
+            place(first, np.frombuffer(data, np.uint8).reshape(count, size))
+
+    try:
+        list(pool.map(one, range(0, rows, step)) if rows > step else map(one, (0,)))
+    finally:
+        os.close(file)
+
+
+def read(entry: Entry, dtype: mx.Dtype, take_apart: Reader | None = None) -> Any:
+    """The tensor: a `Packed` whose scales are of `dtype`, or an array of that."""
+    if take_apart is None:
+        with reader() as take_apart:
+            return read(entry, dtype, take_apart)
+    if not stays_packed(entry):
+        return _read_numbers(entry, dtype, take_apart)
+    packing = PACKINGS[entry.kind]
+    *outer, inputs = entry.shape
+    weight, words = _room((*outer, inputs * packing.bits // 32), mx.uint32)
+    if packing.mode != "affine":
+        scales, scale = _room((*outer, inputs // GROUP), mx.uint8)
+
+        def place_floats(first: int, data: np.ndarray) -> None:
+            rows = slice(first, first + len(data))
+            for part, found in zip((words, scale), mxfp4(data.reshape(-1, 17)), strict=True):
+                part[rows] = found.reshape(len(data), -1)
+
+        take_apart(entry, place_floats)
+        return Packed(entry.name, weight, scales, None, packing)
+    (scales, scale), (biases, bias) = (_room((*outer, inputs // GROUP), dtype) for _ in range(2))
+    _, block, apart = AFFINE[entry.kind]
+
+    def place(first: int, data: np.ndarray) -> None:
+        rows = slice(first, first + len(data))
+        blocks = data.reshape(len(data) * (inputs // block), -1)
+        for part, found in zip((words, scale, bias), apart(blocks), strict=True):
+            _put(part, rows, found.reshape(len(data), -1))
+
+    take_apart(entry, place)
+    return Packed(entry.name, weight, _of(scales, dtype), _of(biases, dtype), packing)
+
+
+def _read_numbers(entry: Entry, dtype: mx.Dtype, take_apart: Reader) -> mx.array:
+    array, numbers = _room(entry.shape, dtype)
+    from gguf import GGMLQuantizationType, dequantize
+
+    def place(first: int, data: np.ndarray) -> None:
+        rows = slice(first, first + len(data))
+        if entry.kind == "BF16":
+            found = (data.view(np.uint16).astype(np.uint32) << 16).view(np.float32)
+        elif entry.kind in PLAIN:
+            found = data.view(PLAIN[entry.kind])
+        elif entry.kind in DENSE:
+            block, apart = DENSE[entry.kind]
+            found = apart(data.reshape(len(data) * (entry.shape[-1] // block), -1)).reshape(len(data), -1)
+        else:
+            found = dequantize(data, GGMLQuantizationType[entry.kind])
+        _put(numbers, rows, found)
+
+    take_apart(entry, place)
+    return _of(array, dtype)
+
+
+def _room(shape: tuple[int, ...], dtype: mx.Dtype) -> tuple[mx.array, np.ndarray]:
+    """An array to fill, and numpy's view of its rows, (O, …), through which that is done.
+
+    numpy has no bfloat16: an array of that is filled as the upper halves of float32 (see `_of`).
+    """
+    array = mx.zeros(shape, mx.uint16 if dtype == mx.bfloat16 else dtype, stream=mx.cpu)
+    mx.eval(array)
+    return array, np.array(array, copy=False).reshape(-1, shape[-1])
+
+
+def _put(part: np.ndarray, rows: slice, found: np.ndarray) -> None:
+    """Put rows in their place; into one of bfloat16 rounded to the nearest, and to even between two."""
+    if part.dtype == np.uint16:
+        bits = np.ascontiguousarray(found, np.float32).view(np.uint32)
+        rounded = bits + (0x7FFF + (bits >> 16 & 1))
+        part[rows] = np.where(np.isnan(found), 0x7FC0, rounded >> 16)
+    else:
+        part[rows] = found
+
+
+def _of(array: mx.array, dtype: mx.Dtype) -> mx.array:
+    return array.view(mx.bfloat16) if dtype == mx.bfloat16 else array

@@ -1,0 +1,191 @@
+"""The tensors of a GGUF file, packed as MLX packs where that is exact, else as the numbers that they stand for.
+
+Axes: O rows, I inputs, G groups of 32 inputs, W words of 32 bits.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import mlx.core as mx
+import numpy as np
+
+from zoo import runtime
+from zoo.checkpoint.gguf.blocks import GROUP
+from zoo.checkpoint.gguf.header import Entry
+from zoo.checkpoint.gguf.reading import PACKINGS, PLAIN, Reader, read, reader, stays_packed
+from zoo.checkpoint.packed import Packed, Packing, pack
+from zoo.checkpoint.safetensors import Tensors
+from zoo.errors import CheckpointError
+from zoo.notices import notice
+
+REPACKINGS = {bits: Packing(bits, GROUP) for bits in (4, 6, 8)}
+LAYER = re.compile(r"(?:\w+\.)?blk\.\d+\.")  # begins the names of a layer's tensors
+# The kinds whose numbers, or scales and biases, a smaller float than float32 holds as they are.
+SMALLER = {"BF16": mx.bfloat16}
+SMALLER |= dict.fromkeys(("F16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "MXFP4"), mx.float16)
+WIDER = ("F32", "F64", "Q4_K", "Q5_K")  # that only float32 holds so
+
+
+@dataclass
+class Repacked:
+    """What was packed anew, in `bits`: each tensor's kind, and the squares of its error and its numbers, summed."""
+
+    bits: int
+    tensors: dict[str, tuple[str, float, float]] = field(default_factory=dict)
+
+    def add(self, entry: Entry, matrix: mx.array, packed: Packed) -> None:
+        """Note one more."""
+        error = total = 0.0
+        for piece, other in zip(_parts(matrix), _parts(packed), strict=True):
+            error += mx.square(piece - other.numbers(mx.float32)).sum().item()
+            total += mx.square(piece).sum().item()
+        self.tensors[entry.name] = entry.kind, error, total
+
+    def tell(self) -> None:
+        """Say in one line what was lost."""
+        if self.tensors:
+            kinds, errors, totals = zip(*self.tensors.values(), strict=True)
+            lost = (sum(errors) / sum(totals)) ** 0.5 if sum(totals) else 0.0
+            what = _listed(Counter(kinds))
+            notice(f"packed anew in {self.bits} bits: {what}; relative error (RMS) {lost:.2g}")
+
+
+def _parts(matrix: Any) -> Iterator[Any]:
+    """The matrix in pieces of a few million numbers, by its outermost axis."""
+    step = max(1, 2**22 // max(1, int(np.prod(matrix.shape[1:], dtype=np.int64))))
+    for first in range(0, matrix.shape[0], step):
+        yield matrix[first : first + step]
+
+
+@dataclass
+class GGUFTensors(Tensors):
+    """The tensors of a GGUF file. `arrays` have their shapes and no numbers; `read` gives those that have.
+
+    `repack` (4, 6 or 8) packs what no packing holds exactly, in so many bits; `repacked` counts what that lost.
+    """
+
+    entries: Mapping[str, Entry] = field(default_factory=dict)
+    repack: int | None = None
+    repacked: Repacked = field(default_factory=lambda: Repacked(0))
+
+    def held(self, dtype: mx.Dtype | None) -> int:
+        """The bytes of what `read` gives."""
+        return sum(array.nbytes for array in self.promised(dtype).values())
+
+    def read(self, dtype: mx.Dtype | None, names: Collection[str] | None = None) -> Tensors:
+        """The tensors themselves, or those of some `names`, floats cast to `dtype`.
+
+        Without one they are of the smallest that holds all matrices as they are.
+        """
+        dtype = dtype or own_dtype(self.entries.values())
+        chosen = [entry for name, entry in self.entries.items() if names is None or name in names]
+        with reader() as take_apart:
+            arrays = {entry.name: self._read(entry, dtype, take_apart) for entry in chosen}
+        return Tensors(arrays, self.dtypes, self.metadata)
+
+    def _read(self, entry: Entry, dtype: mx.Dtype, take_apart: Reader) -> Any:
+        packing = packing_of(entry, self.repack)
+        if packing is None or stays_packed(entry):
+            return read(entry, dtype, take_apart)
+        matrix = read(entry, mx.float32, take_apart)
+        packed = pack(entry.name, matrix, packing)
+        packed = packed.astype(dtype)
+        mx.eval(*packed.parts().values())
+        self.repacked.add(entry, matrix, packed)
+        return packed
+
+    def promised(self, dtype: mx.Dtype | None) -> dict[str, Any]:
+        """What `read` gives, without numbers."""
+        dtype = dtype or own_dtype(self.entries.values())
+        return {name: unread(entry, dtype, self.repack) for name, entry in self.entries.items()}
+
+    def layers(self) -> list[list[str]]:
+        """The names of the tensors that belong together: those of each layer, and the others first."""
+        groups: dict[str, list[str]] = {"": []}
+        for name in self.entries:
+            found = LAYER.match(name)
+            groups.setdefault(found[0] if found else "", []).append(name)
+        return [names for names in groups.values() if names]
+
+    def tell(self, dtype: mx.Dtype | None) -> None:
+        """Say in one line which kinds have no packed form, or what they lost when they got one."""
+        dtype = dtype or own_dtype(self.entries.values())
+        warn_of_unpacked(self.entries.values(), dtype, self.repack)
+        self.repacked.tell()
+
+
+def tensors_of(entries: Mapping[str, Entry], repack: int | None = None) -> GGUFTensors:
+    """The tensors that a header names, unread; CheckpointError for a kind that nothing here can unpack."""
+    if repack not in (None, *REPACKINGS):
+        raise CheckpointError(f"repack {repack!r} is not one of {', '.join(map(str, REPACKINGS))}")
+    for entry in {entry.kind: entry for entry in entries.values()}.values():
+        check_kind(entry)
+    dtype = own_dtype(entries.values())
+    arrays = {name: unread(entry, dtype, repack) for name, entry in entries.items()}
+    kinds = {name: entry.kind for name, entry in entries.items()}
+    lost = Repacked(repack or 0)
+    return GGUFTensors(arrays, kinds, {"format": "gguf"}, entries=entries, repack=repack, repacked=lost)
+
+
+def own_dtype(entries: Iterable[Entry]) -> mx.Dtype:
+    """The smallest float that holds the numbers, scales and biases of all matrices as they are.
+
+    A device may prefer another where some have no packing of their own, which then is that of all: a product of two
+    kinds of floats would cast one of them each time.
+    """
+    kinds = {entry.kind for entry in entries if len(entry.shape) > 1}
+    if kinds - {*SMALLER, *WIDER} and runtime.unpacked_dtype() != mx.float32:
+        return mx.bfloat16 if "BF16" in kinds else runtime.unpacked_dtype()
+    wanted = {SMALLER.get(kind, mx.float32) for kind in kinds}
+    return wanted.pop() if len(wanted) == 1 else mx.float32
+
+
+def packing_of(entry: Entry, repack: int | None = None) -> Packing | None:
+    """How the tensor is packed: as it is, or anew; None where it is not."""
+    if stays_packed(entry):
+        return PACKINGS[entry.kind]
+    fits = len(entry.shape) > 1 and entry.kind not in PLAIN and not entry.shape[-1] % GROUP
+    return REPACKINGS[repack] if repack is not None and fits else None
+
+
+def check_kind(entry: Entry) -> None:
+    """CheckpointError when nothing here knows how the tensor's numbers are packed."""
+    if entry.kind in PACKINGS or entry.kind in PLAIN:
+        return
+    from gguf import GGML_QUANT_SIZES, GGMLQuantizationType, dequantize
+
+    kind = GGMLQuantizationType[entry.kind]
+    try:
+        dequantize(np.zeros((1, GGML_QUANT_SIZES[kind][1]), np.uint8), kind)
+    except NotImplementedError:
+        raise CheckpointError(
+            f"{entry.path}: tensor {entry.name} is of type {entry.kind}, which cannot be unpacked"
+        ) from None
+
+
+def warn_of_unpacked(entries: Iterable[Entry], dtype: mx.Dtype, repack: int | None = None) -> None:
+    """Say which kinds have no packed form."""
+    kinds = Counter(e.kind for e in entries if e.kind not in PLAIN and packing_of(e, repack) is None)
+    if kinds:
+        name = str(dtype).removeprefix("mlx.core.")
+        notice(f"tensors that no packing of MLX holds exactly, dequantized to {name}: {_listed(kinds)}")
+
+
+def _listed(kinds: Counter[str]) -> str:
+    return ", ".join(f"{count} of {kind}" for kind, count in sorted(kinds.items()))
+
+
+def unread(entry: Entry, dtype: mx.Dtype, repack: int | None = None) -> Any:
+    """What `read` will give, with zeros that take no memory while nobody asks for them."""
+    packing = packing_of(entry, repack)
+    if packing is None:
+        return mx.zeros(entry.shape, dtype)
+    *outer, inputs = entry.shape
+    weight = mx.zeros((*outer, inputs * packing.bits // 32), mx.uint32)  # (…, O, W)
+    scales = mx.zeros((*outer, inputs // GROUP), dtype if packing.mode == "affine" else mx.uint8)
+    return Packed(entry.name, weight, scales, scales if packing.mode == "affine" else None, packing)

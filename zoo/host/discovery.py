@@ -1,0 +1,167 @@
+"""Discovery of plugins, each isolated: one that fails is shown with its error and the others work on.
+
+A plugin is what an entry point of the group `zoo` names. `ZOO_PLUGINS` (comma-separated names of plugins or
+distributions) allows, `ZOO_BLOCK` denies, `ZOO_STRICT=1` raises instead of setting a broken plugin aside.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import traceback
+import warnings
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.metadata import Distribution, EntryPoint, entry_points
+from typing import Any
+
+from zoo.architecture import API
+from zoo.errors import PluginError, in_words
+from zoo.host.collect import NewerContract, collect
+
+GROUP = "zoo"
+FIRST_PARTY = "mlx-zoo"
+
+
+@dataclass
+class Plugin:
+    """One plugin and how it fared. `state`: "loaded", "blocked", "incompatible" or "broken".
+
+    `error` says why it is not loaded, `traceback` where it failed. `records` are what its hooks gave, by hook.
+    """
+
+    name: str
+    distribution: str = ""
+    version: str = ""
+    state: str = "loaded"
+    error: str | None = None
+    traceback: str | None = field(default=None, repr=False)
+    module: str = field(default="", repr=False)
+    records: dict[str, list[Any]] = field(default_factory=dict, repr=False)
+
+    @property
+    def ours(self) -> bool:
+        """Whether it ships with the zoo itself."""
+        return self.distribution == FIRST_PARTY
+
+    @property
+    def told(self) -> str:
+        """The distribution and its version, else the plugin's own name: "zoo-good 1.2"."""
+        return f"{self.distribution or self.name} {self.version}".strip()
+
+    @property
+    def absence(self) -> str:
+        """That it is not loaded, and why: "plugin bad (zoo-bad 1.2), which is broken: KeyError"."""
+        return f"plugin {self.name} ({self.told}), which is {self.state}: {self.error}"
+
+    @property
+    def bridges(self) -> bool:
+        """Whether another library's code runs its architectures."""
+        return any(a.bridged for a in self.records.get("zoo_architectures", ()))
+
+    @property
+    def gives(self) -> list[str]:
+        """The names of what it registered; of another library's architectures how many there are."""
+        architectures = self.records.get("zoo_architectures", ())
+        bridged = Counter(a.name.partition("::")[0] for a in architectures if a.bridged)
+        return [
+            *(a.name for a in architectures if not a.bridged),
+            *(f"{library}::… ({count})" for library, count in bridged.items()),
+            *(b.spec.block() for b in self.records.get("zoo_blocks", ())),
+            *(f"strategy/{s.name}" for s in self.records.get("zoo_strategies", ())),
+            *(f"sampler/{s.name}" for s in self.records.get("zoo_samplers", ())),
+            *(f"tokenizer/{t.name}" for t in self.records.get("zoo_tokenizers", ())),
+            *(f"format/{f.name}" for f in self.records.get("zoo_formats", ())),
+            *(f"corpus/{c.name}" for c in self.records.get("zoo_corpora", ())),
+            *(f"objective/{o.name}" for o in self.records.get("zoo_objectives", ())),
+            *(f"zoo {c.name}" for c in self.records.get("zoo_commands", ())),
+            *("zoo_resolve" for _ in self.records.get("zoo_resolve", ())),
+        ]
+
+    def as_json(self) -> dict[str, Any]:
+        """What `zoo plugins --json` prints of it."""
+        keys = ("name", "distribution", "version", "state", "gives", "error")
+        return {key: getattr(self, key) for key in keys}
+
+
+def load_plugins(environ: Mapping[str, str] = os.environ) -> list[Plugin]:
+    """Every installed plugin, ordered by distribution and entry-point name, loaded or set aside with its error."""
+    allowed, denied = _names(environ, "ZOO_PLUGINS"), _names(environ, "ZOO_BLOCK")
+    strict = environ.get("ZOO_STRICT", "") not in ("", "0")
+    plugins = []
+    for point in sorted(entry_points(group=GROUP), key=lambda p: (_distribution(p.dist)[0], p.name)):
+        plugin = Plugin(point.name, *_distribution(point.dist), module=_module(point))
+        names = {plugin.name, plugin.distribution}
+        if allowed and not names & allowed:
+            plugin.state, plugin.error = "blocked", "ZOO_PLUGINS does not name it"
+        elif names & denied:
+            plugin.state, plugin.error = "blocked", "ZOO_BLOCK names it"
+        else:
+            load_plugin(plugin, point)
+            if strict and plugin.state != "loaded":
+                raise PluginError(f"plugin {plugin.name} ({plugin.told}): {plugin.error}")
+        plugins.append(plugin)
+    known = {name for plugin in plugins for name in (plugin.name, plugin.distribution)}
+    for name in sorted((allowed | denied) - known):
+        warnings.warn(f"ZOO_PLUGINS or ZOO_BLOCK names {name!r}, which is no plugin", stacklevel=2)
+    return plugins
+
+
+def _names(environ: Mapping[str, str], variable: str) -> set[str]:
+    return {name.strip() for name in environ.get(variable, "").split(",") if name.strip()}
+
+
+@cache  # each look parses the distribution's metadata anew
+def _distribution(distribution: Distribution | None) -> tuple[str, str]:
+    """The name and version of a distribution, empty where its metadata are damaged."""
+    try:
+        return (distribution.name or "", distribution.version or "") if distribution else ("", "")
+    except Exception:
+        return "", ""
+
+
+def load_plugin(plugin: Plugin, point: EntryPoint) -> None:
+    """Import what the entry point names and collect what it gives; a failure is noted in `plugin` and no more."""
+    try:
+        # What a plugin prints when imported must not end up among a command's output.
+        with contextlib.redirect_stdout(sys.stderr):
+            plugin.records = collect(point.load())
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # SystemExit too: a plugin that exits must not end the program
+        newer = _newer(plugin.module, error)
+        plugin.state = "incompatible" if newer else "broken"
+        plugin.error = newer or in_words(error)
+        plugin.traceback = "".join(traceback.format_exception(error))
+
+
+def _newer(module: str, error: BaseException) -> str | None:
+    """Why an error is that of a plugin made for a later version of the contract; None when it is not known to be."""
+    if isinstance(error, NewerContract):
+        return in_words(error)
+    from zoo.host.unloaded import declared_api, lacks
+
+    if (api := declared_api(module) or 0) > API:
+        return f"it needs contract version {api}; this zoo has {API}: upgrade mlx-zoo ({in_words(error)})"
+    if missing := lacks(error):
+        return f"it needs {missing}, which this zoo, of contract version {API}, has not: upgrade mlx-zoo"
+    return None
+
+
+def _module(point: EntryPoint) -> str:
+    """The module that an entry point names, nothing when that is no name."""
+    try:
+        return point.module
+    except (AttributeError, ValueError):
+        return ""
+
+
+def blamed(error: BaseException, plugins: Iterable[Plugin]) -> Plugin | None:
+    """The plugin in whose code an error was raised: that of the innermost frame which belongs to one."""
+    packages = {plugin.module.partition(".")[0]: plugin for plugin in plugins if plugin.module}
+    modules = (frame.f_globals.get("__name__", "") for frame, _ in traceback.walk_tb(error.__traceback__))
+    found = [packages[name] for name in (module.partition(".")[0] for module in modules) if name in packages]
+    return found[-1] if found else None

@@ -1,0 +1,44 @@
+"""The conformance suite: what every architecture must hold, a third party's included.
+
+    from zoo.testing import check_architecture
+    check_architecture("llama")
+
+Each check has a name and a reason; one that fails says what differed. Models are small, their weights random:
+the checks hold for any weights, and `subject_of` holds a loaded checkpoint to them. Axes: B batch, T length,
+V vocabulary.
+"""
+
+from __future__ import annotations
+
+from zoo.testing.strategies import check_strategy
+from zoo.testing.subjects import TOLERANCE, Check, Subject, numbers_of, randomise, same, subject, subject_of
+from zoo.testing.suite import (
+    CHECKS,
+    Result,
+    check_architecture,
+    check_card,
+    checks_of,
+    imports_nothing_heavy,
+    outcome,
+    run_checks,
+)
+
+__all__ = [
+    "CHECKS",
+    "TOLERANCE",
+    "Check",
+    "Result",
+    "Subject",
+    "check_architecture",
+    "check_card",
+    "check_strategy",
+    "checks_of",
+    "imports_nothing_heavy",
+    "numbers_of",
+    "outcome",
+    "randomise",
+    "run_checks",
+    "same",
+    "subject",
+    "subject_of",
+]

@@ -1,0 +1,126 @@
+"""The part of the conformance suite about what is kept from token to token: how much, and across which borders.
+
+Axes: B batch, T length, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Any
+
+import mlx.core as mx
+
+from zoo.generation.prompt import learned_context
+from zoo.recipe import DynamicScaling, Spec
+from zoo.testing.subjects import Check, Subject, is_causal, same, streams, translates
+
+# Numbers of tokens at which implementations commonly start another piece, beside those that a spec declares.
+BORDERS = (64, 128)
+LONGEST = 2048  # beyond which a declared border costs too much to cross
+PAST = 3  # tokens of a text after the last border
+PADDING = 5  # columns on the left of a padded row, so that its borders lie elsewhere
+
+
+def caches_hold_what_the_recipe_counts(subject: Subject) -> None:
+    """Memory is foretold from `cached` and `carried`; the caches must keep just as many numbers."""
+    total = min(subject.tokens.shape[1], 24)
+    decoder = getattr(subject.recipe, "decoder", subject.recipe)
+    caches, step = reader(subject, subject.tokens[:1])
+    assert len(caches) == len(decoder.layers), (
+        f"make_cache gives {len(caches)} caches, one for each of {len(decoder.layers)} layers is expected"
+    )
+    for start, end in ((0, total // 2), (total // 2, total)):
+        mx.eval(step(subject.tokens[:1, start:end]))
+        for index, (layer, cache) in enumerate(zip(decoder.layers, caches, strict=True)):
+            held = cache.held if hasattr(cache, "held") else sum(array.size for array in cache.state)
+            most, least = (counted(layer, decoder.dim, end, short) for short in (0, 1))
+            assert least <= held <= most, (
+                f"layers.{index}: after {end} tokens the cache holds {held:,} numbers, the recipe counts {most:,}: "
+                f"cached {layer.cached(decoder.dim):,} a token, carried {layer.carried(decoder.dim):,}"
+            )
+
+
+def counted(layer: Spec, dim: int, tokens: int, short: int = 0) -> int:
+    """The numbers that a layer's cache holds of `tokens` tokens, by its spec; of a window all but `short` columns."""
+    windows = (getattr(part, "window", None) for _, part in layer.walk())
+    columns = min([tokens, *(max(window - short, 0) for window in windows if window)])
+    return layer.cached(dim) * columns + layer.carried(dim)
+
+
+def chunks_meet_without_a_seam(subject: Subject) -> None:
+    """A long text is computed in pieces, whose borders must not show."""
+    places = borders(subject.recipe)
+    length, small = max(places) + PAST, max(min(places) - 1, 7)
+    text = mx.random.randint(0, subject.vocab, (1, length), key=mx.random.key(length))  # (1, T)
+    expected = read(subject, text, range(small, length, small))  # no piece of these crosses a border
+    for what, cuts in (
+        ("one piece", ()),
+        (f"pieces that end at {', '.join(map(str, places))}", places),
+        (f"pieces that end at {PADDING} and at the end", (PADDING,)),
+    ):
+        same(read(subject, text, cuts), expected, f"logits of {length} tokens in {what}")
+    if is_causal(subject) and getattr(subject.model, "pads", True):
+        row = mx.concatenate([text[:, :PADDING], text[:, :-PADDING]], axis=1)  # (1, T)
+        mask = mx.array([[1] * length, [0] * PADDING + [1] * (length - PADDING)])  # (2, T)
+        padded = subject.model(mx.concatenate([text, row]), subject.model.make_cache(), mask=mask)
+        same(
+            padded[1:, PADDING:],
+            expected[:, :-PADDING],
+            f"logits of {length - PADDING} tokens, padded on the left",
+        )
+
+
+def borders(recipe: Any) -> list[int]:
+    """The numbers of tokens after which a piece may begin, those that the model's positions let a text pass."""
+    parts = [part for _, part in recipe.walk()]
+    # Angles that depend on the length of the text do so beyond the context: there nothing is the same in pieces.
+    dynamic = [part.context for part in parts if isinstance(part, DynamicScaling)]
+    learned = learned_context(getattr(recipe, "decoder", recipe))
+    limit = min([*dynamic, *([] if learned is None else [learned])], default=None)
+    known = {*BORDERS, *(chunk for part in parts for chunk in declared(part) if 1 < chunk <= LONGEST)}
+    return sorted(place for place in known if limit is None or place + PAST <= limit)
+
+
+def declared(part: Spec) -> tuple[int, ...]:
+    """The numbers of tokens after which a spec says that another piece begins: `chunks`, a tuple."""
+    chunks = getattr(part, "chunks", ())
+    return chunks if isinstance(chunks, tuple) and all(isinstance(chunk, int) for chunk in chunks) else ()
+
+
+def read(subject: Subject, text: mx.array, cuts: Sequence[int]) -> mx.array:
+    """The logits (1, T, V) of a text (1, T) that is read from a cache in the pieces between `cuts`."""
+    _, step = reader(subject, subject.tokens[:1])
+    pieces = list(_read(step, text, [0, *cuts, text.shape[1]], subject.architecture.causality == "prefix"))
+    return mx.concatenate(pieces, axis=1)
+
+
+def _read(step: Any, text: mx.array, places: Sequence[int], prefix: bool) -> Iterator[mx.array]:
+    for start, end in pairwise(places):
+        yield step(text[:, start:end], **({"prefix": PADDING} if prefix and not start else {}))
+
+
+def reader(subject: Subject, source: mx.array) -> tuple[list[Any], Any]:
+    """Empty caches, and the function that reads the next tokens (1, T) into them and gives their logits."""
+    model, caches = subject.model, subject.model.make_cache()
+    if not translates(subject):
+        return caches, lambda tokens, **settings: model(tokens, caches, **settings)
+    memory = [model.encode(source)]
+    # The first pass computes the source's keys and values: no other needs the memory they come from.
+    return caches, lambda tokens: model.decode(tokens, memory.pop() if memory else None, caches)
+
+
+def keeps(subject: Subject) -> bool:
+    """Whether something is kept from token to token, by modules of the zoo's or a plugin's own."""
+    return (streams(subject) or translates(subject)) and not subject.architecture.bridged
+
+
+def crosses(subject: Subject) -> bool:
+    """Whether it reads texts in pieces, and such as are long enough for a border."""
+    return (streams(subject) or translates(subject)) and bool(borders(subject.recipe))
+
+
+CHECKS = (
+    Check.of(caches_hold_what_the_recipe_counts, keeps),
+    Check.of(chunks_meet_without_a_seam, crosses),
+)

@@ -1,0 +1,107 @@
+"""The part of the conformance suite about ways to make text: what each yields, refuses and leaves behind."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from zoo.architecture import Strategy
+from zoo.errors import PromptError
+from zoo.generation import stream
+from zoo.generation.step import Step
+from zoo.host.registry import Registry, registry, using
+from zoo.loading import Loaded
+from zoo.testing.subjects import Check, Subject, subject
+
+LENGTH = 8  # tokens of a prompt, and of an answer
+MASK = 3  # the id that stands for a hidden token
+PROMPT = tuple(range(MASK, MASK + LENGTH))
+
+
+def loaded_of(subject: Subject) -> Loaded:
+    """A subject as what `zoo.load` gives, without a tokenizer: prompts are ids."""
+    config = {**subject.numbers, "mask_token_id": MASK}
+    return Loaded(subject.model, None, subject.architecture, subject.recipe, config, Path("."))
+
+
+def check_strategy(
+    name: str, architecture: str | None = None, known: Registry | None = None, **settings: Any
+) -> list[Step]:
+    """Hold the strategy `name`, plain or qualified, to what each must do; AssertionError or PluginError says what it did.
+
+    It runs on a small model of random weights, of `architecture` or of the first that has a task which it serves, on
+    token ids, with `settings`. Gives the steps of one run.
+    """
+    known = known or registry()
+    plain = name.rpartition("::")[2]
+    tasks = next((strategy.tasks for strategy in known.strategies.values() if strategy.name == plain), ())
+    if architecture is None:
+        fitting = (a.name for a in known.architectures.values() if a.task in tasks and a.presets)
+        architecture = "llama" if "generate" in tasks else next(fitting, "llama")
+    made = subject(architecture, known=known)
+    with using(known):
+        strategy = known.strategy(made.architecture.task, name=name)
+        return _held(loaded_of(made), strategy, name, settings)
+
+
+def strategies_end_as_they_must(subject: Subject) -> None:
+    """Whoever reads a stream relies on steps, of which the last says why it ends."""
+    with using(subject.known):
+        for strategy in strategies_of(subject):
+            _held(loaded_of(subject), strategy, _full(subject.known, strategy), {})
+
+
+def _held(loaded: Loaded, strategy: Strategy, name: str, settings: Any) -> list[Step]:
+    """One run to its end, one that is given up, and one that must be refused."""
+    most = {"max_tokens": LENGTH} if "max_tokens" in strategy.options else {}
+
+    def start(ids: Sequence[int]) -> Any:
+        return stream(loaded, ids, strategy=name, **{**most, **settings})
+
+    steps = list(start(PROMPT))  # PluginError when these are no steps, or have no end
+    tokens = [step.token for step in steps if step.token is not None]
+    if most and not settings.get("max_tokens"):
+        assert len(tokens) <= LENGTH, f"{strategy.name}: {len(tokens)} tokens where max_tokens is {LENGTH}"
+    vocab = (loaded.recipe.head or loaded.recipe.embedding).vocab
+    strange = next((token for token in tokens if not 0 <= token < vocab), None)
+    assert strange is None, f"{strategy.name}: token {strange} lies outside the vocabulary of {vocab}"
+    given_up = start(PROMPT)
+    next(given_up)
+    given_up.close()
+    try:
+        start([])
+    except PromptError:
+        return steps
+    raise AssertionError(
+        f"{strategy.name}: an empty prompt must be a PromptError when it is called, not while it runs"
+    )
+
+
+def strategies_of(subject: Subject) -> list[Strategy]:
+    """The strategies that came with the architecture and serve its task, of those that run with no settings at all.
+
+    One that refuses to is for `check_strategy`, which is given the settings.
+    """
+    known, task = subject.known, subject.architecture.task
+    given = known.plugin_of(subject.architecture).records.get("zoo_strategies", ())
+    return [strategy for strategy in given if task in strategy.tasks and _starts(subject, strategy)]
+
+
+def _starts(subject: Subject, strategy: Strategy) -> bool:
+    try:
+        with using(subject.known):
+            stream(loaded_of(subject), PROMPT, strategy=_full(subject.known, strategy))
+    except PromptError:
+        return False
+    except Exception:  # whatever it is, the check itself runs into it and says so
+        return True
+    return True
+
+
+def _full(known: Registry, strategy: Strategy) -> str:
+    """The name by which no other plugin's strategy can be meant."""
+    return f"{known.plugin_of(strategy).distribution}::{strategy.name}"
+
+
+CHECKS = (Check.of(strategies_end_as_they_must, lambda subject: bool(strategies_of(subject))),)

@@ -1,0 +1,202 @@
+"""What the conformance suite is held against: a model, small and random or a checkpoint's, and texts for it.
+
+Axes: B batch, T length, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import mlx.core as mx
+from mlx.utils import tree_flatten, tree_unflatten
+
+from zoo.architecture import Architecture
+from zoo.assemble import assemble
+from zoo.checkpoint.packed import Packing
+from zoo.checkpoint.quantize import choose
+from zoo.errors import ZooError
+from zoo.host.registry import Registry, registry
+from zoo.loading import Loaded, make_recipe
+
+TOLERANCE = 1e-4  # of the range of the logits, in float32
+LENGTH = 24  # tokens of a test text: more than any window of the small presets
+MOST_PARAMETERS = 50_000_000  # of a model that is built only to be tested
+MOST_SAVED = 2**30  # bytes of a checkpoint that a check may write to disk
+
+
+@dataclass
+class Subject:
+    """An architecture under test: its small model with random weights, and a batch of random texts (B, T).
+
+    `trained`: the weights are those of a checkpoint, of any size.
+    """
+
+    architecture: Architecture
+    numbers: Mapping[str, Any]
+    recipe: Any
+    model: Any
+    tokens: mx.array
+    known: Registry
+    trained: bool = False
+
+    @property
+    def vocab(self) -> int:
+        """The size of the vocabulary that texts are drawn from."""
+        return self.recipe.embedding.vocab
+
+
+@dataclass(frozen=True)
+class Check:
+    """One property: its name, why it must hold, the function that raises AssertionError, and whom it applies to."""
+
+    name: str
+    reason: str
+    run: Callable[[Subject], None]
+    applies: Callable[[Subject], bool]
+
+    @classmethod
+    def of(cls, function: Callable[[Subject], None], applies: Callable[[Subject], bool]) -> Check:
+        """The check that a function is, whose docstring is the reason."""
+        text = (function.__doc__ or "").rstrip(".")
+        return cls(function.__name__, text[:1].lower() + text[1:], function, applies)
+
+
+def decodes(subject: Subject) -> bool:
+    """Whether the model continues text token by token, from a cache."""
+    return hasattr(subject.model, "make_cache") and not hasattr(subject.model, "encode")
+
+
+def is_causal(subject: Subject) -> bool:
+    """Whether a token may see only those before it."""
+    return decodes(subject) and subject.architecture.causality == "causal"
+
+
+def is_encoder(subject: Subject) -> bool:
+    """Whether the model reads a text at once, and writes none."""
+    return hasattr(subject.model, "encode") and not hasattr(subject.model, "decode")
+
+
+def translates(subject: Subject) -> bool:
+    """Whether the model reads one text whole and writes another."""
+    return hasattr(subject.model, "encode") and hasattr(subject.model, "decode")
+
+
+def streams(subject: Subject) -> bool:
+    """Whether text is made token by token, each from those before it."""
+    return decodes(subject) and subject.architecture.causality in ("causal", "prefix")
+
+
+def is_saved(subject: Subject) -> bool:
+    """Whether the model may be written to disk for a moment."""
+    return sum(array.nbytes for _, array in tree_flatten(subject.model.parameters())) <= MOST_SAVED
+
+
+PACKING = Packing(8, 32)  # what quantizing is tried with
+
+
+def quantizes(subject: Subject) -> list[Any]:
+    """What the architecture says of how its layers are quantized."""
+    return [] if subject.architecture.quantizes is None else [subject.architecture.quantizes]
+
+
+def can_be_quantized(subject: Subject) -> bool:
+    """Whether it may be written to disk, and some layer is packed, or has a quantized form and rows that fill groups."""
+    layers = subject.model.named_modules()
+    return is_saved(subject) and any(
+        "scales" in layer or choose(path, layer, PACKING, quantizes(subject)) for path, layer in layers
+    )
+
+
+def packed_layers(model: Any) -> list[Any]:
+    """The layers of a model whose matrices are packed."""
+    return [layer for _, layer in model.named_modules() if "scales" in layer]
+
+
+def answer(subject: Subject, model: Any = None) -> mx.array:
+    """What a model, the subject's own or another of its kind, makes of the texts, all of them at once: (B, T, V)."""
+    model = subject.model if model is None else model
+    return model(subject.tokens, subject.tokens) if hasattr(model, "decode") else model(subject.tokens)
+
+
+def is_theirs(subject: Subject) -> bool:
+    """Whether the plugin is a third party's, and a module."""
+    plugin = subject.known.plugin_of(subject.architecture)
+    return not plugin.ours and bool(plugin.module)
+
+
+def numbers_of(architecture: Architecture, preset: str | None = None) -> Mapping[str, Any]:
+    """The config numbers of a preset small enough to build: the one named, "tiny", or the pocket's."""
+    for name in [preset] if preset else ["tiny", "pocket"]:
+        found = architecture.preset(name)
+        if found is not None and found.config is not None:
+            return found.config
+    raise ZooError(
+        f"{architecture.name}: no preset {preset or 'tiny or pocket'} with numbers to build a small model from"
+    )
+
+
+def subject(name: str, preset: str | None = None, known: Registry | None = None, seed: int = 0) -> Subject:
+    """The architecture `name` as a small model with random weights."""
+    known = known or registry()
+    architecture = known.architecture(name)
+    numbers = numbers_of(architecture, preset)
+    recipe = make_recipe(architecture, numbers)
+    if (count := recipe.parameters(recipe.dim)) > MOST_PARAMETERS:
+        raise ZooError(
+            f"{name}: {preset or 'its smallest preset'} has {count:,} parameters, too many for a test"
+        )
+    model = assemble(recipe, known)
+    randomise(model, seed)
+    return Subject(architecture, numbers, recipe, model, random_texts(recipe, seed), known)
+
+
+def subject_of(loaded: Loaded, known: Registry | None = None) -> Subject:
+    """A loaded checkpoint as a subject; load it in float32, which the tolerances are made for."""
+    texts = random_texts(loaded.recipe)
+    known = known or registry()
+    return Subject(loaded.architecture, loaded.config, loaded.recipe, loaded.model, texts, known, True)
+
+
+def random_texts(recipe: Any, seed: int = 0) -> mx.array:
+    """Two texts of random tokens, (B, T), as long as the model can take, but at most `LENGTH`."""
+    length = min(LENGTH, recipe.context or LENGTH)
+    return mx.random.randint(0, recipe.embedding.vocab, (2, length), key=mx.random.key(seed + 1))
+
+
+def randomise(model: Any, seed: int = 0) -> None:
+    """Give every parameter a random value: norms and biases too, so that none can be forgotten unseen."""
+    parameters = tree_flatten(model.parameters())
+    keys = mx.random.split(mx.random.key(seed), len(parameters))
+
+    def one(array: mx.array, key: mx.array) -> mx.array:
+        spread = 0.2 if array.ndim < 2 else array.shape[-1] ** -0.5
+        centre = 1.0 if array.ndim < 2 else 0.0
+        return centre + spread * mx.random.normal(array.shape, key=key)
+
+    model.update(
+        tree_unflatten([(path, one(array, key)) for (path, array), key in zip(parameters, keys, strict=True)])
+    )
+    mx.eval(model.parameters())
+
+
+def same(found: mx.array, expected: mx.array, what: str, tolerance: float = TOLERANCE) -> None:
+    """AssertionError, saying where and by how much, unless the two agree to `tolerance` of the expected range."""
+    assert found.shape == expected.shape, f"{what}: shape {found.shape}, expected {expected.shape}"
+    found, expected = found.astype(mx.float32), expected.astype(mx.float32)
+    scale = (expected.max() - expected.min()).item()
+    difference = mx.abs(found - expected)
+    worst = difference.max().item()
+    assert worst <= tolerance * scale, (  # a NaN fails too
+        f"{what}: largest difference {worst:.3g} at {_place(difference)}, allowed {tolerance * scale:.3g}"
+    )
+
+
+def _place(difference: mx.array) -> tuple[int, ...]:
+    flat = int(mx.argmax(difference).item())
+    place = []
+    for size in reversed(difference.shape):
+        flat, index = divmod(flat, size)
+        place.append(index)
+    return tuple(reversed(place))

@@ -1,0 +1,317 @@
+"""The conformance suite: what every architecture must hold, a third party's included.
+
+    from zoo.testing import check_architecture
+    check_architecture("llama")
+
+Each check has a name and a reason; one that fails says what differed. Models are small, their weights random:
+the checks hold for any weights, and `subject_of` holds a loaded checkpoint to them. Axes: B batch, T length,
+V vocabulary.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import subprocess
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import mlx.core as mx
+from mlx.utils import tree_flatten
+
+from zoo.checkpoint.parameters import parameters_of
+from zoo.checkpoint.quantize import quantize
+from zoo.checkpoint.save import save
+from zoo.errors import ZooError, in_words
+from zoo.generation import generate
+from zoo.host.discovery import FIRST_PARTY
+from zoo.host.registry import Registry, registry, using
+from zoo.loading import Loaded, load
+from zoo.testing import caches as testing_caches
+from zoo.testing import strategies as testing_strategies
+from zoo.testing import translation as testing_translation
+from zoo.testing.subjects import (
+    PACKING,
+    TOLERANCE,
+    Check,
+    Subject,
+    answer,
+    can_be_quantized,
+    decodes,
+    is_causal,
+    is_encoder,
+    is_saved,
+    is_theirs,
+    quantizes,
+    same,
+    streams,
+    subject,
+)
+
+# Packages that no plugin may import before a model is built.
+HEAVY = ("mlx", "mlx_lm", "torch", "transformers")
+AUTOREGRESSIVE = f"{FIRST_PARTY}::autoregressive"  # by its full name, which no other plugin can take
+CHECKS: list[Check] = []
+
+
+def _always(subject: Subject) -> bool:
+    return True
+
+
+def check(reason: str, applies: Callable[[Subject], bool] = _always) -> Callable[..., Any]:
+    """Add a function to the suite, under its own name."""
+
+    def add(function: Callable[[Subject], None]) -> Callable[[Subject], None]:
+        CHECKS.append(Check(function.__name__, reason, function, applies))
+        return function
+
+    return add
+
+
+@check("`zoo show` and `compare` count from the recipe; the model must hold just that many")
+def parameters_equal_the_recipes(subject: Subject) -> None:
+    # A packed matrix counts as the numbers that it stands for.
+    held = sum(math.prod(array.shape) for array in parameters_of(subject.model).values())
+    counted = subject.recipe.parameters(subject.recipe.dim)
+    assert held == counted, f"the model holds {held:,} parameters, the recipe counts {counted:,}"
+
+
+@check("decoding from the cache is the same mathematics as the longer prompt", is_causal)
+def cached_decode_equals_full_forward(subject: Subject) -> None:
+    cache, prompt = subject.model.make_cache(), subject.tokens.shape[1] // 2
+    pieces = [subject.model(subject.tokens[:, :prompt], cache)]
+    for place in range(prompt, subject.tokens.shape[1]):
+        pieces.append(subject.model(subject.tokens[:, place : place + 1], cache))
+    same(mx.concatenate(pieces, axis=1), subject.model(subject.tokens), "logits")
+
+
+@check("a long prompt is read in chunks to bound memory", is_causal)
+def chunked_prefill_equals_whole(subject: Subject) -> None:
+    cache, pieces = subject.model.make_cache(), []
+    for start, end in ((0, 1), (1, 8), (8, 13), (13, subject.tokens.shape[1])):
+        pieces.append(subject.model(subject.tokens[:, start:end], cache))
+    same(mx.concatenate(pieces, axis=1), subject.model(subject.tokens), "logits")
+
+
+@check(
+    "rows of different lengths share a batch, padded on the left, then decode together",
+    lambda s: decodes(s) and getattr(s.model, "pads", True),
+)
+def padded_row_equals_the_row_alone(subject: Subject) -> None:
+    length, padding = subject.tokens.shape[1] - 2, 5
+    mask = mx.array([[1] * length, [0] * padding + [1] * (length - padding)])  # (2, T)
+    prefix = (
+        {"prefix": mx.array([length, length - padding])} if subject.architecture.causality == "prefix" else {}
+    )
+    cache = subject.model.make_cache()
+    batch = [subject.model(subject.tokens[:, :length], cache, mask=mask, **prefix)]
+    plain = subject.model(subject.tokens[:, :length], mask=mask, **prefix)
+    for place in (length, length + 1):
+        batch.append(subject.model(subject.tokens[:, place : place + 1], cache))
+    for row, start in ((0, 0), (1, padding)):
+        text = subject.tokens[row : row + 1, start:]
+        alone_prefix = {"prefix": length - start} if prefix else {}
+        alone_cache = subject.model.make_cache()
+        alone = [subject.model(text[:, : length - start], alone_cache, **alone_prefix)]
+        for place in (length - start, length - start + 1):
+            alone.append(subject.model(text[:, place : place + 1], alone_cache))
+        same(plain[row : row + 1, start:], alone[0], f"logits of row {row}, uncached")
+        together = mx.concatenate(batch, axis=1)[row : row + 1, start:]
+        same(together, mx.concatenate(alone, axis=1), f"logits of row {row}, cached")
+
+
+@check("texts of different lengths share a batch, padded on the right", is_encoder)
+def padded_text_equals_the_text_alone(subject: Subject) -> None:
+    length = subject.tokens.shape[1]
+    short = length // 2
+    mask = mx.array([[1] * length, [1] * short + [0] * (length - short)])  # (2, S)
+    batch = subject.model(subject.tokens, mask=mask)
+    same(batch[:1], subject.model(subject.tokens[:1]), "the longer text")
+    same(batch[1:, :short], subject.model(subject.tokens[1:, :short]), "the shorter text")
+
+
+@check("a model trained to predict the next token must not see it", is_causal)
+def later_token_changes_no_earlier_logit(subject: Subject) -> None:
+    place = subject.tokens.shape[1] // 2
+    before, after = subject.model(subject.tokens), subject.model(_changed(subject, place))
+    same(after[:, :place], before[:, :place], f"logits before the changed token {place}", 1e-6)
+    moved = mx.abs(after[:, place:] - before[:, place:]).max().item()
+    assert moved > 0, f"changing token {place} changed no logit at or after it"
+
+
+@check("without a causal mask every token sees every other", lambda s: s.architecture.causality == "full")
+def later_token_changes_earlier_logits(subject: Subject) -> None:
+    place = subject.tokens.shape[1] // 2
+    before, after = subject.model(subject.tokens), subject.model(_changed(subject, place))
+    assert mx.abs(after[:, 0] - before[:, 0]).max().item() > 0, f"token {place} does not reach position 0"
+
+
+@check(
+    "a prompt sees itself both ways, the answer only what came before",
+    lambda s: decodes(s) and s.architecture.causality == "prefix",
+)
+def prefix_is_free_within_and_causal_after(subject: Subject) -> None:
+    length = subject.tokens.shape[1]
+    prefix = length // 2
+    before = subject.model(subject.tokens, prefix=prefix)
+    within = subject.model(_changed(subject, prefix - 1), prefix=prefix)
+    assert mx.abs(within[:, 0] - before[:, 0]).max().item() > 0, (
+        "the prompt's last token does not reach its first"
+    )
+    later = subject.model(_changed(subject, length - 2), prefix=prefix)
+    same(later[:, : length - 2], before[:, : length - 2], "logits before a changed token of the answer", 1e-6)
+    cache = subject.model.make_cache()
+    pieces = [subject.model(subject.tokens[:, :prefix], cache, prefix=prefix)]
+    pieces += [subject.model(subject.tokens[:, i : i + 1], cache) for i in range(prefix, length)]
+    same(mx.concatenate(pieces, axis=1), before, "logits with a cache")
+
+
+def _changed(subject: Subject, place: int) -> mx.array:
+    """The texts with the token at `place` replaced by the next id."""
+    columns = mx.arange(subject.tokens.shape[1]) == place
+    return mx.where(columns, (subject.tokens + 1) % subject.vocab, subject.tokens)
+
+
+@check("what was trained or converted must come back from its folder", is_saved)
+def saved_and_loaded_is_identical(subject: Subject) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        save(folder, subject.model, subject.architecture, subject.recipe, subject.numbers)
+        loaded = load(folder, architecture=subject.architecture, dtype="float32", known=subject.known)
+    found = dict(tree_flatten(loaded.model.parameters()))
+    for path, array in tree_flatten(subject.model.parameters()):
+        assert path in found, f"{path} was not loaded"
+        assert mx.array_equal(found[path], array).item(), f"{path} changed between saving and loading"
+
+
+@check("a quantized model must run, and come back from its folder as it went in", can_be_quantized)
+def quantized_and_loaded_is_identical(subject: Subject) -> None:
+    with tempfile.TemporaryDirectory() as place:
+        plain, packed = Path(place, "plain"), Path(place, "packed")
+        save(plain, subject.model, subject.architecture, subject.recipe, subject.numbers)
+        model = load(plain, architecture=subject.architecture, dtype="float32", known=subject.known).model
+        quantize(model, PACKING, quantizes(subject))
+        save(packed, model, subject.architecture, subject.recipe, subject.numbers)
+        loaded = load(packed, architecture=subject.architecture, dtype="float32", known=subject.known).model
+    expected, found = (dict(tree_flatten(one.parameters())) for one in (model, loaded))
+    lost = sorted(expected.keys() ^ found.keys())
+    assert not lost, (
+        f"{lost[0]}: `mlx_weights` must name its matrix …weight, stored (out, in), to keep it packed"
+    )
+    for path, array in expected.items():
+        assert mx.array_equal(found[path], array).item(), f"{path} changed between saving and loading"
+    same(answer(subject, loaded), answer(subject, model), "logits of the quantized model, loaded", 1e-6)
+
+
+@check("what is streamed must be what the model says, up to near ties", streams)
+def greedy_stream_follows_the_full_forward(subject: Subject) -> None:
+    prompt = subject.tokens[0, : subject.tokens.shape[1] // 2].tolist()
+    loaded = Loaded(subject.model, None, subject.architecture, subject.recipe, {}, Path("."))
+    with using(subject.known):
+        new = generate(loaded, prompt, strategy=AUTOREGRESSIVE, max_tokens=8, temperature=0.0).tokens
+    prefix = {"prefix": len(prompt)} if subject.architecture.causality == "prefix" else {}
+    logits = subject.model(mx.array([prompt + new]), **prefix)[0]  # (T, V)
+    margin = TOLERANCE * (logits.max() - logits.min()).item()
+    for step, token in enumerate(new):
+        row = logits[len(prompt) + step - 1]
+        lost = (row.max() - row[token]).item()
+        assert lost <= margin, f"token {step} is {token}, whose logit is {lost:.3g} below the largest"
+
+
+@check("16-bit weights are what most checkpoints hold", lambda s: decodes(s) and not s.trained)
+def half_precision_runs(subject: Subject) -> None:
+    expected = subject.model(subject.tokens)
+    parameters = subject.model.parameters()
+    try:
+        for dtype in (mx.float16, mx.bfloat16):
+            subject.model.set_dtype(dtype)
+            found = subject.model(subject.tokens)
+            assert mx.isfinite(found).all().item(), f"{dtype}: logits are not finite"
+            # The mean: rounding may tip a router towards another expert, which changes all of one token's logits.
+            scale = (expected.max() - expected.min()).item()
+            off = mx.abs(found.astype(mx.float32) - expected).mean().item()
+            assert off <= 0.02 * scale, (
+                f"{dtype} logits: off by {off:.3g} on average, allowed {0.02 * scale:.3g}"
+            )
+    finally:
+        subject.model.update(parameters)
+
+
+@check("every command imports every plugin: what is heavy belongs in the modules that run blocks", is_theirs)
+def importing_the_plugin_imports_nothing_heavy(subject: Subject) -> None:
+    imports_nothing_heavy(subject.known.plugin_of(subject.architecture).module)
+
+
+def imports_nothing_heavy(module: str) -> None:
+    """AssertionError, naming them, when importing `module` in a new process imports mlx or another of `HEAVY`."""
+    code = (
+        f"import sys, {module}\nprint(*{{name.partition('.')[0] for name in sys.modules}} & set({HEAVY!r}))"
+    )
+    path = os.pathsep.join(filter(None, sys.path))
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path}
+    )
+    assert done.returncode == 0, f"{module} cannot be imported: {done.stderr.strip().splitlines()[-1]}"
+    found = done.stdout.split()
+    assert not found, f"importing {module} imports {', '.join(sorted(found))}"
+
+
+@dataclass(frozen=True)
+class Result:
+    """How one check went; `message` says what differed when it failed, `traceback` where code raised."""
+
+    name: str
+    reason: str
+    passed: bool
+    message: str = ""
+    traceback: str = ""
+
+
+def checks_of(subject: Subject) -> list[Check]:
+    """The checks that apply to a subject."""
+    every = (*CHECKS, *testing_caches.CHECKS, *testing_strategies.CHECKS, *testing_translation.CHECKS)
+    return [one for one in every if one.applies(subject)]
+
+
+def outcome(check: Check, subject: Subject) -> Result:
+    """One check, run; an error in the model's code fails it, too."""
+    try:
+        check.run(subject)
+    except (AssertionError, ZooError) as error:
+        # The first line: pytest adds others to an assertion of a module that it has rewritten.
+        return Result(check.name, check.reason, False, str(error).partition("\n")[0])
+    except Exception as error:
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        message = f"raised {in_words(error)} ({frame.filename}, line {frame.lineno})"
+        return Result(check.name, check.reason, False, message, traceback.format_exc())
+    return Result(check.name, check.reason, True)
+
+
+def run_checks(name: str, preset: str | None = None, known: Registry | None = None) -> list[Result]:
+    """Every check that applies to the architecture `name`, run on a small model of random weights."""
+    made = subject(name, preset, known)
+    return [outcome(check, made) for check in checks_of(made)]
+
+
+def check_card(readme: Path | str, name: str, known: Registry | None = None) -> None:
+    """AssertionError, with the command that mends it, unless a README holds the card of the plugin `name` as it is now."""
+    from zoo.insight.card import card
+
+    known, path = known or registry(), Path(readme)
+    made = card(known.plugin(name), known)
+    assert made in path.read_text(encoding="utf-8"), (
+        f"{path.name}: its card is not what the plugin gives; zoo plugins --card {name} --into {path.name}"
+    )
+
+
+def check_architecture(name: str, preset: str | None = None, known: Registry | None = None) -> list[Result]:
+    """Hold the architecture `name` to the suite; AssertionError names each check that failed and what differed."""
+    results = run_checks(name, preset, known)
+    failed = [f"{r.name}: {r.message} ({r.reason})" for r in results if not r.passed]
+    assert not failed, f"{name}: " + "; ".join(failed)
+    return results

@@ -1,0 +1,17 @@
+"""Text to ids and back: tokenizers of every kind, languages, chat templates."""
+
+from __future__ import annotations
+
+from zoo.tokenizer.detokenizer import Detokenizer
+from zoo.tokenizer.huggingface import Backend
+from zoo.tokenizer.settings import TokenizerSettings
+from zoo.tokenizer.tokenizer import Tokenizer, end_ids, load_tokenizer
+
+__all__ = [
+    "Backend",
+    "Detokenizer",
+    "Tokenizer",
+    "TokenizerSettings",
+    "end_ids",
+    "load_tokenizer",
+]

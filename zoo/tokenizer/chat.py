@@ -1,0 +1,172 @@
+"""A conversation to the text that a chat model was trained on, by the template that its checkpoint brings."""
+
+from __future__ import annotations
+
+import json
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from zoo.errors import TokenizerError
+
+SECONDS = 5
+"""How long a template may take, in processor time and by the clock."""
+
+MEMORY = 2**29
+"""How many bytes of memory a template may use."""
+
+OUTPUT = 4 * 2**20
+"""How many bytes of UTF-8 a template may write."""
+
+_LOOK = 0.1  # seconds between two looks at the child's memory: a fast one fills gigabytes in a second
+
+
+def render_chat(
+    template: str,
+    messages: Sequence[Mapping[str, Any]],
+    *,
+    special_tokens: Mapping[str, str],
+    add_generation_prompt: bool = True,
+    **kwargs: Any,
+) -> str:
+    """The prompt that a chat template makes of messages.
+
+    Each message has a "role" and a "content", both strings, and may have more keys. `special_tokens` are
+    visible by their names ("bos_token", ...), `kwargs` by theirs (such as `tools` or `enable_thinking`).
+    `add_generation_prompt` ends the text where the model's answer begins. The template writes its own special
+    tokens: encode the result with `special_tokens=False`.
+
+    TokenizerError, starting with "chat template:", for what the template refuses, for an error in it, and
+    where it uses more than `SECONDS`, `MEMORY` or `OUTPUT`. It runs in a sandbox in a process of its own.
+    """
+    variables = {
+        **special_tokens,
+        "tools": None,
+        "documents": None,
+        **kwargs,
+        "messages": [_message(message, number) for number, message in enumerate(messages, 1)],
+        "add_generation_prompt": add_generation_prompt,
+    }
+    request = {
+        "template": template,
+        "variables": variables,
+        "path": _library_folders(),
+        "cpu_seconds": SECONDS,
+        "memory_bytes": MEMORY,
+        "output_bytes": OUTPUT,
+    }
+    try:
+        request_text = json.dumps(request)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise TokenizerError(f"chat template: a message or argument is not plain data ({error})") from None
+    answer = _ask(request_text.encode("ascii"))
+    if "error" in answer:
+        raise TokenizerError(f"chat template: {answer['error']}")
+    return answer["text"]
+
+
+def _message(message: Mapping[str, Any], number: int) -> dict[str, Any]:
+    """A message with string role and content, keys of value None dropped as templates expect."""
+    if not isinstance(message, Mapping):
+        raise TokenizerError(f"chat template: message {number} must be an object with a role and a content")
+    for key in ("role", "content"):
+        if not isinstance(message.get(key), str):
+            kind = "missing" if key not in message else f"of type {type(message[key]).__name__}"
+            raise TokenizerError(f"chat template: message {number}: {key} must be a string, it is {kind}")
+    return {key: value for key, value in message.items() if value is not None}
+
+
+def _library_folders() -> list[str]:
+    """The folders that jinja2 and what it needs are installed in."""
+    folders = []
+    for name in ("jinja2", "markupsafe"):
+        spec = find_spec(name)
+        if spec is None or spec.origin is None:
+            raise TokenizerError(f"chat template: needs the {name} package (pip install jinja2)")
+        folders.append(str(Path(spec.origin).parent.parent))
+    return list(dict.fromkeys(folders))
+
+
+def _ask(request: bytes) -> dict[str, str]:
+    """What the renderer answers: {"text": ...} or {"error": ...}."""
+    script = Path(__file__).with_name("chat_worker.py")
+    # A template that gets out of the sandbox should find no secrets in its environment.
+    kept = ("PATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "TZ", "LANG", "LC_ALL")
+    environment = {name: os.environ[name] for name in kept if name in os.environ}
+    with tempfile.TemporaryFile() as file:  # a pipe that nobody reads would block us
+        file.write(request)
+        file.seek(0)
+        try:
+            child = subprocess.Popen(
+                [sys.executable, "-I", "-S", str(script)],
+                stdin=file,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                env=environment,
+            )
+        except OSError as error:
+            return {"error": f"its process cannot be started ({error.strerror})"}
+    with child:
+        try:
+            written, reason = _read(child)
+        finally:
+            child.kill()  # does nothing to one that has ended
+    if reason is not None:
+        return {"error": reason}
+    try:
+        answer = json.loads(written)
+    except (ValueError, RecursionError):
+        answer = None
+    if isinstance(answer, dict) and any(isinstance(answer.get(key), str) for key in ("text", "error")):
+        return answer
+    if child.returncode in (-signal.SIGXCPU, -signal.SIGKILL):
+        return {"error": _too_slow()}
+    return {"error": f"its process ended without an answer (status {child.returncode})"}
+
+
+def _read(child: subprocess.Popen[bytes]) -> tuple[bytes, str | None]:
+    """What a process writes until it ends, or the reason why it must be stopped before."""
+    assert child.stdout is not None
+    deadline = time.monotonic() + SECONDS
+    most = 6 * OUTPUT + 2**16  # JSON writes a byte as six at the most
+    written = bytearray()
+    with selectors.DefaultSelector() as selector:
+        selector.register(child.stdout, selectors.EVENT_READ)
+        while True:
+            if selector.select(_LOOK):
+                piece = os.read(child.stdout.fileno(), 2**16)
+                if not piece:
+                    return bytes(written), None
+                written += piece
+                if len(written) > most:
+                    return b"", f"wrote more than {OUTPUT / 2**20:g} MiB"
+            elif _resident_bytes(child.pid) > MEMORY:
+                return b"", "ran out of memory"
+            if time.monotonic() > deadline:
+                return b"", _too_slow()
+
+
+def _resident_bytes(pid: int) -> int:
+    """The memory that a process occupies, 0 where the system does not tell."""
+    pages = Path(f"/proc/{pid}/statm")  # Linux
+    try:
+        if pages.exists():
+            return int(pages.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        told = subprocess.run(
+            ["ps", "-o", "rss=", "-p", str(pid)], capture_output=True, timeout=1, check=False
+        ).stdout
+        return int(told) * 1024
+    except (OSError, ValueError, subprocess.TimeoutExpired):
+        return 0
+
+
+def _too_slow() -> str:
+    return f"took longer than {SECONDS:g} s"

@@ -1,0 +1,258 @@
+"""Tokenizers of the `tokenizers` library: from `tokenizer.json`, or the files that came before it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from zoo.errors import TokenizerError
+from zoo.tokenizer.detokenizer import Detokenizer, clean_up, token_detokenizer
+from zoo.tokenizer.faults import NamingDetokenizer, naming, probe, quiet
+from zoo.tokenizer.settings import AddedToken, TokenizerSettings, read_bytes, read_json, read_text
+
+if TYPE_CHECKING:
+    import tokenizers
+
+# A folder without tokenizer.json says nothing of its pre-tokenization and special tokens but the name of a
+# class. These follow the rules built below; any other would be tokenized wrongly without a sign of it.
+_CLASSES = {
+    "merges.txt": ("GPT2Tokenizer", "CodeGenTokenizer", "OpenAIGPTTokenizer"),
+    "vocab.txt": ("BertTokenizer", "DistilBertTokenizer", "ElectraTokenizer", "MobileBertTokenizer"),
+    "spiece.model": ("T5Tokenizer", "MT5Tokenizer", "UMT5Tokenizer", "LlamaTokenizer"),
+}
+
+
+class Backend(Protocol):
+    """What a library is asked for; ids that stand for no token decode to nothing."""
+
+    vocab_size: int
+    special_tokens: dict[str, str]
+
+    def encode(self, text: str, special_tokens: bool) -> list[int]: ...
+    def decode(self, ids: Sequence[int], skip_special_tokens: bool) -> str: ...
+    def id(self, token: str) -> int | None: ...
+    def token(self, id: int) -> str | None: ...
+    def detokenizer(self, skip_special_tokens: bool) -> Detokenizer: ...
+
+
+class TokenizersBackend:
+    """A `tokenizers.Tokenizer`, with the special and added tokens that the settings name."""
+
+    def __init__(
+        self,
+        tokenizer: tokenizers.Tokenizer,
+        settings: TokenizerSettings,
+        special_tokens: dict[str, str],
+        path: Path | None = None,
+    ) -> None:
+        """`path` is what the tokenizer was read from, named in errors."""
+        self.tokenizer = tokenizer
+        self.path = path or settings.path
+        self.special_tokens = special_tokens
+        # Many published files carry the limits of a training run; a prompt must never be cut or filled up.
+        tokenizer.no_truncation()
+        tokenizer.no_padding()
+        self._add_tokens(settings)
+        self._mark_special({*special_tokens.values(), *settings.extra_special_tokens})
+        added = tokenizer.get_added_tokens_decoder()
+        # The library skips what reads as a special token, and an added token may be normalized to something else.
+        texts = {token.content for token in added.values() if token.special}
+        self.special_ids = frozenset(id for id in added if tokenizer.id_to_token(id) in texts)
+        self.vocab_size = max([tokenizer.get_vocab_size(with_added_tokens=True), *(id + 1 for id in added)])
+        # The reference cleans up no byte-pair text: there it would take away spaces that were written.
+        byte_pair = type(tokenizer.model).__name__ == "BPE"
+        self.clean_up = bool(settings.flag("clean_up_tokenization_spaces", False)) and not byte_pair
+
+    def encode(self, text: str, special_tokens: bool) -> list[int]:
+        with naming(self.path, "its tokenizer cannot encode this text"):
+            return self.tokenizer.encode(text, add_special_tokens=special_tokens).ids
+
+    def decode(self, ids: Sequence[int], skip_special_tokens: bool) -> str:
+        with naming(self.path, "its tokenizer cannot decode these ids"):
+            text = self.tokenizer.decode(list(ids), skip_special_tokens=skip_special_tokens)
+        return clean_up(text) if self.clean_up else text
+
+    def id(self, token: str) -> int | None:
+        return self.tokenizer.token_to_id(token)
+
+    def token(self, id: int) -> str | None:
+        return self.tokenizer.id_to_token(id)
+
+    def detokenizer(self, skip_special_tokens: bool) -> Detokenizer:
+        skipped = self.special_ids if skip_special_tokens else frozenset()
+        with naming(self.path, "its decoder cannot be followed"):
+            inner = token_detokenizer(
+                self.tokenizer.decoder,
+                lambda id: None if id in skipped else self.tokenizer.id_to_token(id),
+                lambda ids: self.decode(ids, skip_special_tokens),
+                self.clean_up,
+            )
+        return NamingDetokenizer(inner, self.path)
+
+    def _add_tokens(self, settings: TokenizerSettings) -> None:
+        """Append the added tokens that the vocabulary does not have; their ids must come out as promised."""
+        for token in settings.added_tokens:
+            if self.tokenizer.token_to_id(token.content) is None:
+                self.tokenizer.add_tokens([_library_token(token)])
+                id = self.tokenizer.token_to_id(token.content)
+                if id != token.id:
+                    raise TokenizerError(
+                        f"{settings.path}: added token {token.content!r} has id {token.id}, "
+                        f"but the vocabulary goes on at {id}"
+                    )
+
+    def _mark_special(self, texts: set[str]) -> None:
+        """Make tokens special that the settings call so; one that the vocabulary lacks is left out."""
+        from tokenizers import AddedToken as LibraryToken
+
+        added = self.tokenizer.get_added_tokens_decoder()
+        for text in sorted(texts):
+            id = self.tokenizer.token_to_id(text)
+            known = added.get(id) if id is not None else None
+            if id is None or not text or (known is not None and known.special):
+                continue
+            flags = ("lstrip", "rstrip", "single_word", "normalized")
+            kept = {flag: getattr(known, flag) for flag in flags} if known else {"normalized": False}
+            self.tokenizer.add_special_tokens([LibraryToken(text, special=True, **kept)])
+
+
+def from_json(path: Path, settings: TokenizerSettings) -> TokenizersBackend:
+    """The tokenizer of a `tokenizer.json`, whose own post-processor says what is put around a text."""
+    import tokenizers
+
+    data = read_bytes(path)
+    with naming(path, "not a tokenizer"), quiet():
+        tokenizer = tokenizers.Tokenizer.from_buffer(data)
+        backend = TokenizersBackend(tokenizer, settings, settings.special_tokens, path)
+    with naming(path, "its parts do not work together"), quiet():
+        probe(tokenizer)
+    return backend
+
+
+def from_merges(folder: Path, settings: TokenizerSettings) -> TokenizersBackend:
+    """The byte-pair tokenizer of `vocab.json` and `merges.txt`: GPT-2's over bytes, or GPT-1's over words.
+
+    GPT-1's vocabulary marks the ends of words with `</w>`; GPT-2's marks their beginnings with `Ġ`.
+    """
+    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
+
+    vocab_path, merges_path = folder / "vocab.json", folder / "merges.txt"
+    check_class(merges_path.name, settings)
+    vocab = read_json(vocab_path)
+    if not vocab or not all(
+        isinstance(id, int) and not isinstance(id, bool) and id >= 0 for id in vocab.values()
+    ):
+        raise TokenizerError(f"{vocab_path}: must map tokens to ids")
+    merges = _merges(merges_path)
+    by_word = sum(token.endswith("</w>") for token in vocab) > sum(token.startswith("Ġ") for token in vocab)
+    default = "<unk>" if by_word else "<|endoftext|>"
+    names = ("unk_token",) if by_word else ("bos_token", "eos_token", "unk_token")
+    special = {name: default for name in names if default in vocab} | settings.special_tokens
+    with naming(merges_path, "does not fit vocab.json"):
+        if by_word:
+            unknown = special.get("unk_token")
+            tokenizer = Tokenizer(models.BPE(vocab, merges, end_of_word_suffix="</w>", unk_token=unknown))
+            tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
+            tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+            tokenizer.decoder = decoders.BPEDecoder(suffix="</w>")
+        else:
+            tokenizer = Tokenizer(models.BPE(vocab, merges))
+            prefix_space = bool(settings.flag("add_prefix_space", False))
+            tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=prefix_space)
+            tokenizer.decoder = decoders.ByteLevel()
+    backend = TokenizersBackend(tokenizer, settings, special)
+    first, last = (
+        special.get(name) if settings.flag(f"add_{name}", False) else None
+        for name in ("bos_token", "eos_token")
+    )
+    put_around(backend, first, last)
+    return backend
+
+
+def put_around(backend: TokenizersBackend, first: str | None, last: str | None) -> None:
+    """Put tokens at the ends of every text, those left out that are None or that the vocabulary lacks."""
+    from tokenizers import processors
+
+    first, last = (
+        token if token is not None and backend.id(token) is not None else None for token in (first, last)
+    )
+    if first or last:
+        backend.tokenizer.post_processor = processors.TemplateProcessing(
+            single=[part for part in (first, "$A", last) if part],
+            special_tokens=[(token, backend.id(token)) for token in {first, last} if token],
+        )
+
+
+def from_word_pieces(path: Path, settings: TokenizerSettings) -> TokenizersBackend:
+    """BERT's tokenizer of a `vocab.txt`, whose line numbers are the ids."""
+    check_class(path.name, settings)
+    lines = read_text(path).split("\n")
+    return bert(path, lines[:-1] if lines[-1] == "" else lines, settings)
+
+
+def bert(path: Path, tokens: Sequence[str], settings: TokenizerSettings) -> TokenizersBackend:
+    """BERT's tokenizer of `tokens` in the order of their ids, which `path` holds."""
+    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
+
+    vocab = {token: id for id, token in enumerate(tokens)}
+    defaults = {
+        "unk_token": "[UNK]",
+        "sep_token": "[SEP]",
+        "pad_token": "[PAD]",
+        "cls_token": "[CLS]",
+        "mask_token": "[MASK]",
+    }
+    special = defaults | settings.special_tokens
+    for name in ("unk_token", "cls_token", "sep_token"):
+        if special[name] not in vocab:
+            raise TokenizerError(f"{path}: lacks the {name} {special[name]!r}")
+    tokenizer = Tokenizer(models.WordPiece(vocab, unk_token=special["unk_token"]))
+    tokenizer.normalizer = normalizers.BertNormalizer(
+        clean_text=True,
+        handle_chinese_chars=bool(settings.flag("tokenize_chinese_chars", True)),
+        strip_accents=settings.flag("strip_accents", None),
+        lowercase=bool(settings.flag("do_lower_case", True)),
+    )
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.decoder = decoders.WordPiece(prefix="##")
+    first, last = special["cls_token"], special["sep_token"]
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single=[first, "$A", last], special_tokens=[(first, vocab[first]), (last, vocab[last])]
+    )
+    return TokenizersBackend(
+        tokenizer, settings, {name: text for name, text in special.items() if text in vocab}
+    )
+
+
+def check_class(file: str, settings: TokenizerSettings) -> None:
+    """Refuse a tokenizer class whose rules are not the ones used for a folder with this file alone."""
+    name = settings.tokenizer_class
+    known = _CLASSES[file]
+    if name not in (None, "PreTrainedTokenizer", "TokenizersBackend", *known):
+        raise TokenizerError(
+            f"{settings.path}: tokenizer_class {name} needs a tokenizer.json; "
+            f"{file} alone serves {', '.join(known)}"
+        )
+
+
+def _merges(path: Path) -> list[tuple[str, str]]:
+    """The pairs of a `merges.txt`, best first."""
+    merges = []
+    for number, line in enumerate(read_text(path).split("\n"), 1):
+        if not line or line.startswith("#version"):
+            continue
+        left, _, right = line.partition(" ")
+        if not left or not right or " " in right:
+            raise TokenizerError(
+                f"{path}: line {number} must be two tokens with a space between, got {line!r}"
+            )
+        merges.append((left, right))
+    return merges
+
+
+def _library_token(token: AddedToken) -> tokenizers.AddedToken:
+    from tokenizers import AddedToken as LibraryToken
+
+    flags = ("special", "lstrip", "rstrip", "normalized", "single_word")
+    return LibraryToken(token.content, **{flag: getattr(token, flag) for flag in flags})

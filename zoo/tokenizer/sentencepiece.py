@@ -1,0 +1,145 @@
+"""Tokenizers of the `sentencepiece` library: a `tokenizer.model` or `spiece.model` by itself."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Literal
+
+from zoo.errors import TokenizerError
+from zoo.tokenizer.detokenizer import SPACE, Detokenizer, PieceDetokenizer
+from zoo.tokenizer.huggingface import check_class, naming
+from zoo.tokenizer.settings import AddedToken, TokenizerSettings, read_bytes
+
+# Protocol buffers merge a message that occurs twice: these bytes after a model set its
+# `normalizer_spec.add_dummy_prefix` (field 3 in field 3) to false.
+_WITHOUT_PREFIX = b"\x1a\x02\x18\x00"
+
+
+class SentencePieceBackend:
+    """A sentencepiece model (Unigram or byte pairs), with added tokens split out before it sees the text.
+
+    Text goes through the model's own normalizer. That differs from transformers' conversion of such a model
+    in one place: a text that begins with a space keeps it beside the space that the model puts in front.
+    """
+
+    def __init__(self, path: Path, settings: TokenizerSettings, proto: bytes | None = None) -> None:
+        """`proto` is the model where `path` holds it in another form."""
+        if path.name == "spiece.model":
+            check_class(path.name, settings)
+        try:
+            from sentencepiece import SentencePieceProcessor
+        except ImportError:
+            raise TokenizerError(
+                f"{path}: needs the sentencepiece package (pip install sentencepiece)"
+            ) from None
+        proto = read_bytes(path) if proto is None else proto
+        with naming(path, "not a sentencepiece model"):
+            if not proto:
+                raise ValueError("it is empty")
+            self._model = SentencePieceProcessor(model_proto=proto)
+            self._inner = SentencePieceProcessor(model_proto=proto + _WITHOUT_PREFIX)
+        self._size: int = self._model.get_piece_size()
+        ids = {
+            "bos_token": self._model.bos_id(),
+            "eos_token": self._model.eos_id(),
+            "unk_token": self._model.unk_id(),
+        }
+        self.special_tokens = {name: self._model.id_to_piece(id) for name, id in ids.items() if id >= 0}
+        self.special_tokens |= settings.special_tokens
+        self._added, self._added_ids = self._collect(settings)
+        self._split = _splitter(self._added.values())
+        self._leading = self._leading_space()
+        self.vocab_size = max([self._size, *(id + 1 for id in self._added)])
+        # LLaMA's defaults; a model without a start piece (T5) marks the end of its texts instead.
+        has_start = ids["bos_token"] >= 0
+        self._prefix = self._edge("bos_token", settings.flag("add_bos_token", has_start))
+        self._suffix = self._edge("eos_token", settings.flag("add_eos_token", not has_start))
+        # "Legacy" puts a space before the text after every special token, and not at the start alone.
+        self._legacy = bool(settings.flag("legacy", not has_start))
+
+    def encode(self, text: str, special_tokens: bool) -> list[int]:
+        ids: list[int] = []
+        place = 0
+        for match in self._split.finditer(text):
+            ids += self._encode_plain(text[place : match.start()], place)
+            found = match.group()
+            ids.append(self._added_ids[found if found in self._added_ids else found.strip()])
+            place = match.end()
+        ids += self._encode_plain(text[place:], place)
+        return [*self._prefix, *ids, *self._suffix] if special_tokens else ids
+
+    def decode(self, ids: Sequence[int], skip_special_tokens: bool) -> str:
+        stream = self.detokenizer(skip_special_tokens)
+        return "".join([*map(stream.add, ids), stream.finish()])
+
+    def id(self, token: str) -> int | None:
+        return self._added_ids[token] if token in self._added_ids else self._piece_id(token)
+
+    def token(self, id: int) -> str | None:
+        if id in self._added:
+            return self._added[id].content
+        return self._model.id_to_piece(id) if 0 <= id < self._size else None
+
+    def detokenizer(self, skip_special_tokens: bool) -> Detokenizer:
+        def piece(id: int) -> str | int | None:
+            added = self._added.get(id)
+            if added is not None:
+                return None if added.special and skip_special_tokens else added.content
+            if not 0 <= id < self._size or (self._model.is_control(id) and skip_special_tokens):
+                return None
+            text = self._model.id_to_piece(id)
+            return int(text[3:5], 16) if self._model.is_byte(id) else text
+
+        return PieceDetokenizer(piece, self._leading)
+
+    def _encode_plain(self, text: str, place: int) -> list[int]:
+        """The ids of text without added tokens that starts at character `place` of the whole."""
+        if not text:
+            return []
+        # A model that squeezes white space would lose the written one without the prefix it puts there.
+        prefixed = self._legacy or place == 0 or (self._leading == "all" and text.startswith(" "))
+        return (self._model if prefixed else self._inner).encode(text)
+
+    def _piece_id(self, token: str) -> int | None:
+        """The id of a piece of the model itself; the library answers "unknown" for any other text."""
+        id = self._model.piece_to_id(token)
+        return id if 0 <= id < self._size and self._model.id_to_piece(id) == token else None
+
+    def _collect(self, settings: TokenizerSettings) -> tuple[dict[int, AddedToken], dict[str, int]]:
+        """The tokens that are matched whole, by id and by text: added ones, and the model's special ones."""
+        added = {token.id: token for token in settings.added_tokens if token.content}
+        ids = {token.content: token.id for token in added.values()}
+        for text in (*self.special_tokens.values(), *settings.extra_special_tokens):
+            id = self._piece_id(text) if text and text not in ids else None
+            if id is not None and id not in added:
+                added[id] = AddedToken(text, id)
+                ids[text] = id
+        return added, ids
+
+    def _edge(self, name: str, wanted: bool | None) -> list[int]:
+        """The ids that stand at one end of every text."""
+        id = self.id(self.special_tokens[name]) if wanted and name in self.special_tokens else None
+        return [] if id is None else [id]
+
+    def _leading_space(self) -> Literal["none", "first", "all"]:
+        """What the model's decoder does with spaces at the start of a text, found by trying it."""
+        space = self._piece_id(SPACE)
+        if space is not None:
+            text = self._model.decode([space, space])
+            return "all" if text == "" else "first" if text == " " else "none"
+        spaced = next((id for id in range(self._size) if self._model.id_to_piece(id).startswith(SPACE)), None)
+        if spaced is None or self._model.decode([spaced]).startswith(" "):
+            return "none"
+        return "first"
+
+
+def _splitter(tokens: Iterable[AddedToken]) -> re.Pattern[str]:
+    """The pattern that finds added tokens in a text, the longest first, with the white space they swallow."""
+    # An alternative earlier in the pattern wins, so that the longest token must come first.
+    forms = [
+        (r"\s*" if token.lstrip else "") + re.escape(token.content) + (r"\s*" if token.rstrip else "")
+        for token in sorted(tokens, key=lambda token: -len(token.content))
+    ]
+    return re.compile("|".join(forms) or "(?!)")

@@ -1,0 +1,217 @@
+"""Tokenizers whose pieces are sentencepiece's and whose ids are a `vocab.json`'s: Marian and M2M-100.
+
+And the language tokens of NLLB's `tokenizer.json`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from zoo.errors import TokenizerError
+from zoo.tokenizer.detokenizer import Detokenizer, PieceDetokenizer
+from zoo.tokenizer.huggingface import Backend, naming
+from zoo.tokenizer.languages import Languages, SpokenBetween, WrittenBefore
+from zoo.tokenizer.settings import TokenizerSettings, read_bytes, read_json
+
+# The languages of M2M-100 and of Facebook's WMT21 models, in the order of their tokens' ids.
+FAIRSEQ_LANGUAGES = {
+    "m2m100": """af am ar ast az ba be bg bn br bs ca ceb cs cy da de el en es et fa ff fi fr fy ga gd gl gu ha he hi
+        hr ht hu hy id ig ilo is it ja jv ka kk km kn ko lb lg ln lo lt lv mg mk ml mn mr ms my ne nl no ns oc or pa
+        pl ps pt ro ru sd si sk sl so sq sr ss su sv sw ta th tl tn tr uk ur uz vi wo xh yi yo zh zu""",
+    "wmt21": "en ha is ja cs ru zh de",
+}
+
+
+class VocabularyBackend:
+    """Pieces from a sentencepiece model, ids from a table that knows some of them; the rest are unknown.
+
+    `target` is the table of the ids that are decoded, where it is another.
+    """
+
+    languages: Languages | None = None
+
+    def __init__(
+        self,
+        model: Path,
+        vocab: Mapping[str, int],
+        special_tokens: Mapping[str, str],
+        target: Mapping[str, int] | None = None,
+    ) -> None:
+        try:
+            from sentencepiece import SentencePieceProcessor
+        except ImportError:
+            raise TokenizerError(
+                f"{model}: needs the sentencepiece package (pip install sentencepiece)"
+            ) from None
+        proto = read_bytes(model)
+        with naming(model, "not a sentencepiece model"):
+            self._model = SentencePieceProcessor(model_proto=proto)
+        self._ids = dict(vocab)
+        self._pieces = {id: piece for piece, id in (target or vocab).items()}
+        self.special_tokens = dict(special_tokens)
+        for name in ("eos_token", "unk_token"):
+            if self.special_tokens[name] not in self._ids:
+                raise TokenizerError(
+                    f"{model.parent}: vocab.json lacks the {name} {self.special_tokens[name]!r}"
+                )
+        self._unknown = self._ids[self.special_tokens["unk_token"]]
+        self._end = self._ids[self.special_tokens["eos_token"]]
+        self.special = {token for token in self.special_tokens.values() if token in self._ids}
+        self.vocab_size = max([*self._ids.values(), *self._pieces]) + 1
+
+    def encode(self, text: str, special_tokens: bool) -> list[int]:
+        if special_tokens and self.languages is not None:
+            return self.languages.encode(text)
+        return [*self.plain(text), *([self._end] if special_tokens else [])]
+
+    def plain(self, text: str) -> list[int]:
+        """The ids of a text alone; a special token spelled in it is that token."""
+        ids = []
+        written = "|".join(map(re.escape, sorted(self.special, key=len, reverse=True)))
+        for place, part in enumerate(re.split(f"({written})", text)):
+            if place % 2:
+                ids.append(self._ids[part])
+            else:
+                ids += [
+                    self._ids.get(piece, self._unknown) for piece in self._model.encode(part, out_type=str)
+                ]
+        return ids
+
+    def decode(self, ids: Sequence[int], skip_special_tokens: bool) -> str:
+        stream = self.detokenizer(skip_special_tokens)
+        return "".join([*map(stream.add, ids), stream.finish()])
+
+    def id(self, token: str) -> int | None:
+        return self._ids.get(token)
+
+    def token(self, id: int) -> str | None:
+        return self._pieces.get(id)
+
+    def detokenizer(self, skip_special_tokens: bool) -> Detokenizer:
+        def piece(id: int) -> str | int | None:
+            text = self._pieces.get(id)
+            if text is None or (text in self.special and skip_special_tokens):
+                return None
+            byte = self._model.is_byte(self._model.piece_to_id(text))
+            return int(text[3:5], 16) if byte else text
+
+        return Trimmed(PieceDetokenizer(piece, "all"))
+
+
+class Trimmed:
+    """A Detokenizer without the white space at the end of a text."""
+
+    def __init__(self, inner: Detokenizer) -> None:
+        self.inner = inner
+        self.held = ""
+
+    def add(self, id: int) -> str:
+        return self._settled(self.held + self.inner.add(id))
+
+    def finish(self) -> str:
+        return self._settled(self.held + self.inner.finish())
+
+    def _settled(self, text: str) -> str:
+        settled = text.rstrip()
+        self.held = text[len(settled) :]
+        return settled
+
+
+class MarianBackend(VocabularyBackend):
+    """Marian's: a text may begin with the mark of a language, ">>fra<<", which is a token of the vocabulary."""
+
+    def __init__(self, folder: Path, settings: TokenizerSettings) -> None:
+        separate = settings.flag("separate_vocabs", False)
+        target = vocabulary(folder / "target_vocab.json") if separate else None
+        names = {"eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>"}
+        vocab = vocabulary(folder / "vocab.json")
+        super().__init__(folder / "source.spm", vocab, names | settings.special_tokens, target)
+        codes = {token[2:-2]: id for token, id in vocab.items() if re.fullmatch(r">>.+<<", token)}
+        if codes:
+            self.languages = WrittenBefore(codes, lambda text: [*self.plain(text), self._end])
+
+    def plain(self, text: str) -> list[int]:
+        mark = re.match(r">>.*?<<", text, re.DOTALL)
+        if mark is None:
+            return super().plain(text)
+        return [self._ids.get(mark[0], self._unknown), *super().plain(text[mark.end() :])]
+
+
+class M2MBackend(VocabularyBackend):
+    """M2M-100's, whose language tokens ("__fr__") come after the vocabulary."""
+
+    def __init__(self, folder: Path, settings: TokenizerSettings) -> None:
+        vocab = vocabulary(folder / "vocab.json")
+        name = settings.values.get("language_codes") or "m2m100"
+        if name not in FAIRSEQ_LANGUAGES:
+            known = ", ".join(FAIRSEQ_LANGUAGES)
+            raise TokenizerError(f"{settings.path}: language_codes must be one of {known}, got {name!r}")
+        codes = {code: len(vocab) + place for place, code in enumerate(FAIRSEQ_LANGUAGES[name].split())}
+        marks = {f"__{code}__": id for code, id in codes.items()}
+        names = {
+            **{"bos_token": "<s>", "eos_token": "</s>", "sep_token": "</s>"},
+            **{"unk_token": "<unk>", "pad_token": "<pad>"},
+        }
+        model = folder / "sentencepiece.bpe.model"
+        super().__init__(model, {**vocab, **marks}, names | settings.special_tokens)
+        self.special |= marks.keys()
+        self.languages = spoken(codes, self, settings, default="en")
+
+
+class NllbBackend:
+    """A `tokenizer.json` with language tokens ("fra_Latn"), put around a text as the settings say."""
+
+    def __init__(self, inner: Backend, settings: TokenizerSettings, codes: Mapping[str, int]) -> None:
+        self._inner = inner
+        self.languages = spoken(codes, self, settings, default="eng_Latn")
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def encode(self, text: str, special_tokens: bool) -> list[int]:
+        return self.languages.encode(text) if special_tokens else self.plain(text)
+
+    def plain(self, text: str) -> list[int]:
+        """The ids of a text alone."""
+        return self._inner.encode(text, False)
+
+
+def with_languages(backend: Any, settings: TokenizerSettings) -> Any:
+    """The backend of a `tokenizer.json`, its language tokens put in place when it is NLLB's."""
+    if settings.tokenizer_class not in ("NllbTokenizer", "NllbTokenizerFast"):
+        return backend
+    added = backend.tokenizer.get_added_tokens_decoder().items()
+    codes = {
+        token.content: id
+        for id, token in sorted(added)
+        if re.fullmatch(r"[a-z]{3}_[A-Z][a-z]{3}", token.content)
+    }
+    return NllbBackend(backend, settings, codes) if codes else backend
+
+
+def spoken(
+    codes: Mapping[str, int], backend: Any, settings: TokenizerSettings, default: str
+) -> SpokenBetween:
+    """The languages of M2M-100 and NLLB, with the settings' own source and target when they name them."""
+    end = backend.id(backend.special_tokens.get("eos_token", "</s>"))
+    if end is None:
+        raise TokenizerError(f"{settings.path}: the tokenizer has no end token")
+    return SpokenBetween(
+        codes=codes,
+        plain=backend.plain,
+        end=end,
+        source=settings.values.get("src_lang") or default,
+        target=settings.values.get("tgt_lang"),
+        legacy=bool(settings.flag("legacy_behaviour", False)),
+    )
+
+
+def vocabulary(path: Path) -> dict[str, int]:
+    """A table of tokens and ids; TokenizerError when it is anything else."""
+    vocab = read_json(path)
+    if not vocab or not all(type(id) is int and id >= 0 for id in vocab.values()):
+        raise TokenizerError(f"{path}: must map tokens to ids")
+    return vocab

@@ -1,0 +1,225 @@
+"""What the files beside a vocabulary say: special tokens, added tokens, end tokens, the chat template."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from zoo import files
+from zoo.errors import TokenizerError
+
+SPECIAL_NAMES = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
+"""The named special tokens a chat template may refer to."""
+
+KINDS = (
+    ("source.spm", "vocab.json"),
+    ("tokenizer.json",),
+    ("vocab.json", "merges.txt"),
+    ("vocab.json", "sentencepiece.bpe.model"),
+    ("vocab.txt",),
+    ("tokenizer.model",),
+    ("spiece.model",),
+)
+"""The files that a tokenizer is read from; where a folder has those of several kinds, the first one's are."""
+
+SETTINGS = (
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "chat_template.jinja",
+    "chat_template.json",
+    "target_vocab.json",
+)
+"""The files that may stand beside a tokenizer's own and say more of it."""
+
+
+@dataclass(frozen=True)
+class AddedToken:
+    """A token beside the trained vocabulary, matched in the text before anything else.
+
+    `lstrip` and `rstrip` say that it swallows the white space on that side; `special` that decoding skips it.
+    """
+
+    content: str
+    id: int
+    special: bool = True
+    lstrip: bool = False
+    rstrip: bool = False
+    normalized: bool = False
+    single_word: bool = False
+
+
+@dataclass(frozen=True)
+class TokenizerSettings:
+    """`tokenizer_config.json` and the older files it replaced, checked.
+
+    `special_tokens` maps names such as "bos_token" to their text; `extra_special_tokens` are texts that are
+    special without a name; `added_tokens` are in id order.
+    """
+
+    path: Path
+    values: Mapping[str, Any]
+    special_tokens: dict[str, str]
+    extra_special_tokens: tuple[str, ...]
+    added_tokens: tuple[AddedToken, ...]
+
+    def flag(self, key: str, default: bool | None) -> bool | None:
+        """The boolean `key`, `default` where it is absent or null; TokenizerError for any other value."""
+        value = self.values.get(key)
+        if value is None:
+            return default
+        if not isinstance(value, bool):
+            raise TokenizerError(f"{self.path}: {key} must be true or false, got {value!r}")
+        return value
+
+    @property
+    def tokenizer_class(self) -> str | None:
+        """The reference's class name without its "Fast" suffix, None where the folder names none."""
+        name = self.values.get("tokenizer_class")
+        if name is not None and not isinstance(name, str):
+            raise TokenizerError(f"{self.path}: tokenizer_class must be a string, got {name!r}")
+        return name.removesuffix("Fast") if name else None
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The object in a JSON file, {} where there is no such file; TokenizerError for anything else in it."""
+    return files.read_object(path.parent, path.name, TokenizerError)
+
+
+def read_text(path: Path) -> str:
+    """The UTF-8 text of a file, its lines ended by "\\n"; TokenizerError where it is missing or no text."""
+    text = files.read_text(path.parent, path.name, TokenizerError)
+    if text is None:
+        raise TokenizerError(f"{path}: missing")
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def read_bytes(path: Path) -> bytes:
+    """What a file holds; TokenizerError where it is missing or cannot be read."""
+    data = files.read_bytes(path.parent, path.name, TokenizerError)
+    if data is None:
+        raise TokenizerError(f"{path}: missing")
+    return data
+
+
+def vocabulary_files(has: Callable[[str], bool]) -> tuple[str, ...]:
+    """The files of the tokenizer in a folder that `has` files of these names; () where it has no tokenizer."""
+    return next((kind for kind in KINDS if all(map(has, kind))), ())
+
+
+def read_settings(folder: Path) -> TokenizerSettings:
+    """The tokenizer settings of a model folder; TokenizerError names the file and key of a wrong value."""
+    path = folder / "tokenizer_config.json"
+    values = read_json(path)
+    named = {
+        name: _content(values[name], path, name) for name in SPECIAL_NAMES if values.get(name) is not None
+    }
+    # Folders older than `added_tokens_decoder` keep their special tokens in a file of their own, and it wins.
+    if values.get("added_tokens_decoder") is None:
+        map_path = folder / "special_tokens_map.json"
+        mapped = read_json(map_path)
+        named |= {
+            name: _content(mapped[name], map_path, name)
+            for name in SPECIAL_NAMES
+            if mapped.get(name) is not None
+        }
+        extra = _extra_special(mapped, map_path) or _extra_special(values, path)
+    else:
+        extra = _extra_special(values, path)
+    return TokenizerSettings(
+        path, values, named, extra, _added_tokens(folder, values, path, {*named.values(), *extra})
+    )
+
+
+def chat_template(folder: Path, settings: TokenizerSettings) -> str | None:
+    """The folder's chat template: `chat_template.jinja`, `chat_template.json`, or `tokenizer_config.json`'s.
+
+    Where a file gives a list of named templates, it is the one named "default". None where there is none.
+    """
+    path = folder / "chat_template.jinja"
+    if files.inside(folder, path.name) is not None:
+        return read_text(path)
+    path = folder / "chat_template.json"
+    template = read_json(path).get("chat_template")
+    if template is None:
+        path, template = settings.path, settings.values.get("chat_template")
+    if isinstance(template, list):
+        if not all(isinstance(entry, dict) and isinstance(entry.get("name"), str) for entry in template):
+            raise TokenizerError(
+                f"{path}: chat_template must be a list of objects with a name and a template"
+            )
+        template = next((entry.get("template") for entry in template if entry["name"] == "default"), None)
+    if template is not None and not isinstance(template, str):
+        raise TokenizerError(f"{path}: chat_template must be a string, got {type(template).__name__}")
+    return template
+
+
+def token_ids(value: Any, where: str) -> tuple[int, ...]:
+    """Ids from a config value that is absent, an integer or a list of integers; negative ones mean "none"."""
+    ids = value if isinstance(value, list) else [] if value is None else [value]
+    for item in ids:
+        if not isinstance(item, int) or isinstance(item, bool):
+            raise TokenizerError(f"{where} must be an integer or a list of integers, got {value!r}")
+    return tuple(item for item in ids if item >= 0)
+
+
+def _content(value: Any, path: Path, key: str) -> str:
+    """A token's text, written as a string or as an object with a "content"."""
+    content = value.get("content") if isinstance(value, dict) else value
+    if not isinstance(content, str):
+        raise TokenizerError(f"{path}: {key} must be a string or an object with a content, got {value!r}")
+    return content
+
+
+def _extra_special(values: Mapping[str, Any], path: Path) -> tuple[str, ...]:
+    """The texts of special tokens that have no name, under either of the keys used for them."""
+    texts: list[str] = []
+    for key in ("additional_special_tokens", "extra_special_tokens"):
+        value = values.get(key)
+        if value is None:
+            continue
+        if not isinstance(value, list | dict):
+            raise TokenizerError(f"{path}: {key} must be a list, got {value!r}")
+        tokens = value.values() if isinstance(value, dict) else value
+        texts += [_content(token, path, key) for token in tokens]
+    return tuple(texts)
+
+
+def _added_tokens(
+    folder: Path, values: Mapping[str, Any], path: Path, special: set[str]
+) -> tuple[AddedToken, ...]:
+    """The added tokens in id order, from `added_tokens_decoder` or the older `added_tokens.json`."""
+    decoder = values.get("added_tokens_decoder")
+    if decoder is None:
+        path = folder / "added_tokens.json"
+        tokens = []
+        for content, id in read_json(path).items():
+            if not isinstance(id, int) or isinstance(id, bool) or id < 0:
+                raise TokenizerError(f"{path}: {content!r} must have a token id, got {id!r}")
+            tokens.append(AddedToken(content, id, content in special, normalized=content not in special))
+        return tuple(sorted(tokens, key=lambda token: token.id))
+    if not isinstance(decoder, dict):
+        raise TokenizerError(f"{path}: added_tokens_decoder must be an object, got {type(decoder).__name__}")
+    tokens = []
+    for id, entry in decoder.items():
+        key = f"added_tokens_decoder[{id!r}]"
+        if not id.isascii() or not id.isdigit() or len(id) > 9 or not isinstance(entry, dict):
+            raise TokenizerError(f"{path}: {key} must map a token id to an object")
+        content = _content(entry, path, key)
+        flags = {}
+        for name in ("special", "lstrip", "rstrip", "normalized", "single_word"):
+            flag = entry.get(name, False)
+            if not isinstance(flag, bool):
+                raise TokenizerError(f"{path}: {key}.{name} must be true or false, got {flag!r}")
+            flags[name] = flag
+        tokens.append(
+            AddedToken(content, int(id), **flags | {"special": flags["special"] or content in special})
+        )
+    return tuple(sorted(tokens, key=lambda token: token.id))
+
+
+def one_line(error: BaseException) -> str:
+    """An error's text without line breaks, short enough to print."""
+    return " ".join(str(error).split())[:200]

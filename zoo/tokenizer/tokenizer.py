@@ -1,0 +1,174 @@
+"""Text to ids and back, whatever kind of tokenizer a model folder holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from zoo.architecture import TokenizerFormat, import_target
+from zoo.errors import PluginError, TokenizerError
+from zoo.files import inside
+from zoo.tokenizer.detokenizer import Detokenizer
+from zoo.tokenizer.huggingface import Backend, from_json, from_merges, from_word_pieces
+from zoo.tokenizer.languages import Languages
+from zoo.tokenizer.seq2seq import M2MBackend, MarianBackend, with_languages
+from zoo.tokenizer.settings import (
+    TokenizerSettings,
+    chat_template,
+    read_json,
+    read_settings,
+    token_ids,
+    vocabulary_files,
+)
+
+NEEDED = ("vocab_size", "special_tokens", "encode", "decode", "id", "token", "detokenizer")  # of a `Backend`
+
+
+class Tokenizer:
+    """Turns text into token ids and ids into text.
+
+    `vocab_size` is one more than the largest id; `bos_id` the start token's id, None where there is none;
+    `eos_ids` the ids that end a text, each by itself; `special_tokens` the text of each named special token
+    ("bos_token", "eos_token", ...); `chat_template` the Jinja source that lays out a conversation, or None;
+    `languages` those it can be told to translate between, or None.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        *,
+        bos_id: int | None = None,
+        eos_ids: Iterable[int] = (),
+        chat_template: str | None = None,
+    ) -> None:
+        self._backend = backend
+        self.vocab_size = backend.vocab_size
+        self.special_tokens = dict(backend.special_tokens)
+        self.bos_id = bos_id
+        self.eos_ids = frozenset(eos_ids)
+        self.chat_template = chat_template
+        self.languages: Languages | None = getattr(backend, "languages", None)
+
+    def encode(self, text: str, special_tokens: bool = True) -> list[int]:
+        """The ids of a text; TokenizerError for text that no UTF-8 file could hold.
+
+        `special_tokens` adds what the tokenizer puts around a text, such as a start token; a rendered chat
+        template carries that already. Text that spells a special token becomes that token.
+        """
+        try:
+            text.encode("utf-8")
+        except UnicodeEncodeError as error:
+            raise TokenizerError(
+                f"the text holds half a character (a lone surrogate) at {error.start}"
+            ) from None
+        return self._backend.encode(text, special_tokens)
+
+    def decode(self, ids: Sequence[int], skip_special_tokens: bool = True) -> str:
+        """The text of ids; an id that no token has, as a padded vocabulary can give, adds nothing."""
+        return self._backend.decode(ids, skip_special_tokens)
+
+    def detokenizer(self, skip_special_tokens: bool = True) -> Detokenizer:
+        """A fresh Detokenizer: its pieces joined are what `decode` gives for all the ids."""
+        return self._backend.detokenizer(skip_special_tokens)
+
+    def id(self, token: str) -> int | None:
+        """The id of a token written as in the vocabulary, None where there is none."""
+        return self._backend.id(token)
+
+    def token(self, id: int) -> str:
+        """The token of an id as the vocabulary writes it; TokenizerError where there is none."""
+        token = self._backend.token(id) if id >= 0 else None
+        if token is None:
+            raise TokenizerError(f"no token has the id {id}")
+        return token
+
+
+def load_tokenizer(
+    folder: Path,
+    config: Mapping[str, Any] | None = None,
+    formats: Mapping[str, TokenizerFormat] | None = None,
+) -> Tokenizer | None:
+    """The tokenizer of a model folder, None where the folder holds none.
+
+    It is read from `source.spm` and `vocab.json`; else `tokenizer.json`; else `vocab.json` and `merges.txt`, or
+    `sentencepiece.bpe.model`; else `vocab.txt`; else `tokenizer.model` or `spiece.model`. Before all of these come the
+    `formats` that plugins read, by name. `config` is the parsed `config.json`. TokenizerError names the file (and key) that is
+    damaged, or holds what cannot be followed; PluginError the formats that both serve this folder.
+    """
+    folder = Path(folder)
+    settings = read_settings(folder)
+    backend = _plugged(folder, settings, formats or {}) or _open(folder, settings)
+    if backend is None:
+        return None
+    config = config or {}
+    start = backend.special_tokens.get("bos_token")
+    bos_id = backend.id(start) if start is not None else None
+    if bos_id is None:
+        bos_id = next(iter(token_ids(config.get("bos_token_id"), "config.json: bos_token_id")), None)
+    end = backend.special_tokens.get("eos_token")
+    path = folder / "generation_config.json"
+    return Tokenizer(
+        backend,
+        bos_id=bos_id,
+        eos_ids=end_ids(config, read_json(path), backend.id(end) if end is not None else None, path),
+        chat_template=chat_template(folder, settings),
+    )
+
+
+def end_ids(
+    config: Mapping[str, Any],
+    generation_config: Mapping[str, Any],
+    eos_id: int | None = None,
+    generation_path: Path | str = "generation_config.json",
+) -> frozenset[int]:
+    """Every id that ends a text: the tokenizer's own, and those that either config names.
+
+    Chat models end a turn with another token than the one that ended their training texts, and folders
+    disagree on which file says so. TokenizerError for an `eos_token_id` that is not one or several integers.
+    """
+    named = token_ids(config.get("eos_token_id"), "config.json: eos_token_id")
+    generated = token_ids(generation_config.get("eos_token_id"), f"{generation_path}: eos_token_id")
+    return frozenset([*named, *generated, *([] if eos_id is None else [eos_id])])
+
+
+def _plugged(
+    folder: Path, settings: TokenizerSettings, formats: Mapping[str, TokenizerFormat]
+) -> Backend | None:
+    """The backend that a plugin's format makes of the folder, None where none serves it."""
+    serving = {
+        name: format
+        for name, format in formats.items()
+        if all(inside(folder, file) is not None for file in format.files)
+        and (not format.classes or settings.tokenizer_class in format.classes)
+    }
+    if len(serving) > 1:
+        names = " and ".join(serving)
+        raise PluginError(f"{folder}: the tokenizers {names} both serve it: leave one out with ZOO_BLOCK")
+    for format in serving.values():
+        backend = import_target(format.target)(folder, settings)
+        lacking = next((name for name in NEEDED if not hasattr(backend, name)), None)
+        if lacking:
+            raise PluginError(f"{format.target} gave {type(backend).__name__}, which has no {lacking}")
+        return backend
+    return None
+
+
+def _open(folder: Path, settings: TokenizerSettings) -> Backend | None:
+    """The backend of the first kind of tokenizer file that the folder holds."""
+    match vocabulary_files(lambda name: inside(folder, name) is not None):
+        case ("source.spm", _):
+            return MarianBackend(folder, settings)
+        case ("tokenizer.json",):
+            return with_languages(from_json(folder / "tokenizer.json", settings), settings)
+        case (_, "merges.txt"):
+            return from_merges(folder, settings)
+        case (_, "sentencepiece.bpe.model"):
+            return M2MBackend(folder, settings)
+        case ("vocab.txt",):
+            return from_word_pieces(folder / "vocab.txt", settings)
+        case (name,):
+            from zoo.tokenizer.sentencepiece import SentencePieceBackend
+
+            return SentencePieceBackend(folder / name, settings)
+    return None

@@ -1,0 +1,41 @@
+"""Weight rules: an invertible algebra from a checkpoint's tensor names to parameter paths. Imports no mlx."""
+
+from __future__ import annotations
+
+from zoo.weights.patterns import fill, matcher, matches
+from zoo.weights.rules import (
+    Ignore,
+    Join,
+    OutputHead,
+    Rename,
+    Rule,
+    Split,
+    Stack,
+    Tensors,
+    Transpose,
+    apply,
+    check_rules,
+    fused,
+    invert,
+    owner,
+)
+
+__all__ = [
+    "Ignore",
+    "Join",
+    "OutputHead",
+    "Rename",
+    "Rule",
+    "Split",
+    "Stack",
+    "Tensors",
+    "Transpose",
+    "apply",
+    "check_rules",
+    "fill",
+    "fused",
+    "invert",
+    "matcher",
+    "matches",
+    "owner",
+]

@@ -1,0 +1,330 @@
+"""Weight rules: an invertible algebra from a checkpoint's tensor names to parameter paths. Imports no mlx.
+
+A pattern is a tensor name in which `{i}` stands for one dotted step, `*` for the rest of the name, and
+`[model.]` for a prefix that some checkpoints leave out (it is written on export). Placeholders mean the same
+in source and target. The rules run forward to load and backward to export, on any array type that has
+`shape`, `T`, `swapaxes`, `reshape` and slicing; `join` (concatenation) is passed in, so that nothing here needs mlx.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from zoo.errors import CheckpointError, PluginError
+from zoo.recipe.spec import Spec
+from zoo.weights.patterns import check_pair, fill, matcher, matches, open_steps
+
+Tensors = MutableMapping[str, Any]
+Join = Callable[[Sequence[Any], int], Any]
+
+
+class Rule:
+    """One rule. `forward` moves what it knows from `source` to `target`; `backward` undoes it.
+
+    `recipe` is the model's, for rules that depend on it (a tied head). Each tensor is taken by one rule.
+    """
+
+    def forward(self, source: Tensors, target: Tensors, recipe: Any, join: Join) -> None:
+        """Take tensors by their checkpoint names out of `source`, put parameters into `target`."""
+        raise NotImplementedError
+
+    def backward(self, source: Tensors, target: Tensors, recipe: Any, join: Join) -> None:
+        """Take parameters out of `source`, put tensors under their checkpoint names into `target`."""
+        raise NotImplementedError
+
+    def holder(self, path: str) -> str | None:
+        """The name of the tensor that holds the parameter at `path` among others, for an error message."""
+        return None
+
+
+@dataclass(frozen=True)
+class Rename(Rule):
+    """The same tensor under another name."""
+
+    source: str
+    target: str
+
+    def __post_init__(self) -> None:
+        check_pair(self, self.source, self.target)
+
+    def forward(self, source: Tensors, target: Tensors, recipe: Any, join: Join) -> None:
+        _move(self.source, self.target, source, target, lambda tensor: tensor)
+
+    def backward(self, source: Tensors, target: Tensors, recipe: Any, join: Join) -> None:
+        _move(self.target, self.source, source, target, lambda tensor: tensor)
+
+
+@dataclass(frozen=True)
+class Transpose(Rename):
+    """A matrix stored (in, out), as GPT-2's Conv1D does, where a linear layer has (out, in); each of stacked ones."""
+
+    def forward(self, source: Tensors, target: Tensors, recipe: Any, join: Join) -> None:
+        _move(self.source, self.target, source, target, _transposed)
+
+    def backward(self, source: Tensors, target: Tensors, recipe: Any, join: Join) -> None:
+        _move(self.target, self.source, source, target, _transposed)
+
+
+@dataclass(frozen=True)
+class Split(Rule):
+    """One fused tensor to its parts along the output axis; `transpose` when it is stored (in, out).
+
+    The parts are equal, or in the proportions of `sizes`. With `groups` the outputs are so many blocks, each of which
+    holds its share of every part in turn. A size, or the number of groups, is a whole number or the name of one in the
+    spec whose parameters the targets are: "kv_heads" of `layers.{i}.mixer`. One unit of the proportions is what the
+    tensor's shape leaves for it. `axis` is where the outputs are: 1 in matrices stacked over experts, (E, out, in).
+    """
+
+    source: str
+    targets: tuple[str, ...]
+    transpose: bool = False
+    axis: int = 0
+    sizes: tuple[int | str, ...] | None = None
+    groups: int | str = 1
+
+    def __post_init__(self) -> None:
+        if (
+            not isinstance(self.targets, tuple)
+            or len(set(self.targets)) != len(self.targets)
+            or len(self.targets) < 2
+        ):
+            raise PluginError(
+                f"weight rule {self!r}: targets are a tuple of two patterns or more, no two alike"
+            )
+        if type(self.transpose) is not bool or type(self.axis) is not int or self.axis < 0:
+            raise PluginError(f"weight rule {self!r}: transpose is True or False, axis a whole number from 0")
+        for target in self.targets:
+            check_pair(self, self.source, target)
+        told = f"Split({self.source!r})"
+        if self.sizes is not None and (
+            not isinstance(self.sizes, tuple) or len(self.sizes) != len(self.targets)
+        ):
+            raise PluginError(
+                f"{told}: sizes is a tuple of {len(self.targets)}, one a target, not {self.sizes!r}"
+            )
+        for number in (*(self.sizes or ()), self.groups):
+            if not (_is_count(number) or (isinstance(number, str) and number.isidentifier())):
+                raise PluginError(
+                    f"{told}: {number!r} is neither a whole number above zero nor a field's name"
+                )
+
+    def forward(self, source: Tensors, target: Tensors, recipe: Any, join: Join) -> None:
+        for name, values in matches(self.source, source):
+            paths = [fill(pattern, values) for pattern in self.targets]
+            numbers = self._numbers(recipe, paths[0])
+            if numbers is None:
+                continue  # of no layer: left over, and named as that
+            groups, *sizes = numbers
+            whole = source.pop(name)
+            whole = _transposed(whole) if self.transpose else whole
+            outputs = whole.shape[self.axis] if self.axis < len(whole.shape) else 1
+            unit, odd = divmod(outputs, sum(sizes))
+            if odd or any(size * unit % groups for size in sizes):
+                shape = tuple(whole.shape)
+                raise CheckpointError(f"{name}: shape {shape} does not split into {_told(sizes, groups)}")
+            whole = _divided(whole, self.axis, groups)
+            before = (slice(None),) * (self.axis + (groups > 1))
+            start = 0
+            for path, size in zip(paths, sizes, strict=True):
+                if path in target:
+                    raise CheckpointError(f"{name}: a second tensor for {path}")
+                end = start + size * unit // groups
+                target[path] = _undivided(whole[(*before, slice(start, end))], self.axis, groups)
+                start = end
+
+    def backward(self, source: Tensors, target: Tensors, recipe: Any, join: Join) -> None:
+        for name, values in matches(self.targets[0], source):
+            groups = (self._numbers(recipe, name) or [1])[0]
+            names = [name, *(fill(pattern, values) for pattern in self.targets[1:])]
+            parts = [_divided(source.pop(part), self.axis, groups) for part in names]
+            whole = _undivided(join(parts, self.axis + (groups > 1)), self.axis, groups)
+            target[fill(self.source, values)] = _transposed(whole) if self.transpose else whole
+
+    def holder(self, path: str) -> str | None:
+        fitting = (match for pattern in self.targets if (match := matcher(pattern).fullmatch(path)))
+        return next((fill(self.source, match.groupdict()) for match in fitting), None)
+
+    def _numbers(self, recipe: Any, path: str) -> list[int] | None:
+        """The groups, then each part's size, for the parameter at `path`; None when the recipe has no such place."""
+        asked = (self.groups, *(self.sizes or (1,) * len(self.targets)))
+        if not any(isinstance(one, str) for one in asked):
+            return [int(one) for one in asked]
+        spec = owner(recipe, path)
+        if spec is None:
+            return None
+        numbers: list[Any] = [getattr(spec, one, None) if isinstance(one, str) else one for one in asked]
+        for one, number in zip(asked, numbers, strict=True):
+            if not _is_count(number):
+                raise PluginError(f"Split({self.source!r}): {spec.block()} at {path} has no number {one!r}")
+        return numbers
+
+
+def _transposed(matrix: Any) -> Any:
+    """(…, in, out) to (…, out, in) and back; a vector as it is."""
+    return matrix.T if len(matrix.shape) < 3 else matrix.swapaxes(-1, -2)
+
+
+def _divided(whole: Any, axis: int, groups: int) -> Any:
+    """The outputs at `axis` as groups of them: (…, O, …) to (…, groups, O / groups, …)."""
+    if groups == 1:
+        return whole
+    shape = tuple(whole.shape)
+    return whole.reshape(*shape[:axis], groups, shape[axis] // groups, *shape[axis + 1 :])
+
+
+def _undivided(whole: Any, axis: int, groups: int) -> Any:
+    """The same backward."""
+    if groups == 1:
+        return whole
+    shape = tuple(whole.shape)
+    return whole.reshape(*shape[:axis], groups * shape[axis + 1], *shape[axis + 2 :])
+
+
+def _is_count(number: Any) -> bool:
+    return isinstance(number, int) and not isinstance(number, bool) and number > 0
+
+
+def _told(sizes: Sequence[int], groups: int) -> str:
+    """The parts of a fused tensor in words."""
+    equal = len(set(sizes)) == 1
+    parts = f"{len(sizes)} equal parts" if equal else f"parts as {' : '.join(map(str, sizes))}"
+    return parts if groups == 1 else f"{groups} groups of {parts}"
+
+
+def owner(recipe: Any, path: str) -> Spec | None:
+    """The spec that the parameter at `path` belongs to: the innermost on its way. None for a layer that is not there."""
+    found = here = recipe
+    for step in path.split("."):
+        if isinstance(here, tuple):
+            if not (step.isdecimal() and len(step) < 10 and int(step) < len(here)):
+                return None
+            here = here[int(step)]
+        else:
+            here = getattr(here, step, None)
+        if isinstance(here, Spec):
+            found = here
+        elif not isinstance(here, tuple):
+            break
+    return found
+
+
+@dataclass(frozen=True)
+class Stack(Rule):
+    """Tensors numbered by `{e}`, one an expert, to one with the experts along a new first axis: (E, …)."""
+
+    source: str
+    target: str
+
+    def __post_init__(self) -> None:
+        if "{e}" not in open_steps(self, self.source):
+            raise PluginError(f"weight rule {self!r}: its source has no {{e}}, the number of the expert")
+        check_pair(self, self.source, self.target, lambda step: step == "{e}")
+
+    def forward(self, source: Tensors, target: Tensors, recipe: Any, join: Join) -> None:
+        groups: dict[str, dict[int, str]] = {}
+        for name, values in matches(self.source, source):
+            if values["e"].isdecimal():
+                groups.setdefault(fill(self.target, values), {})[int(values["e"])] = name
+        for new, names in groups.items():
+            numbers = sorted(names)
+            if numbers != list(range(len(numbers))):
+                if len(numbers) > 1:
+                    gap = next(number for number in range(len(numbers)) if number not in names)
+                    raise CheckpointError(
+                        f"{names[numbers[0]]}: of its like, the tensor of expert {gap} is missing"
+                    )
+                continue  # one tensor by itself, looked at for an error message
+            if len({tuple(source[name].shape) for name in names.values()}) > 1:
+                raise CheckpointError(f"{names[0]}: the experts' tensors have different shapes")
+            if new in target:
+                raise CheckpointError(f"{names[0]}: a second tensor for {new}")
+            target[new] = join([source.pop(names[number])[None] for number in numbers], 0)
+
+    def backward(self, source: Tensors, target: Tensors, recipe: Any, join: Join) -> None:
+        for name, values in matches(self.target, source):
+            whole = source.pop(name)
+            for number in range(whole.shape[0]):
+                target[fill(self.source, values | {"e": str(number)})] = whole[number]
+
+
+@dataclass(frozen=True)
+class OutputHead(Rename):
+    """The head's own matrix. Where the recipe ties it to the embedding, the checkpoint's copy is left out."""
+
+    def forward(self, source: Tensors, target: Tensors, recipe: Any, join: Join) -> None:
+        if getattr(recipe.head, "tied", False):  # an encoder may have no head at all
+            Ignore(self.source).forward(source, target, recipe, join)
+        else:
+            super().forward(source, target, recipe, join)
+
+
+@dataclass(frozen=True)
+class Ignore(Rule):
+    """Tensors that carry nothing: computed buffers, masks, a prediction layer that is not run."""
+
+    source: str
+
+    def __post_init__(self) -> None:
+        open_steps(self, self.source)
+
+    def forward(self, source: Tensors, target: Tensors, recipe: Any, join: Join) -> None:
+        for name, _ in matches(self.source, source):
+            del source[name]
+
+    def backward(self, source: Tensors, target: Tensors, recipe: Any, join: Join) -> None:
+        pass
+
+
+def _move(
+    pattern: str, new_pattern: str, source: Tensors, target: Tensors, change: Callable[[Any], Any]
+) -> None:
+    for name, values in matches(pattern, source):
+        new = fill(new_pattern, values)
+        if new in target:
+            raise CheckpointError(f"{name}: a second tensor for {new}")
+        target[new] = change(source.pop(name))
+
+
+def check_rules(rules: Sequence[Rule]) -> None:
+    """PluginError when a rule stands there twice. Two of one source may: the first takes what both fit."""
+    seen = set()
+    for rule in rules:
+        if type(rule).__hash__ is None:  # a plugin's own, that cannot be looked up
+            continue
+        if rule in seen:
+            raise PluginError(f"weight rule {rule!r} stands there twice")
+        seen.add(rule)
+
+
+def apply(
+    rules: Sequence[Rule], tensors: Mapping[str, Any], recipe: Any, join: Join
+) -> tuple[Tensors, Tensors]:
+    """Run the rules forward: the parameters by path, and the tensors that no rule took."""
+    source: Tensors = dict(tensors)
+    target: Tensors = {}
+    for rule in rules:
+        rule.forward(source, target, recipe, join)
+    return target, source
+
+
+def invert(
+    rules: Sequence[Rule], parameters: Mapping[str, Any], recipe: Any, join: Join
+) -> tuple[Tensors, Tensors]:
+    """Run the rules backward: the tensors by checkpoint name, and the parameters that no rule took."""
+    source: Tensors = dict(parameters)
+    target: Tensors = {}
+    for rule in rules:
+        rule.backward(source, target, recipe, join)
+    return target, source
+
+
+def fused(rules: Sequence[Rule], paths: Iterable[str]) -> list[list[str]]:
+    """The parameters that one tensor holds together, a list for each such tensor."""
+    found: dict[str, list[str]] = {}
+    for path in paths:
+        names = (rule.holder(path) for rule in rules)
+        if (name := next(filter(None, names), None)) is not None:
+            found.setdefault(name, []).append(path)
+    return list(found.values())
