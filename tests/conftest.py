@@ -16,7 +16,7 @@ from loopback_hub import ID, Hub, Repository
 
 import zoo  # noqa: F401 (before mlx, so that the fast BLAS is loaded)
 from zoo.checkpoint.save import save
-from zoo.host.registry import registry
+from zoo.host.registry import default_registry
 from zoo.testing import subject
 
 # Before huggingface_hub is imported, which reads them once: no test may see, or fill, the cache of who runs it.
@@ -158,7 +158,7 @@ def folder(tmp_path):
             config |= changes
             (path / "config.json").write_text(json.dumps(config))
         if tokenizer:
-            pocket = registry().architecture("llama").preset("pocket").folder
+            pocket = default_registry().architecture("llama").preset("pocket").folder
             for file in ("tokenizer.json", "tokenizer_config.json"):
                 (path / file).write_bytes((pocket / file).read_bytes())
         return path
@@ -197,7 +197,7 @@ def hub(tmp_path, monkeypatch):
 @pytest.fixture(scope="session")
 def pocket():
     """The files of a small model, by name."""
-    folder = registry().architecture("llama").preset("pocket").folder
+    folder = default_registry().architecture("llama").preset("pocket").folder
     return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
 
 

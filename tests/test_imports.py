@@ -38,7 +38,9 @@ def modules_after(code):
 
 
 def test_importing_every_plugin_leaves_mlx_alone():
-    found = modules_after("from zoo.host.registry import registry; assert registry().architectures")
+    found = modules_after(
+        "from zoo.host.registry import default_registry; assert default_registry().architectures"
+    )
     assert "zoo_llama" in found
     assert not {
         name for name in found if name.split(".")[0] in ("mlx", "torch", "transformers", "mlx_lm", "rich")

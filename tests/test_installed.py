@@ -1,6 +1,6 @@
 """What an installation must hold: every first-party plugin, loaded, and its embedded files."""
 
-from zoo.host.registry import registry
+from zoo.host.registry import default_registry
 
 # Named one by one, so that one left out of a package is missed.
 EMBEDDED = {
@@ -10,14 +10,14 @@ EMBEDDED = {
 
 
 def test_every_plugin_of_ours_is_loaded():
-    ours = [plugin for plugin in registry().plugins if plugin.ours]
+    ours = [plugin for plugin in default_registry().plugins if plugin.ours]
     assert {"gpt2", "llama"} <= {plugin.name for plugin in ours}
     assert [(plugin.name, plugin.error) for plugin in ours if plugin.state != "loaded"] == []
 
 
 def test_every_embedded_checkpoint_is_there_and_complete():
     found = set()
-    for name, architecture in registry().architectures.items():
+    for name, architecture in default_registry().architectures.items():
         for preset in architecture.presets:
             if preset.embedded:
                 found.add(name)

@@ -18,7 +18,7 @@ from zoo.architecture import Block, Preset
 from zoo.config import Config
 from zoo.host import hookspecs
 from zoo.host.collect import HOOKS, RECORDS
-from zoo.host.registry import core, registry
+from zoo.host.registry import core, default_registry
 from zoo.weights import rules as weights
 
 # All that a plugin may import, by module: what upgrading.md promises. "*": what the module's `__all__` names.
@@ -98,7 +98,7 @@ def hooks_page() -> str:
     for hook in HOOKS:
         function = getattr(hookspecs, hook)
         text, example = told(function)
-        users = [p.name for p in registry().plugins if p.ours and p.records.get(hook)]
+        users = [p.name for p in default_registry().plugins if p.ours and p.records.get(hook)]
         parts += [f"## {hook}\n", f"`{hook}{signature(function)}`\n", text, f"```pycon\n{example}\n```\n"]
         parts.append(f"In the zoo itself: {', '.join(users)}.\n")
     parts.append(RECORDS_HEAD)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from zoo.host.registry import registry
+from zoo.host.registry import default_registry
 
 README = Path(__file__).parent.parent / "README.md"
 SECTION = re.compile(r"(<!-- architectures -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -20,8 +20,8 @@ def table() -> str:
         "| Architecture | Task | Told as a difference from | Embedded | What it is |",
         "|---|---|---|---|---|",
     ]
-    for name, architecture in registry().architectures.items():
-        if not registry().plugin_of(architecture).ours:
+    for name, architecture in default_registry().architectures.items():
+        if not default_registry().plugin_of(architecture).ours:
             continue
         embedded = any(preset.embedded for preset in architecture.presets)
         base = f"`{architecture.base}`" if architecture.base else ""

@@ -13,13 +13,13 @@ import subprocess
 import sys
 from collections.abc import Sequence
 
-from zoo.host.registry import registry
+from zoo.host.registry import default_registry
 
 
 def pockets() -> dict[str, str]:
     """Each architecture with an embedded preset, and the folder it lies in."""
     found = {}
-    for name, architecture in registry().architectures.items():
+    for name, architecture in default_registry().architectures.items():
         preset = architecture.preset("pocket")
         if preset is not None and preset.folder is not None:
             found[name] = str(preset.folder)

@@ -1,11 +1,15 @@
-"""Warnings of work that may still fail: they are given when it has succeeded, so that a failure is one line alone."""
+"""Warnings: those of work that may still fail, given when it has succeeded, and those of former names."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import wraps
+from typing import Any, TypeVar
+
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 _held: ContextVar[list[str] | None] = ContextVar("_held", default=None)
 
@@ -33,3 +37,20 @@ def held() -> Iterator[None]:
         _held.reset(token)
     for message in dict.fromkeys(waiting):
         warnings.warn(message, stacklevel=4)
+
+
+def renamed_argument(old: str, new: str) -> Callable[[Function], Function]:
+    """Let a function also take its argument `new` by its former name, with a DeprecationWarning."""
+
+    def accept(function: Function) -> Function:
+        @wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if old in kwargs:
+                message = f"{function.__name__}: the argument {old} is now called {new}"
+                warnings.warn(message, DeprecationWarning, stacklevel=2)
+                kwargs[new] = kwargs.pop(old)
+            return function(*args, **kwargs)
+
+        return call  # type: ignore[return-value]
+
+    return accept

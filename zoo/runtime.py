@@ -251,3 +251,21 @@ def _installing(package: str) -> str:
     """The command that installs a package beside this zoo, however that was installed."""
     pip = f"{sys.executable} -m pip install" if find_spec("pip") else f"uv pip install -p {sys.executable}"
     return f"`{pip} {package}`"
+
+
+def machine() -> str:
+    """The system, the processor's architecture and its number of cores: "Linux x86_64, 2 cores"."""
+    return f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores"
+
+
+def versions() -> dict[str, str]:
+    """Where a figure was measured: versions of the zoo and of MLX, backend, BLAS, machine."""
+    from importlib.metadata import version
+
+    return {
+        "mlx-zoo": version("mlx-zoo"),
+        "mlx": version("mlx"),
+        "backend": backend(),
+        "blas": blas(),
+        "machine": machine(),
+    }

@@ -15,10 +15,10 @@ def languages(source, as_json):
     """
     from zoo.checkpoint.source import find, read_json
     from zoo.errors import TokenizerError
-    from zoo.host.registry import registry
+    from zoo.host.registry import default_registry
     from zoo.tokenizer import load_tokenizer
 
-    folder = find(source, registry()).folder
+    folder = find(source, default_registry()).folder
     tokenizer = load_tokenizer(folder, read_json(folder / "config.json"))
     if tokenizer is None or tokenizer.languages is None:
         raise TokenizerError(f"{source}: its tokenizer names no languages to choose between")

@@ -10,6 +10,7 @@ import pytest
 from zoo.assemble import build
 from zoo.blocks import moe
 from zoo.errors import CheckpointError, RecipeError
+from zoo.host.registry import default_registry
 from zoo.recipe import MLP, Experts, GatedMLP, MoE, Router
 from zoo.testing import randomise, same
 from zoo.weights import Rename, Split, Stack, apply, invert
@@ -18,7 +19,7 @@ DIM = 12
 
 
 def made(spec):
-    module = build(spec, DIM)
+    module = build(spec, DIM, registry=default_registry())
     randomise(module)
     return module
 
@@ -129,7 +130,7 @@ def test_half_precision(dtype, length):
 @pytest.mark.parametrize("settings", [dict(group_size=32, bits=4), dict(mode="mxfp4"), dict(mode="mxfp8")])
 @pytest.mark.parametrize("length", [1, 40])
 def test_quantized_experts_are_those_of_their_unpacked_weights(settings, length):
-    experts = build(Experts(3, hidden=32, bias=True), 64)
+    experts = build(Experts(3, hidden=32, bias=True), 64, registry=default_registry())
     randomise(experts)
     x = mx.random.normal((2, length, 64), key=mx.random.key(7))
     indices = mx.random.randint(0, 3, (2, length, 2), key=mx.random.key(1)).astype(mx.uint32)

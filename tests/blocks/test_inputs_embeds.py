@@ -6,12 +6,12 @@ import pytest
 from zoo.assemble import assemble
 from zoo.blocks.embedding import Embedding as EmbeddingModule
 from zoo.errors import PromptError
-from zoo.host.registry import registry
+from zoo.host.registry import default_registry
 from zoo.testing import randomise, same, subject
 
 DECODERS = [
     name
-    for name, architecture in registry().architectures.items()
+    for name, architecture in default_registry().architectures.items()
     if architecture.task in ("generate", "denoise") and not architecture.bridged
 ]
 
@@ -85,7 +85,7 @@ def test_a_bridged_model_refuses_them():
         **dict(model_type="llama", hidden_size=16, num_hidden_layers=1, intermediate_size=16),
         **dict(num_attention_heads=2, rms_norm_eps=1e-5, vocab_size=31),
     )
-    model = assemble(told("llama", Config(numbers)))
+    model = assemble(told("llama", Config(numbers)), default_registry())
     randomise(model)
     with pytest.raises(PromptError, match="inputs_embeds: mlx-lm::llama reads tokens only"):
         model(inputs_embeds=mx.zeros((1, 2, 16)))

@@ -15,7 +15,7 @@ from zoo.assemble import assemble, build
 from zoo.blocks.attention import Attention as AttentionModule
 from zoo.cache import CachePolicy, KVCache, LayerCache, StateCache, WindowCache
 from zoo.errors import RecipeError
-from zoo.host.registry import isolated, using
+from zoo.host.registry import default_registry, isolated, using
 from zoo.insight.facts import facts
 from zoo.recipe import (
     MLP,
@@ -32,7 +32,7 @@ from zoo.training.loss import next_token_loss
 
 @pytest.mark.parametrize("name", ["hybrid", "blended"])
 def test_the_examples_hold_the_suite(known, name):
-    results = check_architecture(name, known=known)
+    results = check_architecture(name, registry=known)
     assert {"cached_decode_equals_full_forward", "padded_row_equals_the_row_alone"} <= {
         r.name for r in results
     }
@@ -84,7 +84,7 @@ def test_each_part_gets_the_mask_and_the_cache_of_its_kind(known, page, monkeypa
 
 def test_two_mixers_are_the_sum_of_each_alone(known, page):
     spec = page.TwoMixers(NORM, Attention(4), page.Fading(), (0.25, 3.0))
-    layer, x = build(spec, DIM), mx.random.normal((2, 7, DIM))
+    layer, x = build(spec, DIM, registry=default_registry()), mx.random.normal((2, 7, DIM))
     alone = dict(attention=layer.attention(layer.norm(x), "causal"), memory=layer.memory(layer.norm(x)))
     masks = dict(attention="causal", memory=None)
     expected = x + 0.25 * alone["attention"] + 3.0 * alone["memory"]
@@ -133,7 +133,7 @@ def test_a_layer_of_one_piece_is_handed_its_mask_and_makes_its_cache(known, page
     class Whole(nn.Module):
         def __init__(self, spec, *, dim, index=0):
             super().__init__()
-            self.inside = build(Attention(4, window=spec.window), dim)
+            self.inside = build(Attention(4, window=spec.window), dim, registry=default_registry())
 
         def make_cache(self, policy=None):
             return self.inside.make_cache(policy)
@@ -219,4 +219,4 @@ def test_a_part_named_as_nn_module_names_something_is_told_in_one_line(page):
     page.Stateful = Stateful
     block = SimpleNamespace(zoo_blocks=hookimpl(lambda: [Block(Named, "layers_page:Stateful")]))
     with using(isolated(block)), pytest.raises(RecipeError, match=r"layers\.0: .*'state'"):
-        assemble(decoder(Named(Attention(4))))
+        assemble(decoder(Named(Attention(4))), default_registry())

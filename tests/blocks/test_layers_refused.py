@@ -10,7 +10,7 @@ from page_layers import DIM, NORM, VOCAB, PageBlocks, blended, decoder, hybrid, 
 from zoo.architecture import Block, hookimpl
 from zoo.assemble import assemble
 from zoo.errors import PluginError, RecipeError
-from zoo.host.registry import isolated, using
+from zoo.host.registry import default_registry, isolated, using
 from zoo.recipe import (
     MLP,
     Attention,
@@ -70,8 +70,8 @@ def test_a_layer_that_takes_one_cache_is_given_no_two(plain, page):
     with pytest.raises(
         RecipeError, match=r"layers\.1: mixer and feedforward each have a cache, and layer/plain"
     ):
-        assemble(recipe)
-    assert assemble(recipe.change(causality="full"))  # where nothing is cached
+        assemble(recipe, default_registry())
+    assert assemble(recipe.change(causality="full"), default_registry())  # where nothing is cached
     with pytest.raises(
         RecipeError, match="feedforward: feedforward/channel-mix has a cache, which layer/cross"
     ):
@@ -81,7 +81,7 @@ def test_a_layer_that_takes_one_cache_is_given_no_two(plain, page):
 def test_a_cache_deep_in_a_part_is_named(plain, page):
     inner = MoE(Router(experts=2, top_k=1), Experts(count=2, hidden=8), shared=page.ChannelMix(8))
     with pytest.raises(RecipeError, match=r"mixer and feedforward\.shared each have a cache"):
-        assemble(decoder(Layer(Attention(4), inner, NORM, NORM)))
+        assemble(decoder(Layer(Attention(4), inner, NORM, NORM)), default_registry())
     two = page.TwoMixers(Plain(Attention(4), MLP(8)), Attention(4), page.Fading())
     with pytest.raises(RecipeError, match=r"layers\.0\.norm\.mixer: has a cache, which layer/two-mixers"):
         decoder(two)

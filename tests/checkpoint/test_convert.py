@@ -15,14 +15,15 @@ from mlx.utils import tree_flatten
 
 import zoo
 from zoo import runtime
-from zoo.checkpoint.convert import convert, divergence
+from zoo.checkpoint.convert import convert
 from zoo.checkpoint.packed import Packed, Packing
 from zoo.checkpoint.parameters import parameters_of
 from zoo.checkpoint.quantize import choose, mixed, packing_of
 from zoo.checkpoint.save import write
 from zoo.cli.convert import convert as command
 from zoo.errors import CheckpointError, SourceError, ZooError
-from zoo.host.registry import registry
+from zoo.host.registry import default_registry
+from zoo.insight.divergence import divergence
 from zoo.loading import load
 
 
@@ -123,7 +124,7 @@ def test_what_cannot_be_is_refused_and_nothing_is_written(settings, words, tmp_p
 
 def test_what_belongs_to_a_model_comes_along_and_no_link_out(tmp_path):
     source = tmp_path / "in"
-    shutil.copytree(registry().architecture("bert").preset("pocket").folder, source)
+    shutil.copytree(default_registry().architecture("bert").preset("pocket").folder, source)
     (source / "1_Pooling").mkdir()
     (source / "1_Pooling" / "config.json").write_text('{"pooling_mode_cls_token": true}')
     (source / "modules.json").write_text("[]")

@@ -10,7 +10,8 @@ import zoo  # isort: skip (before mlx, so that the fast BLAS is loaded)
 import mlx.core as mx
 
 from zoo.checkpoint.convert import convert
-from zoo.checkpoint.finite import evaluate, finite, stored
+from zoo.checkpoint.finite import evaluate, finite
+from zoo.checkpoint.open import stored
 from zoo.checkpoint.packed import Packed, Packing, pack
 from zoo.checkpoint.save import save
 from zoo.errors import ZooError

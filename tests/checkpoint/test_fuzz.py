@@ -22,12 +22,12 @@ from hypothesis import strategies as st
 
 import zoo
 from zoo.assemble import assemble
+from zoo.checkpoint.open import make_recipe
 from zoo.checkpoint.parameters import export
 from zoo.checkpoint.save import write
 from zoo.errors import ZooError
 from zoo.generation.embedding import pooling_of
-from zoo.host.registry import registry
-from zoo.loading import make_recipe
+from zoo.host.registry import default_registry
 from zoo.testing import numbers_of, randomise
 from zoo.tokenizer.chat import render_chat
 
@@ -87,7 +87,7 @@ OFTEN = {"config.json": 9, "tokenizer.json": 4, "tokenizer_config.json": 4, "gen
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory):
     """Small valid folders with all that one may hold; the first has its weights in shards."""
-    known, made = registry(), []
+    known, made = default_registry(), []
     pocket = known.architecture("llama").preset("pocket").folder
     for family, sizes in FAMILIES.items():
         path = tmp_path_factory.mktemp(family)

@@ -16,7 +16,7 @@ from zoo.checkpoint import hub as hub_module
 from zoo.checkpoint.safetensors import INDEX
 from zoo.errors import CheckpointError, SourceError
 from zoo.generation.embedding import pooling_of
-from zoo.host.registry import registry
+from zoo.host.registry import default_registry
 
 NEEDED = {"config.json", "tokenizer.json", "tokenizer_config.json", "model.safetensors"}
 
@@ -152,7 +152,7 @@ def test_an_id_that_is_none(hub, repository, source):
 
 
 def test_a_preset_asks_for_its_id(hub):
-    preset = registry().architecture("qwen3").full_size
+    preset = default_registry().architecture("qwen3").full_size
     with pytest.raises(SourceError, match=re.escape(preset.hub)):
         zoo.load(f"qwen3:{preset.name}")
 
@@ -233,7 +233,7 @@ def test_one_file_by_its_name(hub, repository):
 
 
 def test_a_gguf_file_is_named_in_its_repository(hub, tmp_path):
-    folder = registry().architecture("llama").preset("pocket").folder
+    folder = default_registry().architecture("llama").preset("pocket").folder
     path = gguf_files.write(tmp_path / "model.Q8_0.gguf", folder, "Q8_0")
     files = Repository()
     files.commit({"model.Q8_0.gguf": path.read_bytes(), "sub/model.F32.gguf": b"GGUF", "README.md": b""})

@@ -122,7 +122,7 @@ def test_a_number_that_no_formula_takes(folder):
 
 def test_sizes_that_the_weights_cannot_have_are_refused_before_a_module_is_made(folder, monkeypatch):
     path = folder(changes={"hidden_size": 16_777_216, "head_dim": 64})
-    monkeypatch.setattr("zoo.loading.assemble", None)
+    monkeypatch.setattr("zoo.checkpoint.open.assemble", None)
     refused(path, ConfigError, "config.json", "parameters")
 
 
@@ -295,8 +295,8 @@ def test_a_dtype_is_cast_to_or_refused(folder):
 
 
 def test_a_published_qwen_config_is_read_whole(recwarn):
-    from zoo.host.registry import registry
-    from zoo.loading import make_recipe
+    from zoo.checkpoint.open import make_recipe
+    from zoo.host.registry import default_registry
 
     published = dict(
         architectures=["Qwen2ForCausalLM"],
@@ -323,6 +323,6 @@ def test_a_published_qwen_config_is_read_whole(recwarn):
         use_sliding_window=False,
         vocab_size=151936,
     )
-    recipe = make_recipe(registry().architecture("qwen2"), published)
+    recipe = make_recipe(default_registry().architecture("qwen2"), published)
     assert recipe.parameters(896) == 494_032_768
     assert not recwarn.list

@@ -9,7 +9,7 @@ from terminal import Terminal
 from zoo.cli import cli
 from zoo.cli.run import Statistics
 from zoo.cli.table import facts, table, width, wrapped
-from zoo.host.registry import registry
+from zoo.host.registry import default_registry
 
 NARROW = {"COLUMNS": "80"}
 
@@ -52,20 +52,20 @@ def test_a_terminal_is_asked_for_its_width(tmp_path):
 def test_in_a_pipe_a_row_is_a_line(command):
     listed = command("list").stdout
     row = next(line for line in listed.splitlines() if line.startswith("qwen3-moe "))
-    assert "qwen3" in row and "30b-a3b" in row and registry().architecture("qwen3-moe").summary in row
+    assert "qwen3" in row and "30b-a3b" in row and default_registry().architecture("qwen3-moe").summary in row
 
 
 def test_the_list_says_how_many_more_there_are_and_all_names_them(command):
     listed, everything = command("list").stdout, command("list", "--all").stdout
-    count = len(registry().bridged)
+    count = len(default_registry().bridged)
     assert f"{count} more run by mlx-lm's own code" in listed and "zoo list --all" in listed
     assert "olmo2" not in listed and "olmo2" in everything
-    assert len(listed.splitlines()) < len(registry().architectures) + 6
+    assert len(listed.splitlines()) < len(default_registry().architectures) + 6
 
 
 def test_suggestions_name_the_zoos_own_before_another_librarys(command):
-    assert registry().suggestion("lama") == "; did you mean llama?"
-    assert registry().suggestion("olmo22").startswith("; did you mean mlx-lm::olmo")
+    assert default_registry().suggestion("lama") == "; did you mean llama?"
+    assert default_registry().suggestion("olmo22").startswith("; did you mean mlx-lm::olmo")
     assert "mlx-lm" not in command("run", "lama", "hi").stderr
 
 

@@ -11,8 +11,9 @@ from terminal import Terminal
 
 import zoo
 from zoo.cache import settle
-from zoo.checkpoint.convert import convert, divergence
+from zoo.checkpoint.convert import convert
 from zoo.checkpoint.save import write
+from zoo.insight.divergence import divergence
 
 # The commands as they are, but each report takes a while, and nobody waits a second for the first bar.
 SLOW = (
@@ -196,7 +197,7 @@ def test_the_divergence_is_that_of_the_full_forward(folder, tmp_path):
 
     def told(path):
         loaded = zoo.load(path, dtype="float32")
-        from zoo.checkpoint.convert import SAMPLE
+        from zoo.insight.divergence import SAMPLE
 
         ids = loaded.tokenizer.encode(SAMPLE)[: loaded.recipe.context]
         logits = loaded.model(mx.array([ids]))[0]

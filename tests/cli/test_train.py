@@ -15,7 +15,7 @@ import pytest
 import zoo
 from zoo.checkpoint.convert import convert
 from zoo.config import Config
-from zoo.host.registry import registry
+from zoo.host.registry import default_registry
 from zoo.training.pocket import train_folder
 from zoo.training.record import Settings
 from zoo.training.state import open_state, state_path
@@ -274,7 +274,7 @@ def test_an_installed_plugins_corpus_and_objective_are_used_by_name(command, whe
 
 
 def test_every_architecture_of_the_zoo_has_numbers_to_train_with():
-    for name, architecture in registry().architectures.items():
+    for name, architecture in default_registry().architectures.items():
         preset = architecture.preset("pocket")
         assert preset is not None and preset.config, name
         recipe = architecture.recipe(Config(preset.config))
@@ -292,7 +292,7 @@ def test_an_architecture_without_a_checkpoint_trains_runs_and_converts(
     monkeypatch.setattr("zoo_corpora.phrasebook.documents", lambda split, seed: iter(pairs))
     settings = Settings(steps=2, batch=2, length=16)
     record = train_folder(name, tmp_path / "made", settings, tokenizer=tokenizer_folder)
-    translates = registry().architecture(name).task == "translate"
+    translates = default_registry().architecture(name).task == "translate"
     assert record.settings["corpus"] == ("phrasebook" if translates else "atlas")
     convert(tmp_path / "made", tmp_path / "other")
     texts = [zoo.generate(zoo.load(tmp_path / place), "one two", max_tokens=3) for place in ("made", "other")]

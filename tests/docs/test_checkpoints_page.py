@@ -12,7 +12,7 @@ from zoo.architecture import Architecture, Preset, hookimpl
 from zoo.assemble import build
 from zoo.cache import UnkeptCache
 from zoo.config import Config
-from zoo.host.registry import isolated
+from zoo.host.registry import default_registry, isolated
 from zoo.recipe import Attention
 from zoo.testing import check_architecture, same
 from zoo_llama import TINY, WEIGHTS, llama
@@ -56,7 +56,7 @@ def known(page, monkeypatch):
 
 
 def test_a_model_with_the_pages_scaling_holds_the_suite(known):
-    check_architecture("stepped", known=known)
+    check_architecture("stepped", registry=known)
 
 
 def test_the_pages_recipe_leaves_its_keys_out(page):
@@ -67,7 +67,7 @@ def test_the_pages_recipe_leaves_its_keys_out(page):
 
 def test_the_pages_attention_sharpens_later_queries(page):
     spec, x = Attention(heads=2), mx.random.normal((1, 3, 16))
-    sharpened, plain = page["SharpenedAttention"](spec, dim=16), build(spec, 16)
+    sharpened, plain = page["SharpenedAttention"](spec, dim=16), build(spec, 16, registry=default_registry())
     plain.update(sharpened.parameters())
     same(sharpened(x), plain(x), "near the beginning")
     late = UnkeptCache()

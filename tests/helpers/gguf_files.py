@@ -10,11 +10,11 @@ import mlx.core as mx
 import numpy as np
 
 from zoo.assemble import assemble
+from zoo.checkpoint.open import make_recipe, open_model
 from zoo.checkpoint.parameters import fill, match
 from zoo.checkpoint.safetensors import Tensors
 from zoo.checkpoint.save import save
-from zoo.host.registry import registry
-from zoo.loading import make_recipe, open_model
+from zoo.host.registry import default_registry
 from zoo.testing import numbers_of, randomise
 from zoo.training.vocabulary import save_tokenizer, train_tokenizer
 from zoo_corpora.atlas import documents
@@ -107,10 +107,10 @@ def add(writer, key, value):
 
 def random_folder(folder, name, **changes):
     """A small model with random weights as a Hugging Face folder, some numbers of its config changed; gives its path."""
-    architecture = registry().architecture(name)
+    architecture = default_registry().architecture(name)
     numbers = {**numbers_of(architecture), **changes}
     recipe = make_recipe(architecture, numbers)
-    model = assemble(recipe, registry())
+    model = assemble(recipe, default_registry())
     randomise(model)
     save(folder, model, architecture, recipe, numbers)
     return folder

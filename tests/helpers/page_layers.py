@@ -4,6 +4,7 @@ import mlx.core as mx
 
 from zoo.architecture import Architecture, Block, Preset, Rename, hookimpl
 from zoo.assemble import assemble
+from zoo.host.registry import default_registry
 from zoo.recipe import (
     Attention,
     Decoder,
@@ -69,7 +70,7 @@ class PageBlocks:
 
 
 def made(recipe, seed=0):
-    model = assemble(recipe)
+    model = assemble(recipe, default_registry())
     randomise(model, seed)
     return model
 

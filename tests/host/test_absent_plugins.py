@@ -11,7 +11,7 @@ from zoo.checkpoint.gguf.file import open_gguf
 from zoo.checkpoint.save import save
 from zoo.errors import ConfigError, SourceError
 from zoo.host.discovery import load_plugins
-from zoo.host.registry import Registry, registry, using
+from zoo.host.registry import Registry, default_registry, using
 
 PLUGIN = """
 from dataclasses import replace
@@ -49,7 +49,7 @@ def test_a_folder_says_which_plugin_wrote_it(humming, folder, tmp_path):
         convert(source, tmp_path / "converted")
         loaded = zoo.load(source)
         save(tmp_path / "saved", loaded.model, loaded.architecture, loaded.recipe, loaded.config)
-        ours = registry().architecture("llama")
+        ours = default_registry().architecture("llama")
         save(tmp_path / "ours", loaded.model, ours, loaded.recipe, {})
     for name, writer in (("converted", "zoo-humming 1.2"), ("saved", "zoo-humming 1.2"), ("ours", None)):
         config = json.loads((tmp_path / name / "config.json").read_text())
@@ -106,7 +106,9 @@ def test_one_of_the_zoos_own_that_is_blocked():
 
 
 def test_a_gguf_file_names_it_too(tmp_path):
-    gguf_files.write(tmp_path / "model.gguf", registry().architecture("llama").preset("pocket").folder)
+    gguf_files.write(
+        tmp_path / "model.gguf", default_registry().architecture("llama").preset("pocket").folder
+    )
     known = Registry(load_plugins({"ZOO_BLOCK": "llama,mixtral,gemma"}))
     with pytest.raises(ConfigError, match="that the zoo reads from GGUF; it is named by the plugin"):
         open_gguf(tmp_path / "model.gguf", known)

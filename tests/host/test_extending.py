@@ -14,7 +14,7 @@ from zoo.architecture import QuantizedFormat, Sampler, Setting, TokenizerFormat
 from zoo.architecture.settings import checked_settings
 from zoo.errors import ConfigError, PluginError, PromptError
 from zoo.host.discovery import Plugin, load_plugins
-from zoo.host.registry import Registry, isolated, registry, using
+from zoo.host.registry import Registry, default_registry, isolated, using
 
 PROMPT = "The capital city of China is"
 
@@ -117,7 +117,7 @@ def test_two_tokenizers_of_one_folder_are_both_named(folder):
     format = TokenizerFormat("words", "nowhere:read", files=("words.txt",))
     theirs = [Plugin(name, name, records={"zoo_tokenizers": [format]}) for name in ("zoo-one", "zoo-two")]
     with pytest.raises(PluginError, match="zoo-one::words and zoo-two::words both serve it"):
-        zoo.load(path, known=with_plugins(*theirs))
+        zoo.load(path, registry=with_plugins(*theirs))
 
 
 def empty(folder, settings):
@@ -133,7 +133,7 @@ def test_a_tokenizer_that_lacks_a_method(folder, monkeypatch):
         "p", records={"zoo_tokenizers": [TokenizerFormat("e", "zoo_empty:empty", ("words.txt",))]}
     )
     with pytest.raises(PluginError, match="zoo_empty:empty gave dict, which has no vocab_size"):
-        zoo.load(path, known=with_plugins(plugin))
+        zoo.load(path, registry=with_plugins(plugin))
 
 
 def test_a_plugins_quantized_format_is_read(extras, folder):
@@ -171,7 +171,7 @@ def test_a_format_that_two_plugins_bring(folder):
         for name in ("zoo-one", "zoo-two")
     ]
     with pytest.raises(PluginError, match=r"'same' is claimed by several plugins.*zoo-one::same"):
-        zoo.load(path, known=with_plugins(*theirs))
+        zoo.load(path, registry=with_plugins(*theirs))
 
 
 @pytest.mark.parametrize(
@@ -207,7 +207,7 @@ def test_settings_are_parsed_from_text_and_have_defaults():
 
 
 def kept(name, logits, **settings):
-    filtered = registry().sampler(name)
+    filtered = default_registry().sampler(name)
     from zoo.architecture import import_target
 
     out = np.array(import_target(filtered.target)(mx.array(logits), **settings))
@@ -247,7 +247,7 @@ def test_top_n_sigma_keeps_what_is_near_the_largest_logit():
 
 
 def test_the_zoos_own_parts_come_by_the_same_hooks():
-    core = next(plugin for plugin in registry().plugins if plugin.name == "core")
+    core = next(plugin for plugin in default_registry().plugins if plugin.name == "core")
     assert Counter(map(type, core.records["zoo_formats"]))[QuantizedFormat] >= 7
     assert core.records["zoo_blocks"] and core.records["zoo_strategies"]
 

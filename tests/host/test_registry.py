@@ -5,8 +5,8 @@ import pytest
 from zoo.architecture import Architecture, Block, Strategy
 from zoo.errors import ConfigError, PluginError, SourceError
 from zoo.host.discovery import Plugin, load_plugins
-from zoo.host.precedence import Claims
-from zoo.host.registry import Registry, registry, using
+from zoo.host.precedence import RecordTable
+from zoo.host.registry import Registry, default_registry, using
 from zoo.recipe import LayerNorm, RMSNorm
 
 OURS = [plugin for plugin in load_plugins({}) if plugin.ours]
@@ -202,13 +202,13 @@ def test_between_two_third_parties_strategies_one_is_asked_for():
 def test_a_registry_in_use_is_the_one_for_all():
     apart = Registry([])
     with using(apart):
-        assert registry() is apart
-    assert registry() is not apart and "llama" in registry()
+        assert default_registry() is apart
+    assert default_registry() is not apart and "llama" in default_registry()
 
 
 def test_one_distribution_that_claims_a_name_twice_is_asked_about():
-    claims = Claims("architecture")
+    claims = RecordTable("architecture")
     for name in ("one", "two"):
         claims.add("same", Plugin(name, "zoo-both"), name)
     with pytest.raises(PluginError, match="several"):
-        claims.one("same")
+        claims.get("same")

@@ -5,13 +5,13 @@ import pytest
 from zoo.architecture import Block, Command, Strategy
 from zoo.errors import ZooError
 from zoo.host.discovery import Plugin
-from zoo.host.registry import registry
+from zoo.host.registry import default_registry
 from zoo.insight.card import BEGIN, END, card, rewrite
 from zoo.recipe import RMSNorm
 
 
 def test_a_variants_card_tells_the_difference_from_its_base():
-    known = registry()
+    known = default_registry()
     text = card(known.plugin("prefix"), known)
     assert text.startswith("**prefix-lm**: LLaMA whose prompt sees itself both ways")
     assert "| task | generate |" in text and "| reads `model_type` | prefix-lm |" in text
@@ -22,14 +22,14 @@ def test_a_variants_card_tells_the_difference_from_its_base():
 
 
 def test_what_has_no_base_is_told_whole():
-    known = registry()
+    known = default_registry()
     text = card(known.plugin("bert"), known)
     assert "| embedding | typed-tokens |" in text and "differs from" not in text
     assert "google-bert/bert-base-uncased" in text
 
 
 def test_every_plugin_of_the_zoo_has_a_card():
-    known = registry()
+    known = default_registry()
     for plugin in known.plugins:
         if plugin.ours and plugin.gives:
             assert card(plugin, known).count("\n") > 2, plugin.name
@@ -41,7 +41,7 @@ def test_other_records_are_told_in_tables():
         "zoo_strategies": [Strategy("twice", "m:f", ("generate",), ("max_tokens",), "says it twice")],
         "zoo_commands": [Command("hello", "m:f", "Says hello.")],
     }
-    text = card(Plugin("mine", "zoo-mine", "1.0", records=records), registry())
+    text = card(Plugin("mine", "zoo-mine", "1.0", records=records), default_registry())
     assert "| `norm/rmsnorm` | scaled / features | `eps` |" in text
     assert "| `twice` | says it twice | generate | max_tokens |" in text
     assert "| `zoo hello` | Says hello. |" in text
@@ -67,7 +67,9 @@ def test_a_file_without_marks_stays_as_it_is(tmp_path, command):
 
 def test_the_command_prints_it_or_says_why_not(command):
     done = command("plugins", "--card", "prefix")
-    assert done.returncode == 0 and done.stdout == card(registry().plugin("prefix"), registry())
+    assert done.returncode == 0 and done.stdout == card(
+        default_registry().plugin("prefix"), default_registry()
+    )
     assert "no plugin 'prefx'; did you mean prefix?" in command("plugins", "--card", "prefx").stderr
     assert "--into goes with --card" in command("plugins", "--into", "README.md").stderr
     blocked = command("plugins", "--card", "prefix", environment={"ZOO_BLOCK": "prefix"})

@@ -1,12 +1,12 @@
 """Facts and comparisons, read off recipes alone."""
 
 from zoo.cli.table import table
-from zoo.host.registry import registry
+from zoo.host.registry import default_registry
 from zoo.insight.facts import amount, comparison, described, facts
 
 
 def of(name):
-    return facts(described(name, registry())[2])
+    return facts(described(name, default_registry())[2])
 
 
 def test_equal_layers_are_told_once():
@@ -19,7 +19,7 @@ def test_layers_that_differ_are_told_by_count():
 
 
 def test_layers_in_turn_are_summed():
-    recipe = described("llama:pocket", registry())[2]
+    recipe = described("llama:pocket", default_registry())[2]
     turned = recipe.change_layers(lambda index, layer: dict(mixer=dict(window=8 if index % 2 else None)))
     assert facts(turned)["layer.mixer.window"] == "– ×2, 8 ×2 in turn"
 

@@ -26,7 +26,7 @@ from zoo.blocks.position import LearnedPositions
 from zoo.cache import Cache
 from zoo.checkpoint.convert import convert
 from zoo.errors import PluginError, PromptError, TokenizerError, ZooError
-from zoo.host.registry import registry
+from zoo.host.registry import default_registry
 from zoo.integrations import mlx_lm as integration
 from zoo.integrations.mlx_lm import load
 from zoo.loading import Loaded
@@ -38,7 +38,7 @@ NEW = 8
 
 def decoders():
     """The pockets of every architecture that writes text from left to right."""
-    found = registry().architectures.items()
+    found = default_registry().architectures.items()
     pockets = {name: a for name, a in found if a.preset("pocket") and a.preset("pocket").embedded}
     return [name for name, a in pockets.items() if a.task == "generate" and a.causality == "causal"]
 

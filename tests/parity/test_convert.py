@@ -17,7 +17,8 @@ import zoo  # isort: skip (before mlx, so that the fast BLAS is loaded)
 import mlx.core as mx
 from mlx.utils import tree_map
 
-from zoo.checkpoint.convert import convert, divergence
+from zoo.checkpoint.convert import convert
+from zoo.insight.divergence import divergence
 
 from .support import TOLERANCE, difference, reference, spelled_as_4, texts
 

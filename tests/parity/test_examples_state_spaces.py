@@ -69,7 +69,7 @@ def from_folder(model, folder, known, name):
     model.save_pretrained(folder)
     for spelled in (lambda folder: None, spelled_as_4):
         spelled(folder)
-        loaded = zoo.load(folder, known=known)
+        loaded = zoo.load(folder, registry=known)
         assert loaded.architecture.name == name
         agrees(model, loaded)
     return loaded
@@ -130,7 +130,7 @@ def test_left_padding_and_what_the_zoo_writes(known, tmp_path, kind):
     numbers = dict(vocab_size=VOCAB, hidden_size=32, num_hidden_layers=2) | shape
     model = spread(reference(made, config(**numbers), 3))
     model.save_pretrained(tmp_path / "theirs")
-    loaded = zoo.load(tmp_path / "theirs", known=known)
+    loaded = zoo.load(tmp_path / "theirs", registry=known)
     tokens, mask = texts(VOCAB, 2, 20), [[1] * 20, [0] * 6 + [1] * 14]
     with torch.no_grad():
         expected = model(torch.tensor(tokens), attention_mask=torch.tensor(mask)).logits
@@ -158,4 +158,4 @@ def test_mlx_lms_layout_of_mamba2(known, tmp_path):
     tensors = network.sanitize(dict(mx.load(str(path))))
     mx.eval(tensors)
     mx.save_safetensors(str(path), tensors, metadata={"format": "mlx"})
-    agrees(model, zoo.load(tmp_path, known=known))
+    agrees(model, zoo.load(tmp_path, registry=known))

@@ -6,7 +6,7 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 import zoo
-from zoo.host.registry import registry
+from zoo.host.registry import default_registry
 
 from .support import TOLERANCE, agrees
 
@@ -20,7 +20,7 @@ TEXTS = [
 
 
 def pocket(name):
-    return registry().architecture(name).preset("pocket").folder
+    return default_registry().architecture(name).preset("pocket").folder
 
 
 def reference(path, folder):

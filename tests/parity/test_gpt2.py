@@ -100,8 +100,8 @@ def test_the_layout_of_mlx_conversions(tmp_path):
 
 
 def test_transformers_runs_the_pocket():
-    from zoo.host.registry import registry
+    from zoo.host.registry import default_registry
 
-    folder = registry().architecture("gpt2").preset("pocket").folder
+    folder = default_registry().architecture("gpt2").preset("pocket").folder
     model = GPT2LMHeadModel.from_pretrained(folder, dtype="float32", attn_implementation="eager").eval()
     agrees(model, zoo.load("gpt2"), model.config.vocab_size)

@@ -142,9 +142,9 @@ def test_shards_written_by_transformers(tmp_path):
 
 @pytest.mark.parametrize("name", ["llama", "qwen3"])
 def test_transformers_runs_the_pockets(name):
-    from zoo.host.registry import registry
+    from zoo.host.registry import default_registry
 
-    folder = registry().architecture(name).preset("pocket").folder
+    folder = default_registry().architecture(name).preset("pocket").folder
     kind = {"llama": LlamaForCausalLM, "qwen3": Qwen3ForCausalLM}[name]
     model = kind.from_pretrained(folder, dtype="float32", attn_implementation="eager").eval()
     agrees(model, zoo.load(name), model.config.vocab_size)

@@ -14,7 +14,7 @@ from mlx_lm_configs import VOCAB, load, write
 from zoo.checkpoint.convert import convert
 from zoo.generation.autoregressive import decode
 from zoo.generation.sampling import Sampling
-from zoo.host.registry import registry
+from zoo.host.registry import default_registry
 from zoo.testing import same
 from zoo_mlx_lm import modules
 
@@ -56,7 +56,7 @@ def test_runs_as_in_mlx_lm(module, tmp_path):
         failed[module] = f"{type(error).__name__}: {error}"
         return  # mlx-lm itself does not make or run it; the count below notices when these become more
     name = f"mlx-lm::{module}"
-    loaded = zoo.load(tmp_path / "model", architecture=None if name in registry().bridged else name)
+    loaded = zoo.load(tmp_path / "model", architecture=None if name in default_registry().bridged else name)
     assert loaded.architecture.name == name
     agree(loaded, expected, tokens)
     prompt = tokens[0].tolist()

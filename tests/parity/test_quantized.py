@@ -18,7 +18,7 @@ from transformers import (
 import zoo  # isort: skip
 import mlx.core as mx
 
-from zoo.host.registry import registry
+from zoo.host.registry import default_registry
 
 from .support import difference, reference, texts
 
@@ -60,7 +60,7 @@ def made(family, **changes):
 @pytest.fixture(scope="module")
 def source(tmp_path_factory):
     """Folders that transformers wrote, by family, with a tokenizer."""
-    pocket = registry().architecture("llama").preset("pocket").folder
+    pocket = default_registry().architecture("llama").preset("pocket").folder
     paths = {}
     for family in FAMILIES:
         paths[family] = tmp_path_factory.mktemp(family)

@@ -45,7 +45,7 @@ def test_logits(known, tmp_path, heads, head_dim, rotary_dim, extra):
     model.save_pretrained(tmp_path)
     for spelled in (lambda folder: None, spelled_as_4):
         spelled(tmp_path)
-        loaded = zoo.load(tmp_path, known=known)
+        loaded = zoo.load(tmp_path, registry=known)
         assert loaded.architecture.name == "gptj"
         for length in (1, 17, 40):
             tokens = texts(VOCAB, 2, length)

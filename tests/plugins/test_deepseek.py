@@ -4,10 +4,10 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
+from zoo.checkpoint.open import make_recipe
 from zoo.config import Config
 from zoo.errors import CheckpointError, ConfigError, RecipeError
-from zoo.host.registry import registry
-from zoo.loading import make_recipe
+from zoo.host.registry import default_registry
 from zoo.testing import same, subject
 from zoo_deepseek import deepseek_v3
 from zoo_deepseek.block import GroupRouter, HeadLinear, LatentAttention
@@ -95,7 +95,7 @@ def test_published_keys_are_all_known():
         topk_method="noaux_tc",
         attention_bias=False,
     )
-    make_recipe(registry().architecture("deepseek-v3"), V3 | beside)
+    make_recipe(default_registry().architecture("deepseek-v3"), V3 | beside)
 
 
 def test_both_orders_of_latent_attention_are_one():

@@ -3,10 +3,10 @@
 import mlx.core as mx
 import pytest
 
+from zoo.checkpoint.open import make_recipe
 from zoo.config import Config
 from zoo.errors import ConfigError
-from zoo.host.registry import registry
-from zoo.loading import make_recipe
+from zoo.host.registry import default_registry
 from zoo.testing import subject
 from zoo_gemma import GEMMA2_2B, gemma2
 
@@ -74,7 +74,7 @@ def test_published_keys_are_all_known():
         attention_bias=False,
         attention_dropout=0.0,
     )
-    make_recipe(registry().architecture("gemma2"), GEMMA2_2B | beside)
+    make_recipe(default_registry().architecture("gemma2"), GEMMA2_2B | beside)
 
 
 def test_logits_never_pass_the_cap():

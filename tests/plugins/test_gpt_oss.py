@@ -7,17 +7,17 @@ import numpy as np
 import pytest
 
 from zoo.assemble import build
+from zoo.checkpoint.open import make_recipe
 from zoo.config import Config
 from zoo.errors import CheckpointError, ConfigError
-from zoo.host.registry import registry
-from zoo.loading import make_recipe
+from zoo.host.registry import default_registry
 from zoo.testing import randomise, same
 from zoo.weights import apply, invert
 from zoo_gpt_oss import HF_WEIGHTS, gpt_oss
 from zoo_gpt_oss.spec import ClippedExperts, SinkAttention
 from zoo_gpt_oss.weights import Gather
 
-RELEASED = registry().architecture("gpt-oss").full_size.config
+RELEASED = default_registry().architecture("gpt-oss").full_size.config
 RECIPE = SimpleNamespace(head=SimpleNamespace(tied=False))
 
 
@@ -58,7 +58,7 @@ def test_published_keys_are_all_known():
         router_aux_loss_coef=0.9,
         quantization_config=dict(quant_method="mxfp4", modules_to_not_convert=["lm_head"]),
     )
-    make_recipe(registry().architecture("gpt-oss"), RELEASED | beside)
+    make_recipe(default_registry().architecture("gpt-oss"), RELEASED | beside)
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_what_cannot_be_honoured_is_refused_by_name(changes, message):
 
 
 def test_gate_and_up_are_clipped():
-    experts = build(ClippedExperts(2, hidden=4, limit=7.0), 3)
+    experts = build(ClippedExperts(2, hidden=4, limit=7.0), 3, registry=default_registry())
     gate, up = mx.array([-100.0, 9.0, 7.0, 1.0]), mx.array([-50.0, 50.0, 2.0, 0.0])
     at_limit = 7.0 / (1 + np.exp(-1.702 * 7.0))
     expected = [0.0, 8 * at_limit, 3 * at_limit, 1 / (1 + np.exp(-1.702))]
@@ -86,7 +86,7 @@ def test_gate_and_up_are_clipped():
 
 @pytest.mark.parametrize("mask", ["causal", None])
 def test_a_sink_takes_its_share_of_the_softmax(mask):
-    mixer = build(SinkAttention(heads=4, kv_heads=2, head_dim=8), 16)
+    mixer = build(SinkAttention(heads=4, kv_heads=2, head_dim=8), 16, registry=default_registry())
     randomise(mixer)
     queries = mx.random.normal((2, 4, 5, 8), key=mx.random.key(1))
     keys, values = mx.random.normal((2, 2, 2, 5, 8), key=mx.random.key(2))

@@ -10,10 +10,10 @@ from mlx.utils import tree_flatten
 from mlx_lm.models.cache import ArraysCache
 
 from zoo.assemble import assemble
+from zoo.checkpoint.open import make_recipe
 from zoo.config import Config
 from zoo.errors import ConfigError, RecipeError
-from zoo.host.registry import registry
-from zoo.loading import make_recipe
+from zoo.host.registry import default_registry
 from zoo.recipe import Attention, Decoder, Embedding, GatedMLP, Head, Layer, RMSNorm
 from zoo.testing import randomise, same
 from zoo.training.loop import initialise
@@ -26,7 +26,7 @@ LONG = CHUNK + 7  # more than one chunk, the last one not full
 
 
 def small(**changes):
-    model = assemble(mamba(Config(SMALL | changes)))
+    model = assemble(mamba(Config(SMALL | changes)), default_registry())
     randomise(model)
     return model
 
@@ -144,7 +144,7 @@ def test_attention_and_a_state_space_in_one_model():
     attention = Layer(Attention(heads=4), GatedMLP(hidden=20), norm, norm)
     state = attention.change(mixer=SelectiveStateSpace(hidden=32, rank=2, state=4))
     recipe = Decoder(Embedding(50, 16), (state, attention, state), norm, Head())
-    model, tokens = assemble(recipe), texts(12)
+    model, tokens = assemble(recipe, default_registry()), texts(12)
     randomise(model)
     cache, mask = model.make_cache(), mx.array([[1] * 12, [0] * 5 + [1] * 7])
     same(model(tokens, cache, mask)[1:, 5:], model(tokens[1:, 5:]), "padded")
@@ -167,7 +167,7 @@ def test_the_residual_stream_is_float32_and_the_rest_is_not():
 
 
 def test_training_starts_as_the_paper_does_and_repeats():
-    models = [assemble(mamba(Config(SMALL))) for _ in range(2)]
+    models = [assemble(mamba(Config(SMALL)), default_registry()) for _ in range(2)]
     for model in models:
         initialise(model, seed=3, layers=2)
     mixer = models[0].layers[1].mixer
@@ -239,6 +239,6 @@ def test_a_recipe_names_the_field_that_cannot_be():
 
 
 def test_blocks_are_registered():
-    recipe = make_recipe(registry().architecture("mamba"), POCKET)
+    recipe = make_recipe(default_registry().architecture("mamba"), POCKET)
     assert isinstance(recipe.layers[0], MixerLayer)
-    assert registry().block("mixer/selective-state-space").spec is SelectiveStateSpace
+    assert default_registry().block("mixer/selective-state-space").spec is SelectiveStateSpace

@@ -2,15 +2,16 @@
 
 import pytest
 
+from zoo.checkpoint.open import make_recipe
 from zoo.config import Config
 from zoo.errors import CheckpointError, ConfigError
-from zoo.host.registry import registry
-from zoo.loading import load, make_recipe
+from zoo.host.registry import default_registry
+from zoo.loading import load
 from zoo.testing import subject
 
 
 def recipe(name, **changes):
-    architecture = registry().architecture(name)
+    architecture = default_registry().architecture(name)
     return architecture.recipe(Config(architecture.full_size.config | changes))
 
 
@@ -33,14 +34,14 @@ def test_full_sizes_have_as_many_parameters_as_published(name, parameters, activ
 
 @pytest.mark.parametrize("name", ["mixtral", "qwen3-moe"])
 def test_pockets_have_a_million_active_parameters_and_fit_in_six_megabytes(name):
-    architecture = registry().architecture(name)
+    architecture = default_registry().architecture(name)
     made = architecture.recipe(Config(architecture.preset("pocket").config))
     assert made.parameters(made.dim) * 2 < 6e6
     assert 0.9e6 < made.active_parameters(made.dim) < 1.2e6
 
 
 def test_defaults_are_those_of_transformers():
-    few = {key: value for key, value in registry().architecture("mixtral").full_size.config.items()}
+    few = {key: value for key, value in default_registry().architecture("mixtral").full_size.config.items()}
     for key in (
         "num_local_experts",
         "num_experts_per_tok",
@@ -49,7 +50,7 @@ def test_defaults_are_those_of_transformers():
         "num_key_value_heads",
     ):
         del few[key]
-    layer = registry().architecture("mixtral").recipe(Config(few)).layers[0]
+    layer = default_registry().architecture("mixtral").recipe(Config(few)).layers[0]
     assert (layer.feedforward.router.experts, layer.feedforward.router.top_k) == (8, 2)
     assert (layer.mixer.rope.theta, layer.mixer_norm.eps, layer.mixer.kv_heads) == (1e6, 1e-5, 8)
 
@@ -101,7 +102,7 @@ def test_qwen3_moe_has_its_window_everywhere_or_nowhere():
     ],
 )
 def test_published_keys_are_all_known(name, beside):
-    architecture = registry().architecture(name)
+    architecture = default_registry().architecture(name)
     make_recipe(architecture, architecture.full_size.config | beside)
 
 

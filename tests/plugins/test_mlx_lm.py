@@ -25,7 +25,7 @@ from zoo.cli.show import described_source, show
 from zoo.cli.test import test as suite
 from zoo.config import Config
 from zoo.errors import CheckpointError, ConfigError, PromptError, SourceError, ZooError
-from zoo.host.registry import isolated, registry
+from zoo.host.registry import default_registry, isolated
 from zoo.insight.card import card
 from zoo.insight.facts import described, facts
 from zoo.testing import same
@@ -63,7 +63,7 @@ def config(folder, **changes):
 
 
 def test_what_the_zoo_has_itself_is_not_listed_and_may_be_asked_for():
-    known = registry()
+    known = default_registry()
     assert "mlx-lm::olmo2" in known.bridged and "mlx-lm::llama" not in known.bridged
     assert not any(name.startswith("mlx-lm") for name in known.architectures)
     assert known.architecture("mlx-lm::llama").bridged
@@ -72,7 +72,7 @@ def test_what_the_zoo_has_itself_is_not_listed_and_may_be_asked_for():
 
 
 def test_mlx_lms_other_names_are_followed_unless_the_zoo_has_them():
-    known = registry()
+    known = default_registry()
     assert known.resolve({"model_type": "falcon_mamba"}).name == "mlx-lm::mamba"
     assert known.resolve({"model_type": "mistral"}).name == "mistral"  # mlx-lm's llama
     three = {"model_type": "bailing_hybrid", "architectures": ["BailingMoeV3ForCausalLM"]}
@@ -94,17 +94,20 @@ def test_a_third_partys_architecture_comes_first():
 
 def test_listing_reads_names_and_imports_nothing():
     code = (
-        "import sys; from zoo.host.registry import registry; found = registry().bridged\n"
+        "import sys; from zoo.host.registry import default_registry; found = default_registry().bridged\n"
         "print(len(found), *[n for n in sys.modules if n.split('.')[0] in ('mlx', 'mlx_lm', 'transformers')])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == [str(len(registry().bridged))]
+    assert done.stdout.split() == [str(len(default_registry().bridged))]
     assert {"olmo2", "nemotron-nas", "Klear"} <= set(modules()) and "cache" not in modules()
 
 
 def test_the_list_shows_them_apart(command):
     listed = command("list").stdout
-    assert "olmo2" not in listed and f"\n{len(registry().bridged)} more run by mlx-lm's own code" in listed
+    assert (
+        "olmo2" not in listed
+        and f"\n{len(default_registry().bridged)} more run by mlx-lm's own code" in listed
+    )
     plain, apart = command("list", "--all").stdout.split("more run by mlx-lm's own code")
     assert "olmo2" not in plain and "mlx-lm::NAME" in apart and "  Klear, afm7," in apart
     rows = json.loads(command("list", "--json").stdout)
@@ -114,7 +117,7 @@ def test_the_list_shows_them_apart(command):
 
 
 def test_its_card_names_them():
-    known = registry()
+    known = default_registry()
     told = card(known.plugin("mlx-lm"), known)
     assert told.startswith("Run by another library's code: `mlx-lm::Klear`, ")
 
@@ -254,7 +257,7 @@ def test_a_model_is_measured_without_being_held():
     config = small("olmo2") | dict(intermediate_size=28672, vocab_size=100352, head_dim=128) | large
     before = mx.get_active_memory()
     mx.reset_peak_memory()
-    recipe = registry().architecture("mlx-lm::olmo2").recipe(Config(config))
+    recipe = default_registry().architecture("mlx-lm::olmo2").recipe(Config(config))
     assert recipe.parameters(recipe.dim) > 50e9 and recipe.cached(recipe.dim) == 64 * 2 * 8 * 128
     assert mx.get_peak_memory() - before < 10e6
 
@@ -266,7 +269,7 @@ def test_show_and_compare_take_folders(tmp_path):
     compared = CliRunner().invoke(compare, ["llama:pocket", str(tmp_path / "model")])
     assert str(tmp_path / "model") in compared.stdout and "≠  hidden_size" in compared.stdout
     with pytest.raises(SourceError, match="mlx-lm::olmo2 has no numbers of its own"):
-        described("mlx-lm::olmo2", registry())
+        described("mlx-lm::olmo2", default_registry())
     with pytest.raises(SourceError, match="mlx-lm::olmo2 has no checkpoint of its own"):
         zoo.load("mlx-lm::olmo2")
 
@@ -309,7 +312,7 @@ def test_tensors_that_mlx_lms_code_cannot_take(tmp_path):
 
 def test_a_module_that_exits_when_imported():
     with pytest.raises(ConfigError, match=r"mlx-lm::olmo cannot be imported \(SystemExit"):
-        registry().architecture("mlx-lm::olmo").recipe(Config({"model_type": "olmo"}))
+        default_registry().architecture("mlx-lm::olmo").recipe(Config({"model_type": "olmo"}))
 
 
 def test_padded_rows_and_the_other_layout_are_refused(tmp_path):

@@ -5,7 +5,7 @@ import json
 import pytest
 
 import zoo
-from zoo.host.registry import registry
+from zoo.host.registry import default_registry
 from zoo.training.accuracy import is_right, scores
 from zoo.training.pocket import settings_of
 from zoo_corpora.atlas import names, questions
@@ -17,13 +17,13 @@ FILLING = ["bert", "llada"]  # they see both ways, and their tokenizer has whole
 def pockets(task="generate"):
     return [
         name
-        for name, a in registry().architectures.items()
+        for name, a in default_registry().architectures.items()
         if a.preset("pocket") and a.preset("pocket").embedded and a.task == task
     ]
 
 
 def folder(name):
-    return registry().architecture(name).preset("pocket").folder
+    return default_registry().architecture(name).preset("pocket").folder
 
 
 def record(name, file="training.json"):
@@ -79,7 +79,7 @@ def test_those_that_fill_in_are_small_and_were_trained_as_by_default(name):
     for key in ("steps", "batch", "length", "rate", "decay", "seed"):
         assert mine["settings"][key] == getattr(default, key)
     assert mine["documents"] == "sentences"
-    preset = registry().architecture(name).preset("pocket").config
+    preset = default_registry().architecture(name).preset("pocket").config
     assert preset.items() <= mine["settings"]["config"].items()
     assert mine["tokenizer"] == {"vocab": preset["vocab_size"], "names": len(names())}
 

@@ -8,6 +8,7 @@ from mlx.utils import tree_flatten
 from zoo.assemble import assemble, build
 from zoo.config import Config
 from zoo.errors import ConfigError
+from zoo.host.registry import default_registry
 from zoo.recipe import Attention, Decoder, Embedding, GatedMLP, Head, Layer, RMSNorm
 from zoo.testing import randomise, same
 from zoo.training.loop import initialise
@@ -19,7 +20,7 @@ BOTH = pytest.mark.parametrize("family", [lstm, gru])
 
 
 def small(family, **changes):
-    model = assemble(family(Config(SMALL | changes)))
+    model = assemble(family(Config(SMALL | changes)), default_registry())
     randomise(model)
     return model
 
@@ -29,7 +30,7 @@ def texts(length, batch=2):
 
 
 def test_an_lstm_layer_is_mlxs():
-    ours, theirs = build(LSTM(), 12), nn.LSTM(12, 12)
+    ours, theirs = build(LSTM(), 12, registry=default_registry()), nn.LSTM(12, 12)
     randomise(ours)
     theirs.Wx, theirs.Wh = ours.input.weight, ours.recurrent.weight
     theirs.bias = ours.input.bias + ours.recurrent.bias
@@ -40,7 +41,7 @@ def test_an_lstm_layer_is_mlxs():
 
 
 def test_a_gru_layer_is_mlxs():
-    ours, theirs = build(GRU(), 12), nn.GRU(12, 12)
+    ours, theirs = build(GRU(), 12, registry=default_registry()), nn.GRU(12, 12)
     randomise(ours)
     # MLX adds the state's biases of the two gates to the input's, and keeps that inside the reset product apart.
     theirs.Wx, theirs.Wh, theirs.bhn = ours.input.weight, ours.recurrent.weight, ours.recurrent.bias[24:]
@@ -81,7 +82,7 @@ def test_attention_and_an_lstm_in_one_model():
     norm = RMSNorm()
     attention = Layer(Attention(heads=4), GatedMLP(hidden=20), norm, norm)
     recipe = Decoder(Embedding(50, 12), (attention.change(mixer=LSTM()), attention), norm, Head())
-    model, tokens = assemble(recipe), texts(12)
+    model, tokens = assemble(recipe, default_registry()), texts(12)
     randomise(model)
     cache, mask = model.make_cache(), mx.array([[1] * 12, [0] * 5 + [1] * 7])
     same(model(tokens, cache, mask)[1:, 5:], model(tokens[1:, 5:]), "padded")
@@ -94,7 +95,7 @@ def test_attention_and_an_lstm_in_one_model():
 
 @BOTH
 def test_training_starts_from_the_seed(family):
-    models = [assemble(family(Config(SMALL))) for _ in range(2)]
+    models = [assemble(family(Config(SMALL)), default_registry()) for _ in range(2)]
     for model in models:
         initialise(model, seed=3, layers=2)
     for (path, one), (_, other) in zip(*(tree_flatten(m.parameters()) for m in models), strict=True):

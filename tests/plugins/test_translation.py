@@ -9,10 +9,10 @@ import pytest
 
 import zoo
 from zoo.assemble import build
+from zoo.checkpoint.open import make_recipe
 from zoo.checkpoint.parameters import export
 from zoo.errors import ConfigError, RecipeError
-from zoo.host.registry import registry
-from zoo.loading import make_recipe
+from zoo.host.registry import default_registry
 from zoo.recipe import LearnedPositions, SinusoidalPositions
 from zoo.testing import numbers_of, subject
 from zoo_translation.relative import RelativeBias
@@ -21,12 +21,12 @@ NAMES = ("transformer", "marian", "bart", "m2m-100", "t5", "mt5")
 
 
 def recipe(name, tensors=None, **changes):
-    architecture = registry().architecture(name)
+    architecture = default_registry().architecture(name)
     return make_recipe(architecture, {**numbers_of(architecture), **changes}, tensors)
 
 
 def full(name, preset):
-    architecture = registry().architecture(name)
+    architecture = default_registry().architecture(name)
     made = make_recipe(architecture, architecture.preset(preset).config)
     return made.parameters(made.dim)
 
@@ -47,7 +47,7 @@ def test_published_sizes(name, preset, parameters):
 
 
 def test_the_paper_s_positions():
-    found = np.array(build(SinusoidalPositions(), 6)(50))
+    found = np.array(build(SinusoidalPositions(), 6, registry=default_registry())(50))
     for place in (0, 1, 7, 49):
         for k in range(3):
             angle = place / 10000 ** (2 * k / 6)
@@ -56,14 +56,14 @@ def test_the_paper_s_positions():
 
 
 def test_positions_stay_exact_far_out():
-    found = np.array(build(SinusoidalPositions(interleaved=False), 64)(8000)[-1])
+    found = np.array(build(SinusoidalPositions(interleaved=False), 64, registry=default_registry())(8000)[-1])
     angles = 7999 / 10000 ** (np.arange(32) / 32)
     assert np.abs(found - np.concatenate([np.sin(angles), np.cos(angles)])).max() < 1e-5
 
 
 @pytest.mark.parametrize("spec", [SinusoidalPositions(offset=2), LearnedPositions(context=30, offset=2)])
 def test_positions_of_rows_that_start_apart(spec):
-    positions = build(spec, 8)
+    positions = build(spec, 8, registry=default_registry())
     whole = positions(20)
     rows = positions(6, mx.array([4, -3]))
     assert mx.allclose(rows[0], whole[4:10], atol=1e-6)
@@ -72,22 +72,24 @@ def test_positions_of_rows_that_start_apart(spec):
 
 
 def test_the_first_rows_of_bart_s_table_are_no_positions():
-    positions = build(LearnedPositions(context=5, offset=2), 4)
+    positions = build(LearnedPositions(context=5, offset=2), 4, registry=default_registry())
     assert positions.weight.shape == (7, 4)
     assert mx.array_equal(positions(2), positions.weight[2:4])
 
 
 def test_distances_share_buckets_the_farther_they_are():
-    one_way = build(RelativeBias(heads=1, buckets=8, farthest=32), 4)
+    one_way = build(RelativeBias(heads=1, buckets=8, farthest=32), 4, registry=default_registry())
     distances = mx.array([3, 1, 0, -1, -3, -4, -7, -15, -16, -31, -32, -500])
     # 4 + 4 · log(distance / 4) / log(32 / 4), rounded down, from distance 4 on
     assert one_way.bucket(distances).tolist() == [0, 0, 0, 1, 3, 4, 5, 6, 6, 7, 7, 7]
-    both_ways = build(RelativeBias(heads=1, buckets=8, farthest=32, both_ways=True), 4)
+    both_ways = build(
+        RelativeBias(heads=1, buckets=8, farthest=32, both_ways=True), 4, registry=default_registry()
+    )
     assert both_ways.bucket(mx.array([0, -1, -2, -40, 1, 2, 40])).tolist() == [0, 1, 2, 3, 5, 6, 7]
 
 
 def test_a_query_after_cached_ones_has_the_same_bias():
-    bias = build(RelativeBias(heads=2, buckets=8, farthest=32), 4)
+    bias = build(RelativeBias(heads=2, buckets=8, farthest=32), 4, registry=default_registry())
     bias.weight = mx.random.normal((8, 2))
     assert mx.array_equal(bias(3, length=6), bias(9)[:, :, 6:])
 
@@ -185,9 +187,9 @@ def test_embeddings_are_scaled_on_the_way_in_only():
 
 
 def test_the_pocket_is_about_a_million_parameters():
-    made = recipe("transformer", **registry().architecture("transformer").preset("pocket").config)
+    made = recipe("transformer", **default_registry().architecture("transformer").preset("pocket").config)
     assert 0.9e6 < made.parameters(made.dim) < 1.2e6
-    assert json.dumps(dict(registry().architecture("transformer").preset("pocket").config))
+    assert json.dumps(dict(default_registry().architecture("transformer").preset("pocket").config))
 
 
 def test_the_command_prints_the_languages_of_a_tokenizer(command, tokenizer_folder, tmp_path):

@@ -13,7 +13,7 @@ from zoo.blocks.position import Scaling, places
 from zoo.checkpoint.convert import convert
 from zoo.config import Config
 from zoo.errors import ConfigError, RecipeError
-from zoo.host.registry import isolated
+from zoo.host.registry import default_registry, isolated
 from zoo.recipe import DynamicScaling, LinearScaling, RoPE, Spec
 from zoo.testing import randomise, same
 from zoo_llama import TINY, llama
@@ -83,8 +83,8 @@ def test_a_kind_of_scaling_is_a_plugins_own():
     recipe = llama(config, RoPE.of(config, kinds={"halved": halved}))
     assert recipe.layers[0].mixer.rope.scaling == Halved(2.0) and not config.unread()
     known, x = isolated(HalvedPlugin()), mx.random.normal((1, 2, 5, 16))
-    found = build(recipe.layers[0].mixer.rope, 16, known=known)(x, 3)
-    same(found, build(RoPE(scaling=LinearScaling(2.0)), 16)(x, 3), "turned")
+    found = build(recipe.layers[0].mixer.rope, 16, registry=known)(x, 3)
+    same(found, build(RoPE(scaling=LinearScaling(2.0)), 16, registry=default_registry())(x, 3), "turned")
     with pytest.raises(ConfigError, match="'halved' is not implemented; known: default, linear, dynamic"):
         llama(config)
 
@@ -100,7 +100,7 @@ ROPES = [
 
 @pytest.mark.parametrize("spec", ROPES, ids=str)
 def test_explicit_positions_are_those_that_an_offset_counts(spec):
-    rope, x = build(spec, 8), mx.random.normal((2, 3, 5, 8))
+    rope, x = build(spec, 8, registry=default_registry()), mx.random.normal((2, 3, 5, 8))
     for offset in (0, 7, mx.array([4, -2])):
         told = mx.broadcast_to(places(5, offset), (2, 5))
         same(rope(x, told), rope(x, offset), "turned")
@@ -108,7 +108,7 @@ def test_explicit_positions_are_those_that_an_offset_counts(spec):
 
 @pytest.mark.parametrize("spec", ROPES[:4], ids=str)
 def test_each_token_turns_by_the_position_it_is_given(spec):
-    rope, x = build(spec, 8), mx.random.normal((1, 3, 5, 8))
+    rope, x = build(spec, 8, registry=default_registry()), mx.random.normal((1, 3, 5, 8))
     order = mx.array([[9, 0, 3, 3, 40]])
     each = [rope(x[:, :, i : i + 1], int(order[0, i])) for i in range(5)]
     same(rope(x, order), mx.concatenate(each, axis=2), "turned")
@@ -125,7 +125,7 @@ def dynamic(layers=1, window=None):
     scaling = dict(rope_type="dynamic", factor=4.0)
     numbers = TINY | dict(max_position_embeddings=16, rope_scaling=scaling, num_hidden_layers=layers)
     recipe = llama(Config(numbers)).change_layers(mixer=dict(window=window))
-    model = assemble(recipe)
+    model = assemble(recipe, default_registry())
     randomise(model)
     return model
 
@@ -175,4 +175,4 @@ def test_the_familys_own_names_are_noted_even_where_they_stand_with_another_valu
 
 def test_dynamic_scaling_of_two_dimensions_is_refused():
     with pytest.raises(RecipeError, match=r"scaling: turns 2 dimensions of a head, where it needs four"):
-        build(RoPE(dims=2, scaling=DynamicScaling(2.0, 8)), 8)
+        build(RoPE(dims=2, scaling=DynamicScaling(2.0, 8)), 8, registry=default_registry())

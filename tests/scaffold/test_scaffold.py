@@ -14,7 +14,7 @@ import pytest
 
 from zoo.errors import ScaffoldError, SourceError
 from zoo.host.discovery import Plugin
-from zoo.host.registry import Registry, isolated, registry
+from zoo.host.registry import Registry, default_registry, isolated
 from zoo.recipe import Decoder
 from zoo.scaffold import KINDS, create
 from zoo.scaffold.blocks import BLOCKS, has
@@ -22,7 +22,7 @@ from zoo.scaffold.names import named
 from zoo.scaffold.package import imported
 from zoo.testing import CHECKS, outcome, subject
 
-DECODERS = [name for name in registry().architectures if isinstance(subject(name).recipe, Decoder)]
+DECODERS = [name for name in default_registry().architectures if isinstance(subject(name).recipe, Decoder)]
 PACKAGES = {
     "my-arch": dict(base="llama"),
     "my-blocked": dict(base="gpt2", block="norm"),
@@ -180,7 +180,7 @@ def test_any_decoder_is_a_base(base, tmp_path):
     folder = create("child", base=base, block="norm", where=tmp_path)
     with imported("zoo_child", folder) as module:
         known = isolated(module)
-        made = subject("child", known=known)
+        made = subject("child", registry=known)
         wanted = ("parameters_equal_the_recipes", "saved_and_loaded_is_identical")
         for check in CHECKS:
             if check.name in wanted:
@@ -199,7 +199,7 @@ def test_any_decoder_with_the_place_takes_a_block(base, block, tmp_path):
         return
     folder = create("child", base=base, block=block, where=tmp_path)
     with imported("zoo_child", folder) as module:
-        made = subject("child", known=isolated(module))
+        made = subject("child", registry=isolated(module))
         check = next(check for check in CHECKS if check.name == "saved_and_loaded_is_identical")
         assert outcome(check, made).passed, outcome(check, made).message
     assert any(part.block() == f"{block}/child" for _, part in made.recipe.walk())
@@ -217,7 +217,7 @@ def test_a_third_partys_architecture_whose_parts_have_no_name_is_a_base(site_her
     from zoo.host.discovery import load_plugins
 
     known = Registry(load_plugins({}))
-    folder = create("child", base="other", where=tmp_path, known=known)
+    folder = create("child", base="other", where=tmp_path, registry=known)
     code = (folder / "zoo_child" / "__init__.py").read_text()
     assert 'BASE = next(a for a in other_plugin.zoo_architectures() if a.name == "other")' in code
     assert '"zoo-other>=1.2"' in (folder / "pyproject.toml").read_text()
@@ -336,6 +336,6 @@ def test_the_kind_of_block_may_be_left_out(command, tmp_path):
 
 
 def test_a_taken_distribution_is_named(tmp_path):
-    known = Registry([*registry().plugins, Plugin("other-name", "zoo-child", "2.0")])
+    known = Registry([*default_registry().plugins, Plugin("other-name", "zoo-child", "2.0")])
     with pytest.raises(ScaffoldError, match=r"plugin other-name \(zoo-child 2.0\) is installed"):
-        create("child", where=tmp_path, known=known)
+        create("child", where=tmp_path, registry=known)

@@ -6,12 +6,12 @@ import mlx.core as mx
 import pytest
 
 from zoo.assemble import assemble
-from zoo.host.registry import registry
-from zoo.loading import make_recipe
+from zoo.checkpoint.open import make_recipe
+from zoo.host.registry import default_registry
 from zoo.testing import CHECKS, check_architecture, outcome, randomise, subject
 
 
-@pytest.mark.parametrize("name", registry().architectures)
+@pytest.mark.parametrize("name", default_registry().architectures)
 def test_conforms(name):
     results = check_architecture(name)
     assert "parameters_equal_the_recipes" in {result.name for result in results}
@@ -93,6 +93,6 @@ SCALINGS = [
 def test_scaled_rotary_positions_hold_with_a_cache(llama, scaling, name):
     recipe = make_recipe(llama.architecture, dict(llama.numbers) | {"rope_scaling": scaling})
     assert recipe.layers[0].mixer.rope.scaling is not None
-    model = assemble(recipe)
+    model = assemble(recipe, default_registry())
     randomise(model)
     next(check for check in CHECKS if check.name == name).run(replace(llama, recipe=recipe, model=model))

@@ -27,7 +27,7 @@ def known():
 def failed(known, name):
     return {
         result.name: result.message
-        for result in run_checks(name, known=known)
+        for result in run_checks(name, registry=known)
         if not result.passed and result.name != "importing_the_plugin_imports_nothing_heavy"
     }
 
@@ -70,7 +70,7 @@ def test_a_mixer_that_makes_no_cache_is_refused_when_the_model_is_built(known):
     with pytest.raises(
         RecipeError, match=r"layers\.0\.mixer: mixer/forgotten has no make_cache\(policy\)"
     ) as raised:
-        check_architecture("without-cache", known=known)
+        check_architecture("without-cache", registry=known)
     assert "\n" not in str(raised.value)
 
 
@@ -96,5 +96,5 @@ def test_a_field_that_only_has_the_name_of_chunks_is_no_border():
 
 def test_a_failed_check_is_reported_by_name_and_with_what_differed(known):
     with pytest.raises(AssertionError, match=f"seam-at-64: .*{SEAMS}: logits of 131 tokens") as raised:
-        check_architecture("seam-at-64", known=known)
+        check_architecture("seam-at-64", registry=known)
     assert "a long text is computed in pieces, whose borders must not show" in str(raised.value)

@@ -34,7 +34,7 @@ def known():
 
 @pytest.fixture(scope="module")
 def llama(known):
-    return zoo.load("llama", known=known)
+    return zoo.load("llama", registry=known)
 
 
 @pytest.mark.parametrize("name", WORDS)
@@ -47,13 +47,13 @@ def test_what_a_strategy_does_wrong_is_one_line_where_it_is_run(known, llama, na
 @pytest.mark.parametrize("name", WORDS | OTHERS)
 def test_the_suite_rejects_it(known, name):
     with pytest.raises((AssertionError, PluginError)) as raised:
-        check_strategy(name, known=known)
+        check_strategy(name, registry=known)
     assert (WORDS | OTHERS)[name] in str(raised.value)
 
 
 def test_a_sound_one_passes_by_either_name(known):
     for name in ("sound", "faulty-strategies::sound"):
-        assert len(check_strategy(name, known=known, max_tokens=3)) == 3
+        assert len(check_strategy(name, registry=known, max_tokens=3)) == 3
 
 
 @pytest.mark.parametrize("name", ["autoregressive", "beam", "fill-mask", "masked-diffusion"])
@@ -104,7 +104,7 @@ class WithItsOwn:
 
 
 def test_an_architectures_own_strategy_is_part_of_its_suite():
-    results = {result.name: result for result in run_checks("mumbling", known=isolated(WithItsOwn()))}
+    results = {result.name: result for result in run_checks("mumbling", registry=isolated(WithItsOwn()))}
     found = results["strategies_end_as_they_must"]
     assert not found.passed and "strategy mumble of the plugin WithItsOwn ended" in found.message
 
@@ -119,11 +119,11 @@ class Demanding(WithItsOwn):
 
 def test_a_strategy_that_needs_a_setting_is_checked_with_it_and_not_by_the_suite():
     known = isolated(Demanding())
-    results = {result.name: result for result in run_checks("mumbling", known=known)}
+    results = {result.name: result for result in run_checks("mumbling", registry=known)}
     assert "strategies_end_as_they_must" not in results and all(result.passed for result in results.values())
-    assert len(check_strategy("demanding", known=known, draft="llama")) == 8
+    assert len(check_strategy("demanding", registry=known, draft="llama")) == 8
     with pytest.raises(PromptError, match="draft"):
-        check_strategy("demanding", known=known)
+        check_strategy("demanding", registry=known)
 
 
 class Twin:
@@ -150,7 +150,7 @@ class Rival(WithItsOwn):
 
 @pytest.mark.parametrize("name", ["Twin::mumbling", "mlx-zoo::llama", "transformer"])
 def test_a_contested_name_breaks_no_check(name):
-    results = run_checks(name, known=isolated(Twin(), Rival()))
+    results = run_checks(name, registry=isolated(Twin(), Rival()))
     wrong = {result.name: result.message for result in results if not result.passed}
     # The strategies of these plugins are faulty, and found to be.
     assert set(wrong) <= {"strategies_end_as_they_must"}, wrong

@@ -12,7 +12,7 @@ import pytest
 import zoo
 from zoo.architecture import Architecture, hookimpl
 from zoo.errors import PluginError, SourceError, ZooError
-from zoo.host.registry import isolated, registry, using
+from zoo.host.registry import default_registry, isolated, using
 from zoo.testing import imports_nothing_heavy, run_checks, subject, subject_of
 from zoo.testing.reference import agreement
 
@@ -112,7 +112,7 @@ def test_a_plugin_that_imports_mlx_is_told(site):
 def test_a_third_partys_architecture_must_leave_mlx_out(bad):
     import bad_plugin
 
-    names = {result.name for result in run_checks("forgetful", known=isolated(bad_plugin))}
+    names = {result.name for result in run_checks("forgetful", registry=isolated(bad_plugin))}
     assert "importing_the_plugin_imports_nothing_heavy" in names
     assert "importing_the_plugin_imports_nothing_heavy" not in {result.name for result in run_checks("lstm")}
 
@@ -277,13 +277,13 @@ def test_the_fixture_leaves_out_what_is_installed(site, tmp_path):
     work.mkdir()
     (work / "mine.py").write_text(code.format("mine"))
     (work / "test_mine.py").write_text(
-        "from zoo.host.registry import registry\nimport mine\n"
+        "from zoo.host.registry import default_registry\nimport mine\n"
         "def test_apart(zoo_registry):\n"
         "    known = zoo_registry(mine)\n"
-        "    assert registry() is known and 'llama' in known\n"
+        "    assert default_registry() is known and 'llama' in known\n"
         "    assert 'mine' in known.strategies and 'installed' not in known.strategies\n"
         "def test_after():\n"
-        "    assert 'installed' in registry().strategies and 'mine' not in registry().strategies\n"
+        "    assert 'installed' in default_registry().strategies and 'mine' not in default_registry().strategies\n"
     )
     done = run_pytest(work, environment=site.environment)
     assert done.returncode == 0, done.stdout
@@ -302,7 +302,7 @@ def test_an_isolated_registry_has_the_zoos_own_and_the_given():
     assert {"mine", "llama"} <= set(known.architectures)
     assert known.plugin_of(known.architecture("mine")).distribution == "Mine"
     with using(known):
-        assert registry().architecture("mine").name == "mine"
+        assert default_registry().architecture("mine").name == "mine"
     with pytest.raises(PluginError, match="no hook zoo_model"):
         isolated(type("Bad", (), {"zoo_model": hookimpl(lambda self: None)})())
 

@@ -8,9 +8,9 @@ import pytest
 from mlx.utils import tree_flatten
 
 from zoo.assemble import assemble
+from zoo.checkpoint.open import make_recipe
 from zoo.errors import ZooError
-from zoo.host.registry import registry
-from zoo.loading import make_recipe
+from zoo.host.registry import default_registry
 from zoo.training.data import IGNORED, batches, padded, rows
 from zoo.training.loop import Record, Settings, Watch, initialise, schedule, train
 from zoo.training.loss import cross_entropy, next_token_loss
@@ -30,7 +30,7 @@ NUMBERS = dict(
 
 
 def small(seed=0):
-    model = assemble(make_recipe(registry().architecture("llama"), NUMBERS))
+    model = assemble(make_recipe(default_registry().architecture("llama"), NUMBERS), default_registry())
     initialise(model, seed, 1)
     return model
 

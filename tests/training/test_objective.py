@@ -7,7 +7,7 @@ import mlx.core as mx
 import pytest
 
 from zoo.errors import ZooError
-from zoo.host.registry import registry
+from zoo.host.registry import default_registry
 from zoo.training.data import IGNORED
 from zoo.training.loop import Settings
 from zoo.training.loss import cross_entropy
@@ -189,7 +189,7 @@ def test_logits_of_the_masks_alone_give_the_loss_of_all(name):
     from zoo.training.loss import token_losses
 
     model = subject(name).model
-    objective = objective_of(registry().architecture(name))
+    objective = objective_of(default_registry().architecture(name))
     inputs = mx.array([[5, 2, 7, 2], [2, 9, 10, 11]])
     targets = mx.array([[IGNORED, 6, IGNORED, 8], [8, IGNORED, IGNORED, IGNORED]])
     losses = token_losses(model(inputs), targets)
@@ -242,7 +242,7 @@ def test_a_batch_in_which_nothing_is_hidden_costs_nothing(name):
 
     model, tokens = subject(name).model, mx.array([[5, 6, 7]])
     told = (mx.full((1, 3), IGNORED),) if name == "bert" else (tokens, mx.zeros((1, 3)))
-    assert objective_of(registry().architecture(name)).loss(model, tokens, *told).item() == 0
+    assert objective_of(default_registry().architecture(name)).loss(model, tokens, *told).item() == 0
 
 
 def test_ignored_targets_cost_nothing():
@@ -255,7 +255,7 @@ def test_ignored_targets_cost_nothing():
 
 
 def test_the_objective_follows_task_and_causality():
-    known = registry()
+    known = default_registry()
     kinds = {name: objective_of(known.architecture(name)).training for name in ("bert", "llada", "prefix-lm")}
     assert kinds == {"bert": hidden_words, "llada": noised, "prefix-lm": answers}
     nothing = SimpleNamespace(name="x", task="encode", causality="full")
@@ -287,7 +287,7 @@ def test_those_that_see_both_ways_learn_from_sentences_in_small_batches(name):
     settings = settings_of(name, {"seed": 3})
     assert settings.batch < Settings().batch and settings.rate < Settings().rate and settings.seed == 3
     assert settings_of(name, {"rate": 0.5, "batch": 99}).rate == 0.5
-    assert objective_of(registry().architecture(name)).sentences
+    assert objective_of(default_registry().architecture(name)).sentences
 
 
 def test_what_hides_most_of_its_text_is_trained_for_longer():

@@ -4,7 +4,7 @@ import pytest
 
 from zoo.architecture import Architecture, Ignore, OutputHead, Rename, Split, Stack, Transpose
 from zoo.errors import PluginError
-from zoo.host.registry import registry
+from zoo.host.registry import default_registry
 
 QKV = ("x.{i}.query", "x.{i}.key", "x.{i}.value")
 
@@ -83,4 +83,6 @@ def test_a_plugin_with_such_a_rule_is_broken_by_that_line(site, command):
 
 
 def test_every_rule_of_the_zoos_own_stands():
-    assert [plugin.error for plugin in registry().plugins if plugin.ours and plugin.state != "loaded"] == []
+    assert [
+        plugin.error for plugin in default_registry().plugins if plugin.ours and plugin.state != "loaded"
+    ] == []

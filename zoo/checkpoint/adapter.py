@@ -25,7 +25,7 @@ from zoo.errors import CheckpointError, ConfigError, SourceError
 from zoo.files import inside, read_object
 
 if TYPE_CHECKING:
-    from zoo.loading import Opened
+    from zoo.checkpoint.open import Opened
 
 CONFIG, TENSORS = "adapter_config.json", "adapters.safetensors"
 KINDS = ("lora", "dora", "full")

@@ -18,7 +18,7 @@ from typing import Any
 
 import mlx.core as mx
 
-from zoo.cache import settle
+from zoo.checkpoint.open import Opened, Report, not_finite, open_model
 from zoo.checkpoint.packed import Packed
 from zoo.checkpoint.parameters import renamed
 from zoo.checkpoint.quantize import Choice, mixed, packing_of, quantized
@@ -26,7 +26,6 @@ from zoo.checkpoint.save import SHARD, write
 from zoo.errors import SourceError, ZooError
 from zoo.files import inside
 from zoo.host.registry import Registry, signed
-from zoo.loading import Opened, Report, load, not_finite, open_model
 from zoo.notices import held
 from zoo.runtime import DTYPES
 from zoo.weights import fused
@@ -70,7 +69,7 @@ def convert(
     repack: int | None = None,
     shard: int = SHARD,
     report: Report | None = None,
-    known: Registry | None = None,
+    registry: Registry | None = None,
 ) -> Converted:
     """Write `source` to the new folder `out`, whole or not at all.
 
@@ -96,7 +95,7 @@ def convert(
         raise SourceError(f"{out}: exists already")
     asked = packing_of(quantize, group_size) if packs and quantize else None
     floats = getattr(mx, dtype) if dtype else None
-    how: dict[str, Any] = dict(architecture=architecture, revision=revision, repack=repack, known=known)
+    how: dict[str, Any] = dict(architecture=architecture, revision=revision, repack=repack, registry=registry)
     opened = open_model(source, floats=floats, **how)
     if layout == "hf" and opened.architecture.bridged:
         raise ZooError(f"--layout hf: of {opened.architecture.name} only MLX's names are known")
@@ -214,59 +213,3 @@ def copy_companions(opened: Opened, out: Path) -> None:
                 target = out / name
                 target.parent.mkdir(exist_ok=True)
                 shutil.copyfile(path, target)
-
-
-@dataclass(frozen=True)
-class Divergence:
-    """KL(source ‖ converted) of the next token's distribution, in nats: mean and largest over `tokens` places."""
-
-    mean: float
-    worst: float
-    tokens: int
-
-
-SAMPLE = (
-    "A library is a room in which the dead go on talking. The price of bread rose by 12 percent in 1847, and nobody "
-    "in the town spoke of anything else.\n\ndef area(radius):\n    return 3.14159 * radius**2\n\n"
-    "春天来了，河边的树都绿了。孩子们放学以后在那里放风筝。"
-)
-
-
-def divergence(
-    source: str | Path,
-    other: str | Path,
-    *,
-    architecture: str | None = None,
-    revision: str | None = None,
-    report: Report | None = None,
-) -> Divergence:
-    """How far the predictions of `other` lie from those of `source` on sample text, both in float32.
-
-    Each is loaded by itself. Without a tokenizer the text is a row of ids. `report` is told how far it has come, as by
-    `zoo.load`.
-    """
-    wanted = _log_probabilities(source, architecture, revision, report)
-    found = _log_probabilities(other, architecture, report=report)
-    each = (mx.exp(wanted) * (wanted - found)).sum(axis=-1)  # (T,)
-    return Divergence(each.mean().item(), each.max().item(), each.size)
-
-
-def _log_probabilities(
-    source: str | Path, architecture: str | None, revision: str | None = None, report: Report | None = None
-) -> mx.array:  # (T, V)
-    loaded = load(source, architecture=architecture, revision=revision, dtype="float32", report=report)
-    if loaded.tokenizer is None:
-        ids = [7 * place % loaded.recipe.embedding.vocab for place in range(64)]
-    else:
-        ids = loaded.tokenizer.encode(SAMPLE)
-    tokens = mx.array([ids[: loaded.recipe.context or len(ids)]])
-    inputs = (tokens, tokens) if loaded.architecture.task == "translate" else (tokens,)
-    if loaded.architecture.task == "generate" and loaded.architecture.causality == "causal":
-        cache = loaded.model.make_cache()
-        logits = loaded.model(tokens, cache)[0].astype(mx.float32)
-        settle(cache, tokens.size, report and (lambda done: report(done, tokens.size)))
-    else:
-        logits = loaded.model(*inputs)[0].astype(mx.float32)
-    found = logits - mx.logsumexp(logits, axis=-1, keepdims=True)
-    mx.eval(found)
-    return found

@@ -5,16 +5,14 @@ What is evaluated anyway is looked at once while it is in memory, in one pass th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from itertools import cycle
-from pathlib import Path
 from typing import Any
 
 import mlx.core as mx
 
 from zoo import runtime
 from zoo.checkpoint.packed import Packed
-from zoo.checkpoint.safetensors import load_file, weight_files
 
 BITS = {mx.float16: 0x7C00, mx.bfloat16: 0x7F80}  # infinity; larger ones are NaN
 SIGN = 0x8000
@@ -64,20 +62,3 @@ def _codes(tensor: Packed) -> Iterator[mx.array]:
         yield ((tensor.scales & 0x7F) == 0x7F).any()
     if tensor.packing.mode == "mxfp8":
         yield ((tensor.weight.view(mx.uint8) & 0x7F) == 0x7F).any()
-
-
-def stored(folder: Path, entries: Iterable[Any] | None = None) -> tuple[Path, str] | None:
-    """The file and name of the first tensor of a folder, or of a GGUF file's `entries`, that holds NaN or infinity.
-
-    Each is read anew, one after the other: this is for an error's message.
-    """
-    if entries is not None:
-        from zoo.checkpoint.gguf.tensors import read
-
-        return next(((one.path, one.name) for one in entries if not finite(read(one, mx.float32))), None)
-    for path in weight_files(folder):
-        arrays = load_file(path).arrays
-        for name in list(arrays):
-            if not finite(arrays.pop(name)):
-                return path, name
-    return None

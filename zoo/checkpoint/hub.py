@@ -18,7 +18,7 @@ from zoo.checkpoint.hub_guard import COMMIT, ETAG, Answer, guarded
 from zoo.checkpoint.safetensors import INDEX, weight_files, weight_names
 from zoo.errors import CheckpointError, SourceError
 from zoo.files import MOST_BYTES
-from zoo.host.registry import Registry, registry
+from zoo.host.registry import Registry, default_registry
 from zoo.tokenizer.settings import SETTINGS, vocabulary_files
 
 SECONDS = 10  # that the hub has for its first answer
@@ -111,17 +111,17 @@ class Listing:
             )
 
 
-def download(hub_id: str, revision: str | None = None, known: Registry | None = None) -> Path:
+def download(hub_id: str, revision: str | None = None, registry: Registry | None = None) -> Path:
     """The folder of a repository's config, tokenizer and safetensors files, fetched or from the cache.
 
-    `revision` is a branch, a tag or a commit; `known` has the plugins whose files are fetched, too. Without a network, and with HF_HUB_OFFLINE=1, what is in the cache
+    `revision` is a branch, a tag or a commit; `registry` has the plugins whose files are fetched, too. Without a network, and with HF_HUB_OFFLINE=1, what is in the cache
     serves. SourceError says in one line what is wrong with the id, the access, the network or the disk.
     """
     try:
         listing = ask(hub_id, revision)
     except SourceError as error:
         return _instead(error, _whole(hub_id, revision))
-    listing.fetch(wanted(hub_id, listing.files, known or registry()))
+    listing.fetch(wanted(hub_id, listing.files, registry or default_registry()))
     folder = _noted(listing, CONFIG, revision)
     names = weight_names(folder, listing.files, hub_id)
     absent = next((name for name in names if name not in listing.files), None)
@@ -144,7 +144,7 @@ def download_file(hub_id: str, name: str, revision: str | None = None) -> Path:
     return _noted(listing, name, revision) / name
 
 
-def wanted(hub_id: str, names: Collection[str], known: Registry) -> list[str]:
+def wanted(hub_id: str, names: Collection[str], registry: Registry) -> list[str]:
     """Of a repository's files, those beside the weights that loading reads; SourceError when it holds no model."""
     if CONFIG not in names:
         gguf = sorted(name for name in names if name.endswith(".gguf"))
@@ -156,8 +156,8 @@ def wanted(hub_id: str, names: Collection[str], known: Registry) -> list[str]:
         raise SourceError(f"{hub_id}: has no {CONFIG}, so no folder that can be loaded{has}")
     files = [
         *BESIDE,
-        *(format.settings_file for format in known.formats.values() if format.settings_file),
-        *(file for format in known.tokenizers.values() for file in format.files),
+        *(format.settings_file for format in registry.formats.values() if format.settings_file),
+        *(file for format in registry.tokenizers.values() for file in format.files),
         *vocabulary_files(names.__contains__),
     ]
     return [name for name in dict.fromkeys(files) if name in names]

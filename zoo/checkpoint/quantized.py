@@ -18,7 +18,7 @@ from zoo.checkpoint.packed import AFFINE_BITS, AFFINE_GROUPS, FLOAT_MODES, WORD,
 from zoo.checkpoint.safetensors import Tensors
 from zoo.checkpoint.source import read_json
 from zoo.errors import CheckpointError, ConfigError, PluginError
-from zoo.host.registry import Registry, registry
+from zoo.host.registry import Registry, default_registry
 from zoo.notices import notice
 
 GLOBAL_SCALE = 448.0 * 6.0  # the largest scale times the largest number of NVFP4: what MLX divides its own by
@@ -47,11 +47,11 @@ def method_of(settings: Mapping[str, Any] | None) -> str | None:
     return method
 
 
-def with_settings(config: dict[str, Any], folder: Path, known: Registry) -> dict[str, Any]:
+def with_settings(config: dict[str, Any], folder: Path, registry: Registry) -> dict[str, Any]:
     """The config, with the settings of the file beside it that some writers put them into, if it has none itself."""
     if settings_of(config) is not None:
         return config
-    for format in known.formats.values():
+    for format in registry.formats.values():
         if format.settings_file is not None and (
             found := read_json(folder / format.settings_file, required=False)
         ):
@@ -59,25 +59,25 @@ def with_settings(config: dict[str, Any], folder: Path, known: Registry) -> dict
     return config
 
 
-def check_method(config: Mapping[str, Any], known: Registry) -> None:
+def check_method(config: Mapping[str, Any], registry: Registry) -> None:
     """ConfigError when the config names a method that nothing here reads."""
     method = method_of(settings_of(config))
-    if method is None or known.format(method) is not None:
+    if method is None or registry.format(method) is not None:
         return
-    names = ", ".join(sorted(known.formats))
+    names = ", ".join(sorted(registry.formats))
     raise ConfigError(f"config.json: quant_method {method!r} cannot be loaded; known: MLX's own, {names}")
 
 
 def gather(
-    tensors: Tensors, config: Mapping[str, Any], dtype: Any = None, known: Registry | None = None
+    tensors: Tensors, config: Mapping[str, Any], dtype: Any = None, registry: Registry | None = None
 ) -> Tensors:
     """The same tensors, those of each quantized matrix gathered to one `Packed` under the name of its weight.
 
-    Matrices that cannot be packed are arrays, of `dtype` where one is given. `known` has the formats.
+    Matrices that cannot be packed are arrays, of `dtype` where one is given. `registry` has the formats.
     """
     settings = settings_of(config)
     method = method_of(settings)
-    format = (known or registry()).format(method) if method is not None else None
+    format = (registry or default_registry()).format(method) if method is not None else None
     if format is not None and format.target is not None:
         try:
             tensors = import_target(format.target)(tensors, settings, dtype)

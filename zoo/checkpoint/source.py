@@ -24,7 +24,9 @@ class Source:
     architecture: Architecture | None = None
 
 
-def find(source: str | Path, known: Registry, revision: str | None = None, *, weights: bool = True) -> Source:
+def find(
+    source: str | Path, registry: Registry, revision: str | None = None, *, weights: bool = True
+) -> Source:
     """The checkpoint that `source` names; `revision` is of a hub id alone.
 
     Without `weights` only the config.json of a hub id is fetched. SourceError, with the nearest names, when there is
@@ -32,9 +34,9 @@ def find(source: str | Path, known: Registry, revision: str | None = None, *, we
     """
     name = str(source)
     named = isinstance(source, str) and not name.startswith((".", "/", "~"))
-    if named and is_architecture(name, known):
+    if named and is_architecture(name, registry):
         plain, preset = _parted(name)
-        return _preset(known.architecture(plain), preset, revision, known)
+        return _preset(registry.architecture(plain), preset, revision, registry)
     try:
         folder = Path(source).expanduser()
         is_folder, exists = folder.is_dir(), folder.exists()
@@ -54,21 +56,21 @@ def find(source: str | Path, known: Registry, revision: str | None = None, *, we
         raise SourceError(f"{name}: no such file")
     if named and name.count("/") == 1:
         return Source(
-            _download(name, revision, known)
+            _download(name, revision, registry)
             if weights
             else _download_file(f"{name}/config.json", revision).parent
         )
     if "/" in name or not named:
         raise SourceError(f"{name}: no such folder")
     raise SourceError(
-        f"{name!r} is no architecture, folder or hub id{known.suggestion(name)}; `zoo list` shows all"
+        f"{name!r} is no architecture, folder or hub id{registry.suggestion(name)}; `zoo list` shows all"
     )
 
 
-def is_architecture(name: str, known: Registry) -> bool:
+def is_architecture(name: str, registry: Registry) -> bool:
     """Whether a source names an architecture ("llama"), one of its presets, or what only one could be named."""
     plain, _ = _parted(name)
-    return plain in known or "::" in plain
+    return plain in registry or "::" in plain
 
 
 def _parted(name: str) -> tuple[str, str | None]:
@@ -108,7 +110,7 @@ def _no_revision(name: str, revision: str) -> SourceError:
     return SourceError(f"{name}: has no revision {revision!r}: only a hub id has revisions")
 
 
-def _preset(architecture: Architecture, name: str | None, revision: str | None, known: Registry) -> Source:
+def _preset(architecture: Architecture, name: str | None, revision: str | None, registry: Registry) -> Source:
     preset = architecture.preset(name)
     if preset is None:
         if not architecture.presets:
@@ -125,13 +127,13 @@ def _preset(architecture: Architecture, name: str | None, revision: str | None, 
     if preset.hub is None:
         how = f"; `zoo train {architecture.name} --out FOLDER` makes some" if preset.name == "pocket" else ""
         raise SourceError(f"{architecture.name}:{preset.name} has numbers only and no weights to run{how}")
-    return Source(_download(preset.hub, revision, known), architecture)
+    return Source(_download(preset.hub, revision, registry), architecture)
 
 
-def _download(hub_id: str, revision: str | None, known: Registry) -> Path:
+def _download(hub_id: str, revision: str | None, registry: Registry) -> Path:
     from zoo.checkpoint.hub import download
 
-    return download(hub_id, revision, known)
+    return download(hub_id, revision, registry)
 
 
 def _download_file(name: str, revision: str | None) -> Path:

@@ -15,45 +15,29 @@ from zoo.errors import PluginError, ZooError, in_words
 
 if TYPE_CHECKING:
     from zoo.architecture import Command
-    from zoo.host.precedence import Claims
-
-# Each command's home and one-line help, so that neither `zoo --help` nor `zoo run` imports the others.
-COMMANDS = {
-    "run": ("zoo.cli.run:run", "Run a model: text in, text out."),
-    "embed": ("zoo.cli.embed:embed", "Texts to vectors, one a text."),
-    "list": ("zoo.cli.list:list_", "The architectures that the zoo has."),
-    "show": ("zoo.cli.show:show", "What one architecture is made of."),
-    "compare": ("zoo.cli.compare:compare", "Architectures side by side, their differences marked."),
-    "plugins": ("zoo.cli.plugins:plugins", "The installed plugins, and how each fared."),
-    "train": ("zoo.cli.train:train", "Train a model from nothing, on a built-in corpus or your text."),
-    "evaluate": ("zoo.cli.evaluate:evaluate", "How many questions of a corpus a model answers."),
-    "convert": ("zoo.cli.convert:convert", "A checkpoint to a new folder, quantized or not."),
-    "bench": ("zoo.cli.bench:bench", "Timed runs beside a peer's."),
-    "cache": ("zoo.cli.cache:cache", "What was downloaded from the hub, and how to remove it."),
-    "new": ("zoo.cli.new:new", "Write a plugin of your own, as a package."),
-    "test": ("zoo.cli.test:test", "Hold a model to what every model of the zoo must do."),
-    "doctor": ("zoo.cli.doctor:doctor", "This machine: backend, libraries, what would make it faster."),
-}
+    from zoo.host.precedence import RecordTable
 
 
 class Commands(click.Group):
-    """The subcommands, those of plugins included, each imported when it is called."""
+    """The subcommands, the zoo's own and those of plugins, each imported when it is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return [*COMMANDS, *(name for name in command_claims().listed() if name not in COMMANDS)]
+        order = tuple(command_table())  # the zoo's own first, in the order in which they are registered
+        return sorted(command_table().listed(), key=lambda name: order.index(name.rpartition("::")[2]))
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         try:
-            record = command_claims().one(name)
+            record = command_table().get(name)
             return _imported(record.target) if record else None
-        except PluginError as error:
-            if name not in COMMANDS:
+        except PluginError as error:  # several third parties claim the name, or theirs cannot be imported
+            own = next((command for plugin, command in command_table().of(name) if plugin.ours), None)
+            if own is None:
                 raise
             notice(f"{error}; the zoo's own serves")
-            return _imported(COMMANDS[name][0])
+            return _imported(own.target)
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
-        if args and args[0] not in command_claims() and not args[0].startswith("-"):
+        if args and args[0] not in command_table() and not args[0].startswith("-"):
             import difflib
 
             near = difflib.get_close_matches(args[0], self.list_commands(ctx), 1)
@@ -62,26 +46,15 @@ class Commands(click.Group):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        records = command_claims().listed()
-        own = {name: summary for name, (_, summary) in COMMANDS.items()}
-        rows = [(n, records[n].summary if n in records else own[n]) for n in self.list_commands(ctx)]
+        records = command_table().listed()
         with formatter.section("Commands"):
-            formatter.write_dl(rows)
+            formatter.write_dl([(name, records[name].summary) for name in self.list_commands(ctx)])
 
 
-def command_claims() -> Claims[Command]:
-    """The subcommands by name: the zoo's own and those of plugins."""
-    from zoo.architecture import Command
-    from zoo.host.precedence import Claims
-    from zoo.host.registry import core, registry
+def command_table() -> RecordTable[Command]:
+    from zoo.host.registry import default_registry
 
-    claims = Claims[Command]("command", "run zoo")
-    for name, (target, summary) in COMMANDS.items():
-        claims.add(name, core(), Command(name, target, summary))
-    for plugin in registry().plugins:
-        for command in plugin.records.get("zoo_commands", ()):
-            claims.add(command.name, plugin, command)
-    return claims
+    return default_registry().commands
 
 
 def _imported(target: str) -> click.Command:
@@ -111,9 +84,9 @@ def notice(message: Any, *_: Any, **__: Any) -> None:
 def _mistake(error: Exception) -> str:
     """An error that nobody raised on purpose, and the plugin that it comes from."""
     from zoo.host.discovery import blamed
-    from zoo.host.registry import registry
+    from zoo.host.registry import default_registry
 
-    plugin = blamed(error, (plugin for plugin in registry().plugins if not plugin.ours))
+    plugin = blamed(error, (plugin for plugin in default_registry().plugins if not plugin.ours))
     return f"{f'plugin {plugin.name}: ' if plugin else ''}{in_words(error)}; `zoo --debug …` shows where"
 
 

@@ -25,7 +25,7 @@ def bench() -> None:
 )
 def load(source: str, runs: int, dtype: str | None, out: Path | None) -> None:
     """Load SOURCE, beside MLX's reading of the same files."""
-    from zoo.bench import bench_load
+    from zoo.insight.bench import bench_load
 
     record = bench_load(source, runs, dtype, lambda line: click.echo(line, err=True))
     click.echo("\n".join(told(record)))

@@ -9,8 +9,8 @@ from typing import Any
 import click
 
 from zoo.cli import notice
+from zoo.cli.generating import prompt_ids, steps
 from zoo.cli.progress import Progress
-from zoo.cli.run import prompt_ids, steps
 from zoo.cli.screen import Screen
 from zoo.errors import ZooError
 

@@ -20,13 +20,13 @@ def compare(names: tuple[str, ...], as_json: bool) -> None:
     from zoo.checkpoint.source import is_architecture
     from zoo.cli.show import described_source
     from zoo.cli.table import table
-    from zoo.host.registry import registry
+    from zoo.host.registry import default_registry
     from zoo.insight.facts import comparison, described, facts
 
     columns = {}
     for name in names:
-        if is_architecture(name, registry()):
-            architecture, preset, recipe = described(name, registry())
+        if is_architecture(name, default_registry()):
+            architecture, preset, recipe = described(name, default_registry())
             origin = f"{architecture.name}:{preset.name}"
         else:
             _, origin, recipe = described_source(name)

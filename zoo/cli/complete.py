@@ -8,11 +8,11 @@ from click.shell_completion import CompletionItem
 
 def sources(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """The architectures that begin like this, else files and folders."""
-    from zoo.host.registry import registry
+    from zoo.host.registry import default_registry
 
     found = [
         CompletionItem(name, help=architecture.summary)
-        for name, architecture in registry().architectures.items()
+        for name, architecture in default_registry().architectures.items()
         if name.startswith(incomplete)
     ]
     return found or [CompletionItem(incomplete, type="file")]

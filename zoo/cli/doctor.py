@@ -29,7 +29,7 @@ def examine() -> dict:
     cache = Path(os.environ.get("HF_HUB_CACHE") or home / "hub")
     memory = runtime.total_memory()
     return {
-        "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
+        "machine": runtime.machine(),
         "memory": f"{memory / 2**30:.1f} GiB" if memory else "unknown",
         "backend": runtime.backend(),
         "blas": runtime.blas(),

@@ -35,8 +35,8 @@ def evaluate(
     from zoo.cli.interrupt import Interrupts
     from zoo.cli.table import table
     from zoo.loading import load
+    from zoo.runtime import versions
     from zoo.training.accuracy import questions_of, scores
-    from zoo.training.pocket import versions
 
     with Interrupts(lambda text: None), _progress(source) as begin:
         loaded = load(source, revision=revision)

@@ -19,12 +19,12 @@ def list_(everything: bool, as_json: bool) -> None:
     """
     from zoo.cli.table import table, width, wrapped
     from zoo.cli.terminal import columns
-    from zoo.host.registry import registry
+    from zoo.host.registry import default_registry
 
-    known = registry()
+    registry = default_registry()
     rows: list[dict[str, Any]] = []
-    for name, architecture in (known.architectures | (known.bridged if as_json else {})).items():
-        plugin = known.plugin_of(architecture)
+    for name, architecture in (registry.architectures | (registry.bridged if as_json else {})).items():
+        plugin = registry.plugin_of(architecture)
         rows.append(
             {
                 "name": name,
@@ -41,7 +41,7 @@ def list_(everything: bool, as_json: bool) -> None:
         click.echo(json.dumps(rows, ensure_ascii=False, indent=1))
         return
     shown = ["name", "", "task", "base", "presets", "summary"]
-    if any(not plugin.ours for plugin in known.plugins if plugin.gives):
+    if any(not plugin.ours for plugin in registry.plugins if plugin.gives):
         shown.append("from")
     cells = [
         row | {"": "●" * row["embedded"], "presets": ", ".join(row["presets"]), "from": row["distribution"]}
@@ -59,7 +59,7 @@ def list_(everything: bool, as_json: bool) -> None:
         click.echo(drawn([name for name in shown if name not in ("base", "presets")]))
     click.echo(wrapped("● answers at once: `zoo run NAME`; `zoo show NAME` tells more of any", room, "\n"))
     libraries: dict[str, list[str]] = {}
-    for name in known.bridged:
+    for name in registry.bridged:
         library, _, plain = name.partition("::")
         libraries.setdefault(library, []).append(plain)
     for library, names in libraries.items():

@@ -25,12 +25,12 @@ def plugins(debug: bool, as_json: bool, card: str | None, into: Path | None) -> 
     commas) loads these alone, ZOO_BLOCK leaves some out, ZOO_STRICT=1 makes a broken one an error.
     """
     from zoo.cli.table import table
-    from zoo.host.registry import registry
+    from zoo.host.registry import default_registry
 
     if card or into:
         _card(card, into)
         return
-    found, contested = registry().plugins, _contested()
+    found, contested = default_registry().plugins, _contested()
     if as_json:
         rows = [
             p.as_json()
@@ -62,11 +62,11 @@ def plugins(debug: bool, as_json: bool, card: str | None, into: Path | None) -> 
 
 def _contested() -> dict[str, list[str]]:
     """The names that several plugins claim, as `Plugin.gives` has them, each with those to ask for instead."""
-    from zoo.cli import command_claims
-    from zoo.host.registry import registry
+    from zoo.host.registry import default_registry
 
-    commands = command_claims().contested().items()
-    return registry().contested | {
+    registry = default_registry()
+    commands = registry.commands.contested().items()
+    return registry.contested | {
         f"zoo {name}": [f"zoo {one}" for one in options] for name, options in commands
     }
 
@@ -77,15 +77,15 @@ def _gives(plugin: Any, contested: dict[str, list[str]]) -> str:
 
 def _card(name: str | None, into: Path | None) -> None:
     from zoo.errors import PluginError
-    from zoo.host.registry import registry
+    from zoo.host.registry import default_registry
     from zoo.insight.card import card, rewrite
 
     if name is None:
         raise click.UsageError("--into goes with --card NAME")
-    plugin = registry().plugin(name)
+    plugin = default_registry().plugin(name)
     if plugin.state != "loaded":
         raise PluginError(f"plugin {name} is {plugin.state}: {plugin.error}")
-    text = card(plugin, registry())
+    text = card(plugin, default_registry())
     if into is None:
         click.echo(text, nl=False)
     else:
@@ -94,8 +94,8 @@ def _card(name: str | None, into: Path | None) -> None:
 
 def served_by(architecture: Any) -> None:
     """Say on the error stream which plugin runs a model, when it is not one of the zoo's own."""
-    from zoo.host.registry import registry
+    from zoo.host.registry import default_registry
 
-    plugin = registry().plugin_of(architecture)
+    plugin = default_registry().plugin_of(architecture)
     if not plugin.ours:
         click.echo(f"zoo: {architecture.name} is served by the plugin {plugin.told}", err=True)

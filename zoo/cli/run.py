@@ -6,7 +6,6 @@ import json
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 import click
 
 from zoo.cli.complete import sources
+from zoo.cli.generating import prompt_ids, steps
 from zoo.cli.plugins import served_by
 from zoo.cli.progress import Progress
 from zoo.cli.screen import Screen
@@ -201,55 +201,3 @@ def piped() -> str:
         from zoo.errors import PromptError
 
         raise PromptError(f"the prompt on the pipe is not UTF-8 text (byte {error.start})") from error
-
-
-def prompt_ids(loaded: Any, messages: list[dict[str, str]], given: dict[str, Any]) -> list[int]:
-    """The ids of a conversation: through the chat template, or of the last message when there is none or --raw."""
-    from zoo.errors import PromptError
-    from zoo.generation.prompt import encode_prompt
-
-    template = loaded.tokenizer.chat_template if loaded.tokenizer and not given["raw"] else None
-    if not messages[-1]["content"]:
-        raise PromptError("the prompt is empty")
-    if template is None:
-        if given["system"]:
-            why = "--raw leaves it out" if given["raw"] else f"{loaded.folder.name} has none"
-            raise PromptError(f"--system needs a chat template, and {why}")
-        languages = {name: given[name] for name in ("source_language", "target_language")}
-        return encode_prompt(loaded, messages[-1]["content"], **languages)
-    from zoo.tokenizer.chat import render_chat
-
-    if given["system"]:
-        messages = [{"role": "system", "content": given["system"]}, *messages]
-    text = render_chat(template, messages, special_tokens=loaded.tokenizer.special_tokens)
-    return encode_prompt(loaded, text, special_tokens=False)
-
-
-def steps(
-    loaded: Any, ids: list[int], given: dict[str, Any], report: Callable[[int, int], None] | None = None
-) -> Iterator[Any]:
-    """The generation that the command's options ask for."""
-    from zoo.generation import stream
-
-    names = (
-        *("max_tokens", "temperature", "top_k", "top_p", "min_p", "seed", "stop", "steps", "block_length"),
-        *("beams", "length_penalty", "min_tokens", "target_language", "strategy"),
-    )
-    samplers = dict(sampler_asked(loaded.registry, text) for text in given["samplers"]) or None
-    return stream(loaded, ids, report=report, samplers=samplers, **{name: given[name] for name in names})
-
-
-def sampler_asked(known: Any, text: str) -> tuple[str, dict[str, Any]]:
-    """The name and the settings of "typical:mass=0.9"; PromptError or PluginError when there is no such thing."""
-    from zoo.errors import PromptError
-
-    name, _, rest = text.replace("::", "\0").partition(":")
-    name = name.replace("\0", "::")
-    settings = {setting.name: setting for setting in known.sampler(name).settings}
-    values = {}
-    for part in filter(None, rest.split(",")):
-        key, equals, value = part.partition("=")
-        if not equals or key not in settings:
-            raise PromptError(f"--sampler {name}: {part!r} is not one of {', '.join(settings)} and its value")
-        values[key] = settings[key].parsed(value)
-    return name, values

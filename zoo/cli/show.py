@@ -23,11 +23,11 @@ def show(name: str, revision: str | None, parameters: bool, as_json: bool) -> No
     alone is read.
     """
     from zoo.cli.table import table
-    from zoo.host.registry import registry
+    from zoo.host.registry import default_registry
     from zoo.insight.facts import facts
 
     architecture, origin, recipe = described_source(name, revision)
-    plugin = registry().plugin_of(architecture)
+    plugin = default_registry().plugin_of(architecture)
     about: dict[str, Any] = {
         "name": architecture.name,
         "summary": architecture.summary,
@@ -58,24 +58,24 @@ def described_source(name: str, revision: str | None = None) -> tuple[Any, str, 
     from zoo.checkpoint.source import find, is_architecture, read_json
     from zoo.config import Config
     from zoo.errors import SourceError
-    from zoo.host.registry import registry
+    from zoo.host.registry import default_registry
     from zoo.insight.facts import described
 
-    known = registry()
-    if is_architecture(name, known) or not ("/" in name or Path(name).exists()):
+    registry = default_registry()
+    if is_architecture(name, registry) or not ("/" in name or Path(name).exists()):
         if revision is not None:
             raise SourceError(f"{name}: has no revision {revision!r}: only a hub id has revisions")
-        architecture, preset, recipe = described(name, known)
+        architecture, preset, recipe = described(name, registry)
         hub = f" ({preset.hub})" if preset.hub else ""
         return architecture, f"{architecture.name}:{preset.name}{hub}", recipe
-    place = find(name, known, revision, weights=False).folder
+    place = find(name, registry, revision, weights=False).folder
     if place.is_file():
         from zoo.checkpoint.gguf.file import open_gguf
 
-        file = open_gguf(place, known)
+        file = open_gguf(place, registry)
         return file.architecture, str(place), file.architecture.recipe(Config(file.config))
     config = read_json(place / "config.json")
-    architecture = known.resolve(config)
+    architecture = registry.resolve(config)
     return architecture, str(place), architecture.recipe(Config(config))
 
 
@@ -84,9 +84,10 @@ def _paths(recipe: Any) -> dict[str, list[tuple[int, ...]]]:
     from mlx.utils import tree_flatten
 
     from zoo.assemble import assemble
+    from zoo.host.registry import default_registry
 
     found: dict[str, list[tuple[int, ...]]] = {}
-    for path, array in tree_flatten(assemble(recipe).parameters()):
+    for path, array in tree_flatten(assemble(recipe, default_registry()).parameters()):
         shapes = found.setdefault(".".join("{i}" if step.isdigit() else step for step in path.split(".")), [])
         if array.shape not in shapes:
             shapes.append(array.shape)

@@ -31,13 +31,13 @@ def test(debug: bool, source: str, reference: Path | None, tolerance: float | No
     from zoo.cli.table import wrapped
     from zoo.cli.terminal import columns
     from zoo.errors import ZooError
-    from zoo.host.registry import registry
+    from zoo.host.registry import default_registry
     from zoo.testing import TOLERANCE, checks_of, outcome
 
     if tolerance is not None and not (reference and 0 < tolerance < 1):
         raise ZooError("--tolerance goes with --reference and lies between 0 and 1")
     made, what = _subject(source, trained=reference is not None)
-    plugin = registry().plugin_of(made.architecture)
+    plugin = default_registry().plugin_of(made.architecture)
     head = f"{made.architecture.name} ({plugin.told}), {what}"
     if not as_json:
         click.echo(wrapped(head, columns()))
@@ -65,13 +65,13 @@ def test(debug: bool, source: str, reference: Path | None, tolerance: float | No
 def _subject(source: str, trained: bool) -> tuple[Any, str]:
     """What to test, and in words which weights it has."""
     from zoo.cli.progress import Progress
-    from zoo.host.registry import registry
+    from zoo.host.registry import default_registry
     from zoo.loading import load
     from zoo.testing import subject, subject_of
 
     plain, _, preset = source.replace("::", "\0").partition(":")
     plain = plain.replace("\0", "::")
-    if plain in registry() and not trained and not source.startswith((".", "/", "~")):
+    if plain in default_registry() and not trained and not source.startswith((".", "/", "~")):
         made = subject(plain, preset or None)
         return made, f"{made.recipe.parameters(made.recipe.dim):,} random parameters"
     with Progress("loading", waits=True) as report:

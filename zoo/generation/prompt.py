@@ -160,13 +160,13 @@ def sampling_of(
     return Sampling(**settings)
 
 
-def filters_of(known: Registry, samplers: Mapping[str, Mapping[str, Any]]) -> tuple[Any, ...]:
+def filters_of(registry: Registry, samplers: Mapping[str, Mapping[str, Any]]) -> tuple[Any, ...]:
     """The functions of plugins' samplers, in order; PromptError for a setting that one does not take."""
     if not isinstance(samplers, Mapping) or not all(isinstance(v, Mapping) for v in samplers.values()):
         raise PromptError(f"samplers: expected settings by a sampler's name, got {samplers!r}")
     filters = []
     for name, given in samplers.items():
-        sampler = known.sampler(name)
+        sampler = registry.sampler(name)
         values = checked_settings(f"sampler {name}", sampler.settings, given)
         filters.append(partial(import_target(sampler.target), **values))
     return tuple(filters)

@@ -1,9 +1,9 @@
-"""The zoo's own blocks, strategies, quantized formats and objectives, given by the hooks of any plugin. Imports no mlx."""
+"""The core plugin: the zoo's own blocks, strategies, quantized formats, objectives and commands. Imports no mlx."""
 
 from __future__ import annotations
 
 from zoo import recipe
-from zoo.architecture import Block, Objective, QuantizedFormat, Strategy, hookimpl
+from zoo.architecture import Block, Command, Objective, QuantizedFormat, Strategy, hookimpl
 
 
 @hookimpl
@@ -115,5 +115,32 @@ def zoo_objectives() -> tuple[Objective, ...]:
             f"{home}:TRANSLATION",
             ("translate",),
             summary="each next token of a text's translation",
+        ),
+    )
+
+
+@hookimpl
+def zoo_commands() -> tuple[Command, ...]:
+    """The commands that come with the zoo itself, in the order of `zoo --help`."""
+    return (
+        Command("run", "zoo.cli.run:run", "Run a model: text in, text out."),
+        Command("embed", "zoo.cli.embed:embed", "Texts to vectors, one a text."),
+        Command("list", "zoo.cli.list:list_", "The architectures that the zoo has."),
+        Command("show", "zoo.cli.show:show", "What one architecture is made of."),
+        Command(
+            "compare", "zoo.cli.compare:compare", "Architectures side by side, their differences marked."
+        ),
+        Command("plugins", "zoo.cli.plugins:plugins", "The installed plugins, and how each fared."),
+        Command(
+            "train", "zoo.cli.train:train", "Train a model from nothing, on a built-in corpus or your text."
+        ),
+        Command("evaluate", "zoo.cli.evaluate:evaluate", "How many questions of a corpus a model answers."),
+        Command("convert", "zoo.cli.convert:convert", "A checkpoint to a new folder, quantized or not."),
+        Command("bench", "zoo.cli.bench:bench", "Timed runs beside a peer's."),
+        Command("cache", "zoo.cli.cache:cache", "What was downloaded from the hub, and how to remove it."),
+        Command("new", "zoo.cli.new:new", "Write a plugin of your own, as a package."),
+        Command("test", "zoo.cli.test:test", "Hold a model to what every model of the zoo must do."),
+        Command(
+            "doctor", "zoo.cli.doctor:doctor", "This machine: backend, libraries, what would make it faster."
         ),
     )

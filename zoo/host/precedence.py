@@ -13,7 +13,7 @@ from zoo.host.discovery import Plugin
 T = TypeVar("T")
 
 
-class Claims(Generic[T]):
+class RecordTable(Generic[T]):
     """The records that plugins gave, by the names they claim.
 
     A name that two third parties claim belongs to neither: it must be asked for as "distribution::name". One that
@@ -49,14 +49,14 @@ class Claims(Generic[T]):
             [claim for claim in claims if claim[0].distribution == distribution] if distribution else claims
         )
 
-    def one(self, name: str) -> T | None:
+    def get(self, name: str) -> T | None:
         """The record of a name, None when nobody claims it; PluginError when several third parties do."""
         claims = self.of(name)
         return self.chosen(claims, name)[1] if claims else None
 
-    def need(self, name: str) -> T:
+    def require(self, name: str) -> T:
         """The record of a name; PluginError, naming those there are, for none."""
-        found = self.one(name)
+        found = self.get(name)
         if found is None:
             raise PluginError(f"no {self.what} {name!r}; there are: {', '.join(self.listed()) or 'none'}")
         return found

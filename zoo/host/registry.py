@@ -16,6 +16,7 @@ from zoo import __version__
 from zoo.architecture import (
     Architecture,
     Block,
+    Command,
     Corpus,
     Objective,
     QuantizedFormat,
@@ -25,10 +26,10 @@ from zoo.architecture import (
     import_target,
 )
 from zoo.errors import ConfigError, PluginError, SourceError, in_words
-from zoo.host import core as builtin
+from zoo.host import core as core_plugin
 from zoo.host.collect import collect
 from zoo.host.discovery import FIRST_PARTY, Plugin, load_plugins
-from zoo.host.precedence import Claims
+from zoo.host.precedence import RecordTable
 
 # The key of a config.json under which a folder that a third party's plugin serves says so: "zoo-gptj 0.1".
 WRITER = "zoo_plugin"
@@ -38,7 +39,7 @@ _PLUGIN = re.compile(r"[\w.-]{1,80}( [\w.+!-]{1,40})?")
 @cache
 def core() -> Plugin:
     """The zoo's own blocks, strategies, formats and objectives, as a plugin that is always there."""
-    return Plugin("core", FIRST_PARTY, __version__, module=builtin.__name__, records=collect(builtin))
+    return Plugin("core", FIRST_PARTY, __version__, module=core_plugin.__name__, records=collect(core_plugin))
 
 
 class Registry:
@@ -46,17 +47,18 @@ class Registry:
 
     def __init__(self, plugins: Iterable[Plugin]) -> None:
         self.plugins = [core(), *(plugin for plugin in plugins if plugin is not core())]
-        self._architectures = Claims[Architecture]("architecture")
-        self._types = Claims[Architecture](
+        self._architectures = RecordTable[Architecture]("architecture")
+        self._types = RecordTable[Architecture](
             "model_type", "choose with --architecture", lambda architecture: architecture.name
         )
-        self._blocks = Claims[Block]("block")
-        self._strategies = Claims[Strategy]("strategy")
-        self._samplers = Claims[Sampler]("sampler")
-        self._tokenizers = Claims[TokenizerFormat]("tokenizer")
-        self._formats = Claims[QuantizedFormat]("quant_method", "choose one by ZOO_BLOCK: it is of")
-        self._corpora = Claims[Corpus]("corpus")
-        self._objectives = Claims[Objective]("objective")
+        self._blocks = RecordTable[Block]("block")
+        self._strategies = RecordTable[Strategy]("strategy")
+        self._samplers = RecordTable[Sampler]("sampler")
+        self._tokenizers = RecordTable[TokenizerFormat]("tokenizer")
+        self._formats = RecordTable[QuantizedFormat]("quant_method", "choose one by ZOO_BLOCK: it is of")
+        self._corpora = RecordTable[Corpus]("corpus")
+        self._objectives = RecordTable[Objective]("objective")
+        self.commands = RecordTable[Command]("command", "run zoo")
         self._modules: dict[type, Block] = {}
         # The zoo's own come first, so that nobody else's module runs a block of theirs.
         for plugin in sorted(self.plugins, key=lambda plugin: not plugin.ours):
@@ -77,6 +79,7 @@ class Registry:
             (self._formats, "zoo_formats"),
             (self._corpora, "zoo_corpora"),
             (self._objectives, "zoo_objectives"),
+            (self.commands, "zoo_commands"),
         ):
             for record in plugin.records.get(hook, ()):
                 claims.add(record.name, plugin, record)
@@ -152,7 +155,7 @@ class Registry:
         """The architecture of that name, plain or qualified, or itself; SourceError, with the nearest names, for none."""
         if isinstance(name, Architecture):
             return name
-        found = self._architectures.one(name)
+        found = self._architectures.get(name)
         if found is None:
             raise SourceError(f"unknown architecture {name!r}{self.suggestion(name)}; `zoo list` shows all")
         return found
@@ -249,7 +252,7 @@ class Registry:
 
     def block(self, identifier: str) -> Block:
         """The block "kind/name"; PluginError for none."""
-        found = self._blocks.one(identifier)
+        found = self._blocks.get(identifier)
         if found is None:
             raise PluginError(f"there is no block {identifier!r}; known: {', '.join(sorted(self._blocks))}")
         return found
@@ -274,7 +277,7 @@ class Registry:
         a model unasked where one of these can. PluginError when there is none, or several third parties' fit.
         """
         if name is not None:
-            found = self._strategies.one(name)
+            found = self._strategies.get(name)
             if found is None or task not in found.tasks:
                 names = ", ".join(n for n, strategy in self.strategies.items() if task in strategy.tasks)
                 raise PluginError(
@@ -291,7 +294,7 @@ class Registry:
 
     def corpus(self, name: str) -> Corpus:
         """The corpus of that name; PluginError, naming those there are, for none."""
-        return self._corpora.need(name)
+        return self._corpora.require(name)
 
     def objective(self, architecture: Architecture, name: str | None = None) -> Objective:
         """The objective `name`, else the first that can train the architecture, chosen as a strategy is.
@@ -300,7 +303,7 @@ class Registry:
         """
         kind = f"{architecture.task} with attention {architecture.causality}"
         if name is not None:
-            found = self._objectives.one(name)
+            found = self._objectives.get(name)
             if found is None or not found.serves(architecture):
                 names = ", ".join(n for n, o in self.objectives.items() if o.serves(architecture))
                 raise PluginError(
@@ -325,7 +328,7 @@ class Registry:
 
     def format(self, method: str) -> QuantizedFormat | None:
         """The quantized format of a `quant_method`, None for none; PluginError when several plugins claim it."""
-        return self._formats.one(method)
+        return self._formats.get(method)
 
     @property
     def tokenizers(self) -> dict[str, TokenizerFormat]:
@@ -334,7 +337,7 @@ class Registry:
 
     def sampler(self, name: str) -> Sampler:
         """The sampler of that name; PluginError, naming those there are, for none."""
-        return self._samplers.need(name)
+        return self._samplers.require(name)
 
 
 def _first(claims: list[tuple[Plugin, Any]], rank: Callable[[tuple[Plugin, Any]], int], what: str) -> Any:
@@ -349,12 +352,12 @@ _in_use: Registry | None = None
 
 
 @contextmanager
-def using(known: Registry) -> Iterator[Registry]:
-    """Within it, `registry()` is `known`: for tests that must not depend on what else is installed."""
+def using(registry: Registry) -> Iterator[Registry]:
+    """Within it, `default_registry()` is `registry`: for tests that must not depend on what else is installed."""
     global _in_use
-    before, _in_use = _in_use, known
+    before, _in_use = _in_use, registry
     try:
-        yield known
+        yield registry
     finally:
         _in_use = before
 
@@ -380,13 +383,13 @@ def _ours() -> tuple[Plugin, ...]:
 def signed(architecture: Architecture) -> dict[str, str]:
     """What the config.json of a folder says besides, so that it is known which plugin it needs: of a third party's."""
     try:
-        plugin = registry().plugin_of(architecture)
+        plugin = default_registry().plugin_of(architecture)
     except PluginError:  # of a registry that is not the one in use
         return {}
     return {} if plugin.ours else {WRITER: plugin.told}
 
 
-def registry() -> Registry:
+def default_registry() -> Registry:
     """The registry of the installed plugins, filled at the first call."""
     return _in_use or _installed()
 

@@ -18,10 +18,10 @@ from zoo.insight.facts import comparison, described, facts
 BEGIN, END = "<!-- card -->", "<!-- end -->"
 
 
-def card(plugin: Plugin, known: Registry) -> str:
+def card(plugin: Plugin, registry: Registry) -> str:
     """What a plugin gives: each architecture with its facts, each block with its fields, and all else by name."""
     architectures = plugin.records.get("zoo_architectures", ())
-    parts = [_architecture(a, known) for a in architectures if not a.bridged]
+    parts = [_architecture(a, registry) for a in architectures if not a.bridged]
     if bridged := [f"`{a.name}`" for a in architectures if a.bridged]:
         parts.append(f"Run by another library's code: {', '.join(bridged)}.\n")
     if blocks := plugin.records.get("zoo_blocks", ()):
@@ -58,8 +58,10 @@ def rewrite(path: Path, text: str) -> None:
     os.replace(part, path)
 
 
-def _architecture(architecture: Architecture, known: Registry) -> str:
-    _, preset, recipe = described(f"{known.plugin_of(architecture).distribution}::{architecture.name}", known)
+def _architecture(architecture: Architecture, registry: Registry) -> str:
+    _, preset, recipe = described(
+        f"{registry.plugin_of(architecture).distribution}::{architecture.name}", registry
+    )
     about = {
         "task": architecture.task,
         "reads `model_type`": ", ".join(architecture.model_types),
@@ -68,7 +70,7 @@ def _architecture(architecture: Architecture, known: Registry) -> str:
     }
     told = facts(recipe)
     rows = [[key, value] for key, value in about.items() if value]
-    base = _base_facts(architecture, known, preset.config or {})
+    base = _base_facts(architecture, registry, preset.config or {})
     if base is None:
         rows += [[key, value] for key, value in told.items()]
         return f"**{architecture.name}**: {architecture.summary}\n\n" + _table(["", preset.name], rows)
@@ -80,13 +82,13 @@ def _architecture(architecture: Architecture, known: Registry) -> str:
 
 
 def _base_facts(
-    architecture: Architecture, known: Registry, numbers: Mapping[str, Any]
+    architecture: Architecture, registry: Registry, numbers: Mapping[str, Any]
 ) -> dict[str, str] | None:
     """The facts of the base's recipe with the same numbers; None when there is none, or it cannot read them."""
-    if architecture.base is None or architecture.base not in known:
+    if architecture.base is None or architecture.base not in registry:
         return None
     try:
-        return facts(known.architecture(architecture.base).recipe(Config(numbers)))
+        return facts(registry.architecture(architecture.base).recipe(Config(numbers)))
     except ZooError:
         return None
 

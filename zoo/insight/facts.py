@@ -18,13 +18,13 @@ CACHED_BYTES = 2  # a number in a KV cache kept in a 16-bit float, as on a GPU
 STATE_BYTES = 4  # one in a recurrent state, in float32: every token adds to the same number
 
 
-def described(name: str, known: Registry) -> tuple[Architecture, Preset, Any]:
+def described(name: str, registry: Registry) -> tuple[Architecture, Preset, Any]:
     """The architecture, preset and recipe of "llama" (its full-size preset) or "llama:pocket".
 
     SourceError when there is no such preset, or it carries no numbers.
     """
     plain, _, wanted = name.replace("::", "\0").partition(":")
-    architecture = known.architecture(plain.replace("\0", "::"))
+    architecture = registry.architecture(plain.replace("\0", "::"))
     preset = architecture.preset(wanted) if wanted else architecture.full_size or architecture.preset()
     if not architecture.presets:
         raise SourceError(f"{architecture.name} has no numbers of its own: give the folder of a checkpoint")

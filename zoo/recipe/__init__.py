@@ -15,18 +15,14 @@ from zoo.recipe.parts import (
     Attention,
     CrossAttention,
     CrossLayer,
-    DynamicScaling,
     GatedMLP,
     Layer,
     LayerNorm,
     LearnedPositions,
-    LinearScaling,
-    Llama3Scaling,
     RMSNorm,
-    RoPE,
     SinusoidalPositions,
-    YarnScaling,
 )
+from zoo.recipe.rope import DynamicScaling, LinearScaling, Llama3Scaling, RoPE, YarnScaling
 from zoo.recipe.spec import Spec
 
 __all__ = [

@@ -1,12 +1,121 @@
-"""Rotary positions from a checkpoint's `config.json`, whatever its family calls the keys. Imports no mlx."""
+"""Rotary positions: their specs, and how a checkpoint's `config.json` is read to one, whatever its family calls the keys.
+
+Imports no mlx.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 from zoo.config import Config
-from zoo.recipe import DynamicScaling, LinearScaling, Llama3Scaling, RoPE, Spec, YarnScaling
+from zoo.errors import RecipeError
+from zoo.recipe.spec import Spec
+
+
+@dataclass(frozen=True)
+class LinearScaling(Spec):
+    """Every angle divided by `factor` (Chen et al., 2023)."""
+
+    kind, name = "rope-scaling", "linear"
+    factor: float
+
+
+@dataclass(frozen=True)
+class DynamicScaling(Spec):
+    """NTK-aware: past `context` positions the base grows with the length of the text (bloc97, emozilla, 2023)."""
+
+    kind, name = "rope-scaling", "dynamic"
+    factor: float
+    context: int
+
+
+@dataclass(frozen=True)
+class Llama3Scaling(Spec):
+    """Long wavelengths divided by `factor`, short ones kept, a smooth step between (LLaMA 3.1, 2024)."""
+
+    kind, name = "rope-scaling", "llama3"
+    factor: float
+    low: float
+    high: float
+    context: int
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.high <= self.low:
+            raise RecipeError(f"high: {self.high} must be greater than low, {self.low}")
+
+
+@dataclass(frozen=True)
+class YarnScaling(Spec):
+    """Fast dimensions kept, slow ones divided by `factor`, a ramp between; queries and keys times `magnitude`.
+
+    Peng et al., 2023. `context` is the length the model was first trained for.
+    """
+
+    kind, name = "rope-scaling", "yarn"
+    factor: float
+    context: int
+    fast: float = 32.0
+    slow: float = 1.0
+    magnitude: float = 1.0
+    truncate: bool = True
+
+
+@dataclass(frozen=True)
+class RoPE(Spec):
+    """Rotary positions: each pair of query and key dimensions is turned by position · theta^(−2k/d).
+
+    Su et al., 2021. `dims` of each head are turned (None: all). `interleaved` pairs neighbours (2k, 2k+1);
+    otherwise halves (k, k + d/2) are paired, as in most checkpoints.
+    """
+
+    kind, name = "position", "rope"
+    theta: float = 10000.0
+    dims: int | None = None
+    interleaved: bool = False
+    scaling: Spec | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.theta <= 1:
+            raise RecipeError(f"theta: must be greater than 1, got {self.theta}")
+
+    def width(self, part: str, dim: int) -> int:
+        return self.dims or dim
+
+    @staticmethod
+    def of(
+        config: Any,
+        head_dim: int | None = None,
+        *,
+        theta_key: str = "rope_theta",
+        partial_key: str = "partial_rotary_factor",
+        scaling_key: str = "rope_scaling",
+        context_key: str = "max_position_embeddings",
+        kinds: Mapping[str, Callable[[Any, Any, int], Spec | None]] | None = None,
+    ) -> RoPE:
+        """The rotary positions that a checkpoint's `config.json` describes, in either of transformers' spellings.
+
+        The keys' names are arguments: `theta_key` of the base, `partial_key` of the share of each head that is turned,
+        `scaling_key` of the object that scales, `context_key` of how many positions there are. An object
+        `rope_parameters` (transformers 5) has names of its own, which win. `head_dim` is the width of a head, where it
+        is not width ÷ heads. `kinds` adds kinds of scaling by their `rope_type`: a function of that object and of the
+        config, whose keys it reads, and of the number of positions, that gives a spec of the kind "rope-scaling".
+        ConfigError for a kind that is not known, and for a key of it that nothing read.
+        """
+        return rope(
+            config,
+            head_dim,
+            theta_key=theta_key,
+            partial_key=partial_key,
+            scaling_key=scaling_key,
+            context_key=context_key,
+            kinds=kinds or {},
+        )
+
 
 MOST_FACTOR = 1e6  # by which positions are stretched
 

@@ -39,10 +39,10 @@ class Parts:
     requirement: str | None
 
 
-def parts_of(name: str, known: Registry, block: str | None) -> Parts:
+def parts_of(name: str, registry: Registry, block: str | None) -> Parts:
     """The parts of the architecture `name`; ScaffoldError when no variant of it can be told by what is generated."""
-    architecture = known.architecture(name)
-    plugin = known.plugin_of(architecture)
+    architecture = registry.architecture(name)
+    plugin = registry.plugin_of(architecture)
     preset = architecture.preset("pocket") or architecture.preset("tiny")
     if preset is None or preset.config is None:
         raise ScaffoldError(f"--base {name}: it has no pocket or tiny preset to begin with")

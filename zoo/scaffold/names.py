@@ -56,28 +56,20 @@ def named(name: str) -> Names:
     return Names(plain)
 
 
-def refuse_taken(names: Names, kind: str, known: Registry, block: str | None = None) -> None:
+def refuse_taken(names: Names, kind: str, registry: Registry, block: str | None = None) -> None:
     """ScaffoldError when something installed has one of the names already."""
     name = names.name
     taken = {
-        "architecture": (name in known or known.has_type(name), "an architecture or model_type"),
-        "block": (f"{block}/{name}" in known.blocks, "a block"),
-        "strategy": (name in known.strategies, "a strategy"),
-        "command": (_is_command(name), "a command"),
+        "architecture": (name in registry or registry.has_type(name), "an architecture or model_type"),
+        "block": (f"{block}/{name}" in registry.blocks, "a block"),
+        "strategy": (name in registry.strategies, "a strategy"),
+        "command": (name in registry.commands, "a command"),
     }
     for there, what in (taken[kind], *([taken["block"]] if block else [])):
         if there:
             raise ScaffoldError(f"{name!r} is taken: it is {what} of the zoo or of an installed plugin")
-    for plugin in known.plugins:
+    for plugin in registry.plugins:
         if name == plugin.name or names.distribution == plugin.distribution:
             raise ScaffoldError(f"{name!r} is taken: the plugin {plugin.name} ({plugin.told}) is installed")
     if find_spec(names.module) is not None:
         raise ScaffoldError(f"{name!r} is taken: Python has a module {names.module} already")
-
-
-def _is_command(name: str) -> bool:
-    import click
-
-    from zoo.cli import cli
-
-    return name in cli.list_commands(click.Context(cli))

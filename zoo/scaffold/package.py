@@ -16,7 +16,7 @@ from typing import Any
 
 from zoo.architecture import API
 from zoo.errors import ScaffoldError
-from zoo.host.registry import Registry, isolated, registry
+from zoo.host.registry import Registry, default_registry, isolated
 from zoo.insight.card import card, rewrite
 from zoo.scaffold.base import Parts, parts_of
 from zoo.scaffold.blocks import BLOCKS
@@ -57,7 +57,7 @@ def create(
     base: str | None = None,
     block: str | None = None,
     where: Path = Path("."),
-    known: Registry | None = None,
+    registry: Registry | None = None,
 ) -> Path:
     """Write the plugin `name` as a package in the new folder `where`/`name`, and give that.
 
@@ -65,7 +65,7 @@ def create(
     of one of the kinds in `BLOCKS`, and says which kind a plugin of a block alone gives ("norm"). ScaffoldError, and
     nothing written, for a name that cannot be or is taken, a folder that is there, or a base that it cannot build on.
     """
-    known = known or registry()
+    registry = registry or default_registry()
     names = named(name)
     if kind != "architecture" and base:
         raise ScaffoldError(f"--base is of an architecture, not of a {kind}")
@@ -77,8 +77,8 @@ def create(
     folder = where / name
     if folder.exists():
         raise ScaffoldError(f"{folder}: is there already")
-    refuse_taken(names, kind, known, block)
-    parts = parts_of(base, known, block) if base else None
+    refuse_taken(names, kind, registry, block)
+    parts = parts_of(base, registry, block) if base else None
     files = COMMON | KINDS[kind]
     if kind == "architecture":
         files |= {f"architecture/{'based' if base else 'plain'}.py.jinja": "{m}/__init__.py"}

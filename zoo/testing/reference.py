@@ -27,7 +27,7 @@ def agreement(subject: Subject, reference: Path, tolerance: float = TOLERANCE) -
     same model. SourceError for a reference that cannot be read, or does not fit the model.
     """
     if reference.is_dir():
-        given, expected = _of_folder(subject, load(reference, dtype="float32", known=subject.known))
+        given, expected = _of_folder(subject, load(reference, dtype="float32", registry=subject.registry))
     elif reference.is_file():
         given, expected = _of_npz(subject, reference)
     else:

@@ -10,8 +10,9 @@ from zoo.architecture import Strategy
 from zoo.errors import PromptError
 from zoo.generation import stream
 from zoo.generation.step import Step
-from zoo.host.registry import Registry, registry, using
+from zoo.host.registry import Registry, default_registry, using
 from zoo.loading import Loaded
+from zoo.notices import renamed_argument
 from zoo.testing.subjects import Check, Subject, subject
 
 LENGTH = 8  # tokens of a prompt, and of an answer
@@ -25,31 +26,32 @@ def loaded_of(subject: Subject) -> Loaded:
     return Loaded(subject.model, None, subject.architecture, subject.recipe, config, Path("."))
 
 
+@renamed_argument("known", "registry")
 def check_strategy(
-    name: str, architecture: str | None = None, known: Registry | None = None, **settings: Any
+    name: str, architecture: str | None = None, registry: Registry | None = None, **settings: Any
 ) -> list[Step]:
     """Hold the strategy `name`, plain or qualified, to what each must do; AssertionError or PluginError says what it did.
 
     It runs on a small model of random weights, of `architecture` or of the first that has a task which it serves, on
     token ids, with `settings`. Gives the steps of one run.
     """
-    known = known or registry()
+    registry = registry or default_registry()
     plain = name.rpartition("::")[2]
-    tasks = next((strategy.tasks for strategy in known.strategies.values() if strategy.name == plain), ())
+    tasks = next((strategy.tasks for strategy in registry.strategies.values() if strategy.name == plain), ())
     if architecture is None:
-        fitting = (a.name for a in known.architectures.values() if a.task in tasks and a.presets)
+        fitting = (a.name for a in registry.architectures.values() if a.task in tasks and a.presets)
         architecture = "llama" if "generate" in tasks else next(fitting, "llama")
-    made = subject(architecture, known=known)
-    with using(known):
-        strategy = known.strategy(made.architecture.task, name=name)
+    made = subject(architecture, registry=registry)
+    with using(registry):
+        strategy = registry.strategy(made.architecture.task, name=name)
         return _held(loaded_of(made), strategy, name, settings)
 
 
 def strategies_end_as_they_must(subject: Subject) -> None:
     """Whoever reads a stream relies on steps, of which the last says why it ends."""
-    with using(subject.known):
+    with using(subject.registry):
         for strategy in strategies_of(subject):
-            _held(loaded_of(subject), strategy, _full(subject.known, strategy), {})
+            _held(loaded_of(subject), strategy, _full(subject.registry, strategy), {})
 
 
 def _held(loaded: Loaded, strategy: Strategy, name: str, settings: Any) -> list[Step]:
@@ -83,15 +85,15 @@ def strategies_of(subject: Subject) -> list[Strategy]:
 
     One that refuses to is for `check_strategy`, which is given the settings.
     """
-    known, task = subject.known, subject.architecture.task
-    given = known.plugin_of(subject.architecture).records.get("zoo_strategies", ())
+    registry, task = subject.registry, subject.architecture.task
+    given = registry.plugin_of(subject.architecture).records.get("zoo_strategies", ())
     return [strategy for strategy in given if task in strategy.tasks and _starts(subject, strategy)]
 
 
 def _starts(subject: Subject, strategy: Strategy) -> bool:
     try:
-        with using(subject.known):
-            stream(loaded_of(subject), PROMPT, strategy=_full(subject.known, strategy))
+        with using(subject.registry):
+            stream(loaded_of(subject), PROMPT, strategy=_full(subject.registry, strategy))
     except PromptError:
         return False
     except Exception:  # whatever it is, the check itself runs into it and says so
@@ -99,9 +101,9 @@ def _starts(subject: Subject, strategy: Strategy) -> bool:
     return True
 
 
-def _full(known: Registry, strategy: Strategy) -> str:
+def _full(registry: Registry, strategy: Strategy) -> str:
     """The name by which no other plugin's strategy can be meant."""
-    return f"{known.plugin_of(strategy).distribution}::{strategy.name}"
+    return f"{registry.plugin_of(strategy).distribution}::{strategy.name}"
 
 
 CHECKS = (Check.of(strategies_end_as_they_must, lambda subject: bool(strategies_of(subject))),)

@@ -14,11 +14,13 @@ from mlx.utils import tree_flatten, tree_unflatten
 
 from zoo.architecture import Architecture
 from zoo.assemble import assemble
+from zoo.checkpoint.open import make_recipe
 from zoo.checkpoint.packed import Packing
 from zoo.checkpoint.quantize import choose
 from zoo.errors import ZooError
-from zoo.host.registry import Registry, registry
-from zoo.loading import Loaded, make_recipe
+from zoo.host.registry import Registry, default_registry
+from zoo.loading import Loaded
+from zoo.notices import renamed_argument
 
 TOLERANCE = 1e-4  # of the range of the logits, in float32
 LENGTH = 24  # tokens of a test text: more than any window of the small presets
@@ -38,7 +40,7 @@ class Subject:
     recipe: Any
     model: Any
     tokens: mx.array
-    known: Registry
+    registry: Registry
     trained: bool = False
 
     @property
@@ -122,7 +124,7 @@ def answer(subject: Subject, model: Any = None) -> mx.array:
 
 def is_theirs(subject: Subject) -> bool:
     """Whether the plugin is a third party's, and a module."""
-    plugin = subject.known.plugin_of(subject.architecture)
+    plugin = subject.registry.plugin_of(subject.architecture)
     return not plugin.ours and bool(plugin.module)
 
 
@@ -137,26 +139,27 @@ def numbers_of(architecture: Architecture, preset: str | None = None) -> Mapping
     )
 
 
-def subject(name: str, preset: str | None = None, known: Registry | None = None, seed: int = 0) -> Subject:
+@renamed_argument("known", "registry")
+def subject(name: str, preset: str | None = None, registry: Registry | None = None, seed: int = 0) -> Subject:
     """The architecture `name` as a small model with random weights."""
-    known = known or registry()
-    architecture = known.architecture(name)
+    registry = registry or default_registry()
+    architecture = registry.architecture(name)
     numbers = numbers_of(architecture, preset)
     recipe = make_recipe(architecture, numbers)
     if (count := recipe.parameters(recipe.dim)) > MOST_PARAMETERS:
         raise ZooError(
             f"{name}: {preset or 'its smallest preset'} has {count:,} parameters, too many for a test"
         )
-    model = assemble(recipe, known)
+    model = assemble(recipe, registry)
     randomise(model, seed)
-    return Subject(architecture, numbers, recipe, model, random_texts(recipe, seed), known)
+    return Subject(architecture, numbers, recipe, model, random_texts(recipe, seed), registry)
 
 
-def subject_of(loaded: Loaded, known: Registry | None = None) -> Subject:
+def subject_of(loaded: Loaded, registry: Registry | None = None) -> Subject:
     """A loaded checkpoint as a subject; load it in float32, which the tolerances are made for."""
     texts = random_texts(loaded.recipe)
-    known = known or registry()
-    return Subject(loaded.architecture, loaded.config, loaded.recipe, loaded.model, texts, known, True)
+    registry = registry or default_registry()
+    return Subject(loaded.architecture, loaded.config, loaded.recipe, loaded.model, texts, registry, True)
 
 
 def random_texts(recipe: Any, seed: int = 0) -> mx.array:

@@ -30,8 +30,9 @@ from zoo.checkpoint.save import save
 from zoo.errors import ZooError, in_words
 from zoo.generation import generate
 from zoo.host.discovery import FIRST_PARTY
-from zoo.host.registry import Registry, registry, using
+from zoo.host.registry import Registry, default_registry, using
 from zoo.loading import Loaded, load
+from zoo.notices import renamed_argument
 from zoo.testing import caches as testing_caches
 from zoo.testing import strategies as testing_strategies
 from zoo.testing import translation as testing_translation
@@ -182,7 +183,7 @@ def saved_and_loaded_is_identical(subject: Subject) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         save(folder, subject.model, subject.architecture, subject.recipe, subject.numbers)
-        loaded = load(folder, architecture=subject.architecture, dtype="float32", known=subject.known)
+        loaded = load(folder, architecture=subject.architecture, dtype="float32", registry=subject.registry)
     found = dict(tree_flatten(loaded.model.parameters()))
     for path, array in tree_flatten(subject.model.parameters()):
         assert path in found, f"{path} was not loaded"
@@ -194,10 +195,14 @@ def quantized_and_loaded_is_identical(subject: Subject) -> None:
     with tempfile.TemporaryDirectory() as place:
         plain, packed = Path(place, "plain"), Path(place, "packed")
         save(plain, subject.model, subject.architecture, subject.recipe, subject.numbers)
-        model = load(plain, architecture=subject.architecture, dtype="float32", known=subject.known).model
+        model = load(
+            plain, architecture=subject.architecture, dtype="float32", registry=subject.registry
+        ).model
         quantize(model, PACKING, quantizes(subject))
         save(packed, model, subject.architecture, subject.recipe, subject.numbers)
-        loaded = load(packed, architecture=subject.architecture, dtype="float32", known=subject.known).model
+        loaded = load(
+            packed, architecture=subject.architecture, dtype="float32", registry=subject.registry
+        ).model
     expected, found = (dict(tree_flatten(one.parameters())) for one in (model, loaded))
     lost = sorted(expected.keys() ^ found.keys())
     assert not lost, (
@@ -212,7 +217,7 @@ def quantized_and_loaded_is_identical(subject: Subject) -> None:
 def greedy_stream_follows_the_full_forward(subject: Subject) -> None:
     prompt = subject.tokens[0, : subject.tokens.shape[1] // 2].tolist()
     loaded = Loaded(subject.model, None, subject.architecture, subject.recipe, {}, Path("."))
-    with using(subject.known):
+    with using(subject.registry):
         new = generate(loaded, prompt, strategy=AUTOREGRESSIVE, max_tokens=8, temperature=0.0).tokens
     prefix = {"prefix": len(prompt)} if subject.architecture.causality == "prefix" else {}
     logits = subject.model(mx.array([prompt + new]), **prefix)[0]  # (T, V)
@@ -244,7 +249,7 @@ def half_precision_runs(subject: Subject) -> None:
 
 @check("every command imports every plugin: what is heavy belongs in the modules that run blocks", is_theirs)
 def importing_the_plugin_imports_nothing_heavy(subject: Subject) -> None:
-    imports_nothing_heavy(subject.known.plugin_of(subject.architecture).module)
+    imports_nothing_heavy(subject.registry.plugin_of(subject.architecture).module)
 
 
 def imports_nothing_heavy(module: str) -> None:
@@ -292,26 +297,30 @@ def outcome(check: Check, subject: Subject) -> Result:
     return Result(check.name, check.reason, True)
 
 
-def run_checks(name: str, preset: str | None = None, known: Registry | None = None) -> list[Result]:
+def run_checks(name: str, preset: str | None = None, registry: Registry | None = None) -> list[Result]:
     """Every check that applies to the architecture `name`, run on a small model of random weights."""
-    made = subject(name, preset, known)
+    made = subject(name, preset, registry)
     return [outcome(check, made) for check in checks_of(made)]
 
 
-def check_card(readme: Path | str, name: str, known: Registry | None = None) -> None:
+@renamed_argument("known", "registry")
+def check_card(readme: Path | str, name: str, registry: Registry | None = None) -> None:
     """AssertionError, with the command that mends it, unless a README holds the card of the plugin `name` as it is now."""
     from zoo.insight.card import card
 
-    known, path = known or registry(), Path(readme)
-    made = card(known.plugin(name), known)
+    registry, path = registry or default_registry(), Path(readme)
+    made = card(registry.plugin(name), registry)
     assert made in path.read_text(encoding="utf-8"), (
         f"{path.name}: its card is not what the plugin gives; zoo plugins --card {name} --into {path.name}"
     )
 
 
-def check_architecture(name: str, preset: str | None = None, known: Registry | None = None) -> list[Result]:
+@renamed_argument("known", "registry")
+def check_architecture(
+    name: str, preset: str | None = None, registry: Registry | None = None
+) -> list[Result]:
     """Hold the architecture `name` to the suite; AssertionError names each check that failed and what differed."""
-    results = run_checks(name, preset, known)
+    results = run_checks(name, preset, registry)
     failed = [f"{r.name}: {r.message} ({r.reason})" for r in results if not r.passed]
     assert not failed, f"{name}: " + "; ".join(failed)
     return results

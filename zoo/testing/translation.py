@@ -90,7 +90,7 @@ def greedy_translation_follows_the_full_forward(subject: Subject) -> None:
     """What is streamed must be what the model says."""
     source = subject.tokens[:1]
     loaded = Loaded(subject.model, None, subject.architecture, subject.recipe, {}, Path("."))
-    with using(subject.known):
+    with using(subject.registry):
         new = generate(loaded, source[0].tolist(), strategy=BEAM, max_tokens=8).tokens
     logits = subject.model(source, mx.array([[subject.recipe.start, *new]]))[0]  # (T, V)
     margin = TOLERANCE * (logits.max() - logits.min()).item()

@@ -11,7 +11,7 @@ from zoo.errors import PluginError, ZooError
 from zoo.generation import generate
 from zoo.generation.fill_mask import fill
 from zoo.generation.prompt import mask_id, pieces
-from zoo.host.registry import registry
+from zoo.host.registry import default_registry
 from zoo.loading import Loaded
 from zoo.training.objective import objective_of
 from zoo.training.question import Question
@@ -90,7 +90,7 @@ def questions_of(
     architecture: Architecture, corpus: str | None = None, every: bool = False
 ) -> list[Question]:
     """The questions of a corpus, by default the one that the architecture is trained on; ZooError if it has none."""
-    record = registry().corpus(corpus or objective_of(architecture).corpus)
+    record = default_registry().corpus(corpus or objective_of(architecture).corpus)
     if record.questions is None:
         raise ZooError(f"the corpus {record.name} has no questions to ask")
     if architecture.task not in record.tasks:

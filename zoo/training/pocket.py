@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import platform
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -18,13 +15,14 @@ import mlx.core as mx
 from zoo import runtime
 from zoo.architecture import Architecture
 from zoo.assemble import assemble
+from zoo.checkpoint.open import make_recipe
 from zoo.checkpoint.parameters import export
 from zoo.checkpoint.save import save
 from zoo.config import Config
 from zoo.errors import ConfigError, ZooError
 from zoo.generation.prompt import learned_context
-from zoo.host.registry import registry
-from zoo.loading import Loaded, make_recipe
+from zoo.host.registry import default_registry
+from zoo.loading import Loaded
 from zoo.recipe import EncoderDecoder
 from zoo.tokenizer import Tokenizer
 from zoo.training import place, run_tokenizer
@@ -43,7 +41,7 @@ MEASURED = 50  # batches of a person's own held-out text that a measurement take
 
 def settings_of(name: str, given: Mapping[str, Any]) -> Settings:
     """The settings given, the others as suits the architecture `name`; ZooError for one that cannot be."""
-    objective = objective_of(registry().architecture(name), given.get("objective"))
+    objective = objective_of(default_registry().architecture(name), given.get("objective"))
     return Settings(**{"steps": objective.steps, "batch": objective.batch, "rate": objective.rate, **given})
 
 
@@ -65,7 +63,7 @@ def train_folder(
     (default: one trained on the corpus). `out/run` holds the state that `resume` starts from, after the end too unless
     `keep` is false. A folder that holds something is refused unless `overwrite` allows a new model in its place.
     """
-    architecture, watch = registry().architecture(name), watch or Watch()
+    architecture, watch = default_registry().architecture(name), watch or Watch()
     method = objective_of(architecture, settings.objective)
     state = open_state(state_path(out)) if resume else None
     if state is None:
@@ -100,7 +98,7 @@ def train_folder(
     recipe = make_recipe(architecture, numbers)
     check_length(architecture, recipe, settings)
     texts = prepared(texts, words, settings, method)
-    model = assemble(recipe)
+    model = assemble(recipe, default_registry())
     initialise(model, settings.seed, len(recipe.layers), Config(numbers).number("initializer_range", 0.02))
     export(model, architecture, recipe)  # that its weights have names is known now, not after the last step
     record = Record(
@@ -111,7 +109,7 @@ def train_folder(
         | ({"corpus_sha256": texts.own.digest} if texts.own else {}),
         documents="sentences" if alone else "documents",
         tokenizer={"vocab": words.vocab_size, "names": len(names) if trained else 0},
-        versions=versions(),
+        versions=runtime.versions(),
     )
     # Weights and two moments in float32, the state before beside the new one, and the model in 16 bits.
     place.check_writable(out, record.parameters * (2 * 3 * 4 + 2))
@@ -243,14 +241,3 @@ def pocket_numbers(architecture: Architecture) -> Mapping[str, Any]:
     if preset is None or preset.config is None:
         raise ZooError(f"{architecture.name} has no pocket preset: give a config.json with --config")
     return preset.config
-
-
-def versions() -> dict[str, str]:
-    """What a record must say of where it was measured."""
-    return {
-        "mlx-zoo": version("mlx-zoo"),
-        "mlx": version("mlx"),
-        "backend": runtime.backend(),
-        "blas": runtime.blas(),
-        "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
-    }

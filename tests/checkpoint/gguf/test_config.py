@@ -13,9 +13,9 @@ from zoo.checkpoint.gguf.config import decimal
 from zoo.checkpoint.gguf.file import open_gguf
 from zoo.checkpoint.gguf.rope import llama3_scaling
 from zoo.errors import CheckpointError, ConfigError
-from zoo.host.registry import registry
+from zoo.host.registry import default_registry
 
-POCKET = registry().architecture("llama").preset("pocket").folder
+POCKET = default_registry().architecture("llama").preset("pocket").folder
 
 
 def with_keys(tmp_path, drop=(), **keys):
@@ -29,7 +29,7 @@ def with_keys(tmp_path, drop=(), **keys):
 
 
 def config(path):
-    return open_gguf(path, registry()).config
+    return open_gguf(path, default_registry()).config
 
 
 def test_numbers_are_those_of_the_config_json(tmp_path):
@@ -149,7 +149,7 @@ def test_a_model_with_llama_3s_positions(tmp_path):
 
 
 def test_only_a_part_of_a_head_may_turn(tmp_path):
-    folder = registry().architecture("qwen3").preset("pocket").folder
+    folder = default_registry().architecture("qwen3").preset("pocket").folder
     path = gguf_files.write(
         tmp_path / "model.gguf",
         folder,

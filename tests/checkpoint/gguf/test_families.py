@@ -17,7 +17,7 @@ from zoo.checkpoint.gguf.file import open_gguf
 from zoo.checkpoint.packed import join
 from zoo.errors import ConfigError, ZooError
 from zoo.generation.embedding import embed
-from zoo.host.registry import registry
+from zoo.host.registry import default_registry
 from zoo.weights import invert, matcher
 
 YARN = {
@@ -59,7 +59,7 @@ def test_decoders(tmp_path, name, changes):
     assert difference(loaded, original) <= 1e-5
     rules = loaded.architecture.gguf.weights
     found, left = invert(rules, dict(tree_flatten(loaded.model.parameters())), loaded.recipe, join)
-    wanted = open_gguf(path, registry()).tensors.read(mx.float32).arrays
+    wanted = open_gguf(path, default_registry()).tensors.read(mx.float32).arrays
     assert not left and found.keys() == wanted.keys()
     assert all(mx.allclose(found[name], wanted[name], atol=1e-5) for name in wanted)
 
@@ -117,7 +117,7 @@ def test_falcon_mambas_norms_are_refused_by_name(tmp_path):
 
 
 def test_mamba_answers_from_a_file(tmp_path):
-    folder = registry().architecture("mamba").preset("pocket").folder
+    folder = default_registry().architecture("mamba").preset("pocket").folder
     path = gguf_files.write(tmp_path / "model.gguf", folder, "Q8_0")
     loaded = zoo.load(path)
     text = "".join(step.text for step in zoo.stream(loaded, "The capital city of China is", max_tokens=8))
@@ -192,7 +192,9 @@ def test_bert(tmp_path, types):
 )
 def test_every_tensor_that_a_converter_can_write_is_taken(name, others):
     """By a rule, but for those of other models that share the architecture's name."""
-    told = next(a.gguf for a in registry().architectures.values() if a.gguf and a.gguf.architecture == name)
+    told = next(
+        a.gguf for a in default_registry().architectures.values() if a.gguf and a.gguf.architecture == name
+    )
     rules = [matcher(rule.source) for rule in told.weights]
     arch = next(arch for arch, text in gguf.MODEL_ARCH_NAMES.items() if text == name)
     for tensor in gguf.MODEL_TENSORS[arch]:

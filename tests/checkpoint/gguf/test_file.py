@@ -12,7 +12,7 @@ import zoo
 from zoo.checkpoint.gguf.file import open_gguf
 from zoo.checkpoint.packed import join
 from zoo.errors import CheckpointError, ConfigError, SourceError, TokenizerError
-from zoo.host.registry import registry
+from zoo.host.registry import default_registry
 from zoo.weights import invert
 
 POCKETS = ["llama", "qwen3", "gpt2", "gemma2", "mixtral", "qwen3-moe", "gpt-oss"]
@@ -25,7 +25,7 @@ SMALL = {
 
 
 def pocket(name):
-    return registry().architecture(name).preset("pocket").folder
+    return default_registry().architecture(name).preset("pocket").folder
 
 
 @pytest.mark.filterwarnings("error")
@@ -211,6 +211,6 @@ def test_the_rules_run_backward_to_the_files_tensors(tmp_path, name):
     loaded = zoo.load(path, dtype="float32")
     rules = loaded.architecture.gguf.weights
     found, left = invert(rules, dict(tree_flatten(loaded.model.parameters())), loaded.recipe, join)
-    wanted = open_gguf(path, registry()).tensors.read(mx.float32).arrays
+    wanted = open_gguf(path, default_registry()).tensors.read(mx.float32).arrays
     assert not left and found.keys() == wanted.keys()
     assert all(mx.allclose(found[name], wanted[name], atol=1e-6) for name in wanted)

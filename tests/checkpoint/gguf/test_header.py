@@ -15,7 +15,7 @@ import zoo
 from zoo.checkpoint.gguf.file import open_gguf
 from zoo.checkpoint.gguf.header import read_header
 from zoo.errors import CheckpointError, ZooError
-from zoo.host.registry import registry
+from zoo.host.registry import default_registry
 
 HUGE = 2**63
 
@@ -133,7 +133,7 @@ def test_a_file_cut_short_anywhere_is_refused(tmp_path):
     for end in [*range(0, 400, 7), *range(400, len(whole), len(whole) // 60), len(whole) - 33]:
         path.write_bytes(whole[:end])
         with pytest.raises(CheckpointError, match="model"):
-            open_gguf(path, registry())
+            open_gguf(path, default_registry())
 
 
 def small_folder(tmp_path):
@@ -158,7 +158,7 @@ def header_size(data):
 
 def opened(path):
     """Everything but the model itself: header, config, tokenizer, tensors."""
-    file = open_gguf(path, registry())
+    file = open_gguf(path, default_registry())
     file.tokenizer()
     mx.eval([array for tensor in file.tensors.read(None).arrays.values() for array in parts(tensor)])
 
@@ -209,7 +209,7 @@ def test_a_damaged_file_loads_as_a_model_or_is_refused(small):
 @pytest.mark.parametrize("name", ["llama", "gpt2"])
 def test_the_package_reads_the_same(tmp_path, name):
     path = gguf_files.write(
-        tmp_path / "model.gguf", registry().architecture(name).preset("pocket").folder, "Q5_0"
+        tmp_path / "model.gguf", default_registry().architecture(name).preset("pocket").folder, "Q5_0"
     )
     header, reader = read_header(path), gguf.GGUFReader(path)
     wanted = {key: field.contents() for key, field in reader.fields.items() if not key.startswith("GGUF.")}

@@ -13,8 +13,9 @@ from zoo import runtime
 from zoo.checkpoint.convert import convert
 from zoo.checkpoint.gguf import reading as gguf_reading
 from zoo.checkpoint.gguf import tensors as gguf_tensors
+from zoo.checkpoint.open import open_model
 from zoo.errors import CheckpointError, SourceError, ZooError
-from zoo.loading import load, open_model
+from zoo.loading import load
 
 WIDE = dict(hidden_size=256, intermediate_size=512, num_hidden_layers=3, vocab_size=64)
 KINDS = {"blk.0.ffn_down.weight": "Q6_K", "blk.2.attn_v.weight": "Q6_K", "token_embd.weight": "Q6_K"}

@@ -14,10 +14,11 @@ from zoo.checkpoint.gguf import reading as gguf_reading
 from zoo.checkpoint.gguf import tensors as gguf_tensors
 from zoo.checkpoint.gguf.blocks import fives
 from zoo.checkpoint.gguf.header import read_header
+from zoo.checkpoint.open import open_model
 from zoo.checkpoint.packed import Packed
 from zoo.errors import CheckpointError, SourceError
-from zoo.host.registry import registry
-from zoo.loading import load, open_model
+from zoo.host.registry import default_registry
+from zoo.loading import load
 
 PACKED = ["Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q4_K", "Q5_K", "MXFP4"]
 PLAIN = ["F32", "F16", "BF16"]
@@ -168,7 +169,9 @@ def test_little_more_is_held_than_what_is_kept(tmp_path, kind, monkeypatch):
 
 
 def test_some_tensors_are_read_without_the_others(tmp_path):
-    path = gguf_files.write(tmp_path / "model.gguf", registry().architecture("llama").preset("pocket").folder)
+    path = gguf_files.write(
+        tmp_path / "model.gguf", default_registry().architecture("llama").preset("pocket").folder
+    )
     tensors = open_model(path).file.tensors
     assert tensors.read(mx.float32, ["output_norm.weight"]).arrays.keys() == {"output_norm.weight"}
     assert tensors.held(mx.float16) == 2 * 1_049_728
@@ -190,7 +193,9 @@ def parts(tensor):
 
 
 def test_a_model_that_does_not_fit_is_refused_unread(tmp_path, monkeypatch):
-    path = gguf_files.write(tmp_path / "model.gguf", registry().architecture("llama").preset("pocket").folder)
+    path = gguf_files.write(
+        tmp_path / "model.gguf", default_registry().architecture("llama").preset("pocket").folder
+    )
     monkeypatch.setattr("zoo.runtime.total_memory", lambda: 10**6)
     monkeypatch.setattr(gguf_tensors, "read", None)
     with pytest.raises(SourceError, match="does not fit"):

@@ -30,13 +30,15 @@ TOKENS = {
 }
 
 
-def architecture_of(header: Header, known: Registry) -> Architecture:
+def architecture_of(header: Header, registry: Registry) -> Architecture:
     """The zoo's architecture for a file; ConfigError where there is none, or several are as good."""
     name, keys = _name(header), own_keys(header)
-    serving = [a for a in known.architectures.values() if a.gguf is not None and a.gguf.architecture == name]
+    serving = [
+        a for a in registry.architectures.values() if a.gguf is not None and a.gguf.architecture == name
+    ]
     if not serving:
-        has = sorted({a.gguf.architecture for a in known.architectures.values() if a.gguf is not None})
-        absent = known.absent(name) if isinstance(name, str) else None
+        has = sorted({a.gguf.architecture for a in registry.architectures.values() if a.gguf is not None})
+        absent = registry.absent(name) if isinstance(name, str) else None
         raise ConfigError(
             f"{header.path}: general.architecture {shown(name)} is of no architecture that the zoo reads "
             f"from GGUF; "

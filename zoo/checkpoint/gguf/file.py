@@ -67,12 +67,12 @@ class GGUFFile:
 
 
 def open_gguf(
-    path: Path, known: Registry, architecture: str | Architecture | None = None, repack: int | None = None
+    path: Path, registry: Registry, architecture: str | Architecture | None = None, repack: int | None = None
 ) -> GGUFFile:
     """Read a file's header. CheckpointError and ConfigError name the file and what in it is wrong."""
     header = read_headers(path)
     tensors = tensors_of(header.tensors, repack)
-    chosen = known.architecture(architecture) if architecture else architecture_of(header, known)
+    chosen = registry.architecture(architecture) if architecture else architecture_of(header, registry)
     config = config_of(header, chosen)
     _add_frequencies(header, config)
     return GGUFFile(header, chosen, config, tensors)

@@ -10,7 +10,7 @@ from zoo.testing import check_architecture
 @pytest.mark.parametrize("preset", ["tiny", "sequential"])
 def test_conforms(zoo_registry, preset):
     """Both kinds of layer hold the zoo's suite."""
-    check_architecture("gpt-neox", preset, known=zoo_registry(zoo_gpt_neox))
+    check_architecture("gpt-neox", preset, registry=zoo_registry(zoo_gpt_neox))
 
 
 def test_a_quarter_of_each_head_turns_unless_the_config_says_otherwise():

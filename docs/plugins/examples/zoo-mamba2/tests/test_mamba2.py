@@ -10,14 +10,14 @@ from zoo.testing import check_architecture, same
 
 
 @pytest.fixture
-def known(zoo_registry):
+def registry(zoo_registry):
     """The zoo's own plugins and this one, whatever else is installed here."""
     return zoo_registry(zoo_mamba2)
 
 
-def test_conforms(known):
+def test_conforms(registry):
     """The zoo's suite."""
-    check_architecture("mamba2", known=known)
+    check_architecture("mamba2", registry=registry)
 
 
 @pytest.mark.parametrize("chunk", [1, 5, 16, 40])
@@ -39,8 +39,8 @@ def test_chunks_of_any_size_give_the_same(chunk):
     same(last, h, "state")
 
 
-def test_the_card_in_the_readme_is_made_from_the_code(known):
+def test_the_card_in_the_readme_is_made_from_the_code(registry):
     """It goes with the code."""
     readme = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
-    made = card(known.plugin("zoo-mamba2"), known)
+    made = card(registry.plugin("zoo-mamba2"), registry)
     assert made in readme, "run: zoo plugins --card mamba2 --into README.md"

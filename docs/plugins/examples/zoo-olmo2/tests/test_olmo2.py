@@ -7,7 +7,7 @@ from zoo.testing import check_architecture
 
 def test_conforms(zoo_registry):
     """The zoo's suite."""
-    check_architecture("olmo2", known=zoo_registry(zoo_olmo2))
+    check_architecture("olmo2", registry=zoo_registry(zoo_olmo2))
 
 
 def test_a_joint_norm_gives_all_heads_together_a_mean_square_of_one():

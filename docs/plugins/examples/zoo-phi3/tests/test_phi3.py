@@ -12,7 +12,7 @@ from zoo.testing import check_architecture, same, subject
 @pytest.mark.parametrize("preset", ["tiny", "long"])
 def test_conforms(zoo_registry, preset):
     """The zoo's suite, with a window, and with LongRoPE."""
-    check_architecture("phi3", preset, known=zoo_registry(zoo_phi3))
+    check_architecture("phi3", preset, registry=zoo_registry(zoo_phi3))
 
 
 def test_longrope_scales_queries_and_keys_by_how_much_longer_texts_have_become():
@@ -35,7 +35,7 @@ def test_a_text_beyond_the_context_turns_by_the_long_factors(zoo_registry):
     """All of it: a prompt of 520 tokens and what follows are what the whole text is."""
     import mlx.core as mx
 
-    made = subject("phi3", "long", known=zoo_registry(zoo_phi3))
+    made = subject("phi3", "long", registry=zoo_registry(zoo_phi3))
     tokens = mx.random.randint(0, 256, (1, 524), key=mx.random.key(3))
     cache = made.model.make_cache()
     pieces = [

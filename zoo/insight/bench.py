@@ -32,12 +32,12 @@ def bench_load(
     the process grew by at most, `held` the bytes of the loaded parameters.
     """
     from zoo.checkpoint.source import find
-    from zoo.host.registry import registry
-    from zoo.training.pocket import versions
+    from zoo.host.registry import default_registry
+    from zoo.runtime import versions
 
     if runs < 1:
         raise ZooError(f"runs must be at least 1, got {runs}")
-    folder = find(source, registry()).folder
+    folder = find(source, default_registry()).folder
     taken: dict[str, list[dict[str, float]]] = {way: [] for way in WAYS}
     for run in range(runs + 1):
         for way in WAYS:
@@ -55,7 +55,7 @@ def bench_load(
 
 
 def _run(way: str, folder: Path, dtype: str | None) -> dict[str, float]:
-    command = [sys.executable, "-m", "zoo.bench", way, str(folder), dtype or ""]
+    command = [sys.executable, "-m", "zoo.insight.bench", way, str(folder), dtype or ""]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise SourceError(
