@@ -52,6 +52,7 @@ class Commands(click.Group):
 
 
 def command_table() -> RecordTable[Command]:
+    """The subcommands by name, of the zoo and of plugins."""
     from zoo.host.registry import default_registry
 
     return default_registry().commands
