@@ -30,7 +30,9 @@ class Commands(click.Group):
             record = command_table().get(name)
             return _imported(record.target) if record else None
         except PluginError as error:  # several third parties claim the name, or theirs cannot be imported
-            own = next((command for plugin, command in command_table().of(name) if plugin.ours), None)
+            own = next(
+                (command for plugin, command in command_table().claims(name) if plugin.first_party), None
+            )
             if own is None:
                 raise
             notice(f"{error}; the zoo's own serves")
@@ -87,7 +89,7 @@ def _mistake(error: Exception) -> str:
     from zoo.host.discovery import blamed
     from zoo.host.registry import default_registry
 
-    plugin = blamed(error, (plugin for plugin in default_registry().plugins if not plugin.ours))
+    plugin = blamed(error, (plugin for plugin in default_registry().plugins if not plugin.first_party))
     return f"{f'plugin {plugin.name}: ' if plugin else ''}{in_words(error)}; `zoo --debug …` shows where"
 
 

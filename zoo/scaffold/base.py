@@ -67,7 +67,7 @@ def parts_of(name: str, registry: Registry, block: str | None) -> Parts:
         task=architecture.task,
         causality=architecture.causality,
         numbers=preset.config,
-        requirement=None if plugin.ours else f"{plugin.distribution}>={plugin.version}",
+        requirement=None if plugin.first_party else f"{plugin.distribution}>={plugin.version}",
     )
 
 
