@@ -52,7 +52,7 @@ def test_between_two_third_parties_neither_wins():
         PluginError, match=r"'same' is claimed by several.*ask for zoo-one::same or zoo-two::same"
     ):
         found.architecture("same")
-    with pytest.raises(PluginError, match=r"model_type 't'.*--architecture zoo-one::same or zoo-two::same"):
+    with pytest.raises(PluginError, match=r"model_type 't'.*`architecture` zoo-one::same or zoo-two::same"):
         found.resolve({"model_type": "t"})
     assert {"zoo-one::same", "zoo-two::same"} <= set(found.architectures)
     assert "same" not in found.architectures
@@ -61,7 +61,7 @@ def test_between_two_third_parties_neither_wins():
 
 def test_two_architectures_of_one_model_type_are_told_by_their_own_names():
     found = known(plugin("zoo-one", architecture("a", "t")), plugin("zoo-two", architecture("b", "t")))
-    with pytest.raises(PluginError, match="--architecture zoo-one::a or zoo-two::b"):
+    with pytest.raises(PluginError, match="`architecture` zoo-one::a or zoo-two::b"):
         found.resolve({"model_type": "t"})
     assert found.architecture("a").name == "a"
 
@@ -236,7 +236,7 @@ def test_every_kind_that_is_asked_for_by_name_is_marked_when_contested():
         *("corpus/same", "objective/same", "same", "sampler/same", "strategy/same", "zoo same")
     ]
     assert set(found) <= set(one.gives)
-    assert found["zoo same"] == ["zoo zoo-one::same", "zoo zoo-two::same"]
+    assert found["zoo same"] == ["zoo-one::same", "zoo-two::same"]
     assert found["sampler/same"] == ["zoo-one::same", "zoo-two::same"]
 
 

@@ -11,6 +11,9 @@ import click
 if TYPE_CHECKING:
     from zoo.host.discovery import Plugin
 
+# What a person types before the name of one of several records, by how `contested_names` writes their kind.
+ASKED = {"model_type ": "--architecture ", "zoo ": "zoo "}
+
 
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -56,9 +59,9 @@ def plugins(debug: bool, as_json: bool, card: str | None, into: Path | None) -> 
     ]
     click.echo(table(cells, head))
     for name, options in contested.items():
-        click.echo(
-            f"\n* {name} is claimed by several plugins, and neither has it: ask for {' or '.join(options)}"
-        )
+        before = next((before for start, before in ASKED.items() if name.startswith(start)), "")
+        wanted = " or ".join(before + option for option in options)
+        click.echo(f"\n* {name} is claimed by several plugins, and neither has it: ask for {wanted}")
     for plugin in found:
         if debug and plugin.traceback:
             click.echo(f"\n{plugin.name}:\n{plugin.traceback}".rstrip())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 import warnings
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -26,10 +27,10 @@ _ARGUMENT = re.compile(r"`([a-z]\w*)(?:=([^`]*))?`")
 class Commands(click.Group):
     """The subcommands, the zoo's own and those of plugins, each imported when it is called.
 
-    `running` is the one that was called last.
+    `running` is the one that was called last, after it those of its own that were called.
     """
 
-    running: click.Command | None = None
+    running: tuple[click.Command, ...] = ()
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         order = tuple(command_table())  # the zoo's own first, in the order in which they are registered
@@ -56,7 +57,7 @@ class Commands(click.Group):
             hint = f"; did you mean {near[0]}?" if near else "; `zoo --help` lists them"
             raise click.UsageError(f"no command {args[0]!r}{hint}")
         found = super().resolve_command(ctx, args)
-        self.running = _innermost(ctx, found[1], found[2])
+        self.running = tuple(_chain(ctx, found[1], found[2]))
         return found
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -65,14 +66,16 @@ class Commands(click.Group):
             formatter.write_dl([(name, records[name].summary) for name in self.list_commands(ctx)])
 
 
-def _innermost(ctx: click.Context, command: click.Command | None, args: list[str]) -> click.Command | None:
-    """The command itself, or the one of a group that the arguments go on to name: `remove` of `zoo cache remove`."""
-    while isinstance(command, click.Group) and args:
-        below = command.get_command(ctx, args[0])
-        if below is None:
-            break
-        command, args = below, args[1:]
-    return command
+def _chain(ctx: click.Context, command: click.Command | None, args: list[str]) -> Iterator[click.Command]:
+    """The command, and those of a group that the arguments go on to name: `cache` and `remove`."""
+    while command is not None:
+        yield command
+        if not isinstance(command, click.Group):
+            return
+        names = command.list_commands(ctx)
+        index = next((index for index, word in enumerate(args) if word in names), len(args))
+        command = command.get_command(ctx, args[index]) if index < len(args) else None
+        args = args[index + 1 :]
 
 
 def command_table() -> RecordTable[Command]:
@@ -107,12 +110,12 @@ def notice(message: Any, *_: Any, **__: Any) -> None:
         click.echo(line, err=True, color=True)
 
 
-def with_options(message: str, command: click.Command | None) -> str:
-    """A message of the library with each argument that it names written as the command's option, where it has one.
+def with_options(message: str, commands: Iterable[click.Command]) -> str:
+    """A message of the library with each argument that it names written as an option, where the commands have it.
 
     `top_k` becomes --top-k, `force=True` --force and `layout="hf"` --layout hf.
     """
-    options = [] if command is None else [o for o in command.params if isinstance(o, click.Option)]
+    options = (param for command in commands for param in command.params if isinstance(param, click.Option))
     by_flag = {flag: option for option in options for flag in option.opts}
 
     def written(found: re.Match[str]) -> str:

@@ -50,7 +50,7 @@ class Registry:
         self.plugins = [core(), *(plugin for plugin in plugins if plugin is not core())]
         self._tables = {kind.record: RecordTable[Any](kind.noun, kind.ask) for kind in KINDS}
         self.model_types = RecordTable[Architecture](
-            "model_type", "choose with --architecture", lambda architecture: architecture.name
+            "model_type", "choose with `architecture`", lambda architecture: architecture.name
         )
         self._modules: dict[type, Block] = {}
         # The zoo's own come first, so that no other plugin's module runs a block of the zoo's.
@@ -171,16 +171,15 @@ class Registry:
 
         They are written as in `Plugin.gives`: "gptj", "layer/parallel", "strategy/greedy", "zoo hello".
         """
-        found: dict[str, list[str]] = {}
-        for kind in (kind for kind in KINDS if kind.by_name):
-            for name, options in self.table(kind.record).contested().items():
-                # A command is asked for by a line of the shell, the others by their names.
-                found[kind.prefix + name] = [
-                    f"zoo {option}" if kind.record is Command else option for option in options
-                ]
+        found = {
+            kind.prefix + name: options
+            for kind in KINDS
+            if kind.by_name
+            for name, options in self.table(kind.record).contested().items()
+        }
         for model_type, options in self.model_types.contested().items():
             if model_type not in found:
-                found[f"model_type {model_type}"] = [f"--architecture {option}" for option in options]
+                found[f"model_type {model_type}"] = options
         return found
 
     def architecture(self, name: str | Architecture) -> Architecture:

@@ -39,7 +39,7 @@ def resolve(registry: Registry, config: Mapping[str, Any]) -> Architecture:
             distinct = {id(a): (registry.plugin_of(a), a) for _, a in (*claims, *replaced)}
             return registry.model_types.winner(list(distinct.values()), str(model_type))[1]
     if not isinstance(model_type, str):
-        raise ConfigError("config.json: model_type is missing; name one with --architecture")
+        raise ConfigError("config.json: model_type is missing; name one with `architecture`")
     unloaded = registry.unloaded_plugin(model_type)
     for _, architecture in _resolved(registry, config, bridges=True):
         if unloaded is not None:
