@@ -91,7 +91,7 @@ def test_a_field_that_only_has_the_name_of_chunks_is_no_border():
         chunks: int = 4
 
     recipe = zoo_llama.llama(Config(zoo_llama.TINY)).change_layers(mixer=Own(heads=4))
-    assert borders(recipe) == [64, 128]
+    assert borders(recipe, recipe) == [64, 128]
 
 
 def test_a_failed_check_is_reported_by_name_and_with_what_differed(known):
