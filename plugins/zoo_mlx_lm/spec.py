@@ -62,7 +62,7 @@ class Bridged(Spec):
     def cached(self, dim):
         return self.token_numbers
 
-    def carried(self, dim):
+    def state_size(self, dim):
         return self.state_numbers
 
 

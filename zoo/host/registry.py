@@ -30,6 +30,7 @@ from zoo.host import core as core_plugin
 from zoo.host.collect import collect
 from zoo.host.discovery import FIRST_PARTY, Plugin, load_plugins
 from zoo.host.precedence import RecordTable
+from zoo.host.recipes import MODEL_TYPE, recipe_architecture
 
 # The key of a config.json under which a folder that a third party's plugin serves says so: "zoo-gptj 0.1".
 WRITER = "zoo_plugin"
@@ -147,9 +148,8 @@ class Registry:
 
     def plugin_of(self, record: Architecture | Strategy) -> Plugin:
         """The plugin that gave this very architecture or strategy."""
-        if isinstance(record, Strategy):
-            return self._strategies.plugin_of(record)
-        return self._architectures.plugin_of(record)
+        table: RecordTable[Any] = self._strategies if isinstance(record, Strategy) else self._architectures
+        return core() if record.name == MODEL_TYPE else table.plugin_of(record)
 
     def architecture(self, name: str | Architecture) -> Architecture:
         """The architecture of that name, plain or qualified, or itself; SourceError, with the nearest names, for none."""
@@ -175,7 +175,8 @@ class Registry:
         A plugin's `zoo_resolve` is asked before its `model_types`, and those of third parties before the zoo's own;
         one that bridges to another library is asked when nobody else has the config.
         """
-        model_type = config.get("model_type")
+        if (model_type := config.get("model_type")) == MODEL_TYPE:
+            return recipe_architecture(config, self)
         typed = self._types.of(model_type) if isinstance(model_type, str) else []
         resolved = list(self._resolved(config))
         for ours in (False, True):

@@ -41,8 +41,8 @@ def facts(recipe: Any) -> dict[str, str]:
     if (active := recipe.active_parameters(recipe.dim)) != recipe.parameters(recipe.dim):
         rows["parameters a token uses"] = amount(active)
     rows["cache per token"] = f"{amount(recipe.cached(recipe.dim) * CACHED_BYTES)}B"
-    if carried := recipe.carried(recipe.dim):
-        rows["cache at any length"] = f"{amount(carried * STATE_BYTES)}B"
+    if state := recipe.state_size(recipe.dim):
+        rows["cache at any length"] = f"{amount(state * STATE_BYTES)}B"
     for path, values in _merged(recipe).items():
         rows[path] = _told(values)
     return rows
