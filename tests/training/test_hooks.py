@@ -9,9 +9,9 @@ from zoo.host.discovery import Plugin
 from zoo.host.registry import Registry, isolated, using
 from zoo.training.accuracy import questions_of, scores
 from zoo.training.objective import NEXT_TOKEN, Method, objective_of
-from zoo.training.pocket import train_folder
 from zoo.training.question import Question
 from zoo.training.record import Settings
+from zoo.training.run import train_folder
 
 
 def counting(split, seed):
@@ -80,7 +80,7 @@ def mine():
 def test_a_plugins_corpus_and_objective_train_a_model(mine, tmp_path, tokenizer_folder, numbers):
     def trained(out, **given):
         settings = Settings(steps=2, batch=2, length=16, corpus="counting", **given)
-        return train_folder("llama", out, settings, numbers=numbers, tokenizer=tokenizer_folder)
+        return train_folder("llama", out, settings, config=numbers, tokenizer=tokenizer_folder)
 
     whole, halved = trained(tmp_path / "whole"), trained(tmp_path / "half", objective="half")
     assert halved.losses[0][1] == pytest.approx(whole.losses[0][1] / 2, abs=1e-3)
@@ -152,7 +152,7 @@ def test_between_two_third_parties_neither_wins_and_the_zoos_own_gives_way():
 def test_what_a_plugin_gives_wrong_is_one_line(mine, tmp_path, tokenizer_folder, numbers, given, words):
     settings = Settings(**{"steps": 2, "batch": 2, "length": 16, "corpus": "counting"} | given)
     with pytest.raises(ZooError, match=words):
-        train_folder("llama", tmp_path / "out", settings, numbers=numbers, tokenizer=tokenizer_folder)
+        train_folder("llama", tmp_path / "out", settings, config=numbers, tokenizer=tokenizer_folder)
     assert not (tmp_path / "out").exists()
 
 

@@ -14,7 +14,7 @@ from zoo.host.registry import default_registry
 from zoo.training.data import IGNORED, batches, padded, rows
 from zoo.training.loop import Record, Settings, Watch, initialise, schedule, train
 from zoo.training.loss import cross_entropy, next_token_loss
-from zoo.training.pocket import train_folder
+from zoo.training.run import train_folder
 from zoo.training.state import open_state, state_path
 
 NUMBERS = dict(
@@ -168,7 +168,7 @@ def test_a_trained_folder_is_complete_and_runs(tmp_path):
     import zoo
 
     out = tmp_path / "made"
-    record = train_folder("llama", out, Settings(steps=2, batch=2, length=16), numbers=NUMBERS)
+    record = train_folder("llama", out, Settings(steps=2, batch=2, length=16), config=NUMBERS)
     wanted = {"model.safetensors", "config.json", "tokenizer.json", "tokenizer_config.json"}
     wanted |= {"training.json", "training.svg", "run"}
     assert {path.name for path in out.iterdir()} == wanted

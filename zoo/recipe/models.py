@@ -81,6 +81,11 @@ class Model(Spec):
         """The model's width, D."""
         raise NotImplementedError
 
+    @property
+    def vocab(self) -> int:
+        """How many tokens the model can read."""
+        raise NotImplementedError
+
     def with_vocab(self, vocab: int) -> typing.Self:
         """A copy for a vocabulary of another size."""
         raise NotImplementedError
@@ -137,6 +142,11 @@ class Decoder(Model):
     def dim(self) -> int:
         """The model's width, D."""
         return self.embedding.dim
+
+    @property
+    def vocab(self) -> int:
+        """How many tokens the model can read."""
+        return self.embedding.vocab
 
     def cached(self, dim: int) -> int:
         # Where all tokens see each other a new one changes them all, and nothing can be kept.
@@ -200,6 +210,11 @@ class Encoder(Model):
         """The model's width, D."""
         return self.embedding.dim
 
+    @property
+    def vocab(self) -> int:
+        """How many tokens the model can read."""
+        return self.embedding.vocab
+
     def cached(self, dim: int) -> int:
         return 0  # every token is read at once
 
@@ -240,6 +255,11 @@ class EncoderDecoder(Model):
     def dim(self) -> int:
         """The model's width, D."""
         return self.encoder.dim
+
+    @property
+    def vocab(self) -> int:
+        """How many tokens the model can read."""
+        return self.encoder.vocab
 
     @property
     def embedding(self) -> Any:

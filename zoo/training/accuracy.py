@@ -11,7 +11,7 @@ from zoo.errors import PluginError, ZooError
 from zoo.generation import generate
 from zoo.generation.fill_mask import fill
 from zoo.generation.prompt import mask_id, pieces
-from zoo.host.registry import default_registry
+from zoo.host.registry import Registry, default_registry
 from zoo.loading import Loaded
 from zoo.training.objective import objective_of
 from zoo.training.question import Question
@@ -87,10 +87,14 @@ def scores(
 
 
 def questions_of(
-    architecture: Architecture, corpus: str | None = None, every: bool = False
+    architecture: Architecture,
+    corpus: str | None = None,
+    every: bool = False,
+    registry: Registry | None = None,
 ) -> list[Question]:
     """The questions of a corpus, by default the one that the architecture is trained on; ZooError if it has none."""
-    record = default_registry().corpus(corpus or objective_of(architecture).corpus)
+    registry = registry or default_registry()
+    record = registry.corpus(corpus or objective_of(architecture, registry=registry).corpus)
     if record.questions is None:
         raise ZooError(f"the corpus {record.name} has no questions to ask")
     if architecture.task not in record.tasks:

@@ -17,7 +17,7 @@ import numpy as np
 
 from zoo.architecture import Architecture
 from zoo.errors import PluginError, ZooError
-from zoo.host.registry import default_registry
+from zoo.host.registry import Registry, default_registry
 from zoo.tokenizer import Tokenizer
 from zoo.training.data import IGNORED, batches, padded
 from zoo.training.loop import Batch, Loss, Settings
@@ -271,9 +271,11 @@ DIFFUSION = Method(
 TRANSLATION = Method(translations, sentences, translation_loss, corpus="phrasebook")
 
 
-def objective_of(architecture: Architecture, name: str | None = None) -> Method:
+def objective_of(
+    architecture: Architecture, name: str | None = None, registry: Registry | None = None
+) -> Method:
     """The objective `name`, else that of the architecture's task and causality; ZooError when there is none."""
-    record = default_registry().objective(architecture, name)
+    record = (registry or default_registry()).objective(architecture, name)
     method = record.method()
     if not isinstance(method, Method):
         raise PluginError(

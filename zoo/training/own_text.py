@@ -47,7 +47,7 @@ def is_path(name: str) -> bool:
     return any(mark in name for mark in "/\\.*?") or Path(name).exists()
 
 
-def read(name: str, parallel: bool) -> Own:
+def read_documents(name: str, parallel: bool) -> Own:
     """The documents at a path; ZooError naming the file, and the line where there is one, that cannot be used."""
     path = Path(name).expanduser()
     found = [document for file in _files(path, parallel) for document in _documents(file, parallel)]
