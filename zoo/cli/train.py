@@ -63,8 +63,8 @@ def train(
     the run, and --resume goes on with it, as if it had not been interrupted.
     """
     from zoo.checkpoint.source import read_json
-    from zoo.cli.interrupt import Interrupts
     from zoo.cli.screen import write
+    from zoo.cli.signals import Interrupts
     from zoo.host.recipes import read_recipe
     from zoo.host.registry import default_registry
     from zoo.training.curve import drawn

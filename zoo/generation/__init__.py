@@ -60,7 +60,7 @@ def stream(
     architecture = loaded.architecture
     chosen = loaded.registry.strategy(architecture.task, given, name=strategy, architecture=architecture)
     plugin = loaded.registry.plugin_of(chosen)
-    told = f"strategy {chosen.name}{'' if plugin.ours else f' of the plugin {plugin.name}'}"
+    told = f"strategy {chosen.name}{'' if plugin.first_party else f' of the plugin {plugin.name}'}"
     more = {"report": report} if report is not None and "report" in chosen.options else {}
     return _run(checked_steps(chosen.function()(loaded, prompt, **chosen.settings(settings), **more), told))
 
