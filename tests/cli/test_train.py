@@ -82,7 +82,7 @@ def test_a_run_is_written_refused_extended_and_overwritten(command, where, tmp_p
     assert json.loads((tmp_path / "out" / "training.json").read_text())["settings"]["ends"] == [4]
     assert (tmp_path / "out" / "training.svg").read_text().startswith("<svg")
     over = command("train", "llama", "--out", "out", "--resume")
-    assert over.returncode == 1 and "all 6 steps are done; give more steps to go on" in over.stderr
+    assert over.returncode == 1 and "all 6 steps are done; give more --steps to go on" in over.stderr
     anew = command("train", *where, "--steps", "2", "--overwrite", "--forget")
     assert anew.returncode == 0 and not (tmp_path / "out" / "run").exists()
 

@@ -143,7 +143,7 @@ def test_a_loss_that_is_no_number_ends_the_run_and_keeps_the_state_before(tmp_pa
 
     steps = iter(range(1, 100))
     model, settings = small(), Settings(steps=20, batch=4, length=8)
-    with pytest.raises(ZooError, match="the loss is nan at step 13: try a smaller --rate"):
+    with pytest.raises(ZooError, match="the loss is nan at step 13: try a smaller `rate`"):
         train(
             model,
             cycle(),

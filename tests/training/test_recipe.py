@@ -147,7 +147,7 @@ def test_an_encoder_and_a_translator_say_what_they_do(tmp_path, tokenizer_folder
 
 def test_positions_that_are_too_few_for_a_row_are_said(mixed, run, tmp_path):
     mixed["context"], mixed["embedding"]["positions"]["context"] = 12, 12
-    with pytest.raises(ConfigError, match="length: zoo-recipe has 12 positions, fewer than 16"):
+    with pytest.raises(ConfigError, match="`length`: zoo-recipe has 12 positions, fewer than 16"):
         run(mixed, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 

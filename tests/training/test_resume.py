@@ -109,7 +109,7 @@ def test_the_rate_of_an_extension_warms_up_to_the_peak_and_falls_again():
 def test_an_unfinished_run_may_be_made_longer_or_shorter(run, tmp_path):
     with pytest.raises(Stopped):
         run(tmp_path / "out", 12, watch=stop_after(4))
-    with pytest.raises(ZooError, match="steps: 4 are done already, 3 is fewer"):
+    with pytest.raises(ZooError, match="`steps`: 4 are done already, 3 is fewer"):
         run(tmp_path / "out", 3, resume=True)
     record = run(tmp_path / "out", 6, resume=True)
     assert record.settings["steps"] == 6 and record.settings["ends"] == ()
@@ -121,7 +121,7 @@ def test_what_cannot_be_resumed_is_one_line(run, tmp_path, text, tokenizer_folde
     assert not (tmp_path / "nothing").exists()
     out = tmp_path / "out"
     run(out, 3)
-    with pytest.raises(ZooError, match="all 3 steps are done; give more steps"):
+    with pytest.raises(ZooError, match="all 3 steps are done; give more `steps`"):
         run(out, resume=True)
     with pytest.raises(ZooError, match="batch: the run was started with 2, not 3; only steps may change"):
         settings_to_resume(out, {"batch": 3, "steps": 9})

@@ -34,7 +34,7 @@ def test_a_folder_that_holds_something_is_refused_and_left_alone(made, tmp_path)
     made()
     before = {path: path.read_bytes() for path in made.out.rglob("*") if path.is_file()}
     with pytest.raises(
-        SourceError, match=r"out: holds config\.json already; --resume goes on .* --overwrite"
+        SourceError, match=r"out: holds config\.json already; `resume` goes on .* `overwrite`"
     ):
         made()
     assert {path: path.read_bytes() for path in made.out.rglob("*") if path.is_file()} == before
@@ -186,5 +186,5 @@ def test_a_folder_that_may_not_be_written_is_said(made, tmp_path, monkeypatch):
 
 def test_rows_longer_than_a_models_positions_are_refused(tmp_path, text, tokenizer_folder):
     settings = Settings(steps=1, length=65, corpus=str(text))
-    with pytest.raises(ZooError, match="length: gpt2 has 64 positions, fewer than 65"):
+    with pytest.raises(ZooError, match="`length`: gpt2 has 64 positions, fewer than 65"):
         train_folder("gpt2", tmp_path / "out", settings, tokenizer=tokenizer_folder)

@@ -152,7 +152,7 @@ def train(
         optimizer.update(model, gradients)
         mx.eval(model.state, optimizer.state, value)
         if not math.isfinite(value.item()):
-            raise ZooError(f"the loss is {value.item()} at step {step}: try a smaller --rate")
+            raise ZooError(f"the loss is {value.item()} at step {step}: try a smaller `rate`")
         record.tokens += batch[0].size
         record.seconds = time.perf_counter() - clock
         watch.step(step, value.item(), batch[0].size / (time.perf_counter() - began))

@@ -25,7 +25,7 @@ def settings_to_resume(out: Path, given: Mapping[str, Any]) -> Settings:
     for key, value in given.items():
         if key not in ("steps", "corpus") and getattr(saved, key) != value:
             raise ZooError(
-                f"{key}: the run was started with {getattr(saved, key)}, not {value}; only steps may change"
+                f"`{key}`: the run was started with {getattr(saved, key)}, not {value}; only `steps` may change"
             )
     settings = saved.to(given.get("steps", saved.steps), state.step)
     return replace(settings, corpus=given.get("corpus", saved.corpus))
@@ -38,7 +38,7 @@ def check_resumed(out: Path, state: State, settings: Settings, texts: Texts) -> 
         raise ZooError(f"{texts.name}: is not the text that the run in {out} was started with")
     corpus = settings.corpus if texts.own is not None else saved.corpus  # its digest says that it is the same
     if settings != replace(saved.to(settings.steps, state.step), corpus=corpus):
-        raise ZooError(f"{out}: its run was made with other settings; only steps may change")
+        raise ZooError(f"{out}: its run was made with other settings; only `steps` may change")
     # A model that is there may be an older one, if the run was killed before it wrote its own.
     if state.step == settings.steps and read_json(out / TRAINING, required=False) == state.record:
-        raise ZooError(f"{out}: all {settings.steps} steps are done; give more steps to go on")
+        raise ZooError(f"{out}: all {settings.steps} steps are done; give more `steps` to go on")

@@ -151,7 +151,7 @@ def check_length(name: str, recipe: Any, settings: Settings) -> None:
     for side in sides:
         context = learned_context(side)
         if context is not None and settings.length > context:
-            raise ConfigError(f"length: {name} has {context} positions, fewer than {settings.length}")
+            raise ConfigError(f"`length`: {name} has {context} positions, fewer than {settings.length}")
 
 
 def prepared(texts: Texts, tokenizer: Tokenizer, settings: Settings, method: Method) -> Texts:
@@ -173,7 +173,7 @@ def prepared(texts: Texts, tokenizer: Tokenizer, settings: Settings, method: Met
         else:
             raise ZooError(
                 f"{texts.name}: too short: {count} tokens to {what}, and a row takes {settings.length + 1}: "
-                "give more text, or a smaller length"
+                "give more text, or a smaller `length`"
             )
     return texts
 

@@ -31,7 +31,7 @@ def check_new(out: Path, overwrite: bool) -> None:
     if not (out / "config.json").is_file() and not state_path(out).exists():
         raise SourceError(f"{out}: holds {held[0]}, and no model; give another folder")
     if not overwrite:
-        ways = "--resume goes on with its run, --overwrite" if state_path(out).exists() else "--overwrite"
+        ways = "`resume` goes on with its run, `overwrite`" if state_path(out).exists() else "`overwrite`"
         raise SourceError(f"{out}: holds {held[0]} already; {ways} trains anew")
 
 
