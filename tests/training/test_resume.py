@@ -123,7 +123,7 @@ def test_what_cannot_be_resumed_is_one_line(run, tmp_path, text, tokenizer_folde
     run(out, 3)
     with pytest.raises(ZooError, match="all 3 steps are done; give more `steps`"):
         run(out, resume=True)
-    with pytest.raises(ZooError, match="batch: the run was started with 2, not 3; only steps may change"):
+    with pytest.raises(ZooError, match="`batch`: the run was started with 2, not 3; only `steps` may change"):
         settings_to_resume(out, {"batch": 3, "steps": 9})
     with pytest.raises(ZooError, match="trains llama, not mistral"):
         train_folder("mistral", out, settings_to_resume(out, {"steps": 4}), resume=True)
