@@ -123,6 +123,28 @@ def test_a_state_is_counted_under_its_name_of_contract_1_too():
         assert mixer.carried(16) == count * 16
 
 
+def test_the_fields_that_are_shown_are_overridden_by_either_name():
+    @dataclass(frozen=True)
+    class Former(Spec):
+        kind, name = "mixer", "former"
+        secret: int = 3
+
+        def told(self):
+            yield "public", 4
+
+    class Mixin:
+        def shown_fields(self):
+            yield "mixed", 5
+
+    @dataclass(frozen=True)
+    class Mixed(Mixin, Former):
+        name = "mixed"
+
+    assert dict(Former().shown_fields()) == dict(Former().told()) == {"public": 4}
+    assert dict(Mixed().shown_fields()) == dict(Mixed().told()) == {"mixed": 5}
+    assert dict(RMSNorm(eps=0.5).told()) == {"eps": 0.5}
+
+
 def test_another_vocabulary_changes_the_head_too():
     for head in (Head(), Head(tied=True)):
         model = decoder(head=head).with_vocab(70)

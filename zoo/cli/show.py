@@ -78,15 +78,15 @@ def described_source(name: str, revision: str | None = None) -> tuple[Any, str, 
         architecture, preset, recipe = described(name, registry)
         hub = f" ({preset.hub})" if preset.hub else ""
         return architecture, f"{architecture.name}:{preset.name}{hub}", recipe
-    place = find(name, registry, revision, weights=False).folder
-    if place.is_file():
+    path = find(name, registry, revision, weights=False).folder
+    if path.is_file():
         from zoo.checkpoint.gguf.file import open_gguf
 
-        file = open_gguf(place, registry)
-        return file.architecture, str(place), file.architecture.recipe(Config(file.config))
-    config = read_json(place / "config.json")
+        file = open_gguf(path, registry)
+        return file.architecture, str(path), file.architecture.recipe(Config(file.config))
+    config = read_json(path / "config.json")
     architecture = registry.resolve(config)
-    return architecture, str(place), architecture.recipe(Config(config))
+    return architecture, str(path), architecture.recipe(Config(config))
 
 
 def _paths(recipe: Any) -> dict[str, list[tuple[int, ...]]]:

@@ -25,6 +25,9 @@ KINDS = frozenset(
     )
 )
 
+# The methods of a spec that were called otherwise when contract 1 was written.
+FORMER_NAMES = {"state_size": "carried", "shown_fields": "told"}
+
 
 @dataclass(frozen=True)
 class Spec:
@@ -64,14 +67,14 @@ class Spec:
         return self.kind == "mixer" or self.recurrent
 
     def __init_subclass__(cls, **options: Any) -> None:
-        """Keep `state_size` and `carried`, its name when contract 1 was written, one method under both names."""
+        """Make an override of a method, under its name or its former one, the method of both names."""
         super().__init_subclass__(**options)
-        names = ("state_size", "carried")
-        nearest = next(vars(base) for base in cls.__mro__ if any(name in vars(base) for name in names))
-        if "state_size" not in nearest:
-            cls.state_size = cls.carried  # type: ignore[method-assign]
-        elif "carried" not in nearest:
-            cls.carried = cls.state_size  # type: ignore[method-assign]
+        for name, former in FORMER_NAMES.items():
+            nearest = next(vars(base) for base in cls.__mro__ if name in vars(base) or former in vars(base))
+            if name not in nearest:
+                setattr(cls, name, nearest[former])
+            elif former not in nearest:
+                setattr(cls, former, nearest[name])
 
     def __post_init__(self) -> None:
         hints = field_types(type(self))
@@ -106,10 +109,12 @@ class Spec:
             if isinstance(value, Spec) or (isinstance(value, tuple) and value and isinstance(value[0], Spec)):
                 yield field.name, value
 
-    def told(self) -> Iterator[tuple[str, Any]]:
+    def shown_fields(self) -> Iterator[tuple[str, Any]]:
         """The fields by name, as a table of facts shows them."""
         for field in dataclasses.fields(self):
             yield field.name, getattr(self, field.name)
+
+    told = shown_fields
 
     def walk(self, path: str = "") -> Iterator[tuple[str, Spec]]:
         """This spec and all below it, each with its path: "layers.3.mixer"."""

@@ -53,12 +53,14 @@ def fills_in(loaded: Loaded, question: Any) -> bool:
 
     The space before the answer is shown where it is a token of its own, as in a text that a person writes.
     """
-    told, words = question.prompt + question.continuation, loaded.tokenizer
-    assert words is not None
-    before, ids, after = pieces(words, told + question.ending)
-    shown = words.encode(told.removesuffix(question.answer), special_tokens=False)
-    start = next((n for n, (one, two) in enumerate(zip(shown, ids, strict=False)) if one != two), len(shown))
-    end = len(words.encode(told, special_tokens=False))
+    sentence, tokenizer = question.prompt + question.continuation, loaded.tokenizer
+    assert tokenizer is not None
+    before, ids, after = pieces(tokenizer, sentence + question.ending)
+    shown = tokenizer.encode(sentence.removesuffix(question.answer), special_tokens=False)
+    start = next(
+        (n for n, (left, right) in enumerate(zip(shown, ids, strict=False)) if left != right), len(shown)
+    )
+    end = len(tokenizer.encode(sentence, special_tokens=False))
     hidden = ids[:start] + [mask_id(loaded)] * (end - start) + ids[end:]
     return fill(loaded, before + hidden + after) == before + ids + after
 

@@ -64,7 +64,9 @@ class Texts:
         trained, held_out = (tuple(filter(fits, documents)) for documents in splits)
         left_out = sum(map(len, splits)) - len(trained) - len(held_out)
         if not (trained and held_out):
-            raise ZooError(f"{self.name}: {left_out} documents are too long for a row: give a larger `length`")
+            raise ZooError(
+                f"{self.name}: {left_out} documents are too long for a row: give a larger `length`"
+            )
         if left_out:
             warnings.warn(f"{self.name}: {left_out} documents too long for a row are left out", stacklevel=2)
         return _own(replace(self.own, trained=trained, held_out=held_out))
