@@ -40,7 +40,7 @@ class SelectiveStateSpace(Spec):
         selection = self.hidden * (self.rank + 2 * self.state) + (self.rank + 1) * self.hidden
         return projections + convolution + selection + self.hidden * (self.state + 1)
 
-    def carried(self, dim):
+    def state_size(self, dim):
         return self.hidden * (self.kernel - 1 + self.state)
 
 

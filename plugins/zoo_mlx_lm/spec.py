@@ -50,7 +50,7 @@ class Bridged(Spec):
         """What turns states into logits; whether it is tied is not known."""
         return Head(vocab=self.vocab)
 
-    def told(self):
+    def shown_fields(self):
         """The module and its settings, one by one: nested ones as "rope_scaling.factor"."""
         yield "module", self.module
         yield "layers", self.depth
@@ -62,7 +62,7 @@ class Bridged(Spec):
     def cached(self, dim):
         return self.token_numbers
 
-    def carried(self, dim):
+    def state_size(self, dim):
         return self.state_numbers
 
 

@@ -11,7 +11,7 @@ from zoo.recipe import Decoder, Embedding, Head, Spec, repeat
 class RecurrentUnit(Spec):
     """What LSTM and GRU share: `gates` vectors a token, each made of the input and of the state before.
 
-    `states` vectors are carried from one token to the next.
+    `states` vectors are the state that goes from one token to the next.
     """
 
     kind: ClassVar[str] = "mixer"
@@ -23,7 +23,7 @@ class RecurrentUnit(Spec):
     def own_parameters(self, dim):
         return 2 * self.gates * dim * (dim + self.bias)
 
-    def carried(self, dim):
+    def state_size(self, dim):
         return self.states * dim
 
 

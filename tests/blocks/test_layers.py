@@ -48,7 +48,7 @@ def test_the_recipe_counts_what_caches_hold(known, page, recipe):
     keys = [c for c in parts if isinstance(c, KVCache | WindowCache)]
     states = [c for c in parts if isinstance(c, StateCache)]
     assert sum(c.keys.shape[1] * c.keys.shape[3] * 2 for c in keys) == recipe.cached(DIM)
-    assert sum(array.size for c in states for array in c.state) == recipe.carried(DIM)
+    assert sum(array.size for c in states for array in c.state) == recipe.state_size(DIM)
     assert sum(a.size for one in cache for a in one.state) == sum(a.size for c in parts for a in c.state)
     assert all(one.length == one.offset == 5 for one in (*cache, *parts))
 

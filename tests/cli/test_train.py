@@ -16,8 +16,8 @@ import zoo
 from zoo.checkpoint.convert import convert
 from zoo.config import Config
 from zoo.host.registry import default_registry
-from zoo.training.pocket import train_folder
 from zoo.training.record import Settings
+from zoo.training.run import train_folder
 from zoo.training.state import open_state, state_path
 
 SMALL = dict(
@@ -82,7 +82,7 @@ def test_a_run_is_written_refused_extended_and_overwritten(command, where, tmp_p
     assert json.loads((tmp_path / "out" / "training.json").read_text())["settings"]["ends"] == [4]
     assert (tmp_path / "out" / "training.svg").read_text().startswith("<svg")
     over = command("train", "llama", "--out", "out", "--resume")
-    assert over.returncode == 1 and "all 6 steps are done; give more steps to go on" in over.stderr
+    assert over.returncode == 1 and "all 6 steps are done; give more --steps to go on" in over.stderr
     anew = command("train", *where, "--steps", "2", "--overwrite", "--forget")
     assert anew.returncode == 0 and not (tmp_path / "out" / "run").exists()
 
@@ -298,3 +298,44 @@ def test_an_architecture_without_a_checkpoint_trains_runs_and_converts(
     texts = [zoo.generate(zoo.load(tmp_path / place), "one two", max_tokens=3) for place in ("made", "other")]
     assert texts[0].tokens == texts[1].tokens and texts[0].finish_reason
     assert not (tmp_path / "other" / "run").exists() and not (tmp_path / "other" / "training.json").exists()
+
+
+def test_a_recipe_is_shown_edited_trained_run_and_converted(command, where, tmp_path):
+    def ok(*arguments):
+        done = command(*arguments)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    recipe = json.loads(ok("show", "llama", "--recipe"))
+    (run,) = recipe["layers"]
+    run["repeat"], recipe["embedding"]["dim"], recipe["context"] = 2, 32, 64
+    run["layer"]["mixer"] |= dict(heads=4, kv_heads=2, head_dim=8)
+    run["layer"]["feedforward"]["hidden"] = 48
+    (tmp_path / "r.json").write_text(json.dumps(recipe))
+    shown = ok("show", "r.json")
+    assert re.search(r"^layer\.feedforward\.hidden +48$", shown, re.MULTILINE)
+    rows = {
+        row["field"]: row for row in json.loads(ok("compare", "llama", "r.json", "gpt2:pocket", "--json"))
+    }
+    assert rows["layers"]["values"] == {"llama:8b": "32", "r.json": "2", "gpt2:pocket": "4"}
+    assert not rows["layer"]["differs"]
+    train = ["train", "--recipe", "r.json", *where[1:5], *where[7:], "--steps", "3"]
+    assert "out: " in ok(*train)
+    assert ok("run", "out", "line 3", "--max-tokens", "3")
+    assert re.search(r"^embedding\.vocab +400$", ok("show", "out"), re.MULTILINE)
+    ok("convert", "out", "packed", "-q", "4", "--group-size", "32")
+    assert ok("run", "packed", "line 3", "--max-tokens", "3")
+    assert "none failed" in ok("test", "out")
+    assert "validation" in ok("train", "--out", "out", "--resume", "--steps", "4")
+    run["layer"]["mixer"]["kv_heads"] = 3
+    (tmp_path / "r.json").write_text(json.dumps(recipe))
+    for arguments, words in (
+        (["show", "r.json"], "r.json: layers.0.mixer.kv_heads: 3 does not divide heads, 4"),
+        (["train", "--recipe", "r.json", "--out", "new"], "r.json: layers.0.mixer.kv_heads: 3 does not"),
+        (["train", "--out", "new"], "give an ARCHITECTURE, or --recipe with a JSON file"),
+        (["train", "llama", "--recipe", "r.json", "--out", "new"], "not both"),
+        (["show", "llama", "--recipe", "--json"], "leave --json and --parameters out"),
+    ):
+        done = command(*arguments)
+        assert done.returncode and words in done.stderr and done.stderr.count("\n") == 1, done.stderr
+        assert done.stdout == "" and not (tmp_path / "new").exists()

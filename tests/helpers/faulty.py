@@ -51,7 +51,7 @@ class Mean(Spec):
     def own_parameters(self, dim):
         return dim * dim
 
-    def carried(self, dim):
+    def state_size(self, dim):
         return self.told * dim
 
 

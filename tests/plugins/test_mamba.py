@@ -96,7 +96,7 @@ def test_the_cache_does_not_grow():
     for length in (1, LONG):
         model(texts(length), cache)
         sizes.append(sum(array.size for array in cache[0].state))
-    assert sizes[0] == sizes[1] == 2 * model.spec.layers[0].mixer.carried(16)
+    assert sizes[0] == sizes[1] == 2 * model.spec.layers[0].mixer.state_size(16)
     assert cache[0].length == cache[0].offset == 1 + LONG
 
 

@@ -247,7 +247,7 @@ def test_facts_are_those_of_the_model(tmp_path):
     mx.eval(network(texts(), cache=cache))
     states = sum(a.size for c in cache for a in getattr(c, "cache", []))
     keys = sum(c.keys.shape[1] * c.keys.shape[3] * 2 for c in cache if hasattr(c, "keys"))
-    assert recipe.carried(recipe.dim) == states > 0 and recipe.cached(recipe.dim) == keys > 0
+    assert recipe.state_size(recipe.dim) == states > 0 and recipe.cached(recipe.dim) == keys > 0
     rows = facts(recipe)
     assert rows["layers"] == "4" and rows["text_config.linear_conv_kernel_dim"] == "4"
 

@@ -7,7 +7,7 @@ import pytest
 import zoo
 from zoo.host.registry import default_registry
 from zoo.training.accuracy import is_right, scores
-from zoo.training.pocket import settings_of
+from zoo.training.run import settings_of
 from zoo_corpora.atlas import names, questions
 
 FIRST = ["gpt2", "gpt2-postln", "llama", "qwen3"]

@@ -66,7 +66,7 @@ def test_the_cache_does_not_grow(family):
     for length in (1, 30):
         model(texts(length), cache)
         sizes.append(sum(array.size for array in cache[0].state))
-    assert sizes[0] == sizes[1] == 2 * model.spec.layers[0].carried(12)
+    assert sizes[0] == sizes[1] == 2 * model.spec.layers[0].state_size(12)
     assert cache[0].offset == 31
 
 

@@ -1,5 +1,7 @@
 """Specs: what they refuse, how they change, what they count."""
 
+from dataclasses import dataclass
+
 import pytest
 
 from zoo.errors import RecipeError
@@ -8,6 +10,8 @@ from zoo.recipe import (
     Attention,
     Decoder,
     Embedding,
+    Encoder,
+    EncoderDecoder,
     GatedMLP,
     Head,
     Layer,
@@ -15,6 +19,7 @@ from zoo.recipe import (
     Llama3Scaling,
     RMSNorm,
     RoPE,
+    Spec,
     repeat,
 )
 
@@ -94,3 +99,60 @@ def test_a_published_count():
     for name, parameters in (("gpt2", 124_439_808), ("qwen3", 596_049_920), ("llama:8b", 8_030_261_248)):
         recipe = described(name, default_registry())[2]
         assert recipe.parameters(recipe.dim) == parameters
+
+
+def test_a_state_is_counted_under_its_name_of_contract_1_too():
+    @dataclass(frozen=True)
+    class Former(Spec):
+        kind, name, recurrent = "mixer", "former", True
+
+        def carried(self, dim):
+            return super().carried(dim) + 3 * dim
+
+    @dataclass(frozen=True)
+    class Present(Former):
+        kind, name = "mixer", "present"
+
+        def state_size(self, dim):
+            return super().state_size(dim) + dim
+
+    for mixer, count in ((Former(), 3), (Present(), 4)):
+        layer = Layer(mixer, GatedMLP(hidden=24), RMSNorm(), RMSNorm())
+        model = decoder(layers=repeat(layer, 2))
+        assert model.state_size(16) == model.carried(16) == 2 * mixer.state_size(16) == 2 * count * 16
+        assert mixer.carried(16) == count * 16
+
+
+def test_the_fields_that_are_shown_are_overridden_by_either_name():
+    @dataclass(frozen=True)
+    class Former(Spec):
+        kind, name = "mixer", "former"
+        secret: int = 3
+
+        def told(self):
+            yield "public", 4
+
+    class Mixin:
+        def shown_fields(self):
+            yield "mixed", 5
+
+    @dataclass(frozen=True)
+    class Mixed(Mixin, Former):
+        name = "mixed"
+
+    assert dict(Former().shown_fields()) == dict(Former().told()) == {"public": 4}
+    assert dict(Mixed().shown_fields()) == dict(Mixed().told()) == {"mixed": 5}
+    assert dict(RMSNorm(eps=0.5).told()) == {"eps": 0.5}
+
+
+def test_another_vocabulary_changes_the_head_too():
+    for head in (Head(), Head(tied=True)):
+        model = decoder(head=head).with_vocab(70)
+        assert (model.embedding.vocab, model.head.vocab, model.head.tied) == (70, 70, head.tied)
+    encoder = Encoder(Embedding(50, 16), decoder().layers, head=Head())
+    assert encoder.with_vocab(70).head.vocab == encoder.with_vocab(70).embedding.vocab == 70
+    assert encoder.change(head=None).with_vocab(70).embedding.vocab == 70
+    both = EncoderDecoder(encoder.change(head=None), decoder(), start=49).with_vocab(70)
+    assert both.encoder.embedding.vocab == both.decoder.embedding.vocab == both.head.vocab == 70
+    with pytest.raises(RecipeError, match="start: 49 lies outside"):
+        both.with_vocab(49)

@@ -41,8 +41,8 @@ def test_the_same_without_a_fault_passes(known):
     [
         ("undercounted", "layers.0: after 12 tokens the cache holds 1,536 numbers, the recipe counts 768"),
         ("hoarding", "layers.0: after 12 tokens the cache holds 3,072 numbers, the recipe counts 1,536"),
-        ("small-state", "holds 128 numbers, the recipe counts 0: cached 0 a token, carried 0"),
-        ("large-state", "holds 128 numbers, the recipe counts 256: cached 0 a token, carried 256"),
+        ("small-state", "holds 128 numbers, the recipe counts 0: cached 0 a token, state 0"),
+        ("large-state", "holds 128 numbers, the recipe counts 256: cached 0 a token, state 256"),
     ],
 )
 def test_a_cache_of_another_size_than_the_recipes(known, name, words):

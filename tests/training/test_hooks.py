@@ -6,12 +6,12 @@ import zoo
 from zoo.architecture import Architecture, Corpus, Objective, hookimpl
 from zoo.errors import PluginError, ZooError
 from zoo.host.discovery import Plugin
-from zoo.host.registry import Registry, isolated, using
+from zoo.host.registry import Registry, isolated
 from zoo.training.accuracy import questions_of, scores
 from zoo.training.objective import NEXT_TOKEN, Method, objective_of
-from zoo.training.pocket import train_folder
 from zoo.training.question import Question
 from zoo.training.record import Settings
+from zoo.training.run import settings_of, train_folder
 
 
 def counting(split, seed):
@@ -73,45 +73,47 @@ def _self():
 
 @pytest.fixture
 def mine():
-    with using(isolated(Mine())) as known:
-        yield known
+    """A registry with the plugin; the one of what is installed lacks it, so whoever asks that one fails."""
+    return isolated(Mine())
 
 
 def test_a_plugins_corpus_and_objective_train_a_model(mine, tmp_path, tokenizer_folder, numbers):
     def trained(out, **given):
         settings = Settings(steps=2, batch=2, length=16, corpus="counting", **given)
-        return train_folder("llama", out, settings, numbers=numbers, tokenizer=tokenizer_folder)
+        how = dict(config=numbers, tokenizer=tokenizer_folder, registry=mine)
+        return train_folder("llama", out, settings, **how)
 
     whole, halved = trained(tmp_path / "whole"), trained(tmp_path / "half", objective="half")
     assert halved.losses[0][1] == pytest.approx(whole.losses[0][1] / 2, abs=1e-3)
+    assert settings_of("llama", {"objective": "half"}, mine).steps == HALF.steps
     assert halved.settings["objective"] == "half" and halved.settings["corpus"] == "counting"
-    loaded = zoo.load(tmp_path / "half")
-    (score,) = scores(loaded, questions_of(loaded.architecture, "counting"))
+    loaded = zoo.load(tmp_path / "half", registry=mine)
+    (score,) = scores(loaded, questions_of(loaded.architecture, "counting", registry=mine))
     assert (score.relation, score.questions) == ("sum", 2)
-    assert [q.held_out for q in questions_of(loaded.architecture, "counting", every=True)] == [True, False]
+    assert [q.held_out for q in questions_of(loaded.architecture, "counting", True, mine)] == [True, False]
 
 
 def test_questions_that_are_none_are_said(mine, monkeypatch):
     llama = mine.architecture("llama")
     with pytest.raises(ZooError, match="the corpus nothing has no questions to ask"):
-        questions_of(llama, "nothing")
+        questions_of(llama, "nothing", registry=mine)
     with pytest.raises(
         ZooError, match="the corpus phrasebook has no questions for a model that does generate"
     ):
-        questions_of(llama, "phrasebook")
+        questions_of(llama, "phrasebook", registry=mine)
     for given, words in (([], "gave no question"), (["what?"], "gave str, not a Question")):
         monkeypatch.setattr("zoo_corpora.atlas.examination", lambda every, given=given: given)
         with pytest.raises(PluginError, match=f"corpus atlas: .*examination {words}"):
-            questions_of(llama)
+            questions_of(llama, registry=mine)
 
 
 def test_the_zoos_own_stays_the_choice_unless_asked(mine):
     llama = mine.architecture("llama")
-    assert objective_of(llama) is NEXT_TOKEN and objective_of(llama, "half") is HALF
+    assert objective_of(llama, registry=mine) is NEXT_TOKEN and objective_of(llama, "half", mine) is HALF
     with pytest.raises(PluginError, match="objective 'half': none of that name trains to fill-mask"):
-        objective_of(mine.architecture("bert"), "half")
+        objective_of(mine.architecture("bert"), "half", mine)
     with pytest.raises(PluginError, match=r"objective .haff.: none of that name.*known: .*half, next-token"):
-        objective_of(llama, "haff")
+        objective_of(llama, "haff", mine)
 
 
 def test_an_objective_trains_the_architectures_of_its_own_distribution():
@@ -152,7 +154,8 @@ def test_between_two_third_parties_neither_wins_and_the_zoos_own_gives_way():
 def test_what_a_plugin_gives_wrong_is_one_line(mine, tmp_path, tokenizer_folder, numbers, given, words):
     settings = Settings(**{"steps": 2, "batch": 2, "length": 16, "corpus": "counting"} | given)
     with pytest.raises(ZooError, match=words):
-        train_folder("llama", tmp_path / "out", settings, numbers=numbers, tokenizer=tokenizer_folder)
+        how = dict(config=numbers, tokenizer=tokenizer_folder, registry=mine)
+        train_folder("llama", tmp_path / "out", settings, **how)
     assert not (tmp_path / "out").exists()
 
 

@@ -14,7 +14,7 @@ from zoo.host.registry import default_registry
 from zoo.training.data import IGNORED, batches, padded, rows
 from zoo.training.loop import Record, Settings, Watch, initialise, schedule, train
 from zoo.training.loss import cross_entropy, next_token_loss
-from zoo.training.pocket import train_folder
+from zoo.training.run import train_folder
 from zoo.training.state import open_state, state_path
 
 NUMBERS = dict(
@@ -143,7 +143,7 @@ def test_a_loss_that_is_no_number_ends_the_run_and_keeps_the_state_before(tmp_pa
 
     steps = iter(range(1, 100))
     model, settings = small(), Settings(steps=20, batch=4, length=8)
-    with pytest.raises(ZooError, match="the loss is nan at step 13: try a smaller --rate"):
+    with pytest.raises(ZooError, match="the loss is nan at step 13: try a smaller `rate`"):
         train(
             model,
             cycle(),
@@ -168,7 +168,7 @@ def test_a_trained_folder_is_complete_and_runs(tmp_path):
     import zoo
 
     out = tmp_path / "made"
-    record = train_folder("llama", out, Settings(steps=2, batch=2, length=16), numbers=NUMBERS)
+    record = train_folder("llama", out, Settings(steps=2, batch=2, length=16), config=NUMBERS)
     wanted = {"model.safetensors", "config.json", "tokenizer.json", "tokenizer_config.json"}
     wanted |= {"training.json", "training.svg", "run"}
     assert {path.name for path in out.iterdir()} == wanted

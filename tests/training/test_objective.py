@@ -20,7 +20,7 @@ from zoo.training.objective import (
     second_halves,
     weighted_loss,
 )
-from zoo.training.pocket import settings_of, train_folder
+from zoo.training.run import settings_of, train_folder
 from zoo_corpora.atlas import documents as atlas
 
 END, MASK, VOCAB = 0, 2, 60

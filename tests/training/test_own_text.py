@@ -8,9 +8,9 @@ import pytest
 import zoo
 from zoo.errors import ZooError
 from zoo.training.corpora import corpus
-from zoo.training.own_text import LONGEST, pieces, read
-from zoo.training.pocket import train_folder
+from zoo.training.own_text import LONGEST, pieces, read_documents
 from zoo.training.record import Settings
+from zoo.training.run import train_folder
 
 
 def written(path, *lines):
@@ -21,14 +21,14 @@ def written(path, *lines):
 
 def test_a_file_is_one_document_whose_last_twentieth_is_held_out(tmp_path):
     text = " ".join(f"word{i}" for i in range(2000))
-    found = read(str(written(tmp_path / "a.txt", text)), False)
+    found = read_documents(str(written(tmp_path / "a.txt", text)), False)
     (head,), (tail,) = found.trained, found.held_out
     assert head + tail == text and 0.04 < len(tail) / len(text) < 0.06 and head.endswith(" ")
 
 
 def test_every_twentieth_line_of_json_lines_is_held_out(tmp_path):
     path = written(tmp_path / "a.jsonl", *({"text": f"document {i}", "other": 1} for i in range(60)))
-    found = read(str(path), False)
+    found = read_documents(str(path), False)
     assert found.held_out == ("document 19", "document 39", "document 59") and len(found.trained) == 57
     assert not set(found.held_out) & set(found.trained)
 
@@ -39,28 +39,28 @@ def test_a_folder_is_read_in_order_without_what_is_no_text(tmp_path):
     written(tmp_path / "deep" / "c.jsonl", {"text": "third"}, "", {"text": "fourth"})
     (tmp_path / ".hidden.txt").write_text("never")
     (tmp_path / "image.png").write_bytes(b"\xff\xfe")
-    found = read(str(tmp_path), False)
+    found = read_documents(str(tmp_path), False)
     whole = [head + tail for head, tail in zip(found.trained, found.held_out, strict=True)]
     assert whole == ["first", "second", "third", "fourth"]
-    assert read(str(tmp_path / "*.md"), False).trained[0] == "secon"
+    assert read_documents(str(tmp_path / "*.md"), False).trained[0] == "secon"
 
 
 def test_marks_and_line_ends_of_other_systems_are_no_part_of_the_text(tmp_path):
     (tmp_path / "a.txt").write_bytes(b"\xef\xbb\xbfone\r\ntwo\rthree")
-    found = read(str(tmp_path / "a.txt"), False)
+    found = read_documents(str(tmp_path / "a.txt"), False)
     assert found.trained[0] + found.held_out[0] == "one\ntwo\nthree"
 
 
 def test_rounds_are_the_seeds_and_differ(tmp_path):
     path = written(tmp_path / "a.jsonl", *({"text": f"{i}"} for i in range(40)))
-    first, second = islice(read(str(path), False).rounds(3), 2)
-    assert [first, second] == list(islice(read(str(path), False).rounds(3), 2))
+    first, second = islice(read_documents(str(path), False).rounds(3), 2)
+    assert [first, second] == list(islice(read_documents(str(path), False).rounds(3), 2))
     assert sorted(first) == sorted(second) and first != second
 
 
 def test_a_long_document_is_parted_at_a_line(tmp_path):
     line = "x" * 99 + "\n"
-    found = read(str(written(tmp_path / "a.txt", line * (LONGEST // 80))), False)
+    found = read_documents(str(written(tmp_path / "a.txt", line * (LONGEST // 80))), False)
     parts = [head + tail for head, tail in zip(found.trained, found.held_out, strict=True)]
     assert len(parts) == 2 and len(parts[0]) <= LONGEST and parts[0].endswith("x\n")
     assert "".join(parts) == (line * (LONGEST // 80)).strip()
@@ -120,7 +120,7 @@ def test_a_text_too_short_for_a_row_is_said_before_anything_is_written(tmp_path,
     path = written(tmp_path / "a.txt", "only a few words " * 5)
     with pytest.raises(ZooError, match=r"a\.txt: too short: \d+ tokens to \w+ \w+, and a row takes 65"):
         train_folder(
-            "llama", tmp_path / "out", Settings(corpus=str(path)), numbers=numbers, tokenizer=tokenizer_folder
+            "llama", tmp_path / "out", Settings(corpus=str(path)), config=numbers, tokenizer=tokenizer_folder
         )
     assert not (tmp_path / "out").exists()
 
@@ -141,7 +141,7 @@ def test_a_translator_learns_from_pairs_and_leaves_long_ones_out(tmp_path):
     numbers |= dict(decoder_attention_heads=2, encoder_ffn_dim=16, decoder_ffn_dim=16, vocab_size=1)
     settings = Settings(steps=2, batch=2, length=32, corpus=str(written(tmp_path / "a.jsonl", *lines)))
     with pytest.warns(UserWarning, match=r"a\.jsonl: 1 documents too long for a row are left out"):
-        train_folder("transformer", tmp_path / "out", settings, numbers=numbers)
+        train_folder("transformer", tmp_path / "out", settings, config=numbers)
     assert (
         zoo.load(tmp_path / "out").tokenizer.decode(zoo.load(tmp_path / "out").tokenizer.encode("ä")) == "ä"
     )
@@ -153,12 +153,12 @@ def test_a_given_tokenizer_is_a_folder_or_a_file(tmp_path, tokenizer_folder, tex
     other.write_bytes((tokenizer_folder / "tokenizer.json").read_bytes())
     for number, given in enumerate((tokenizer_folder, tokenizer_folder / "tokenizer.json", other)):
         out = tmp_path / f"out{number}"
-        train_folder("llama", out, settings, numbers=numbers, tokenizer=given)
+        train_folder("llama", out, settings, config=numbers, tokenizer=given)
         assert (out / "tokenizer.json").read_bytes() == other.read_bytes()
         assert (out / "tokenizer_config.json").exists() == (number < 2)
         assert zoo.load(out).tokenizer.eos_ids == {0}
     with pytest.raises(ZooError, match="holds no tokenizer"):
-        train_folder("llama", tmp_path / "x", settings, numbers=numbers, tokenizer=tmp_path)
+        train_folder("llama", tmp_path / "x", settings, config=numbers, tokenizer=tmp_path)
 
 
 def test_a_tokenizers_own_end_closes_a_document(tmp_path, tokenizer_folder, text, numbers):
@@ -167,6 +167,6 @@ def test_a_tokenizers_own_end_closes_a_document(tmp_path, tokenizer_folder, text
     (folder / "tokenizer.json").write_bytes((tokenizer_folder / "tokenizer.json").read_bytes())
     (folder / "tokenizer_config.json").write_text('{"eos_token": "[SEP]"}')
     settings = Settings(steps=1, batch=2, length=16, corpus=str(text))
-    train_folder("llama", tmp_path / "out", settings, numbers=numbers, tokenizer=folder)
+    train_folder("llama", tmp_path / "out", settings, config=numbers, tokenizer=folder)
     config = json.loads((tmp_path / "out" / "config.json").read_text())
     assert config["eos_token_id"] == zoo.load(tmp_path / "out").tokenizer.id("[SEP]") != 0

@@ -8,9 +8,9 @@ import pytest
 import zoo
 from zoo.errors import CheckpointError, ZooError
 from zoo.training.loop import Stopped, Watch, schedule
-from zoo.training.pocket import train_folder
 from zoo.training.record import Settings
 from zoo.training.resuming import settings_to_resume
+from zoo.training.run import train_folder
 from zoo.training.state import open_state, state_path
 
 SHORT = dict(batch=2, length=16, warmup=2)
@@ -29,7 +29,7 @@ def run(tokenizer_folder, text, numbers):
             settings = settings_to_resume(out, {} if steps is None else {"steps": steps})
             return train_folder("llama", out, settings, resume=True, watch=watch, **given)
         settings = Settings(steps=steps, corpus=str(text), **SHORT)
-        given = {"tokenizer": tokenizer_folder, "numbers": numbers} | given
+        given = {"tokenizer": tokenizer_folder, "config": numbers} | given
         return train_folder("llama", out, settings, watch=watch, **given)
 
     return go
@@ -109,7 +109,7 @@ def test_the_rate_of_an_extension_warms_up_to_the_peak_and_falls_again():
 def test_an_unfinished_run_may_be_made_longer_or_shorter(run, tmp_path):
     with pytest.raises(Stopped):
         run(tmp_path / "out", 12, watch=stop_after(4))
-    with pytest.raises(ZooError, match="steps: 4 are done already, 3 is fewer"):
+    with pytest.raises(ZooError, match="`steps`: 4 are done already, 3 is fewer"):
         run(tmp_path / "out", 3, resume=True)
     record = run(tmp_path / "out", 6, resume=True)
     assert record.settings["steps"] == 6 and record.settings["ends"] == ()
@@ -121,16 +121,16 @@ def test_what_cannot_be_resumed_is_one_line(run, tmp_path, text, tokenizer_folde
     assert not (tmp_path / "nothing").exists()
     out = tmp_path / "out"
     run(out, 3)
-    with pytest.raises(ZooError, match="all 3 steps are done; give more steps"):
+    with pytest.raises(ZooError, match="all 3 steps are done; give more `steps`"):
         run(out, resume=True)
-    with pytest.raises(ZooError, match="batch: the run was started with 2, not 3; only steps may change"):
+    with pytest.raises(ZooError, match="`batch`: the run was started with 2, not 3; only `steps` may change"):
         settings_to_resume(out, {"batch": 3, "steps": 9})
     with pytest.raises(ZooError, match="trains llama, not mistral"):
         train_folder("mistral", out, settings_to_resume(out, {"steps": 4}), resume=True)
     with pytest.raises(ZooError, match="its own tokenizer"):
         run(out, 4, resume=True, tokenizer=tokenizer_folder)
     with pytest.raises(ZooError, match="another config"):
-        run(out, 4, resume=True, numbers={"hidden_size": 32})
+        run(out, 4, resume=True, config={"hidden_size": 32})
     with pytest.raises(ZooError, match="other settings"):
         train_folder("llama", out, Settings(steps=4, corpus=str(text)), resume=True)
     text.write_text(text.read_text() + "\nmore", encoding="utf-8")
@@ -150,7 +150,7 @@ def test_killed_after_the_last_step_the_model_is_written_by_resuming(run, tmp_pa
         raise SystemExit
 
     with monkeypatch.context() as patch, pytest.raises(SystemExit):
-        patch.setattr("zoo.training.pocket.finish", killed)
+        patch.setattr("zoo.training.run.finish", killed)
         run(tmp_path / "out", 3)
     assert not (tmp_path / "out" / "config.json").exists()
     run(tmp_path / "out", resume=True)
@@ -162,12 +162,12 @@ def test_killed_before_it_replaced_an_older_model_of_the_same_settings(run, tmp_
     run(out, 3)
     old = (out / "model.safetensors").read_bytes()
     with monkeypatch.context() as patch, pytest.raises(SystemExit):
-        patch.setattr("zoo.training.pocket.finish", lambda *_: exit())
+        patch.setattr("zoo.training.run.finish", lambda *_: exit())
         run(
             out,
             3,
             overwrite=True,
-            numbers=json.loads((out / "config.json").read_text()) | {"rms_norm_eps": 1e-3},
+            config=json.loads((out / "config.json").read_text()) | {"rms_norm_eps": 1e-3},
         )
     assert (out / "model.safetensors").read_bytes() == old
     run(out, resume=True)

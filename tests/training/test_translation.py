@@ -12,7 +12,7 @@ from zoo.tokenizer import load_tokenizer
 from zoo.training.corpora import corpus
 from zoo.training.data import IGNORED
 from zoo.training.loop import Settings, initialise
-from zoo.training.pocket import train_folder
+from zoo.training.run import train_folder
 from zoo.training.translation import sentences, translation_loss, translations
 from zoo.training.vocabulary import save_tokenizer, train_tokenizer
 
@@ -83,7 +83,7 @@ def test_a_few_steps_write_a_folder_that_loads(tmp_path):
     numbers = dict(d_model=32, encoder_layers=1, decoder_layers=1, encoder_attention_heads=2)
     numbers |= dict(decoder_attention_heads=2, encoder_ffn_dim=32, decoder_ffn_dim=32, vocab_size=1)
     record = train_folder(
-        "transformer", tmp_path / "out", Settings(steps=12, batch=4, length=32), numbers=numbers
+        "transformer", tmp_path / "out", Settings(steps=12, batch=4, length=32), config=numbers
     )
     assert record.settings["corpus"] == "phrasebook"
     assert record.losses[-1][1] < record.losses[0][1]

@@ -13,24 +13,18 @@ from zoo.cli.complete import sources
 @click.argument("names", nargs=-1, required=True, metavar="A B …", shell_complete=sources)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def compare(names: tuple[str, ...], as_json: bool) -> None:
-    """Compare architectures (llama), presets (llama:pocket), folders or hub ids by their recipes, without weights.
+    """Compare architectures (llama), presets (llama:pocket), folders, hub ids or recipes in .json files, without weights.
 
     An architecture stands for its full-size preset. Rows that differ are marked with ≠.
     """
-    from zoo.checkpoint.source import is_architecture
     from zoo.cli.show import described_source
     from zoo.cli.table import table
-    from zoo.host.registry import default_registry
-    from zoo.insight.facts import comparison, described, facts
+    from zoo.insight.facts import comparison, facts
 
     columns = {}
     for name in names:
-        if is_architecture(name, default_registry()):
-            architecture, preset, recipe = described(name, default_registry())
-            origin = f"{architecture.name}:{preset.name}"
-        else:
-            _, origin, recipe = described_source(name)
-        columns[origin] = facts(recipe)
+        _, origin, recipe = described_source(name)
+        columns[origin.partition(" (")[0]] = facts(recipe)
     rows = comparison(columns)
     if as_json:
         values = [

@@ -40,7 +40,7 @@ def evaluate(
 
     with Interrupts(lambda text: None), _progress(source) as begin:
         loaded = load(source, revision=revision)
-        questions = questions_of(loaded.architecture, corpus, everything)
+        questions = questions_of(loaded.architecture, corpus, everything, loaded.registry)
         found = scores(loaded, questions, begin(len(questions)))
     text = json.dumps({"scores": [score.as_json() for score in found], "versions": versions()}, indent=1)
     if out is not None:

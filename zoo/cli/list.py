@@ -15,7 +15,7 @@ def list_(everything: bool, as_json: bool) -> None:
     """The architectures that the zoo has, with their tasks; those marked ● have a checkpoint in the package.
 
     How many more other libraries' code runs is said after them. Where there is room, the table also has the
-    architecture that each is told as a difference from, and its presets.
+    architecture that each is described as a difference from, and its presets.
     """
     from zoo.cli.table import table, width, wrapped
     from zoo.cli.terminal import columns
@@ -63,9 +63,9 @@ def list_(everything: bool, as_json: bool) -> None:
         library, _, plain = name.partition("::")
         libraries.setdefault(library, []).append(plain)
     for library, names in libraries.items():
-        told = f"{len(names)} more run by {library}'s own code, found by model_type or asked for as {library}::NAME"
+        line = f"{len(names)} more run by {library}'s own code, found by model_type or asked for as {library}::NAME"
         if everything:
-            click.echo(wrapped(f"{told}:", room, "\n") + "\n")
+            click.echo(wrapped(f"{line}:", room, "\n") + "\n")
             click.echo(wrapped(", ".join(names), room or 100, "  ", "  "))
         else:
-            click.echo(wrapped(f"{told}; `zoo list --all` names them", room))
+            click.echo(wrapped(f"{line}; `zoo list --all` names them", room))

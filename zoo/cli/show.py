@@ -14,19 +14,25 @@ from zoo.cli.complete import sources
 @click.command()
 @click.argument("name", metavar="SOURCE", shell_complete=sources)
 @click.option("--revision", metavar="NAME", help="A hub id's branch, tag or commit.")
+@click.option("--recipe", "as_recipe", is_flag=True, help="Print the recipe alone, as JSON to edit.")
 @click.option("--parameters", is_flag=True, help="Also every parameter's path, with its shape.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def show(name: str, revision: str | None, parameters: bool, as_json: bool) -> None:
+def show(name: str, revision: str | None, as_recipe: bool, parameters: bool, as_json: bool) -> None:
     """What SOURCE is made of: every field of its recipe, and its sums.
 
     SOURCE is an architecture (llama), one of its presets (llama:pocket), a folder or a hub id, of which the config
-    alone is read.
+    alone is read, or a recipe in a .json file, as --recipe prints it.
     """
     from zoo.cli.table import table
     from zoo.host.registry import default_registry
     from zoo.insight.facts import facts
 
+    if as_recipe and (parameters or as_json):
+        raise click.UsageError("--recipe prints JSON of its own: leave --json and --parameters out")
     architecture, origin, recipe = described_source(name, revision)
+    if as_recipe:
+        click.echo(json.dumps(recipe.to_json(), ensure_ascii=False, indent=1))
+        return
     plugin = default_registry().plugin_of(architecture)
     about: dict[str, Any] = {
         "name": architecture.name,
@@ -37,7 +43,7 @@ def show(name: str, revision: str | None, parameters: bool, as_json: bool) -> No
         "model types": list(architecture.model_types),
         "presets": [p.name for p in architecture.presets],
         "references": list(architecture.references),
-        "told of": origin,
+        "described": origin,
     }
     paths = _paths(recipe) if parameters else {}
     if as_json:
@@ -54,29 +60,33 @@ def show(name: str, revision: str | None, parameters: bool, as_json: bool) -> No
 
 
 def described_source(name: str, revision: str | None = None) -> tuple[Any, str, Any]:
-    """The architecture that a source is of, what is told of, and its recipe."""
+    """The architecture of a source, what of it is described, and its recipe."""
     from zoo.checkpoint.source import find, is_architecture, read_json
     from zoo.config import Config
     from zoo.errors import SourceError
+    from zoo.host.recipes import read_recipe, recipe_architecture, recipe_config
     from zoo.host.registry import default_registry
     from zoo.insight.facts import described
 
     registry = default_registry()
+    if name.endswith(".json") and Path(name).is_file():
+        recipe = read_recipe(Path(name), registry)
+        return recipe_architecture(recipe_config(recipe), registry), name, recipe
     if is_architecture(name, registry) or not ("/" in name or Path(name).exists()):
         if revision is not None:
             raise SourceError(f"{name}: has no revision {revision!r}: only a hub id has revisions")
         architecture, preset, recipe = described(name, registry)
         hub = f" ({preset.hub})" if preset.hub else ""
         return architecture, f"{architecture.name}:{preset.name}{hub}", recipe
-    place = find(name, registry, revision, weights=False).folder
-    if place.is_file():
+    path = find(name, registry, revision, weights=False).folder
+    if path.is_file():
         from zoo.checkpoint.gguf.file import open_gguf
 
-        file = open_gguf(place, registry)
-        return file.architecture, str(place), file.architecture.recipe(Config(file.config))
-    config = read_json(place / "config.json")
+        file = open_gguf(path, registry)
+        return file.architecture, str(path), file.architecture.recipe(Config(file.config))
+    config = read_json(path / "config.json")
     architecture = registry.resolve(config)
-    return architecture, str(place), architecture.recipe(Config(config))
+    return architecture, str(path), architecture.recipe(Config(config))
 
 
 def _paths(recipe: Any) -> dict[str, list[tuple[int, ...]]]:

@@ -12,7 +12,12 @@ from zoo.cli.terminal import visible
 
 
 @click.command()
-@click.argument("architecture")
+@click.argument("architecture", required=False)
+@click.option(
+    "--recipe",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="A recipe to train instead of an architecture: JSON as of `zoo show NAME --recipe`, edited.",
+)
 @click.option(
     "--out", type=click.Path(path_type=Path, file_okay=False), required=True, help="The folder to write."
 )
@@ -42,7 +47,8 @@ from zoo.cli.terminal import visible
     "--forget", is_flag=True, help="At the end, keep nothing to resume from (12 bytes a parameter)."
 )
 def train(
-    architecture: str,
+    architecture: str | None,
+    recipe: Path | None,
     out: Path,
     config: Path | None,
     tokenizer: Path | None,
@@ -51,24 +57,31 @@ def train(
     forget: bool,
     **given: Any,
 ) -> int:
-    """Train ARCHITECTURE from nothing and write a checkpoint folder that `zoo run` and transformers load.
+    """Train ARCHITECTURE, or the recipe of a JSON file, from nothing and write a checkpoint folder that `zoo run` loads.
 
-    Without --config its pocket preset's numbers are used. Ctrl-C saves the run, and --resume goes on with it, as if it
-    had not been interrupted.
+    An architecture's folder loads in transformers too. Without --config its pocket preset's numbers are used. Ctrl-C saves
+    the run, and --resume goes on with it, as if it had not been interrupted.
     """
     from zoo.checkpoint.source import read_json
     from zoo.cli.screen import write
     from zoo.cli.signals import Interrupts
+    from zoo.host.recipes import read_recipe
+    from zoo.host.registry import default_registry
     from zoo.training.curve import drawn
     from zoo.training.loop import FIRST_STEP, Stopped, Watch
-    from zoo.training.pocket import settings_of, train_folder
     from zoo.training.resuming import settings_to_resume
+    from zoo.training.run import settings_of, train_folder
 
     if resume and overwrite:
         raise click.UsageError("--resume goes on with a run and --overwrite begins anew: give one of them")
+    if architecture and recipe:
+        raise click.UsageError("give an ARCHITECTURE or --recipe, not both")
+    if not (architecture or recipe or resume):
+        raise click.UsageError("give an ARCHITECTURE, or --recipe with a JSON file")
+    what = read_recipe(recipe, default_registry()) if recipe else architecture
     asked = {key: value for key, value in given.items() if value is not None}
-    settings = settings_to_resume(out, asked) if resume else settings_of(architecture, asked)
-    progress = Progress(architecture, settings.steps)
+    settings = settings_to_resume(out, asked) if resume or what is None else settings_of(what, asked)
+    progress = Progress(architecture or (recipe.stem if recipe else out.name), settings.steps)
     with progress, Interrupts(progress.say) as interrupts:
 
         def phase(text: str) -> None:
@@ -78,10 +91,10 @@ def train(
 
         try:
             record = train_folder(
-                architecture,
+                what,
                 out,
                 settings,
-                numbers=read_json(config.resolve()) if config else None,
+                config=read_json(config.resolve()) if config else None,
                 tokenizer=tokenizer,
                 resume=resume,
                 overwrite=overwrite,
@@ -92,7 +105,7 @@ def train(
             progress.stop()
             click.echo(
                 f"zoo: stopped and saved at step {stopped.step} of {settings.steps}; "
-                f"`zoo train {architecture} --out {out} --resume` goes on",
+                f"`zoo train{f' {architecture}' if architecture else ''} --out {out} --resume` goes on",
                 err=True,
             )
             return 130

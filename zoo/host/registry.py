@@ -29,6 +29,7 @@ from zoo.host.collect import collect
 from zoo.host.discovery import FIRST_PARTY, Plugin, load_plugins
 from zoo.host.kinds import KINDS
 from zoo.host.precedence import RecordTable
+from zoo.host.recipes import MODEL_TYPE
 from zoo.host.resolve import WRITER, resolve
 
 R = TypeVar("R")
@@ -151,6 +152,10 @@ class Registry:
 
     def plugin_of(self, record: Any) -> Plugin:
         """The plugin that gave this very record; PluginError for none."""
+        if (
+            isinstance(record, Architecture) and record.name == MODEL_TYPE
+        ):  # made for one recipe, registered by none
+            return core()
         table = next(table for kind, table in self._tables.items() if isinstance(record, kind))
         return table.plugin_of(record)
 

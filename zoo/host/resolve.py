@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from zoo.architecture import Architecture
 from zoo.errors import ConfigError, PluginError, in_words
 from zoo.host.discovery import Plugin
+from zoo.host.recipes import MODEL_TYPE, recipe_architecture
 
 if TYPE_CHECKING:
     from zoo.host.registry import Registry
@@ -27,6 +28,8 @@ def resolve(registry: Registry, config: Mapping[str, Any]) -> Architecture:
     A plugin that bridges to another library is asked when no other has the config.
     """
     model_type = config.get("model_type")
+    if model_type == MODEL_TYPE:
+        return recipe_architecture(config, registry)
     typed = registry.model_types.claims(model_type) if isinstance(model_type, str) else []
     resolved = list(_resolved(registry, config))
     for first_party in (False, True):

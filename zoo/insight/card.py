@@ -29,9 +29,13 @@ def card(plugin: Plugin, registry: Registry) -> str:
     if strategies := plugin.records.get("zoo_strategies", ()):
         rows = ([f"`{s.name}`", s.summary, ", ".join(s.tasks), ", ".join(s.options)] for s in strategies)
         parts.append(_table(["Strategy", "What it does", "Tasks", "Settings"], rows))
-    for hook, told in (("samplers", "Sampler"), ("tokenizers", "Tokenizer"), ("formats", "Quantized format")):
+    for hook, title in (
+        ("samplers", "Sampler"),
+        ("tokenizers", "Tokenizer"),
+        ("formats", "Quantized format"),
+    ):
         if records := plugin.records.get(f"zoo_{hook}", ()):
-            parts.append(_table([told, "What it does"], ([f"`{r.name}`", r.summary] for r in records)))
+            parts.append(_table([title, "What it does"], ([f"`{r.name}`", r.summary] for r in records)))
     if corpora := plugin.records.get("zoo_corpora", ()):
         rows = ([f"`{c.name}`", c.summary, ", ".join(c.tasks)] for c in corpora)
         parts.append(_table(["Corpus", "What it has", "Tasks"], rows))
@@ -68,14 +72,14 @@ def _architecture(architecture: Architecture, registry: Registry) -> str:
         "checkpoints": ", ".join(p.hub or p.name for p in architecture.presets if p.hub or p.embedded),
         "references": "; ".join(architecture.references),
     }
-    told = facts(recipe)
+    own = facts(recipe)
     rows = [[key, value] for key, value in about.items() if value]
     base = _base_facts(architecture, registry, preset.config or {})
     if base is None:
-        rows += [[key, value] for key, value in told.items()]
+        rows += [[key, value] for key, value in own.items()]
         return f"**{architecture.name}**: {architecture.summary}\n\n" + _table(["", preset.name], rows)
-    rows += [[key, told[key]] for key in ("parameters", "cache per token")]
-    differing = [[n, *values] for n, values, differs in comparison({"": told, "base": base}) if differs]
+    rows += [[key, own[key]] for key in ("parameters", "cache per token")]
+    differing = [[n, *values] for n, values, differs in comparison({"": own, "base": base}) if differs]
     lines = [f"**{architecture.name}**: {architecture.summary}", "", _table(["", preset.name], rows)]
     lines += [f"With the same numbers it differs from `{architecture.base}` in:", ""]
     return "\n".join([*lines, _table(["", architecture.name, architecture.base or ""], differing)])

@@ -1,6 +1,6 @@
 """Facts of a recipe, read off its fields: sizes, choices, parameters, cache bytes. Imports no mlx.
 
-Nothing here knows a family: a third party's specs are told like the zoo's own.
+Nothing here knows a family: a third party's specs are described like the zoo's own.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ def described(name: str, registry: Registry) -> tuple[Architecture, Preset, Any]
 
 
 def facts(recipe: Any) -> dict[str, str]:
-    """What a recipe says, by field: "layer.mixer.heads" -> "32". Equal layers are told once, others by number."""
+    """What a recipe says, by field: "layer.mixer.heads" -> "32". Equal layers are one row, others by number."""
     rows = {"parameters": amount(recipe.parameters(recipe.dim))}
     if (active := recipe.active_parameters(recipe.dim)) != recipe.parameters(recipe.dim):
         rows["parameters a token uses"] = amount(active)
     rows["cache per token"] = f"{amount(recipe.cached(recipe.dim) * CACHED_BYTES)}B"
-    if carried := recipe.carried(recipe.dim):
-        rows["cache at any length"] = f"{amount(carried * STATE_BYTES)}B"
+    if state := recipe.state_size(recipe.dim):
+        rows["cache at any length"] = f"{amount(state * STATE_BYTES)}B"
     for path, values in _merged(recipe).items():
-        rows[path] = _told(values)
+        rows[path] = _summary(values)
     return rows
 
 
@@ -67,8 +67,8 @@ def _singular(step: str, after: str) -> str:
 
 
 def _fields(spec: Spec, path: str) -> Iterator[tuple[str, str]]:
-    """Every field below a spec as (path, value); a field that holds a spec is told by that spec's name."""
-    for name, value in spec.told():
+    """Every field below a spec as (path, value); a field that holds a spec is shown as that spec's name."""
+    for name, value in spec.shown_fields():
         below = f"{path}.{name}" if path else name
         if isinstance(value, Spec):
             yield below, value.name
@@ -90,7 +90,7 @@ def _word(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _told(runs: list[tuple[int, str]]) -> str:
+def _summary(runs: list[tuple[int, str]]) -> str:
     """One value when all are the same; else how many of each, and in which order when that is short."""
     if len({value for _, value in runs}) == 1:
         return runs[0][1]
@@ -115,13 +115,13 @@ def comparison(columns: Mapping[str, Mapping[str, str]]) -> list[tuple[str, list
     names: list[str] = []
     for column in columns.values():
         # A field that only this column has goes where it stands among its neighbours.
-        place = 0
+        index = 0
         for name in column:
             if name in names:
-                place = names.index(name) + 1
+                index = names.index(name) + 1
             else:
-                names.insert(place, name)
-                place += 1
+                names.insert(index, name)
+                index += 1
     rows = []
     for name in names:
         values = [column.get(name, "–") for column in columns.values()]

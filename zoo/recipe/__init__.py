@@ -4,11 +4,12 @@ A recipe is a tree of specs. The path of a field in that tree is the path of its
 model and its address in a trace: `layers.3.mixer.query`. A variant differs from another by values only.
 
 Every spec answers two questions in plain arithmetic, for a width `dim`: how many parameters it holds
-(`parameters`), and how many numbers it caches for each token generated (`cached`).
+(`parameters`), and how many numbers it caches for each token generated (`cached`). `Spec.to_json` and `from_json`
+write a recipe as JSON and read it back.
 """
 
 from zoo.recipe.experts import Experts, MoE, Router
-from zoo.recipe.models import Decoder, Embedding, Encoder, EncoderDecoder, Head, repeat
+from zoo.recipe.models import Decoder, Embedding, Encoder, EncoderDecoder, Head, Model, repeat
 from zoo.recipe.parts import (
     ACTIVATIONS,
     MLP,
@@ -22,6 +23,7 @@ from zoo.recipe.parts import (
     RMSNorm,
     SinusoidalPositions,
 )
+from zoo.recipe.reading import from_json
 from zoo.recipe.rope import DynamicScaling, LinearScaling, Llama3Scaling, RoPE, YarnScaling
 from zoo.recipe.spec import Spec
 
@@ -45,11 +47,13 @@ __all__ = [
     "LinearScaling",
     "Llama3Scaling",
     "MoE",
+    "Model",
     "RMSNorm",
     "RoPE",
     "Router",
     "SinusoidalPositions",
     "Spec",
     "YarnScaling",
+    "from_json",
     "repeat",
 ]

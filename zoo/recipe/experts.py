@@ -13,7 +13,7 @@ Three parts meet here, and each can be replaced by a plugin's own:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from zoo.errors import RecipeError
@@ -79,7 +79,7 @@ class MoE(Spec):
     kind, name = "feedforward", "moe"
     router: Spec
     experts: Spec
-    shared: Spec | None = None
+    shared: Spec | None = field(default=None, metadata={"kind": "feedforward"})
     shared_gate: bool = False
 
     def __post_init__(self) -> None:

@@ -10,7 +10,11 @@ from typing import Any
 
 from zoo.errors import RecipeError
 from zoo.recipe.memory import check_layers
-from zoo.recipe.spec import Spec
+from zoo.recipe.parts import LearnedPositions
+from zoo.recipe.rope import RoPE
+from zoo.recipe.spec import Spec, check_widths
+
+CAUSALITIES = ("causal", "prefix", "full")
 
 
 @dataclass(frozen=True)
@@ -23,10 +27,17 @@ class Embedding(Spec):
     kind, name = "embedding", "tokens"
     vocab: int
     dim: int
-    positions: Spec | None = None
+    positions: Spec | None = dataclasses.field(default=None, metadata={"kind": "position"})
     scale: float = 1.0
-    norm: Spec | None = None
+    norm: Spec | None = dataclasses.field(default=None, metadata={"kind": "norm"})
     shared: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if isinstance(self.positions, RoPE):
+            raise RecipeError(
+                f"positions: {self.positions.block()} turns queries and keys and is not added to embeddings"
+            )
 
     def own_parameters(self, dim: int) -> int:
         return 0 if self.shared else self.vocab * dim
@@ -49,8 +60,53 @@ class Head(Spec):
         return ((not self.tied) * dim + self.bias) * (self.vocab or 0)
 
 
+class Model(Spec):
+    """A whole model. `task` and `causality` are what an `Architecture` declares under these names.
+
+    Together with `with_vocab` they let a recipe be trained that no architecture makes.
+    """
+
+    @property
+    def causality(self) -> str:
+        """What a token sees: "causal", "prefix" or "full"."""
+        raise NotImplementedError
+
+    @property
+    def task(self) -> str:
+        """What the model does: "generate", "translate", "encode", "fill-mask" or "denoise"."""
+        raise NotImplementedError
+
+    @property
+    def dim(self) -> int:
+        """The model's width, D."""
+        raise NotImplementedError
+
+    @property
+    def vocab(self) -> int:
+        """How many tokens the model can read."""
+        raise NotImplementedError
+
+    def with_vocab(self, vocab: int) -> typing.Self:
+        """A copy for a vocabulary of another size."""
+        raise NotImplementedError
+
+    def _check(self, context: int | None, embedding: Embedding, head: Spec | None) -> None:
+        """RecipeError for parts that do not fit each other."""
+        check_widths(self, self.dim)
+        positions = embedding.positions
+        if isinstance(positions, LearnedPositions) and positions.context < (context or 1):
+            raise RecipeError(
+                f"embedding.positions.context: {positions.context} positions are fewer than the model's context, "
+                f"{context}"
+            )
+        if isinstance(head, Head) and head.tied and head.vocab not in (None, embedding.vocab):
+            raise RecipeError(
+                f"head.vocab: {head.vocab} is not the embedding's vocabulary, {embedding.vocab}, to which it is tied"
+            )
+
+
 @dataclass(frozen=True)
-class Decoder(Spec):
+class Decoder(Model):
     """Embedding, layers, final norm (None under Post-LN), head. `context` is the most positions it can take.
 
     `causality`: "causal", "prefix" (the prompt sees itself both ways) or "full". `relative` is a part that adds to
@@ -59,29 +115,46 @@ class Decoder(Spec):
 
     kind, name = "model", "decoder"
     embedding: Embedding
-    layers: tuple[Spec, ...]
-    norm: Spec | None
+    layers: tuple[Spec, ...] = dataclasses.field(metadata={"kind": "layer"})
+    norm: Spec | None = dataclasses.field(metadata={"kind": "norm"})
     head: Head
     context: int | None = None
     causality: str = "causal"
-    relative: Spec | None = None
+    relative: Spec | None = dataclasses.field(default=None, metadata={"kind": "position"})
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.layers:
             raise RecipeError("layers: a model needs at least one")
+        if self.causality not in CAUSALITIES:
+            raise RecipeError(f"causality: {self.causality!r} is not one of {', '.join(CAUSALITIES)}")
         check_layers(self.layers, self.embedding.gives)
         if self.head.vocab is None:
             object.__setattr__(self, "head", self.head.change(vocab=self.embedding.vocab))
+        self._check(self.context, self.embedding, self.head)
+
+    @property
+    def task(self) -> str:
+        """ "denoise" where every token sees every other, else "generate"."""
+        return "denoise" if self.causality == "full" else "generate"
 
     @property
     def dim(self) -> int:
         """The model's width, D."""
         return self.embedding.dim
 
+    @property
+    def vocab(self) -> int:
+        """How many tokens the model can read."""
+        return self.embedding.vocab
+
     def cached(self, dim: int) -> int:
         # Where all tokens see each other a new one changes them all, and nothing can be kept.
         return 0 if self.causality == "full" else super().cached(dim)
+
+    def with_vocab(self, vocab: int) -> typing.Self:
+        """A copy for a vocabulary of another size."""
+        return self.change(embedding={"vocab": vocab}, head={"vocab": vocab})
 
     def change_layers(
         self, change: Callable[[int, Spec], Mapping[str, Any]] | None = None, **changes: Any
@@ -95,19 +168,20 @@ class Decoder(Spec):
 
 
 @dataclass(frozen=True)
-class Encoder(Spec):
+class Encoder(Model):
     """Embedding, layers that see in both directions, and what reads the result (`head`; None: hidden states).
 
     `relative` is as in a decoder.
     """
 
     kind, name = "model", "encoder"
+    causality = "full"
     embedding: Embedding
-    layers: tuple[Spec, ...]
-    norm: Spec | None = None
-    head: Spec | None = None
+    layers: tuple[Spec, ...] = dataclasses.field(metadata={"kind": "layer"})
+    norm: Spec | None = dataclasses.field(default=None, metadata={"kind": "norm"})
+    head: Spec | None = dataclasses.field(default=None, metadata={"kind": "head"})
     context: int | None = None
-    relative: Spec | None = None
+    relative: Spec | None = dataclasses.field(default=None, metadata={"kind": "position"})
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -119,25 +193,42 @@ class Encoder(Spec):
                     f"{path}: {part.block()} is about masks by part, or values for layers, which an encoder does not "
                     "hand on"
                 )
+        self._check(self.context, self.embedding, self.head)
+
+    @property
+    def task(self) -> str:
+        """ "fill-mask" where a head makes logits of the hidden states, else "encode"."""
+        return "encode" if self.head is None else "fill-mask"
+
+    def with_vocab(self, vocab: int) -> typing.Self:
+        """A copy for a vocabulary of another size."""
+        head = {"head": {"vocab": vocab}} if isinstance(self.head, Head) else {}
+        return self.change(embedding={"vocab": vocab}, **head)
 
     @property
     def dim(self) -> int:
         """The model's width, D."""
         return self.embedding.dim
 
+    @property
+    def vocab(self) -> int:
+        """How many tokens the model can read."""
+        return self.embedding.vocab
+
     def cached(self, dim: int) -> int:
         return 0  # every token is read at once
 
 
 @dataclass(frozen=True)
-class EncoderDecoder(Spec):
-    """An encoder reads the source; a decoder, whose layers look at what it found, writes the target.
+class EncoderDecoder(Model):
+    """An encoder reads the source; a decoder, whose layers have cross-attention to its output, writes the target.
 
     `start` is the token that every target begins with. What is cached for each token generated is the decoder's;
     the source's keys and values, computed once, are not counted.
     """
 
     kind, name = "model", "encoder-decoder"
+    causality, task = "causal", "translate"
     encoder: Encoder
     decoder: Decoder
     start: int = dataclasses.field(default=0, metadata={"least": 0})
@@ -155,10 +246,20 @@ class EncoderDecoder(Spec):
                 f"start: {self.start} lies outside the vocabulary of {self.decoder.embedding.vocab}"
             )
 
+    def with_vocab(self, vocab: int) -> typing.Self:
+        """A copy for a vocabulary of another size, the same for source and target."""
+        encoder, decoder = self.encoder.with_vocab(vocab), self.decoder.with_vocab(vocab)
+        return dataclasses.replace(self, encoder=encoder, decoder=decoder)
+
     @property
     def dim(self) -> int:
         """The model's width, D."""
         return self.encoder.dim
+
+    @property
+    def vocab(self) -> int:
+        """How many tokens the model can read."""
+        return self.encoder.vocab
 
     @property
     def embedding(self) -> Any:

@@ -35,8 +35,12 @@ class RMSNorm(Spec):
         return dim
 
 
+class AddedPositions(Spec):
+    """Positions that are added to the embedding of a token; they cannot turn queries and keys."""
+
+
 @dataclass(frozen=True)
-class LearnedPositions(Spec):
+class LearnedPositions(AddedPositions):
     """One learned vector a position, added to the token's (Gehring et al., 2017; GPT, BERT).
 
     `offset` rows at the head of the table belong to no position (BART).
@@ -51,7 +55,7 @@ class LearnedPositions(Spec):
 
 
 @dataclass(frozen=True)
-class SinusoidalPositions(Spec):
+class SinusoidalPositions(AddedPositions):
     """sin and cos of position · frequency k, added to the token's vector (Vaswani et al., 2017, section 3.5).
 
     Frequency k is theta^(−2k/d), or theta^(−k/(d/2 − 1)), which ends at 1/theta, when `inclusive` (tensor2tensor,
@@ -86,9 +90,9 @@ class Attention(Spec):
     head_dim: int | None = None
     bias: bool = False
     output_bias: bool = False
-    rope: Spec | None = None
-    query_norm: Spec | None = None
-    key_norm: Spec | None = None
+    rope: Spec | None = field(default=None, metadata={"kind": "position"})
+    query_norm: Spec | None = field(default=None, metadata={"kind": "norm"})
+    key_norm: Spec | None = field(default=None, metadata={"kind": "norm"})
     window: int | None = None
     scale: float | None = None
 
@@ -96,6 +100,18 @@ class Attention(Spec):
         super().__post_init__()
         if self.heads % (self.kv_heads or self.heads):
             raise RecipeError(f"kv_heads: {self.kv_heads} does not divide heads, {self.heads}")
+        if isinstance(self.rope, AddedPositions):
+            raise RecipeError(
+                f"rope: {self.rope.block()} is added to embeddings and turns no queries and keys"
+            )
+        if (self.query_norm is None) != (self.key_norm is None):
+            here, there = ("key_norm", "query_norm") if self.key_norm is None else ("query_norm", "key_norm")
+            raise RecipeError(
+                f"{here}: is missing where there is a {there}: queries and keys are normalised alike"
+            )
+
+    def check_width(self, dim: int) -> None:
+        self.head_width(dim)
 
     def head_width(self, dim: int) -> int:
         """The width of one head."""
@@ -140,6 +156,9 @@ class CrossAttention(Spec):
         return Attention(
             self.heads, self.kv_heads, self.head_dim, self.bias, self.output_bias, scale=self.scale
         )
+
+    def check_width(self, dim: int) -> None:
+        self.attention().check_width(dim)
 
     def own_parameters(self, dim: int) -> int:
         return self.attention().own_parameters(dim)
@@ -186,10 +205,10 @@ class Layer(Spec):
     """
 
     kind, name = "layer", "residual"
-    mixer: Spec
-    feedforward: Spec
-    mixer_norm: Spec
-    feedforward_norm: Spec
+    mixer: Spec = field(metadata={"kind": "mixer"})
+    feedforward: Spec = field(metadata={"kind": "feedforward"})
+    mixer_norm: Spec = field(metadata={"kind": "norm"})
+    feedforward_norm: Spec = field(metadata={"kind": "norm"})
     placement: str = "pre"
 
     def __post_init__(self) -> None:
@@ -212,12 +231,12 @@ class Layer(Spec):
 
 @dataclass(frozen=True, kw_only=True)
 class CrossLayer(Layer):
-    """A layer of a decoder that looks at an encoder's output: mixer, then `cross`, then feed-forward."""
+    """A layer of a decoder with cross-attention: mixer, then `cross` over the encoder's output, then feed-forward."""
 
     kind, name = "layer", "cross"
     by_part, gives, takes = False, (), ()
-    cross: Spec
-    cross_norm: Spec
+    cross: Spec = field(metadata={"kind": "cross"})
+    cross_norm: Spec = field(metadata={"kind": "norm"})
 
     def __post_init__(self) -> None:
         super().__post_init__()

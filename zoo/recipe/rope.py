@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from zoo.config import Config
@@ -76,12 +76,18 @@ class RoPE(Spec):
     theta: float = 10000.0
     dims: int | None = None
     interleaved: bool = False
-    scaling: Spec | None = None
+    scaling: Spec | None = field(default=None, metadata={"kind": "rope-scaling"})
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.theta <= 1:
             raise RecipeError(f"theta: must be greater than 1, got {self.theta}")
+
+    def check_width(self, dim: int) -> None:
+        if self.dims is not None and self.dims > dim:
+            raise RecipeError(f"dims: {self.dims} of a head that has only {dim}")
+        if (self.dims or dim) % 2:
+            raise RecipeError(f"dims: {self.dims or dim} is odd, and dimensions are turned in pairs")
 
     def width(self, part: str, dim: int) -> int:
         return self.dims or dim
@@ -101,7 +107,7 @@ class RoPE(Spec):
 
         The keys' names are arguments: `theta_key` of the base, `partial_key` of the share of each head that is turned,
         `scaling_key` of the object that scales, `context_key` of how many positions there are. An object
-        `rope_parameters` (transformers 5) has names of its own, which win. `head_dim` is the width of a head, where it
+        `rope_parameters` (transformers 5) has names of its own and takes precedence. `head_dim` is the width of a head, where it
         is not width ÷ heads. `kinds` adds kinds of scaling by their `rope_type`: a function of that object and of the
         config, whose keys it reads, and of the number of positions, that gives a spec of the kind "rope-scaling".
         ConfigError for a kind that is not known, and for a key of it that nothing read.
@@ -137,7 +143,7 @@ def rope(
     """What `RoPE.of` gives, which says what the arguments mean."""
     outer_theta = config.number(theta_key, 10000.0)
     outer_partial = config.number(partial_key, 1.0)
-    config.ignore("rope_parameters")  # of the two the other wins
+    config.ignore("rope_parameters")  # where both stand, `scaling_key` takes precedence
     nested_key = scaling_key if config.get(scaling_key) else "rope_parameters"
     inner = config.nested(nested_key) or Config({})
     theta = inner.number("rope_theta", outer_theta)
@@ -167,8 +173,8 @@ def rope(
 def _scaling(inner: Config, config: Config, context_key: str, kinds: Mapping[str, Kind]) -> Spec | None:
     kind = inner.choice("rope_type", ("default", *kinds), inner.get("type", "default"))
     # Published configs carry what only other kinds read.
-    for one in (inner, config):
-        one.ignore("original_max_position_embeddings")
+    for values in (inner, config):
+        values.ignore("original_max_position_embeddings")
     if kind == "default":
         inner.ignore("factor")
         return None

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
+import reprlib
 import sys
 import types
 import typing
@@ -14,12 +16,25 @@ from zoo.errors import RecipeError
 
 LARGEST = 2**31 - 1  # no count in a recipe may exceed what an array dimension can hold
 
+# The kinds of the zoo's own specs. A field that declares one of them in its metadata, `{"kind": "norm"}`, refuses the
+# others; a kind that a plugin made up passes, since only the plugin knows what its module can stand in for.
+KINDS = frozenset(
+    (
+        *("model", "embedding", "layer", "norm", "mixer", "cross", "feedforward", "head"),
+        *("position", "rope-scaling", "router", "experts"),
+    )
+)
+
+# The methods of a spec that were called otherwise when contract 1 was written.
+FORMER_NAMES = {"state_size": "carried", "shown_fields": "told"}
+
 
 @dataclass(frozen=True)
 class Spec:
     """What one part of a model is. Subclasses set `kind` ("mixer") and `name` ("attention").
 
-    Whole numbers must lie in 1..2³¹−1 and floats be finite, or `RecipeError` names the field.
+    Whole numbers must lie in 1..2³¹−1 and floats be finite, or `RecipeError` names the field. A field's metadata may
+    have `least`, another lower bound, and `kind`, the kind of the specs that it holds.
 
     What its module can do is declared here too, in class attributes or properties. `recurrent`: it carries a state
     from token to token. `by_part`, of a layer: it takes masks and caches by the names of its parts, not those of its
@@ -51,17 +66,41 @@ class Spec:
         """Whether its module is called with a mask and a cache, which it makes: a mixer, or whatever is recurrent."""
         return self.kind == "mixer" or self.recurrent
 
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Make an override of a method, under its name or its former one, the method of both names."""
+        super().__init_subclass__(**options)
+        for name, former in FORMER_NAMES.items():
+            nearest = next(vars(base) for base in cls.__mro__ if name in vars(base) or former in vars(base))
+            if name not in nearest:
+                setattr(cls, name, nearest[former])
+            elif former not in nearest:
+                setattr(cls, former, nearest[name])
+
     def __post_init__(self) -> None:
         hints = field_types(type(self))
         for field in dataclasses.fields(self):
-            problem = mismatch(getattr(self, field.name), hints[field.name], field.metadata.get("least"))
+            value, kind = getattr(self, field.name), field.metadata.get("kind")
+            problem = mismatch(value, hints[field.name], field.metadata.get("least"))
             if problem:
                 raise RecipeError(f"{field.name}: {problem}")
+            for index, part in enumerate(value if isinstance(value, tuple) else (value,)) if kind else ():
+                if isinstance(part, Spec) and part.kind != kind and part.kind in KINDS:
+                    path = f"{field.name}.{index}" if isinstance(value, tuple) else field.name
+                    raise RecipeError(f"{path}: {part.block()} is no {kind}")
 
     @classmethod
     def block(cls) -> str:
         """The identifier in JSON and in the registry: "kind/name"."""
         return f"{cls.kind}/{cls.name}"
+
+    def to_json(self) -> dict[str, Any]:
+        """The spec as JSON values: an object with `block`, "kind/name", and every field by name.
+
+        Equal specs in a row are written once, as `{"repeat": 12, "layer": {…}}`. `zoo.recipe.from_json` reads it back.
+        RecipeError for a field that has no JSON form.
+        """
+        fields = (field for field in dataclasses.fields(self) if field.init)
+        return {"block": self.block()} | {f.name: _as_json(f.name, getattr(self, f.name)) for f in fields}
 
     def parts(self) -> Iterator[tuple[str, Spec | tuple[Spec, ...]]]:
         """The fields that hold specs, in the order of their declaration."""
@@ -70,10 +109,12 @@ class Spec:
             if isinstance(value, Spec) or (isinstance(value, tuple) and value and isinstance(value[0], Spec)):
                 yield field.name, value
 
-    def told(self) -> Iterator[tuple[str, Any]]:
+    def shown_fields(self) -> Iterator[tuple[str, Any]]:
         """The fields by name, as a table of facts shows them."""
         for field in dataclasses.fields(self):
             yield field.name, getattr(self, field.name)
+
+    told = shown_fields
 
     def walk(self, path: str = "") -> Iterator[tuple[str, Spec]]:
         """This spec and all below it, each with its path: "layers.3.mixer"."""
@@ -110,9 +151,14 @@ class Spec:
         """How many numbers a cache keeps for each token."""
         return self._sum("cached", dim)
 
-    def carried(self, dim: int) -> int:
+    def state_size(self, dim: int) -> int:
         """How many numbers a cache keeps whatever the length of the text: the state of recurrent mixers."""
-        return self._sum("carried", dim)
+        return self._sum("state_size", dim)
+
+    carried = state_size
+
+    def check_width(self, dim: int) -> None:
+        """RecipeError that names the field when the module cannot work in width `dim`; its parts are asked for theirs."""
 
     def _sum(self, method: str, dim: int) -> int:
         total = 0
@@ -132,6 +178,40 @@ class Spec:
                 current.change(**value) if isinstance(value, dict) and isinstance(current, Spec) else value
             )
         return dataclasses.replace(self, **values)
+
+
+def _as_json(name: str, value: Any) -> Any:
+    if isinstance(value, Spec):
+        return value.to_json()
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if not isinstance(value, tuple):
+        raise RecipeError(f"{name}: {type(value).__name__} has no JSON form")
+    found: list[Any] = []
+    for item, equal in itertools.groupby(value):
+        count, written = len(list(equal)), _as_json(name, item)
+        run = count > 1 and isinstance(item, Spec)
+        found += [{"repeat": count, "layer": written}] if run else [written] * count
+    return found
+
+
+def check_widths(spec: Spec, dim: int) -> None:
+    """Ask a spec and all below it whether they can work in the widths they get; RecipeError names the field's path."""
+    fit: set[tuple[int, int]] = set()  # most layers are one and the same spec
+
+    def visit(spec: Spec, dim: int, path: str) -> None:
+        try:
+            spec.check_width(dim)
+            widths = {name: spec.width(name, dim) for name, _ in spec.parts()}
+        except RecipeError as error:
+            raise RecipeError(f"{path}.{error}" if path else str(error)) from None
+        for below, part in spec.children(path):
+            width = widths[below.removeprefix(f"{path}." if path else "").partition(".")[0]]
+            if (id(part), width) not in fit:
+                visit(part, width, below)
+                fit.add((id(part), width))
+
+    visit(spec, dim, "")
 
 
 _TYPES: dict[type, dict[str, Any]] = {}
@@ -155,26 +235,26 @@ def mismatch(value: Any, hint: Any, least: float | None = None) -> str | None:
     if typing.get_origin(hint) is tuple:
         inner = typing.get_args(hint)[0]
         if not isinstance(value, tuple):
-            return f"expected a list, got {value!r}"
+            return f"expected a list, got {reprlib.repr(value)}"
         return next((m for m in (mismatch(item, inner, least) for item in value) if m), None)
     if hint is int:
         if isinstance(value, bool) or not isinstance(value, int):
-            return f"expected a whole number, got {value!r}"
+            return f"expected a whole number, got {reprlib.repr(value)}"
         least = 1 if least is None else least
         return None if least <= value <= LARGEST else f"must lie in {least}..{LARGEST}, got {value}"
     if hint is float:
         if isinstance(value, bool) or not isinstance(value, int | float):
-            return f"expected a number, got {value!r}"
+            return f"expected a number, got {reprlib.repr(value)}"
         if least is not None and not value >= least:
             return f"must be at least {least}, got {value}"
         return None if abs(value) <= sys.float_info.max else f"must be finite, got {value}"
     if hint is None or hint is type(None):
-        return None if value is None else f"expected null, got {value!r}"
+        return None if value is None else f"expected null, got {reprlib.repr(value)}"
     if isinstance(hint, type) and not isinstance(value, hint):
         wanted = (
             hint.block()
             if issubclass(hint, Spec) and hint.kind
             else {str: "text", bool: "true or false"}.get(hint)
         )
-        return f"expected {wanted or 'a block'}, got {value!r}"
+        return f"expected {wanted or 'a block'}, got {reprlib.repr(value)}"
     return None

@@ -11,7 +11,7 @@ from zoo.errors import PluginError, ZooError
 from zoo.generation import generate
 from zoo.generation.fill_mask import fill
 from zoo.generation.prompt import mask_id, pieces
-from zoo.host.registry import default_registry
+from zoo.host.registry import Registry, default_registry
 from zoo.loading import Loaded
 from zoo.training.objective import objective_of
 from zoo.training.question import Question
@@ -53,12 +53,14 @@ def fills_in(loaded: Loaded, question: Any) -> bool:
 
     The space before the answer is shown where it is a token of its own, as in a text that a person writes.
     """
-    told, words = question.prompt + question.continuation, loaded.tokenizer
-    assert words is not None
-    before, ids, after = pieces(words, told + question.ending)
-    shown = words.encode(told.removesuffix(question.answer), special_tokens=False)
-    start = next((n for n, (one, two) in enumerate(zip(shown, ids, strict=False)) if one != two), len(shown))
-    end = len(words.encode(told, special_tokens=False))
+    sentence, tokenizer = question.prompt + question.continuation, loaded.tokenizer
+    assert tokenizer is not None
+    before, ids, after = pieces(tokenizer, sentence + question.ending)
+    shown = tokenizer.encode(sentence.removesuffix(question.answer), special_tokens=False)
+    start = next(
+        (n for n, (left, right) in enumerate(zip(shown, ids, strict=False)) if left != right), len(shown)
+    )
+    end = len(tokenizer.encode(sentence, special_tokens=False))
     hidden = ids[:start] + [mask_id(loaded)] * (end - start) + ids[end:]
     return fill(loaded, before + hidden + after) == before + ids + after
 
@@ -87,10 +89,14 @@ def scores(
 
 
 def questions_of(
-    architecture: Architecture, corpus: str | None = None, every: bool = False
+    architecture: Architecture,
+    corpus: str | None = None,
+    every: bool = False,
+    registry: Registry | None = None,
 ) -> list[Question]:
     """The questions of a corpus, by default the one that the architecture is trained on; ZooError if it has none."""
-    record = default_registry().corpus(corpus or objective_of(architecture).corpus)
+    registry = registry or default_registry()
+    record = registry.corpus(corpus or objective_of(architecture, registry=registry).corpus)
     if record.questions is None:
         raise ZooError(f"the corpus {record.name} has no questions to ask")
     if architecture.task not in record.tasks:

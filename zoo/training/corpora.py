@@ -11,8 +11,8 @@ from typing import Any
 
 from zoo.architecture import Corpus, import_target
 from zoo.errors import PluginError, ZooError
-from zoo.host.registry import default_registry
-from zoo.training.own_text import Own, is_path, pieces, read
+from zoo.host.registry import Registry, default_registry
+from zoo.training.own_text import Own, is_path, pieces, read_documents
 
 SAMPLE = 20_000  # documents that a tokenizer is trained on
 CHARACTERS = 20_000_000  # at most so many characters of them
@@ -64,20 +64,23 @@ class Texts:
         trained, held_out = (tuple(filter(fits, documents)) for documents in splits)
         left_out = sum(map(len, splits)) - len(trained) - len(held_out)
         if not (trained and held_out):
-            raise ZooError(f"{self.name}: {left_out} documents are too long for a row: give a larger length")
+            raise ZooError(
+                f"{self.name}: {left_out} documents are too long for a row: give a larger `length`"
+            )
         if left_out:
             warnings.warn(f"{self.name}: {left_out} documents too long for a row are left out", stacklevel=2)
         return _own(replace(self.own, trained=trained, held_out=held_out))
 
 
-def corpus(name: str, task: str) -> Texts:
+def corpus(name: str, task: str, registry: Registry | None = None) -> Texts:
     """The registered corpus of that name, else the text at that path, for a model of `task`; ZooError for neither."""
+    registry = registry or default_registry()
     parallel = task == "translate"
-    if name not in default_registry().corpora and is_path(name):
-        return _own(read(name, parallel))
-    record = default_registry().corpus(name)
+    if name not in registry.corpora and is_path(name):
+        return _own(read_documents(name, parallel))
+    record = registry.corpus(name)
     if task not in record.tasks:
-        fitting = [n for n, other in default_registry().corpora.items() if task in other.tasks]
+        fitting = [n for n, other in registry.corpora.items() if task in other.tasks]
         raise ZooError(
             f"the corpus {record.name} is not for models that do {task}; registered for these: "
             f"{', '.join(fitting) or 'none'}"

@@ -24,7 +24,7 @@ def svg(record: Record) -> str:
     steps, low, high = bounds(record)
     across, down = WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM
 
-    def place(step: float, loss: float) -> tuple[float, float]:
+    def point_of(step: float, loss: float) -> tuple[float, float]:
         return LEFT + across * step / steps, TOP + down * (high - loss) / (high - low)
 
     parts = [
@@ -34,11 +34,11 @@ def svg(record: Record) -> str:
         f'<text x="{LEFT}" y="18" font-size="14">{escape(title(record))}</text>',
     ]
     for value in ticks(low, high):
-        _, y = place(0, value)
+        _, y = point_of(0, value)
         parts.append(f'<path d="M{LEFT} {y:.1f}H{WIDTH - RIGHT}" stroke="{TEXT}" stroke-opacity="0.35"/>')
         parts.append(f'<text x="{LEFT - 8}" y="{y + 4:.1f}" text-anchor="end">{value:g}</text>')
     for value in ticks(0, steps):
-        x, _ = place(value, low)
+        x, _ = point_of(value, low)
         parts.append(f'<path d="M{x:.1f} {HEIGHT - BOTTOM}v5" stroke="{TEXT}"/>')
         parts.append(f'<text x="{x:.1f}" y="{HEIGHT - BOTTOM + 19}" text-anchor="middle">{value:g}</text>')
     parts.append(f'<path d="M{LEFT} {TOP}V{HEIGHT - BOTTOM}H{WIDTH - RIGHT}" fill="none" stroke="{TEXT}"/>')
@@ -52,11 +52,11 @@ def svg(record: Record) -> str:
         (finite(record.losses), TRAINING, "training", WIDTH - RIGHT - 190),
         (finite(record.validation), VALIDATION, "validation", WIDTH - RIGHT - 90),
     ):
-        places = [place(*point) for point in points]
-        line = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
+        coordinates = [point_of(*point) for point in points]
+        line = " ".join(f"{x:.1f},{y:.1f}" for x, y in coordinates)
         parts.append(f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="2"/>')
         if name == "validation":  # few of them: each is shown
-            parts += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{colour}"/>' for x, y in places]
+            parts += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{colour}"/>' for x, y in coordinates]
         parts.append(f'<path d="M{x} 32h16" stroke="{colour}" stroke-width="2"/>')
         parts.append(f'<text x="{x + 22}" y="36">{name}</text>')
     return "\n".join([*parts, "</svg>"]) + "\n"
@@ -70,16 +70,16 @@ def drawn(record: Record, width: int = 80, height: int = 12) -> str:
     across = width - margin - 2
     cells = [[0] * across for _ in range(height)]
 
-    def place(step: float, loss: float, rows: int, columns: int) -> tuple[int, int]:
+    def cell_of(step: float, loss: float, rows: int, columns: int) -> tuple[int, int]:
         row = round((high - loss) / (high - low) * (rows - 1))
         return min(max(row, 0), rows - 1), min(round(step / steps * (columns - 1)), columns - 1)
 
     for step, loss in joined(finite(record.losses), 2 * across):
-        row, column = place(step, loss, 4 * height, 2 * across)
+        row, column = cell_of(step, loss, 4 * height, 2 * across)
         cells[row // 4][column // 2] |= DOTS[row % 4][column % 2]
     lines = [[chr(0x2800 + cell) if cell else " " for cell in row] for row in cells]
     for step, loss in finite(record.validation):
-        row, column = place(step, loss, height, across)
+        row, column = cell_of(step, loss, height, across)
         lines[row][column] = "○"
     text = [f"{labels.get(i, ''):>{margin}} │{''.join(line)}".rstrip() for i, line in enumerate(lines)]
     text.append(" " * margin + " └" + "─" * across)

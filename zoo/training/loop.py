@@ -74,7 +74,7 @@ def initialise(model: Any, seed: int, layers: int, spread: float = 0.02) -> None
     """
     keys = iter(mx.random.split(mx.random.key(seed), 10_000))
 
-    def one(path: str, array: mx.array) -> mx.array:
+    def start(path: str, array: mx.array) -> mx.array:
         if array.ndim < 2:
             return array
         ends_branch = path.endswith(("output.weight", "down.weight")) and "layers." in path
@@ -82,7 +82,7 @@ def initialise(model: Any, seed: int, layers: int, spread: float = 0.02) -> None
         return mx.random.normal(array.shape, scale=scale, key=next(keys))
 
     parameters = tree_flatten(model.parameters())
-    model.update(tree_unflatten([(path, one(path, array)) for path, array in parameters]))
+    model.update(tree_unflatten([(path, start(path, array)) for path, array in parameters]))
     for _, module in sorted(model.named_modules(), key=lambda named: named[0]):
         if hasattr(module, "initialise"):
             module.initialise(next(keys))
@@ -152,7 +152,7 @@ def train(
         optimizer.update(model, gradients)
         mx.eval(model.state, optimizer.state, value)
         if not math.isfinite(value.item()):
-            raise ZooError(f"the loss is {value.item()} at step {step}: try a smaller --rate")
+            raise ZooError(f"the loss is {value.item()} at step {step}: try a smaller `rate`")
         record.tokens += batch[0].size
         record.seconds = time.perf_counter() - clock
         watch.step(step, value.item(), batch[0].size / (time.perf_counter() - began))

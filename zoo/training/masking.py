@@ -2,7 +2,7 @@
 
 Half a name that is shown gives the other half away, and the fact that the name answers is not learned. Sources: whole
 words, Cui et al., 2021 (arXiv:1906.08101); spans, Joshi et al., 2020 (arXiv:1907.10529); names, Sun et al., 2019
-(ERNIE, arXiv:1904.09223). Places are counted in tokens from 0.
+(ERNIE, arXiv:1904.09223). Positions are counted in tokens from 0.
 """
 
 from __future__ import annotations
@@ -28,48 +28,50 @@ class Span:
 class Spans:
     """Finds the names and the words of a text among its tokens."""
 
-    def __init__(self, words: Tokenizer, names: Collection[str] = (), answers: Collection[str] = ()) -> None:
+    def __init__(
+        self, tokenizer: Tokenizer, names: Collection[str] = (), answers: Collection[str] = ()
+    ) -> None:
         """`names` are found as the tokenizer writes them alone, and after a space; `answers` are some of them."""
-        self.words = words
-        self.answers = _written(words, answers)
+        self.tokenizer = tokenizer
+        self.answers = _written(tokenizer, answers)
         self.names: dict[int, list[tuple[int, ...]]] = {}  # by their first token, the longest first
-        for ids in sorted(_written(words, names) | self.answers, key=lambda ids: (-len(ids), ids)):
+        for ids in sorted(_written(tokenizer, names) | self.answers, key=lambda ids: (-len(ids), ids)):
             self.names.setdefault(ids[0], []).append(ids)
 
     def __call__(self, ids: Sequence[int]) -> list[Span]:
         """The spans of a text, in order; together they hold each token once."""
         found: list[Span] = []
-        place = 0
-        while place < len(ids):
-            name = self._name(ids, place)
-            stop = place + len(name) if name else self._word(ids, place)
-            found.append(Span(place, stop, bool(name), name in self.answers))
-            place = stop
+        position = 0
+        while position < len(ids):
+            name = self._name(ids, position)
+            stop = position + len(name) if name else self._word(ids, position)
+            found.append(Span(position, stop, bool(name), name in self.answers))
+            position = stop
         return found
 
-    def _name(self, ids: Sequence[int], place: int) -> tuple[int, ...]:
-        """The longest name that begins at a place and does not end within a word; empty for none."""
-        for name in self.names.get(ids[place], ()):
-            stop = place + len(name)
-            if tuple(ids[place:stop]) == name and not (stop < len(ids) and self._joined(ids, stop)):
+    def _name(self, ids: Sequence[int], position: int) -> tuple[int, ...]:
+        """The longest name that begins at a position and does not end within a word; empty for none."""
+        for name in self.names.get(ids[position], ()):
+            stop = position + len(name)
+            if tuple(ids[position:stop]) == name and not (stop < len(ids) and self._joined(ids, stop)):
                 return name
         return ()
 
-    def _word(self, ids: Sequence[int], place: int) -> int:
-        """Where the word ends that begins at a place."""
-        stop = place + 1
+    def _word(self, ids: Sequence[int], position: int) -> int:
+        """Where the word ends that begins at a position."""
+        stop = position + 1
         while stop < len(ids) and self._joined(ids, stop):
             stop += 1
         return stop
 
-    def _joined(self, ids: Sequence[int], place: int) -> bool:
-        """Whether the token at a place goes on with the word of the one before it."""
-        return self._edges[ids[place - 1]][1] and self._edges[ids[place]][0]
+    def _joined(self, ids: Sequence[int], position: int) -> bool:
+        """Whether the token at a position goes on with the word of the one before it."""
+        return self._edges[ids[position - 1]][1] and self._edges[ids[position]][0]
 
     @cached_property
     def _edges(self) -> list[tuple[bool, bool]]:
         """Of each token: whether its first and its last letter can have another of the same word beside it."""
-        texts = (self.words.decode([id], False) for id in range(self.words.vocab_size))
+        texts = (self.tokenizer.decode([id], False) for id in range(self.tokenizer.vocab_size))
         return [(_inside(text[:1]), _inside(text[-1:])) for text in texts]
 
 
@@ -83,9 +85,9 @@ def _inside(letter: str) -> bool:
     )
 
 
-def _written(words: Tokenizer, names: Collection[str]) -> set[tuple[int, ...]]:
+def _written(tokenizer: Tokenizer, names: Collection[str]) -> set[tuple[int, ...]]:
     """The tokens of each name alone, and after a space."""
-    return {tuple(words.encode(text, False)) for name in names for text in (name, f" {name}")}
+    return {tuple(tokenizer.encode(text, False)) for name in names for text in (name, f" {name}")}
 
 
 def hidden(spans: Iterable[Span], draw: Random, *, words: float, names: float) -> list[Span]:

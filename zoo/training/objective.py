@@ -17,7 +17,7 @@ import numpy as np
 
 from zoo.architecture import Architecture
 from zoo.errors import PluginError, ZooError
-from zoo.host.registry import default_registry
+from zoo.host.registry import Registry, default_registry
 from zoo.tokenizer import Tokenizer
 from zoo.training.data import IGNORED, batches, padded
 from zoo.training.loop import Batch, Loss, Settings
@@ -59,36 +59,38 @@ class Method:
     vocab: int = 2048
 
 
-def next_tokens(texts: Iterable[str], words: Tokenizer, settings: Settings) -> Iterator[Batch]:
+def next_tokens(texts: Iterable[str], tokenizer: Tokenizer, settings: Settings) -> Iterator[Batch]:
     """Inputs and targets, one token further on."""
     return batches(
         texts,
-        words.encode,
+        tokenizer.encode,
         batch=settings.batch,
         length=settings.length,
-        end=token(words, END),
+        end=token(tokenizer, END),
         shuffle=random.Random(settings.seed) if settings.packed else None,
     )
 
 
-def documents(texts: Iterable[str], words: Tokenizer, settings: Settings) -> Iterator[Batch]:
+def documents(texts: Iterable[str], tokenizer: Tokenizer, settings: Settings) -> Iterator[Batch]:
     """The same with one document a row, of which every token is asked for."""
-    return padded(texts, words.encode, batch=64, end=token(words, END))
+    return padded(texts, tokenizer.encode, batch=64, end=token(tokenizer, END))
 
 
-def answers(texts: Iterable[str], words: Tokenizer, settings: Settings) -> Iterator[Batch]:
+def answers(texts: Iterable[str], tokenizer: Tokenizer, settings: Settings) -> Iterator[Batch]:
     """Next tokens after a prompt of random length, 1 … T/2, that sees itself both ways: the third array, (B,).
 
     A target within the prompt is one that the inputs show, so none is asked for before the prompt's end.
     """
-    for (inputs, targets), key in zip(next_tokens(texts, words, settings), keys(settings.seed), strict=False):
+    for (inputs, targets), key in zip(
+        next_tokens(texts, tokenizer, settings), keys(settings.seed), strict=False
+    ):
         prefix = mx.random.randint(1, inputs.shape[1] // 2 + 1, inputs.shape[:1], key=key)  # (B,)
         yield inputs, _after(prefix, targets), prefix
 
 
-def second_halves(texts: Iterable[str], words: Tokenizer, settings: Settings) -> Iterator[Batch]:
+def second_halves(texts: Iterable[str], tokenizer: Tokenizer, settings: Settings) -> Iterator[Batch]:
     """One document a row, its first half the prompt."""
-    for inputs, targets in documents(texts, words, settings):
+    for inputs, targets in documents(texts, tokenizer, settings):
         prefix = mx.maximum((targets != IGNORED).sum(axis=1) // 2, 1)  # (B,)
         yield inputs, _after(prefix, targets), prefix
 
@@ -105,7 +107,7 @@ def answer_loss(model: Any, inputs: mx.array, targets: mx.array, prefix: mx.arra
 
 def hidden_words(
     texts: Iterable[str],
-    words: Tokenizer,
+    tokenizer: Tokenizer,
     settings: Settings,
     names: Collection[str] = (),
     answers: Collection[str] = (),
@@ -115,20 +117,20 @@ def hidden_words(
     Half the names are, since they are what a text tells, and 15% of all else; of what is asked for 80% is masked, 10%
     becomes other tokens, 10% stays as it was (Devlin et al., 2018, section 3.1 and appendix A.1).
     """
-    mask, spans, draw = mask_of(words), Spans(words, names, answers), random.Random(settings.seed)
-    for rows in alike(texts, words, settings, closed=False):
+    mask, spans, draw = mask_of(tokenizer), Spans(tokenizer, names, answers), random.Random(settings.seed)
+    for rows in alike(texts, tokenizer, settings, closed=False):
         inputs, targets = [], []
         for ids in rows.tolist():
-            ids, padding = _parted(ids, token(words, END))
-            shown, asked_for = list(ids), [IGNORED] * len(ids)
+            ids, padding = _parted(ids, token(tokenizer, END))
+            shown, expected = list(ids), [IGNORED] * len(ids)
             for span in hidden(spans(ids), draw, words=MASKED, names=MASKED_NAMES):
                 kind = draw.random()
-                for place in range(span.start, span.stop):
-                    asked_for[place] = ids[place]
+                for position in range(span.start, span.stop):
+                    expected[position] = ids[position]
                     if kind < 0.9:
-                        shown[place] = mask if kind < 0.8 else draw.randrange(words.vocab_size)
+                        shown[position] = mask if kind < 0.8 else draw.randrange(tokenizer.vocab_size)
             inputs.append(shown + padding)
-            targets.append(asked_for + [IGNORED] * len(padding))
+            targets.append(expected + [IGNORED] * len(padding))
         yield mx.array(inputs), mx.array(targets)
 
 
@@ -142,23 +144,23 @@ def _parted(ids: list[int], end: int) -> tuple[list[int], list[int]]:
 
 def hidden_loss(model: Any, inputs: mx.array, targets: mx.array) -> mx.array:
     """The loss of an encoder on the targets (B, S) that are not ignored: logits are made of these alone."""
-    places = asked(targets != IGNORED)
-    hidden_states = model.encode(inputs).reshape(targets.size, -1)[places]  # (B, S, D) -> (P, D)
-    return cross_entropy(model.head(hidden_states[None]), targets.reshape(-1)[places][None])
+    positions = true_positions(targets != IGNORED)
+    hidden_states = model.encode(inputs).reshape(targets.size, -1)[positions]  # (B, S, D) -> (P, D)
+    return cross_entropy(model.head(hidden_states[None]), targets.reshape(-1)[positions][None])
 
 
-def asked(which: mx.array) -> mx.array:
-    """The places that are true, counted through all rows: (B, T) -> (P,). The first of all, if none is.
+def true_positions(which: mx.array) -> mx.array:
+    """The positions that are true, counted through all rows: (B, T) -> (P,). The first of all, if none is.
 
-    No place at all would be a product of no rows, which the CPU backend cannot take; that one is ignored, or weighs 0.
+    No position at all would be a product of no rows, which the CPU backend cannot take; that one is ignored, or weighs 0.
     """
-    places = np.flatnonzero(np.array(which))
-    return mx.array(places if places.size else [0])
+    positions = np.flatnonzero(np.array(which))
+    return mx.array(positions if positions.size else [0])
 
 
 def noised(
     texts: Iterable[str],
-    words: Tokenizer,
+    tokenizer: Tokenizer,
     settings: Settings,
     names: Collection[str] = (),
     answers: Collection[str] = (),
@@ -171,9 +173,9 @@ def noised(
     are masked. Rows go on with end tokens, a part of the answer, so that a short one ends in a long text of masks.
     Targets (B, T) are ignored in the prompt; weights (B, T) are 0 where nothing is masked.
     """
-    end, mask, draw = token(words, END), mask_of(words), random.Random(settings.seed)
-    blank, spans = set(words.encode(" ", False)), Spans(words, names, answers)
-    for rows in alike(texts, words, settings, room=ROOM):
+    end, mask, draw = token(tokenizer, END), mask_of(tokenizer), random.Random(settings.seed)
+    blank, spans = set(tokenizer.encode(" ", False)), Spans(tokenizer, names, answers)
+    for rows in alike(texts, tokenizer, settings, room=ROOM):
         inputs, targets, weights = [], [], []
         offset = draw.random()
         for row, ids in enumerate(rows.tolist()):
@@ -181,27 +183,31 @@ def noised(
             found = spans(ids)
             start = 0 if draw.random() < WHOLE else prompt_length(ids, found, blank, draw)
             found = [span for span in found if span.start >= start]
-            found += [Span(place, place + 1) for place in range(len(ids), rows.shape[1])]
+            found += [Span(position, position + 1) for position in range(len(ids), rows.shape[1])]
             ids += padding
             # Spread evenly over the rows of a batch, which makes its loss less noisy (Kingma et al., 2021, I.1).
             count = 1 + int((offset + row / rows.shape[0]) % 1 * len(found))
-            places = {place for span in draw.sample(found, count) for place in range(span.start, span.stop)}
-            inputs.append([mask if place in places else id for place, id in enumerate(ids)])
+            positions = {
+                position for span in draw.sample(found, count) for position in range(span.start, span.stop)
+            }
+            inputs.append([mask if position in positions else id for position, id in enumerate(ids)])
             targets.append([IGNORED] * start + ids[start:])
-            weights.append([len(found) / count if place in places else 0.0 for place in range(len(ids))])
+            weights.append(
+                [len(found) / count if position in positions else 0.0 for position in range(len(ids))]
+            )
         yield mx.array(inputs), mx.array(targets), mx.array(weights)
 
 
 def weighted_loss(model: Any, inputs: mx.array, targets: mx.array, weights: mx.array) -> mx.array:
     """Mean over the targets of weight · −log p(target): a bound of −log p(answer) a token (Nie et al., 2025)."""
-    places = asked(weights > 0)
-    hidden_states = model.backbone(inputs).reshape(targets.size, -1)[places]  # (B, T, D) -> (P, D)
-    losses = token_losses(model.head(hidden_states[None]), targets.reshape(-1)[places][None])  # (1, P)
-    return (losses[0] * weights.reshape(-1)[places]).sum() / (targets != IGNORED).sum()
+    positions = true_positions(weights > 0)
+    hidden_states = model.backbone(inputs).reshape(targets.size, -1)[positions]  # (B, T, D) -> (P, D)
+    losses = token_losses(model.head(hidden_states[None]), targets.reshape(-1)[positions][None])  # (1, P)
+    return (losses[0] * weights.reshape(-1)[positions]).sum() / (targets != IGNORED).sum()
 
 
 def alike(
-    texts: Iterable[str], words: Tokenizer, settings: Settings, *, closed: bool = True, room: int = 0
+    texts: Iterable[str], tokenizer: Tokenizer, settings: Settings, *, closed: bool = True, room: int = 0
 ) -> Iterator[mx.array]:
     """One document a row, `closed` by an end token, with documents of about its length: (B, T).
 
@@ -209,9 +215,9 @@ def alike(
     at the first: packed rows keep a small model from learning at all. A batch has at most batch · length tokens.
     With `room`, its rows go on with up to as many end tokens more, mostly few.
     """
-    end, most, order = token(words, END), settings.batch * settings.length, random.Random(settings.seed)
+    end, most, order = token(tokenizer, END), settings.batch * settings.length, random.Random(settings.seed)
     closing = [end] if closed else []
-    rows = ([*words.encode(text), *closing][: settings.length] for text in texts)
+    rows = ([*tokenizer.encode(text), *closing][: settings.length] for text in texts)
     waiting: list[list[int]] = []
     ended = False
     while not ended:
@@ -238,18 +244,18 @@ def keys(seed: int) -> Iterator[mx.array]:
         yield own
 
 
-def token(words: Tokenizer, text: str) -> int:
+def token(tokenizer: Tokenizer, text: str) -> int:
     """The id of a special token, `END` being the tokenizer's own end; ZooError when the tokenizer lacks it."""
-    text = words.special_tokens.get("eos_token", END) if text == END else text
-    id = words.id(text)
+    text = tokenizer.special_tokens.get("eos_token", END) if text == END else text
+    id = tokenizer.id(text)
     if id is None:
         raise ZooError(f"the tokenizer has no {text}, which training needs")
     return id
 
 
-def mask_of(words: Tokenizer) -> int:
+def mask_of(tokenizer: Tokenizer) -> int:
     """The id that stands for a hidden token."""
-    return token(words, words.special_tokens.get("mask_token", "[MASK]"))
+    return token(tokenizer, tokenizer.special_tokens.get("mask_token", "[MASK]"))
 
 
 NEXT_TOKEN = Method(next_tokens, documents, next_token_loss, running=True)
@@ -271,9 +277,11 @@ DIFFUSION = Method(
 TRANSLATION = Method(translations, sentences, translation_loss, corpus="phrasebook")
 
 
-def objective_of(architecture: Architecture, name: str | None = None) -> Method:
+def objective_of(
+    architecture: Architecture, name: str | None = None, registry: Registry | None = None
+) -> Method:
     """The objective `name`, else that of the architecture's task and causality; ZooError when there is none."""
-    record = default_registry().objective(architecture, name)
+    record = (registry or default_registry()).objective(architecture, name)
     method = record.method()
     if not isinstance(method, Method):
         raise PluginError(

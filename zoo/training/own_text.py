@@ -47,7 +47,7 @@ def is_path(name: str) -> bool:
     return any(mark in name for mark in "/\\.*?") or Path(name).exists()
 
 
-def read(name: str, parallel: bool) -> Own:
+def read_documents(name: str, parallel: bool) -> Own:
     """The documents at a path; ZooError naming the file, and the line where there is one, that cannot be used."""
     path = Path(name).expanduser()
     found = [document for file in _files(path, parallel) for document in _documents(file, parallel)]
@@ -90,8 +90,8 @@ def _documents(file: Path, parallel: bool) -> Iterator[Any]:
         text = data.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
     except UnicodeDecodeError as error:
         # A mark at the file's beginning is not among the bytes that the error counts.
-        place, byte = error.object[: error.start].count(b"\n") + 1, error.object[error.start]
-        raise ZooError(f"{file}, line {place}: not UTF-8 (byte 0x{byte:02x})") from None
+        line_number, byte = error.object[: error.start].count(b"\n") + 1, error.object[error.start]
+        raise ZooError(f"{file}, line {line_number}: not UTF-8 (byte 0x{byte:02x})") from None
     if not text.strip():
         raise ZooError(f"{file}: is empty")
     if file.suffix.lower() != ".jsonl":
@@ -106,26 +106,26 @@ def _documents(file: Path, parallel: bool) -> Iterator[Any]:
                 yield from [tuple(values)] if parallel else _parted(values[0])
 
 
-def _fields(told: str, line: str, fields: tuple[str, ...]) -> list[str]:
+def _fields(origin: str, line: str, fields: tuple[str, ...]) -> list[str]:
     """The texts of a JSON line's fields, stripped."""
     try:
         record = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise ZooError(f"{told}: not JSON ({getattr(error, 'msg', type(error).__name__)})") from None
+        raise ZooError(f"{origin}: not JSON ({getattr(error, 'msg', type(error).__name__)})") from None
     if not isinstance(record, dict):
-        raise ZooError(f"{told}: no JSON object")
+        raise ZooError(f"{origin}: no JSON object")
     for name in fields:
         if name not in record:
-            raise ZooError(f'{told}: has no "{name}"')
+            raise ZooError(f'{origin}: has no "{name}"')
         if not isinstance(record[name], str):
-            raise ZooError(f'{told}: "{name}" is no text')
+            raise ZooError(f'{origin}: "{name}" is no text')
         try:
             record[name].encode()
         except UnicodeEncodeError:
-            raise ZooError(f'{told}: "{name}" holds half a character (a lone surrogate)') from None
+            raise ZooError(f'{origin}: "{name}" holds half a character (a lone surrogate)') from None
     values = [record[name].strip() for name in fields]
     if any(values) and not all(values):
-        raise ZooError(f'{told}: "{fields[values.index("")]}" is empty')
+        raise ZooError(f'{origin}: "{fields[values.index("")]}" is empty')
     return values
 
 
@@ -150,13 +150,13 @@ def _divided(documents: list[str]) -> tuple[list[str], list[str]]:
 
 def _tail_cut(text: str) -> tuple[str, str]:
     """The text without its last part, and that part, cut where a line or a word ends if it can be."""
-    place = len(text) - max(len(text) // HELD_OUT, 1)
+    position = len(text) - max(len(text) // HELD_OUT, 1)
     for mark in ("\n", " "):
-        found = text.rfind(mark, place // 2, place)
-        if found > 0 and len(text) - found <= 2 * (len(text) - place):
-            place = found + 1
+        found = text.rfind(mark, position // 2, position)
+        if found > 0 and len(text) - found <= 2 * (len(text) - position):
+            position = found + 1
             break
-    return text[:place], text[place:]
+    return text[:position], text[position:]
 
 
 def _divided_pairs(path: Path, pairs: list[Any]) -> tuple[list[Any], list[Any]]:
@@ -176,6 +176,6 @@ def pieces(text: str, fits: Callable[[str], bool]) -> Iterator[str]:
         return
     half = len(text) // 2
     ends = (text.rfind(mark, half // 2, half) + 1 for mark in ("\n", " "))
-    place = next((end for end in ends if end), half)
-    yield from pieces(text[:place], fits)
-    yield from pieces(text[place:], fits)
+    position = next((end for end in ends if end), half)
+    yield from pieces(text[:position], fits)
+    yield from pieces(text[position:], fits)

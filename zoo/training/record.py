@@ -37,11 +37,11 @@ class Settings:
     def __post_init__(self) -> None:
         for name in ("steps", "batch", "length"):
             if getattr(self, name) < 1:
-                raise ZooError(f"{name} must be at least 1, got {getattr(self, name)}")
+                raise ZooError(f"`{name}` must be at least 1, got {getattr(self, name)}")
         if not 0 < self.rate < float("inf"):
-            raise ZooError(f"rate must be positive, got {self.rate}")
+            raise ZooError(f"`rate` must be positive, got {self.rate}")
         if not 0 <= self.seed < 2**64:
-            raise ZooError(f"seed must be a whole number from 0, got {self.seed}")
+            raise ZooError(f"`seed` must be a whole number from 0, got {self.seed}")
 
     def to(self, steps: int, done: int) -> Settings:
         """These for a run of `steps` in all, of which `done` are done.
@@ -50,7 +50,7 @@ class Settings:
         part: the rate warms up again to its peak and falls by a cosine to a tenth at the new end.
         """
         if steps < done:
-            raise ZooError(f"steps: {done} are done already, {steps} is fewer")
+            raise ZooError(f"`steps`: {done} are done already, {steps} is fewer")
         ends = (*self.ends, self.steps) if done == self.steps != steps else self.ends
         return replace(self, steps=steps, ends=ends)
 

@@ -6,6 +6,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from zoo.errors import TokenizerError
+from zoo.host.registry import Registry
 from zoo.tokenizer import Tokenizer, load_tokenizer
 from zoo.tokenizer.settings import KINDS, SETTINGS, vocabulary_files
 from zoo.training.corpora import Texts
@@ -35,11 +36,11 @@ def trained_on(texts: Texts, folder: Path, vocab: int, names: Collection[str] = 
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-def opened(files: dict[str, bytes], folder: Path) -> Tokenizer:
+def opened(files: dict[str, bytes], folder: Path, registry: Registry) -> Tokenizer:
     """The tokenizer of these files, written into `folder` to be read."""
     for name, data in files.items():
         (folder / Path(name).name).write_bytes(data)
-    words = load_tokenizer(folder)
-    if words is None:
+    tokenizer = load_tokenizer(folder, formats=registry.tokenizers)
+    if tokenizer is None:
         raise TokenizerError("the run holds no tokenizer")
-    return words
+    return tokenizer

@@ -53,11 +53,11 @@ def save_state(
     arrays = {f"model.{name}": array for name, array in tree_flatten(model.parameters())}
     arrays |= {f"optimizer.{name}": array for name, array in tree_flatten(optimizer.state)}
     arrays |= {f"file.{name}": mx.array(memoryview(data), mx.uint8) for name, data in files.items()}
-    told = {"zoo_state": FORMAT, "step": str(step), "record": json.dumps(asdict(record))}
+    metadata = {"zoo_state": FORMAT, "step": str(step), "record": json.dumps(asdict(record))}
     part = path.with_name(f"part-{path.name}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        mx.save_safetensors(str(part), arrays, metadata=told)
+        mx.save_safetensors(str(part), arrays, metadata=metadata)
         os.replace(part, path)
     except (OSError, RuntimeError) as error:
         part.unlink(missing_ok=True)
@@ -69,10 +69,10 @@ def open_state(path: Path) -> State:
     if not path.is_file():
         raise ZooError(f"{path.parent.parent}: no run to resume")
     try:
-        arrays, told = mx.load(str(path), return_metadata=True)
-        if told.get("zoo_state") != FORMAT:
+        arrays, metadata = mx.load(str(path), return_metadata=True)
+        if metadata.get("zoo_state") != FORMAT:
             raise CheckpointError(f"{path}: holds no state of a run that this zoo reads")
-        step, record = int(told["step"]), json.loads(told["record"])
+        step, record = int(metadata["step"]), json.loads(metadata["record"])
         parts: dict[str, dict[str, mx.array]] = {"model": {}, "optimizer": {}, "file": {}}
         for name, array in arrays.items():
             where, _, rest = name.partition(".")

@@ -22,36 +22,38 @@ POOL = (
 Ids = tuple[list[int], list[int]]
 
 
-def translations(pairs: Iterable[tuple[str, str]], words: Tokenizer, settings: Settings) -> Iterator[Batch]:
+def translations(
+    pairs: Iterable[tuple[str, str]], tokenizer: Tokenizer, settings: Settings
+) -> Iterator[Batch]:
     """Batches of about `batch` × `length` tokens a side, texts of like length together, longer ones left out."""
     order = random.Random(settings.seed)
-    encoded = (ids for ids in encode(pairs, words) if max(map(len, ids)) <= settings.length)
+    encoded = (ids for ids in encode(pairs, tokenizer) if max(map(len, ids)) <= settings.length)
     while pool := list(islice(encoded, POOL * settings.batch)):
         groups = list(grouped(sorted(pool, key=lambda ids: (len(ids[1]), len(ids[0]))), settings))
         order.shuffle(groups)
         yield from map(batch, groups)
 
 
-def sentences(pairs: Iterable[tuple[str, str]], words: Tokenizer, settings: Settings) -> Iterator[Batch]:
+def sentences(pairs: Iterable[tuple[str, str]], tokenizer: Tokenizer, settings: Settings) -> Iterator[Batch]:
     """Every pair once, in batches, for measuring."""
-    yield from map(batch, grouped(sorted(encode(pairs, words), key=lambda ids: len(ids[1])), settings))
+    yield from map(batch, grouped(sorted(encode(pairs, tokenizer), key=lambda ids: len(ids[1])), settings))
 
 
-def encode(pairs: Iterable[tuple[str, str]], words: Tokenizer) -> Iterator[Ids]:
+def encode(pairs: Iterable[tuple[str, str]], tokenizer: Tokenizer) -> Iterator[Ids]:
     """The ids of each source and target; the target is closed by the tokenizer's end token."""
-    end = words.id(words.special_tokens.get("eos_token", ""))
+    end = tokenizer.id(tokenizer.special_tokens.get("eos_token", ""))
     if end is None:
         raise ZooError("the tokenizer has no end token, which training needs")
     for source, target in pairs:
-        ids = words.encode(target)
-        yield words.encode(source), ids if ids[-1:] == [end] else [*ids, end]
+        ids = tokenizer.encode(target)
+        yield tokenizer.encode(source), ids if ids[-1:] == [end] else [*ids, end]
 
 
 def grouped(texts: Iterable[Ids], settings: Settings) -> Iterator[list[Ids]]:
     """Neighbours together, as many as fit into `batch` × `length` tokens a side with padding."""
     group: list[Ids] = []
     for ids in texts:
-        longest = max(max(map(len, one)) for one in [*group, ids])
+        longest = max(max(map(len, sides)) for sides in [*group, ids])
         if group and longest * (len(group) + 1) > settings.batch * settings.length:
             yield group
             group = []

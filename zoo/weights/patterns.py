@@ -13,7 +13,7 @@ from typing import Any
 
 from zoo.errors import PluginError
 
-_PLACE = re.compile(r"\{(\w+)\}|(\*)|\[([^\]]*)\]")
+_OPEN = re.compile(r"\{(\w+)\}|(\*)|\[([^\]]*)\]")
 REST = "rest"  # what `*` is called among the values of a match
 
 
@@ -21,7 +21,7 @@ REST = "rest"  # what `*` is called among the values of a match
 def matcher(pattern: str) -> re.Pattern[str]:
     """The regular expression of a pattern, optional prefixes and placeholders included."""
     parts, end, seen = [], 0, set()
-    for match in _PLACE.finditer(pattern):
+    for match in _OPEN.finditer(pattern):
         parts.append(re.escape(pattern[end : match.start()]))
         name, rest, optional = match.groups()
         if name:
@@ -38,11 +38,11 @@ def matcher(pattern: str) -> re.Pattern[str]:
 def fill(pattern: str, values: Mapping[str, str]) -> str:
     """The name that a pattern stands for, its placeholders filled and its optional prefix written."""
 
-    def one(match: re.Match[str]) -> str:
+    def filled(match: re.Match[str]) -> str:
         name, rest, optional = match.groups()
         return values[name] if name else values[REST] if rest else optional
 
-    return _PLACE.sub(one, pattern)
+    return _OPEN.sub(filled, pattern)
 
 
 def matches(pattern: str, tensors: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, str]]]:
@@ -69,7 +69,7 @@ def _opened(pattern: str) -> tuple[frozenset[str], str | None]:
     """What is open in a pattern, and what is wrong with it, if anything is."""
     found: list[str] = []
     fault = None
-    for match in _PLACE.finditer(pattern):
+    for match in _OPEN.finditer(pattern):
         name, rest, optional = match.groups()
         if name:
             if not name.isidentifier() or name == REST:
@@ -81,7 +81,7 @@ def _opened(pattern: str) -> tuple[frozenset[str], str | None]:
             found.append("*")
         elif not optional.endswith(".") or optional.strip(".") == "" or set("{}*[") & set(optional):
             fault = f"has [{optional}]: a prefix that may be left out is plain and ends with a dot"
-    stray = sorted(set("{}[]") & set(_PLACE.sub("", pattern)))
+    stray = sorted(set("{}[]") & set(_OPEN.sub("", pattern)))
     if stray and fault is None:
         fault = f"has a stray {stray[0]}"
     return frozenset(found), fault

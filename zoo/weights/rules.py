@@ -97,17 +97,17 @@ class Split(Rule):
             raise PluginError(f"weight rule {self!r}: transpose is True or False, axis a whole number from 0")
         for target in self.targets:
             check_pair(self, self.source, target)
-        told = f"Split({self.source!r})"
+        label = f"Split({self.source!r})"
         if self.sizes is not None and (
             not isinstance(self.sizes, tuple) or len(self.sizes) != len(self.targets)
         ):
             raise PluginError(
-                f"{told}: sizes is a tuple of {len(self.targets)}, one a target, not {self.sizes!r}"
+                f"{label}: sizes is a tuple of {len(self.targets)}, one a target, not {self.sizes!r}"
             )
         for number in (*(self.sizes or ()), self.groups):
             if not (_is_count(number) or (isinstance(number, str) and number.isidentifier())):
                 raise PluginError(
-                    f"{told}: {number!r} is neither a whole number above zero nor a field's name"
+                    f"{label}: {number!r} is neither a whole number above zero nor a field's name"
                 )
 
     def forward(self, source: Tensors, target: Tensors, recipe: Any, join: Join) -> None:
@@ -123,7 +123,9 @@ class Split(Rule):
             unit, odd = divmod(outputs, sum(sizes))
             if odd or any(size * unit % groups for size in sizes):
                 shape = tuple(whole.shape)
-                raise CheckpointError(f"{name}: shape {shape} does not split into {_told(sizes, groups)}")
+                raise CheckpointError(
+                    f"{name}: shape {shape} does not split into {_parts_in_words(sizes, groups)}"
+                )
             whole = _divided(whole, self.axis, groups)
             before = (slice(None),) * (self.axis + (groups > 1))
             start = 0
@@ -148,16 +150,18 @@ class Split(Rule):
 
     def _numbers(self, recipe: Any, path: str) -> list[int] | None:
         """The groups, then each part's size, for the parameter at `path`; None when the recipe has no such place."""
-        asked = (self.groups, *(self.sizes or (1,) * len(self.targets)))
-        if not any(isinstance(one, str) for one in asked):
-            return [int(one) for one in asked]
+        wanted = (self.groups, *(self.sizes or (1,) * len(self.targets)))
+        if not any(isinstance(number, str) for number in wanted):
+            return [int(number) for number in wanted]
         spec = owner(recipe, path)
         if spec is None:
             return None
-        numbers: list[Any] = [getattr(spec, one, None) if isinstance(one, str) else one for one in asked]
-        for one, number in zip(asked, numbers, strict=True):
+        numbers: list[Any] = [
+            getattr(spec, number, None) if isinstance(number, str) else number for number in wanted
+        ]
+        for name, number in zip(wanted, numbers, strict=True):
             if not _is_count(number):
-                raise PluginError(f"Split({self.source!r}): {spec.block()} at {path} has no number {one!r}")
+                raise PluginError(f"Split({self.source!r}): {spec.block()} at {path} has no number {name!r}")
         return numbers
 
 
@@ -186,7 +190,7 @@ def _is_count(number: Any) -> bool:
     return isinstance(number, int) and not isinstance(number, bool) and number > 0
 
 
-def _told(sizes: Sequence[int], groups: int) -> str:
+def _parts_in_words(sizes: Sequence[int], groups: int) -> str:
     """The parts of a fused tensor in words."""
     equal = len(set(sizes)) == 1
     parts = f"{len(sizes)} equal parts" if equal else f"parts as {' : '.join(map(str, sizes))}"

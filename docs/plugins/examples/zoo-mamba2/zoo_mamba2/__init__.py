@@ -45,7 +45,7 @@ class StateSpace(Spec):
         convolution = self.channels * (self.kernel + self.kernel_bias)
         return projections + convolution + 3 * self.heads + self.inner * (self.eps is not None)
 
-    def carried(self, dim):
+    def state_size(self, dim):
         return self.channels * (self.kernel - 1) + self.inner * self.state
 
 

@@ -23,16 +23,16 @@ def check_new(out: Path, overwrite: bool) -> None:
     if not out.exists():
         return
     try:
-        held = sorted(name for name in os.listdir(out) if name != "run" or _has_more(out / name))
+        names = sorted(name for name in os.listdir(out) if name != "run" or _has_more(out / name))
     except OSError as error:
         raise SourceError(f"{out}: cannot be read ({error.strerror})") from error
-    if not held:
+    if not names:
         return
     if not (out / "config.json").is_file() and not state_path(out).exists():
-        raise SourceError(f"{out}: holds {held[0]}, and no model; give another folder")
+        raise SourceError(f"{out}: holds {names[0]}, and no model; give another folder")
     if not overwrite:
-        ways = "--resume goes on with its run, --overwrite" if state_path(out).exists() else "--overwrite"
-        raise SourceError(f"{out}: holds {held[0]} already; {ways} trains anew")
+        ways = "`resume` goes on with its run, `overwrite`" if state_path(out).exists() else "`overwrite`"
+        raise SourceError(f"{out}: holds {names[0]} already; {ways} trains anew")
 
 
 def _has_more(run: Path) -> bool:
@@ -92,5 +92,5 @@ def publish(part: Path, out: Path, stale: Iterable[str]) -> None:
     os.replace(part / "config.json", out / "config.json")
 
 
-def _same(one: Path, other: Path) -> bool:
-    return other.is_file() and one.read_bytes() == other.read_bytes()
+def _same(first: Path, second: Path) -> bool:
+    return second.is_file() and first.read_bytes() == second.read_bytes()

@@ -8,10 +8,10 @@ import pytest
 
 import zoo
 from zoo.errors import CheckpointError, SourceError, ZooError
-from zoo.training import place
-from zoo.training.pocket import train_folder
+from zoo.training import run_folder
 from zoo.training.record import Settings
 from zoo.training.resuming import settings_to_resume
+from zoo.training.run import train_folder
 from zoo.training.run_tokenizer import NAMES
 from zoo.training.state import open_state, state_path
 
@@ -22,7 +22,7 @@ SHORT = dict(steps=2, batch=2, length=16)
 def made(tmp_path, tokenizer_folder, text, numbers):
     def go(out=tmp_path / "out", name="llama", changes=None, **given):
         settings = Settings(**SHORT, corpus=str(text))
-        given |= {"tokenizer": tokenizer_folder, "numbers": numbers | (changes or {})}
+        given |= {"tokenizer": tokenizer_folder, "config": numbers | (changes or {})}
         return train_folder(name, out, settings, **given)
 
     made = go
@@ -34,7 +34,7 @@ def test_a_folder_that_holds_something_is_refused_and_left_alone(made, tmp_path)
     made()
     before = {path: path.read_bytes() for path in made.out.rglob("*") if path.is_file()}
     with pytest.raises(
-        SourceError, match=r"out: holds config\.json already; --resume goes on .* --overwrite"
+        SourceError, match=r"out: holds config\.json already; `resume` goes on .* `overwrite`"
     ):
         made()
     assert {path: path.read_bytes() for path in made.out.rglob("*") if path.is_file()} == before
@@ -61,7 +61,7 @@ def test_overwriting_removes_the_old_model_and_nothing_else(made):
 
 def test_an_empty_folder_and_a_killed_runs_leavings_are_no_model(made):
     (made.out / "run").mkdir(parents=True)
-    (made.out / "run" / place.LEFT).write_text("half a state")
+    (made.out / "run" / run_folder.LEFT).write_text("half a state")
     made()
     assert zoo.load(made.out).architecture.name == "llama"
 
@@ -86,7 +86,7 @@ def kill(monkeypatch, function, moment):
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "replace", counted(os.replace))
-        patch.setattr(place.Path, "unlink", counted(place.Path.unlink))
+        patch.setattr(run_folder.Path, "unlink", counted(run_folder.Path.unlink))
         function()
     return count
 
@@ -110,7 +110,7 @@ def test_killed_at_any_moment_of_the_end_there_is_a_model_or_none(made, tmp_path
         out, part = tmp_path / name, tmp_path / f"{name}-part"
         shutil.copytree(old, out)
         shutil.copytree(new, part)
-        return out, lambda: place.publish(part, out, NAMES)
+        return out, lambda: run_folder.publish(part, out, NAMES)
 
     moments = kill(monkeypatch, fill("whole")[1], None)
     assert moments > 5
@@ -151,7 +151,7 @@ def test_what_cannot_be_written_is_said_before_the_first_step(made, tmp_path, mo
     def never(*_, **__):
         raise AssertionError("a step was taken")
 
-    monkeypatch.setattr("zoo.training.pocket.train", never)
+    monkeypatch.setattr("zoo.training.run.train", never)
     usage = namedtuple("usage", "total used free")
     with monkeypatch.context() as patch:
         patch.setattr(shutil, "disk_usage", lambda path: usage(1, 1, 9_000_000))
@@ -165,7 +165,7 @@ def test_what_cannot_be_written_is_said_before_the_first_step(made, tmp_path, mo
     def rules(*_, **__):
         raise CheckpointError("llama: no weight rule exports norm.weight")
 
-    monkeypatch.setattr("zoo.training.pocket.export", rules)
+    monkeypatch.setattr("zoo.training.run.export", rules)
     with pytest.raises(CheckpointError, match="no weight rule exports"):
         made()
     assert not made.out.exists()
@@ -178,7 +178,7 @@ def test_a_folder_that_may_not_be_written_is_said(made, tmp_path, monkeypatch):
     def refused(*_, **__):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(place.tempfile, "TemporaryFile", refused)
+    monkeypatch.setattr(run_folder.tempfile, "TemporaryFile", refused)
     with pytest.raises(SourceError, match=r"locked/deep/out: cannot be written \(Permission denied\)"):
         made(locked / "deep" / "out")
     assert list(locked.iterdir()) == []
@@ -186,5 +186,5 @@ def test_a_folder_that_may_not_be_written_is_said(made, tmp_path, monkeypatch):
 
 def test_rows_longer_than_a_models_positions_are_refused(tmp_path, text, tokenizer_folder):
     settings = Settings(steps=1, length=65, corpus=str(text))
-    with pytest.raises(ZooError, match="length: gpt2 has 64 positions, fewer than 65"):
+    with pytest.raises(ZooError, match="`length`: gpt2 has 64 positions, fewer than 65"):
         train_folder("gpt2", tmp_path / "out", settings, tokenizer=tokenizer_folder)

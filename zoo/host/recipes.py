@@ -1,0 +1,90 @@
+"""Recipes as files: read through a registry, and as the architecture of a folder that holds one. Imports no mlx.
+
+The `config.json` of such a folder has the `model_type` "zoo-recipe" and the recipe itself under `recipe`. The names of
+its tensors are the paths of its parameters.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from zoo.architecture import Architecture, Block
+from zoo.config import Config
+from zoo.errors import ConfigError, PluginError, RecipeError
+from zoo.files import read_object
+from zoo.recipe import Model, Spec, from_json
+from zoo.weights import Rename
+
+MODEL_TYPE = "zoo-recipe"
+
+
+class Blocks(Protocol):
+    """What knows the blocks by their names: a `Registry`."""
+
+    @property
+    def blocks(self) -> Mapping[str, Block]:
+        """The blocks, by "kind/name"."""
+
+    def block(self, identifier: str) -> Block:
+        """The block of that name; PluginError for none."""
+
+
+def recipe_from_json(value: Any, registry: Blocks) -> Model:
+    """The model that a JSON object describes in the blocks of `registry`.
+
+    RecipeError that starts with the path of the field, as of `zoo.recipe.from_json`.
+    """
+
+    def spec_of(identifier: str) -> type[Spec]:
+        try:
+            return registry.block(identifier).spec
+        except PluginError as error:
+            if identifier in registry.blocks or "::" in identifier:  # several plugins claim it
+                raise RecipeError(str(error)) from None
+            near = difflib.get_close_matches(identifier, registry.blocks, 2)
+            hint = f"; did you mean {' or '.join(near)}?" if near else ""
+            raise RecipeError(f"no installed plugin has the block {identifier!r}{hint}") from None
+
+    found = from_json(value, spec_of)
+    if not isinstance(found, Model):
+        raise RecipeError(f"block: {found.block()} is no whole model that can be assembled from its recipe")
+    return found
+
+
+def read_recipe(path: Path, registry: Blocks) -> Model:
+    """The recipe in a JSON file; RecipeError that names the file and the path of the field."""
+    real = path.resolve()  # a person's own file may be a link
+    value = read_object(real.parent, real.name, RecipeError, required=True)
+    try:
+        return recipe_from_json(value, registry)
+    except RecipeError as error:
+        raise RecipeError(f"{path}: {error}") from None
+
+
+def recipe_config(recipe: Model) -> dict[str, Any]:
+    """What the config.json of a folder says whose model is this recipe's."""
+    return {"model_type": MODEL_TYPE, "recipe": recipe.to_json()}
+
+
+def recipe_architecture(config: Mapping[str, Any], registry: Blocks) -> Architecture:
+    """The architecture of a config that holds its recipe: task and causality are the recipe's own."""
+
+    def read(config: Config) -> Model:
+        try:
+            return recipe_from_json(config["recipe"], registry)
+        except RecipeError as error:
+            raise ConfigError(f"config.json: recipe.{error}") from None
+
+    recipe = read(Config(config))
+    return Architecture(
+        name=MODEL_TYPE,
+        summary="a recipe of its own, in the folder's config.json",
+        recipe=read,
+        weights=(Rename("*", "*"),),
+        task=recipe.task,
+        causality=recipe.causality,
+        model_types=(MODEL_TYPE,),
+    )
