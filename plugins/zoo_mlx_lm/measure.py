@@ -4,6 +4,7 @@ Axes: T length, H heads, K width of a head.
 """
 
 import json
+from typing import Any
 
 import mlx.core as mx
 import mlx.nn as nn
@@ -62,7 +63,8 @@ def shapes(network, module, length):
     """The width of the logits, and the caches, after a step of `length` tokens of which only shapes are known."""
     from mlx_lm.models.cache import make_prompt_cache
 
-    caches, vocab = [], None
+    caches: list[Any] = []
+    vocab = None
 
     def step(tokens):  # (1, T)
         nonlocal vocab

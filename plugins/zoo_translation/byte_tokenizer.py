@@ -30,7 +30,7 @@ class ByteTokenizer:
         ids, end = [], 0
         for found in self.pattern.finditer(text):
             ids += self._bytes(text[end : found.start()])
-            ids.append(self.ids[found[found.lastindex]])
+            ids.append(self.ids[found[found.lastindex or 0]])
             end = found.end()
         ids += self._bytes(text[end:])
         return [*ids, self.ids[self.special_tokens["eos_token"]]] if special_tokens else ids

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Literal
 
 import mlx.core as mx
@@ -44,7 +45,7 @@ class Model:
         """The packing of the layer at `path` when `packing` is asked for; None leaves the layer as it is."""
         return packing
 
-    def select(self, caches: list[Any], rows: mx.array) -> None:
+    def select(self, caches: Iterable[Any], rows: mx.array) -> None:
         """Keep these rows of the batch, (B,), in the caches that `make_cache` gave: the steps of a beam search."""
         for cache in caches:
             cache.select(rows)

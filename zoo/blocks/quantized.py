@@ -45,6 +45,22 @@ class QuantizedLinear(nn.QuantizedLinear):
         return y + self.bias if "bias" in self else y
 
 
+class PackedMatrices(nn.Module):
+    """The packed form of a layer with a `weight` (…, O, I). Names and settings are those of nn.QuantizedLinear."""
+
+    def __init__(
+        self, layer: nn.Module, group_size: int | None = None, bits: int | None = None, mode: str = "affine"
+    ) -> None:
+        super().__init__()
+        self.group_size, self.bits, self.mode = group_size, bits, mode
+        self.weight, self.scales, *biases = mx.quantize(layer.weight, group_size, bits, mode=mode)
+        if biases:
+            self.biases = biases[0]
+        if "bias" in layer:
+            self.bias = layer.bias
+        self.freeze()
+
+
 class PackedExtras:
     """A layer whose quantized form holds more than packed numbers; `packed_extras` names what."""
 
