@@ -24,15 +24,15 @@ def modules():
 
 
 def recipe(module, config):
-    """The recipe of one model, told by mlx-lm's own code."""
-    from zoo_mlx_lm.measure import told
+    """The recipe of one model, measured on the model that mlx-lm makes."""
+    from zoo_mlx_lm.measure import recipe_of
 
-    return told(module, config)
+    return recipe_of(module, config)
 
 
 @hookimpl
 def zoo_blocks():
-    yield Block(Bridged, "zoo_mlx_lm.block:BridgedDecoder", "a model of mlx-lm, whole")
+    yield Block(Bridged, "zoo_mlx_lm.block:BridgedDecoder", "a whole model of mlx-lm")
 
 
 @hookimpl

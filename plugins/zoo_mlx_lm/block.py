@@ -69,7 +69,7 @@ class BridgedDecoder(Model, nn.Module):
         prefix: int | mx.array | None = None,
         inputs_embeds: mx.array | None = None,
     ) -> mx.array:  # (B, T) -> (B, T, V)
-        """The logits. Padded rows are refused: each of mlx-lm's models would have to be told of them its own way."""
+        """The logits. Padded rows are refused: each of mlx-lm's models would need a mask of its own kind."""
         if mask is not None or prefix is not None:
             raise PromptError(f"mlx-lm::{self.spec.module} takes no padded rows and no prefix here")
         if inputs_embeds is not None:

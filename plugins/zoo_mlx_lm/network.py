@@ -77,13 +77,13 @@ def settings_of(module, config):
     fields = dataclasses.fields(arguments)
     config.ignore(*UNUSED)
     settings = {}
-    for key in dict.fromkeys([*(one.name for one in fields), *(config if own else ())]):
+    for key in dict.fromkeys([*(field.name for field in fields), *(config if own else ())]):
         if key in config or config.is_null(key):
             settings[key] = decoded(config.get(key))
-    for one in fields:
-        needed = one.default is dataclasses.MISSING and one.default_factory is dataclasses.MISSING
-        if needed and not own and one.name not in settings:
-            config[one.name]  # says that it is missing
+    for field in fields:
+        needed = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+        if needed and not own and field.name not in settings:
+            config[field.name]  # says that it is missing
     widest = config.widest()
     bound(settings, MOST_SIZE if widest is None else min(MOST_SIZE, SLACK * max(widest, 1)))
     return settings
@@ -149,5 +149,5 @@ def make(module, settings):
 
 def failure(module, what, error):
     """A ConfigError that tells in one line what went wrong in mlx-lm."""
-    words = " ".join(str(error).split())[:200]
-    return ConfigError(f"mlx-lm::{module} {what} ({type(error).__name__}{f': {words}' if words else ''})")
+    message = " ".join(str(error).split())[:200]
+    return ConfigError(f"mlx-lm::{module} {what} ({type(error).__name__}{f': {message}' if message else ''})")

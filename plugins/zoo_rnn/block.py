@@ -32,9 +32,9 @@ class RecurrentUnit(nn.Module):
 
     def initialise(self, key: mx.array) -> None:
         """How training starts: uniform in ±1/√D (torch's choice), biases zero."""
-        for linear, one in zip((self.input, self.recurrent), mx.random.split(key), strict=True):
+        for linear, own_key in zip((self.input, self.recurrent), mx.random.split(key), strict=True):
             spread = linear.weight.shape[1] ** -0.5
-            linear.weight = mx.random.uniform(-spread, spread, linear.weight.shape, key=one)
+            linear.weight = mx.random.uniform(-spread, spread, linear.weight.shape, key=own_key)
             if "bias" in linear:
                 linear.bias = mx.zeros_like(linear.bias)
 
@@ -50,7 +50,7 @@ class RecurrentUnit(nn.Module):
             new = self.advance(step.squeeze(1), states)  # (B, D) each
             if mask is not None:  # a column that holds no token leaves the states as they were
                 token = mask[:, t, None]  # (B, 1)
-                new = [mx.where(token, one, state) for one, state in zip(new, states, strict=True)]
+                new = [mx.where(token, after, before) for after, before in zip(new, states, strict=True)]
             states = new
             outputs.append(states[0])
         if cache is not None:

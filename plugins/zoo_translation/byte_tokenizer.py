@@ -55,7 +55,7 @@ class ByteTokenizer:
 
 
 class ByteDetokenizer:
-    """Ids to text one by one: the bytes of an unfinished character are held back, what is no character is left out."""
+    """Ids to text one by one: the bytes of an unfinished character wait for the rest, what is no character is left out."""
 
     def __init__(self, tokens, skip_special_tokens):
         self.tokens = {} if skip_special_tokens else tokens

@@ -175,8 +175,8 @@ def test_training_starts_as_the_paper_does_and_repeats():
     steps = mx.logaddexp(mixer.dt_proj.bias, 0.0)
     assert steps.min().item() >= 0.001 and steps.max().item() <= 0.1 + 1e-6
     assert mx.abs(mixer.convolution.weight).max().item() > 0.1
-    for (path, one), (_, other) in zip(*(tree_flatten(m.parameters()) for m in models), strict=True):
-        assert mx.array_equal(one, other).item(), path
+    for (path, first), (_, second) in zip(*(tree_flatten(m.parameters()) for m in models), strict=True):
+        assert mx.array_equal(first, second).item(), path
 
 
 def test_every_parameter_has_a_gradient():

@@ -45,6 +45,8 @@ class SinusoidalPositions(nn.Module):
         super().__init__()
         self.spec = spec
         half = (dim + 1) // 2
+        if spec.inclusive and half < 2:
+            raise ValueError(f"inclusive: needs more than two features, got {dim}")
         span = half - 1 if spec.inclusive else dim / 2
         turns = [spec.theta ** (-k / span) / (2 * math.pi) for k in range(half)]  # whole turns a position
         # In two parts, the first a multiple of 2^−12: its product with a position is exact in float32, so that
@@ -79,6 +81,10 @@ class RoPE(nn.Module):
     ) -> None:
         super().__init__()
         self.dims = spec.dims or dim
+        if self.dims > dim or self.dims % 2:
+            raise ValueError(
+                f"dims: {self.dims} of {dim} in a head are rotated, where an even number is possible"
+            )
         self.theta = spec.theta
         self.interleaved = spec.interleaved
         self.scaling = scaling

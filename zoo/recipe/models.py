@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from zoo.errors import RecipeError
-from zoo.recipe.memory import check_layers
+from zoo.recipe.memory import check_bidirectional, check_layers
 from zoo.recipe.spec import Spec
 
 
@@ -70,9 +70,17 @@ class Decoder(Spec):
         super().__post_init__()
         if not self.layers:
             raise RecipeError("layers: a model needs at least one")
+        if self.causality not in ("causal", "prefix", "full"):
+            raise RecipeError(f"causality: {self.causality!r} is not 'causal', 'prefix' or 'full'")
+        if self.causality == "full":
+            check_bidirectional(self.layers, recurrent=True)
         check_layers(self.layers, self.embedding.gives)
         if self.head.vocab is None:
             object.__setattr__(self, "head", self.head.change(vocab=self.embedding.vocab))
+        if self.head.tied and self.head.vocab != self.embedding.vocab:
+            raise RecipeError(
+                f"head.vocab: {self.head.vocab} is not the size of the table that it is tied to, {self.embedding.vocab}"
+            )
 
     @property
     def dim(self) -> int:
@@ -112,6 +120,8 @@ class Encoder(Spec):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_layers(self.layers, self.embedding.gives)
+        if self.embedding.shared:
+            raise RecipeError("embedding.shared: only a decoder's table is shared, with its encoder's")
         parts = {"embedding": self.embedding} | {f"layers.{i}": layer for i, layer in enumerate(self.layers)}
         for path, part in parts.items():
             if part.by_part or part.gives or part.takes:
@@ -119,6 +129,7 @@ class Encoder(Spec):
                     f"{path}: {part.block()} is about masks by part, or values for layers, which an encoder does not "
                     "hand on"
                 )
+        check_bidirectional(self.layers, recurrent=False)
 
     @property
     def dim(self) -> int:

@@ -96,6 +96,11 @@ class Attention(Spec):
         super().__post_init__()
         if self.heads % (self.kv_heads or self.heads):
             raise RecipeError(f"kv_heads: {self.kv_heads} does not divide heads, {self.heads}")
+        if (self.query_norm is None) != (self.key_norm is None):
+            missing = "query_norm" if self.query_norm is None else "key_norm"
+            raise RecipeError(f"{missing}: is missing: queries and keys are normalised both or neither")
+        if self.scale is not None and self.scale <= 0:
+            raise RecipeError(f"scale: must be positive, got {self.scale}")
 
     def head_width(self, dim: int) -> int:
         """The width of one head."""
