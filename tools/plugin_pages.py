@@ -206,9 +206,17 @@ def entry(name: str, thing: Any) -> list[str]:
 
 
 def methods(name: str, thing: Any) -> list[str]:
-    """The public methods and properties that a class has of its own, each with its signature."""
+    """The public methods and properties of a class, those of promised bases left out, each with its signature."""
+    promised_here = PROMISED.get(thing.__module__, ("*",))
+    bases = [
+        base
+        for base in thing.__mro__[1:]
+        if base.__module__ == thing.__module__
+        and "*" not in promised_here
+        and base.__name__ not in promised_here
+    ]
     found = []
-    for key, value in vars(thing).items():
+    for key, value in {key: value for part in (*bases, thing) for key, value in vars(part).items()}.items():
         function = getattr(value, "fget", None) or getattr(value, "__func__", value)
         if key.startswith("_") or not inspect.isfunction(function) or not function.__doc__:
             continue

@@ -140,17 +140,17 @@ class WindowCache(Cache):
     def update_and_fetch(self, keys: mx.array, values: mx.array) -> tuple[mx.array, mx.array]:
         """Append (B, G, T, K) and give the keys and values that the window still reaches, (B, G, S, K)."""
         new = keys.shape[2]
-        held = min(self.length, self.window - 1)
+        kept = min(self.length, self.window - 1)
         if self.keys is None or self.used + new > self.keys.shape[2]:
             room = new + min(self.window, KVCache.step)
-            self.keys = _grown(_last(self.keys, self.used, held), keys, held, room)
-            self.values = _grown(_last(self.values, self.used, held), values, held, room)
-            self.used = held
+            self.keys = _grown(_last(self.keys, self.used, kept), keys, kept, room)
+            self.values = _grown(_last(self.values, self.used, kept), values, kept, room)
+            self.used = kept
         end = self.used + new
         self.keys[..., self.used : end, :] = keys
         self.values[..., self.used : end, :] = values
         self.used, self.length = end, self.length + new
-        return self.keys[..., end - new - held : end, :], self.values[..., end - new - held : end, :]
+        return self.keys[..., end - new - kept : end, :], self.values[..., end - new - kept : end, :]
 
 
 class UnkeptCache(Cache):
@@ -210,36 +210,36 @@ class LayerCache(Cache):
     @property
     def length(self) -> int:  # type: ignore[override]
         """How many columns are cached."""
-        return next((one.length for one in self), 0)
+        return next((part.length for part in self), 0)
 
     @property
     def offset(self) -> int | mx.array:
         """The position of the next token."""
-        return next((one.offset for one in self), 0)
+        return next((part.offset for part in self), 0)
 
     @property
     def padding(self) -> mx.array | None:  # type: ignore[override]
         """Each row's left padding (B,)."""
-        return next((one.padding for one in self), None)
+        return next((part.padding for part in self), None)
 
     @padding.setter
     def padding(self, padding: mx.array | None) -> None:
-        for one in self:
-            one.padding = padding
+        for part in self:
+            part.padding = padding
 
     @property
     def state(self) -> list[mx.array]:
         """The arrays to evaluate."""
-        return [array for one in self for array in one.state]
+        return [array for part in self for array in part.state]
 
     def start(self, queries: int) -> int:
         """The column of the oldest key that any part will be given with `queries` new tokens."""
-        return min((one.start(queries) for one in self), default=0)
+        return min((part.start(queries) for part in self), default=0)
 
     def select(self, rows: mx.array) -> None:
         """Keep these rows of the batch in this order (B,)."""
-        for one in self:
-            one.select(rows)
+        for part in self:
+            part.select(rows)
 
 
 class CrossCache(LayerCache):
@@ -279,7 +279,7 @@ def _numbers(value: Any) -> int:
         return sum(map(_numbers, value.values()))
     if isinstance(value, list | tuple):
         return sum(map(_numbers, value))
-    return getattr(value, "held", 0)
+    return value.held if isinstance(value, Cache) else 0
 
 
 def _unused(buffers: list[mx.array | None], used: int) -> int:
@@ -297,9 +297,9 @@ def settle(cache: Sequence[Any], tokens: int, report: Callable[[int], None] | No
 
     `report` is called after each evaluation with the tokens that its share of the pass comes to.
     """
-    groups = [[one] for one in cache] if runtime.by_layer() else [list(cache)]
+    groups = [[layer] for layer in cache] if runtime.by_layer() else [list(cache)]
     for number, group in enumerate(groups, 1):
-        mx.eval([one.state for one in group])
+        mx.eval([layer.state for layer in group])
         if report is not None:
             report(tokens * number // len(groups))
 

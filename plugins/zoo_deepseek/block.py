@@ -4,12 +4,18 @@ Axes: B batch, T query length, S key length, D width, H heads, R latent width, N
 unturned and turned parts, V width of a head's values, E experts, G groups of them, k experts chosen.
 """
 
+from __future__ import annotations
+
+from typing import Any
+
 import mlx.core as mx
 import mlx.nn as nn
 
-from zoo.blocks.mask import dense
-from zoo.blocks.moe import QuantizedStackedLinear, top
-from zoo.cache import KVCache
+from zoo.blocks.mask import Mask, dense
+from zoo.blocks.moe import top
+from zoo.blocks.quantized import PackedMatrices
+from zoo.cache import CachePolicy, KVCache
+from zoo_deepseek import spec as specs
 
 
 class LatentAttention(nn.Module):
@@ -19,7 +25,16 @@ class LatentAttention(nn.Module):
     into the latent space and compared with the latents as they are, since qᵀ(U c) = (Uᵀ q)ᵀ c.
     """
 
-    def __init__(self, spec, *, dim, index=0, kv_norm, rope, query_norm=None):
+    def __init__(
+        self,
+        spec: specs.LatentAttention,
+        *,
+        dim: int,
+        index: int = 0,
+        kv_norm: nn.Module,
+        rope: nn.Module,
+        query_norm: nn.Module | None = None,
+    ) -> None:
         super().__init__()
         self.spec = spec
         self.scale = spec.scale or (spec.nope_dim + spec.rope_dim) ** -0.5
@@ -37,17 +52,19 @@ class LatentAttention(nn.Module):
         self.output = nn.Linear(spec.heads * spec.value_dim, dim, bias=spec.bias)
         self.rope = rope
 
-    def make_cache(self, policy=None):
+    def make_cache(self, policy: CachePolicy | None = None) -> KVCache:
         """A cache of latents and turned keys, (B, 1, S, R) and (B, 1, S, P)."""
         return KVCache(policy)
 
-    def queries(self, x):
+    def queries(self, x: mx.array) -> tuple[mx.array, mx.array]:
         """(B, T, D) -> (B, H, T, N) and (B, H, T, P), not yet turned."""
         flat = self.query(x) if "query" in self else self.query_up(self.query_norm(self.query_down(x)))
         heads = flat.reshape(*x.shape[:2], self.spec.heads, -1).transpose(0, 2, 1, 3)  # (B, H, T, N + P)
         return mx.split(heads, [self.spec.nope_dim], axis=-1)
 
-    def __call__(self, x, mask=None, cache=None):  # (B, T, D) -> (B, T, D)
+    def __call__(
+        self, x: mx.array, mask: Mask = None, cache: Any = None
+    ) -> mx.array:  # (B, T, D) -> (B, T, D)
         queries, turned = self.queries(x)  # (B, H, T, N), (B, H, T, P)
         latents, keys = mx.split(self.kv_down(x)[:, None], [self.spec.kv_rank], axis=-1)  # one head for all
         latents = self.kv_norm(latents)  # (B, 1, T, R)
@@ -63,7 +80,7 @@ class LatentAttention(nn.Module):
         mixed = self.mix(queries, latents, scores)  # (B, H, T, V)
         return self.output(mixed.transpose(0, 2, 1, 3).reshape(*x.shape[:2], -1))
 
-    def mix(self, queries, latents, scores):
+    def mix(self, queries: mx.array, latents: mx.array, scores: mx.array) -> mx.array:
         """Queries (B, H, T, N), latents (B, 1, S, R), turned scores (B, H, T, S) -> (B, H, T, V)."""
         attention = mx.fast.scaled_dot_product_attention
         if self.absorbs(*scores.shape[-2:]):
@@ -72,7 +89,7 @@ class LatentAttention(nn.Module):
         keys, values = self.key_up.transposed(latents), self.value_up(latents)  # (B, H, S, N), (B, H, S, V)
         return attention(queries, keys, values, scale=self.scale, mask=scores)
 
-    def absorbs(self, queries, keys):
+    def absorbs(self, queries: int, keys: int) -> bool:
         """Whether the absorbed order takes fewer multiplications: for the few queries of decoding it does."""
         rank, widths = self.spec.kv_rank, self.spec.nope_dim + self.spec.value_dim
         absorbed = queries * rank * widths + queries * keys * 2 * rank
@@ -83,31 +100,35 @@ class LatentAttention(nn.Module):
 class HeadLinear(nn.Module):
     """A matrix a head, stacked: (H, out, in)."""
 
-    def __init__(self, heads, inputs, outputs):
+    def __init__(self, heads: int, inputs: int, outputs: int) -> None:
         super().__init__()
         bound = inputs**-0.5
         self.weight = mx.random.uniform(-bound, bound, (heads, outputs, inputs))
 
-    def __call__(self, x):  # (B, H or 1, T, in) -> (B, H, T, out)
+    def __call__(self, x: mx.array) -> mx.array:  # (B, H or 1, T, in) -> (B, H, T, out)
         return x @ self.weight.swapaxes(-1, -2)
 
-    def transposed(self, x):  # (B, H or 1, T, out) -> (B, H, T, in)
+    def transposed(self, x: mx.array) -> mx.array:  # (B, H or 1, T, out) -> (B, H, T, in)
         """The transposed matrices applied."""
         return x @ self.weight
 
-    def to_quantized(self, group_size=None, bits=None, mode="affine"):
+    def to_quantized(
+        self, group_size: int | None = None, bits: int | None = None, mode: str = "affine"
+    ) -> QuantizedHeadLinear:
         """The same with packed weights; `mlx.nn.quantize` asks for it."""
         return QuantizedHeadLinear(self, group_size, bits, mode)
 
 
-class QuantizedHeadLinear(QuantizedStackedLinear):
+class QuantizedHeadLinear(PackedMatrices):
     """The same, the matrices packed along their inputs; all of them are used at once."""
 
-    def __call__(self, x, transpose=True):  # (B, H or 1, T, in) -> (B, H, T, out)
+    def __call__(
+        self, x: mx.array, transpose: bool = True
+    ) -> mx.array:  # (B, H or 1, T, in) -> (B, H, T, out)
         parts = (self.weight, self.scales, self.get("biases"), transpose)
         return mx.quantized_matmul(x, *parts, group_size=self.group_size, bits=self.bits, mode=self.mode)
 
-    def transposed(self, x):  # (B, H or 1, T, out) -> (B, H, T, in)
+    def transposed(self, x: mx.array) -> mx.array:  # (B, H or 1, T, out) -> (B, H, T, in)
         """The transposed matrices applied."""
         return self(x, transpose=False)
 
@@ -115,13 +136,15 @@ class QuantizedHeadLinear(QuantizedStackedLinear):
 class GroupRouter(nn.Module):
     """The best experts of the best groups, by sigmoid scores (DeepSeek-V3, 2024, equations 13 to 16)."""
 
-    def __init__(self, spec, *, dim, index=0):
+    def __init__(self, spec: specs.GroupRouter, *, dim: int, index: int = 0) -> None:
         super().__init__()
         self.spec = spec
         self.weight = mx.random.normal((spec.experts, dim), scale=dim**-0.5)
         self.correction = mx.zeros((spec.experts,))
 
-    def __call__(self, x):  # (B, T, D) -> indices (B, T, k), weights (B, T, k)
+    def __call__(
+        self, x: mx.array
+    ) -> tuple[mx.array, mx.array]:  # (B, T, D) -> indices (B, T, k), weights (B, T, k)
         # In float32: a correction is small beside the scores that it decides between.
         scores = mx.sigmoid(x.astype(mx.float32) @ self.weight.T.astype(mx.float32))  # (B, T, E)
         merit = self.inside_best_groups(mx.stop_gradient(scores) + self.correction)
@@ -131,7 +154,7 @@ class GroupRouter(nn.Module):
             weights = weights / (weights.sum(axis=-1, keepdims=True) + 1e-20)
         return indices, (weights * self.spec.scale).astype(x.dtype)
 
-    def inside_best_groups(self, merit):  # (B, T, E) -> (B, T, E)
+    def inside_best_groups(self, merit: mx.array) -> mx.array:  # (B, T, E) -> (B, T, E)
         """The same for experts of the best groups, −∞ for the others."""
         groups, kept = self.spec.groups, self.spec.kept_groups
         if kept == groups:

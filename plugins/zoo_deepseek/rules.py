@@ -63,7 +63,7 @@ class IgnorePredictionLayers(Rule):
 
 @dataclass(frozen=True)
 class SplitHeadsOnce(SplitHeads):
-    """The same where a checkpoint may have both matrices beside it; theirs are then the ones."""
+    """`SplitHeads` for checkpoints that may hold the two parts beside the fused matrix: the parts are used then."""
 
     def forward(self, source: Tensors, target: Tensors, recipe: Any, join: Join) -> None:
         for name, values in matches(self.source, source):

@@ -1,4 +1,4 @@
-"""Gemma 2, told as a difference from LLaMA, and the blocks that only it has. Imports no mlx."""
+"""Gemma 2, as a difference from LLaMA, and the blocks that only it has. Imports no mlx."""
 
 from zoo.architecture import GGUF, Architecture, Block, Preset, Rename, hookimpl, pocket
 from zoo.gguf import DECODER, Added

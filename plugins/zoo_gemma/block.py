@@ -3,27 +3,33 @@
 Axes: B batch, T query length, S key length, D width, H heads, G key/value heads, K width of a head, V vocabulary.
 """
 
+from __future__ import annotations
+
+from typing import Any
+
 import mlx.core as mx
 import mlx.nn as nn
 
 from zoo.blocks.attention import Attention
+from zoo.blocks.caching import CachedLayer
 from zoo.blocks.head import Head
-from zoo.blocks.mask import dense
+from zoo.blocks.mask import Mask, dense
+from zoo_gemma import spec as specs
 
 
 class OffsetRMSNorm(nn.Module):
     """x / √(mean(x²) + eps) · (1 + weight); a weight of zero leaves the normalised features as they are."""
 
-    def __init__(self, spec, *, dim, index=0):
+    def __init__(self, spec: specs.OffsetRMSNorm, *, dim: int, index: int = 0) -> None:
         super().__init__()
         self.weight = mx.zeros((dim,))
         self.eps = spec.eps
 
-    def __call__(self, x):  # (…, D) -> (…, D)
+    def __call__(self, x: mx.array) -> mx.array:  # (…, D) -> (…, D)
         return mx.fast.rms_norm(x, 1.0 + self.weight, self.eps)
 
 
-class SandwichLayer(nn.Module):
+class SandwichLayer(CachedLayer):
     """Two residual sums, a norm before and after what each adds (section 2.1).
 
     x ─┬─ norm ─ mixer ─ norm ─ + ─┬─ norm ─ feed-forward ─ norm ─ + ─
@@ -32,36 +38,40 @@ class SandwichLayer(nn.Module):
 
     def __init__(
         self,
-        spec,
+        spec: specs.SandwichLayer,
         *,
-        dim,
-        index=0,
-        mixer_norm,
-        mixer,
-        mixer_output_norm,
-        feedforward_norm,
-        feedforward,
-        feedforward_output_norm,
-    ):
-        super().__init__()
+        dim: int,
+        index: int = 0,
+        mixer_norm: nn.Module,
+        mixer: nn.Module,
+        mixer_output_norm: nn.Module,
+        feedforward_norm: nn.Module,
+        feedforward: nn.Module,
+        feedforward_output_norm: nn.Module,
+    ) -> None:
+        super().__init__(spec, index)
         self.mixer_norm, self.mixer, self.mixer_output_norm = mixer_norm, mixer, mixer_output_norm
         self.feedforward_norm, self.feedforward = feedforward_norm, feedforward
         self.feedforward_output_norm = feedforward_output_norm
 
-    def __call__(self, x, mask=None, cache=None):  # (B, T, D) -> (B, T, D)
+    def __call__(
+        self, x: mx.array, mask: Mask = None, cache: Any = None
+    ) -> mx.array:  # (B, T, D) -> (B, T, D)
         x = x + self.mixer_output_norm(self.mixer(self.mixer_norm(x), mask, cache))
         return x + self.feedforward_output_norm(self.feedforward(self.feedforward_norm(x)))
 
 
-def soft_cap(x, cap):
+def soft_cap(x: mx.array, cap: float) -> mx.array:
     """cap · tanh(x / cap), elementwise: near x while that is small, never beyond ±cap (section 2.1)."""
     return cap * mx.tanh(x / cap)
 
 
 class CappedAttention(Attention):
-    """softmax(soft_cap(Q Kᵀ · scale) + mask) V. Written out: no fused kernel bends its scores."""
+    """softmax(soft_cap(Q Kᵀ · scale) + mask) V, written out, since no fused kernel caps scores."""
 
-    def mix(self, queries, keys, values, mask):
+    spec: specs.CappedAttention
+
+    def mix(self, queries: mx.array, keys: mx.array, values: mx.array, mask: Mask) -> mx.array:
         """(B, H, T, K), two of (B, G, S, K) -> (B, H, T, K)."""
         batch, heads, length, width = queries.shape
         groups, seen = keys.shape[1], keys.shape[2]
@@ -79,5 +89,7 @@ class CappedAttention(Attention):
 class CappedHead(Head):
     """The logits of `Head`, soft-capped."""
 
-    def __call__(self, x):  # (B, T, D) -> (B, T, V)
+    spec: specs.CappedHead
+
+    def __call__(self, x: mx.array) -> mx.array:  # (B, T, D) -> (B, T, V)
         return soft_cap(super().__call__(x), self.spec.cap)

@@ -1,4 +1,4 @@
-"""gpt-oss, told as a difference from LLaMA. Imports no mlx."""
+"""gpt-oss, as a difference from LLaMA. Imports no mlx."""
 
 from zoo.architecture import GGUF, Architecture, Block, Preset, Rename, Split, Transpose, hookimpl, pocket
 from zoo.gguf import DECODER, MIXTURE

@@ -1,18 +1,26 @@
 """The blocks of gpt-oss. Axes: B batch, T query length, S key length, H heads, K width of a head, F hidden."""
 
+from __future__ import annotations
+
+from typing import Any
+
 import mlx.core as mx
 
 from zoo.blocks import attention, moe
+from zoo.blocks.mask import Mask
+from zoo_gpt_oss import spec as specs
 
 
 class SinkAttention(attention.Attention):
     """softmax over the keys' scores and one learned score a head, whose share goes nowhere (OpenAI, 2025)."""
 
-    def __init__(self, spec, *, dim, index=0, **parts):
+    def __init__(self, spec: specs.SinkAttention, *, dim: int, index: int = 0, **parts: Any) -> None:
         super().__init__(spec, dim=dim, index=index, **parts)
         self.sinks = mx.zeros((spec.heads,))
 
-    def mix(self, queries, keys, values, mask):  # (B, H, T, K), two of (B, G, S, K) -> (B, H, T, K)
+    def mix(
+        self, queries: mx.array, keys: mx.array, values: mx.array, mask: Mask
+    ) -> mx.array:  # (B, H, T, K), two of (B, G, S, K) -> (B, H, T, K)
         return mx.fast.scaled_dot_product_attention(
             queries, keys, values, scale=self.scale, mask=mask, sinks=self.sinks
         )
@@ -21,7 +29,9 @@ class SinkAttention(attention.Attention):
 class ClippedExperts(moe.Experts):
     """Gated feed-forwards whose gate and up are clipped, as the released code has them (OpenAI, 2025)."""
 
-    def join(self, gate, up):  # (…, F), (…, F) -> (…, F)
+    spec: specs.ClippedExperts
+
+    def join(self, gate: mx.array, up: mx.array) -> mx.array:  # (…, F), (…, F) -> (…, F)
         limit = self.spec.limit
         gate, up = mx.minimum(gate, limit), mx.clip(up, -limit, limit)
         return (up + 1) * gate * mx.sigmoid(self.spec.alpha * gate)

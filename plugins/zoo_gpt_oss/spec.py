@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from zoo.errors import RecipeError
 from zoo.recipe import Attention, Experts
 
 
@@ -27,3 +28,8 @@ class ClippedExperts(Experts):
     kind, name = "experts", "clipped-gated-mlp"
     limit: float = 7.0
     alpha: float = 1.702
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.limit <= 0:
+            raise RecipeError(f"limit: must be positive, got {self.limit}")

@@ -46,5 +46,5 @@ def gathered(name: str, blocks: Any, scales: Any) -> Any:
     if not fits or (blocks.dtype, scales.dtype) != (mx.uint8, mx.uint8):
         shapes = f"{tuple(blocks.shape)} {blocks.dtype} and {tuple(scales.shape)} {scales.dtype}"
         raise CheckpointError(f"{name}: no MXFP4 blocks and scales: {shapes}")
-    words = blocks.flatten(-2).view(mx.uint32)  # (E, O, 4G): eight numbers a word
-    return Packed(name, words, scales, None, Packing(4, GROUP, "mxfp4"), swapped=True)
+    packed = blocks.flatten(-2).view(mx.uint32)  # (E, O, 4G): eight numbers each
+    return Packed(name, packed, scales, None, Packing(4, GROUP, "mxfp4"), swapped=True)

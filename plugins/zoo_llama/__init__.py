@@ -1,4 +1,4 @@
-"""LLaMA, and the families told as differences from it. Imports no mlx."""
+"""LLaMA, and the families that differ from it by little. Imports no mlx."""
 
 from zoo.architecture import GGUF, Architecture, Ignore, OutputHead, Preset, Rename, hookimpl, pocket
 from zoo.gguf import DECODER, RotaryPairs

@@ -21,14 +21,14 @@ from zoo_mamba.weights import Depthwise, NegativeExp
 def mamba(config):
     """Pre-RMSNorm around one selective state space a layer (Gu and Dao, 2023)."""
     dim = config.count("hidden_size")
-    config.refuse("use_bcdt_rms")  # norms on step, write and read, which Falcon Mamba adds
+    config.refuse("use_bcdt_rms")  # norms of dt, B and C, which Falcon Mamba adds
     config.refuse("rms_norm", False)
     config.refuse("ssm_cfg")
     config.ignore(*UNUSED)
     norm = RMSNorm(eps=config.number("layer_norm_epsilon", 1e-5))
     mixer = SelectiveStateSpace(
         hidden=config.count("intermediate_size", config.count("expand", 2) * dim),
-        rank=time_step_rank(config, dim),
+        dt_rank=time_step_rank(config, dim),
         state=config.count("state_size", 16),
         kernel=config.count("conv_kernel", 4),
         activation=config.activation("hidden_act", "silu"),
@@ -52,9 +52,11 @@ def time_step_rank(config, dim):
 
 
 # How training starts and which kernel runs; and the first release's names of what the other keys say too.
-UNUSED = ("time_step_scale", "time_step_min", "time_step_max", "time_step_init_scheme", "time_step_floor")
-UNUSED += ("rescale_prenorm_residual", "use_mambapy", "use_associative_scan", "fused_add_norm")
-UNUSED += ("d_model", "d_inner", "n_layer", "pad_vocab_size_multiple")
+UNUSED = (
+    *("time_step_scale", "time_step_min", "time_step_max", "time_step_init_scheme", "time_step_floor"),
+    *("rescale_prenorm_residual", "use_mambapy", "use_associative_scan", "fused_add_norm"),
+    *("d_model", "d_inner", "n_layer", "pad_vocab_size_multiple"),
+)
 
 
 def weights(convolution_axis):
@@ -67,10 +69,10 @@ def weights(convolution_axis):
         Rename(mixer + "in_proj.*", target + "input.*"),
         Depthwise(mixer + "conv1d.weight", target + "convolution.weight", axis=convolution_axis),
         Rename(mixer + "conv1d.bias", target + "convolution.bias"),
-        Rename(mixer + "x_proj.*", target + "select.*"),
-        Rename(mixer + "dt_proj.*", target + "step.*"),
-        Transpose(mixer + "A_log", target + "decay"),
-        Rename(mixer + "D", target + "skip"),
+        Rename(mixer + "x_proj.*", target + "x_proj.*"),
+        Rename(mixer + "dt_proj.*", target + "dt_proj.*"),
+        Transpose(mixer + "A_log", target + "A_log"),
+        Rename(mixer + "D", target + "D"),
         Rename(mixer + "out_proj.*", target + "output.*"),
         Rename("backbone.norm_f.weight", "norm.weight"),
         OutputHead("lm_head.*", "head.output.*"),
@@ -86,10 +88,10 @@ MAMBA_GGUF = GGUF(
         Rename("blk.{i}.ssm_in.*", MIXER + "input.*"),
         Transpose("blk.{i}.ssm_conv1d.weight", MIXER + "convolution.weight"),
         Rename("blk.{i}.ssm_conv1d.bias", MIXER + "convolution.bias"),
-        Rename("blk.{i}.ssm_x.*", MIXER + "select.*"),
-        Rename("blk.{i}.ssm_dt.*", MIXER + "step.*"),
-        NegativeExp("blk.{i}.ssm_a", MIXER + "decay"),
-        Rename("blk.{i}.ssm_d", MIXER + "skip"),
+        Rename("blk.{i}.ssm_x.*", MIXER + "x_proj.*"),
+        Rename("blk.{i}.ssm_dt.*", MIXER + "dt_proj.*"),
+        NegativeExp("blk.{i}.ssm_a", MIXER + "A_log"),
+        Rename("blk.{i}.ssm_d", MIXER + "D"),
         Rename("blk.{i}.ssm_out.*", MIXER + "output.*"),
         Rename("output_norm.*", "norm.*"),
         OutputHead("output.*", "head.output.*"),
@@ -121,9 +123,9 @@ def zoo_blocks():
     yield Block(
         SelectiveStateSpace,
         "zoo_mamba.block:SelectiveStateSpace",
-        "a state that each token chooses how to update",
+        "selective state space (S6)",
     )
-    yield Block(MixerLayer, "zoo_mamba.block:MixerLayer", "a norm, a mixer and a residual sum")
+    yield Block(MixerLayer, "zoo_mamba.block:MixerLayer", "pre-norm residual around a mixer alone")
 
 
 @hookimpl

@@ -14,15 +14,16 @@ SEGMENT = 512  # tokens scanned at once: bounds the memory of what chunks keep, 
 class SelectiveStateSpace(Spec):
     """A convolution over the last `kernel` tokens, then a state of `state` numbers for each of `hidden` channels.
 
-    How much of the state stays and what is written into it depend on the token (Gu and Dao, 2023, section 3).
-    `rank` is the width through which the step sizes are made. `bias` is of the input and output projections.
+    dt, B and C, which say how much of the state stays, what enters it and what is read from it, are projections of the
+    token (Gu and Dao, 2023, section 3); `dt_rank` is the rank of dt's. `bias` is of the input and output projections.
+    Parameters besides those: `x_proj` (dt, B and C), `dt_proj`, `A_log` (N, E), `D` (E,).
     """
 
     kind, name = "mixer", "selective-state-space"
     recurrent: ClassVar[bool] = True
     chunks: ClassVar[tuple[int, ...]] = (CHUNK, SEGMENT)
     hidden: int
-    rank: int
+    dt_rank: int
     state: int = 16
     kernel: int = 4
     activation: str = "silu"
@@ -37,7 +38,7 @@ class SelectiveStateSpace(Spec):
     def own_parameters(self, dim):
         projections = 3 * dim * self.hidden + (2 * self.hidden + dim) * self.bias
         convolution = self.hidden * (self.kernel + self.kernel_bias)
-        selection = self.hidden * (self.rank + 2 * self.state) + (self.rank + 1) * self.hidden
+        selection = self.hidden * (self.dt_rank + 2 * self.state) + (self.dt_rank + 1) * self.hidden
         return projections + convolution + selection + self.hidden * (self.state + 1)
 
     def state_size(self, dim):

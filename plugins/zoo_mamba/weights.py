@@ -12,7 +12,7 @@ class Depthwise(Rename):
     axis: int = 1
 
     def forward(self, source, target, recipe, join):
-        """Leave the channel out; a tensor that has none stays as it is, and its shape is told as wrong."""
+        """Leave the channel out; a tensor that has none stays as it is, and its shape is refused later."""
         for name, values in matches(self.source, source):
             tensor = source.pop(name)
             if len(tensor.shape) == 3 and tensor.shape[self.axis] == 1:
@@ -31,7 +31,7 @@ class NegativeExp(Rename):
     """The logarithm of −A, (N, E), where a file holds A itself, (E, N)."""
 
     def forward(self, source, target, recipe, join):
-        """Take the logarithm; of a number that is not below zero there is none, and it is told as not finite."""
+        """Take the logarithm; of a number that is not below zero there is none: NaN, which is refused later."""
         import mlx.core as mx
 
         for name, values in matches(self.source, source):

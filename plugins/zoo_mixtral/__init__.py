@@ -1,4 +1,4 @@
-"""Mixtral and the Qwen mixtures of experts, told as differences from LLaMA. Imports no mlx."""
+"""Mixtral and the Qwen mixtures of experts, as differences from LLaMA. Imports no mlx."""
 
 from zoo.architecture import GGUF, Architecture, Preset, Rename, Split, Stack, hookimpl, pocket
 from zoo.gguf import DECODER, MIXTURE, Row

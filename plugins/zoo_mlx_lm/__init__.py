@@ -16,23 +16,23 @@ LIBRARY = "mlx-lm"
 
 @cache
 def modules():
-    """The names of mlx-lm's models: those of its modules that define ModelArgs. none when it is not installed."""
+    """The names of mlx-lm's models: those of its modules that define ModelArgs. None when it is not installed."""
     found = find_spec("mlx_lm")
-    folder = Path(found.submodule_search_locations[0], "models") if found else Path()
-    files = sorted(folder.glob("*.py")) if found else ()
+    folders = (found.submodule_search_locations if found else None) or ()
+    files = sorted(file for folder in folders for file in Path(folder, "models").glob("*.py"))
     return tuple(file.stem for file in files if b"\nclass ModelArgs" in file.read_bytes())
 
 
 def recipe(module, config):
-    """The recipe of one model, told by mlx-lm's own code."""
-    from zoo_mlx_lm.measure import told
+    """The recipe of one model, measured on the model that mlx-lm makes."""
+    from zoo_mlx_lm.measure import recipe_of
 
-    return told(module, config)
+    return recipe_of(module, config)
 
 
 @hookimpl
 def zoo_blocks():
-    yield Block(Bridged, "zoo_mlx_lm.block:BridgedDecoder", "a model of mlx-lm, whole")
+    yield Block(Bridged, "zoo_mlx_lm.block:BridgedDecoder", "a whole model of mlx-lm")
 
 
 @hookimpl

@@ -1,9 +1,10 @@
-"""What the zoo tells of a model of mlx-lm: read off the model, of which nothing is evaluated.
+"""The recipe of a model of mlx-lm: its sizes are read off the model, of which nothing is evaluated.
 
 Axes: T length, H heads, K width of a head.
 """
 
 import json
+from typing import Any
 
 import mlx.core as mx
 import mlx.nn as nn
@@ -13,7 +14,7 @@ from zoo_mlx_lm.network import failure, make, settings_of
 from zoo_mlx_lm.spec import Bridged
 
 
-def told(module, config):
+def recipe_of(module, config):
     """The `Bridged` of a config; ConfigError in one line when mlx-lm cannot make or run it."""
     config.refuse("model_file", why="names code of the checkpoint, which is never run")
     settings = settings_of(module, config)
@@ -29,7 +30,7 @@ def told(module, config):
         vocab=vocab or tables[0][0],
         dim=keys.get("hidden_size") or tables[0][1],
         depth=len(network.layers),
-        held=sum(array.size for _, array in tree_flatten(network.parameters())),
+        parameter_count=sum(array.size for _, array in tree_flatten(network.parameters())),
         token_numbers=token_numbers,
         state_numbers=state_numbers,
         context=context,
@@ -44,13 +45,13 @@ class _Seen(Exception):
 def measured(network, module):
     """The vocabulary, and how many numbers are cached for each token and at any length.
 
-    Told by the shapes of two steps, which are never computed. A model that looks at values on its way cannot be
-    followed to its end: it has no vocabulary here, and the layers not reached are taken to be like those that were.
+    They follow from the shapes of two steps, which are never computed. A model that looks at values on its way cannot
+    be followed to its end: it has no vocabulary here, and the layers not reached are taken to be like those that were.
     """
     found = []
     for length in (1, 2):
         vocab, caches = shapes(network, module, length)
-        reached = [sizes for one in caches if any(sizes := numbers(one))]
+        reached = [sizes for cache in caches if any(sizes := numbers(cache))]
         token, rest = (sum(column) for column in zip(*reached, strict=True)) if reached else (0, 0)
         share = len(caches) / len(reached) if vocab is None and reached else 1
         found.append((token * share, rest * share))
@@ -62,7 +63,8 @@ def shapes(network, module, length):
     """The width of the logits, and the caches, after a step of `length` tokens of which only shapes are known."""
     from mlx_lm.models.cache import make_prompt_cache
 
-    caches, vocab = [], None
+    caches: list[Any] = []
+    vocab = None
 
     def step(tokens):  # (1, T)
         nonlocal vocab
@@ -83,8 +85,10 @@ def shapes(network, module, length):
 
 def numbers(cache):
     """How many numbers one of mlx-lm's caches holds for each token, and how many besides."""
-    if hasattr(cache, "caches"):  # several in one
-        parts = [numbers(one) for one in cache.caches]
+    from mlx_lm.models.cache import CacheList
+
+    if isinstance(cache, CacheList):
+        parts = [numbers(part) for part in cache.caches]
         return tuple(sum(column) for column in zip(*parts, strict=True)) if parts else (0, 0)
     found = {name: array for name, array in tree_flatten(vars(cache)) if isinstance(array, mx.array)}
     buffers = [found.pop(name) for name in ("keys", "values") if name in found]  # (1, H, room, K)

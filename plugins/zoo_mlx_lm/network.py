@@ -6,6 +6,7 @@ import re
 import sys
 from contextlib import redirect_stdout
 from importlib import import_module
+from typing import Any, Protocol, runtime_checkable
 
 from zoo.config import MOST_LAYERS
 from zoo.errors import ConfigError
@@ -44,6 +45,21 @@ MOST_SIZE = 2**24
 SLACK = 64  # how much wider than the widest tensor, which may be packed, and part of a fused or divided one
 
 
+@runtime_checkable
+class Sanitizes(Protocol):
+    """A model of mlx-lm that renames and joins a checkpoint's tensors; not all do."""
+
+    def sanitize(self, weights):
+        """The arrays by the names of its parameters."""
+
+
+@runtime_checkable
+class ChoosesPackings(Protocol):
+    """A model of mlx-lm that says how each of its layers is quantized; not all do."""
+
+    quant_predicate: Any
+
+
 def module_of(model_type, architectures):
     """The module that mlx-lm runs a model_type with, by its own tables of other names."""
     utils = import_module("mlx_lm.utils")
@@ -61,13 +77,13 @@ def settings_of(module, config):
     fields = dataclasses.fields(arguments)
     config.ignore(*UNUSED)
     settings = {}
-    for key in dict.fromkeys([*(one.name for one in fields), *(config if own else ())]):
+    for key in dict.fromkeys([*(field.name for field in fields), *(config if own else ())]):
         if key in config or config.is_null(key):
             settings[key] = decoded(config.get(key))
-    for one in fields:
-        needed = one.default is dataclasses.MISSING and one.default_factory is dataclasses.MISSING
-        if needed and not own and one.name not in settings:
-            config[one.name]  # says that it is missing
+    for field in fields:
+        needed = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+        if needed and not own and field.name not in settings:
+            config[field.name]  # says that it is missing
     widest = config.widest()
     bound(settings, MOST_SIZE if widest is None else min(MOST_SIZE, SLACK * max(widest, 1)))
     return settings
@@ -133,5 +149,5 @@ def make(module, settings):
 
 def failure(module, what, error):
     """A ConfigError that tells in one line what went wrong in mlx-lm."""
-    words = " ".join(str(error).split())[:200]
-    return ConfigError(f"mlx-lm::{module} {what} ({type(error).__name__}{f': {words}' if words else ''})")
+    message = " ".join(str(error).split())[:200]
+    return ConfigError(f"mlx-lm::{module} {what} ({type(error).__name__}{f': {message}' if message else ''})")

@@ -1,4 +1,4 @@
-"""What the zoo knows of a model that mlx-lm runs: its config and some sums. Imports no mlx."""
+"""The spec of a model that mlx-lm runs: its config and its sizes. Imports no mlx."""
 
 import json
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ LONGEST = 60  # characters of a list that a table of facts shows
 class Bridged(Spec):
     """A whole decoder of `mlx_lm.models`. `settings` is the JSON of the config's keys that its ModelArgs takes.
 
-    `vocab`, `depth` (layers), `held` (parameters), `token_numbers` (cached for each token) and `state_numbers` (cached
+    `vocab`, `depth` (layers), `parameter_count`, `token_numbers` (cached for each token) and `state_numbers` (cached
     whatever the length) are read off the model that mlx-lm makes of them. `positions`: how many of them are learned.
     """
 
@@ -23,7 +23,7 @@ class Bridged(Spec):
     vocab: int
     dim: int
     depth: int
-    held: float  # whole, and more than any one array may hold
+    parameter_count: float  # whole, and more than any one array may hold
     token_numbers: int = field(default=0, metadata={"least": 0})
     state_numbers: int = field(default=0, metadata={"least": 0})
     context: int | None = None
@@ -31,7 +31,7 @@ class Bridged(Spec):
 
     @property
     def config(self):
-        """The settings as mlx-lm takes them, a copy of one's own."""
+        """The settings as mlx-lm takes them, a new copy."""
         return json.loads(self.settings)
 
     @property
@@ -57,7 +57,7 @@ class Bridged(Spec):
         yield from _flat(self.config)
 
     def own_parameters(self, dim):
-        return self.held
+        return self.parameter_count
 
     def cached(self, dim):
         return self.token_numbers

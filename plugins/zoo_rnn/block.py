@@ -1,9 +1,16 @@
 """LSTM, GRU and the layer that stacks them. Axes: B batch, T length, D width, G gates."""
 
+from __future__ import annotations
+
+from typing import Any
+
 import mlx.core as mx
 import mlx.nn as nn
 
-from zoo.cache import StateCache
+import zoo_rnn as specs
+from zoo.blocks.caching import CachedLayer
+from zoo.blocks.mask import Mask
+from zoo.cache import CachePolicy, StateCache
 
 
 class RecurrentUnit(nn.Module):
@@ -13,25 +20,27 @@ class RecurrentUnit(nn.Module):
     which is also the output.
     """
 
-    def __init__(self, spec, *, dim, index=0):
+    def __init__(self, spec: specs.RecurrentUnit, *, dim: int, index: int = 0) -> None:
         super().__init__()
         self.spec = spec
         self.input = nn.Linear(dim, spec.gates * dim, bias=spec.bias)
         self.recurrent = nn.Linear(dim, spec.gates * dim, bias=spec.bias)
 
-    def make_cache(self, policy=None):
+    def make_cache(self, policy: CachePolicy | None = None) -> StateCache:
         """A cache of the states after the last token."""
         return StateCache(self.spec.states, policy)
 
-    def initialise(self, key):
+    def initialise(self, key: mx.array) -> None:
         """How training starts: uniform in ±1/√D (torch's choice), biases zero."""
-        for linear, one in zip((self.input, self.recurrent), mx.random.split(key), strict=True):
+        for linear, own_key in zip((self.input, self.recurrent), mx.random.split(key), strict=True):
             spread = linear.weight.shape[1] ** -0.5
-            linear.weight = mx.random.uniform(-spread, spread, linear.weight.shape, key=one)
+            linear.weight = mx.random.uniform(-spread, spread, linear.weight.shape, key=own_key)
             if "bias" in linear:
                 linear.bias = mx.zeros_like(linear.bias)
 
-    def __call__(self, x, mask=None, cache=None):  # (B, T, D) -> (B, T, D); mask (B, T)
+    def __call__(
+        self, x: mx.array, mask: mx.array | None = None, cache: Any = None
+    ) -> mx.array:  # (B, T, D) -> (B, T, D); mask (B, T)
         batch, length, dim = x.shape
         states = [None if cache is None else cache[i] for i in range(self.spec.states)]
         states = [mx.zeros((batch, dim), dtype=x.dtype) if state is None else state for state in states]
@@ -41,7 +50,7 @@ class RecurrentUnit(nn.Module):
             new = self.advance(step.squeeze(1), states)  # (B, D) each
             if mask is not None:  # a column that holds no token leaves the states as they were
                 token = mask[:, t, None]  # (B, 1)
-                new = [mx.where(token, one, state) for one, state in zip(new, states, strict=True)]
+                new = [mx.where(token, after, before) for after, before in zip(new, states, strict=True)]
             states = new
             outputs.append(states[0])
         if cache is not None:
@@ -54,14 +63,14 @@ class RecurrentUnit(nn.Module):
 class LSTM(RecurrentUnit):
     """c' = σ(f) c + σ(i) tanh(g), h' = σ(o) tanh(c') (Gers et al., 2000; gates in torch's order i, f, g, o)."""
 
-    def initialise(self, key):
+    def initialise(self, key: mx.array) -> None:
         """The same with the forget gate open: a bias of 1 (Jozefowicz et al., 2015, section 2.2)."""
         super().initialise(key)
         if "bias" in self.input:
             dim = self.input.weight.shape[1]
             self.input.bias = mx.concatenate([mx.zeros(dim), mx.ones(dim), mx.zeros(2 * dim)])
 
-    def advance(self, inputs, states):
+    def advance(self, inputs: mx.array, states: list[mx.array]) -> list[mx.array]:
         """One token: (B, 4 D) and [h, c] -> [h', c'], (B, D) each."""
         h, c = states
         i, f, g, o = mx.split(inputs + self.recurrent(h), 4, axis=-1)  # (B, D) each
@@ -75,7 +84,7 @@ class GRU(RecurrentUnit):
     The reset gate multiplies what the state's product gives, bias included, not the state itself.
     """
 
-    def advance(self, inputs, states):
+    def advance(self, inputs: mx.array, states: list[mx.array]) -> list[mx.array]:
         """One token: (B, 3 D) and [h] -> [h'], (B, D)."""
         (h,) = states
         r, z, n = mx.split(inputs, 3, axis=-1)  # (B, D) each
@@ -85,12 +94,14 @@ class GRU(RecurrentUnit):
         return [n + z * (h - n)]
 
 
-class StackedLayer(nn.Module):
+class StackedLayer(CachedLayer):
     """The mixer's output as it is."""
 
-    def __init__(self, spec, *, dim, index=0, mixer):
-        super().__init__()
+    def __init__(self, spec: specs.StackedLayer, *, dim: int, index: int = 0, mixer: nn.Module) -> None:
+        super().__init__(spec, index)
         self.mixer = mixer
 
-    def __call__(self, x, mask=None, cache=None):  # (B, T, D) -> (B, T, D)
+    def __call__(
+        self, x: mx.array, mask: Mask = None, cache: Any = None
+    ) -> mx.array:  # (B, T, D) -> (B, T, D)
         return self.mixer(x, mask, cache)

@@ -1,4 +1,4 @@
-"""Encoder-decoders: the Transformer of 2017, and Marian, BART, M2M-100 and T5 told from it. Imports no mlx."""
+"""Encoder-decoders: the Transformer of 2017, and Marian, BART, M2M-100 and T5 as differences from it. Imports no mlx."""
 
 from zoo.architecture import (
     GGUF,

@@ -1,26 +1,30 @@
 """T5's relative positions. Axes: T queries, S keys, H heads."""
 
+from __future__ import annotations
+
 import math
 
 import mlx.core as mx
 import mlx.nn as nn
 
+from zoo_translation import relative as specs
+
 
 class RelativeBias(nn.Module):
     """A table of one number a bucket and head, (buckets, H) (Raffel et al., 2019, section 2.1)."""
 
-    def __init__(self, spec, *, dim, index=0):
+    def __init__(self, spec: specs.RelativeBias, *, dim: int, index: int = 0) -> None:
         super().__init__()
         self.spec = spec
         self.weight = mx.zeros((spec.buckets, spec.heads))
 
-    def __call__(self, queries, length=0, start=0):  # -> (1, H, T, S)
+    def __call__(self, queries: int, length: int = 0, start: int = 0) -> mx.array:  # -> (1, H, T, S)
         """What is added to the scores of `queries` tokens after `length` cached ones, for the keys from `start` on."""
         query = mx.arange(length, length + queries)[:, None]  # (T, 1)
         key = mx.arange(start, length + queries)[None]  # (1, S)
         return self.weight[self.bucket(key - query)].transpose(2, 0, 1)[None]  # (T, S, H) -> (1, H, T, S)
 
-    def bucket(self, distance):
+    def bucket(self, distance: mx.array) -> mx.array:
         """The bucket of each distance, key's position − query's: any shape, 0 … buckets − 1."""
         spec = self.spec
         if spec.both_ways:

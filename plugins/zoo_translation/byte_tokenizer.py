@@ -30,7 +30,7 @@ class ByteTokenizer:
         ids, end = [], 0
         for found in self.pattern.finditer(text):
             ids += self._bytes(text[end : found.start()])
-            ids.append(self.ids[found[found.lastindex]])
+            ids.append(self.ids[found[found.lastindex or 0]])
             end = found.end()
         ids += self._bytes(text[end:])
         return [*ids, self.ids[self.special_tokens["eos_token"]]] if special_tokens else ids
@@ -55,7 +55,7 @@ class ByteTokenizer:
 
 
 class ByteDetokenizer:
-    """Ids to text one by one: the bytes of an unfinished character are held back, what is no character is left out."""
+    """Ids to text one by one: the bytes of an unfinished character wait for the rest, what is no character is left out."""
 
     def __init__(self, tokens, skip_special_tokens):
         self.tokens = {} if skip_special_tokens else tokens

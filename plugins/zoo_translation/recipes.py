@@ -1,4 +1,4 @@
-"""The recipes of the encoder-decoders, each told as a difference from the 2017 Transformer. Imports no mlx."""
+"""The recipes of the encoder-decoders, each as a difference from the 2017 Transformer. Imports no mlx."""
 
 from zoo.config import ACTIVATION_NAMES
 from zoo.recipe import (
@@ -82,7 +82,7 @@ def transformer(config, activation="relu", scaled=True, start=0):
 
 
 def both(recipe, layers=None, **changes):
-    """A recipe with the encoder and the decoder changed alike, and so every layer of theirs."""
+    """A recipe with the encoder and the decoder changed alike, and so all of their layers."""
 
     def changed(side):
         side = side.change(**changes)

@@ -20,13 +20,13 @@ class Tables(Rule):
     def forward(self, source, target, recipe, join):
         if recipe.decoder.embedding.shared:
             self._first(source, target, SOURCE, (self.shared, self.encoder, self.decoder, self.head))
-            names = (self.shared, self.encoder, self.decoder)
+            rest = [self.shared, self.encoder, self.decoder]
         else:
             self._first(source, target, SOURCE, (self.encoder, self.shared))
             self._first(source, target, TARGET, (self.decoder, *([self.head] if recipe.head.tied else [])))
-            names = (self.shared,)
-        for name in names:
-            Ignore(name).forward(source, target, recipe, join)
+            rest = [self.shared]
+        for pattern in rest:
+            Ignore(pattern).forward(source, target, recipe, join)
 
     def backward(self, source, target, recipe, join):
         Rename(self.shared if recipe.decoder.embedding.shared else self.encoder, SOURCE).backward(

@@ -79,13 +79,13 @@ def test_encoders_and_translators_refuse_them(name):
 
 def test_a_bridged_model_refuses_them():
     from zoo.config import Config
-    from zoo_mlx_lm.measure import told
+    from zoo_mlx_lm.measure import recipe_of
 
     numbers = dict(
         **dict(model_type="llama", hidden_size=16, num_hidden_layers=1, intermediate_size=16),
         **dict(num_attention_heads=2, rms_norm_eps=1e-5, vocab_size=31),
     )
-    model = assemble(told("llama", Config(numbers)), default_registry())
+    model = assemble(recipe_of("llama", Config(numbers)), default_registry())
     randomise(model)
     with pytest.raises(PromptError, match="inputs_embeds: mlx-lm::llama reads tokens only"):
         model(inputs_embeds=mx.zeros((1, 2, 16)))

@@ -25,7 +25,7 @@ def test_a_layers_cache_is_its_parts_together():
     assert list(cache) == list(parts.values()) and cache["two"] is parts["two"]
     assert cache.length == 0 and cache.offset == 0 and cache.padding is None and cache.state == []
     cache.padding = mx.array([0, 2])
-    assert all(one.padding is cache.padding for one in parts.values())
+    assert all(part.padding is cache.padding for part in parts.values())
     keys = mx.random.normal((2, 1, 4, 8))
     for name in ("one", "three"):
         parts[name].update_and_fetch(keys, keys)
@@ -43,8 +43,8 @@ def test_beams_choose_rows_of_every_part(known, page):
     model, tokens = made(hybrid(page)), texts(6)
     cache = model.make_cache()
     model(tokens, cache)
-    for one in cache:
-        one.select(mx.array([1, 1, 0]))
+    for layer in cache:
+        layer.select(mx.array([1, 1, 0]))
     found = model(tokens[:, :1][mx.array([1, 0, 0])], cache)
     for row, (before, last) in enumerate(((1, 1), (1, 0), (0, 0))):
         text = mx.concatenate([tokens[before : before + 1], tokens[last : last + 1, :1]], axis=1)

@@ -44,13 +44,17 @@ def test_the_recipe_counts_what_caches_hold(known, page, recipe):
     model = made(recipe)
     cache = model.make_cache(CachePolicy())
     model(texts(5, batch=1), cache)
-    parts = [part for one in cache for part in (one.parts.values() if isinstance(one, LayerCache) else [one])]
+    parts = [
+        part
+        for layer in cache
+        for part in (layer.parts.values() if isinstance(layer, LayerCache) else [layer])
+    ]
     keys = [c for c in parts if isinstance(c, KVCache | WindowCache)]
     states = [c for c in parts if isinstance(c, StateCache)]
     assert sum(c.keys.shape[1] * c.keys.shape[3] * 2 for c in keys) == recipe.cached(DIM)
     assert sum(array.size for c in states for array in c.state) == recipe.state_size(DIM)
-    assert sum(a.size for one in cache for a in one.state) == sum(a.size for c in parts for a in c.state)
-    assert all(one.length == one.offset == 5 for one in (*cache, *parts))
+    assert sum(a.size for layer in cache for a in layer.state) == sum(a.size for p in parts for a in p.state)
+    assert all(kept.length == kept.offset == 5 for kept in (*cache, *parts))
 
 
 def test_each_part_gets_the_mask_and_the_cache_of_its_kind(known, page, monkeypatch):
@@ -202,7 +206,7 @@ def test_a_layer_without_any_has_a_cache_that_holds_nothing(known):
     cache = model.make_cache()
     found = [model(tokens[:, :4], cache), model(tokens[:, 4:], cache)]
     same(mx.concatenate(found, axis=1), model(tokens), "logits")
-    assert [len(one.state) for one in cache] == [0, 2, 0]
+    assert [len(layer.state) for layer in cache] == [0, 2, 0]
 
 
 def test_a_part_named_as_nn_module_names_something_is_told_in_one_line(page):

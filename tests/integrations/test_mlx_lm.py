@@ -115,8 +115,8 @@ def test_drafts_of_another_model_and_a_cache_kept_between_calls():
     cache = make_prompt_cache(model)
     beginning, end = "The capital city of France,", " a country, is"
     mlx_lm.generate(model, tokenizer, beginning, max_tokens=1, prompt_cache=cache)
-    for one in cache:
-        one.trim(one.offset - len(tokenizer.encode(beginning)))
+    for layer in cache:
+        layer.trim(layer.offset - len(tokenizer.encode(beginning)))
     assert mlx_lm.generate(model, tokenizer, end, max_tokens=NEW, prompt_cache=cache) == plain
 
 

@@ -58,7 +58,7 @@ def test_logits_and_states(kind, dim, layers, bias, tied, tmp_path):
         cache = loaded.model.make_cache()
         assert difference(loaded.model(mx.array(tokens), cache), expected) <= TOLERANCE
         for i, state in enumerate(states if kind == "lstm" else [states]):
-            found = mx.stack([one[i] for one in cache])  # (layers, B, D)
+            found = mx.stack([layer[i] for layer in cache])  # (layers, B, D)
             assert difference(found, state) <= TOLERANCE
 
 

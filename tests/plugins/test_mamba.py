@@ -36,20 +36,20 @@ def texts(length, batch=2):
 
 
 def inputs(length, largest, channels=6, state=3, batch=2):
-    """x, rate, write, read, decay and the state before, with rates up to `largest`."""
+    """x, dt, B, C, A and the state before, with dt up to `largest`."""
     draw = np.random.default_rng(length)
-    x, rate = draw.normal(size=(2, batch, length, channels))
-    write, read = draw.normal(size=(2, batch, length, state))
-    decay = -draw.uniform(0.1, 3, (state, channels))
-    return x, largest * np.abs(rate), write, read, decay, draw.normal(size=(batch, state, channels))
+    x, dt = draw.normal(size=(2, batch, length, channels))
+    B, C = draw.normal(size=(2, batch, length, state))
+    A = -draw.uniform(0.1, 3, (state, channels))
+    return x, largest * np.abs(dt), B, C, A, draw.normal(size=(batch, state, channels))
 
 
-def loop(x, rate, write, read, decay, h):
+def loop(x, dt, B, C, A, h):
     """The recurrence as the paper writes it, one token after the other, in float64."""
     y = []
     for t in range(x.shape[1]):
-        h = 2 ** (rate[:, t, None] * decay) * h + write[:, t, :, None] * x[:, t, None]
-        y.append(np.einsum("bn,bne->be", read[:, t], h))
+        h = 2 ** (dt[:, t, None] * A) * h + B[:, t, :, None] * x[:, t, None]
+        y.append(np.einsum("bn,bne->be", C[:, t], h))
     return np.stack(y, axis=1), h
 
 
@@ -60,18 +60,18 @@ def loop(x, rate, write, read, decay, h):
 def test_scan_is_the_recurrence(length, largest):
     given = inputs(length, largest)
     found = scan(*(mx.array(array.astype(np.float32)) for array in given))
-    for one, expected, what in zip(found, loop(*given), ("outputs", "state"), strict=True):
-        same(one, mx.array(expected.astype(np.float32)), what, 1e-5)
+    for array, expected, what in zip(found, loop(*given), ("outputs", "state"), strict=True):
+        same(array, mx.array(expected.astype(np.float32)), what, 1e-5)
 
 
 def test_gradients_of_the_scan_are_the_loops():
     given = [mx.array(array.astype(np.float32)) for array in inputs(LONG, 0.3)]
 
-    def plain(x, rate, write, read, decay, h):
+    def plain(x, dt, B, C, A, h):
         y = []
         for t in range(x.shape[1]):
-            h = 2 ** (rate[:, t, None] * decay) * h + write[:, t, :, None] * x[:, t, None]
-            y.append((read[:, t, :, None] * h).sum(axis=1))
+            h = 2 ** (dt[:, t, None] * A) * h + B[:, t, :, None] * x[:, t, None]
+            y.append((C[:, t, :, None] * h).sum(axis=1))
         return mx.stack(y, axis=1), h
 
     def gradients(function):
@@ -142,7 +142,7 @@ def test_a_prompt_padded_on_the_right_leaves_the_state_of_its_last_token(pieces)
 def test_attention_and_a_state_space_in_one_model():
     norm = RMSNorm()
     attention = Layer(Attention(heads=4), GatedMLP(hidden=20), norm, norm)
-    state = attention.change(mixer=SelectiveStateSpace(hidden=32, rank=2, state=4))
+    state = attention.change(mixer=SelectiveStateSpace(hidden=32, dt_rank=2, state=4))
     recipe = Decoder(Embedding(50, 16), (state, attention, state), norm, Head())
     model, tokens = assemble(recipe, default_registry()), texts(12)
     randomise(model)
@@ -171,12 +171,12 @@ def test_training_starts_as_the_paper_does_and_repeats():
     for model in models:
         initialise(model, seed=3, layers=2)
     mixer = models[0].layers[1].mixer
-    assert mx.allclose(mx.exp(mixer.decay[:, 0]), mx.arange(1.0, 5.0))
-    steps = mx.logaddexp(mixer.step.bias, 0.0)
+    assert mx.allclose(mx.exp(mixer.A_log[:, 0]), mx.arange(1.0, 5.0))
+    steps = mx.logaddexp(mixer.dt_proj.bias, 0.0)
     assert steps.min().item() >= 0.001 and steps.max().item() <= 0.1 + 1e-6
     assert mx.abs(mixer.convolution.weight).max().item() > 0.1
-    for (path, one), (_, other) in zip(*(tree_flatten(m.parameters()) for m in models), strict=True):
-        assert mx.array_equal(one, other).item(), path
+    for (path, first), (_, second) in zip(*(tree_flatten(m.parameters()) for m in models), strict=True):
+        assert mx.array_equal(first, second).item(), path
 
 
 def test_every_parameter_has_a_gradient():
@@ -194,9 +194,9 @@ def test_the_130m_has_as_many_parameters_as_published():
 @pytest.mark.parametrize(
     ("changes", "field", "value"),
     [
-        (dict(), "rank", math.ceil(160 / 16)),
-        (dict(time_step_rank="auto", hidden_size=30), "rank", 2),
-        (dict(time_step_rank=7), "rank", 7),
+        (dict(), "dt_rank", math.ceil(160 / 16)),
+        (dict(time_step_rank="auto", hidden_size=30), "dt_rank", 2),
+        (dict(time_step_rank=7), "dt_rank", 7),
         (dict(), "hidden", 320),
         (dict(expand=3), "hidden", 480),
         (dict(expand=3, intermediate_size=100), "hidden", 100),
@@ -235,7 +235,7 @@ def test_keys_of_training_and_kernels_are_known():
 
 def test_a_recipe_names_the_field_that_cannot_be():
     with pytest.raises(RecipeError, match="activation"):
-        SelectiveStateSpace(hidden=8, rank=1, activation="softmax")
+        SelectiveStateSpace(hidden=8, dt_rank=1, activation="softmax")
 
 
 def test_blocks_are_registered():

@@ -98,8 +98,8 @@ def test_training_starts_from_the_seed(family):
     models = [assemble(family(Config(SMALL)), default_registry()) for _ in range(2)]
     for model in models:
         initialise(model, seed=3, layers=2)
-    for (path, one), (_, other) in zip(*(tree_flatten(m.parameters()) for m in models), strict=True):
-        assert mx.array_equal(one, other).item(), path
+    for (path, first), (_, second) in zip(*(tree_flatten(m.parameters()) for m in models), strict=True):
+        assert mx.array_equal(first, second).item(), path
     unit = models[0].layers[0].mixer
     assert 0.2 < mx.abs(unit.recurrent.weight).max().item() <= 12**-0.5
     assert unit.recurrent.bias.max().item() == 0

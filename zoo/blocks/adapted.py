@@ -3,6 +3,8 @@
 Axes: I inputs, O outputs, R rank, E experts, V vocabulary, D width.
 """
 
+from __future__ import annotations
+
 import mlx.core as mx
 import mlx.nn as nn
 
@@ -12,13 +14,15 @@ from zoo import runtime
 class AdaptedLinear(nn.Module):
     """layer(x) + up (down x) (Hu et al., 2021, equation 3), each output times `growth` before the bias (DoRA)."""
 
-    def __init__(self, layer, up, down, growth=None):  # (O, R), (R, I), (O,)
+    def __init__(
+        self, layer: nn.Module, up: mx.array, down: mx.array, growth: mx.array | None = None
+    ) -> None:  # (O, R), (R, I), (O,)
         super().__init__()
         self.layer, self.up, self.down = layer, up, down
         if growth is not None:
             self.growth = growth
 
-    def __call__(self, x):  # (…, I) -> (…, O)
+    def __call__(self, x: mx.array) -> mx.array:  # (…, I) -> (…, O)
         y = self.layer(x)
         change = ((x @ self.down.T) @ self.up.T).astype(y.dtype)
         if "growth" not in self:
@@ -30,11 +34,13 @@ class AdaptedLinear(nn.Module):
 class AdaptedStackedLinear(nn.Module):
     """The same for matrices stacked over experts: (E, O, R), (E, R, I)."""
 
-    def __init__(self, layer, up, down):
+    def __init__(self, layer: nn.Module, up: mx.array, down: mx.array) -> None:
         super().__init__()
         self.layer, self.up, self.down = layer, up, down
 
-    def __call__(self, x, indices, in_order=False):  # (…, 1, I), (…) -> (…, 1, O)
+    def __call__(
+        self, x: mx.array, indices: mx.array, in_order: bool = False
+    ) -> mx.array:  # (…, 1, I), (…) -> (…, 1, O)
         y = self.layer(x, indices, in_order)
         low = runtime.gather_matmul(x, self.down.swapaxes(-1, -2), indices, in_order)
         return y + runtime.gather_matmul(low, self.up.swapaxes(-1, -2), indices, in_order).astype(y.dtype)
@@ -43,21 +49,23 @@ class AdaptedStackedLinear(nn.Module):
 class AdaptedEmbedding(nn.Module):
     """A table of (V, D) vectors, changed by (V, R) times (R, D), read both ways."""
 
-    def __init__(self, layer, up, down):
+    def __init__(self, layer: nn.Module, up: mx.array, down: mx.array) -> None:
         super().__init__()
         self.layer, self.up, self.down = layer, up, down
 
-    def __call__(self, tokens):  # (…) -> (…, D)
+    def __call__(self, tokens: mx.array) -> mx.array:  # (…) -> (…, D)
         y = self.layer(tokens)
         return y + (self.up[tokens] @ self.down).astype(y.dtype)
 
-    def as_linear(self, x):  # (…, D) -> (…, V)
+    def as_linear(self, x: mx.array) -> mx.array:  # (…, D) -> (…, V)
         """The changed table backwards."""
         y = self.layer.as_linear(x)
         return y + ((x @ self.down.T) @ self.up.T).astype(y.dtype)
 
 
-def adapted(layer, up, down, growth=None):
+def adapted(
+    layer: nn.Module, up: mx.array, down: mx.array, growth: mx.array | None = None
+) -> nn.Module | None:
     """The layer with the change; None for a kind that none is made for."""
     if isinstance(layer, nn.QuantizedLinear):
         return AdaptedLinear(layer, up, down, growth)

@@ -3,19 +3,27 @@
 Axes: B batch, T query length, S key length, D width, H heads, G key/value heads, K width of a head.
 """
 
+from __future__ import annotations
+
+from typing import Any
+
 import mlx.core as mx
 import mlx.nn as nn
 
-from zoo.cache import KVCache, WindowCache
+from zoo import recipe
+from zoo.blocks.mask import Mask
+from zoo.blocks.position import RoPE
+from zoo.cache import Cache, CachePolicy, KVCache, WindowCache
 
 
-class Attention(nn.Module):
-    """softmax(Q Kᵀ · scale + mask) V for each head, heads joined and projected (Vaswani et al., 2017, eq. 1).
+class MultiHeadAttention(nn.Module):
+    """The projections of attention and its core, softmax(Q Kᵀ · scale + mask) V for each head.
 
-    With fewer key/value heads than heads, H/G queries share one (Ainslie et al., 2023).
+    Vaswani et al., 2017, equation 1. With fewer key/value heads than heads, H/G queries share one (Ainslie et al.,
+    2023).
     """
 
-    def __init__(self, spec, *, dim, index=0, rope=None, query_norm=None, key_norm=None):
+    def __init__(self, spec: recipe.Attention, *, dim: int) -> None:
         super().__init__()
         self.spec = spec
         self.heads, self.kv_heads = spec.heads, spec.kv_heads or spec.heads
@@ -25,20 +33,55 @@ class Attention(nn.Module):
         self.key = nn.Linear(dim, self.kv_heads * self.head_dim, bias=spec.bias)
         self.value = nn.Linear(dim, self.kv_heads * self.head_dim, bias=spec.bias)
         self.output = nn.Linear(self.heads * self.head_dim, dim, bias=spec.output_bias)
+
+    def split(self, x: mx.array, heads: int) -> mx.array:
+        """The heads of a projection: (B, T, heads·K) -> (B, heads, T, K)."""
+        batch, length, _ = x.shape
+        return x.reshape(batch, length, heads, self.head_dim).transpose(0, 2, 1, 3)
+
+    def mix(self, queries: mx.array, keys: mx.array, values: mx.array, mask: Mask) -> mx.array:
+        """softmax(Q Kᵀ · scale + mask) V: (B, H, T, K), two of (B, G, S, K) -> (B, H, T, K).
+
+        `zoo.blocks.mask.dense` makes an array of a mask of any kind.
+        """
+        return mx.fast.scaled_dot_product_attention(queries, keys, values, scale=self.scale, mask=mask)
+
+    def merge(self, mixed: mx.array) -> mx.array:
+        """The heads side by side, as the output projection reads them: (B, H, T, K) -> (B, T, H·K)."""
+        batch, _, length, _ = mixed.shape
+        return mixed.transpose(0, 2, 1, 3).reshape(batch, length, -1)
+
+
+class Attention(MultiHeadAttention):
+    """Self-attention over a text and its cache; a subclass may change one of the steps and keep the others."""
+
+    def __init__(
+        self,
+        spec: recipe.Attention,
+        *,
+        dim: int,
+        index: int = 0,
+        rope: nn.Module | None = None,
+        query_norm: nn.Module | None = None,
+        key_norm: nn.Module | None = None,
+    ) -> None:
+        super().__init__(spec, dim=dim)
         if query_norm is not None:
             self.query_norm = query_norm
         if key_norm is not None:
             self.key_norm = key_norm
         self.rope = rope
 
-    def make_cache(self, policy=None):
+    def make_cache(self, policy: CachePolicy | None = None) -> Cache:
         """A cache of keys and values, of the last `window` only when there is one."""
         return KVCache(policy) if self.spec.window is None else WindowCache(self.spec.window, policy)
 
-    def __call__(self, x, mask=None, cache=None):  # (B, T, D) -> (B, T, D)
+    def __call__(
+        self, x: mx.array, mask: Mask = None, cache: Any = None
+    ) -> mx.array:  # (B, T, D) -> (B, T, D)
         queries, keys, values = self.project(x)
         offset = 0 if cache is None else cache.offset
-        late = turns_late(self.rope, cache)
+        late = rotates_late(self.rope, cache)
         queries, keys = self.rotate(queries, offset), keys if late else self.rotate(keys, offset)
         if cache is not None:
             keys, values = cache.update_and_fetch(keys, values)  # (B, G, S, K)
@@ -46,9 +89,7 @@ class Attention(nn.Module):
             keys = self.rotate(keys, offset + x.shape[1] - keys.shape[2])
         return self.output(self.merge(self.mix(queries, keys, values, mask)))
 
-    # The steps, in the order in which they run. A subclass changes one of them and leaves the others.
-
-    def project(self, x):
+    def project(self, x: mx.array) -> tuple[mx.array, mx.array, mx.array]:
         """The queries (B, H, T, K), keys and values (B, G, T, K) of x (B, T, D); queries and keys are normalised."""
         queries = self.split(self.query(x), self.heads)  # (B, H, T, K)
         keys = self.split(self.key(x), self.kv_heads)  # (B, G, T, K)
@@ -59,31 +100,14 @@ class Attention(nn.Module):
             keys = self.key_norm(keys)
         return queries, keys, values
 
-    def split(self, x, heads):
-        """A projection (B, T, heads·K), one head beside the other: (B, heads, T, K)."""
-        batch, length, _ = x.shape
-        return x.reshape(batch, length, heads, self.head_dim).transpose(0, 2, 1, 3)
-
-    def rotate(self, x, offset):
-        """Queries (B, H, T, K) or keys (B, G, T, K) turned by their positions, the first of which is `offset`."""
+    def rotate(self, x: mx.array, offset: int | mx.array) -> mx.array:
+        """Queries (B, H, T, K) or keys (B, G, T, K) rotated by their positions, the first of which is `offset`."""
         return x if self.rope is None else self.rope(x, offset)
 
-    def mix(self, queries, keys, values, mask):
-        """softmax(Q Kᵀ · scale + mask) V: (B, H, T, K), two of (B, G, S, K) -> (B, H, T, K).
 
-        `mask` is None, "causal" or an array; `zoo.blocks.mask.dense` makes an array of any of them.
-        """
-        return mx.fast.scaled_dot_product_attention(queries, keys, values, scale=self.scale, mask=mask)
+def rotates_late(rope: nn.Module | None, cache: Any) -> bool:
+    """Whether keys are cached before they are rotated, because the length of the text changes their angles.
 
-    def merge(self, mixed):
-        """What the heads give, (B, H, T, K), side by side for the output's projection: (B, T, H·K)."""
-        batch, _, length, _ = mixed.shape
-        return mixed.transpose(0, 2, 1, 3).reshape(batch, length, -1)
-
-
-def turns_late(rope, cache):
-    """Whether cached keys are turned anew at every step, because the length of the text changes their angles.
-
-    mlx-lm's caches do not promise the order of what they give, so that keys enter those already turned.
+    mlx-lm's caches do not promise the order of the keys that they return, so those are cached after it.
     """
-    return getattr(rope, "depends_on_length", False) and cache is not None and not hasattr(cache, "make_mask")
+    return isinstance(rope, RoPE) and rope.depends_on_length and isinstance(cache, Cache)

@@ -1,5 +1,7 @@
 """The short causal convolution before a state space. Axes: B batch, T length, E channels, K kernel."""
 
+from __future__ import annotations
+
 import mlx.core as mx
 import mlx.nn as nn
 
@@ -7,13 +9,15 @@ import mlx.nn as nn
 class Convolution(nn.Module):
     """Each channel by itself: the sum of its last K values, each times its weight."""
 
-    def __init__(self, channels, kernel, bias):
+    def __init__(self, channels: int, kernel: int, bias: bool) -> None:
         super().__init__()
         self.weight = mx.zeros((kernel, channels))
         if bias:
             self.bias = mx.zeros((channels,))
 
-    def __call__(self, x, before=None, mask=None):  # (B, T, E) -> (B, T, E), (B, K − 1, E)
+    def __call__(
+        self, x: mx.array, before: mx.array | None = None, mask: mx.array | None = None
+    ) -> tuple[mx.array, mx.array]:  # (B, T, E) -> (B, T, E), (B, K − 1, E)
         """The convolution of `x`, and the values that the next call needs; `before` are those of the last.
 
         `mask` (B, T) says which columns hold a token.
@@ -33,6 +37,6 @@ class Convolution(nn.Module):
         return y, mx.take_along_axis(x, kept[..., None], axis=1)
 
 
-def tokens_only(x, mask):  # (B, T, E), (B, T) -> (B, T, E)
+def tokens_only(x: mx.array, mask: mx.array | None) -> mx.array:  # (B, T, E), (B, T) -> (B, T, E)
     """Zeros where a column holds no token; `mask` None: all do."""
     return x if mask is None else mx.where(mask[..., None], x, 0)

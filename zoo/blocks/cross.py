@@ -1,20 +1,27 @@
-"""A decoder's look at the source. Axes: B batch, T target length, S source length, D width, H heads, K head width."""
+"""Cross-attention. Axes: B batch, T target length, S source length, D width, G key/value heads, K head width."""
+
+from __future__ import annotations
 
 import mlx.core as mx
+import mlx.nn as nn
 
-from zoo.blocks.attention import Attention
+from zoo import recipe
+from zoo.blocks.attention import MultiHeadAttention
 from zoo.blocks.layer import Layer
-from zoo.cache import CrossCache
+from zoo.blocks.mask import Mask
+from zoo.cache import CachePolicy, CrossCache
 
 
-class CrossAttention(Attention):
-    """softmax(Q Kᵀ · scale + mask) V with Q of the target, K and V of the source (Vaswani et al., 2017, 3.2.3)."""
+class CrossAttention(MultiHeadAttention):
+    """Attention with queries from the target, keys and values from the source (Vaswani et al., 2017, 3.2.3)."""
 
-    def __init__(self, spec, *, dim, index=0):
-        super().__init__(spec.attention(), dim=dim, index=index)
+    def __init__(self, spec: recipe.CrossAttention, *, dim: int, index: int = 0) -> None:
+        super().__init__(spec.attention(), dim=dim)
 
-    def __call__(self, x, memory, mask=None, cache=None):  # (B, T, D), (B or 1, S, D) -> (B, T, D)
-        """`memory` is the encoder's output; a cache that has its keys and values already makes it needless."""
+    def __call__(
+        self, x: mx.array, memory: mx.array | None, mask: Mask = None, cache: CrossCache | None = None
+    ) -> mx.array:  # (B, T, D), (B or 1, S, D) -> (B, T, D)
+        """`memory` is the encoder's output; it is not needed once a cache has its keys and values."""
         queries = self.split(self.query(x), self.heads)  # (B, H, T, K)
         if cache is not None and cache.keys is not None:
             keys, values = cache.keys, cache.values
@@ -30,22 +37,38 @@ class CrossAttention(Attention):
 
 
 class CrossLayer(Layer):
-    """Three residual sums: the target's mixer, the look at the source, the feed-forward. Norms as in `Layer`."""
+    """Three residual sums: the mixer, cross-attention, the feed-forward. Norms as in `Layer`."""
 
-    def __init__(self, spec, *, dim, index=0, cross, cross_norm, **parts):
+    def __init__(
+        self,
+        spec: recipe.CrossLayer,
+        *,
+        dim: int,
+        index: int = 0,
+        cross: nn.Module,
+        cross_norm: nn.Module,
+        **parts: nn.Module,
+    ) -> None:
         super().__init__(spec, dim=dim, index=index, **parts)
         self.cross, self.cross_norm = cross, cross_norm
 
-    def make_cache(self, policy=None):
+    def make_cache(self, policy: CachePolicy | None = None) -> CrossCache:
         """The mixer's cache, with room for the source's keys and values."""
         return CrossCache(self.mixer.make_cache(policy))
 
-    def __call__(self, x, mask=None, cache=None, memory=None, memory_mask=None):  # (B, T, D) -> (B, T, D)
-        own = None if cache is None else cache.mixer
+    def __call__(  # type: ignore[override]
+        self,
+        x: mx.array,
+        mask: Mask = None,
+        cache: CrossCache | None = None,
+        memory: mx.array | None = None,
+        memory_mask: mx.array | None = None,
+    ) -> mx.array:  # (B, T, D), memory (B or 1, S, D) -> (B, T, D)
+        mixer_cache = None if cache is None else cache.mixer
         if self.placement == "pre":
-            x = x + self.mixer(self.mixer_norm(x), mask, own)
+            x = x + self.mixer(self.mixer_norm(x), mask, mixer_cache)
             x = x + self.cross(self.cross_norm(x), memory, memory_mask, cache)
             return x + self.feedforward(self.feedforward_norm(x))
-        x = self.mixer_norm(x + self.mixer(x, mask, own))
+        x = self.mixer_norm(x + self.mixer(x, mask, mixer_cache))
         x = self.cross_norm(x + self.cross(x, memory, memory_mask, cache))
         return self.feedforward_norm(x + self.feedforward(x))

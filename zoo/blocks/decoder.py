@@ -3,39 +3,56 @@
 Axes: B batch, T length, S cached and new, D width, V vocabulary.
 """
 
+from __future__ import annotations
+
 from functools import cached_property
 from inspect import signature
+from typing import Any
 
+import mlx.core as mx
 import mlx.nn as nn
 
-from zoo.blocks.caching import by_part, check_caches, layer_cache, makes_cache
-from zoo.blocks.mask import attention_mask, biased, padded_columns, token_columns
-from zoo.cache import Cache, KVCache, LayerCache, UnkeptCache, WindowCache
+from zoo import recipe
+from zoo.blocks.caching import by_part, has_cache, layer_cache
+from zoo.blocks.mask import Mask, attention_mask, biased, padded_columns, token_columns
+from zoo.blocks.model import Model
+from zoo.cache import Cache, CachePolicy, KVCache, LayerCache, UnkeptCache, WindowCache
 from zoo.errors import PluginError, PromptError
-from zoo.recipe.memory import needs
+from zoo.recipe.memory import Memory, Needs, needs
 
 RECURRENT = "recurrent"
 
 
-class Decoder(nn.Module):
+class Decoder(Model, nn.Module):
     """Tokens to logits. The model makes the masks, one for each distinct window among its layers.
 
-    Attention gets what its queries may see (None, "causal" or an array, see `zoo.blocks.mask`). A part whose
-    spec is `recurrent` sees no keys but carries a state from column to column: it gets
-    which columns hold a token, (B, T) booleans, or None when all do. Where one is false, on the left of a row (or,
-    with mlx-lm's caches, on the right of a prompt), the state must stay as if the column were not there.
+    Attention is called with what its queries may see (None, "causal" or an array, see `zoo.blocks.mask`). A part whose
+    spec is `recurrent` attends to no keys but carries a state from column to column: it is called with the columns that
+    hold a token, (B, T) booleans, or None when all do. Where one is false, on the left of a row (or, with mlx-lm's
+    caches, on the right of a prompt), the state must stay as if the column were not there.
 
-    What each layer is handed is read off its spec (`zoo.recipe.memory`): the mask and the cache of its one mixer, or
-    masks and caches by the names of its parts; and `passed`, the values that layers give to later ones.
+    What each layer is called with is declared by its spec (`zoo.recipe.memory`): the mask and the cache of its one
+    mixer, or masks and caches by the names of its parts; and `passed`, the values that layers give to later ones.
     """
 
-    def __init__(self, spec, *, dim, index=0, embedding, layers, head, norm=None, relative=None):
+    def __init__(
+        self,
+        spec: recipe.Decoder,
+        *,
+        dim: int,
+        index: int = 0,
+        embedding: nn.Module,
+        layers: list[Any],
+        head: nn.Module,
+        norm: nn.Module | None = None,
+        relative: nn.Module | None = None,
+    ) -> None:
         super().__init__()
         self.spec = spec
         self.embedding = embedding
         self.layers = layers
-        if spec.causality != "full":  # where all tokens see each other, nothing need be kept
-            self.check_caches()
+        if spec.causality != "full":  # where every token sees every other, nothing can be cached
+            self.make_cache()  # RecipeError for a layer that cannot
         if norm is not None:
             self.norm = norm
         self.head = head
@@ -44,78 +61,84 @@ class Decoder(nn.Module):
             self.relative = relative
 
     @cached_property
-    def needs(self):
-        """What each layer has to be handed."""
+    def needs(self) -> list[Needs]:
+        """What each layer has to be called with."""
         known = {id(layer): needs(layer) for layer in self.spec.layers}
         return [known[id(layer)] for layer in self.spec.layers]
 
     @cached_property
-    def clock(self):
-        """The layer, and the place among its caches, that the position is read from; attention's if there is any."""
-        every = [
-            (index, place, memory.recurrent)
-            for index, (layer, need) in enumerate(zip(self.layers, self.needs, strict=True))
-            for place, memory in enumerate(need.memories)
-            if need.caches or makes_cache(layer)
+    def clock(self) -> tuple[int, int] | None:
+        """The layer, and the index among its caches, that the position is read from; attention's if there is any."""
+        caches = [
+            (layer_index, index, memory.recurrent)
+            for layer_index, (layer, need) in enumerate(zip(self.layers, self.needs, strict=True))
+            for index, memory in enumerate(need.memories)
+            if has_cache(layer, need)
         ]
-        return next((one[:2] for one in every if not one[2]), every[0][:2] if every else None)
+        return next((cache[:2] for cache in caches if not cache[2]), caches[0][:2] if caches else None)
 
-    def make_cache(self, policy=None):
+    def make_cache(self, policy: CachePolicy | None = None) -> list[Any]:
         """One cache a layer: its own, that of its mixer, or a `LayerCache` where parts have their own."""
-        if self.spec.causality == "full":
-            self.check_caches()
-        every = enumerate(zip(self.layers, self.needs, strict=True))
-        return [layer_cache(layer, need, policy, f"layers.{index}") for index, (layer, need) in every]
+        layers = enumerate(zip(self.layers, self.spec.layers, self.needs, strict=True))
+        return [
+            layer_cache(layer, spec, need, policy, f"layers.{index}") for index, (layer, spec, need) in layers
+        ]
 
-    def check_caches(self):
-        """RecipeError naming the layer, and the block in it, whose caches cannot be made or handed over."""
-        for index, (layer, need) in enumerate(zip(self.layers, self.needs, strict=True)):
-            check_caches(f"layers.{index}", self.spec.layers[index], layer, need)
-
-    def unkept(self):
-        """What tells the layers where padded rows begin when no cache does, where a mixer's own is a plain one."""
+    def unkept(self) -> list[UnkeptCache | None]:
+        """Caches that keep nothing, in place of plain ones: they tell the layers where padded rows begin."""
         plain = (KVCache, WindowCache)
-        return [UnkeptCache() if type(one) in plain else None for one in self.make_cache()]
+        return [UnkeptCache() if type(cache) in plain else None for cache in self.make_cache()]
 
-    def backbone(self, tokens, cache=None, mask=None, prefix=None, inputs_embeds=None, **source):
-        """Everything but the head, (B, T) -> (B, T, D). `mask` (B, T), 1 for a token, marks left padding, at the
-        first call only.
+    def backbone(
+        self,
+        tokens: mx.array | None,
+        cache: list[Any] | None = None,
+        mask: mx.array | None = None,
+        prefix: int | mx.array | None = None,
+        inputs_embeds: mx.array | None = None,
+        **source: Any,
+    ) -> mx.array:  # (B, T) -> (B, T, D)
+        """Everything but the head. `mask` (B, T), 1 for a token, marks left padding, at the first call only.
 
         `prefix`: under "prefix" causality, how many tokens from the left see each other both ways. `inputs_embeds`
-        (B, T, D), in the place of tokens, are their vectors as the embedding scales them, before positions. `source`
-        goes to every layer: what those of an encoder-decoder look at.
+        (B, T, D), in place of tokens, are their vectors as the embedding scales them, before positions. `source` goes
+        to every layer: what the cross-attention of an encoder-decoder needs.
         """
         padding = None if mask is None else padded_columns(mask)
         cache = cache or ([None] * len(self.layers) if padding is None else self.unkept())
-        for one in cache if padding is not None else ():
-            if one is not None:
-                one.padding = padding
+        for kept in cache if padding is not None else ():
+            if kept is not None:
+                kept.padding = padding
         x, passed = self.embed(tokens, self.offset(cache, padding), inputs_embeds)  # (B, T, D)
-        masks = {}
+        masks: dict[Any, Mask] = {}
 
-        def seen(memory, one):
+        def mask_of(memory: Memory, cache: Any) -> Mask:
             kind = RECURRENT if memory.recurrent else memory.window
             if kind not in masks:
-                masks[kind] = self.mask(x.shape[1], kind, one, padding, prefix)
+                masks[kind] = self.mask(x.shape[1], kind, cache, padding, prefix)
             return masks[kind]
 
-        for index, (layer, need, one) in enumerate(zip(self.layers, self.needs, cache, strict=True)):
+        for index, (layer, need, kept) in enumerate(zip(self.layers, self.needs, cache, strict=True)):
             more = {"passed": passed, **source} if need.gives or need.takes else source
+            given: Any = None
             if need.by_part:
-                one = by_part(need, one)
-                shown = {memory.path: seen(memory, one[memory.path]) for memory in need.memories}
-            elif need.caches or not isinstance(one, LayerCache) or one.parts:
-                shown = seen(need.memories[0], one)
-            else:  # it remembers nothing, and no cache of its own says how long the text is
-                shown = None
-            x = layer(x, shown, one, **more)
+                kept = by_part(need, kept)
+                given = {memory.path: mask_of(memory, kept[memory.path]) for memory in need.memories}
+            elif need.caches or not isinstance(kept, LayerCache) or kept.parts:
+                given = mask_of(need.memories[0], kept)
+            # Otherwise it has no cache, and none of its own says how long the text is.
+            x = layer(x, given, kept, **more)
             if need.gives:
                 _check_given(f"layers.{index}", self.spec.layers[index], passed)
         return self.norm(x) if "norm" in self else x
 
-    def embed(self, tokens, offset, inputs_embeds=None):
+    def embed(
+        self, tokens: mx.array | None, offset: int | mx.array, inputs_embeds: mx.array | None = None
+    ) -> tuple[mx.array, dict[str, Any]]:
         """What enters the first layer, (B, T, D), and the values that the embedding gives to layers."""
-        spec, inputs, passed = self.spec.embedding, {}, {}
+        spec = self.spec.embedding
+        inputs: dict[str, Any] = {}
+        passed: dict[str, Any] = {}
         if (tokens is None) == (inputs_embeds is None):
             raise PromptError("inputs_embeds: give either these or tokens")
         if inputs_embeds is not None:
@@ -130,22 +153,24 @@ class Decoder(nn.Module):
         _check_given("embedding", spec, passed)
         return x, passed
 
-    def offset(self, cache, padding):
+    def offset(self, cache: list[Any], padding: mx.array | None) -> int | mx.array:
         """The position of the first new token, a number or (B,)."""
         if cache[0] is None:
             return 0 if padding is None else -padding
         if self.clock is None:
             return 0
-        layer, place = self.clock
-        need, one = self.needs[layer], cache[layer]
-        one = list(one)[place] if need.by_part else one
-        if isinstance(one, Cache) or not need.memories[place].recurrent:
-            return one.offset
+        layer, index = self.clock
+        need, clock = self.needs[layer], cache[layer]
+        clock = list(clock)[index] if need.by_part else clock
+        if isinstance(clock, Cache) or not need.memories[index].recurrent:
+            return clock.offset
         if self.spec.embedding.positions is not None:
             raise PromptError("mlx-lm's caches of states hold no position, which the embedding adds")
         return 0
 
-    def mask(self, queries, window, cache, padding, prefix):
+    def mask(
+        self, queries: int, window: Any, cache: Any, padding: mx.array | None, prefix: int | mx.array | None
+    ) -> Mask:
         """The mask of the layers with this window: None, "causal", (T, S), (B, 1, T, S), or (B, T) if recurrent."""
         if cache is None:
             length = start = 0
@@ -157,7 +182,7 @@ class Decoder(nn.Module):
             length, start, padding = cache.length, cache.start(queries), cache.padding
         if window == RECURRENT:
             return token_columns(queries, length=length, padding=padding)
-        seen = attention_mask(
+        mask = attention_mask(
             queries,
             length=length,
             start=start,
@@ -166,14 +191,21 @@ class Decoder(nn.Module):
             padding=padding,
             prefix=prefix,
         )
-        return biased(seen, self.relative(queries, length, start)) if "relative" in self else seen
+        return biased(mask, self.relative(queries, length, start)) if "relative" in self else mask
 
-    def __call__(self, tokens=None, cache=None, mask=None, prefix=None, inputs_embeds=None):
-        """Logits, (B, T) -> (B, T, V); or, in the place of tokens, of `inputs_embeds` (B, T, D)."""
+    def __call__(
+        self,
+        tokens: mx.array | None = None,
+        cache: list[Any] | None = None,
+        mask: mx.array | None = None,
+        prefix: int | mx.array | None = None,
+        inputs_embeds: mx.array | None = None,
+    ) -> mx.array:  # (B, T) -> (B, T, V)
+        """Logits of `tokens`, or, in their place, of `inputs_embeds` (B, T, D)."""
         return self.head(self.backbone(tokens, cache, mask, prefix, inputs_embeds))
 
 
-def _check_given(where, spec, passed):
+def _check_given(path: str, spec: recipe.Spec, passed: dict[str, Any]) -> None:
     for name in spec.gives:
         if name not in passed:
-            raise PluginError(f"{where}: {spec.block()} says that it gives {name!r}, and did not")
+            raise PluginError(f"{path}: {spec.block()} says that it gives {name!r}, and did not")

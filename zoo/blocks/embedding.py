@@ -1,43 +1,63 @@
-"""Token ids to vectors, and, when the head is tied, vectors back to logits."""
+"""The token embedding, which a tied head uses as its matrix. Axes: B batch, T length, D width, V vocabulary."""
 
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import mlx.core as mx
 import mlx.nn as nn
+
+from zoo import recipe
 
 
 class Embedding(nn.Module):
-    """Row `id` of a (V, D) table, scaled, plus what marks the position when the recipe adds it here."""
+    """Row `id` of a (V, D) table, scaled, plus its position embedding where the recipe has one here."""
 
-    def __init__(self, spec, *, dim, index=0, positions=None, norm=None):
+    def __init__(
+        self,
+        spec: recipe.Embedding,
+        *,
+        dim: int,
+        index: int = 0,
+        positions: nn.Module | None = None,
+        norm: nn.Module | None = None,
+    ) -> None:
         super().__init__()
         if not spec.shared:
             self.tokens = nn.Embedding(spec.vocab, dim)
+        self._owner: Callable[[], Embedding] | None = None  # of the table, where it is another embedding's
         self.scale = spec.scale
         if positions is not None:
             self.positions = positions
         if norm is not None:
             self.norm = norm
 
-    def __call__(self, tokens, offset=0, inputs_embeds=None):  # (B, T) -> (B, T, D)
+    def __call__(
+        self, tokens: mx.array, offset: int | mx.array = 0, inputs_embeds: mx.array | None = None
+    ) -> mx.array:  # (B, T) -> (B, T, D)
         """`inputs_embeds` (B, T, D) stands for the rows of the table, scaled already."""
         x = self.vectors(tokens) if inputs_embeds is None else inputs_embeds
         if "positions" in self:
-            where = self.positions(x.shape[1], offset)
-            # Waves are computed in float32; learned positions have a type of their own.
-            x = x + (where if "weight" in self.positions else where.astype(x.dtype))
+            positions = self.positions(x.shape[1], offset)  # (T, D) or (B, T, D)
+            # Sinusoids are computed in float32; learned positions have a dtype of their own.
+            x = x + (positions if "weight" in self.positions else positions.astype(x.dtype))
         return self.norm(x) if "norm" in self else x
 
-    def vectors(self, tokens):  # (B, T) -> (B, T, D)
+    def vectors(self, tokens: mx.array) -> mx.array:  # (B, T) -> (B, T, D)
         """The rows of the table, scaled: what `inputs_embeds` stands for."""
         x = self.look_up(tokens)
         return x * self.scale if self.scale != 1.0 else x
 
-    def look_up(self, tokens):  # (B, T) -> (B, T, D)
+    def look_up(self, tokens: mx.array) -> mx.array:  # (B, T) -> (B, T, D)
         """The rows of the table alone."""
-        return self.tokens(tokens)
+        return self.tokens(tokens) if self._owner is None else self._owner().look_up(tokens)
 
-    def as_linear(self, x):  # (B, T, D) -> (B, T, V)
-        """The same table backwards: a logit is the product of a hidden state and a token's vector."""
-        return self.tokens.as_linear(x)
+    def as_linear(self, x: mx.array) -> mx.array:  # (B, T, D) -> (B, T, V)
+        """Logits by the same table: each is the product of a hidden state and a token's vector."""
+        return self.tokens.as_linear(x) if self._owner is None else self._owner().as_linear(x)
 
-    def share(self, other):
+    def share(self, other: Embedding) -> None:
         """Use the table of `other`, whose parameter it stays."""
-        self.look_up, self.as_linear = other.look_up, other.as_linear
+        self._owner = lambda: (
+            other
+        )  # behind a function, so that its table is no parameter of this module, too

@@ -1,61 +1,87 @@
 """An encoder-decoder. Axes: B batch, S source length, T target length, D width, V vocabulary."""
 
+from __future__ import annotations
+
+from typing import Any
+
 import mlx.core as mx
 import mlx.nn as nn
 from mlx.utils import tree_flatten, tree_unflatten
 
+from zoo import recipe
+from zoo.blocks.decoder import Decoder
+from zoo.blocks.encoder import Encoder
+from zoo.blocks.model import Model
+from zoo.cache import CachePolicy
 from zoo.errors import PromptError
 
 
-class EncoderDecoder(nn.Module):
-    """Source tokens to a memory, then target tokens and that memory to logits (Vaswani et al., 2017, figure 1)."""
+class EncoderDecoder(Model, nn.Module):
+    """Source tokens to the encoder's output (the memory), then that and target tokens to logits (Vaswani et al., 2017, figure 1)."""
 
-    def __init__(self, spec, *, dim, index=0, encoder, decoder):
+    inputs = "source and target"
+    padding = frozenset({"left", "right"})  # of the source; a target's is on the left
+
+    def __init__(
+        self, spec: recipe.EncoderDecoder, *, dim: int, index: int = 0, encoder: Encoder, decoder: Decoder
+    ) -> None:
         super().__init__()
         self.spec = spec
         self.encoder, self.decoder = encoder, decoder
         if spec.decoder.embedding.shared:
             decoder.embedding.share(encoder.embedding)
 
-    def initialise(self, key):
+    def initialise(self, key: mx.array) -> None:
         """Random matrices whose outputs vary as their inputs do (Glorot and Bengio, 2010), tables from N(0, 1/D).
 
         Training starts from these: with the small numbers that suit a wide Pre-LN decoder, a narrow Post-LN one
-        learns to write the target's language but not to look at the source.
+        learns to write the target's language but not to attend to the source.
         """
         matrices = [(path, array) for path, array in tree_flatten(self.parameters()) if array.ndim == 2]
 
-        def one(path, array, key):
+        def start(path: str, array: mx.array, key: mx.array) -> mx.array:
             scale = array.shape[1] ** -0.5 if ".embedding." in path else (2 / sum(array.shape)) ** 0.5
             return mx.random.normal(array.shape, scale=scale, key=key)
 
         keys = mx.random.split(key, len(matrices))
-        made = [(path, one(path, array, own)) for (path, array), own in zip(matrices, keys, strict=True)]
-        self.update(tree_unflatten(made))
+        started = [(path, start(path, array, own)) for (path, array), own in zip(matrices, keys, strict=True)]
+        self.update(tree_unflatten(started))
 
-    def make_cache(self, policy=None):
+    def make_cache(self, policy: CachePolicy | None = None) -> list[Any]:
         """One cache for each layer of the decoder."""
         return self.decoder.make_cache(policy)
 
-    def encode(self, source, mask=None):  # (B, S) -> (B, S, D)
+    def encode(self, source: mx.array, mask: mx.array | None = None) -> mx.array:  # (B, S) -> (B, S, D)
         """The memory of a source. `mask` (B, S): 1 for a token, 0 for padding, on either side."""
         # The first token is at position 0, wherever its row begins.
-        where = {} if mask is None else {"offset": -mx.argmax(mask.astype(mx.int32), axis=1).astype(mx.int32)}
-        return self.encoder.encode(source, mask, **where)
+        start = {} if mask is None else {"offset": -mx.argmax(mask.astype(mx.int32), axis=1).astype(mx.int32)}
+        return self.encoder.encode(source, mask, **start)
 
     def decode(
-        self, target, memory, cache=None, memory_mask=None, mask=None
-    ):  # (B, T), (B, S, D) -> (B, T, V)
+        self,
+        target: mx.array,
+        memory: mx.array | None,
+        cache: Any = None,
+        memory_mask: mx.array | None = None,
+        mask: mx.array | None = None,
+    ) -> mx.array:  # (B, T), (B, S, D) -> (B, T, V)
         """Logits of the token after each of the target's, which begins with the start token.
 
         `memory_mask` (B, S) is the source's mask, the same at every call; `mask` (B, T) marks left padding of the
         target, at the first call only. With a cache the source's keys and values are computed at the first call.
         """
-        seen = None if memory_mask is None else memory_mask.astype(mx.bool_)[:, None, None, :]  # (B, 1, 1, S)
-        hidden = self.decoder.backbone(target, cache, mask, memory=memory, memory_mask=seen)
+        if memory_mask is not None:
+            memory_mask = memory_mask.astype(mx.bool_)[:, None, None, :]  # (B, 1, 1, S)
+        hidden = self.decoder.backbone(target, cache, mask, memory=memory, memory_mask=memory_mask)
         return self.decoder.head(hidden)
 
-    def __call__(self, source, target, mask=None, inputs_embeds=None):  # (B, S), (B, T) -> (B, T, V)
+    def __call__(
+        self,
+        source: mx.array,
+        target: mx.array,
+        mask: mx.array | None = None,
+        inputs_embeds: mx.array | None = None,
+    ) -> mx.array:  # (B, S), (B, T) -> (B, T, V)
         """Logits of a whole target; `mask` is the source's."""
         if inputs_embeds is not None:
             raise PromptError("inputs_embeds: an encoder-decoder reads tokens only")

@@ -1,29 +1,36 @@
-"""Hidden states to logits."""
+"""The head: hidden states to logits. Axes: B batch, T length, D width, V vocabulary."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
 
 import mlx.core as mx
 import mlx.nn as nn
+
+from zoo import recipe
 
 
 class Head(nn.Module):
     """A (V, D) matrix of its own, or the embedding's when tied (Press and Wolf, 2016)."""
 
-    def __init__(self, spec, *, dim, index=0):
+    def __init__(self, spec: recipe.Head, *, dim: int, index: int = 0) -> None:
         super().__init__()
         self.spec = spec
+        self._table: Callable[[mx.array], mx.array] | None = None
         if not spec.tied:
             self.output = nn.Linear(dim, spec.vocab, bias=spec.bias)
         elif spec.bias:
             self.bias = mx.zeros((spec.vocab,))
 
-    def tie(self, embedding):
-        """Use `embedding` backwards, when the recipe says so. The table stays the embedding's own parameter."""
-        # Looked up at each call: a decoder's embedding is lent its encoder's table after this.
-        self._table = (lambda x: embedding.as_linear(x)) if self.spec.tied else None
+    def tie(self, embedding: nn.Module) -> None:
+        """Use the table of `embedding`, when the recipe ties them. It stays the embedding's own parameter."""
+        if self.spec.tied:
+            self._table = lambda x: embedding.as_linear(x)
 
-    def __call__(self, x):  # (B, T, D) -> (B, T, V)
+    def __call__(self, x: mx.array) -> mx.array:  # (B, T, D) -> (B, T, V)
         if self.spec.scale != 1.0:
             x = x * self.spec.scale
-        if not self.spec.tied:
+        if self._table is None:
             return self.output(x)
         logits = self._table(x)
         return logits + self.bias if "bias" in self else logits

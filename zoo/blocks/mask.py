@@ -1,15 +1,29 @@
-"""Which keys a query may see. Axes: B batch, T query length, S key length.
+"""Attention masks: which keys a query may see. Axes: B batch, T query length, S key length.
 
 Positions count the columns of the batch, padding included: the queries are `length` … `length + T − 1`, the
 keys `start` … `length + T − 1`.
 """
 
+from __future__ import annotations
+
 import math
+from typing import TypeAlias
 
 import mlx.core as mx
 
+Mask: TypeAlias = "mx.array | str | None"  # what a query may see: these keys, "causal", or all keys
 
-def attention_mask(queries, *, length=0, start=0, causality="causal", window=None, padding=None, prefix=None):
+
+def attention_mask(
+    queries: int,
+    *,
+    length: int = 0,
+    start: int = 0,
+    causality: str = "causal",
+    window: int | None = None,
+    padding: mx.array | None = None,
+    prefix: int | mx.array | None = None,
+) -> Mask:
     """None when everything is seen, "causal", or an array of booleans, (T, S) or (B, 1, T, S).
 
     `length` tokens are cached, `start` is the oldest that still is. A query sees itself and the `window` − 1
@@ -43,7 +57,7 @@ def attention_mask(queries, *, length=0, start=0, causality="causal", window=Non
     return seen
 
 
-def dense(mask, queries, keys):
+def dense(mask: Mask, queries: int, keys: int) -> mx.array | None:
     """A mask for attention that is written out: "causal" as an array (T, S), others as they are.
 
     The queries are the last `queries` of the `keys`.
@@ -53,18 +67,18 @@ def dense(mask, queries, keys):
     return mx.arange(keys)[None] <= mx.arange(keys - queries, keys)[:, None]
 
 
-def biased(mask, bias):
-    """A mask that adds: `bias` (1, H, T, S) where `mask`, of any kind, lets a query see, −∞ elsewhere."""
+def biased(mask: Mask, bias: mx.array) -> mx.array:
+    """An additive mask: `bias` (1, H, T, S) where `mask`, of any kind, lets a query see, −∞ elsewhere."""
     if mask is None:
         return bias
     return mx.where(dense(mask, *bias.shape[-2:]), bias, -math.inf)
 
 
-def token_columns(queries, *, length=0, padding=None):
+def token_columns(queries: int, *, length: int = 0, padding: mx.array | None = None) -> mx.array | None:
     """Which of the new columns hold a token, (B, T) booleans; None when no row is padded."""
     return None if padding is None else mx.arange(length, length + queries)[None] >= padding[:, None]
 
 
-def padded_columns(mask):
+def padded_columns(mask: mx.array) -> mx.array:
     """How many columns on the left of each row of `mask` (B, T), 1 for a token, are padding: (B,)."""
     return mask.shape[1] - mask.astype(mx.int32).sum(axis=1)

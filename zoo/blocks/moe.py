@@ -3,12 +3,14 @@
 Axes: B batch, T length, D width, E experts, k experts of a token, F hidden, N = B·T·k rows of work.
 """
 
+from __future__ import annotations
+
 import mlx.core as mx
 import mlx.nn as nn
 
-from zoo import runtime
+from zoo import recipe, runtime
 from zoo.blocks.activation import activation
-from zoo.blocks.quantized import wide
+from zoo.blocks.quantized import PackedExtras, PackedMatrices, wide
 
 MANY = 64  # rows of work from which sorting them by expert pays: each expert's matrix is then read once
 
@@ -16,12 +18,12 @@ MANY = 64  # rows of work from which sorting them by expert pays: each expert's 
 class Router(nn.Module):
     """The k likeliest of E experts, and their probabilities (Shazeer et al., 2017, section 2.1)."""
 
-    def __init__(self, spec, *, dim, index=0):
+    def __init__(self, spec: recipe.Router, *, dim: int, index: int = 0) -> None:
         super().__init__()
         self.spec = spec
         self.scores = nn.Linear(dim, spec.experts, bias=spec.bias)
 
-    def __call__(self, x):  # (B, T, D) -> (B, T, k), (B, T, k)
+    def __call__(self, x: mx.array) -> tuple[mx.array, mx.array]:  # (B, T, D) -> (B, T, k), (B, T, k)
         logits = self.scores(x)  # (B, T, E)
         indices = top(logits, self.spec.top_k)
         if self.spec.normalised:
@@ -31,51 +33,44 @@ class Router(nn.Module):
         return indices, weights if self.spec.scale == 1.0 else weights * self.spec.scale
 
 
-def top(scores, count):  # (…, E) -> (…, count)
+def top(scores: mx.array, count: int) -> mx.array:  # (…, E) -> (…, count)
     """The indices of the `count` largest, in no order; no gradient flows through a choice."""
     if count == scores.shape[-1]:
         return mx.broadcast_to(mx.arange(count, dtype=mx.uint32), scores.shape)
     return mx.stop_gradient(mx.argpartition(-scores, kth=count - 1, axis=-1)[..., :count])
 
 
-class StackedLinear(nn.Module):
+class StackedLinear(PackedExtras, nn.Module):
     """E linear maps in one (E, out, in) `weight` and (E, out) `bias`: each row goes through the one it names."""
 
-    packed_extras = ("global_scale",)  # what its quantized form knows beside the packed numbers
+    packed_extras = ("global_scale",)
 
-    def __init__(self, experts, inputs, outputs, bias=False):
+    def __init__(self, experts: int, inputs: int, outputs: int, bias: bool = False) -> None:
         super().__init__()
         bound = inputs**-0.5
         self.weight = mx.random.uniform(-bound, bound, (experts, outputs, inputs))
         if bias:
             self.bias = mx.zeros((experts, outputs))
 
-    def __call__(self, x, indices, in_order=False):  # (…, 1, in), (…) -> (…, 1, out)
+    def __call__(
+        self, x: mx.array, indices: mx.array, in_order: bool = False
+    ) -> mx.array:  # (…, 1, in), (…) -> (…, 1, out)
         y = runtime.gather_matmul(x, self.weight.swapaxes(-1, -2), indices, in_order)
         return y + self.bias[indices][..., None, :] if "bias" in self else y
 
-    def to_quantized(self, group_size=None, bits=None, mode="affine"):
+    def to_quantized(
+        self, group_size: int | None = None, bits: int | None = None, mode: str = "affine"
+    ) -> QuantizedStackedLinear:
         """The same with packed weights; `mlx.nn.quantize` asks for it."""
         return QuantizedStackedLinear(self, group_size, bits, mode)
 
 
-class QuantizedStackedLinear(nn.Module):
-    """A stacked linear layer whose matrices stay packed. Names and settings are those of nn.QuantizedLinear.
+class QuantizedStackedLinear(PackedMatrices):
+    """A stacked linear layer whose matrices stay packed; `global_scale` (E, out or 1), if any, multiplies outputs."""
 
-    `global_scale` (E, out or 1), where there is one, multiplies the outputs.
-    """
-
-    def __init__(self, linear, group_size=None, bits=None, mode="affine"):
-        super().__init__()
-        self.group_size, self.bits, self.mode = group_size, bits, mode
-        self.weight, self.scales, *biases = mx.quantize(linear.weight, group_size, bits, mode=mode)
-        if biases:
-            self.biases = biases[0]
-        if "bias" in linear:
-            self.bias = linear.bias
-        self.freeze()
-
-    def __call__(self, x, indices, in_order=False):  # (…, 1, in), (…) -> (…, 1, out)
+    def __call__(
+        self, x: mx.array, indices: mx.array, in_order: bool = False
+    ) -> mx.array:  # (…, 1, in), (…) -> (…, 1, out)
         y = mx.gather_qmm(
             wide(x) if "global_scale" in self else x,
             self.weight,
@@ -97,7 +92,7 @@ class QuantizedStackedLinear(nn.Module):
 class Experts(nn.Module):
     """Gated feed-forwards of which each token uses the k that its indices name."""
 
-    def __init__(self, spec, *, dim, index=0):
+    def __init__(self, spec: recipe.Experts, *, dim: int, index: int = 0) -> None:
         super().__init__()
         self.spec = spec
         self.gate = StackedLinear(spec.count, dim, spec.hidden, spec.bias)
@@ -105,16 +100,18 @@ class Experts(nn.Module):
         self.down = StackedLinear(spec.count, spec.hidden, dim, spec.bias)
         self.activation = activation(spec.activation)
 
-    def join(self, gate, up):  # (…, F), (…, F) -> (…, F)
+    def join(self, gate: mx.array, up: mx.array) -> mx.array:  # (…, F), (…, F) -> (…, F)
         """What is done with the two projections before the third."""
         return self.activation(gate) * up
 
-    def run(self, x, indices, in_order=False):  # (…, 1, D), (…) -> (…, 1, D)
+    def run(
+        self, x: mx.array, indices: mx.array, in_order: bool = False
+    ) -> mx.array:  # (…, 1, D), (…) -> (…, 1, D)
         """Each row through the expert it names; `in_order` when the rows are sorted by expert."""
         hidden = self.join(self.gate(x, indices, in_order), self.up(x, indices, in_order))  # (…, 1, F)
         return self.down(hidden, indices, in_order)
 
-    def __call__(self, x, indices):  # (B, T, D), (B, T, k) -> (B, T, k, D)
+    def __call__(self, x: mx.array, indices: mx.array) -> mx.array:  # (B, T, D), (B, T, k) -> (B, T, k, D)
         if indices.size < MANY:
             return self.run(x[..., None, None, :], indices).squeeze(-2)  # (B, T, 1, 1, D) meets (B, T, k)
         chosen = indices.flatten()  # (N,)
@@ -127,7 +124,16 @@ class Experts(nn.Module):
 class MoE(nn.Module):
     """Σ_k weights_k · experts(x)_k + shared(x), the last with a gate σ(w · x) in some families."""
 
-    def __init__(self, spec, *, dim, index=0, router, experts, shared=None):
+    def __init__(
+        self,
+        spec: recipe.MoE,
+        *,
+        dim: int,
+        index: int = 0,
+        router: nn.Module,
+        experts: nn.Module,
+        shared: nn.Module | None = None,
+    ) -> None:
         super().__init__()
         self.router, self.experts = router, experts
         if shared is not None:
@@ -135,7 +141,7 @@ class MoE(nn.Module):
         if spec.shared_gate:
             self.shared_gate = nn.Linear(dim, 1, bias=False)
 
-    def __call__(self, x):  # (B, T, D) -> (B, T, D)
+    def __call__(self, x: mx.array) -> mx.array:  # (B, T, D) -> (B, T, D)
         indices, weights = self.router(x)  # (B, T, k) each
         y = (self.experts(x, indices) * weights[..., None]).sum(axis=-2)
         if "shared" not in self:

@@ -1,31 +1,35 @@
 """Normalisation over the features of one token. Axes: B batch, T length, D width."""
 
+from __future__ import annotations
+
 import mlx.core as mx
 import mlx.nn as nn
+
+from zoo import recipe
 
 
 class LayerNorm(nn.Module):
     """(x − mean) / √(variance + eps) · weight + bias (Ba et al., 2016, equation 4)."""
 
-    def __init__(self, spec, *, dim, index=0):
+    def __init__(self, spec: recipe.LayerNorm, *, dim: int, index: int = 0) -> None:
         super().__init__()
         self.weight = mx.ones((dim,))
         if spec.bias:
             self.bias = mx.zeros((dim,))
         self.eps = spec.eps
 
-    def __call__(self, x):  # (…, D) -> (…, D)
+    def __call__(self, x: mx.array) -> mx.array:  # (…, D) -> (…, D)
         return mx.fast.layer_norm(x, self.weight, self.get("bias"), self.eps)
 
 
 class RMSNorm(nn.Module):
     """x / √(mean(x²) + eps) · weight (Zhang and Sennrich, 2019, equation 4), in the dtype of the weight."""
 
-    def __init__(self, spec, *, dim, index=0):
+    def __init__(self, spec: recipe.RMSNorm, *, dim: int, index: int = 0) -> None:
         super().__init__()
         self.weight = mx.ones((dim,))
         self.eps = spec.eps
 
-    def __call__(self, x):  # (…, D) -> (…, D)
+    def __call__(self, x: mx.array) -> mx.array:  # (…, D) -> (…, D)
         # A residual stream may be kept in float32: what reads it works in the model's own dtype.
         return mx.fast.rms_norm(x, self.weight, self.eps).astype(self.weight.dtype)

@@ -11,6 +11,7 @@ from typing import Any
 import mlx.core as mx
 
 from zoo import runtime
+from zoo.blocks.model import protocol_of
 from zoo.cache import CachePolicy, settle
 from zoo.errors import PromptError
 from zoo.generation.prompt import encode_prompt, end_ids, learned_context, sampling_of
@@ -90,7 +91,7 @@ def _steps(
         logprobs=logprobs,
         prefill_chunk=prefill_chunk,
         report=report,
-        prefix=len(ids) if getattr(loaded.recipe, "causality", None) == "prefix" else None,
+        prefix=len(ids) if loaded.architecture.causality == "prefix" else None,
     )
     for count, (token, logprob, alternatives) in enumerate(steps, 1):
         ended = token in ends
@@ -132,7 +133,7 @@ def decode(
     cache = model.make_cache(CachePolicy(reserve=len(prompt) + min(max_tokens, MOST_RESERVED)))
     rest = mx.array([prompt])  # (1, T)
     prefill_chunk = prefill_chunk or runtime.prefill_chunk()
-    last = getattr(model, "last_chunk", prefill_chunk)
+    last = protocol_of(model).last_chunk or prefill_chunk
 
     def read(tokens: int) -> None:
         before = len(prompt) - rest.shape[1]

@@ -12,6 +12,7 @@ from typing import Any, Literal
 import mlx.core as mx
 import numpy as np
 
+from zoo.blocks.model import protocol_of
 from zoo.cache import CachePolicy
 from zoo.errors import PromptError
 from zoo.generation.constraints import REMOVED, Constraints, constraints_of, whole
@@ -79,8 +80,10 @@ class Reader:
     """A model with its caches, asked for the logits of the next token of each row."""
 
     def __init__(self, loaded: Loaded, ids: Sequence[int], limit: int) -> None:
-        self.model, self.recipe = loaded.model, loaded.recipe
-        self.translates = hasattr(self.model, "encode")
+        self.model = loaded.model
+        self.prefix = loaded.architecture.causality == "prefix"  # whether the prompt sees itself both ways
+        self.protocol = protocol_of(self.model)
+        self.translates = self.protocol.translates
         self.given: tuple[int, ...] = (self._start(loaded),) if self.translates else tuple(ids)
         self.cache = self.model.make_cache(CachePolicy(reserve=len(self.given) + min(limit, MOST_RESERVED)))
         self.memory = self.model.encode(mx.array([ids])) if self.translates else None  # (1, S, D)
@@ -96,7 +99,7 @@ class Reader:
     def first(self) -> mx.array:
         """The logits of the first new token, (1, V)."""
         given = mx.array([self.given])
-        if not self.translates and getattr(self.recipe, "causality", "causal") == "prefix":
+        if not self.translates and self.prefix:
             return self.model.head(self.model.backbone(given, self.cache, prefix=len(self.given))[:, -1:])[
                 :, -1
             ]
@@ -110,9 +113,7 @@ class Reader:
 
     def select(self, rows: Sequence[int]) -> None:
         """Go on with these rows of the caches, in this order."""
-        chosen = mx.array(list(rows))
-        for one in self.cache:
-            one.select(chosen)
+        self.protocol.select(self.cache, mx.array(list(rows)))
 
 
 def stream(
@@ -177,7 +178,7 @@ def _setting(given: Any, default: Any, otherwise: Any) -> Any:
 
 def _limit(loaded: Loaded, values: Mapping[str, Any], ids: Sequence[int], max_tokens: int | None) -> int:
     """The most new tokens: those asked for, else those the checkpoint's settings allow, as positions permit."""
-    translates = hasattr(loaded.model, "encode")
+    translates = protocol_of(loaded.model).translates
     given = 1 if translates else len(ids)
     limit = max_tokens
     if limit is None:

@@ -14,6 +14,7 @@ from typing import Any
 import mlx.core as mx
 
 from zoo import runtime
+from zoo.blocks.model import protocol_of
 from zoo.errors import ConfigError, PromptError
 from zoo.files import read_json, read_object
 from zoo.generation.prompt import encode_prompt, pieces
@@ -108,7 +109,7 @@ def _states(loaded: Loaded, rows: list[list[int]]) -> tuple[mx.array, mx.array]:
     """Hidden states (B, S, D) of rows of ids, and their mask (B, S): 1 for a token, 0 for padding."""
     width = max(map(len, rows))
     model: Any = loaded.model
-    if hasattr(model, "encode"):
+    if protocol_of(model).encodes:
         tokens = mx.array([row + [0] * (width - len(row)) for row in rows])
         mask = mx.array([[1] * len(row) + [0] * (width - len(row)) for row in rows])
         return model.encode(tokens, mask), mask

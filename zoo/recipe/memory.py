@@ -96,6 +96,16 @@ def _check_values(layer: Spec, where: str) -> None:
                     )
 
 
+def check_bidirectional(layers: Iterable[Spec], recurrent: bool) -> None:
+    """RecipeError for a part with a window, or a `recurrent` one, where every token attends to every other."""
+    for index, layer in enumerate(layers):
+        for path, part in layer.walk(f"layers.{index}"):
+            if vars(part).get("window") is not None:
+                raise RecipeError(f"{path}.window: must be null where every token attends to every other")
+            if part.recurrent and not recurrent:
+                raise RecipeError(f"{path}: {part.block()} is recurrent, which an encoder has no masks for")
+
+
 def union(*parts: Any) -> tuple[str, ...]:
     """All names of several tuples, each once, in order."""
     return tuple(dict.fromkeys(name for names in parts for name in names))

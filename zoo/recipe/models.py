@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from zoo.errors import RecipeError
-from zoo.recipe.memory import check_layers
+from zoo.recipe.memory import check_bidirectional, check_layers
 from zoo.recipe.parts import LearnedPositions
 from zoo.recipe.rope import RoPE
 from zoo.recipe.spec import Spec, check_widths
@@ -128,6 +128,8 @@ class Decoder(Model):
             raise RecipeError("layers: a model needs at least one")
         if self.causality not in CAUSALITIES:
             raise RecipeError(f"causality: {self.causality!r} is not one of {', '.join(CAUSALITIES)}")
+        if self.causality == "full":
+            check_bidirectional(self.layers, recurrent=True)
         check_layers(self.layers, self.embedding.gives)
         if self.head.vocab is None:
             object.__setattr__(self, "head", self.head.change(vocab=self.embedding.vocab))
@@ -186,6 +188,8 @@ class Encoder(Model):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_layers(self.layers, self.embedding.gives)
+        if self.embedding.shared:
+            raise RecipeError("embedding.shared: only a decoder's table is shared, with its encoder's")
         parts = {"embedding": self.embedding} | {f"layers.{i}": layer for i, layer in enumerate(self.layers)}
         for path, part in parts.items():
             if part.by_part or part.gives or part.takes:
@@ -193,6 +197,7 @@ class Encoder(Model):
                     f"{path}: {part.block()} is about masks by part, or values for layers, which an encoder does not "
                     "hand on"
                 )
+        check_bidirectional(self.layers, recurrent=False)
         self._check(self.context, self.embedding, self.head)
 
     @property

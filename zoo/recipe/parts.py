@@ -109,6 +109,8 @@ class Attention(Spec):
             raise RecipeError(
                 f"{here}: is missing where there is a {there}: queries and keys are normalised alike"
             )
+        if self.scale is not None and self.scale <= 0:
+            raise RecipeError(f"scale: must be positive, got {self.scale}")
 
     def check_width(self, dim: int) -> None:
         self.head_width(dim)

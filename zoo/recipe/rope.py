@@ -20,7 +20,7 @@ class LinearScaling(Spec):
     """Every angle divided by `factor` (Chen et al., 2023)."""
 
     kind, name = "rope-scaling", "linear"
-    factor: float
+    factor: float = field(metadata={"least": 1})
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class DynamicScaling(Spec):
     """NTK-aware: past `context` positions the base grows with the length of the text (bloc97, emozilla, 2023)."""
 
     kind, name = "rope-scaling", "dynamic"
-    factor: float
+    factor: float = field(metadata={"least": 1})
     context: int
 
 
@@ -37,7 +37,7 @@ class Llama3Scaling(Spec):
     """Long wavelengths divided by `factor`, short ones kept, a smooth step between (LLaMA 3.1, 2024)."""
 
     kind, name = "rope-scaling", "llama3"
-    factor: float
+    factor: float = field(metadata={"least": 1})
     low: float
     high: float
     context: int
@@ -56,7 +56,7 @@ class YarnScaling(Spec):
     """
 
     kind, name = "rope-scaling", "yarn"
-    factor: float
+    factor: float = field(metadata={"least": 1})
     context: int
     fast: float = 32.0
     slow: float = 1.0
@@ -82,6 +82,8 @@ class RoPE(Spec):
         super().__post_init__()
         if self.theta <= 1:
             raise RecipeError(f"theta: must be greater than 1, got {self.theta}")
+        if self.dims is not None and self.dims % 2:
+            raise RecipeError(f"dims: {self.dims} is odd, and dimensions are rotated in pairs")
 
     def check_width(self, dim: int) -> None:
         if self.dims is not None and self.dims > dim:

@@ -11,6 +11,7 @@ from typing import Any
 
 import mlx.core as mx
 
+from zoo.cache import Cache
 from zoo.generation.prompt import learned_context
 from zoo.recipe import DynamicScaling, Spec
 from zoo.testing.subjects import Check, Subject, is_causal, same, streams, translates
@@ -33,7 +34,7 @@ def caches_hold_what_the_recipe_counts(subject: Subject) -> None:
     for start, end in ((0, total // 2), (total // 2, total)):
         mx.eval(step(subject.tokens[:1, start:end]))
         for index, (layer, cache) in enumerate(zip(decoder.layers, caches, strict=True)):
-            held = cache.held if hasattr(cache, "held") else sum(array.size for array in cache.state)
+            held = cache.held if isinstance(cache, Cache) else sum(array.size for array in cache.state)
             most, least = (counted(layer, decoder.dim, end, short) for short in (0, 1))
             assert least <= held <= most, (
                 f"layers.{index}: after {end} tokens the cache holds {held:,} numbers, the recipe counts {most:,}: "
@@ -67,7 +68,7 @@ def chunks_meet_without_a_seam(subject: Subject) -> None:
         (f"pieces that end at {PADDING} and at the end", (PADDING,)),
     ):
         same(logits_in_pieces(subject, text, cuts), expected, f"logits of {length} tokens in {what}")
-    if is_causal(subject) and getattr(subject.model, "pads", True):
+    if is_causal(subject) and "left" in subject.protocol.padding:
         row = mx.concatenate([text[:, :PADDING], text[:, :-PADDING]], axis=1)  # (1, T)
         mask = mx.array([[1] * length, [0] * PADDING + [1] * (length - PADDING)])  # (2, T)
         padded = subject.model(mx.concatenate([text, row]), subject.model.make_cache(), mask=mask)
