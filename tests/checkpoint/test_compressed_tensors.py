@@ -120,6 +120,14 @@ def test_plain_whole_numbers_of_eight_bits(inputs, scales, symmetric):
     assert np.abs(array - expected).max() <= 1e-6 * np.abs(expected).max()
 
 
+def test_one_zero_point_serves_every_group():
+    codes = np.random.default_rng(0).integers(-128, 128, (24, 256)).astype(np.int8)
+    scale = np.full((24, 2), 0.5, np.float32)
+    parts = {"weight": codes, "weight_scale": scale, "weight_zero_point": np.int8(7).reshape(())}
+    found = read(tensors(parts), settings("int-quantized", num_bits=8), mx.float32).arrays["a.weight"]
+    assert np.array_equal(numbers(found), (codes.astype(np.float32) - 7) * 0.5)
+
+
 def nvfp4(shape, seed=0):
     draw = np.random.default_rng(seed)
     codes, scales = draw.integers(0, 16, shape), draw.integers(40, 120, (shape[0], shape[1] // 16))

@@ -138,4 +138,5 @@ def _zeros(matrix: Matrix, size: Sizes) -> mx.array | int:
     if zeros.dtype != mx.int8 or zeros.size not in (1, size.outputs * size.groups):
         raise misfit(matrix.parts)
     raised = zeros.astype(mx.int16) + middle
-    return mx.broadcast_to(raised.reshape(-1, size.groups), (size.outputs, size.groups))
+    columns = 1 if zeros.size == 1 else size.groups
+    return mx.broadcast_to(raised.reshape(-1, columns), (size.outputs, size.groups))
