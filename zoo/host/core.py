@@ -139,7 +139,7 @@ def zoo_commands() -> tuple[Command, ...]:
         Command("bench", "zoo.cli.bench:bench", "Timed runs beside a peer's."),
         Command("cache", "zoo.cli.cache:cache", "What was downloaded from the hub, and how to remove it."),
         Command("new", "zoo.cli.new:new", "Write a plugin of your own, as a package."),
-        Command("test", "zoo.cli.test:test", "Hold a model to what every model of the zoo must do."),
+        Command("test", "zoo.cli.test:test", "Run the conformance suite on a model."),
         Command(
             "doctor", "zoo.cli.doctor:doctor", "This machine: backend, libraries, what would make it faster."
         ),
