@@ -155,7 +155,7 @@ def imports_of(path):
 @pytest.mark.parametrize("name", PACKAGES)
 def test_the_package_imports_only_what_is_promised(packages, plugin_pages, name):
     pages, own = plugin_pages, named(name).module
-    found = [(path, *one) for path in (packages / name).rglob("*.py") for one in imports_of(path)]
+    found = [(path, *names) for path in (packages / name).rglob("*.py") for names in imports_of(path)]
     assert found
     for path, module, what in found:
         if module.startswith("zoo_"):  # recipe functions, rules, and where the package is

@@ -95,26 +95,26 @@ def zoo_objectives() -> tuple[Objective, ...]:
     """The objectives that come with the zoo itself."""
     home = "zoo.training.objective"
     return (
-        Objective("next-token", f"{home}:NEXT_TOKEN", ("generate",), summary="each next token of a text"),
+        Objective("next-token", f"{home}:NEXT_TOKEN", ("generate",), summary="the next token"),
         Objective(
             "hidden-words",
             f"{home}:HIDDEN_WORDS",
             ("fill-mask",),
             ("full",),
-            "the tokens behind masks, as BERT's",
+            "masked tokens, as BERT's",
         ),
         Objective(
             "diffusion",
             f"{home}:DIFFUSION",
             ("denoise",),
             ("full",),
-            "a text behind any share of masks, as LLaDA's",
+            "any share of the tokens masked, as LLaDA's",
         ),
         Objective(
             "translation",
             f"{home}:TRANSLATION",
             ("translate",),
-            summary="each next token of a text's translation",
+            summary="the next token of a translation",
         ),
     )
 
