@@ -34,10 +34,10 @@ def caches_hold_what_the_recipe_counts(subject: Subject) -> None:
     for start, end in ((0, total // 2), (total // 2, total)):
         mx.eval(step(subject.tokens[:1, start:end]))
         for index, (layer, cache) in enumerate(zip(decoder.layers, caches, strict=True)):
-            held = cache.held if isinstance(cache, Cache) else sum(array.size for array in cache.state)
+            size = cache.held if isinstance(cache, Cache) else sum(array.size for array in cache.state)
             most, least = (counted(layer, decoder.dim, end, short) for short in (0, 1))
-            assert least <= held <= most, (
-                f"layers.{index}: after {end} tokens the cache holds {held:,} numbers, the recipe counts {most:,}: "
+            assert least <= size <= most, (
+                f"layers.{index}: after {end} tokens the cache holds {size:,} numbers, the recipe counts {most:,}: "
                 f"cached {layer.cached(decoder.dim):,} a token, state {layer.state_size(decoder.dim):,}"
             )
 
