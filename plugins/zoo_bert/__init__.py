@@ -30,7 +30,7 @@ from zoo.recipe import (
 
 @dataclass(frozen=True, kw_only=True)
 class TypedEmbedding(Embedding):
-    """The sum of a token's vector, its position's and its type's: which of two sentences it belongs to."""
+    """The sum of token, position and token type embeddings; a type says which of two sentences a token is of."""
 
     kind, name = "embedding", "typed-tokens"
     token_types: int
@@ -41,7 +41,7 @@ class TypedEmbedding(Embedding):
 
 @dataclass(frozen=True, kw_only=True)
 class MaskedHead(Head):
-    """norm(activation(dense(x))), then logits: what a masked token was (Devlin et al., 2018)."""
+    """The masked language model head: norm(activation(dense(x))), then logits (Devlin et al., 2018)."""
 
     kind, name = "head", "masked-lm"
     activation: str
@@ -218,8 +218,8 @@ def zoo_architectures():
 
 @hookimpl
 def zoo_blocks():
-    yield Block(TypedEmbedding, "zoo_bert.block:TypedEmbedding", "vectors of token, position and type")
-    yield Block(MaskedHead, "zoo_bert.block:MaskedHead", "what a masked token was")
+    yield Block(TypedEmbedding, "zoo_bert.block:TypedEmbedding", "token, position and token type embeddings")
+    yield Block(MaskedHead, "zoo_bert.block:MaskedHead", "masked language model head")
 
 
 @hookimpl
