@@ -71,7 +71,7 @@ DECODER_BIASES = ("cls.predictions.decoder.bias", "cls.predictions.bias")
 
 
 def bert(config):
-    """Token types, learned positions, Post-LN, GELU, attention both ways, a masked-LM head (Devlin et al., 2018)."""
+    """Token types, learned positions, Post-LN, GELU, bidirectional attention, a masked-LM head (Devlin et al., 2018)."""
     config.refuse("is_decoder", why="is not implemented: only BERT as an encoder is")
     config.refuse("add_cross_attention")
     config.ignore("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout")
