@@ -8,6 +8,8 @@ from zoo.blocks.caching import CachedLayer
 from zoo.blocks.model import Model, protocol_of
 from zoo.blocks.protocols import Initialises, MakesCache, Quantizable
 from zoo.blocks.quantized import QuantizedLinear
+from zoo.generation.autoregressive import decode
+from zoo.generation.sampling import Sampling
 from zoo.host.registry import default_registry
 from zoo.recipe import Attention
 from zoo.testing import subject
@@ -83,6 +85,30 @@ def test_a_declaration_is_not_overruled_by_a_method():
             return tokens
 
     assert protocol_of(Both()).decodes and not protocol_of(Both()).encodes
+
+
+class Counting(Model):
+    """Logits that are always the same, and how many tokens each pass had."""
+
+    def __init__(self, last_chunk):
+        self.last_chunk, self.passes = last_chunk, []
+
+    def make_cache(self, policy=None):
+        return []
+
+    def backbone(self, tokens, cache=None):
+        self.passes.append(tokens.shape[1])
+        return mx.zeros((*tokens.shape, 4))
+
+    def head(self, hidden):
+        return hidden
+
+
+@pytest.mark.parametrize(("last", "passes"), [(None, [3, 3, 2]), (1, [3, 3, 1, 1]), (2, [3, 3, 2])])
+def test_the_last_pass_over_a_prompt_takes_no_more_than_the_model_declares(last, passes):
+    model = Counting(last)
+    list(decode(model, list(range(8)), 1, sampling=Sampling(), prefill_chunk=3))
+    assert model.passes == passes
 
 
 def test_every_layer_of_the_zoos_decoders_makes_its_cache():
