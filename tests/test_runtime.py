@@ -1,4 +1,4 @@
-"""The device: which BLAS is loaded, when, and what that is told."""
+"""The device: which BLAS is loaded, when, and what `zoo doctor` says of it."""
 
 import json
 import subprocess
@@ -10,7 +10,7 @@ from zoo import runtime
 from zoo.errors import ZooError
 
 
-def told(code, **environment):
+def blas_and_advice(code, **environment):
     import os
 
     done = subprocess.run(
@@ -24,13 +24,13 @@ def told(code, **environment):
 
 
 def test_a_blas_may_be_declined():
-    blas, advice = told("import zoo\nfrom zoo import runtime", ZOO_BLAS="none")
+    blas, advice = blas_and_advice("import zoo\nfrom zoo import runtime", ZOO_BLAS="none")
     if sys.platform == "linux":
         assert blas.startswith("MLX's own") and advice
 
 
 def test_mlx_before_zoo_is_too_late_and_said():
-    blas, advice = told("import mlx.core\nimport zoo\nfrom zoo import runtime")
+    blas, advice = blas_and_advice("import mlx.core\nimport zoo\nfrom zoo import runtime")
     if sys.platform == "linux":
         assert "too late" in blas
         assert "import zoo before mlx" in advice[0]
@@ -46,6 +46,12 @@ def test_dtypes():
         runtime.compute_dtype("int4")
 
 
-def test_memory_is_told():
+def test_memory_is_measured():
+    import mlx.core as mx
+
+    mx.clear_cache()
+    mx.reset_peak_memory()
     assert runtime.total_memory() > 2**30
-    assert runtime.peak_memory() >= 0
+    before = runtime.peak_memory()
+    mx.eval(mx.ones((before // 4 + 2**20,)))
+    assert runtime.peak_memory() >= before + 2**22

@@ -1,4 +1,4 @@
-"""KV caches: what a layer remembers of the tokens before, so that each new one costs one step.
+"""KV caches and recurrent states: what a layer keeps of the tokens before, so that each new one costs one step.
 
 A cache owns the position: `length` columns are cached, and `offset` is the position of the next token, a
 number or, when rows are padded on the left, (B,). Axes: B batch, G key/value heads, T new, S cached, K head.
@@ -24,7 +24,7 @@ class CachePolicy:
 
 
 class Cache:
-    """What every cache knows: how much it holds, and each row's left padding (B,), set by the model."""
+    """The base of every cache: its length, and each row's left padding (B,), which the model sets."""
 
     def __init__(self, policy: CachePolicy | None = None) -> None:
         self.length = 0
@@ -46,7 +46,7 @@ class Cache:
 
     @property
     def held(self) -> int:
-        """How many numbers it keeps of one row of the batch, `spare` ones left out: what `Spec.cached` counts."""
+        """How many numbers it keeps of one row of the batch, without those of `spare`: what `Spec.cached` counts."""
         arrays = {name: value for name, value in vars(self).items() if name != "padding"}
         return _numbers(arrays) - self.spare
 
@@ -153,8 +153,8 @@ class WindowCache(Cache):
         return self.keys[..., end - new - kept : end, :], self.values[..., end - new - kept : end, :]
 
 
-class UnkeptCache(Cache):
-    """Keeps nothing: it says where the rows of a padded batch begin that is read once, without a cache."""
+class PaddingCache(Cache):
+    """The left padding of rows that are read once, without a cache: it keeps no keys and values."""
 
     state: tuple[mx.array, ...] = ()
 
@@ -164,7 +164,7 @@ class UnkeptCache(Cache):
 
 
 class StateCache(Cache):
-    """What a recurrent mixer hands from step to step: arrays that do not grow, whatever the length of the text.
+    """The state of a recurrent mixer: arrays that do not grow, whatever the length of the text.
 
     `cache[i]` is the array i, None before the first token. The mixer writes it and then calls `advance`.
     """
@@ -243,7 +243,7 @@ class LayerCache(Cache):
 
 
 class CrossCache(LayerCache):
-    """What a decoder's layer remembers of both texts: the cache of its mixer, and the source's keys and values.
+    """The cache of a layer with cross-attention: that of its mixer, and the source's keys and values.
 
     `keys` and `values` (B, G, S, K) are set once, by the cross-attention; with one row they serve every target.
     """

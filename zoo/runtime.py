@@ -168,25 +168,25 @@ def check_process() -> None:
         )
 
 
-_held = 0  # bytes: the most that MLX held since memory went back to the system
+_peak = 0  # bytes: the most that MLX held since memory went back to the system
 
 
 def give_back() -> None:
     """Give freed memory back to the system, once there is much of it.
 
-    On Linux the C library keeps what many small arrays held, the caches of a thousand texts for example.
+    On Linux the C library keeps what many small arrays took, the caches of a thousand texts for example.
     """
-    global _held
+    global _peak
     import mlx.core as mx
 
     if sys.platform != "linux" or on_gpu():
         return
-    holds = mx.get_active_memory()
-    if _held - holds < MOST_KEPT:
-        _held = max(_held, holds)
+    active = mx.get_active_memory()
+    if _peak - active < MOST_KEPT:
+        _peak = max(_peak, active)
         return
     mx.clear_cache()
-    _held = holds
+    _peak = active
     with suppress(OSError, AttributeError):  # another C library
         ctypes.CDLL(None).malloc_trim(0)
 

@@ -30,7 +30,7 @@ from zoo.recipe import (
 
 @dataclass(frozen=True, kw_only=True)
 class TypedEmbedding(Embedding):
-    """The sum of a token's vector, its position's and its type's: which of two sentences it belongs to."""
+    """The sum of token, position and token type embeddings; a type says which of two sentences a token is of."""
 
     kind, name = "embedding", "typed-tokens"
     token_types: int
@@ -41,7 +41,7 @@ class TypedEmbedding(Embedding):
 
 @dataclass(frozen=True, kw_only=True)
 class MaskedHead(Head):
-    """norm(activation(dense(x))), then logits: what a masked token was (Devlin et al., 2018)."""
+    """The masked language model head: norm(activation(dense(x))), then logits (Devlin et al., 2018)."""
 
     kind, name = "head", "masked-lm"
     activation: str
@@ -71,7 +71,7 @@ DECODER_BIASES = ("cls.predictions.decoder.bias", "cls.predictions.bias")
 
 
 def bert(config):
-    """Token types, learned positions, Post-LN, GELU, attention both ways, a masked-LM head (Devlin et al., 2018)."""
+    """Token types, learned positions, Post-LN, GELU, bidirectional attention, a masked-LM head (Devlin et al., 2018)."""
     config.refuse("is_decoder", why="is not implemented: only BERT as an encoder is")
     config.refuse("add_cross_attention")
     config.ignore("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout")
@@ -218,8 +218,8 @@ def zoo_architectures():
 
 @hookimpl
 def zoo_blocks():
-    yield Block(TypedEmbedding, "zoo_bert.block:TypedEmbedding", "vectors of token, position and type")
-    yield Block(MaskedHead, "zoo_bert.block:MaskedHead", "what a masked token was")
+    yield Block(TypedEmbedding, "zoo_bert.block:TypedEmbedding", "token, position and token type embeddings")
+    yield Block(MaskedHead, "zoo_bert.block:MaskedHead", "masked language model head")
 
 
 @hookimpl

@@ -34,7 +34,7 @@ class TypedEmbedding(Embedding):
 
 
 class MaskedHead(Head):
-    """The embedding's table, read by a layer of its own (Devlin et al., 2018; its code's `get_masked_lm_output`)."""
+    """norm(activation(dense(x))), then logits (Devlin et al., 2018; its code's `get_masked_lm_output`)."""
 
     def __init__(self, spec: specs.MaskedHead, *, dim: int, index: int = 0, norm: nn.Module) -> None:
         super().__init__(spec, dim=dim, index=index)

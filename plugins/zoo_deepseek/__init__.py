@@ -106,7 +106,7 @@ def mixture(config, activation):
             experts=count,
             top_k=top_k,
             groups=groups,
-            kept_groups=kept,
+            top_k_groups=kept,
             normalised=config.flag("norm_topk_prob", True),
             scale=config.number("routed_scaling_factor", 2.5),
         ),
@@ -132,10 +132,8 @@ def router_numbers(config, experts):
 @hookimpl
 def zoo_blocks():
     """Latent attention and the grouped router."""
-    yield Block(
-        LatentAttention, "zoo_deepseek.block:LatentAttention", "attention over one short vector a token"
-    )
-    yield Block(GroupRouter, "zoo_deepseek.block:GroupRouter", "the best experts of the best groups")
+    yield Block(LatentAttention, "zoo_deepseek.block:LatentAttention", "multi-head latent attention (MLA)")
+    yield Block(GroupRouter, "zoo_deepseek.block:GroupRouter", "group-limited top-k router over sigmoids")
 
 
 @hookimpl

@@ -1,7 +1,7 @@
 """The blocks of DeepSeek-V3: latent attention and the router of its experts.
 
 Axes: B batch, T query length, S key length, D width, H heads, R latent width, N and P the widths of a head's
-unturned and turned parts, V width of a head's values, E experts, G groups of them, k experts chosen.
+parts without and with positions, V width of a head's values, E experts, G groups of them, k experts chosen.
 """
 
 from __future__ import annotations
@@ -53,11 +53,11 @@ class LatentAttention(nn.Module):
         self.rope = rope
 
     def make_cache(self, policy: CachePolicy | None = None) -> KVCache:
-        """A cache of latents and turned keys, (B, 1, S, R) and (B, 1, S, P)."""
+        """A cache of latents and rotated keys, (B, 1, S, R) and (B, 1, S, P)."""
         return KVCache(policy)
 
     def queries(self, x: mx.array) -> tuple[mx.array, mx.array]:
-        """(B, T, D) -> (B, H, T, N) and (B, H, T, P), not yet turned."""
+        """(B, T, D) -> (B, H, T, N) and (B, H, T, P), not yet rotated."""
         flat = self.query(x) if "query" in self else self.query_up(self.query_norm(self.query_down(x)))
         heads = flat.reshape(*x.shape[:2], self.spec.heads, -1).transpose(0, 2, 1, 3)  # (B, H, T, N + P)
         return mx.split(heads, [self.spec.nope_dim], axis=-1)
@@ -65,15 +65,15 @@ class LatentAttention(nn.Module):
     def __call__(
         self, x: mx.array, mask: Mask = None, cache: Any = None
     ) -> mx.array:  # (B, T, D) -> (B, T, D)
-        queries, turned = self.queries(x)  # (B, H, T, N), (B, H, T, P)
+        queries, rotated = self.queries(x)  # (B, H, T, N), (B, H, T, P)
         latents, keys = mx.split(self.kv_down(x)[:, None], [self.spec.kv_rank], axis=-1)  # one head for all
         latents = self.kv_norm(latents)  # (B, 1, T, R)
         offset = 0 if cache is None else cache.offset
-        turned, keys = self.rope(turned, offset), self.rope(keys, offset)  # (B, H, T, P), (B, 1, T, P)
+        rotated, keys = self.rope(rotated, offset), self.rope(keys, offset)  # (B, H, T, P), (B, 1, T, P)
         if cache is not None:
             latents, keys = cache.update_and_fetch(latents, keys)  # (B, 1, S, R), (B, 1, S, P)
-        # The turned half of each score rides along as the mask.
-        scores = (turned * self.scale) @ keys.swapaxes(-1, -2)  # (B, H, T, S)
+        # The rotated parts' share of each score is given as an additive mask.
+        scores = (rotated * self.scale) @ keys.swapaxes(-1, -2)  # (B, H, T, S)
         visible = dense(mask, *scores.shape[-2:])
         if visible is not None:
             scores = mx.where(visible, scores, mx.finfo(scores.dtype).min)
@@ -81,7 +81,7 @@ class LatentAttention(nn.Module):
         return self.output(mixed.transpose(0, 2, 1, 3).reshape(*x.shape[:2], -1))
 
     def mix(self, queries: mx.array, latents: mx.array, scores: mx.array) -> mx.array:
-        """Queries (B, H, T, N), latents (B, 1, S, R), turned scores (B, H, T, S) -> (B, H, T, V)."""
+        """Queries (B, H, T, N), latents (B, 1, S, R), scores of the rotated parts (B, H, T, S) -> (B, H, T, V)."""
         attention = mx.fast.scaled_dot_product_attention
         if self.absorbs(*scores.shape[-2:]):
             queries = self.key_up(queries)  # (B, H, T, R)
@@ -90,7 +90,7 @@ class LatentAttention(nn.Module):
         return attention(queries, keys, values, scale=self.scale, mask=scores)
 
     def absorbs(self, queries: int, keys: int) -> bool:
-        """Whether the absorbed order takes fewer multiplications: for the few queries of decoding it does."""
+        """Whether the absorbed order takes fewer multiplications, as it does for the few queries of decoding."""
         rank, widths = self.spec.kv_rank, self.spec.nope_dim + self.spec.value_dim
         absorbed = queries * rank * widths + queries * keys * 2 * rank
         expanded = keys * rank * widths + queries * keys * widths
@@ -134,32 +134,32 @@ class QuantizedHeadLinear(PackedMatrices):
 
 
 class GroupRouter(nn.Module):
-    """The best experts of the best groups, by sigmoid scores (DeepSeek-V3, 2024, equations 13 to 16)."""
+    """Group-limited top-k routing by sigmoid scores (DeepSeek-V3, 2024, equations 13 to 16)."""
 
     def __init__(self, spec: specs.GroupRouter, *, dim: int, index: int = 0) -> None:
         super().__init__()
         self.spec = spec
         self.weight = mx.random.normal((spec.experts, dim), scale=dim**-0.5)
-        self.correction = mx.zeros((spec.experts,))
+        self.correction_bias = mx.zeros((spec.experts,))
 
     def __call__(
         self, x: mx.array
     ) -> tuple[mx.array, mx.array]:  # (B, T, D) -> indices (B, T, k), weights (B, T, k)
-        # In float32: a correction is small beside the scores that it decides between.
+        # In float32: the bias is small beside the scores that it decides between.
         scores = mx.sigmoid(x.astype(mx.float32) @ self.weight.T.astype(mx.float32))  # (B, T, E)
-        merit = self.inside_best_groups(mx.stop_gradient(scores) + self.correction)
-        indices = top(merit, self.spec.top_k)  # (B, T, k)
+        biased = self.mask_groups(mx.stop_gradient(scores) + self.correction_bias)
+        indices = top(biased, self.spec.top_k)  # (B, T, k)
         weights = mx.take_along_axis(scores, indices, axis=-1)
         if self.spec.normalised:
             weights = weights / (weights.sum(axis=-1, keepdims=True) + 1e-20)
         return indices, (weights * self.spec.scale).astype(x.dtype)
 
-    def inside_best_groups(self, merit: mx.array) -> mx.array:  # (B, T, E) -> (B, T, E)
-        """The same for experts of the best groups, −∞ for the others."""
-        groups, kept = self.spec.groups, self.spec.kept_groups
+    def mask_groups(self, scores: mx.array) -> mx.array:  # (B, T, E) -> (B, T, E)
+        """The scores of experts of the best groups, −∞ for the others."""
+        groups, kept = self.spec.groups, self.spec.top_k_groups
         if kept == groups:
-            return merit
-        grouped = merit.reshape(*merit.shape[:-1], groups, -1)  # (B, T, G, E/G)
+            return scores
+        grouped = scores.reshape(*scores.shape[:-1], groups, -1)  # (B, T, G, E/G)
         chosen = top(mx.topk(grouped, 2, axis=-1).sum(axis=-1), kept)
         inside = (chosen[..., None] == mx.arange(groups)).any(axis=-2)  # (B, T, G)
-        return mx.where(inside[..., None], grouped, -mx.inf).reshape(merit.shape)
+        return mx.where(inside[..., None], grouped, -mx.inf).reshape(scores.shape)

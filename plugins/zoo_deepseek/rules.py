@@ -89,7 +89,7 @@ SHARED_RULES = (
     Rename(LAYER + "mlp.up_proj.*", "layers.{i}.feedforward.up.*"),
     Rename(LAYER + "mlp.down_proj.*", "layers.{i}.feedforward.down.*"),
     Rename(LAYER + "mlp.gate.weight", "layers.{i}.feedforward.router.weight"),
-    Rename(LAYER + "mlp.gate.e_score_correction_bias", "layers.{i}.feedforward.router.correction"),
+    Rename(LAYER + "mlp.gate.e_score_correction_bias", "layers.{i}.feedforward.router.correction_bias"),
     *(
         Rename(LAYER + f"mlp.shared_experts.{part}_proj.*", f"layers.{{i}}.feedforward.shared.{part}.*")
         for part in PARTS
@@ -136,7 +136,7 @@ GGUF_WEIGHTS = (
     Rename("blk.{i}.attn_v_b.weight", VALUE_UP),
     SplitHeadsOnce("blk.{i}.attn_kv_b.weight", KEY_UP, VALUE_UP),  # until the spring of 2025
     Rename("blk.{i}.ffn_gate_inp.weight", "layers.{i}.feedforward.router.weight"),
-    Rename("blk.{i}.exp_probs_b.bias", "layers.{i}.feedforward.router.correction"),
+    Rename("blk.{i}.exp_probs_b.bias", "layers.{i}.feedforward.router.correction_bias"),
     Rename("blk.{i}.ffn_{p}_exps.*", "layers.{i}.feedforward.experts.{p}.*"),
     Rename("blk.{i}.ffn_{p}_shexp.*", "layers.{i}.feedforward.shared.{p}.*"),
     *DECODER,

@@ -10,8 +10,8 @@ from zoo.recipe import Spec
 class LatentAttention(Spec):
     """Multi-head latent attention: keys and values are projections of one short vector a token (DeepSeek-V2, 2024).
 
-    That vector, `kv_rank` numbers, and one key of `rope_dim` turned numbers that all heads share, are all that is
-    cached. A head's queries and keys have `nope_dim` numbers that know no position and `rope_dim` that do; its
+    That vector, `kv_rank` numbers, and one rotated key of `rope_dim` numbers that all heads share, are all that is
+    cached. A head's queries and keys have `nope_dim` numbers without positions and `rope_dim` rotated ones; its
     values have `value_dim`. Queries come from a short vector too, of `query_rank` numbers (None: from x itself).
     `bias` is of the projections from and to the model's width. Scores are multiplied by `scale`
     (None: (nope_dim + rope_dim)^−½).
@@ -33,7 +33,7 @@ class LatentAttention(Spec):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.rope_dim % 2:
-            raise RecipeError(f"rope_dim: {self.rope_dim} is odd, and dimensions are turned in pairs")
+            raise RecipeError(f"rope_dim: {self.rope_dim} is odd, and dimensions are rotated in pairs")
         if (self.query_rank is None) != (self.query_norm is None):
             raise RecipeError("query_norm: stands with query_rank, or neither does")
 
@@ -62,18 +62,18 @@ class LatentAttention(Spec):
 
 @dataclass(frozen=True)
 class GroupRouter(Spec):
-    """σ(W x) for each expert; the `top_k` best of the `kept_groups` best groups are kept (DeepSeek-V3, 2024).
+    """Group-limited top-k: the `top_k` experts of the `top_k_groups` best groups, by σ(W x) (DeepSeek-V3, 2024).
 
-    A learned `correction` is added where experts are chosen, to balance their load, and not to their weights. A
-    group is as good as its two best experts together. `normalised`: the kept weights sum to one; they are then
-    multiplied by `scale`. Parameters: `weight` (E, D), `correction` (E,).
+    `correction_bias` is added where experts are chosen, to balance their load, and not to their weights. A group's
+    score is the sum of its two best. `normalised`: the kept weights sum to one; they are then
+    multiplied by `scale`. Parameters: `weight` (E, D), `correction_bias` (E,).
     """
 
     kind, name = "router", "grouped-sigmoid"
     experts: int
     top_k: int
     groups: int = 1
-    kept_groups: int = 1
+    top_k_groups: int = 1
     normalised: bool = True
     scale: float = 1.0
 
@@ -84,11 +84,11 @@ class GroupRouter(Spec):
         size = self.experts // self.groups
         if self.groups > 1 and size < 2:
             raise RecipeError("groups: one of a single expert has no two best")
-        if self.kept_groups > self.groups:
-            raise RecipeError(f"kept_groups: {self.kept_groups} of only {self.groups} groups")
-        if self.top_k > self.kept_groups * size:
+        if self.top_k_groups > self.groups:
+            raise RecipeError(f"top_k_groups: {self.top_k_groups} of only {self.groups} groups")
+        if self.top_k > self.top_k_groups * size:
             raise RecipeError(
-                f"top_k: {self.top_k} of only {self.kept_groups * size} experts in the kept groups"
+                f"top_k: {self.top_k} of only {self.top_k_groups * size} experts in the kept groups"
             )
 
     def own_parameters(self, dim: int) -> int:

@@ -131,12 +131,14 @@ GEMMA2_2B = dict(
 @hookimpl
 def zoo_blocks():
     """The blocks that only Gemma 2 has."""
-    yield Block(OffsetRMSNorm, "zoo_gemma.block:OffsetRMSNorm", "RMSNorm whose weight is added to one")
+    yield Block(OffsetRMSNorm, "zoo_gemma.block:OffsetRMSNorm", "RMSNorm times (1 + weight)")
     yield Block(
-        SandwichLayer, "zoo_gemma.block:SandwichLayer", "a norm before and after mixer and feed-forward"
+        SandwichLayer,
+        "zoo_gemma.block:SandwichLayer",
+        "mixer and feed-forward, each with a norm before and after",
     )
     yield Block(CappedAttention, "zoo_gemma.block:CappedAttention", "attention with soft-capped scores")
-    yield Block(CappedHead, "zoo_gemma.block:CappedHead", "hidden states to soft-capped logits")
+    yield Block(CappedHead, "zoo_gemma.block:CappedHead", "language model head with soft-capped logits")
 
 
 @hookimpl

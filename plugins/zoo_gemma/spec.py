@@ -28,7 +28,7 @@ class SandwichLayer(Spec):
 
 @dataclass(frozen=True)
 class CappedAttention(Attention):
-    """Attention whose scores are bent into (−cap, cap) by cap · tanh(score / cap) before the softmax."""
+    """Attention with soft-capped scores: cap · tanh(score / cap) before the softmax."""
 
     kind, name = "mixer", "capped-attention"
     cap: float = 50.0
@@ -40,7 +40,7 @@ class CappedAttention(Attention):
 
 @dataclass(frozen=True)
 class CappedHead(Head):
-    """A head whose logits are bent into (−cap, cap) likewise."""
+    """A head with soft-capped logits: cap · tanh(logit / cap)."""
 
     kind, name = "head", "capped-logits"
     cap: float = 30.0

@@ -34,7 +34,7 @@ def gpt2_postln(config):
 
 def gpt(config):
     """The first GPT: Post-LN, no final norm (Radford et al., 2018)."""
-    # Its "gelu" is the tanh form, unlike the word's meaning in later configs.
+    # Its "gelu" is the tanh approximation, unlike that of later configs.
     activation = {"gelu": "gelu_tanh"}.get(config.get("afn", "gelu")) or config.activation("afn")
     return gpt_layers(config, "post", activation).change(norm=None)
 

@@ -122,8 +122,10 @@ GPT_OSS_POCKET = POCKET | dict(
 
 @hookimpl
 def zoo_blocks():
-    yield Block(SinkAttention, "zoo_gpt_oss.block:SinkAttention", "attention with a learned sink a head")
-    yield Block(ClippedExperts, "zoo_gpt_oss.block:ClippedExperts", "experts whose gate and up are clipped")
+    yield Block(
+        SinkAttention, "zoo_gpt_oss.block:SinkAttention", "attention with a learned sink for each head"
+    )
+    yield Block(ClippedExperts, "zoo_gpt_oss.block:ClippedExperts", "gated experts with clipped gate and up")
 
 
 @hookimpl

@@ -12,7 +12,7 @@ from zoo_gpt_oss import spec as specs
 
 
 class SinkAttention(attention.Attention):
-    """softmax over the keys' scores and one learned score a head, whose share goes nowhere (OpenAI, 2025)."""
+    """Attention whose softmax has one more column, a learned score for each head, without a value (OpenAI, 2025)."""
 
     def __init__(self, spec: specs.SinkAttention, *, dim: int, index: int = 0, **parts: Any) -> None:
         super().__init__(spec, dim=dim, index=index, **parts)

@@ -5,7 +5,7 @@ from zoo.recipe import Attention, Decoder, Embedding, GatedMLP, Head, Layer, RMS
 
 
 def llada(config):
-    """LLaMA's layers with attention both ways, under the names of its own config (Nie et al., 2025)."""
+    """LLaMA's layers with bidirectional attention, under the names of its own config (Nie et al., 2025)."""
     # The reference's other blocks, norms and positions are in no published LLaDA.
     config.choice("block_type", ("llama",), "sequential")
     config.choice("layer_norm_type", ("rms",), "default")

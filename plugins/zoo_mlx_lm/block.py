@@ -22,10 +22,10 @@ from zoo_mlx_lm.spec import Bridged
 
 
 class BridgedDecoder(Model, nn.Module):
-    """`network`, of mlx-lm, with its own caches. It has its head within: `backbone` gives logits already."""
+    """A model of mlx-lm, `network`, with mlx-lm's caches. It includes its head: `backbone` gives logits already."""
 
     padding = frozenset[Side]()  # see `backbone`
-    # A prompt's last token is read by itself, since the head works on all that are read together.
+    # A prompt's last token is read by itself, since the head runs on all tokens of a pass.
     last_chunk = 1
 
     def __init__(self, spec: Bridged, *, dim: int, index: int = 0) -> None:
@@ -82,7 +82,7 @@ class BridgedDecoder(Model, nn.Module):
             raise failure(self.spec.module, "does not run with these settings", error) from error
 
     def head(self, logits: mx.array) -> mx.array:
-        """The same: the head is within."""
+        """The logits as they are: `network` includes the head."""
         return logits
 
     def __call__(

@@ -11,7 +11,7 @@ from typing import Any, Protocol, runtime_checkable
 from zoo.config import MOST_LAYERS
 from zoo.errors import ConfigError
 
-# What is counted out one by one in mlx-lm's code: a list of layers, of experts, of passes.
+# What mlx-lm's code loops over: layers, experts, passes.
 COUNTS = re.compile(r"(?:^|_)(?:num|n|moe|loops?|layers?|experts?|iters?)(?:_|$)")
 MOST_PARTS = 65_536
 # Of training and of classifiers, in the configs of one family or another.
@@ -148,6 +148,6 @@ def make(module, settings):
 
 
 def failure(module, what, error):
-    """A ConfigError that tells in one line what went wrong in mlx-lm."""
+    """A ConfigError that says in one line what went wrong in mlx-lm."""
     message = " ".join(str(error).split())[:200]
     return ConfigError(f"mlx-lm::{module} {what} ({type(error).__name__}{f': {message}' if message else ''})")

@@ -1,11 +1,11 @@
-"""A prefix language model: the prompt sees itself both ways, the answer is causal. Imports no mlx."""
+"""A prefix language model: attention is bidirectional over the prompt, causal after it. Imports no mlx."""
 
 from zoo.architecture import Architecture, Objective, Preset, hookimpl, pocket
 from zoo_llama import POCKET, WEIGHTS, llama
 
 
 def prefix_lm(config):
-    """LLaMA whose prompt is read both ways (Dong et al., 2019; Raffel et al., 2019; Du et al., 2021)."""
+    """LLaMA with bidirectional attention over the prompt (Dong et al., 2019; Raffel et al., 2019; Du et al., 2021)."""
     return llama(config).change(causality="prefix")
 
 
@@ -26,7 +26,7 @@ def zoo_architectures():
     yield Architecture(
         name="prefix-lm",
         base="llama",
-        summary="LLaMA whose prompt sees itself both ways, as the first ChatGLM's",
+        summary="LLaMA with bidirectional attention over the prompt, as the first ChatGLM's",
         causality="prefix",
         model_types=("prefix-lm",),
         recipe=prefix_lm,
@@ -47,5 +47,5 @@ def zoo_objectives():
         "zoo.training.objective:ANSWER",
         tasks=("generate",),
         causalities=("prefix",),
-        summary="each next token after a prompt that sees itself both ways",
+        summary="each next token after a prompt with bidirectional attention",
     )

@@ -97,7 +97,7 @@ ZAREMBA = dict(vocab_size=10000, hidden_size=1500, num_layers=2)
 def zoo_blocks():
     yield Block(LSTM, "zoo_rnn.block:LSTM", "long short-term memory")
     yield Block(GRU, "zoo_rnn.block:GRU", "gated recurrent unit")
-    yield Block(StackedLayer, "zoo_rnn.block:StackedLayer", "a mixer alone")
+    yield Block(StackedLayer, "zoo_rnn.block:StackedLayer", "a mixer without residual or norm")
 
 
 @hookimpl

@@ -73,7 +73,9 @@ def sized(layers, dim, heads, hidden, **numbers):
 
 @hookimpl
 def zoo_blocks():
-    yield Block(RelativeBias, "zoo_translation.block:RelativeBias", "a learned number a head and distance")
+    yield Block(
+        RelativeBias, "zoo_translation.block:RelativeBias", "relative position bias by distance buckets (T5)"
+    )
 
 
 @hookimpl

@@ -1,4 +1,4 @@
-"""T5's relative positions. Axes: T queries, S keys, H heads."""
+"""T5's relative position bias. Axes: T queries, S keys, H heads."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ class RelativeBias(nn.Module):
     def bucket(self, distance: mx.array) -> mx.array:
         """The bucket of each distance, key's position − query's: any shape, 0 … buckets − 1."""
         spec = self.spec
-        if spec.both_ways:
-            first, distance = (distance > 0) * spec.one_way, mx.abs(distance)
+        if spec.bidirectional:
+            first, distance = (distance > 0) * spec.one_direction, mx.abs(distance)
         else:
             first, distance = 0, mx.maximum(-distance, 0)
-        single, wide = spec.single, spec.one_way - spec.single
-        growth = mx.log(mx.maximum(distance, 1) / single) / math.log(spec.farthest / single)  # 0 … 1
-        # Distances below `single` give something negative here, which the choice after it drops.
-        shared = mx.minimum(single + (growth * wide).astype(mx.int32), spec.one_way - 1)
-        return first + mx.where(distance < single, distance, shared)
+        exact, wide = spec.max_exact, spec.one_direction - spec.max_exact
+        growth = mx.log(mx.maximum(distance, 1) / exact) / math.log(spec.max_distance / exact)  # 0 … 1
+        # Distances below `exact` give something negative here, which the choice after it drops.
+        shared = mx.minimum(exact + (growth * wide).astype(mx.int32), spec.one_direction - 1)
+        return first + mx.where(distance < exact, distance, shared)

@@ -166,7 +166,7 @@ def t5_like(config, feedforward, scaled):
     bias = RelativeBias(
         heads=heads,
         buckets=config.count("relative_attention_num_buckets", 32),
-        farthest=config.count("relative_attention_max_distance", 128),
+        max_distance=config.count("relative_attention_max_distance", 128),
     )
     embedding = Embedding(vocab=config.count("vocab_size"), dim=dim)
     layers = config.layers("num_layers")
@@ -178,7 +178,7 @@ def t5_like(config, feedforward, scaled):
             embedding=embedding,
             layers=repeat(Layer(**parts), layers),
             norm=norm,
-            relative=bias.change(both_ways=True),
+            relative=bias.change(bidirectional=True),
         ),
         decoder=Decoder(
             embedding=embedding.change(shared=True),

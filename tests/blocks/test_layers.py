@@ -13,6 +13,7 @@ from page_layers import DIM, NORM, VOCAB, blended, decoder, hybrid, made, texts
 from zoo.architecture import Block, hookimpl
 from zoo.assemble import assemble, build
 from zoo.blocks.attention import Attention as AttentionModule
+from zoo.blocks.caching import CachedLayer
 from zoo.cache import CachePolicy, KVCache, LayerCache, StateCache, WindowCache
 from zoo.errors import RecipeError
 from zoo.host.registry import default_registry, isolated, using
@@ -177,17 +178,20 @@ def test_a_layers_own_cache_may_hold_more_than_its_parts(known, page):
             return super().__call__(x, mask, cache)
 
     model, tokens = made(decoder(page.TwoMixers(NORM, Attention(4), page.Fading()))), texts(6)
-    model.layers[0].__class__ = Counting
+    plain = model.layers[0]
+    parts = dict(norm=plain.norm, attention=plain.attention, memory=plain.memory)
+    model.layers[0] = Counting(plain.spec, dim=DIM, **parts)
     cache = model.make_cache()
     found = [model(tokens[:, :4], cache), model(tokens[:, 4:], cache)]
     same(mx.concatenate(found, axis=1), model(tokens), "logits")
     assert cache[0].steps == 2 and cache[0].length == 6
 
 
-def test_a_layer_without_any_has_a_cache_that_holds_nothing(known):
-    class Through(nn.Module):
+@pytest.mark.parametrize("base", [nn.Module, CachedLayer])
+def test_a_layer_without_any_has_a_cache_that_holds_nothing(known, base):
+    class Through(base):
         def __init__(self, spec, *, dim, index=0, **parts):
-            super().__init__()
+            super().__init__(*([spec] if base is CachedLayer else []))
 
         def __call__(self, x, mask=None, cache=None):
             return 2 * x

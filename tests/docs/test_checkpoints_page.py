@@ -10,7 +10,7 @@ import pytest
 
 from zoo.architecture import Architecture, Preset, hookimpl
 from zoo.assemble import build
-from zoo.cache import UnkeptCache
+from zoo.cache import PaddingCache
 from zoo.config import Config
 from zoo.host.registry import default_registry, isolated
 from zoo.recipe import Attention
@@ -70,7 +70,7 @@ def test_the_pages_attention_sharpens_later_queries(page):
     sharpened, plain = page["SharpenedAttention"](spec, dim=16), build(spec, 16, registry=default_registry())
     plain.update(sharpened.parameters())
     same(sharpened(x), plain(x), "near the beginning")
-    late = UnkeptCache()
+    late = PaddingCache()
     late.length = 8192
     assert mx.abs(sharpened(x, None, late) - plain(x, None, late)).max().item() > 0
     assert sharpened._sharper.shape == (1, 3, 1)

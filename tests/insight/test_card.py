@@ -13,7 +13,7 @@ from zoo.recipe import RMSNorm
 def test_a_variants_card_tells_the_difference_from_its_base():
     known = default_registry()
     text = card(known.plugin("prefix"), known)
-    assert text.startswith("**prefix-lm**: LLaMA whose prompt sees itself both ways")
+    assert text.startswith("**prefix-lm**: LLaMA with bidirectional attention over the prompt")
     assert "| task | generate |" in text and "| reads `model_type` | prefix-lm |" in text
     assert "With the same numbers it differs from `llama` in:" in text
     assert "| causality | prefix | causal |\n" in text

@@ -3,10 +3,8 @@
 import re
 from pathlib import Path
 
-import pytest
-
-import zoo  # isort: skip (before mlx, so that the fast BLAS is loaded)
 import mlx.core as mx
+import pytest
 
 from zoo.integrations.mlx_lm import TOOLS
 
@@ -33,4 +31,3 @@ def test_its_code_runs(interpreted, tmp_path, monkeypatch):
 def test_its_commands_are_those_that_there_are():
     assert set(re.findall(r"zoo\.integrations\.mlx_lm (\w+) --", PAGE)) <= set(TOOLS)
     assert all(f"`{tool}`" in PAGE or f"mlx_lm {tool} " in PAGE for tool in TOOLS)
-    assert zoo.integrations.mlx_lm.load.__name__ == "load"

@@ -140,24 +140,24 @@ def test_the_router_weighs_the_best_by_their_scores():
 
 def test_the_best_pair_of_experts_makes_the_best_group():
     # Groups of two: (3, −1), (2, 2.5), (−2, 1), (0, 2.9). The best single expert is not in the best group.
-    assert chosen(router(groups=4, kept_groups=1)).keys() == {2, 3}
+    assert chosen(router(groups=4, top_k_groups=1)).keys() == {2, 3}
 
 
 def test_a_correction_moves_the_choice_and_not_the_weights():
     module = router(normalised=False)
-    module.correction = mx.array([0, 0, 0, 0, 1.0, 0, 0, -1.0])
+    module.correction_bias = mx.array([0, 0, 0, 0, 1.0, 0, 0, -1.0])
     assert chosen(module) == pytest.approx({0: 1 / (1 + np.exp(-3.0)), 4: 1 / (1 + np.exp(2.0))})
 
 
 def test_experts_of_other_groups_are_out_even_where_corrections_are_negative():
-    module = router(groups=4, kept_groups=1)
-    module.correction = -10 * mx.ones(8)
+    module = router(groups=4, top_k_groups=1)
+    module.correction_bias = -10 * mx.ones(8)
     assert chosen(module).keys() == {2, 3}
 
 
 def test_an_impossible_router_is_refused():
     with pytest.raises(RecipeError, match="top_k: 5 of only 4"):
-        GroupRouterSpec(experts=8, top_k=5, groups=4, kept_groups=2)
+        GroupRouterSpec(experts=8, top_k=5, groups=4, top_k_groups=2)
 
 
 def join(parts, axis):

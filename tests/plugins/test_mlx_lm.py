@@ -12,6 +12,7 @@ from click.testing import CliRunner
 
 import zoo  # isort: skip (before mlx, so that the fast BLAS is loaded)
 import mlx.core as mx
+import mlx.nn as nn
 from mlx.utils import tree_flatten
 from mlx_lm.models.cache import make_prompt_cache
 from mlx_lm_configs import VOCAB, load, small, write
@@ -30,6 +31,7 @@ from zoo.insight.card import card
 from zoo.insight.facts import described, facts
 from zoo.testing import same
 from zoo_mlx_lm import modules
+from zoo_mlx_lm.measure import measured
 
 # Dense; windows and a head that the tensors decide to tie; states; attention and states; experts and latents.
 KINDS = ["olmo2", "gemma3_text", "mamba2", "qwen3_5", "deepseek_v2", "recurrent_gemma"]
@@ -260,6 +262,29 @@ def test_a_model_is_measured_without_being_held():
     recipe = default_registry().architecture("mlx-lm::olmo2").recipe(Config(config))
     assert recipe.parameters(recipe.dim) > 50e9 and recipe.cached(recipe.dim) == 64 * 2 * 8 * 128
     assert mx.get_peak_memory() - before < 10e6
+
+
+def test_layers_that_a_step_does_not_reach_are_taken_to_be_like_those_it_does():
+    class Looking(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layers = [nn.Linear(8, 8) for _ in range(4)]
+
+        def __call__(self, tokens, cache):
+            keys = mx.zeros((1, 2, tokens.shape[1], 4)) + tokens[0, 0]
+            for layer_cache in cache:
+                layer_cache.update_and_fetch(keys, keys)
+                if (
+                    layer_cache is cache[1] and mx.sum(keys).item() > 1
+                ):  # a value: no shape alone leads past it
+                    break
+            return mx.zeros((*tokens.shape, 9))
+
+    mx.enable_compile()  # nothing is: a step is followed by its shapes alone
+    try:
+        assert measured(Looking(), "looking") == (None, 4 * 2 * 2 * 4, 0)
+    finally:
+        mx.disable_compile()
 
 
 def test_show_and_compare_take_folders(tmp_path):

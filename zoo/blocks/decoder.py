@@ -16,7 +16,7 @@ from zoo import recipe
 from zoo.blocks.caching import by_part, has_cache, layer_cache
 from zoo.blocks.mask import Mask, attention_mask, biased, padded_columns, token_columns
 from zoo.blocks.model import Model
-from zoo.cache import Cache, CachePolicy, KVCache, LayerCache, UnkeptCache, WindowCache
+from zoo.cache import Cache, CachePolicy, KVCache, LayerCache, PaddingCache, WindowCache
 from zoo.errors import PluginError, PromptError
 from zoo.recipe.memory import Memory, Needs, needs
 
@@ -67,7 +67,7 @@ class Decoder(Model, nn.Module):
         return [known[id(layer)] for layer in self.spec.layers]
 
     @cached_property
-    def clock(self) -> tuple[int, int] | None:
+    def position_cache(self) -> tuple[int, int] | None:
         """The layer, and the index among its caches, that the position is read from; attention's if there is any."""
         caches = [
             (layer_index, index, memory.recurrent)
@@ -84,10 +84,10 @@ class Decoder(Model, nn.Module):
             layer_cache(layer, spec, need, policy, f"layers.{index}") for index, (layer, spec, need) in layers
         ]
 
-    def unkept(self) -> list[UnkeptCache | None]:
-        """Caches that keep nothing, in place of plain ones: they tell the layers where padded rows begin."""
+    def padding_caches(self) -> list[PaddingCache | None]:
+        """Caches of the left padding alone, for layers whose own are plain ones: rows are read once, without a cache."""
         plain = (KVCache, WindowCache)
-        return [UnkeptCache() if type(cache) in plain else None for cache in self.make_cache()]
+        return [PaddingCache() if type(cache) in plain else None for cache in self.make_cache()]
 
     def backbone(
         self,
@@ -105,7 +105,7 @@ class Decoder(Model, nn.Module):
         to every layer: what the cross-attention of an encoder-decoder needs.
         """
         padding = None if mask is None else padded_columns(mask)
-        cache = cache or ([None] * len(self.layers) if padding is None else self.unkept())
+        cache = cache or ([None] * len(self.layers) if padding is None else self.padding_caches())
         for kept in cache if padding is not None else ():
             if kept is not None:
                 kept.padding = padding
@@ -157,13 +157,13 @@ class Decoder(Model, nn.Module):
         """The position of the first new token, a number or (B,)."""
         if cache[0] is None:
             return 0 if padding is None else -padding
-        if self.clock is None:
+        if self.position_cache is None:
             return 0
-        layer, index = self.clock
-        need, clock = self.needs[layer], cache[layer]
-        clock = list(clock)[index] if need.by_part else clock
-        if isinstance(clock, Cache) or not need.memories[index].recurrent:
-            return clock.offset
+        layer, index = self.position_cache
+        need, kept = self.needs[layer], cache[layer]
+        kept = list(kept)[index] if need.by_part else kept
+        if isinstance(kept, Cache) or not need.memories[index].recurrent:
+            return kept.offset
         if self.spec.embedding.positions is not None:
             raise PromptError("mlx-lm's caches of states hold no position, which the embedding adds")
         return 0

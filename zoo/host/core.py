@@ -10,33 +10,51 @@ from zoo.architecture import Block, Command, Objective, QuantizedFormat, Strateg
 def zoo_blocks() -> tuple[Block, ...]:
     """The blocks that come with the zoo itself."""
     return (
-        Block(recipe.LayerNorm, "zoo.blocks.norm:LayerNorm", "centred and scaled features of one token"),
-        Block(recipe.RMSNorm, "zoo.blocks.norm:RMSNorm", "scaled features of one token"),
-        Block(recipe.LearnedPositions, "zoo.blocks.position:LearnedPositions", "a learned vector a position"),
-        Block(recipe.SinusoidalPositions, "zoo.blocks.position:SinusoidalPositions", "waves of the position"),
-        Block(recipe.RoPE, "zoo.blocks.position:RoPE", "queries and keys turned by their position"),
-        Block(recipe.LinearScaling, "zoo.blocks.position:LinearScaling", "all angles divided"),
+        Block(recipe.LayerNorm, "zoo.blocks.norm:LayerNorm", "layer normalisation"),
+        Block(recipe.RMSNorm, "zoo.blocks.norm:RMSNorm", "root mean square normalisation"),
+        Block(recipe.LearnedPositions, "zoo.blocks.position:LearnedPositions", "learned position embeddings"),
         Block(
-            recipe.DynamicScaling, "zoo.blocks.position:DynamicScaling", "a base that grows with the length"
+            recipe.SinusoidalPositions,
+            "zoo.blocks.position:SinusoidalPositions",
+            "sinusoidal position embeddings",
         ),
-        Block(recipe.Llama3Scaling, "zoo.blocks.position:Llama3Scaling", "slow angles divided, smoothly"),
-        Block(recipe.YarnScaling, "zoo.blocks.position:YarnScaling", "slow angles divided, on a ramp"),
+        Block(recipe.RoPE, "zoo.blocks.position:RoPE", "rotary position embeddings"),
+        Block(
+            recipe.LinearScaling,
+            "zoo.blocks.position:LinearScaling",
+            "linear RoPE scaling (position interpolation)",
+        ),
+        Block(recipe.DynamicScaling, "zoo.blocks.position:DynamicScaling", "dynamic NTK-aware RoPE scaling"),
+        Block(
+            recipe.Llama3Scaling,
+            "zoo.blocks.position:Llama3Scaling",
+            "LLaMA 3.1's RoPE scaling, by frequency",
+        ),
+        Block(recipe.YarnScaling, "zoo.blocks.position:YarnScaling", "YaRN, RoPE scaling by frequency"),
         Block(recipe.Attention, "zoo.blocks.attention:Attention", "multi-head and grouped-query attention"),
-        Block(recipe.CrossAttention, "zoo.blocks.cross:CrossAttention", "a target's look at its source"),
-        Block(recipe.MLP, "zoo.blocks.feedforward:MLP", "two projections and an activation"),
-        Block(recipe.GatedMLP, "zoo.blocks.feedforward:GatedMLP", "a gated feed-forward, SwiGLU with silu"),
-        Block(recipe.Router, "zoo.blocks.moe:Router", "the likeliest experts of each token"),
         Block(
-            recipe.Experts, "zoo.blocks.moe:Experts", "gated feed-forwards, a few of them run for each token"
+            recipe.CrossAttention,
+            "zoo.blocks.cross:CrossAttention",
+            "cross-attention over the encoder's output",
         ),
-        Block(recipe.MoE, "zoo.blocks.moe:MoE", "a router, its experts and a shared one"),
-        Block(recipe.Layer, "zoo.blocks.layer:Layer", "mixer and feed-forward, Pre-LN or Post-LN"),
-        Block(recipe.CrossLayer, "zoo.blocks.cross:CrossLayer", "a layer with a look at the source between"),
-        Block(recipe.Embedding, "zoo.blocks.embedding:Embedding", "a vector a token"),
-        Block(recipe.Head, "zoo.blocks.head:Head", "hidden states to logits"),
-        Block(recipe.Decoder, "zoo.blocks.decoder:Decoder", "a decoder-only model"),
-        Block(recipe.Encoder, "zoo.blocks.encoder:Encoder", "an encoder-only model"),
-        Block(recipe.EncoderDecoder, "zoo.blocks.encoder_decoder:EncoderDecoder", "a source to a target"),
+        Block(recipe.MLP, "zoo.blocks.feedforward:MLP", "feed-forward of two projections"),
+        Block(recipe.GatedMLP, "zoo.blocks.feedforward:GatedMLP", "gated feed-forward (SwiGLU with silu)"),
+        Block(recipe.Router, "zoo.blocks.moe:Router", "top-k router over a softmax"),
+        Block(recipe.Experts, "zoo.blocks.moe:Experts", "gated feed-forwards, k of them for each token"),
+        Block(recipe.MoE, "zoo.blocks.moe:MoE", "mixture of experts, with or without a shared expert"),
+        Block(
+            recipe.Layer, "zoo.blocks.layer:Layer", "mixer and feed-forward with residuals, Pre-LN or Post-LN"
+        ),
+        Block(
+            recipe.CrossLayer,
+            "zoo.blocks.cross:CrossLayer",
+            "self-attention, cross-attention and feed-forward",
+        ),
+        Block(recipe.Embedding, "zoo.blocks.embedding:Embedding", "token embedding"),
+        Block(recipe.Head, "zoo.blocks.head:Head", "language model head: hidden states to logits"),
+        Block(recipe.Decoder, "zoo.blocks.decoder:Decoder", "decoder-only model"),
+        Block(recipe.Encoder, "zoo.blocks.encoder:Encoder", "encoder-only model"),
+        Block(recipe.EncoderDecoder, "zoo.blocks.encoder_decoder:EncoderDecoder", "encoder-decoder model"),
     )
 
 

@@ -98,7 +98,7 @@ def half_precision_translates(subject: Subject) -> None:
     source, target = texts(subject)
     expected, parameters = subject.model(source, target), subject.model.parameters()
     # MXFP4 and its like are unpacked to a float of their own, whatever the other weights are.
-    floats = any(getattr(layer, "mode", "affine") != "affine" for layer in packed_layers(subject.model))
+    floats = any(layer.mode != "affine" for layer in packed_layers(subject.model))
     try:
         for dtype in (mx.float16, mx.bfloat16):
             subject.model.set_dtype(dtype)

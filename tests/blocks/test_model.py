@@ -1,0 +1,141 @@
+"""What a model declares of itself, and what version 1 of the contract implies where it declares nothing."""
+
+import mlx.core as mx
+import mlx.nn as nn
+import pytest
+
+from zoo.blocks.caching import CachedLayer
+from zoo.blocks.model import Model, protocol_of
+from zoo.blocks.protocols import Initialises, MakesCache, Quantizable
+from zoo.blocks.quantized import QuantizedLinear
+from zoo.generation.autoregressive import decode
+from zoo.generation.sampling import Sampling
+from zoo.host.registry import default_registry
+from zoo.recipe import Attention
+from zoo.testing import subject
+
+DECODER = ("tokens", True, False, {"left"}, None)
+DECLARED = {
+    "llama": DECODER,
+    "mamba": DECODER,
+    "llada": DECODER,
+    "prefix-lm": DECODER,
+    "bert": ("tokens", False, True, {"left", "right"}, None),
+    "transformer": ("source and target", True, True, {"left", "right"}, None),
+}
+
+
+def declarations(model):
+    found = protocol_of(model)
+    return found.inputs, found.decodes, found.encodes, set(found.padding), found.last_chunk
+
+
+@pytest.mark.parametrize("name", DECLARED)
+def test_models_of_the_zoo_declare_what_they_are(name):
+    assert declarations(subject(name).model) == DECLARED[name]
+
+
+def test_a_model_of_another_library_declares_what_it_cannot():
+    from zoo_mlx_lm.block import BridgedDecoder
+
+    made = BridgedDecoder.__new__(BridgedDecoder)
+    nn.Module.__init__(made)
+    assert declarations(made) == ("tokens", True, False, set(), 1)
+
+
+class Continues:
+    """A decoder of version 1, which declares nothing."""
+
+    def make_cache(self, policy=None):
+        return []
+
+    def backbone(self, tokens, cache=None):
+        return tokens
+
+
+class Reads(Continues):
+    def encode(self, tokens, mask=None):
+        return tokens
+
+
+class Translates(Reads):
+    def decode(self, target, memory, cache=None):
+        return target
+
+
+@pytest.mark.parametrize(
+    ("model", "inputs", "decodes", "encodes"),
+    [
+        (Continues, "tokens", True, False),
+        (Reads, "tokens", False, True),
+        (Translates, "source and target", True, True),
+    ],
+)
+def test_where_a_class_declares_nothing_its_methods_do(model, inputs, decodes, encodes):
+    found = protocol_of(model())
+    assert (found.inputs, found.decodes, found.encodes) == (inputs, decodes, encodes)
+    assert found.padding == {"left"} and found.last_chunk is None
+    tensors, packing = object(), object()
+    assert found.sanitize(tensors) is tensors and found.quantizes("head.output", packing) is packing
+
+
+def test_a_declaration_is_not_overruled_by_a_method():
+    class Both(Model, nn.Module):
+        def encode(self, tokens, mask=None):
+            return tokens
+
+    assert protocol_of(Both()).decodes and not protocol_of(Both()).encodes
+
+
+class Counting(Model):
+    """Logits that are always the same, and how many tokens each pass had."""
+
+    def __init__(self, last_chunk):
+        self.last_chunk, self.passes = last_chunk, []
+
+    def make_cache(self, policy=None):
+        return []
+
+    def backbone(self, tokens, cache=None):
+        self.passes.append(tokens.shape[1])
+        return mx.zeros((*tokens.shape, 4))
+
+    def head(self, hidden):
+        return hidden
+
+
+@pytest.mark.parametrize(("last", "passes"), [(None, [3, 3, 2]), (1, [3, 3, 1, 1]), (2, [3, 3, 2])])
+def test_the_last_pass_over_a_prompt_takes_no_more_than_the_model_declares(last, passes):
+    model = Counting(last)
+    list(decode(model, list(range(8)), 1, sampling=Sampling(), prefill_chunk=3))
+    assert model.passes == passes
+
+
+def test_every_layer_of_the_zoos_decoders_makes_its_cache():
+    registry = default_registry()
+    for name, architecture in registry.architectures.items():
+        if architecture.task in ("generate", "denoise"):
+            layers = subject(name).model.layers
+            assert all(isinstance(layer, MakesCache) for layer in layers), name
+
+
+def test_the_protocols_of_modules_are_methods():
+    linear = nn.Linear(4, 4)
+    assert isinstance(linear, Quantizable)
+    assert not isinstance(linear, MakesCache) and not isinstance(linear, Initialises)
+    assert not isinstance(None, Quantizable)
+    assert isinstance(CachedLayer(Attention(2)), MakesCache)
+
+
+@pytest.mark.parametrize("settings", [dict(group_size=32, bits=4), dict(mode="mxfp4"), dict(mode="nvfp4")])
+@pytest.mark.parametrize("bias", [True, False])
+def test_a_quantized_layer_is_made_of_mlxs(settings, bias):
+    plain = nn.Linear(64, 8, bias=bias).to_quantized(**settings)
+    made = QuantizedLinear(plain)
+    assert (made.group_size, made.bits, made.mode) == (plain.group_size, plain.bits, plain.mode)
+    assert made.parameters().keys() == plain.parameters().keys() and not made.trainable_parameters()
+    x = mx.random.normal((3, 64))
+    assert mx.allclose(made(x), plain(x), atol=1e-5)
+    made["global_scale"] = mx.array([2.0])
+    doubled = 2 * (plain(x) - (plain.bias if bias else 0)) + (plain.bias if bias else 0)
+    assert mx.allclose(made(x), doubled, atol=1e-5)
