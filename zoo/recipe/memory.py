@@ -47,7 +47,7 @@ def needs(layer: Spec) -> Needs:
 
 def _memory(path: str, spec: Spec) -> Memory:
     below = [part for _, part in spec.walk()]
-    window = next((part.window for part in below if getattr(part, "window", None)), None)  # type: ignore[attr-defined]
+    window = next((part.attention_window for part in below if part.attention_window), None)
     return Memory(path, window, any(part.recurrent for part in below))
 
 

@@ -66,14 +66,26 @@ class Spec:
         """Whether its module is called with a mask and a cache, which it makes: a mixer, or whatever is recurrent."""
         return self.kind == "mixer" or self.recurrent
 
+    @property
+    def attention_window(self) -> int | None:
+        """How many tokens its module sees, itself included: its field `window`, where it has one; None for all."""
+        return getattr(self, "window", None)
+
+    @property
+    def ties_embedding(self) -> bool:
+        """Whether, as a head, it multiplies by the embedding's table: its field `tied`, where it has one."""
+        return bool(getattr(self, "tied", False))
+
     def __init_subclass__(cls, **options: Any) -> None:
         """Make an override of a method, under its name or its former one, the method of both names."""
         super().__init_subclass__(**options)
         for name, former in FORMER_NAMES.items():
-            nearest = next(vars(base) for base in cls.__mro__ if name in vars(base) or former in vars(base))
+            # A field of a former name is no override.
+            methods = ({k: m for k, m in vars(base).items() if callable(m)} for base in cls.__mro__)
+            nearest = next(found for found in methods if name in found or former in found)
             if name not in nearest:
                 setattr(cls, name, nearest[former])
-            elif former not in nearest:
+            elif former not in nearest and former not in vars(cls):
                 setattr(cls, former, nearest[name])
 
     def __post_init__(self) -> None:

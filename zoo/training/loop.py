@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import mlx.core as mx
 import mlx.nn as nn
@@ -67,10 +67,18 @@ def schedule(settings: Settings) -> Callable[[mx.array], mx.array]:
     return optim.join_schedules(curves, borders[:-1])
 
 
+@runtime_checkable
+class Initialises(Protocol):
+    """A module, such as one with a recurrent state, that normal noise is no start for."""
+
+    def initialise(self, key: mx.array) -> None:
+        """Set its own parameters; `key` is the source of randomness."""
+
+
 def initialise(model: Any, seed: int, layers: int, spread: float = 0.02) -> None:
     """GPT-2's initialisation: matrices from N(0, spread), those that end a residual branch scaled by 1/√(2 layers).
 
-    A module below the model that has a method `initialise(key)` then starts its own parameters as it needs.
+    A module below the model that `Initialises` itself then starts its own parameters as it needs.
     """
     keys = iter(mx.random.split(mx.random.key(seed), 10_000))
 
@@ -84,7 +92,7 @@ def initialise(model: Any, seed: int, layers: int, spread: float = 0.02) -> None
     parameters = tree_flatten(model.parameters())
     model.update(tree_unflatten([(path, start(path, array)) for path, array in parameters]))
     for _, module in sorted(model.named_modules(), key=lambda named: named[0]):
-        if hasattr(module, "initialise"):
+        if isinstance(module, Initialises):
             module.initialise(next(keys))
     mx.eval(model.parameters())
 

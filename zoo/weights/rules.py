@@ -258,7 +258,7 @@ class OutputHead(Rename):
     """The head's own matrix. Where the recipe ties it to the embedding, the checkpoint's copy is left out."""
 
     def forward(self, source: Tensors, target: Tensors, recipe: Any, join: Join) -> None:
-        if getattr(recipe.head, "tied", False):  # an encoder may have no head at all
+        if recipe.head is not None and recipe.head.ties_embedding:
             Ignore(self.source).forward(source, target, recipe, join)
         else:
             super().forward(source, target, recipe, join)
