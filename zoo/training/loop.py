@@ -40,7 +40,7 @@ class Stopped(ZooError):
 
 @dataclass
 class Watch:
-    """Who looks on at a run. Each is called from the thread that trains.
+    """Callbacks that observe a run; all are called from the thread that trains.
 
     `phase(text)` says what is being done before the first step, `step(step, loss, tokens a second)` comes after each,
     `measured(step, loss, validation loss, sample)` after each measurement, the sample None where none is made. `stop()`
@@ -69,7 +69,7 @@ def schedule(settings: Settings) -> Callable[[mx.array], mx.array]:
 
 @runtime_checkable
 class Initialises(Protocol):
-    """A module, such as one with a recurrent state, that normal noise is no start for."""
+    """A module whose parameters need another initialisation than normal noise, such as a recurrent one."""
 
     def initialise(self, key: mx.array) -> None:
         """Set its own parameters; `key` is the source of randomness."""
