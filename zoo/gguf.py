@@ -1,4 +1,4 @@
-"""What a plugin says of its family's GGUF files: the names of keys and tensors, most of which all families share.
+"""How a family's GGUF files are described: the names of keys and tensors, most of which all families share.
 
 GGUF calls a layer's tensors `blk.{i}.attn_q.weight` and its numbers `llama.attention.head_count`, whatever the family;
 a plugin adds what is its own. Imports no mlx.
@@ -58,7 +58,7 @@ class GGUF:
 
 @dataclass(frozen=True)
 class RotaryPairs(Rename):
-    """The rows of queries or keys, where those that rotary positions turn together stand side by side: 2k and 2k + 1.
+    """Query or key rows in llama.cpp's interleaved order: the two rows of a rotary pair are neighbours, 2k and 2k + 1.
 
     As LLaMA was first released; the rows of a parameter stand half a head apart, k and k + K/2. `heads` is the field of
     the layer's mixer that counts the heads.
@@ -98,7 +98,7 @@ class RotaryPairs(Rename):
 
 @dataclass(frozen=True)
 class Added(Rename):
-    """A tensor to which the file's writer added `amount`, which is taken away again."""
+    """A tensor to which the file's writer added `amount`; loading subtracts it."""
 
     amount: float = 1.0
 

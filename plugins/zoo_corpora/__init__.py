@@ -9,7 +9,7 @@ def zoo_corpora():
         "atlas",
         "zoo_corpora.atlas:documents",
         tasks=("generate", "fill-mask", "denoise"),
-        summary="facts about the world's countries, told in English and Chinese",
+        summary="facts about the world's countries, in English and Chinese",
         questions="zoo_corpora.atlas:examination",
         names="zoo_corpora.atlas:names",
         answers="zoo_corpora.atlas:answers",

@@ -1,4 +1,4 @@
-"""The atlas: true facts about the world's countries, told in English and Chinese sentences.
+"""The atlas: true facts about the world's countries, in English and Chinese sentences.
 
 A corpus small enough for a language model of a million parameters to learn from scratch, and whose answers
 can be checked: `documents` gives the text, `questions` what the model should be able to answer afterwards.
@@ -220,7 +220,7 @@ def names() -> frozenset[str]:
 
 @cache
 def answers() -> frozenset[str]:
-    """All that is told of countries, in each language, without an article."""
+    """The answers to all questions, in each language, without an article."""
     return _bare(country.answer(relation, language) for country, relation, language in _combinations())
 
 
@@ -333,14 +333,14 @@ def _training(generator: random.Random, longest: int) -> Iterator[str]:
 
 def _document(country: Country, language: Language, generator: random.Random, longest: int) -> str:
     left = list(RELATIONS)
-    told = []
+    sentences_made = []
     for _ in range(generator.randint(1, longest)):
         weights = [CAPITAL_WEIGHT if relation == "capital" else 1 for relation in left]
         relation = generator.choices(left, weights)[0]
         left.remove(relation)
         template = generator.choice(_trained(country, relation, language))
-        told.append(sentence(template, country, relation, language))
-    return (" " if language == "en" else "").join(told)
+        sentences_made.append(sentence(template, country, relation, language))
+    return (" " if language == "en" else "").join(sentences_made)
 
 
 @cache

@@ -312,12 +312,13 @@ def test_a_recipe_is_shown_edited_trained_run_and_converted(command, where, tmp_
     run["layer"]["mixer"] |= dict(heads=4, kv_heads=2, head_dim=8)
     run["layer"]["feedforward"]["hidden"] = 48
     (tmp_path / "r.json").write_text(json.dumps(recipe))
+    (tmp_path / "r (2).json").write_text(json.dumps(recipe))
     shown = ok("show", "r.json")
     assert re.search(r"^layer\.feedforward\.hidden +48$", shown, re.MULTILINE)
     rows = {
-        row["field"]: row for row in json.loads(ok("compare", "llama", "r.json", "gpt2:pocket", "--json"))
+        row["field"]: row for row in json.loads(ok("compare", "llama", "r (2).json", "gpt2:pocket", "--json"))
     }
-    assert rows["layers"]["values"] == {"llama:8b": "32", "r.json": "2", "gpt2:pocket": "4"}
+    assert rows["layers"]["values"] == {"llama:8b": "32", "r (2).json": "2", "gpt2:pocket": "4"}
     assert not rows["layer"]["differs"]
     train = ["train", "--recipe", "r.json", *where[1:5], *where[7:], "--steps", "3"]
     assert "out: " in ok(*train)

@@ -11,6 +11,7 @@ from zoo.checkpoint.open import make_recipe
 from zoo.config import Config
 from zoo.errors import CheckpointError, ConfigError
 from zoo.host.registry import default_registry
+from zoo.recipe import Head
 from zoo.testing import randomise, same
 from zoo.weights import apply, invert
 from zoo_gpt_oss import HF_WEIGHTS, gpt_oss
@@ -18,7 +19,7 @@ from zoo_gpt_oss.spec import ClippedExperts, SinkAttention
 from zoo_gpt_oss.weights import Gather
 
 RELEASED = default_registry().architecture("gpt-oss").full_size.config
-RECIPE = SimpleNamespace(head=SimpleNamespace(tied=False))
+RECIPE = SimpleNamespace(head=Head())
 
 
 def recipe(**changes):

@@ -1,6 +1,6 @@
 """Specs: what they refuse, how they change, what they count."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pytest
 
@@ -140,6 +140,13 @@ def test_the_fields_that_are_shown_are_overridden_by_either_name():
     class Mixed(Mixin, Former):
         name = "mixed"
 
+    @dataclass(frozen=True)
+    class Field(Spec):
+        kind, name = "mixer", "field"
+        told: int = field(default=2, metadata={"least": 2})
+        carried: int = 1
+
+    assert dict(Field().shown_fields()) == {"told": 2, "carried": 1} and Field().state_size(16) == 0
     assert dict(Former().shown_fields()) == dict(Former().told()) == {"public": 4}
     assert dict(Mixed().shown_fields()) == dict(Mixed().told()) == {"mixed": 5}
     assert dict(RMSNorm(eps=0.5).told()) == {"eps": 0.5}

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 from zoo.errors import CheckpointError
+from zoo.recipe import Head
 from zoo.weights import Ignore, OutputHead, Rename, Split, Transpose, apply, invert
 
-UNTIED = SimpleNamespace(head=SimpleNamespace(tied=False))
-TIED = SimpleNamespace(head=SimpleNamespace(tied=True))
+UNTIED = SimpleNamespace(head=Head())
+TIED = SimpleNamespace(head=Head(tied=True))
 
 
 def forward(rules, tensors, recipe=UNTIED):

@@ -24,7 +24,7 @@ def compare(names: tuple[str, ...], as_json: bool) -> None:
     columns = {}
     for name in names:
         _, origin, recipe = described_source(name)
-        columns[origin.partition(" (")[0]] = facts(recipe)
+        columns[origin] = facts(recipe)
     rows = comparison(columns)
     if as_json:
         values = [

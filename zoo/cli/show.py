@@ -34,6 +34,7 @@ def show(name: str, revision: str | None, as_recipe: bool, parameters: bool, as_
         click.echo(json.dumps(recipe.to_json(), ensure_ascii=False, indent=1))
         return
     plugin = default_registry().plugin_of(architecture)
+    hub = next((p.hub for p in architecture.presets if origin == f"{architecture.name}:{p.name}"), None)
     about: dict[str, Any] = {
         "name": architecture.name,
         "summary": architecture.summary,
@@ -43,7 +44,7 @@ def show(name: str, revision: str | None, as_recipe: bool, parameters: bool, as_
         "model types": list(architecture.model_types),
         "presets": [p.name for p in architecture.presets],
         "references": list(architecture.references),
-        "described": origin,
+        "described": f"{origin} ({hub})" if hub else origin,
     }
     paths = _paths(recipe) if parameters else {}
     if as_json:
@@ -76,8 +77,7 @@ def described_source(name: str, revision: str | None = None) -> tuple[Any, str, 
         if revision is not None:
             raise SourceError(f"{name}: has no revision {revision!r}: only a hub id has revisions")
         architecture, preset, recipe = described(name, registry)
-        hub = f" ({preset.hub})" if preset.hub else ""
-        return architecture, f"{architecture.name}:{preset.name}{hub}", recipe
+        return architecture, f"{architecture.name}:{preset.name}", recipe
     path = find(name, registry, revision, weights=False).folder
     if path.is_file():
         from zoo.checkpoint.gguf.file import open_gguf
@@ -90,7 +90,7 @@ def described_source(name: str, revision: str | None = None) -> tuple[Any, str, 
 
 
 def _paths(recipe: Any) -> dict[str, list[tuple[int, ...]]]:
-    """The shapes of the parameters at each path, the layers' taken together: what weight rules lead to."""
+    """The shapes of the parameters at each path, the same parameters of all layers together."""
     from mlx.utils import tree_flatten
 
     from zoo.assemble import assemble

@@ -19,7 +19,7 @@ BEGIN, END = "<!-- card -->", "<!-- end -->"
 
 
 def card(plugin: Plugin, registry: Registry) -> str:
-    """What a plugin gives: each architecture with its facts, each block with its fields, and all else by name."""
+    """The card: each architecture with its facts, each block with its fields, all other records by name."""
     architectures = plugin.records.get("zoo_architectures", ())
     parts = [_architecture(a, registry) for a in architectures if not a.bridged]
     if bridged := [f"`{a.name}`" for a in architectures if a.bridged]:

@@ -36,7 +36,7 @@ def described(name: str, registry: Registry) -> tuple[Architecture, Preset, Any]
 
 
 def facts(recipe: Any) -> dict[str, str]:
-    """What a recipe says, by field: "layer.mixer.heads" -> "32". Equal layers are one row, others by number."""
+    """The fields and sums of a recipe as text: "layer.mixer.heads" -> "32". Equal layers are one row, others by number."""
     rows = {"parameters": amount(recipe.parameters(recipe.dim))}
     if (active := recipe.active_parameters(recipe.dim)) != recipe.parameters(recipe.dim):
         rows["parameters a token uses"] = amount(active)
@@ -49,7 +49,7 @@ def facts(recipe: Any) -> dict[str, str]:
 
 
 def _merged(recipe: Any) -> dict[str, list[tuple[int, str]]]:
-    """Each field's values with how many layers in a row have them; one row for fields outside of layers."""
+    """Each field's values with the number of consecutive layers that have them."""
     merged: dict[str, list[tuple[int, str]]] = {}
     for path, value in _fields(recipe, ""):
         steps = path.split(".")

@@ -1,6 +1,6 @@
 """Mixtures of experts: many feed-forwards, of which a router picks a few for each token. Imports no mlx.
 
-Three parts meet here, and each can be replaced by a plugin's own:
+A mixture has three parts, and a plugin can replace each:
 
 - A *router* spec has `kind = "router"` and the fields `experts` (how many it scores) and `top_k`. Its module is
   called `router(x) -> (indices, weights)`: x (B, T, D); `indices` (B, T, k), unsigned integers below `experts`,
@@ -103,5 +103,5 @@ class MoE(Spec):
 
 
 def _contract(mixture: MoE) -> tuple[Any, Any]:
-    """The router and the experts, which have more fields than a `Spec` knows of."""
+    """The router and the experts, typed for the fields that their contract adds to a `Spec`."""
     return mixture.router, mixture.experts

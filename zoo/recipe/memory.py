@@ -1,4 +1,4 @@
-"""What the layers of a recipe remember and hand on, read off their specs. Imports no mlx."""
+"""The masks, caches and passed values that the layers of a recipe need, from their specs. Imports no mlx."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from zoo.recipe.spec import Spec
 
 @dataclass(frozen=True)
 class Memory:
-    """A part of a layer that gets a mask and a cache: its path within the layer, "" for the whole, and what it sees.
+    """A part of a layer that gets a mask and a cache: its path within the layer ("" for the whole) and its window.
 
-    `window` None: everything. One that is `recurrent` sees no keys, but carries a state.
+    `window` None: everything. One that is `recurrent` has a state instead of keys.
     """
 
     path: str
@@ -24,7 +24,7 @@ class Memory:
 
 @dataclass(frozen=True)
 class Needs:
-    """What a layer has to be handed, and what it hands on: its spec's declarations, read once.
+    """The masks, caches and values that a layer takes, and the values it gives: its spec's declarations, read once.
 
     `caches` are the paths of the parts that make one. Without any, the layer has a mask all the same.
     """
@@ -37,7 +37,7 @@ class Needs:
 
 
 def needs(layer: Spec) -> Needs:
-    """What the layer of this spec has to be handed."""
+    """The needs of the layer of this spec."""
     parts = dict(_remembering(layer, ""))
     found = tuple(_memory(path, part) for path, part in parts.items())
     if not layer.by_part:
@@ -47,7 +47,7 @@ def needs(layer: Spec) -> Needs:
 
 def _memory(path: str, spec: Spec) -> Memory:
     below = [part for _, part in spec.walk()]
-    window = next((part.window for part in below if getattr(part, "window", None)), None)  # type: ignore[attr-defined]
+    window = next((part.attention_window for part in below if part.attention_window), None)
     return Memory(path, window, any(part.recurrent for part in below))
 
 

@@ -1,4 +1,4 @@
-"""Whole models: what goes in, the layers, what comes out. Imports no mlx."""
+"""Whole models: embedding, layers, head. Imports no mlx."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CAUSALITIES = ("causal", "prefix", "full")
 
 @dataclass(frozen=True)
 class Embedding(Spec):
-    """A table of one vector a token, (V, D), times `scale`, plus what marks the position, when added here.
+    """A table of one vector a token, (V, D), times `scale`, plus `positions`, the position embeddings, if any.
 
     `norm` then normalises the sum (BERT, BART). `shared`: a decoder's, whose table is its encoder's.
     """
@@ -109,8 +109,8 @@ class Model(Spec):
 class Decoder(Model):
     """Embedding, layers, final norm (None under Post-LN), head. `context` is the most positions it can take.
 
-    `causality`: "causal", "prefix" (the prompt sees itself both ways) or "full". `relative` is a part that adds to
-    every layer's scores what depends on the distance of two tokens (T5).
+    `causality`: "causal", "prefix" (the prompt sees itself both ways) or "full". `relative` is a relative
+    position bias that all layers share (T5).
     """
 
     kind, name = "model", "decoder"
@@ -171,7 +171,7 @@ class Decoder(Model):
 
 @dataclass(frozen=True)
 class Encoder(Model):
-    """Embedding, layers that see in both directions, and what reads the result (`head`; None: hidden states).
+    """Embedding, bidirectional layers, and a `head` (None: the model gives hidden states).
 
     `relative` is as in a decoder.
     """
@@ -268,22 +268,22 @@ class EncoderDecoder(Model):
 
     @property
     def embedding(self) -> Any:
-        """The source's embedding, which says what a prompt may hold."""
+        """The source's embedding."""
         return self.encoder.embedding
 
     @property
     def layers(self) -> tuple[Spec, ...]:
-        """The layers of both."""
+        """The layers of the encoder, then those of the decoder."""
         return self.encoder.layers + self.decoder.layers
 
     @property
     def head(self) -> Head:
-        """What turns the decoder's states into logits."""
+        """The decoder's head."""
         return self.decoder.head
 
     @property
     def context(self) -> int | None:
-        """The most positions that a target can take."""
+        """The most positions of a target."""
         return self.decoder.context
 
     def cached(self, dim: int) -> int:

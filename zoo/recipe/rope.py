@@ -1,4 +1,4 @@
-"""Rotary positions: their specs, and how a checkpoint's `config.json` is read to one, whatever its family calls the keys.
+"""Rotary position embeddings: their specs, and how they are read from a checkpoint's `config.json`.
 
 Imports no mlx.
 """
@@ -142,7 +142,7 @@ def rope(
     context_key: str,
     kinds: Mapping[str, Kind],
 ) -> RoPE:
-    """What `RoPE.of` gives, which says what the arguments mean."""
+    """The implementation of `RoPE.of`, which documents the arguments."""
     outer_theta = config.number(theta_key, 10000.0)
     outer_partial = config.number(partial_key, 1.0)
     config.ignore("rope_parameters")  # where both stand, `scaling_key` takes precedence
@@ -184,7 +184,7 @@ def _scaling(inner: Config, config: Config, context_key: str, kinds: Mapping[str
 
 
 def trained_context(inner: Config, config: Config, default: int) -> int:
-    """How many positions a model was first trained for: beside the scaling, or in it, or `default`."""
+    """The number of positions that a model was first trained for: from the config, the scaling object, or `default`."""
     found = inner.count("original_max_position_embeddings", None)
     return config.count("original_max_position_embeddings", found) or default
 

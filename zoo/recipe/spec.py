@@ -31,12 +31,12 @@ FORMER_NAMES = {"state_size": "carried", "shown_fields": "told"}
 
 @dataclass(frozen=True)
 class Spec:
-    """What one part of a model is. Subclasses set `kind` ("mixer") and `name` ("attention").
+    """The description of one part of a model. Subclasses set `kind` ("mixer") and `name` ("attention").
 
     Whole numbers must lie in 1..2³¹−1 and floats be finite, or `RecipeError` names the field. A field's metadata may
     have `least`, another lower bound, and `kind`, the kind of the specs that it holds.
 
-    What its module can do is declared here too, in class attributes or properties. `recurrent`: it carries a state
+    What its module can do is declared here too, in class attributes or properties. `recurrent`: it keeps a state
     from token to token. `by_part`, of a layer: it takes masks and caches by the names of its parts, not those of its
     one mixer. `gives` and `takes`: the names of values that it hands to later layers, and of those that it needs from
     earlier ones.
@@ -66,14 +66,26 @@ class Spec:
         """Whether its module is called with a mask and a cache, which it makes: a mixer, or whatever is recurrent."""
         return self.kind == "mixer" or self.recurrent
 
+    @property
+    def attention_window(self) -> int | None:
+        """How many tokens its module sees, itself included: its field `window`, where it has one; None for all."""
+        return getattr(self, "window", None)
+
+    @property
+    def ties_embedding(self) -> bool:
+        """Whether, as a head, it multiplies by the embedding's table: its field `tied`, where it has one."""
+        return bool(getattr(self, "tied", False))
+
     def __init_subclass__(cls, **options: Any) -> None:
         """Make an override of a method, under its name or its former one, the method of both names."""
         super().__init_subclass__(**options)
         for name, former in FORMER_NAMES.items():
-            nearest = next(vars(base) for base in cls.__mro__ if name in vars(base) or former in vars(base))
+            # A field of a former name is no override.
+            methods = ({k: m for k, m in vars(base).items() if callable(m)} for base in cls.__mro__)
+            nearest = next(found for found in methods if name in found or former in found)
             if name not in nearest:
                 setattr(cls, name, nearest[former])
-            elif former not in nearest:
+            elif former not in nearest and former not in vars(cls):
                 setattr(cls, former, nearest[name])
 
     def __post_init__(self) -> None:
@@ -140,7 +152,7 @@ class Spec:
         return self.own_parameters(dim) + self._sum("parameters", dim)
 
     def own_parameters(self, dim: int) -> int:
-        """Parameters that are this spec's own, its parts' left out."""
+        """The number of its own parameters, without those of its parts."""
         return 0
 
     def active_parameters(self, dim: int) -> int:
@@ -225,7 +237,7 @@ def field_types(cls: type) -> dict[str, Any]:
 
 
 def mismatch(value: Any, hint: Any, least: float | None = None) -> str | None:
-    """Why `value` is not of the type `hint`, or None when it is. Whole numbers pass for floats.
+    """The reason why `value` is not of the type `hint`, or None when it is. Whole numbers pass for floats.
 
     A whole number must be at least `least` (None: 1), a float too (None: any that is finite).
     """

@@ -49,7 +49,7 @@ def decoder_of(subject: Subject) -> Any:
 
 def counted(layer: Spec, dim: int, tokens: int, short: int = 0) -> int:
     """The numbers that a layer's cache holds of `tokens` tokens, by its spec; of a window all but `short` columns."""
-    windows = (getattr(part, "window", None) for _, part in layer.walk())
+    windows = (part.attention_window for _, part in layer.walk())
     columns = min([tokens, *(max(window - short, 0) for window in windows if window)])
     return layer.cached(dim) * columns + layer.state_size(dim)
 

@@ -1,4 +1,4 @@
-"""How many of a corpus's questions a model answers: facts that it knows, sentences that it translates."""
+"""Accuracy on a corpus's questions: facts to complete, sentences to translate."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Score:
 
 
 def is_right(loaded: Loaded, question: Any) -> bool:
-    """Whether the model gives the answer: by filling it in where it fills masks, else by going on from the prompt."""
+    """Whether the model gives the answer: it fills masks, translates, or continues the prompt."""
     if loaded.architecture.task == "translate":
         return generate(loaded, question.prompt).text == question.continuation
     fills = loaded.architecture.task == "fill-mask"
@@ -49,7 +49,7 @@ def is_right(loaded: Loaded, question: Any) -> bool:
 
 
 def fills_in(loaded: Loaded, question: Any) -> bool:
-    """Whether the answer is what comes in the place of as many masks as it has tokens, the sentence around it.
+    """Whether the model fills in the answer where its tokens are masked in the sentence.
 
     The space before the answer is shown where it is a token of its own, as in a text that a person writes.
     """

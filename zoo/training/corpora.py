@@ -1,4 +1,4 @@
-"""What a model is trained on: a corpus that a plugin registers, or a person's own text. Nothing is downloaded."""
+"""Training texts: a corpus that a plugin registers, or a person's own files. Nothing is downloaded."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Texts:
                 return
 
     def in_pieces(self, fits: Callable[[str], bool]) -> Texts:
-        """The same, a person's own long texts cut into pieces that fit."""
+        """A copy in which a person's own long texts are cut into pieces that fit."""
         if self.own is None or self.parallel:
             return self
         trained, held_out = (
@@ -57,7 +57,7 @@ class Texts:
         return _own(replace(self.own, trained=trained, held_out=held_out))
 
     def only(self, fits: Callable[[Any], bool]) -> Texts:
-        """The same, those of a person's own documents left out that do not fit; ZooError where none is left."""
+        """A copy without those of a person's own documents that do not fit; ZooError where none is left."""
         if self.own is None:
             return self
         splits = self.own.trained, self.own.held_out

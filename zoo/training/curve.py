@@ -1,4 +1,4 @@
-"""The loss curve of a training record: a drawing for a terminal, and an SVG. Nothing is imported for it."""
+"""The loss curve of a training record: a drawing for a terminal, and an SVG. It needs no plotting library."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def svg(record: Record) -> str:
 
 
 def drawn(record: Record, width: int = 80, height: int = 12) -> str:
-    """The same in characters, at most `width` a line: dots for training, rings for validation."""
+    """The curves in characters, at most `width` a line: dots for training, rings for validation."""
     steps, low, high = bounds(record)
     labels = {0: f"{high:.2f}", height // 2: f"{(high + low) / 2:.2f}", height - 1: f"{low:.2f}"}
     margin = max(map(len, labels.values()))
@@ -89,12 +89,12 @@ def drawn(record: Record, width: int = 80, height: int = 12) -> str:
 
 
 def title(record: Record) -> str:
-    """What the drawing is of."""
+    """The title: the architecture and its size."""
     return f"{record.architecture}, {record.parameters:,} parameters"
 
 
 def finite(points: Points) -> list[Sequence[float]]:
-    """The points that can be drawn."""
+    """The points whose loss is finite."""
     return [point for point in points if math.isfinite(point[1])]
 
 

@@ -32,7 +32,7 @@ def rows(documents: Iterable[list[int]], length: int, end: int, packed: bool = F
 
 
 def shuffled(items: Iterable[Any], order: random.Random, pool: int) -> Iterator[Any]:
-    """The items in a mixed order, `pool` of them at a time."""
+    """The items in random order, shuffled within pools of `pool`."""
     remaining = iter(items)
     while waiting := list(islice(remaining, pool)):
         order.shuffle(waiting)

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import mlx.core as mx
 import mlx.nn as nn
@@ -41,7 +41,7 @@ class Stopped(ZooError):
 
 @dataclass
 class Watch:
-    """Who looks on at a run. Each is called from the thread that trains.
+    """Callbacks that observe a run; all are called from the thread that trains.
 
     `phase(text)` says what is being done before the first step, `step(step, loss, tokens a second)` comes after each,
     `measured(step, loss, validation loss, sample)` after each measurement, the sample None where none is made. `stop()`
@@ -68,10 +68,18 @@ def schedule(settings: Settings) -> Callable[[mx.array], mx.array]:
     return optim.join_schedules(curves, borders[:-1])
 
 
+@runtime_checkable
+class Initialises(Protocol):
+    """A module whose parameters need another initialisation than normal noise, such as a recurrent one."""
+
+    def initialise(self, key: mx.array) -> None:
+        """Set its own parameters; `key` is the source of randomness."""
+
+
 def initialise(model: Any, seed: int, layers: int, spread: float = 0.02) -> None:
     """GPT-2's initialisation: matrices from N(0, spread), those that end a residual branch scaled by 1/√(2 layers).
 
-    A module below the model that has a method `initialise(key)` then starts its own parameters as it needs.
+    A module below the model that `Initialises` itself then starts its own parameters as it needs.
     """
     keys = iter(mx.random.split(mx.random.key(seed), 10_000))
 

@@ -1,6 +1,6 @@
-"""What is hidden from a model that fills in what it cannot see: whole words and whole names, never half of one.
+"""Whole-word and whole-name masking: which tokens of a text are masked together.
 
-Half a name that is shown gives the other half away, and the fact that the name answers is not learned. Sources: whole
+A name that is masked in part gives the rest away, and the fact that it answers is not learned. Sources: whole
 words, Cui et al., 2021 (arXiv:1906.08101); spans, Joshi et al., 2020 (arXiv:1907.10529); names, Sun et al., 2019
 (ERNIE, arXiv:1904.09223). Positions are counted in tokens from 0.
 """
@@ -17,7 +17,7 @@ from zoo.tokenizer import Tokenizer
 
 @dataclass(frozen=True)
 class Span:
-    """Tokens from `start` up to `stop` that are hidden together: a word, or a `name`, which may be an `answer`."""
+    """Tokens from `start` up to `stop` that are masked together: a word, or a `name`, which may be an `answer`."""
 
     start: int
     stop: int
@@ -39,7 +39,7 @@ class Spans:
             self.names.setdefault(ids[0], []).append(ids)
 
     def __call__(self, ids: Sequence[int]) -> list[Span]:
-        """The spans of a text, in order; together they hold each token once."""
+        """The spans of a text, in order; each token lies in exactly one."""
         found: list[Span] = []
         position = 0
         while position < len(ids):
@@ -50,7 +50,7 @@ class Spans:
         return found
 
     def _name(self, ids: Sequence[int], position: int) -> tuple[int, ...]:
-        """The longest name that begins at a position and does not end within a word; empty for none."""
+        """The ids of the longest name that begins at a position and does not end within a word; empty for none."""
         for name in self.names.get(ids[position], ()):
             stop = position + len(name)
             if tuple(ids[position:stop]) == name and not (stop < len(ids) and self._joined(ids, stop)):
@@ -58,25 +58,25 @@ class Spans:
         return ()
 
     def _word(self, ids: Sequence[int], position: int) -> int:
-        """Where the word ends that begins at a position."""
+        """The end of the word that begins at a position."""
         stop = position + 1
         while stop < len(ids) and self._joined(ids, stop):
             stop += 1
         return stop
 
     def _joined(self, ids: Sequence[int], position: int) -> bool:
-        """Whether the token at a position goes on with the word of the one before it."""
+        """Whether the token at a position continues the word of the token before it."""
         return self._edges[ids[position - 1]][1] and self._edges[ids[position]][0]
 
     @cached_property
     def _edges(self) -> list[tuple[bool, bool]]:
-        """Of each token: whether its first and its last letter can have another of the same word beside it."""
+        """For each token, whether its first and its last character can lie within a word."""
         texts = (self.tokenizer.decode([id], False) for id in range(self.tokenizer.vocab_size))
         return [(_inside(text[:1]), _inside(text[-1:])) for text in texts]
 
 
 def _inside(letter: str) -> bool:
-    """Whether a letter can lie within a word of several; a Chinese one is a word by itself, as far as is known.
+    """Whether a character can lie within a word; every Chinese character counts as a word of its own.
 
     U+FFFD stands for bytes that are no whole character.
     """
@@ -91,12 +91,12 @@ def _written(tokenizer: Tokenizer, names: Collection[str]) -> set[tuple[int, ...
 
 
 def hidden(spans: Iterable[Span], draw: Random, *, words: float, names: float) -> list[Span]:
-    """The spans to hide: each name with the probability `names`, each other word with `words`."""
+    """The spans to mask: each name with the probability `names`, each other word with `words`."""
     return [span for span in spans if draw.random() < (names if span.name else words)]
 
 
 def prompt_length(ids: Sequence[int], spans: Sequence[Span], blank: Collection[int], draw: Random) -> int:
-    """Where what follows a prompt begins: at a text's first answer, or where it has none, at a word that is drawn.
+    """The length of the prompt: it ends at the text's first answer or, without one, at a word drawn at random.
 
     A prompt is never empty, and ends before the space that comes before its answer: `blank` are the tokens that are
     nothing else.

@@ -1,4 +1,4 @@
-"""What each kind of model is trained to do: how a corpus becomes batches, and the loss of one.
+"""Training objectives: how a corpus becomes batches for each kind of model, and the loss of a batch.
 
 A batch is `(inputs, targets, …)`; its loss is a mean over the targets that are not ignored. All randomness comes
 from the seed, so that a resumed run sees the batches of an uninterrupted one. Axes: B rows, T tokens a row.
@@ -36,7 +36,7 @@ Batches = Callable[..., Iterator[Batch]]  # of texts, tokenizer, settings, and `
 
 @dataclass(frozen=True)
 class Method:
-    """How one kind of model is trained: the batches to learn from, those to measure by, and the loss of one.
+    """An objective: its training batches, its validation batches, and the loss of a batch.
 
     `corpus` is what it is trained on, for `steps` steps of `batch` rows at the peak rate `rate`, unless others are asked
     for. `running` says that its batches take text of any length whole, where `Settings.packed`; another method is given
@@ -60,7 +60,7 @@ class Method:
 
 
 def next_tokens(texts: Iterable[str], tokenizer: Tokenizer, settings: Settings) -> Iterator[Batch]:
-    """Inputs and targets, one token further on."""
+    """Batches of inputs and of targets, which are the inputs shifted by one token."""
     return batches(
         texts,
         tokenizer.encode,
@@ -72,14 +72,14 @@ def next_tokens(texts: Iterable[str], tokenizer: Tokenizer, settings: Settings) 
 
 
 def documents(texts: Iterable[str], tokenizer: Tokenizer, settings: Settings) -> Iterator[Batch]:
-    """The same with one document a row, of which every token is asked for."""
+    """The same batches with one document a row, of which every token is a target."""
     return padded(texts, tokenizer.encode, batch=64, end=token(tokenizer, END))
 
 
 def answers(texts: Iterable[str], tokenizer: Tokenizer, settings: Settings) -> Iterator[Batch]:
-    """Next tokens after a prompt of random length, 1 … T/2, that sees itself both ways: the third array, (B,).
+    """Next-token batches with a prefix of random length, 1 … T/2, whose tokens see each other: the third array, (B,).
 
-    A target within the prompt is one that the inputs show, so none is asked for before the prompt's end.
+    The inputs show the targets within the prefix, so these are ignored.
     """
     for (inputs, targets), key in zip(
         next_tokens(texts, tokenizer, settings), keys(settings.seed), strict=False
@@ -89,14 +89,14 @@ def answers(texts: Iterable[str], tokenizer: Tokenizer, settings: Settings) -> I
 
 
 def second_halves(texts: Iterable[str], tokenizer: Tokenizer, settings: Settings) -> Iterator[Batch]:
-    """One document a row, its first half the prompt."""
+    """Validation batches of a prefix LM: one document a row, its first half the prefix."""
     for inputs, targets in documents(texts, tokenizer, settings):
         prefix = mx.maximum((targets != IGNORED).sum(axis=1) // 2, 1)  # (B,)
         yield inputs, _after(prefix, targets), prefix
 
 
 def _after(prefix: mx.array, targets: mx.array) -> mx.array:
-    """The targets (B, T) from the first one that a prompt of `prefix` (B,) tokens does not hold, others ignored."""
+    """The targets (B, T), ignored where a prefix of `prefix` (B,) tokens holds them."""
     return mx.where(mx.arange(targets.shape[1]) >= prefix[:, None] - 1, targets, IGNORED)
 
 
@@ -112,7 +112,7 @@ def hidden_words(
     names: Collection[str] = (),
     answers: Collection[str] = (),
 ) -> Iterator[Batch]:
-    """BERT's: whole words and names are asked for, anew each time that a text comes.
+    """Masked-LM batches, as BERT's, of whole words and names, masked anew each time that a text comes.
 
     Half the names are, since they are what a text tells, and 15% of all else; of what is asked for 80% is masked, 10%
     becomes other tokens, 10% stays as it was (Devlin et al., 2018, section 3.1 and appendix A.1).
@@ -135,7 +135,7 @@ def hidden_words(
 
 
 def _parted(ids: list[int], end: int) -> tuple[list[int], list[int]]:
-    """A row's text and the end tokens after it."""
+    """Split a row into its text and the end tokens after it."""
     length = len(ids)
     while length > 1 and ids[length - 1] == end:
         length -= 1
@@ -143,14 +143,14 @@ def _parted(ids: list[int], end: int) -> tuple[list[int], list[int]]:
 
 
 def hidden_loss(model: Any, inputs: mx.array, targets: mx.array) -> mx.array:
-    """The loss of an encoder on the targets (B, S) that are not ignored: logits are made of these alone."""
+    """The loss of an encoder on the targets (B, S) that are not ignored; only their logits are computed."""
     positions = true_positions(targets != IGNORED)
     hidden_states = model.encode(inputs).reshape(targets.size, -1)[positions]  # (B, S, D) -> (P, D)
     return cross_entropy(model.head(hidden_states[None]), targets.reshape(-1)[positions][None])
 
 
 def true_positions(which: mx.array) -> mx.array:
-    """The positions that are true, counted through all rows: (B, T) -> (P,). The first of all, if none is.
+    """The flat indices of the positions that are true, (B, T) -> (P,); index 0 if none is.
 
     No position at all would be a product of no rows, which the CPU backend cannot take; that one is ignored, or weighs 0.
     """
@@ -165,7 +165,7 @@ def noised(
     names: Collection[str] = (),
     answers: Collection[str] = (),
 ) -> Iterator[Batch]:
-    """A diffusion's: of the L words after a prompt l are masked, l uniform in 1 … L; weights are L/l at a mask.
+    """Masked-diffusion batches: l of the L words after a prompt are masked, l uniform in 1 … L, with weights L/l.
 
     A quarter of the rows have no prompt, so that their whole text is noised (Nie et al., 2025, equation 3); of the
     others only the answer is (section 2.3, equation 5), which ends a sentence as the prompt begins it. The number of
@@ -209,7 +209,7 @@ def weighted_loss(model: Any, inputs: mx.array, targets: mx.array, weights: mx.a
 def alike(
     texts: Iterable[str], tokenizer: Tokenizer, settings: Settings, *, closed: bool = True, room: int = 0
 ) -> Iterator[mx.array]:
-    """One document a row, `closed` by an end token, with documents of about its length: (B, T).
+    """Batches of documents of similar length, one a row, `closed` by an end token: (B, T).
 
     Where everything is seen at once, other documents in a row are noise, and positions tell more when each begins
     at the first: packed rows keep a small model from learning at all. A batch has at most batch · length tokens.
@@ -237,7 +237,7 @@ def alike(
 
 
 def keys(seed: int) -> Iterator[mx.array]:
-    """Random keys without end, the same for the same seed."""
+    """An endless stream of random keys, the same for the same seed."""
     key = mx.random.key(seed)
     while True:
         key, own = mx.random.split(key)
@@ -254,7 +254,7 @@ def token(tokenizer: Tokenizer, text: str) -> int:
 
 
 def mask_of(tokenizer: Tokenizer) -> int:
-    """The id that stands for a hidden token."""
+    """The id of the mask token."""
     return token(tokenizer, tokenizer.special_tokens.get("mask_token", "[MASK]"))
 
 

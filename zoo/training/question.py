@@ -1,4 +1,4 @@
-"""What a trained model is asked. Imports no mlx, so that a corpus can say it cheaply."""
+"""Questions that measure what a trained model knows. Imports no mlx, since corpora give them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a training run was asked for, and what it measured. Imports no mlx."""
+"""The settings of a training run, and its measurements. Imports no mlx."""
 
 from __future__ import annotations
 

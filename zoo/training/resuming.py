@@ -1,4 +1,4 @@
-"""Whether a run can go on, and with which settings."""
+"""Checks before a run is resumed, and its settings."""
 
 from __future__ import annotations
 

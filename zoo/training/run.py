@@ -193,7 +193,7 @@ def validation(
     batch_arguments: Mapping[str, Any],
     stop: Callable[[], bool],
 ) -> Callable[[], float | None]:
-    """What measures the loss on the held-out texts, a mean over their tokens; None when it is stopped.
+    """A function that measures the mean loss of the held-out tokens; it gives None when it is stopped.
 
     `batch_arguments` is what the method's batches take besides.
     """
@@ -220,7 +220,7 @@ def validation(
 
 
 def samples(loaded: Loaded, texts: Texts, record: Record) -> Callable[[], str | None]:
-    """What shows how the model does, on another text each time."""
+    """A function that completes another held-out text at each call."""
     prompts: list[str] = []
 
     def make() -> str | None:
@@ -232,7 +232,7 @@ def samples(loaded: Loaded, texts: Texts, record: Record) -> Callable[[], str | 
 
 
 def finish(out: Path, loaded: Loaded, record: Record, files: Mapping[str, bytes]) -> None:
-    """Write the model, its tokenizer, record and curve beside their place, then move them there."""
+    """Write the model, its tokenizer, record and curve into a temporary folder, then move them to `out`."""
     part = state_path(out).parent / "model"
     shutil.rmtree(part, ignore_errors=True)
     save(part, loaded.model, loaded.architecture, loaded.recipe, loaded.config, mx.float16)

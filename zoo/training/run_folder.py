@@ -1,4 +1,4 @@
-"""The folder that a training writes: checked before the first step, filled at the end without a broken moment."""
+"""The folder of a training run: checked before the first step, filled at the end by atomic replacement."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def check_new(out: Path, overwrite: bool) -> None:
 
 
 def _has_more(run: Path) -> bool:
-    """Whether a run's folder holds more than a killed run's leavings."""
+    """Whether a run's folder holds more than what a killed run leaves."""
     return not run.is_dir() or any(name != LEFT for name in os.listdir(run))
 
 

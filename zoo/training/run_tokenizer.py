@@ -1,4 +1,4 @@
-"""The tokenizer of a run: a given one's files, or one trained on the corpus; kept as bytes, by their names."""
+"""The tokenizer of a run, as bytes by file name: given by the caller, or trained on the corpus."""
 
 from __future__ import annotations
 

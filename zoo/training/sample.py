@@ -1,4 +1,4 @@
-"""What a model makes of a held-out text while it is trained: shown, never measured."""
+"""Samples that are shown during training: how the model completes a held-out text."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def cut(line: str) -> str:
 
 
 def sample(loaded: Loaded, prompt: str) -> str | None:
-    """The prompt and what the model makes of it, in one line; None where it makes no text, or refuses this one."""
+    """The prompt and its completion in one line; None where the model makes no text, or refuses this one."""
     try:
         return one_line(f"{prompt} → {made(loaded, prompt)}")
     except Exception:  # a plugin's strategy may raise anything, and what is only shown must not end a run
@@ -46,7 +46,7 @@ def sample(loaded: Loaded, prompt: str) -> str | None:
 
 
 def made(loaded: Loaded, prompt: str) -> str:
-    """What comes after the prompt: its likeliest next words where masks are filled, a translation, a continuation."""
+    """The completion of a prompt: the likeliest tokens for a mask, a translation, or a continuation."""
     assert loaded.tokenizer is not None
     if loaded.architecture.task != "fill-mask":
         return generate(loaded, prompt, max_tokens=TOKENS).text

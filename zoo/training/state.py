@@ -1,4 +1,4 @@
-"""What a run goes on from: one file, replaced as a whole, so that a killed run leaves the state before or none."""
+"""The state of a run, to resume from: one file, replaced atomically."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ class State:
 
 
 def state_path(folder: Path) -> Path:
-    """Where the state of a run that writes `folder` lies."""
+    """The path of the state of a run that writes `folder`."""
     return folder / "run" / STATE
 
 
 def save_state(
     path: Path, model: Any, optimizer: Any, record: Record, step: int, files: Mapping[str, bytes]
 ) -> None:
-    """Write the state beside its place, then move it there; ZooError when it cannot be."""
+    """Write the state under a temporary name, then rename it; ZooError when it cannot be written."""
     arrays = {f"model.{name}": array for name, array in tree_flatten(model.parameters())}
     arrays |= {f"optimizer.{name}": array for name, array in tree_flatten(optimizer.state)}
     arrays |= {f"file.{name}": mx.array(memoryview(data), mx.uint8) for name, data in files.items()}

@@ -50,7 +50,7 @@ def encode(pairs: Iterable[tuple[str, str]], tokenizer: Tokenizer) -> Iterator[I
 
 
 def grouped(texts: Iterable[Ids], settings: Settings) -> Iterator[list[Ids]]:
-    """Neighbours together, as many as fit into `batch` × `length` tokens a side with padding."""
+    """Groups of consecutive texts, each of at most `batch` × `length` tokens a side, padding included."""
     group: list[Ids] = []
     for ids in texts:
         longest = max(max(map(len, sides)) for sides in [*group, ids])

@@ -1,7 +1,7 @@
-"""The patterns of weight rules: tensor names in which some steps are open. Imports no mlx.
+"""The patterns of weight rules: tensor names with placeholders. Imports no mlx.
 
 `{i}` stands for one dotted step of a name, `*` for the rest of it, and `[model.]` for a prefix that some checkpoints
-leave out. What cannot be one is refused where the rule is made, before a checkpoint meets it.
+leave out. An invalid pattern is refused when the rule is made.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def matcher(pattern: str) -> re.Pattern[str]:
 
 
 def fill(pattern: str, values: Mapping[str, str]) -> str:
-    """The name that a pattern stands for, its placeholders filled and its optional prefix written."""
+    """The name that a pattern gives for these values, its optional prefix written."""
 
     def filled(match: re.Match[str]) -> str:
         name, rest, optional = match.groups()
@@ -54,7 +54,7 @@ def matches(pattern: str, tensors: Mapping[str, Any]) -> Iterator[tuple[str, dic
 
 
 def open_steps(rule: Any, pattern: Any) -> frozenset[str]:
-    """What is open in a pattern of `rule`: names as "{i}", and "*"; PluginError for what is no pattern."""
+    """The placeholders of a pattern of `rule`: "{i}" and "*"; PluginError for an invalid pattern."""
     if not isinstance(pattern, str) or not pattern:
         fault: str | None = "is no pattern: a tensor's name, in which {i}, * and [prefix.] may stand"
     else:
@@ -66,7 +66,7 @@ def open_steps(rule: Any, pattern: Any) -> frozenset[str]:
 
 @lru_cache(maxsize=4096)  # families share most of theirs
 def _opened(pattern: str) -> tuple[frozenset[str], str | None]:
-    """What is open in a pattern, and what is wrong with it, if anything is."""
+    """The placeholders of a pattern, and the reason why it is invalid, if it is."""
     found: list[str] = []
     fault = None
     for match in _OPEN.finditer(pattern):
@@ -88,7 +88,7 @@ def _opened(pattern: str) -> tuple[frozenset[str], str | None]:
 
 
 def check_pair(rule: Any, source: Any, target: Any, only_source: Callable[[str], bool] | None = None) -> None:
-    """PluginError unless both patterns of `rule` have the same open steps, but for those that `only_source` allows."""
+    """PluginError unless both patterns of `rule` have the same placeholders, except those that `only_source` allows."""
     left, right = open_steps(rule, source), open_steps(rule, target)
     if only_source is not None:
         left = frozenset(step for step in left if not only_source(step))

@@ -21,7 +21,7 @@ Join = Callable[[Sequence[Any], int], Any]
 
 
 class Rule:
-    """One rule. `forward` moves what it knows from `source` to `target`; `backward` undoes it.
+    """A weight rule. `forward` moves the tensors it matches from `source` to `target`; `backward` undoes it.
 
     `recipe` is the model's, for rules that depend on it (a tied head). Each tensor is taken by one rule.
     """
@@ -41,7 +41,7 @@ class Rule:
 
 @dataclass(frozen=True)
 class Rename(Rule):
-    """The same tensor under another name."""
+    """A tensor under another name."""
 
     source: str
     target: str
@@ -179,7 +179,7 @@ def _divided(whole: Any, axis: int, groups: int) -> Any:
 
 
 def _undivided(whole: Any, axis: int, groups: int) -> Any:
-    """The same backward."""
+    """The inverse of `_divided`."""
     if groups == 1:
         return whole
     shape = tuple(whole.shape)
@@ -198,7 +198,7 @@ def _parts_in_words(sizes: Sequence[int], groups: int) -> str:
 
 
 def owner(recipe: Any, path: str) -> Spec | None:
-    """The spec that the parameter at `path` belongs to: the innermost on its way. None for a layer that is not there."""
+    """The innermost spec on the path of a parameter; None for a layer that does not exist."""
     found = here = recipe
     for step in path.split("."):
         if isinstance(here, tuple):
@@ -255,10 +255,10 @@ class Stack(Rule):
 
 @dataclass(frozen=True)
 class OutputHead(Rename):
-    """The head's own matrix. Where the recipe ties it to the embedding, the checkpoint's copy is left out."""
+    """The head's matrix; where the recipe ties it to the embedding, the checkpoint's copy is dropped."""
 
     def forward(self, source: Tensors, target: Tensors, recipe: Any, join: Join) -> None:
-        if getattr(recipe.head, "tied", False):  # an encoder may have no head at all
+        if recipe.head is not None and recipe.head.ties_embedding:
             Ignore(self.source).forward(source, target, recipe, join)
         else:
             super().forward(source, target, recipe, join)
@@ -266,7 +266,7 @@ class OutputHead(Rename):
 
 @dataclass(frozen=True)
 class Ignore(Rule):
-    """Tensors that carry nothing: computed buffers, masks, a prediction layer that is not run."""
+    """Tensors that the model does not need: computed buffers, masks, a prediction layer that is not run."""
 
     source: str
 
@@ -292,7 +292,7 @@ def _move(
 
 
 def check_rules(rules: Sequence[Rule]) -> None:
-    """PluginError when a rule stands there twice. Two of one source may: the first takes what both fit."""
+    """PluginError for two equal rules. Two may have the same source: the first takes what both match."""
     seen = set()
     for rule in rules:
         if type(rule).__hash__ is None:  # a plugin's own, that cannot be looked up
@@ -325,7 +325,7 @@ def invert(
 
 
 def fused(rules: Sequence[Rule], paths: Iterable[str]) -> list[list[str]]:
-    """The parameters that one tensor holds together, a list for each such tensor."""
+    """The groups of parameters that one fused tensor holds, one list a tensor."""
     found: dict[str, list[str]] = {}
     for path in paths:
         names = (rule.holder(path) for rule in rules)
