@@ -37,6 +37,7 @@ PROMISED: dict[str, tuple[str, ...]] = {
     "zoo.blocks.mask": ("dense",),
     "zoo.generation": ("Generated", "Step"),
     "zoo.generation.prompt": ("encode_prompt", "end_ids", "learned_context", "mask_id", "sampling_of"),
+    "zoo.generation.text": ("TextStream",),
     "zoo.tokenizer": ("Tokenizer", "Detokenizer"),
     "zoo.errors": ("*",),
     "zoo.testing": (

@@ -102,7 +102,7 @@ def test_the_checkpoints_defaults_hold_until_a_setting_is_given(loaded):
 def test_a_default_that_cannot_be_is_named_with_its_file(loaded, monkeypatch):
     monkeypatch.setitem(loaded.generation_config, "do_sample", True)
     monkeypatch.setitem(loaded.generation_config, "top_k", ["many"])
-    with pytest.raises(PromptError, match=r"generation_config\.json: top-k"):
+    with pytest.raises(PromptError, match=r"generation_config\.json: top_k must"):
         zoo.generate(loaded, PROMPT, max_tokens=2)
 
 
@@ -112,10 +112,10 @@ def test_a_default_that_cannot_be_is_named_with_its_file(loaded, monkeypatch):
         ([], {}, "empty"),
         ([5, 99999], {}, "99999"),
         ([-1], {}, "-1"),
-        (PROMPT, {"max_tokens": 0}, "max-tokens"),
-        (PROMPT, {"temperature": -0.5}, "temperature"),
-        (PROMPT, {"top_p": 0.0}, "top-p"),
-        (PROMPT, {"beam_width": 3}, "beam-width"),
+        (PROMPT, {"max_tokens": 0}, "`max_tokens`"),
+        (PROMPT, {"temperature": -0.5}, "`temperature`"),
+        (PROMPT, {"top_p": 0.0}, "`top_p`"),
+        (PROMPT, {"beam_width": 3}, "`beam_width`"),
         ("text", {}, "no tokenizer"),
     ],
 )

@@ -287,7 +287,7 @@ class Registry:
         rank = self._rank(architecture)
         serving = sorted((c for c in self._strategies.pairs() if task in c[1].tasks), key=rank)
         wanted = set(settings)
-        fitting = [claim for claim in serving if wanted <= set(claim[1].options)] or serving[:1]
+        fitting = [claim for claim in serving if wanted <= set(claim[1].takes)] or serving[:1]
         if not fitting:
             raise PluginError(f"no strategy serves the task {task!r}")
         return _first(fitting, rank, "strategies")

@@ -56,7 +56,7 @@ def strategies_end_as_they_must(subject: Subject) -> None:
 
 def _held(loaded: Loaded, strategy: Strategy, name: str, settings: Any) -> list[Step]:
     """One run to its end, one that is given up, and one that must be refused."""
-    most = {"max_tokens": LENGTH} if "max_tokens" in strategy.options else {}
+    most = {"max_tokens": LENGTH} if "max_tokens" in strategy.takes else {}
 
     def start(ids: Sequence[int]) -> Any:
         return stream(loaded, ids, strategy=name, **{**most, **settings})
