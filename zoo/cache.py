@@ -279,7 +279,7 @@ def _numbers(value: Any) -> int:
         return sum(map(_numbers, value.values()))
     if isinstance(value, list | tuple):
         return sum(map(_numbers, value))
-    return getattr(value, "held", 0)
+    return value.held if isinstance(value, Cache) else 0
 
 
 def _unused(buffers: list[mx.array | None], used: int) -> int:

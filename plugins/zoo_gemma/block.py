@@ -7,6 +7,7 @@ import mlx.core as mx
 import mlx.nn as nn
 
 from zoo.blocks.attention import Attention
+from zoo.blocks.caching import CachedLayer
 from zoo.blocks.head import Head
 from zoo.blocks.mask import dense
 
@@ -23,7 +24,7 @@ class OffsetRMSNorm(nn.Module):
         return mx.fast.rms_norm(x, 1.0 + self.weight, self.eps)
 
 
-class SandwichLayer(nn.Module):
+class SandwichLayer(CachedLayer):
     """Two residual sums, a norm before and after what each adds (section 2.1).
 
     x ─┬─ norm ─ mixer ─ norm ─ + ─┬─ norm ─ feed-forward ─ norm ─ + ─
@@ -43,7 +44,7 @@ class SandwichLayer(nn.Module):
         feedforward,
         feedforward_output_norm,
     ):
-        super().__init__()
+        super().__init__(spec, index)
         self.mixer_norm, self.mixer, self.mixer_output_norm = mixer_norm, mixer, mixer_output_norm
         self.feedforward_norm, self.feedforward = feedforward_norm, feedforward
         self.feedforward_output_norm = feedforward_output_norm

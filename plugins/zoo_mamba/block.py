@@ -6,6 +6,7 @@ import mlx.core as mx
 import mlx.nn as nn
 
 from zoo.blocks.activation import activation
+from zoo.blocks.caching import CachedLayer
 from zoo.blocks.convolution import Convolution, tokens_only
 from zoo.cache import StateCache
 from zoo_mamba.scan import scan
@@ -74,11 +75,11 @@ class SelectiveStateSpace(nn.Module):
         return self.output(y.astype(dtype))
 
 
-class MixerLayer(nn.Module):
+class MixerLayer(CachedLayer):
     """x + mixer(norm(x))."""
 
     def __init__(self, spec, *, dim, index=0, mixer, mixer_norm):
-        super().__init__()
+        super().__init__(spec, index)
         self.mixer, self.mixer_norm = mixer, mixer_norm
         self.float32_residual = spec.float32_residual
 

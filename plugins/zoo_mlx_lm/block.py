@@ -1,23 +1,23 @@
 """A model of mlx-lm behind the zoo's protocol. Axes: B batch, T length, V vocabulary."""
 
 from dataclasses import replace
-from functools import partial
 from inspect import signature
 
 import mlx.core as mx
 import mlx.nn as nn
 from mlx.utils import tree_map
 
+from zoo.blocks.model import Model
 from zoo.checkpoint.packed import Packed, Packing
 from zoo.checkpoint.quantized import gather
 from zoo.errors import CheckpointError, PromptError
-from zoo_mlx_lm.network import failure, make
+from zoo_mlx_lm.network import ChoosesPackings, Sanitizes, failure, make
 
 
-class BridgedDecoder(nn.Module):
+class BridgedDecoder(Model, nn.Module):
     """`network`, of mlx-lm, with its own caches. It has its head within: `backbone` gives logits already."""
 
-    pads = False  # see `backbone`
+    padding = frozenset()  # see `backbone`
     # A prompt's last token is read by itself, since the head works on all that are read together.
     last_chunk = 1
 
@@ -32,16 +32,27 @@ class BridgedDecoder(nn.Module):
         return self.network.layers
 
     def make_cache(self, policy=None):
-        """mlx-lm's caches, with the one method more that a search by beams needs."""
+        """mlx-lm's caches."""
         from mlx_lm.models.cache import make_prompt_cache
 
         try:
-            caches = make_prompt_cache(self.network)
+            return make_prompt_cache(self.network)
         except Exception as error:
             raise failure(self.spec.module, "has no cache with these settings", error) from error
+
+    def select(self, caches, rows):
+        """Keep these rows of the batch, (B,), in mlx-lm's caches, whose arrays all have the batch first."""
+        from mlx_lm.models.cache import CacheList
+
+        def chosen(leaf):
+            return leaf[rows] if isinstance(leaf, mx.array) else leaf
+
         for cache in caches:
-            cache.select = partial(select, cache)
-        return caches
+            if isinstance(cache, CacheList):
+                self.select(cache.caches, rows)
+                continue
+            for name, value in vars(cache).items():
+                setattr(cache, name, tree_map(chosen, value))
 
     def backbone(self, tokens, cache=None, mask=None, prefix=None, inputs_embeds=None):  # (B, T) -> (B, T, V)
         """The logits. Padded rows are refused: each of mlx-lm's models would have to be told of them its own way."""
@@ -65,13 +76,13 @@ class BridgedDecoder(nn.Module):
     ):  # (B, T) -> (B, T, V)
         return self.backbone(tokens, cache, mask, prefix, inputs_embeds)
 
-    def adopt(self, tensors):
+    def sanitize(self, tensors):
         """A checkpoint's tensors renamed and joined by mlx-lm's own code, which may settle what the model holds."""
         arrays = dict(tensors.arrays)
         for name in [name for name, tensor in arrays.items() if isinstance(tensor, Packed)]:
             arrays |= apart(name, arrays.pop(name))
         try:
-            arrays = self.network.sanitize(arrays) if hasattr(self.network, "sanitize") else arrays
+            arrays = self.network.sanitize(arrays) if isinstance(self.network, Sanitizes) else arrays
         except Exception as error:
             what = f"no {error}" if isinstance(error, KeyError) else " ".join(str(error).split())[:200]
             raise CheckpointError(f"mlx-lm::{self.spec.module} cannot take these tensors: {what}") from error
@@ -85,7 +96,7 @@ class BridgedDecoder(nn.Module):
             layer = layer[int(step)] if isinstance(layer, list) else layer[step]
         if "mode" not in signature(layer.to_quantized).parameters:
             return None  # nor can mlx-lm quantize it
-        choose = getattr(self.network, "quant_predicate", None)
+        choose = self.network.quant_predicate if isinstance(self.network, ChoosesPackings) else None
         chosen = True if choose is None else choose(inside, layer)
         if isinstance(chosen, dict):
             group = packing.group_size if packing.mode == "affine" else 64
@@ -100,16 +111,3 @@ def apart(name, packed):
         return {name: packed.dequantize()}
     owner = name.removesuffix("weight")
     return {owner + part: array for part, array in packed.parts().items()}
-
-
-def select(cache, rows):
-    """Keep these rows of the batch, (B,), in one of mlx-lm's caches, whose arrays all have the batch first."""
-
-    def chosen(leaf):
-        return leaf[rows] if isinstance(leaf, mx.array) else leaf
-
-    for one in getattr(cache, "caches", ()):
-        select(one, rows)
-    for name, value in vars(cache).items():
-        if name not in ("caches", "select"):
-            setattr(cache, name, tree_map(chosen, value))

@@ -83,8 +83,10 @@ def shapes(network, module, length):
 
 def numbers(cache):
     """How many numbers one of mlx-lm's caches holds for each token, and how many besides."""
-    if hasattr(cache, "caches"):  # several in one
-        parts = [numbers(one) for one in cache.caches]
+    from mlx_lm.models.cache import CacheList
+
+    if isinstance(cache, CacheList):
+        parts = [numbers(part) for part in cache.caches]
         return tuple(sum(column) for column in zip(*parts, strict=True)) if parts else (0, 0)
     found = {name: array for name, array in tree_flatten(vars(cache)) if isinstance(array, mx.array)}
     buffers = [found.pop(name) for name in ("keys", "values") if name in found]  # (1, H, room, K)

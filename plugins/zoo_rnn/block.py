@@ -3,6 +3,7 @@
 import mlx.core as mx
 import mlx.nn as nn
 
+from zoo.blocks.caching import CachedLayer
 from zoo.cache import StateCache
 
 
@@ -85,11 +86,11 @@ class GRU(RecurrentUnit):
         return [n + z * (h - n)]
 
 
-class StackedLayer(nn.Module):
+class StackedLayer(CachedLayer):
     """The mixer's output as it is."""
 
     def __init__(self, spec, *, dim, index=0, mixer):
-        super().__init__()
+        super().__init__(spec, index)
         self.mixer = mixer
 
     def __call__(self, x, mask=None, cache=None):  # (B, T, D) -> (B, T, D)

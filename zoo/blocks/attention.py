@@ -6,7 +6,8 @@ Axes: B batch, T query length, S key length, D width, H heads, G key/value heads
 import mlx.core as mx
 import mlx.nn as nn
 
-from zoo.cache import KVCache, WindowCache
+from zoo.blocks.position import RoPE
+from zoo.cache import Cache, KVCache, WindowCache
 
 
 class Attention(nn.Module):
@@ -86,4 +87,4 @@ def turns_late(rope, cache):
 
     mlx-lm's caches do not promise the order of what they give, so that keys enter those already turned.
     """
-    return getattr(rope, "depends_on_length", False) and cache is not None and not hasattr(cache, "make_mask")
+    return isinstance(rope, RoPE) and rope.depends_on_length and isinstance(cache, Cache)

@@ -1,53 +1,76 @@
-"""Who makes a layer's cache, and who is handed which; `zoo.recipe.memory` says what a layer needs."""
+"""The caches of a decoder's layers; `zoo.recipe.memory` says what a layer needs."""
 
-from zoo.cache import LayerCache
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import mlx.nn as nn
+
+from zoo.blocks.protocols import MakesCache
+from zoo.cache import CachePolicy, LayerCache
 from zoo.errors import PluginError, RecipeError
+from zoo.recipe import Spec
+from zoo.recipe.memory import Needs, needs
 
 
-def makes_cache(module):
-    """Whether it has the method that every block with a cache has."""
-    return callable(getattr(module, "make_cache", None))
+class CachedLayer(nn.Module):
+    """The base of layers that make the caches of their parts, as their specs declare them."""
+
+    def __init__(self, spec: Spec, index: int = 0) -> None:
+        super().__init__()
+        self.spec, self.index = spec, index
+
+    def make_cache(self, policy: CachePolicy | None = None) -> Any:
+        """The cache of its mixer, or, where the spec says `by_part`, a `LayerCache` of those of its parts."""
+        return _cache_of_parts(self, self.spec, needs(self.spec), policy, f"layers.{self.index}")
 
 
-def check_caches(where, spec, layer, need):
-    """RecipeError for a layer of several caches that takes one, and for a part that makes none of what it keeps."""
-    if makes_cache(layer):
-        return
+def layer_cache(layer: Any, spec: Spec, need: Needs, policy: CachePolicy | None, path: str) -> Any:
+    """The cache of the layer at `path`: the layer makes it, or, as version 1 of the contract allows, its parts do."""
+    if isinstance(layer, MakesCache):
+        return layer.make_cache(policy)
+    return _cache_of_parts(layer, spec, need, policy, path)
+
+
+def has_cache(layer: Any, need: Needs) -> bool:
+    """Whether anything in a layer is kept from token to token, by its parts or by the layer itself."""
+    return bool(need.caches) or (isinstance(layer, MakesCache) and not isinstance(layer, CachedLayer))
+
+
+def _cache_of_parts(layer: Any, spec: Spec, need: Needs, policy: CachePolicy | None, path: str) -> Any:
+    """RecipeError for a layer of several caches that takes one, and for a part that makes none."""
     if len(need.caches) > 1 and not need.by_part:
         names = " and ".join(need.caches)
         raise RecipeError(
-            f"{where}: {names} each have a cache, and {spec.block()} takes one (it is not `by_part`)"
+            f"{path}: {names} each have a cache, and {spec.block()} takes one (it is not `by_part`)"
         )
-    parts = dict(spec.walk())
-    for path in need.caches:
-        if not makes_cache(_part(layer, path, where)):
+    blocks = {below: part.block() for below, part in spec.walk()}
+    caches = {}
+    for below in need.caches:
+        part = _part(layer, below, path)
+        if not isinstance(part, MakesCache):
             raise RecipeError(
-                f"{where}.{path}: {parts[path].block()} has no make_cache(policy), which gives what it keeps from "
-                f"token to token"
+                f"{path}.{below}: {blocks[below]} has no make_cache(policy), which gives what it keeps from token to "
+                "token"
             )
+        caches[below] = part.make_cache(policy)
+    return LayerCache(caches) if need.by_part or not caches else next(iter(caches.values()))
 
 
-def layer_cache(layer, need, policy, where):
-    """The cache of a layer: its own, its one mixer's, or those of its parts in one."""
-    if makes_cache(layer):
-        return layer.make_cache(policy)
-    made = {path: _part(layer, path, where).make_cache(policy) for path in need.caches}
-    return LayerCache(made) if need.by_part or not made else next(iter(made.values()))
-
-
-def _part(layer, path, where):
-    """The module at a path below a layer: where its spec is, so is what it runs."""
+def _part(layer: Any, below: str, path: str) -> Any:
+    """The module of a layer's part: it has the same path below the layer as the spec that it runs."""
     try:
-        for step in path.split("."):
+        for step in below.split("."):
             layer = layer[int(step)] if isinstance(layer, list) else layer[step]
     except (LookupError, TypeError) as error:
-        raise PluginError(f"{where}: the module does not keep its part {path} under that name") from error
+        raise PluginError(f"{path}: the module does not keep its part {below} under that name") from error
     return layer
 
 
-def by_part(need, cache):
-    """The caches of a layer's parts by their names; of mlx-lm's, which have no names, in order."""
+def by_part(need: Needs, cache: Any) -> Mapping[str, Any] | LayerCache:
+    """The caches of a layer's parts by their paths; mlx-lm's, which have no names, are taken in order."""
     if isinstance(cache, LayerCache):
         return cache
     caches = [None] * len(need.memories) if cache is None else cache
-    return {memory.path: one for memory, one in zip(need.memories, caches, strict=True)}
+    return {memory.path: part for memory, part in zip(need.memories, caches, strict=True)}

@@ -8,8 +8,9 @@ from inspect import signature
 
 import mlx.nn as nn
 
-from zoo.blocks.caching import by_part, check_caches, layer_cache, makes_cache
+from zoo.blocks.caching import by_part, has_cache, layer_cache
 from zoo.blocks.mask import attention_mask, biased, padded_columns, token_columns
+from zoo.blocks.model import Model
 from zoo.cache import Cache, KVCache, LayerCache, UnkeptCache, WindowCache
 from zoo.errors import PluginError, PromptError
 from zoo.recipe.memory import needs
@@ -17,7 +18,7 @@ from zoo.recipe.memory import needs
 RECURRENT = "recurrent"
 
 
-class Decoder(nn.Module):
+class Decoder(Model, nn.Module):
     """Tokens to logits. The model makes the masks, one for each distinct window among its layers.
 
     Attention gets what its queries may see (None, "causal" or an array, see `zoo.blocks.mask`). A part whose
@@ -35,7 +36,7 @@ class Decoder(nn.Module):
         self.embedding = embedding
         self.layers = layers
         if spec.causality != "full":  # where all tokens see each other, nothing need be kept
-            self.check_caches()
+            self.make_cache()  # RecipeError for a layer that cannot
         if norm is not None:
             self.norm = norm
         self.head = head
@@ -56,21 +57,16 @@ class Decoder(nn.Module):
             (index, place, memory.recurrent)
             for index, (layer, need) in enumerate(zip(self.layers, self.needs, strict=True))
             for place, memory in enumerate(need.memories)
-            if need.caches or makes_cache(layer)
+            if has_cache(layer, need)
         ]
         return next((one[:2] for one in every if not one[2]), every[0][:2] if every else None)
 
     def make_cache(self, policy=None):
         """One cache a layer: its own, that of its mixer, or a `LayerCache` where parts have their own."""
-        if self.spec.causality == "full":
-            self.check_caches()
-        every = enumerate(zip(self.layers, self.needs, strict=True))
-        return [layer_cache(layer, need, policy, f"layers.{index}") for index, (layer, need) in every]
-
-    def check_caches(self):
-        """RecipeError naming the layer, and the block in it, whose caches cannot be made or handed over."""
-        for index, (layer, need) in enumerate(zip(self.layers, self.needs, strict=True)):
-            check_caches(f"layers.{index}", self.spec.layers[index], layer, need)
+        layers = enumerate(zip(self.layers, self.spec.layers, self.needs, strict=True))
+        return [
+            layer_cache(layer, spec, need, policy, f"layers.{index}") for index, (layer, spec, need) in layers
+        ]
 
     def unkept(self):
         """What tells the layers where padded rows begin when no cache does, where a mixer's own is a plain one."""

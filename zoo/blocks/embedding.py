@@ -10,6 +10,7 @@ class Embedding(nn.Module):
         super().__init__()
         if not spec.shared:
             self.tokens = nn.Embedding(spec.vocab, dim)
+        self._owner = None  # of the table, where it is another embedding's
         self.scale = spec.scale
         if positions is not None:
             self.positions = positions
@@ -32,12 +33,14 @@ class Embedding(nn.Module):
 
     def look_up(self, tokens):  # (B, T) -> (B, T, D)
         """The rows of the table alone."""
-        return self.tokens(tokens)
+        return self.tokens(tokens) if self._owner is None else self._owner().look_up(tokens)
 
     def as_linear(self, x):  # (B, T, D) -> (B, T, V)
         """The same table backwards: a logit is the product of a hidden state and a token's vector."""
-        return self.tokens.as_linear(x)
+        return self.tokens.as_linear(x) if self._owner is None else self._owner().as_linear(x)
 
     def share(self, other):
         """Use the table of `other`, whose parameter it stays."""
-        self.look_up, self.as_linear = other.look_up, other.as_linear
+        self._owner = lambda: (
+            other
+        )  # behind a function, so that its table is no parameter of this module, too

@@ -4,11 +4,15 @@ import mlx.core as mx
 import mlx.nn as nn
 
 from zoo.blocks.mask import biased
+from zoo.blocks.model import Model
 from zoo.errors import PromptError
 
 
-class Encoder(nn.Module):
+class Encoder(Model, nn.Module):
     """Tokens to hidden states, and, with a head, on to its logits."""
+
+    decodes = False
+    padding = frozenset({"left", "right"})
 
     def __init__(self, spec, *, dim, index=0, embedding, layers, norm=None, head=None, relative=None):
         super().__init__()

@@ -4,11 +4,15 @@ import mlx.core as mx
 import mlx.nn as nn
 from mlx.utils import tree_flatten, tree_unflatten
 
+from zoo.blocks.model import Model
 from zoo.errors import PromptError
 
 
-class EncoderDecoder(nn.Module):
+class EncoderDecoder(Model, nn.Module):
     """Source tokens to a memory, then target tokens and that memory to logits (Vaswani et al., 2017, figure 1)."""
+
+    inputs = "source and target"
+    padding = frozenset({"left", "right"})  # of the source; a target's is on the left
 
     def __init__(self, spec, *, dim, index=0, encoder, decoder):
         super().__init__()

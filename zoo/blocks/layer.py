@@ -1,21 +1,43 @@
-"""A layer: a mixer between tokens, then a feed-forward for each token, both around a residual path."""
+"""A layer: a mixer between tokens, then a feed-forward for each token, both with a residual connection.
 
+Axes: B batch, T length, D width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import mlx.core as mx
 import mlx.nn as nn
 
+from zoo import recipe
+from zoo.blocks.caching import CachedLayer
 
-class Layer(nn.Module):
-    """Two residual sums, their norms before or after.
+
+class Layer(CachedLayer):
+    """Two residual sums, their norms before or after (Xiong et al., 2020, figure 1).
 
     pre                          post
     x ─┬─ norm ─ mixer ─ + ─     x ─┬─ mixer ─ + ─ norm ─
        └──────────────── ┘          └───────── ┘
 
-    Where the feed-forward carries a state too, `mask` and `cache` hold both parts' by name. `passed` is handed to the
-    parts that say they give or take something.
+    Where the feed-forward is recurrent too, `mask` and `cache` hold those of both parts, by name. `passed` is given to
+    the parts whose specs have `gives` or `takes`.
     """
 
-    def __init__(self, spec, *, dim, index=0, mixer, feedforward, mixer_norm, feedforward_norm):
-        super().__init__()
+    def __init__(
+        self,
+        spec: recipe.Layer,
+        *,
+        dim: int,
+        index: int = 0,
+        mixer: nn.Module,
+        feedforward: nn.Module,
+        mixer_norm: nn.Module,
+        feedforward_norm: nn.Module,
+    ) -> None:
+        super().__init__(spec, index)
         self.mixer, self.feedforward = mixer, feedforward
         self.mixer_norm, self.feedforward_norm = mixer_norm, feedforward_norm
         self.placement = spec.placement
@@ -26,15 +48,19 @@ class Layer(nn.Module):
         )
         self.passing = frozenset(name for name, part in parts.items() if part.gives or part.takes)
 
-    def __call__(self, x, mask=None, cache=None, passed=None):  # (B, T, D) -> (B, T, D)
+    def __call__(
+        self, x: mx.array, mask: Any = None, cache: Any = None, passed: dict[str, Any] | None = None
+    ) -> mx.array:  # (B, T, D) -> (B, T, D)
         if self.placement == "pre":
             x = x + self.run("mixer", self.mixer_norm(x), mask, cache, passed)
             return x + self.run("feedforward", self.feedforward_norm(x), mask, cache, passed)
         x = self.mixer_norm(x + self.run("mixer", x, mask, cache, passed))
         return self.feedforward_norm(x + self.run("feedforward", x, mask, cache, passed))
 
-    def run(self, name, x, mask, cache, passed):  # (B, T, D) -> (B, T, D)
-        """The part of that name, handed what its spec asks for."""
+    def run(
+        self, name: str, x: mx.array, mask: Any, cache: Any, passed: Mapping[str, Any] | None
+    ) -> mx.array:  # (B, T, D) -> (B, T, D)
+        """The part of that name, called with what its spec asks for."""
         part = self[name]
         more = {"passed": passed} if name in self.passing else {}
         if name not in self.remembering:

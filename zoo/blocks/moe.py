@@ -8,7 +8,7 @@ import mlx.nn as nn
 
 from zoo import runtime
 from zoo.blocks.activation import activation
-from zoo.blocks.quantized import wide
+from zoo.blocks.quantized import PackedExtras, wide
 
 MANY = 64  # rows of work from which sorting them by expert pays: each expert's matrix is then read once
 
@@ -38,10 +38,10 @@ def top(scores, count):  # (…, E) -> (…, count)
     return mx.stop_gradient(mx.argpartition(-scores, kth=count - 1, axis=-1)[..., :count])
 
 
-class StackedLinear(nn.Module):
+class StackedLinear(PackedExtras, nn.Module):
     """E linear maps in one (E, out, in) `weight` and (E, out) `bias`: each row goes through the one it names."""
 
-    packed_extras = ("global_scale",)  # what its quantized form knows beside the packed numbers
+    packed_extras = ("global_scale",)
 
     def __init__(self, experts, inputs, outputs, bias=False):
         super().__init__()

@@ -71,7 +71,7 @@ class RoPE(nn.Module):
         self.theta = spec.theta
         self.interleaved = spec.interleaved
         self.scaling = scaling
-        self.magnitude = getattr(scaling, "magnitude", 1.0)
+        self.magnitude = 1.0 if scaling is None else scaling.magnitude
         # A leading underscore keeps the computed wavelengths out of the parameters.
         self._wavelengths = None
         if scaling is not None and not self.depends_on_length:
@@ -80,7 +80,7 @@ class RoPE(nn.Module):
     @property
     def depends_on_length(self):
         """Whether the angle of a position changes with the length of the text."""
-        return getattr(self.scaling, "depends_on_length", False)
+        return self.scaling is not None and self.scaling.depends_on_length
 
     def __call__(self, x, offset=0):  # (B, H, T, K) -> (B, H, T, K)
         """`offset` as above, or every token's own position, (B, T)."""

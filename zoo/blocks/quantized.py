@@ -1,4 +1,8 @@
-"""A linear layer of packed numbers with what some formats add to them. Axes: I inputs, O outputs."""
+"""Quantized linear layers, with what some formats add to packed numbers. Axes: I inputs, O outputs."""
+
+from __future__ import annotations
+
+from typing import Any
 
 import mlx.core as mx
 import mlx.nn as nn
@@ -12,7 +16,16 @@ class QuantizedLinear(nn.QuantizedLinear):
     be wider than the activations, whose dtype stays.
     """
 
-    def __call__(self, x):  # (…, I) -> (…, O)
+    def __init__(self, layer: nn.QuantizedLinear) -> None:
+        """The parameters and settings of `layer`; `global_scale` and `permutation` may be added to them."""
+        nn.Module.__init__(self)
+        self.group_size, self.bits, self.mode = layer.group_size, layer.bits, layer.mode
+        for name, array in layer.items():
+            self[name] = array
+        self.biases = layer.get("biases")
+        self.freeze()
+
+    def __call__(self, x: mx.array) -> mx.array:  # (…, I) -> (…, O)
         dtype = x.dtype
         if "permutation" in self:
             x = mx.take(x, self.permutation, axis=-1)
@@ -32,6 +45,19 @@ class QuantizedLinear(nn.QuantizedLinear):
         return y + self.bias if "bias" in self else y
 
 
-def wide(x):
-    """The same in a float that holds sums not yet scaled, which pass float16's largest number."""
+class PackedExtras:
+    """A layer whose quantized form holds more than packed numbers; `packed_extras` names what."""
+
+    packed_extras: tuple[str, ...] = ()
+
+
+def packed_extras(layer: Any) -> tuple[str, ...]:
+    """What the quantized form of a layer holds beside the packed numbers: a linear one both extras of `QuantizedLinear`."""
+    if isinstance(layer, nn.Linear):
+        return ("global_scale", "permutation")
+    return layer.packed_extras if isinstance(layer, PackedExtras) else ()
+
+
+def wide(x: mx.array) -> mx.array:
+    """The same in a float that holds sums not yet scaled, which may exceed float16's largest number."""
     return x.astype(mx.float32) if x.dtype == mx.float16 else x

@@ -12,6 +12,7 @@ import mlx.core as mx
 
 from zoo.architecture import Architecture
 from zoo.assemble import assemble
+from zoo.blocks.model import protocol_of
 from zoo.checkpoint.finite import finite
 from zoo.checkpoint.parameters import match, packings, place, warn_of_unread
 from zoo.checkpoint.quantized import Expected, check_method, gather, warn_of_differences, with_settings
@@ -115,8 +116,7 @@ def open_model(
     except ConfigError as error:
         raise (file.names(error) if file else error) from None
     model = assemble(recipe, registry)
-    if hasattr(model, "adopt"):  # a model that another library made knows names of its own
-        tensors = model.adopt(tensors)
+    tensors = protocol_of(model).sanitize(tensors)  # another library's model has names of its own
     parameters = match(model, chosen, recipe, tensors)
     warn_of_differences(Expected(config), packings(tensors, parameters))
     return Opened(model, parameters, chosen, recipe, config, defaults, found.folder, registry, file)

@@ -11,7 +11,8 @@ from mlx.utils import tree_flatten, tree_map_with_path
 
 from zoo import runtime, weights
 from zoo.architecture import Architecture
-from zoo.blocks.quantized import QuantizedLinear
+from zoo.blocks.protocols import Quantizable
+from zoo.blocks.quantized import QuantizedLinear, packed_extras
 from zoo.checkpoint.misfits import fits, misfits
 from zoo.checkpoint.packed import Packed, Packing, join
 from zoo.checkpoint.quantized import warn_of_unpacked
@@ -93,15 +94,14 @@ def fill(model: Any, parameters: Mapping[str, Any], dtype: Any = None) -> None:
 def can_hold(layer: Any, tensor: Packed) -> bool:
     """Whether the layer has a quantized form, which also knows what the packing adds to the matrix itself."""
     extras = {name for name in ("global_scale", "permutation") if getattr(tensor, name) is not None}
-    known = extras if isinstance(layer, nn.Linear) else getattr(layer, "packed_extras", ())
-    return hasattr(layer, "to_quantized") and extras.issubset(known)
+    return isinstance(layer, Quantizable) and extras.issubset(packed_extras(layer))
 
 
 def quantized_layer(layer: Any, tensor: Packed) -> Any:
     """The quantized form of a layer, of the right shapes and as yet with other numbers."""
     quantized = layer.to_quantized(**tensor.packing.as_json())
     if type(quantized) is nn.QuantizedLinear:
-        quantized.__class__ = QuantizedLinear  # the same parameters; it also knows the two below
+        quantized = QuantizedLinear(quantized)  # which knows the two below, too
     for name in ("global_scale", "permutation"):
         if getattr(tensor, name) is not None:
             quantized[name] = getattr(tensor, name)

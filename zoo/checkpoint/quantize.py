@@ -8,6 +8,7 @@ from typing import Any
 
 import mlx.nn as nn
 
+from zoo.blocks.protocols import Quantizable
 from zoo.checkpoint.packed import AFFINE_BITS, AFFINE_GROUPS, FLOAT_MODES, Packing, dense, pack
 from zoo.errors import ZooError
 
@@ -66,7 +67,8 @@ def choose(path: str, layer: Any, asked: Packing, choices: Sequence[Choice] = ()
     Each of `choices` may change the packing, by the layer's path, or keep the layer whole with None. Layers that have no
     quantized form, or whose inputs do not divide into groups, stay as they are.
     """
-    if not hasattr(layer, "to_quantized"):
+    quantizable = isinstance(layer, Quantizable)
+    if not quantizable:
         return None
     packing = Packing(8, 64) if any(fnmatchcase(path, pattern) for pattern in ROUTERS) else asked
     for choice in choices:

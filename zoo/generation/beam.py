@@ -12,12 +12,13 @@ from typing import Any, Literal
 import mlx.core as mx
 import numpy as np
 
+from zoo.blocks.model import protocol_of
 from zoo.errors import PromptError
 from zoo.generation.checkpoint_settings import token_limit
 from zoo.generation.constraints import REMOVED, Constraints, constraints_of
 from zoo.generation.decoding import decode
 from zoo.generation.prompt import encode_prompt, end_ids, first_token, sampling_of, settings_of
-from zoo.generation.reader import Reader, Report, TextReader, TranslationReader, translates
+from zoo.generation.reader import Reader, Report, TextReader, TranslationReader
 from zoo.generation.sampling import check_numbers, logprobs, sampler
 from zoo.generation.step import Step
 from zoo.generation.text import TextStream
@@ -137,7 +138,7 @@ def _setting(given: Any, default: Any, otherwise: Any) -> Any:
 def _reader(
     loaded: Loaded, ids: Sequence[int], limit: int, chunk: int | None, report: Report | None
 ) -> TextReader | TranslationReader:
-    if translates(loaded):
+    if protocol_of(loaded.model).translates:
         return TranslationReader(loaded.model, ids, limit, start=_start(loaded))
     prefix = loaded.architecture.causality == "prefix"
     return TextReader(loaded.model, ids, limit, prefix=prefix, chunk=chunk, report=report)

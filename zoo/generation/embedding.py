@@ -14,14 +14,13 @@ from typing import Any
 import mlx.core as mx
 
 from zoo import runtime
+from zoo.blocks.model import protocol_of
 from zoo.errors import ConfigError, PromptError
 from zoo.files import read_json, read_object
 from zoo.generation import check_loaded
 from zoo.generation.prompt import encode_prompt, pieces
-from zoo.generation.reader import translates
 from zoo.generation.sampling import check_numbers
 from zoo.loading import Loaded
-from zoo.recipe import Encoder
 
 POOLINGS = ("mean", "first", "last")
 BATCH = 32  # texts a pass
@@ -110,7 +109,7 @@ def _states(loaded: Loaded, rows: list[list[int]]) -> tuple[mx.array, mx.array]:
     """Hidden states (B, S, D) of rows of ids, and their mask (B, S): 1 for a token, 0 for padding."""
     width = max(map(len, rows))
     model: Any = loaded.model
-    if isinstance(loaded.recipe, Encoder) or translates(loaded):
+    if protocol_of(model).encodes:
         tokens = mx.array([row + [0] * (width - len(row)) for row in rows])
         mask = mx.array([[1] * len(row) + [0] * (width - len(row)) for row in rows])
         return model.encode(tokens, mask), mask

@@ -11,9 +11,8 @@ from typing import Any, Protocol
 import mlx.core as mx
 
 from zoo import runtime
+from zoo.blocks.model import protocol_of
 from zoo.cache import CachePolicy, settle
-from zoo.loading import Loaded
-from zoo.recipe import EncoderDecoder
 
 MOST_RESERVED = 4096  # tokens to make room for at once: few texts are as long as they may be
 LONG = 64  # tokens whose pass is evaluated layer by layer, so that it can be interrupted and followed
@@ -51,7 +50,8 @@ class TextReader:
         chunk: int | None = None,
         report: Report | None = None,
     ) -> None:
-        self.model, self.prompt, self.prefix, self.report = model, prompt, prefix, report
+        self.model, self.protocol = model, protocol_of(model)
+        self.prompt, self.prefix, self.report = prompt, prefix, report
         self.chunk = chunk or runtime.prefill_chunk()
         self.reserve = len(prompt) + min(limit, MOST_RESERVED)
         self.cache: Any = None
@@ -63,7 +63,8 @@ class TextReader:
         tokens = mx.array([self.prompt])  # (1, T)
         if self.prefix:
             return self._logits(tokens, prefix=len(self.prompt))
-        while len(self.prompt) - self.read > getattr(self.model, "last_chunk", self.chunk):
+        last = self.protocol.last_chunk or self.chunk
+        while len(self.prompt) - self.read > last:
             piece = min(self.chunk, len(self.prompt) - self.read - 1)
             self.model.backbone(tokens[:, self.read : self.read + piece], self.cache)
             self._settle(piece)
@@ -75,9 +76,7 @@ class TextReader:
 
     def select(self, rows: Sequence[int]) -> None:
         """Go on with these rows of the caches, in this order."""
-        chosen = mx.array(list(rows))
-        for cache in self.cache:
-            cache.select(chosen)
+        self.protocol.select(self.cache, mx.array(list(rows)))
 
     def _logits(self, tokens: mx.array, **inputs: Any) -> mx.array:
         hidden = self.model.backbone(tokens, self.cache, **inputs)[:, -1:]  # (1, T) -> (1, 1, D)
@@ -96,7 +95,8 @@ class TranslationReader:
     """An encoder-decoder: the source is encoded once, and the target begins with the token `start`."""
 
     def __init__(self, model: Any, source: Sequence[int], limit: int, *, start: int) -> None:
-        self.model, self.source, self.start = model, source, start
+        self.model, self.protocol = model, protocol_of(model)
+        self.source, self.start = source, start
         self.reserve = 1 + min(limit, MOST_RESERVED)
         self.cache: Any = None
         self.memory: Any = None
@@ -113,11 +113,4 @@ class TranslationReader:
 
     def select(self, rows: Sequence[int]) -> None:
         """Go on with these rows of the caches, in this order."""
-        chosen = mx.array(list(rows))
-        for cache in self.cache:
-            cache.select(chosen)
-
-
-def translates(loaded: Loaded) -> bool:
-    """Whether the model is an encoder-decoder."""
-    return isinstance(loaded.recipe, EncoderDecoder)
+        self.protocol.select(self.cache, mx.array(list(rows)))

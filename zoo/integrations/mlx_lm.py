@@ -19,6 +19,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import mlx.nn as nn
+
 from zoo import cache as zoo_cache
 from zoo.errors import PluginError, PromptError, TokenizerError, ZooError, in_words
 from zoo.loading import Loaded
@@ -55,15 +57,11 @@ def load(
 
 
 def served(loaded: Loaded) -> Any:
-    """The model itself, with what mlx-lm's tools ask of one: `make_cache` of mlx-lm's caches, `args`, `model_type`."""
+    """The model as mlx-lm's tools take one; its layers and parameters are those of `loaded.model`."""
     name = loaded.architecture.name
     if loaded.architecture.task != "generate" or loaded.architecture.causality != "causal":
         raise ZooError(f"{name}: mlx-lm's tools write text from left to right, which this model does not")
-    model = loaded.model
-    kind = type(model)
-    model.__class__ = type(kind.__name__, (Served, kind), {"__doc__": kind.__doc__})
-    model.args = SimpleNamespace(**loaded.config)
-    model.model_type = loaded.config.get("model_type", name)
+    model = Served(loaded.model, loaded.config, name)
     model.make_cache()  # which refuses what mlx-lm has no cache for, now and not at the first token
     return model.eval()
 
@@ -84,22 +82,37 @@ def tokenizer(loaded: Loaded, config: Mapping[str, Any] | None = None) -> Any:
         ) from error
 
 
-class Served:
-    """What is put before a decoder's own class."""
+class Served(nn.Module):
+    """A decoder under mlx-lm's protocol: its modules by the same names, so that their parameters keep their paths."""
+
+    def __init__(self, model: Any, config: Mapping[str, Any], name: str) -> None:
+        super().__init__()
+        for part, module in model.items():
+            self[part] = module
+        # Behind a function: no module below this one, whose parameters there would be a second time.
+        self._model = lambda: model
+        self._quantized_cache = import_module("mlx_lm.models.cache").QuantizedKVCache
+        self.args = SimpleNamespace(**config)
+        self.model_type = config.get("model_type", name)
+
+    @property
+    def layers(self) -> Any:
+        """The decoder's layers."""
+        return self._model().layers
 
     def make_cache(self, policy: Any = None) -> list[Any]:
         """mlx-lm's caches, one a layer, of the kinds that the layers' mixers would make themselves."""
-        return [counterpart(cache) for cache in super().make_cache(policy)]  # type: ignore[misc]
+        return [counterpart(cache) for cache in self._model().make_cache(policy)]
 
     def __call__(  # (B, T) -> (B, T, V)
         self, tokens: Any, cache: Any = None, input_embeddings: Any = None, **inputs: Any
     ) -> Any:
         """`input_embeddings` (B, T, D), which mlx-lm gives besides tokens, take their place."""
-        if cache and any(hasattr(one, "bits") for one in cache):
+        if cache and any(isinstance(layer_cache, self._quantized_cache) for layer_cache in cache):
             raise PromptError("kv_bits: a quantized cache is not implemented for the zoo's models")
         if input_embeddings is not None:
             tokens, inputs["inputs_embeds"] = None, input_embeddings
-        return super().__call__(tokens, cache, **inputs)  # type: ignore[misc]
+        return self._model()(tokens, cache, **inputs)
 
 
 def counterpart(cache: Any) -> Any:
@@ -107,12 +120,12 @@ def counterpart(cache: Any) -> Any:
 
     What a class inherits does not count: a cache that works another way needs another counterpart.
     """
-    from mlx_lm.models import cache as theirs
+    from mlx_lm.models.cache import CacheList
 
     if type(cache).__module__.startswith("mlx_lm."):
         return cache  # mlx-lm's own already
     if type(cache) is zoo_cache.LayerCache and cache.parts:
-        return theirs.CacheList(*map(counterpart, cache.parts.values()))
+        return CacheList(*map(counterpart, cache.parts.values()))
     if "counterpart" not in vars(type(cache)):
         raise PluginError(
             f"mlx-lm has no counterpart of the cache {type(cache).__name__}, which declares none"

@@ -11,8 +11,9 @@ from typing import Any
 
 import mlx.core as mx
 
+from zoo.cache import Cache
 from zoo.generation.prompt import learned_context
-from zoo.recipe import DynamicScaling, Spec
+from zoo.recipe import DynamicScaling, EncoderDecoder, Spec
 from zoo.testing.subjects import Check, Subject, is_causal, same, streams, translates
 
 # Numbers of tokens at which implementations commonly start another piece, beside those that a spec declares.
@@ -25,7 +26,7 @@ PADDING = 5  # columns on the left of a padded row, so that its borders lie else
 def caches_hold_what_the_recipe_counts(subject: Subject) -> None:
     """Memory is foretold from `cached` and `carried`; the caches must keep just as many numbers."""
     total = min(subject.tokens.shape[1], 24)
-    decoder = getattr(subject.recipe, "decoder", subject.recipe)
+    decoder = subject.recipe.decoder if translates(subject) else subject.recipe
     caches, step = reader(subject, subject.tokens[:1])
     assert len(caches) == len(decoder.layers), (
         f"make_cache gives {len(caches)} caches, one for each of {len(decoder.layers)} layers is expected"
@@ -33,7 +34,7 @@ def caches_hold_what_the_recipe_counts(subject: Subject) -> None:
     for start, end in ((0, total // 2), (total // 2, total)):
         mx.eval(step(subject.tokens[:1, start:end]))
         for index, (layer, cache) in enumerate(zip(decoder.layers, caches, strict=True)):
-            held = cache.held if hasattr(cache, "held") else sum(array.size for array in cache.state)
+            held = cache.held if isinstance(cache, Cache) else sum(array.size for array in cache.state)
             most, least = (counted(layer, decoder.dim, end, short) for short in (0, 1))
             assert least <= held <= most, (
                 f"layers.{index}: after {end} tokens the cache holds {held:,} numbers, the recipe counts {most:,}: "
@@ -60,7 +61,7 @@ def chunks_meet_without_a_seam(subject: Subject) -> None:
         (f"pieces that end at {PADDING} and at the end", (PADDING,)),
     ):
         same(read(subject, text, cuts), expected, f"logits of {length} tokens in {what}")
-    if is_causal(subject) and getattr(subject.model, "pads", True):
+    if is_causal(subject) and "left" in subject.protocol.padding:
         row = mx.concatenate([text[:, :PADDING], text[:, :-PADDING]], axis=1)  # (1, T)
         mask = mx.array([[1] * length, [0] * PADDING + [1] * (length - PADDING)])  # (2, T)
         padded = subject.model(mx.concatenate([text, row]), subject.model.make_cache(), mask=mask)
@@ -76,7 +77,7 @@ def borders(recipe: Any) -> list[int]:
     parts = [part for _, part in recipe.walk()]
     # Angles that depend on the length of the text do so beyond the context: there nothing is the same in pieces.
     dynamic = [part.context for part in parts if isinstance(part, DynamicScaling)]
-    learned = learned_context(getattr(recipe, "decoder", recipe))
+    learned = learned_context(recipe.decoder if isinstance(recipe, EncoderDecoder) else recipe)
     limit = min([*dynamic, *([] if learned is None else [learned])], default=None)
     known = {*BORDERS, *(chunk for part in parts for chunk in declared(part) if 1 < chunk <= LONGEST)}
     return sorted(place for place in known if limit is None or place + PAST <= limit)

@@ -11,6 +11,7 @@ from typing import Any
 
 import mlx.core as mx
 
+from zoo.blocks.model import protocol_of
 from zoo.errors import SourceError
 from zoo.loading import Loaded, load
 from zoo.testing import TOLERANCE, Check, Result, Subject, outcome, same
@@ -49,7 +50,7 @@ def agreement(subject: Subject, reference: Path, tolerance: float = TOLERANCE) -
 
 def answer(model: Any, given: Mapping[str, mx.array]) -> mx.array:
     """What the model makes of `tokens`, (B, T, V); a translator of these as the source and `target`."""
-    if hasattr(model, "encode") and hasattr(model, "decode"):
+    if protocol_of(model).translates:
         return model(given["tokens"], given["target"], mask=given.get("mask"))
     return model(given["tokens"], mask=given.get("mask"))
 
@@ -68,7 +69,7 @@ def _of_npz(subject: Subject, path: Path) -> tuple[dict[str, mx.array], mx.array
     for name in ("tokens", "logits"):
         if name not in arrays:
             raise SourceError(f"{path}: has no array {name!r}; it has: {', '.join(arrays) or 'none'}")
-    translates = hasattr(subject.model, "decode")
+    translates = protocol_of(subject.model).translates
     if translates and "target" not in arrays:
         raise SourceError(f"{path}: a translator needs an array 'target' besides its source, 'tokens'")
     for name in {"tokens", "target"} & arrays.keys():

@@ -14,6 +14,7 @@ from mlx.utils import tree_flatten, tree_unflatten
 
 from zoo.architecture import Architecture
 from zoo.assemble import assemble
+from zoo.blocks.model import Model, protocol_of
 from zoo.checkpoint.open import make_recipe
 from zoo.checkpoint.packed import Packing
 from zoo.checkpoint.quantize import choose
@@ -48,6 +49,11 @@ class Subject:
         """The size of the vocabulary that texts are drawn from."""
         return self.recipe.embedding.vocab
 
+    @property
+    def protocol(self) -> Model:
+        """What the model declares of itself."""
+        return protocol_of(self.model)
+
 
 @dataclass(frozen=True)
 class Check:
@@ -67,7 +73,7 @@ class Check:
 
 def decodes(subject: Subject) -> bool:
     """Whether the model continues text token by token, from a cache."""
-    return hasattr(subject.model, "make_cache") and not hasattr(subject.model, "encode")
+    return subject.protocol.decodes and not subject.protocol.translates
 
 
 def is_causal(subject: Subject) -> bool:
@@ -77,12 +83,12 @@ def is_causal(subject: Subject) -> bool:
 
 def is_encoder(subject: Subject) -> bool:
     """Whether the model reads a text at once, and writes none."""
-    return hasattr(subject.model, "encode") and not hasattr(subject.model, "decode")
+    return not subject.protocol.decodes
 
 
 def translates(subject: Subject) -> bool:
     """Whether the model reads one text whole and writes another."""
-    return hasattr(subject.model, "encode") and hasattr(subject.model, "decode")
+    return subject.protocol.translates
 
 
 def streams(subject: Subject) -> bool:
@@ -119,7 +125,7 @@ def packed_layers(model: Any) -> list[Any]:
 def answer(subject: Subject, model: Any = None) -> mx.array:
     """What a model, the subject's own or another of its kind, makes of the texts, all of them at once: (B, T, V)."""
     model = subject.model if model is None else model
-    return model(subject.tokens, subject.tokens) if hasattr(model, "decode") else model(subject.tokens)
+    return model(subject.tokens, subject.tokens) if subject.protocol.translates else model(subject.tokens)
 
 
 def is_theirs(subject: Subject) -> bool:

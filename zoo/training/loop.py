@@ -18,6 +18,7 @@ import mlx.nn as nn
 import mlx.optimizers as optim
 from mlx.utils import tree_flatten, tree_unflatten
 
+from zoo.blocks.protocols import Initialises
 from zoo.errors import ZooError
 from zoo.training.record import Record, Settings
 from zoo.training.state import State, save_state
@@ -84,7 +85,7 @@ def initialise(model: Any, seed: int, layers: int, spread: float = 0.02) -> None
     parameters = tree_flatten(model.parameters())
     model.update(tree_unflatten([(path, one(path, array)) for path, array in parameters]))
     for _, module in sorted(model.named_modules(), key=lambda named: named[0]):
-        if hasattr(module, "initialise"):
+        if isinstance(module, Initialises):
             module.initialise(next(keys))
     mx.eval(model.parameters())
 

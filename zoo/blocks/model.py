@@ -1,0 +1,64 @@
+"""What a model declares of itself, so that nobody has to find out by trying. Axes: B batch, T length, D width."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import mlx.core as mx
+
+Inputs = Literal["tokens", "source and target"]
+Side = Literal["left", "right"]
+
+
+class Model:
+    """The declarations of a model. A class states what differs from these defaults, which are a decoder's.
+
+    | | |
+    |---|---|
+    | `inputs` | it is called as `model(tokens)`, or, an encoder-decoder, as `model(source, target)` |
+    | `decodes` | it predicts the next token, with a cache: `make_cache(policy)`; then `backbone` and `head`, or `encode` and `decode` |
+    | `padding` | the sides of a row on which its mask may mark padding |
+    | `last_chunk` | the most tokens that the last pass over a prompt may take; None: no limit of its own |
+    """
+
+    inputs: Inputs = "tokens"
+    decodes: bool = True
+    padding: frozenset[Side] = frozenset({"left"})
+    last_chunk: int | None = None
+
+    @property
+    def translates(self) -> bool:
+        """Whether it reads a source and writes a target: an encoder-decoder."""
+        return self.inputs == "source and target"
+
+    @property
+    def encodes(self) -> bool:
+        """Whether it has `encode(tokens, mask)`, (B, T) -> (B, T, D): hidden states that see in both directions."""
+        return self.translates or not self.decodes
+
+    def sanitize(self, tensors: Any) -> Any:
+        """A checkpoint's `Tensors` under the names that the weight rules expect."""
+        return tensors
+
+    def quantizes(self, path: str, packing: Any) -> Any:
+        """The packing of the layer at `path` when `packing` is asked for; None leaves the layer as it is."""
+        return packing
+
+    def select(self, caches: list[Any], rows: mx.array) -> None:
+        """Keep these rows of the batch, (B,), in the caches that `make_cache` gave: the steps of a beam search."""
+        for cache in caches:
+            cache.select(rows)
+
+
+class _Undeclared(Model):
+    """The declarations of a model whose class makes none, as version 1 of the contract allows: its methods tell."""
+
+    def __init__(self, model: Any) -> None:
+        encodes, decodes = (callable(getattr(model, method, None)) for method in ("encode", "decode"))
+        self.inputs = "source and target" if encodes and decodes else "tokens"
+        self.decodes = decodes or not encodes
+
+
+def protocol_of(model: Any) -> Model:
+    """The declarations of a model: its own, or, where its class makes none, those that its methods imply."""
+    return model if isinstance(model, Model) else _Undeclared(model)
