@@ -10,7 +10,7 @@ EMBEDDED = {
 
 
 def test_every_plugin_of_ours_is_loaded():
-    ours = [plugin for plugin in default_registry().plugins if plugin.ours]
+    ours = [plugin for plugin in default_registry().plugins if plugin.first_party]
     assert {"gpt2", "llama"} <= {plugin.name for plugin in ours}
     assert [(plugin.name, plugin.error) for plugin in ours if plugin.state != "loaded"] == []
 

@@ -17,7 +17,8 @@ from typing import Any
 from zoo.architecture import Block, Preset
 from zoo.config import Config
 from zoo.host import hookspecs
-from zoo.host.collect import HOOKS, RECORDS
+from zoo.host.collect import HOOKS
+from zoo.host.kinds import KINDS
 from zoo.host.registry import core, default_registry
 from zoo.weights import rules as weights
 
@@ -99,11 +100,11 @@ def hooks_page() -> str:
     for hook in HOOKS:
         function = getattr(hookspecs, hook)
         text, example = told(function)
-        users = [p.name for p in default_registry().plugins if p.ours and p.records.get(hook)]
+        users = [p.name for p in default_registry().plugins if p.first_party and p.records.get(hook)]
         parts += [f"## {hook}\n", f"`{hook}{signature(function)}`\n", text, f"```pycon\n{example}\n```\n"]
         parts.append(f"In the zoo itself: {', '.join(users)}.\n")
     parts.append(RECORDS_HEAD)
-    for record in (*(kind for kind, _ in RECORDS.values()), Preset):
+    for record in (*(kind.record for kind in KINDS), Preset):
         parts += [f"### {record.__name__}\n", told(record)[0], fields(record)]
     return "\n".join(parts)
 
@@ -177,7 +178,7 @@ def reference_page() -> str:
 
 def page_of(thing: Any) -> str | None:
     """The page that has the fields or getters of this, if one does."""
-    if thing in [*(kind for kind, _ in RECORDS.values()), Preset]:
+    if thing in [*(kind.record for kind in KINDS), Preset]:
         return "hooks"
     if (
         (is_rule(thing) and thing.__module__ == weights.__name__)

@@ -21,7 +21,7 @@ def table() -> str:
         "|---|---|---|---|---|",
     ]
     for name, architecture in default_registry().architectures.items():
-        if not default_registry().plugin_of(architecture).ours:
+        if not default_registry().plugin_of(architecture).first_party:
             continue
         embedded = any(preset.embedded for preset in architecture.presets)
         base = f"`{architecture.base}`" if architecture.base else ""

@@ -132,7 +132,7 @@ def test_ctrl_c_before_the_first_step_leaves_nothing(where, tmp_path):
 def test_ctrl_c_is_answered_inside_a_computation_that_does_not_return(tmp_path):
     code = (
         "import sys, time, threading\nimport zoo\nimport mlx.core as mx\n"
-        "from zoo.cli.interrupt import Interrupts\n"
+        "from zoo.cli.signals import Interrupts\n"
         "with Interrupts(print) as asked:\n"
         "    x = mx.ones((1500, 1500))\n"
         "    for _ in range(3000): x = x @ x * 1e-3\n"

@@ -115,14 +115,14 @@ def test_a_gguf_file_names_it_too(tmp_path):
 
 
 def test_what_it_is_told_from_is_not_what_it_gives(site):
-    from zoo.host.unloaded import mentions, names
+    from zoo.host.unloaded import has_name, has_string
 
     site.add("zoo-humming", "humming_plugin", PLUGIN)
-    assert mentions("humming_plugin", "humming") and not mentions("humming_plugin", "llama")
-    assert not mentions("no_such_module", "humming") and not mentions("", "humming")
-    assert names("humming_plugin", "humming") and not names("humming_plugin", "zoo_architectures")
+    assert has_string("humming_plugin", "humming") and not has_string("humming_plugin", "llama")
+    assert not has_string("no_such_module", "humming") and not has_string("", "humming")
+    assert has_name("humming_plugin", "humming") and not has_name("humming_plugin", "zoo_architectures")
     (site.path / "humming_plugin.py").write_text(PLUGIN + "\nWORD = 'model'\n")
-    assert mentions("humming_plugin", "model") and not names("humming_plugin", "model")
+    assert has_string("humming_plugin", "model") and not has_name("humming_plugin", "model")
 
 
 def states(command, site):

@@ -2,14 +2,23 @@
 
 import pytest
 
-from zoo.architecture import Architecture, Block, Strategy
+from zoo.architecture import (
+    Architecture,
+    Block,
+    Command,
+    Corpus,
+    Objective,
+    QuantizedFormat,
+    Sampler,
+    Strategy,
+)
 from zoo.errors import ConfigError, PluginError, SourceError
 from zoo.host.discovery import Plugin, load_plugins
 from zoo.host.precedence import RecordTable
 from zoo.host.registry import Registry, default_registry, using
 from zoo.recipe import LayerNorm, RMSNorm
 
-OURS = [plugin for plugin in load_plugins({}) if plugin.ours]
+FIRST_PARTY = [plugin for plugin in load_plugins({}) if plugin.first_party]
 
 
 def architecture(name, *model_types):
@@ -22,8 +31,8 @@ def plugin(distribution, *architectures, resolve=None, **records):
     return Plugin(distribution, distribution, "1.2", records=given)
 
 
-def known(*theirs):
-    return Registry([*OURS, *theirs])
+def known(*third_party):
+    return Registry([*FIRST_PARTY, *third_party])
 
 
 def test_a_third_partys_architecture_is_found_by_name_and_by_model_type():
@@ -43,7 +52,7 @@ def test_between_two_third_parties_neither_wins():
         PluginError, match=r"'same' is claimed by several.*ask for zoo-one::same or zoo-two::same"
     ):
         found.architecture("same")
-    with pytest.raises(PluginError, match=r"model_type 't'.*--architecture zoo-one::same or zoo-two::same"):
+    with pytest.raises(PluginError, match=r"model_type 't'.*`architecture` zoo-one::same or zoo-two::same"):
         found.resolve({"model_type": "t"})
     assert {"zoo-one::same", "zoo-two::same"} <= set(found.architectures)
     assert "same" not in found.architectures
@@ -52,7 +61,7 @@ def test_between_two_third_parties_neither_wins():
 
 def test_two_architectures_of_one_model_type_are_told_by_their_own_names():
     found = known(plugin("zoo-one", architecture("a", "t")), plugin("zoo-two", architecture("b", "t")))
-    with pytest.raises(PluginError, match="--architecture zoo-one::a or zoo-two::b"):
+    with pytest.raises(PluginError, match="`architecture` zoo-one::a or zoo-two::b"):
         found.resolve({"model_type": "t"})
     assert found.architecture("a").name == "a"
 
@@ -79,7 +88,7 @@ def test_a_third_party_keeps_its_name_when_the_zoo_has_it_too():
         UserWarning, match=r"model_type 'gpt2' is served by the plugin zoo-mine.*mlx-zoo::gpt2"
     ):
         assert found.resolve({"model_type": "gpt2"}).name == "llama"
-    assert found.plugin_of(found.architecture("mlx-zoo::llama")).ours
+    assert found.plugin_of(found.architecture("mlx-zoo::llama")).first_party
     assert found.architectures["mlx-zoo::llama"] is not found.architectures["llama"]
 
 
@@ -87,7 +96,7 @@ def test_two_third_parties_and_the_zoo():
     found = known(plugin("zoo-one", architecture("llama")), plugin("zoo-two", architecture("llama")))
     with pytest.raises(PluginError, match="zoo-one::llama or zoo-two::llama"):
         found.architecture("llama")
-    assert found.plugin_of(found.architecture("mlx-zoo::llama")).ours
+    assert found.plugin_of(found.architecture("mlx-zoo::llama")).first_party
 
 
 def marks(key, name):
@@ -122,7 +131,7 @@ def test_a_resolver_means_its_own_architecture_and_may_name_one_of_the_zoos():
 
 def test_a_later_resolver_of_the_zoo_takes_no_model_type_from_a_plugin():
     ours = Plugin("later", "mlx-zoo", records={"zoo_resolve": [lambda config: "llama"]})
-    found = Registry([*OURS, ours, plugin("zoo-mine", architecture("mine", "mine"))])
+    found = Registry([*FIRST_PARTY, ours, plugin("zoo-mine", architecture("mine", "mine"))])
     assert found.resolve({"model_type": "mine"}).name == "mine"
     assert found.resolve({"model_type": "unknown"}).name == "llama"
 
@@ -162,7 +171,7 @@ def test_blocks_follow_the_same_rule():
 def test_nobody_elses_module_runs_a_block_of_ours():
     theirs = plugin("aaa", zoo_blocks=[Block(LayerNorm, "json:loads")])
     with pytest.warns(UserWarning, match="json:loads is passed over"):
-        found = Registry([theirs, *OURS])
+        found = Registry([theirs, *FIRST_PARTY])
     assert found.module(LayerNorm).__name__ == "LayerNorm"
 
 
@@ -197,6 +206,38 @@ def test_between_two_third_parties_strategies_one_is_asked_for():
         found.strategy("generate", ["special"])
     with pytest.raises(PluginError, match="no strategy serves the task 'encode'"):
         found.strategy("encode")
+
+
+def test_a_record_of_a_plugins_own_subclass_is_its_plugins():
+    class Own(Architecture):
+        pass
+
+    mine = Own("own", "", lambda config: None, ())
+    found = known(plugin("zoo-own", mine))
+    assert found.plugin_of(found.architecture("own")).distribution == "zoo-own"
+
+
+def test_every_kind_that_is_asked_for_by_name_is_marked_when_contested():
+    def records():
+        target = "json:loads"
+        return {
+            "zoo_architectures": [architecture("same")],
+            "zoo_strategies": [strategy("same")],
+            "zoo_samplers": [Sampler("same", target)],
+            "zoo_corpora": [Corpus("same", target, ("generate",))],
+            "zoo_objectives": [Objective("same", target, ("generate",))],
+            "zoo_commands": [Command("same", target)],
+            "zoo_formats": [QuantizedFormat("same", target)],
+        }
+
+    one, two = (Plugin(name, name, records=records()) for name in ("zoo-one", "zoo-two"))
+    found = known(one, two).contested_names
+    assert sorted(found) == [
+        *("corpus/same", "objective/same", "same", "sampler/same", "strategy/same", "zoo same")
+    ]
+    assert set(found) <= set(one.gives)
+    assert found["zoo same"] == ["zoo-one::same", "zoo-two::same"]
+    assert found["sampler/same"] == ["zoo-one::same", "zoo-two::same"]
 
 
 def test_a_registry_in_use_is_the_one_for_all():

@@ -31,7 +31,7 @@ def test_what_has_no_base_is_told_whole():
 def test_every_plugin_of_the_zoo_has_a_card():
     known = default_registry()
     for plugin in known.plugins:
-        if plugin.ours and plugin.gives:
+        if plugin.first_party and plugin.gives:
             assert card(plugin, known).count("\n") > 2, plugin.name
 
 

@@ -194,7 +194,7 @@ def test_any_decoder_with_the_place_takes_a_block(base, block, tmp_path):
     recipe = subject(base).recipe
     place = BLOCKS[block].place.split(".")[1:]
     if not any(has(layer, place) for layer in recipe.layers):
-        with pytest.raises(ScaffoldError, match=f"--base {base}: its layers have no {block}"):
+        with pytest.raises(ScaffoldError, match=f'`base="{base}"`: its layers have no {block}'):
             create("child", base=base, block=block, where=tmp_path)
         return
     folder = create("child", base=base, block=block, where=tmp_path)
@@ -252,13 +252,17 @@ def site_here(make_site, tmp_path, monkeypatch):
         ("rmsnorm", {"kind": "block"}, "'rmsnorm' is taken: it is a block"),
         ("rnn", {}, "'rnn' is taken: the plugin rnn"),
         ("pytest", {}, "Python has a module zoo_pytest already"),
-        ("child", {"base": "bert"}, "--base bert: it is a model of the kind encoder"),
+        ("child", {"base": "bert"}, '`base="bert"`: it is a model of the kind encoder'),
         ("child", {"base": "t5"}, "no decoder"),
-        ("child", {"kind": "block", "base": "llama"}, "--base is of an architecture, not of a block"),
-        ("child", {"kind": "command", "block": "norm"}, "--block is of an architecture or a block, not of"),
-        ("child", {"block": "poem"}, "--block poem: not one of norm, mixer, feedforward, router"),
-        ("child", {"base": "mamba", "block": "feedforward"}, "--base mamba: its layers have no feedforward"),
-        ("child", {"base": "llama", "block": "router"}, "--base llama: its layers have no router"),
+        ("child", {"kind": "block", "base": "llama"}, "`base` is of an architecture, not of a block"),
+        ("child", {"kind": "command", "block": "norm"}, "`block` is of an architecture or a block, not of"),
+        ("child", {"block": "poem"}, '`block="poem"`: not one of norm, mixer, feedforward, router'),
+        (
+            "child",
+            {"base": "mamba", "block": "feedforward"},
+            '`base="mamba"`: its layers have no feedforward',
+        ),
+        ("child", {"base": "llama", "block": "router"}, '`base="llama"`: its layers have no router'),
         ("rmsnorm", {"kind": "block", "block": "norm"}, "'rmsnorm' is taken: it is a block"),
         ("attention", {"block": "mixer"}, "'attention' is taken: it is a block"),
     ],

@@ -84,5 +84,7 @@ def test_a_plugin_with_such_a_rule_is_broken_by_that_line(site, command):
 
 def test_every_rule_of_the_zoos_own_stands():
     assert [
-        plugin.error for plugin in default_registry().plugins if plugin.ours and plugin.state != "loaded"
+        plugin.error
+        for plugin in default_registry().plugins
+        if plugin.first_party and plugin.state != "loaded"
     ] == []

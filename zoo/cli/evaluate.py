@@ -32,7 +32,7 @@ def evaluate(
 
     A translator is asked for sentences of the phrasebook instead.
     """
-    from zoo.cli.interrupt import Interrupts
+    from zoo.cli.signals import Interrupts
     from zoo.cli.table import table
     from zoo.loading import load
     from zoo.runtime import versions

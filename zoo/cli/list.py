@@ -41,7 +41,7 @@ def list_(everything: bool, as_json: bool) -> None:
         click.echo(json.dumps(rows, ensure_ascii=False, indent=1))
         return
     shown = ["name", "", "task", "base", "presets", "summary"]
-    if any(not plugin.ours for plugin in registry.plugins if plugin.gives):
+    if any(not plugin.first_party for plugin in registry.plugins if plugin.gives):
         shown.append("from")
     cells = [
         row | {"": "●" * row["embedded"], "presets": ", ".join(row["presets"]), "from": row["distribution"]}

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
+
+if TYPE_CHECKING:
+    from zoo.host.discovery import Plugin
+
+# What a person types before the name of one of several records, by how `contested_names` writes their kind.
+ASKED = {"model_type ": "--architecture ", "zoo ": "zoo "}
 
 
 @click.command()
@@ -30,48 +36,38 @@ def plugins(debug: bool, as_json: bool, card: str | None, into: Path | None) -> 
     if card or into:
         _card(card, into)
         return
-    found, contested = default_registry().plugins, _contested()
+    registry = default_registry()
+    found, contested = registry.plugins, registry.contested_names
     if as_json:
         rows = [
-            p.as_json()
-            | {"contested": [name for name in p.gives if name in contested]}
-            | ({"traceback": p.traceback} if debug else {})
-            for p in found
+            plugin.as_json()
+            | {"contested": [name for name in plugin.gives if name in contested]}
+            | ({"traceback": plugin.traceback} if debug else {})
+            for plugin in found
         ]
         click.echo(json.dumps(rows, ensure_ascii=False, indent=1))
         return
     head = ["plugin", "distribution", "state", "gives, or what went wrong"]
     cells = [
         [
-            p.name,
-            f"{p.distribution} {p.version}".strip(),
-            p.state,
-            p.error or _gives(p, contested) or "nothing",
+            plugin.name,
+            f"{plugin.distribution} {plugin.version}".strip(),
+            plugin.state,
+            plugin.error or _gives(plugin, contested) or "nothing",
         ]
-        for p in found
+        for plugin in found
     ]
     click.echo(table(cells, head))
     for name, options in contested.items():
-        click.echo(
-            f"\n* {name} is claimed by several plugins, and neither has it: ask for {' or '.join(options)}"
-        )
+        before = next((before for start, before in ASKED.items() if name.startswith(start)), "")
+        wanted = " or ".join(before + option for option in options)
+        click.echo(f"\n* {name} is claimed by several plugins, and neither has it: ask for {wanted}")
     for plugin in found:
         if debug and plugin.traceback:
             click.echo(f"\n{plugin.name}:\n{plugin.traceback}".rstrip())
 
 
-def _contested() -> dict[str, list[str]]:
-    """The names that several plugins claim, as `Plugin.gives` has them, each with those to ask for instead."""
-    from zoo.host.registry import default_registry
-
-    registry = default_registry()
-    commands = registry.commands.contested().items()
-    return registry.contested | {
-        f"zoo {name}": [f"zoo {one}" for one in options] for name, options in commands
-    }
-
-
-def _gives(plugin: Any, contested: dict[str, list[str]]) -> str:
+def _gives(plugin: Plugin, contested: dict[str, list[str]]) -> str:
     return ", ".join(f"{name}*" if name in contested else name for name in plugin.gives)
 
 
@@ -82,10 +78,11 @@ def _card(name: str | None, into: Path | None) -> None:
 
     if name is None:
         raise click.UsageError("--into goes with --card NAME")
-    plugin = default_registry().plugin(name)
+    registry = default_registry()
+    plugin = registry.plugin(name)
     if plugin.state != "loaded":
         raise PluginError(f"plugin {name} is {plugin.state}: {plugin.error}")
-    text = card(plugin, default_registry())
+    text = card(plugin, registry)
     if into is None:
         click.echo(text, nl=False)
     else:
@@ -97,5 +94,5 @@ def served_by(architecture: Any) -> None:
     from zoo.host.registry import default_registry
 
     plugin = default_registry().plugin_of(architecture)
-    if not plugin.ours:
-        click.echo(f"zoo: {architecture.name} is served by the plugin {plugin.told}", err=True)
+    if not plugin.first_party:
+        click.echo(f"zoo: {architecture.name} is served by the plugin {plugin.label}", err=True)

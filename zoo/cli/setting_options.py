@@ -15,7 +15,6 @@ from zoo.host.registry import Registry, core, default_registry
 
 # What Python's callers alone can use: a command gives its prompt as ids and shows no log-probabilities.
 PYTHON_ONLY = ("logprobs", "special_tokens")
-_KEY = "zoo.setting_options"
 
 
 @dataclass(frozen=True)
@@ -133,21 +132,25 @@ def _flag(*names: str | None) -> str:
 class SettingsCommand(click.Command):
     """A command whose options include the settings that strategies declare, in sections of their own."""
 
-    def setting_options(self, ctx: click.Context) -> list[SettingOption]:
-        """The options of settings, made once for a context."""
-        if _KEY not in ctx.meta:
-            taken = frozenset(str(param.name) for param in self.params)
-            ctx.meta[_KEY] = options_of(default_registry(), taken)
-        return ctx.meta[_KEY]
+    _registry: Registry | None = None  # whose settings `params` has
+
+    def setting_options(self) -> list[SettingOption]:
+        """The options of the settings that the installed plugins declare; `params` has them from the first call on."""
+        registry = default_registry()
+        if self._registry is not registry:
+            own = [param for param in self.params if not isinstance(param, SettingOption)]
+            taken = frozenset(str(param.name) for param in own)
+            self._registry, self.params = registry, [*own, *options_of(registry, taken)]
+        return [param for param in self.params if isinstance(param, SettingOption)]
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         """The command's own parameters, the settings, and the help option."""
-        *own, last = super().get_params(ctx)
-        return [*own, *self.setting_options(ctx), last]
+        self.setting_options()
+        return super().get_params(ctx)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Call the command with the settings that were given as one argument, `settings`."""
-        ctx.params["settings"] = given_settings(self.setting_options(ctx), ctx.params)
+        ctx.params["settings"] = given_settings(self.setting_options(), ctx.params)
         return super().invoke(ctx)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -155,13 +158,11 @@ class SettingsCommand(click.Command):
         params = self.get_params(ctx)
         own = [p for p in params if isinstance(p, click.Option) and not isinstance(p, SettingOption)]
         sections = {"Options": [r for r in (p.get_help_record(ctx) for p in own) if r]}
-        sections["Settings of generation"] = list(_rows(ctx, self.setting_options(ctx), None))
+        sections["Settings of generation"] = list(_rows(ctx, self.setting_options(), None))
         registry = default_registry()
         for label, strategy in registry.strategies.items():
             if strategy.settings:
-                sections[heading(registry, label, strategy)] = list(
-                    _rows(ctx, self.setting_options(ctx), label)
-                )
+                sections[heading(registry, label, strategy)] = list(_rows(ctx, self.setting_options(), label))
         for title, rows in sections.items():
             with formatter.section(title):
                 formatter.write_dl(rows)

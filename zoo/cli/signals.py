@@ -1,4 +1,4 @@
-"""Ctrl-C while the process is inside a library that cannot be interrupted: heard, and obeyed at the second one."""
+"""Ctrl-C: one listener for the process, which hears it even while a library that Python cannot interrupt runs."""
 
 from __future__ import annotations
 
@@ -11,59 +11,161 @@ import time
 from collections.abc import Callable
 from types import FrameType
 
-REPEAT = 0.1  # seconds until Ctrl-C that was not answered is sent once more
-PATIENCE = 0.5  # seconds until it is said to have been heard
-ANSWERED = b"\0"  # no signal has this number
+REPEAT = 0.1  # seconds until a Ctrl-C that was not answered is sent once more
+PATIENCE = 0.5  # seconds from then until a line says that it was heard
+WORK_PATIENCE = 0.7  # seconds that work which saves nothing has to end
+ANSWERED = b"\0"  # written to the pipe by the handler; no signal has this number
 
 
-def listen() -> None:
-    """From now on, say so when Ctrl-C has not ended what is under way at once; a second one then ends the process.
+class Listener:
+    """The handler of SIGINT, and the thread that follows the signals and the answers to them.
 
     Python raises KeyboardInterrupt between two of its own steps only, and one evaluation of a large model on a slow
-    device takes longer than a person waits. Does nothing where Ctrl-C is ignored or handled by somebody else.
+    device takes longer than a person waits. The number of each signal arrives in a pipe at once, even while the main
+    thread is inside a library.
     """
-    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
-        return
-    reader, writer = os.pipe()
-    os.set_blocking(writer, False)
 
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        os.write(writer, ANSWERED)
-        raise KeyboardInterrupt
+    def __init__(self) -> None:
+        self.work: Interrupts | None = None
+        self._reader, self._writer = os.pipe()
+        os.set_blocking(self._writer, False)
+        self._handler = self._interrupt  # one object, so that it can be recognised
+        self._clear()
+        self._resent = 0  # signals sent by this listener that have not come back
 
-    signal.signal(signal.SIGINT, interrupt)
-    # The number of each signal arrives in the pipe at once, even while the main thread is inside a library.
-    signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
-    threading.Thread(target=_watch, args=(reader, interrupt), daemon=True).start()
+    def start(self) -> None:
+        """Handle SIGINT from now on."""
+        before = signal.signal(signal.SIGINT, self._handler)
+        self._before = before, signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
+        threading.Thread(target=self._watch, daemon=True).start()
 
+    def stop(self) -> None:
+        """Give SIGINT back to its former handler, and end the thread."""
+        handler, descriptor = self._before
+        signal.set_wakeup_fd(descriptor)
+        signal.signal(signal.SIGINT, handler)
+        os.close(self._writer)
 
-def _watch(reader: int, handler: Callable[[int, FrameType | None], None]) -> None:
-    """Follow the signals and the answers to them, as long as this handler is in place."""
-    since: float | None = None  # when the signal came that is not answered yet
-    repeated = said = False
-    own = 0  # signals sent from here that have not come back
-    while True:
-        deadline = None if since is None or said else since + (PATIENCE if repeated else REPEAT)
-        room = None if deadline is None else max(deadline - time.monotonic(), 0)
-        if not select.select([reader], [], [], room)[0]:
-            if repeated:
-                said = True
-                _say("stopping after this step; Ctrl-C again ends at once")
-            else:
-                # It may have come just before the main thread began to wait for a key, which another one ends.
-                repeated = True
-                own += 1
-                signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
-            continue
-        received = os.read(reader, 1)
-        if received == ANSWERED:
-            since, repeated, said = None, False, False
-        elif received[0] == signal.SIGINT and own:
-            own -= 1
-        elif received[0] == signal.SIGINT and signal.getsignal(signal.SIGINT) is handler:
-            if said:
+    def in_place(self) -> bool:
+        """Whether this is what handles SIGINT now."""
+        return signal.getsignal(signal.SIGINT) is self._handler
+
+    def _interrupt(self, number: int, frame: FrameType | None) -> None:
+        os.write(self._writer, ANSWERED)
+        if self.work is None or not self.work.saves:
+            raise KeyboardInterrupt
+
+    def _watch(self) -> None:
+        while True:
+            timeout = None if self._deadline is None else max(self._deadline - time.monotonic(), 0)
+            if not select.select([self._reader], [], [], timeout)[0]:
+                self._overdue()
+            elif not (received := os.read(self._reader, 1)):  # stopped
+                os.close(self._reader)
+                return
+            elif received == ANSWERED:
+                if self._ending is None:
+                    self._clear()
+            elif received[0] == signal.SIGINT:
+                if self._resent:
+                    self._resent -= 1
+                elif self.in_place():
+                    self._pressed()
+
+    def _clear(self) -> None:
+        """Wait for the next Ctrl-C."""
+        self._deadline: float | None = None
+        self._ending: Interrupts | None = None  # the work that must be over at the deadline
+        self._repeated = self._said = False
+
+    def _pressed(self) -> None:
+        """Act on one Ctrl-C."""
+        work, now = self.work, time.monotonic()
+        if work is not None:
+            work.count += 1
+        if self._said or (work is not None and work.saves and work.count > 1):
+            end()
+        if work is None:
+            self._deadline = self._deadline or now + REPEAT
+        elif work.saves:
+            work.say("stopping after this step, to save it; Ctrl-C again stops at once, without saving")
+        elif self._ending is None:
+            self._ending, self._deadline = work, now + WORK_PATIENCE
+
+    def _overdue(self) -> None:
+        """Act on a Ctrl-C that has not been answered in time."""
+        if self._ending is not None:
+            if not self._ending.over:
                 end()
-            since = since or time.monotonic()
+            self._clear()
+        elif not self._repeated:
+            # It may have come just before the main thread began to wait for a key, which another one ends.
+            self._repeated, self._deadline = True, time.monotonic() + PATIENCE
+            self._resent += 1
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+        else:
+            self._said, self._deadline = True, None
+            _write("stopping after this step; Ctrl-C again ends at once")
+
+
+_listener: Listener | None = None
+
+
+def listen() -> Listener | None:
+    """Start the process's listener: an unanswered Ctrl-C is said to be heard, and a second one ends the process.
+
+    Does nothing, and gives None, outside the main thread and where Ctrl-C is ignored, as in a shell's background job,
+    or handled by somebody else.
+    """
+    global _listener
+    if _listener is not None and _listener.in_place():
+        return _listener
+    if (
+        threading.current_thread() is not threading.main_thread()
+        or signal.getsignal(signal.SIGINT) is not signal.default_int_handler
+    ):
+        return None
+    _listener = Listener()
+    _listener.start()
+    return _listener
+
+
+class Interrupts:
+    """A context for long work. Before `wait_for_step`, Ctrl-C ends the work, within `WORK_PATIENCE` even in a library.
+
+    After it, the first one is answered by `say` and `asked()` becomes true; the second ends the process.
+    """
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self.say = say
+        self.count = 0
+        self.saves = False
+        self.over = False
+        self._listener: Listener | None = None
+        self._started = False
+
+    def wait_for_step(self) -> None:
+        """From now on let a step end, and what it made be saved."""
+        self.saves = True
+
+    def asked(self) -> bool:
+        """Whether Ctrl-C was pressed."""
+        return self.count > 0
+
+    def __enter__(self) -> Interrupts:
+        before = _listener
+        self._listener = listen()
+        if self._listener is not None:
+            self._started = self._listener is not before
+            self._listener.work = self
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.over = True
+        if self._listener is not None:
+            self._listener.work = None
+            if self._started:
+                self._listener.stop()
 
 
 def end() -> None:
@@ -73,5 +175,5 @@ def end() -> None:
     os._exit(130)
 
 
-def _say(text: str) -> None:
+def _write(text: str) -> None:
     os.write(2, f"\r\nzoo: {text}\r\n".encode() if sys.stderr.isatty() else f"zoo: {text}\n".encode())

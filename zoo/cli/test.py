@@ -38,7 +38,7 @@ def test(debug: bool, source: str, reference: Path | None, tolerance: float | No
         raise ZooError("--tolerance goes with --reference and lies between 0 and 1")
     made, what = _subject(source, trained=reference is not None)
     plugin = default_registry().plugin_of(made.architecture)
-    head = f"{made.architecture.name} ({plugin.told}), {what}"
+    head = f"{made.architecture.name} ({plugin.label}), {what}"
     if not as_json:
         click.echo(wrapped(head, columns()))
     results = []

@@ -57,8 +57,8 @@ def train(
     had not been interrupted.
     """
     from zoo.checkpoint.source import read_json
-    from zoo.cli.interrupt import Interrupts
     from zoo.cli.screen import write
+    from zoo.cli.signals import Interrupts
     from zoo.training.curve import drawn
     from zoo.training.loop import FIRST_STEP, Stopped, Watch
     from zoo.training.pocket import settings_of, train_folder

@@ -70,7 +70,7 @@ def stream(
         arguments["report"] = report
     warn_of_ignored(loaded, chosen)
     plugin = registry.plugin_of(chosen)
-    label = f"strategy {chosen.name}{'' if plugin.ours else f' of the plugin {plugin.name}'}"
+    label = f"strategy {chosen.name}{'' if plugin.first_party else f' of the plugin {plugin.name}'}"
     return _run(checked_steps(chosen.function()(loaded, prompt, **arguments), label))
 
 

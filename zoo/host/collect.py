@@ -1,95 +1,119 @@
-"""What the hooks of one plugin give, checked: records of the right type, under hooks that exist."""
+"""Collects what the hooks of one plugin give, checked: records of the right type, under hooks that exist."""
 
 from __future__ import annotations
 
-import difflib
+import inspect
 import reprlib
 from collections.abc import Callable, Iterable
+from types import FunctionType, ModuleType
 from typing import Any
 
-import pluggy
-
-from zoo.architecture import (
-    API,
-    Architecture,
-    Block,
-    Command,
-    Corpus,
-    Objective,
-    QuantizedFormat,
-    Sampler,
-    Strategy,
-    TokenizerFormat,
-)
+from zoo.architecture import API, Architecture
 from zoo.errors import PluginError
 from zoo.host import hookspecs
+from zoo.host.kinds import KINDS, Kind
 
-# What each collecting hook must yield, and what tells one record from another.
-RECORDS: dict[str, tuple[type, Callable[[Any], str]]] = {
-    "zoo_architectures": (Architecture, lambda record: record.name),
-    "zoo_blocks": (Block, lambda record: record.spec.block()),
-    "zoo_strategies": (Strategy, lambda record: record.name),
-    "zoo_samplers": (Sampler, lambda record: record.name),
-    "zoo_tokenizers": (TokenizerFormat, lambda record: record.name),
-    "zoo_formats": (QuantizedFormat, lambda record: record.name),
-    "zoo_corpora": (Corpus, lambda record: record.name),
-    "zoo_objectives": (Objective, lambda record: record.name),
-    "zoo_commands": (Command, lambda record: record.name),
-}
 HOOKS = tuple(name for name in vars(hookspecs) if name.startswith("zoo_"))
+MARK = "zoo_impl"  # the attribute that `zoo.architecture.hookimpl`, a marker of pluggy's, sets on a function
 
 
 class NewerContract(PluginError):
-    """A record made for a later version of the contract than the running zoo speaks."""
+    """A record made for a later version of the contract than the running zoo has."""
 
 
 def collect(plugin: Any) -> dict[str, list[Any]]:
-    """Everything that the hooks of `plugin`, a module or object, yield, by hook; under zoo_resolve its functions.
+    """All that the hooks of `plugin`, a module or object, yield, by hook; under `zoo_resolve` its functions.
 
-    PluginError for a hook that is misspelled or unmarked, takes what it is not given, or yields something else
-    than its records, or two of one name; NewerContract for a record of a later version.
+    PluginError for a hook that is misspelled or unmarked, takes an argument that it is not given, yields something
+    other than its records, or yields two of one name; NewerContract for a record of a later version.
     """
-    manager = pluggy.PluginManager("zoo")
-    manager.add_hookspecs(hookspecs)
-    try:
-        manager.register(plugin)
-    except pluggy.PluginValidationError as error:
-        raise PluginError(str(error).partition("hookimpl definition: ")[2].replace("\n", ": ")) from error
-    _refuse_misspelled(manager, plugin)
+    implementations = _implementations(plugin)
+    kinds = {kind.hook: kind for kind in KINDS}
     records: dict[str, list[Any]] = {}
     for hook in HOOKS:
-        implementations = getattr(manager.hook, hook).get_hookimpls()
-        if hook not in RECORDS:
-            records[hook] = [implementation.function for implementation in implementations]
-        elif implementations:
-            records[hook] = _checked(hook, implementations[0].function())
+        functions = implementations.get(hook, [])
+        if hook not in kinds:
+            records[hook] = list(functions)
+        elif functions:
+            records[hook] = _checked(kinds[hook], functions[0]())
     return records
 
 
-def _checked(hook: str, given: Any) -> list[Any]:
-    kind, identity = RECORDS[hook]
+def _checked(kind: Kind, given: Any) -> list[Any]:
+    """The records that a hook gave, each of the right type and with a name of its own."""
     if not isinstance(given, Iterable):
-        raise PluginError(f"{hook} gave {type(given).__name__}, not {kind.__name__} records")
+        raise PluginError(f"{kind.hook} gave {type(given).__name__}, not {kind.record.__name__} records")
     records: dict[str, Any] = {}
     for record in given:
-        if not isinstance(record, kind):
-            raise PluginError(f"{hook} gave {reprlib.repr(record)}, not a record of type {kind.__name__}")
-        name = identity(record)
+        if not isinstance(record, kind.record):
+            raise PluginError(
+                f"{kind.hook} gave {reprlib.repr(record)}, not a record of type {kind.record.__name__}"
+            )
+        name = kind.identify(record)
         if name in records:
-            raise PluginError(f"{hook} gave two records named {name!r}")
-        # At once: what comes after may fail for being newer, too.
-        if (api := getattr(record, "api", API)) > API:
-            raise NewerContract(f"{name} needs contract version {api}; this zoo has {API}: upgrade mlx-zoo")
+            raise PluginError(f"{kind.hook} gave two records named {name!r}")
+        # Refused before the next record is made, which may fail for being of the later version too.
+        if isinstance(record, Architecture) and record.api > API:
+            raise NewerContract(
+                f"{name} needs contract version {record.api}; this zoo has {API}: upgrade mlx-zoo"
+            )
         records[name] = record
     return list(records.values())
 
 
-def _refuse_misspelled(manager: pluggy.PluginManager, plugin: Any) -> None:
-    marked = {caller.name for caller in manager.get_hookcallers(plugin) or ()}
-    for name in sorted(marked - set(HOOKS)):
-        near = difflib.get_close_matches(name, HOOKS, 1)
+def _implementations(plugin: Any) -> dict[str, list[Callable[..., Any]]]:
+    """The marked functions of a plugin by the hook that they implement."""
+    functions = _functions(plugin)
+    found: dict[str, list[Callable[..., Any]]] = {}
+    for name, function in functions.items():
+        options = _options(function)
+        if options is not None:
+            found.setdefault(options.get("specname") or name, []).append(function)
+    for hook in sorted(found):
+        _check_name(hook)
+        for function in found[hook]:
+            _check_arguments(hook, function)
+    for hook in HOOKS:
+        if hook in functions and hook not in found:
+            raise PluginError(f"{hook} is not marked: write @hookimpl above it")
+    return found
+
+
+def _functions(plugin: Any) -> dict[str, Callable[..., Any]]:
+    """The functions of a module, or the methods of an object, by name."""
+    if isinstance(plugin, ModuleType):
+        return {name: value for name, value in vars(plugin).items() if isinstance(value, FunctionType)}
+    return dict(inspect.getmembers(plugin, inspect.isroutine))
+
+
+def _options(function: Callable[..., Any]) -> dict[str, Any] | None:
+    """The options that a hook's marker set on a function, None for one without the mark."""
+    plain = function.__func__ if inspect.ismethod(function) else function
+    return vars(plain).get(MARK) if isinstance(plain, FunctionType) else None
+
+
+def _check_name(hook: str) -> None:
+    if hook not in HOOKS:
+        from difflib import get_close_matches
+
+        near = get_close_matches(hook, HOOKS, 1)
         hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(HOOKS)}"
-        raise PluginError(f"there is no hook {name}; {hint}")
-    for name in HOOKS:
-        if name not in marked and callable(getattr(plugin, name, None)):
-            raise PluginError(f"{name} is not marked: write @hookimpl above it")
+        raise PluginError(f"there is no hook {hook}; {hint}")
+
+
+def _check_arguments(hook: str, function: Callable[..., Any]) -> None:
+    """PluginError when a hook's implementation has a required argument that the hook's specification lacks."""
+    if isinstance(function, FunctionType) and not function.__code__.co_argcount:
+        return  # most take none, and to ask for a signature takes long
+    given = inspect.signature(getattr(hookspecs, hook)).parameters
+    taken = inspect.signature(function).parameters
+    extra = {
+        name
+        for name, parameter in taken.items()
+        if parameter.default is parameter.empty and name not in given
+    }
+    if extra:
+        raise PluginError(
+            f"{hook}({', '.join(taken)}): Argument(s) {extra} are declared in the hookimpl but can not be found in "
+            "the hookspec"
+        )

@@ -1,4 +1,4 @@
-"""Discovery of plugins, each isolated: one that fails is shown with its error and the others work on.
+"""Discovers the installed plugins, each isolated: one that fails is set aside with its error, the others are loaded.
 
 A plugin is what an entry point of the group `zoo` names. `ZOO_PLUGINS` (comma-separated names of plugins or
 distributions) allows, `ZOO_BLOCK` denies, `ZOO_STRICT=1` raises instead of setting a broken plugin aside.
@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-import traceback
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -18,9 +17,10 @@ from functools import cache
 from importlib.metadata import Distribution, EntryPoint, entry_points
 from typing import Any
 
-from zoo.architecture import API
+from zoo.architecture import API, Architecture
 from zoo.errors import PluginError, in_words
 from zoo.host.collect import NewerContract, collect
+from zoo.host.kinds import KINDS
 
 GROUP = "zoo"
 FIRST_PARTY = "mlx-zoo"
@@ -43,48 +43,50 @@ class Plugin:
     records: dict[str, list[Any]] = field(default_factory=dict, repr=False)
 
     @property
-    def ours(self) -> bool:
+    def first_party(self) -> bool:
         """Whether it ships with the zoo itself."""
         return self.distribution == FIRST_PARTY
 
     @property
-    def told(self) -> str:
+    def label(self) -> str:
         """The distribution and its version, else the plugin's own name: "zoo-good 1.2"."""
         return f"{self.distribution or self.name} {self.version}".strip()
 
     @property
-    def absence(self) -> str:
-        """That it is not loaded, and why: "plugin bad (zoo-bad 1.2), which is broken: KeyError"."""
-        return f"plugin {self.name} ({self.told}), which is {self.state}: {self.error}"
+    def unloaded_label(self) -> str:
+        """The plugin and why it is not loaded: "plugin bad (zoo-bad 1.2), which is broken: KeyError"."""
+        return f"plugin {self.name} ({self.label}), which is {self.state}: {self.error}"
 
     @property
     def bridges(self) -> bool:
         """Whether another library's code runs its architectures."""
-        return any(a.bridged for a in self.records.get("zoo_architectures", ()))
+        return any(map(_is_bridged, self.records.get("zoo_architectures", ())))
 
     @property
     def gives(self) -> list[str]:
-        """The names of what it registered; of another library's architectures how many there are."""
-        architectures = self.records.get("zoo_architectures", ())
-        bridged = Counter(a.name.partition("::")[0] for a in architectures if a.bridged)
-        return [
-            *(a.name for a in architectures if not a.bridged),
-            *(f"{library}::… ({count})" for library, count in bridged.items()),
-            *(b.spec.block() for b in self.records.get("zoo_blocks", ())),
-            *(f"strategy/{s.name}" for s in self.records.get("zoo_strategies", ())),
-            *(f"sampler/{s.name}" for s in self.records.get("zoo_samplers", ())),
-            *(f"tokenizer/{t.name}" for t in self.records.get("zoo_tokenizers", ())),
-            *(f"format/{f.name}" for f in self.records.get("zoo_formats", ())),
-            *(f"corpus/{c.name}" for c in self.records.get("zoo_corpora", ())),
-            *(f"objective/{o.name}" for o in self.records.get("zoo_objectives", ())),
-            *(f"zoo {c.name}" for c in self.records.get("zoo_commands", ())),
-            *("zoo_resolve" for _ in self.records.get("zoo_resolve", ())),
-        ]
+        """The names of its records; of another library's architectures how many there are."""
+        names: list[str] = []
+        for kind in KINDS:
+            records = self.records.get(kind.hook, ())
+            libraries = Counter(kind.identify(r).partition("::")[0] for r in records if _is_bridged(r))
+            names += [kind.prefix + kind.identify(record) for record in records if not _is_bridged(record)]
+            names += [f"{library}::… ({count})" for library, count in libraries.items()]
+        return [*names, *("zoo_resolve" for _ in self.records.get("zoo_resolve", ()))]
 
     def as_json(self) -> dict[str, Any]:
         """What `zoo plugins --json` prints of it."""
-        keys = ("name", "distribution", "version", "state", "gives", "error")
-        return {key: getattr(self, key) for key in keys}
+        return {
+            "name": self.name,
+            "distribution": self.distribution,
+            "version": self.version,
+            "state": self.state,
+            "gives": self.gives,
+            "error": self.error,
+        }
+
+
+def _is_bridged(record: Any) -> bool:
+    return isinstance(record, Architecture) and record.bridged
 
 
 def load_plugins(environ: Mapping[str, str] = os.environ) -> list[Plugin]:
@@ -102,7 +104,7 @@ def load_plugins(environ: Mapping[str, str] = os.environ) -> list[Plugin]:
         else:
             load_plugin(plugin, point)
             if strict and plugin.state != "loaded":
-                raise PluginError(f"plugin {plugin.name} ({plugin.told}): {plugin.error}")
+                raise PluginError(f"plugin {plugin.name} ({plugin.label}): {plugin.error}")
         plugins.append(plugin)
     known = {name for plugin in plugins for name in (plugin.name, plugin.distribution)}
     for name in sorted((allowed | denied) - known):
@@ -111,10 +113,11 @@ def load_plugins(environ: Mapping[str, str] = os.environ) -> list[Plugin]:
 
 
 def _names(environ: Mapping[str, str], variable: str) -> set[str]:
+    """The names in an environment variable, separated by commas."""
     return {name.strip() for name in environ.get(variable, "").split(",") if name.strip()}
 
 
-@cache  # each look parses the distribution's metadata anew
+@cache  # each access parses the distribution's metadata anew
 def _distribution(distribution: Distribution | None) -> tuple[str, str]:
     """The name and version of a distribution, empty where its metadata are damaged."""
     try:
@@ -124,7 +127,7 @@ def _distribution(distribution: Distribution | None) -> tuple[str, str]:
 
 
 def load_plugin(plugin: Plugin, point: EntryPoint) -> None:
-    """Import what the entry point names and collect what it gives; a failure is noted in `plugin` and no more."""
+    """Import what the entry point names and collect what it gives; a failure is recorded in `plugin`."""
     try:
         # What a plugin prints when imported must not end up among a command's output.
         with contextlib.redirect_stdout(sys.stderr):
@@ -132,6 +135,8 @@ def load_plugin(plugin: Plugin, point: EntryPoint) -> None:
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # SystemExit too: a plugin that exits must not end the program
+        import traceback
+
         newer = _newer(plugin.module, error)
         plugin.state = "incompatible" if newer else "broken"
         plugin.error = newer or in_words(error)
@@ -139,20 +144,20 @@ def load_plugin(plugin: Plugin, point: EntryPoint) -> None:
 
 
 def _newer(module: str, error: BaseException) -> str | None:
-    """Why an error is that of a plugin made for a later version of the contract; None when it is not known to be."""
+    """The reason when an error shows that a plugin needs a later version of the contract, else None."""
     if isinstance(error, NewerContract):
         return in_words(error)
-    from zoo.host.unloaded import declared_api, lacks
+    from zoo.host.unloaded import declared_api, missing_from_zoo
 
     if (api := declared_api(module) or 0) > API:
         return f"it needs contract version {api}; this zoo has {API}: upgrade mlx-zoo ({in_words(error)})"
-    if missing := lacks(error):
+    if missing := missing_from_zoo(error):
         return f"it needs {missing}, which this zoo, of contract version {API}, has not: upgrade mlx-zoo"
     return None
 
 
 def _module(point: EntryPoint) -> str:
-    """The module that an entry point names, nothing when that is no name."""
+    """The module that an entry point names, "" when it is malformed."""
     try:
         return point.module
     except (AttributeError, ValueError):
@@ -160,7 +165,9 @@ def _module(point: EntryPoint) -> str:
 
 
 def blamed(error: BaseException, plugins: Iterable[Plugin]) -> Plugin | None:
-    """The plugin in whose code an error was raised: that of the innermost frame which belongs to one."""
+    """The plugin in whose code an error was raised: the one that the innermost frame of any plugin belongs to."""
+    import traceback
+
     packages = {plugin.module.partition(".")[0]: plugin for plugin in plugins if plugin.module}
     modules = (frame.f_globals.get("__name__", "") for frame, _ in traceback.walk_tb(error.__traceback__))
     found = [packages[name] for name in (module.partition(".")[0] for module in modules) if name in packages]

@@ -1,8 +1,7 @@
-"""Who claims which name: between two third parties neither wins, and a third party's beats the zoo's own."""
+"""Which plugin gets a name that several claim: of two third parties neither, and a third party before the zoo."""
 
 from __future__ import annotations
 
-import difflib
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Generic, TypeVar
@@ -14,25 +13,25 @@ T = TypeVar("T")
 
 
 class RecordTable(Generic[T]):
-    """The records that plugins gave, by the names they claim.
+    """The records of one kind, by the names that they claim.
 
     A name that two third parties claim belongs to neither: it must be asked for as "distribution::name". One that
     a third party and the zoo both have is the third party's, so that no later release takes a name from a user;
     asking for it says so.
     """
 
-    def __init__(self, what: str, ask: str = "ask for", named: Callable[[T], str] | None = None) -> None:
-        # For messages: what is claimed, how to ask for one of several, and by which name when not the one claimed.
-        self.what, self.ask, self.named = what, ask, named
+    def __init__(self, noun: str, ask: str = "ask for", own_name: Callable[[T], str] | None = None) -> None:
+        """For messages: what a record is called, how to choose one, and a record's name if not the one claimed."""
+        self.noun, self.ask, self.own_name = noun, ask, own_name
         self._claims: dict[str, list[tuple[Plugin, T]]] = {}
 
     def add(self, name: str, plugin: Plugin, record: T) -> None:
-        """Note that `plugin` gives `record` under `name`."""
+        """Enter the `record` that `plugin` gives under `name`."""
         self._claims.setdefault(name, []).append((plugin, record))
 
     def __contains__(self, name: str) -> bool:
         """Whether some plugin claims this name, plain or qualified."""
-        return bool(self.of(name))
+        return bool(self.claims(name))
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._claims)
@@ -41,8 +40,8 @@ class RecordTable(Generic[T]):
         """Every record, with its plugin."""
         return (claim for claims in self._claims.values() for claim in claims)
 
-    def of(self, name: str) -> list[tuple[Plugin, T]]:
-        """Every claim on a name, plain or qualified, each with its plugin."""
+    def claims(self, name: str) -> list[tuple[Plugin, T]]:
+        """Every record that claims a name, plain or qualified, each with its plugin."""
         distribution, _, plain = ("", "", name) if name in self._claims else name.rpartition("::")
         claims = self._claims.get(plain, [])
         return (
@@ -51,49 +50,50 @@ class RecordTable(Generic[T]):
 
     def get(self, name: str) -> T | None:
         """The record of a name, None when nobody claims it; PluginError when several third parties do."""
-        claims = self.of(name)
-        return self.chosen(claims, name)[1] if claims else None
+        claims = self.claims(name)
+        return self.winner(claims, name)[1] if claims else None
 
     def require(self, name: str) -> T:
-        """The record of a name; PluginError, naming those there are, for none."""
+        """The record of a name; PluginError, which lists the names there are, for none."""
         found = self.get(name)
         if found is None:
-            raise PluginError(f"no {self.what} {name!r}; there are: {', '.join(self.listed()) or 'none'}")
+            raise PluginError(f"no {self.noun} {name!r}; there are: {', '.join(self.listed()) or 'none'}")
         return found
 
-    def chosen(self, claims: list[tuple[Plugin, T]], name: str) -> tuple[Plugin, T]:
-        """The claim that wins, with a notice when it beats one of the zoo's; PluginError when none does."""
-        theirs = [claim for claim in claims if not claim[0].ours]
-        if len(theirs) > 1:
-            options = " or ".join(self._qualified(*claim, name) for claim in theirs)
-            raise PluginError(f"{self.what} {name!r} is claimed by several plugins: {self.ask} {options}")
-        if theirs and len(claims) > 1:
-            ours = next(claim for claim in claims if claim[0].ours)
+    def winner(self, claims: list[tuple[Plugin, T]], name: str) -> tuple[Plugin, T]:
+        """The claim that gets the name, with a warning when it replaces one of the zoo's; PluginError when none does."""
+        third_party = _third_party(claims)
+        if len(third_party) > 1:
+            options = " or ".join(self._qualified(*claim, name) for claim in third_party)
+            raise PluginError(f"{self.noun} {name!r} is claimed by several plugins: {self.ask} {options}")
+        if third_party and len(claims) > 1:
+            replaced = next(claim for claim in claims if claim[0].first_party)
             warnings.warn(
-                f"{self.what} {name!r} is served by the plugin {theirs[0][0].told}, "
-                f"not by the zoo's own {self._qualified(*ours, name)}",
+                f"{self.noun} {name!r} is served by the plugin {third_party[0][0].label}, "
+                f"not by the zoo's own {self._qualified(*replaced, name)}",
                 stacklevel=3,
             )
-        return theirs[0] if theirs else claims[0]
+        return third_party[0] if third_party else claims[0]
 
     def contested(self) -> dict[str, list[str]]:
         """The names that several third parties claim, each with the qualified names to ask for instead."""
         found = {}
         for name, claims in self._claims.items():
-            theirs = [claim for claim in claims if not claim[0].ours]
-            if len(theirs) > 1:
-                found[name] = [self._qualified(*claim, name) for claim in theirs]
+            third_party = _third_party(claims)
+            if len(third_party) > 1:
+                found[name] = [self._qualified(*claim, name) for claim in third_party]
         return found
 
     def _qualified(self, plugin: Plugin, record: T, name: str) -> str:
-        return f"{plugin.distribution}::{self.named(record) if self.named else name.rpartition('::')[2]}"
+        plain = self.own_name(record) if self.own_name else name.rpartition("::")[2]
+        return f"{plugin.distribution}::{plain}"
 
     def listed(self) -> dict[str, T]:
         """Every record under a name that gives it, qualified where the plain one gives another or is contested."""
         found: dict[str, T] = {}
         for name, claims in self._claims.items():
-            theirs = [claim for claim in claims if not claim[0].ours]
-            winner = None if len(theirs) > 1 else theirs[0] if theirs else claims[0]
+            third_party = _third_party(claims)
+            winner = None if len(third_party) > 1 else third_party[0] if third_party else claims[0]
             for claim in claims:
                 found[name if claim is winner else f"{claim[0].distribution}::{name}"] = claim[1]
         return dict(sorted(found.items()))
@@ -103,9 +103,15 @@ class RecordTable(Generic[T]):
         for plugin, given in self.pairs():
             if given is record:
                 return plugin
-        raise PluginError(f"no plugin gave this {self.what}")
+        raise PluginError(f"no plugin gave this {self.noun}")
 
-    def near(self, name: str) -> list[str]:
-        """At most three names that look like this one, what stands before "::" aside."""
+    def similar(self, name: str) -> list[str]:
+        """At most three names that resemble this one, whatever library stands before "::"."""
+        from difflib import get_close_matches
+
         plain = {full.rpartition("::")[2]: full for full in sorted(self._claims, key=lambda n: "::" not in n)}
-        return [plain[one] for one in difflib.get_close_matches(name.lower(), plain, 3, 0.5)]
+        return [plain[match] for match in get_close_matches(name.lower(), plain, 3, 0.5)]
+
+
+def _third_party(claims: list[tuple[Plugin, T]]) -> list[tuple[Plugin, T]]:
+    return [claim for claim in claims if not claim[0].first_party]

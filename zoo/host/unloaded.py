@@ -1,4 +1,4 @@
-"""What can be known of a plugin without running it: the text of its package is read, never imported. Imports no mlx."""
+"""Reads the source of a plugin that is not loaded: its package is parsed, never imported. Imports no mlx."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _NO_NAME = re.compile(r"cannot import name '(\w+)' from '(zoo(?:\.\w+)*)'")
 _NO_MODULE = re.compile(r"No module named '(zoo(?:\.\w+)+)'")
 
 
-def mentions(module: str, text: str) -> bool:
-    """Whether the code of a plugin's package has this text by itself, as a model_type may stand in one.
+def has_string(module: str, text: str) -> bool:
+    """Whether a string of the code of a plugin's package is `text`, as a model_type would be.
 
-    What it is told as a difference from, `base=`, does not count.
+    The `base=` of an architecture, which names another one, does not count.
     """
     for tree in _trees(module):
         bases = {id(node.value) for node in _keywords(tree, ("base",))}
@@ -27,10 +27,10 @@ def mentions(module: str, text: str) -> bool:
     return False
 
 
-def names(module: str, text: str) -> bool:
-    """Whether it has this text where a record's name stands, or a model_type."""
-    given = (node for tree in _trees(module) for node in _keywords(tree, ("name", "model_types")))
-    return any(node.value == text for one in given for node in _constants(one.value))
+def has_name(module: str, name: str) -> bool:
+    """Whether the code of a plugin's package has `name` as a `name=` or among `model_types=`."""
+    keywords = (node for tree in _trees(module) for node in _keywords(tree, ("name", "model_types")))
+    return any(node.value == name for keyword in keywords for node in _constants(keyword.value))
 
 
 def _keywords(tree: ast.AST, wanted: tuple[str, ...]) -> Iterator[ast.keyword]:
@@ -52,8 +52,8 @@ def declared_api(module: str) -> int | None:
     return max(found, default=None)
 
 
-def lacks(error: BaseException) -> str | None:
-    """What an import wanted of the zoo and the zoo has not, in words; None for another error, or a name misspelled."""
+def missing_from_zoo(error: BaseException) -> str | None:
+    """The name or module that a failed import asked of the zoo; None for another error, or a misspelled name."""
     if isinstance(error, ModuleNotFoundError) and (match := _NO_MODULE.search(str(error))):
         return f"the module {match[1]}"
     if isinstance(error, ImportError) and (match := _NO_NAME.search(str(error))):
@@ -64,9 +64,9 @@ def lacks(error: BaseException) -> str | None:
 
 
 def _trees(module: str) -> Iterator[ast.Module]:
-    """The parsed files of the package that `module` belongs to; nothing for what has no source that can be read."""
+    """The parsed files of the package that `module` belongs to; none where the source cannot be read."""
     try:
-        spec = find_spec(module.partition(".")[0])  # of a package at the top, which is not imported
+        spec = find_spec(module.partition(".")[0])  # for a top-level package, which finding does not import
     except (ImportError, AttributeError, ValueError, OSError):
         return
     if spec is None:

@@ -45,10 +45,10 @@ def parts_of(name: str, registry: Registry, block: str | None) -> Parts:
     plugin = registry.plugin_of(architecture)
     preset = architecture.preset("pocket") or architecture.preset("tiny")
     if preset is None or preset.config is None:
-        raise ScaffoldError(f"--base {name}: it has no pocket or tiny preset to begin with")
+        raise ScaffoldError(f'`base="{name}"`: it has no pocket or tiny preset to begin with')
     recipe = architecture.recipe(Config(preset.config))
     if not isinstance(recipe, Decoder):
-        raise ScaffoldError(f"--base {name}: it is a model of the kind {recipe.name}, and no decoder")
+        raise ScaffoldError(f'`base="{name}"`: it is a model of the kind {recipe.name}, and no decoder')
     if block is not None:
         refuse_without_place(name, recipe, block)
     found: dict[str, str | None] = {}
@@ -67,7 +67,7 @@ def parts_of(name: str, registry: Registry, block: str | None) -> Parts:
         task=architecture.task,
         causality=architecture.causality,
         numbers=preset.config,
-        requirement=None if plugin.ours else f"{plugin.distribution}>={plugin.version}",
+        requirement=None if plugin.first_party else f"{plugin.distribution}>={plugin.version}",
     )
 
 
@@ -89,7 +89,7 @@ def _expression(value: Any, plugin: Plugin) -> str | None:
 
 def _record(architecture: Architecture, plugin: Plugin) -> str:
     if not hasattr(sys.modules.get(plugin.module), "zoo_architectures"):
-        raise ScaffoldError(f"--base {architecture.name}: {plugin.module} gives it no name to build on")
+        raise ScaffoldError(f'`base="{architecture.name}"`: {plugin.module} gives it no name to build on')
     return f'next(a for a in {plugin.module}.zoo_architectures() if a.name == "{architecture.name}")'
 
 

@@ -70,13 +70,13 @@ def refuse_without_place(name: str, recipe: Any, block: str) -> None:
     if block == "norm":
         if recipe.embedding.norm is not None:
             raise ScaffoldError(
-                f"--base {name}: its embedding has a norm, in whose place the block would stand"
+                f'`base="{name}"`: its embedding has a norm, in whose place the block would stand'
             )
         return
     steps = BLOCKS[block].place.split(".")[1:]
     if not any(has(layer, steps) for layer in recipe.layers):
         raise ScaffoldError(
-            f"--base {name}: its layers have no {steps[-1]}, in whose place the block would stand"
+            f'`base="{name}"`: its layers have no {steps[-1]}, in whose place the block would stand'
         )
 
 

@@ -70,6 +70,6 @@ def refuse_taken(names: Names, kind: str, registry: Registry, block: str | None 
             raise ScaffoldError(f"{name!r} is taken: it is {what} of the zoo or of an installed plugin")
     for plugin in registry.plugins:
         if name == plugin.name or names.distribution == plugin.distribution:
-            raise ScaffoldError(f"{name!r} is taken: the plugin {plugin.name} ({plugin.told}) is installed")
+            raise ScaffoldError(f"{name!r} is taken: the plugin {plugin.name} ({plugin.label}) is installed")
     if find_spec(names.module) is not None:
         raise ScaffoldError(f"{name!r} is taken: Python has a module {names.module} already")

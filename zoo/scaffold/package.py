@@ -68,11 +68,11 @@ def create(
     registry = registry or default_registry()
     names = named(name)
     if kind != "architecture" and base:
-        raise ScaffoldError(f"--base is of an architecture, not of a {kind}")
+        raise ScaffoldError(f"`base` is of an architecture, not of a {kind}")
     if kind not in ("architecture", "block") and block:
-        raise ScaffoldError(f"--block is of an architecture or a block, not of a {kind}")
+        raise ScaffoldError(f"`block` is of an architecture or a block, not of a {kind}")
     if block is not None and block not in BLOCKS:
-        raise ScaffoldError(f"--block {block}: not one of {', '.join(BLOCKS)}")
+        raise ScaffoldError(f'`block="{block}"`: not one of {", ".join(BLOCKS)}')
     block = block or ("norm" if kind == "block" else None)
     folder = where / name
     if folder.exists():

@@ -131,7 +131,7 @@ def answer(subject: Subject, model: Any = None) -> mx.array:
 def is_theirs(subject: Subject) -> bool:
     """Whether the plugin is a third party's, and a module."""
     plugin = subject.registry.plugin_of(subject.architecture)
-    return not plugin.ours and bool(plugin.module)
+    return not plugin.first_party and bool(plugin.module)
 
 
 def numbers_of(architecture: Architecture, preset: str | None = None) -> Mapping[str, Any]:

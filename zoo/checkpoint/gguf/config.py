@@ -38,11 +38,11 @@ def architecture_of(header: Header, registry: Registry) -> Architecture:
     ]
     if not serving:
         has = sorted({a.gguf.architecture for a in registry.architectures.values() if a.gguf is not None})
-        absent = registry.absent(name) if isinstance(name, str) else None
+        absent = registry.unloaded_plugin(name) if isinstance(name, str) else None
         raise ConfigError(
             f"{header.path}: general.architecture {shown(name)} is of no architecture that the zoo reads "
             f"from GGUF; "
-            + (f"it is named by the {absent.absence}" if absent else f"known: {', '.join(has)}")
+            + (f"it is named by the {absent.unloaded_label}" if absent else f"known: {', '.join(has)}")
         )
     told = [a for a in serving if a.gguf is not None and a.gguf.when is not None and keys.get(a.gguf.when)]
     chosen = told or [a for a in serving if a.gguf is not None and a.gguf.when is None]

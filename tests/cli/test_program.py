@@ -1,0 +1,83 @@
+"""The library names arguments, and the command line its options: one message serves both."""
+
+import click
+import pytest
+
+from zoo.cli.program import with_options
+from zoo.errors import ScaffoldError
+from zoo.scaffold import create
+
+
+@click.command()
+@click.option("--top-k", type=int)
+@click.option("--force", is_flag=True)
+@click.option("--json", "as_json", is_flag=True)
+@click.option("-q", "--quantize", type=int)
+@click.option("--layout")
+@click.argument("source")
+def run(**given):
+    """A command with options of every kind."""
+
+
+@pytest.mark.parametrize(
+    ("message", "shown"),
+    [
+        ("`top_k` must be above 0", "--top-k must be above 0"),
+        ("`top_k=-1`: must be above 0", "--top-k -1: must be above 0"),
+        ("too large; `force=True` loads it nevertheless", "too large; --force loads it nevertheless"),
+        ('`layout="hf"` has no place for `quantize=4`', "--layout hf has no place for --quantize 4"),
+        ("`force=False` is safe", "`force=False` is safe"),
+        ("`json` and `as_json`", "--json and `as_json`"),
+        ("`top_p` and `source` are no options of it", "`top_p` and `source` are no options of it"),
+        ("`zoo list` shows all, top_k is text", "`zoo list` shows all, top_k is text"),
+    ],
+)
+def test_an_argument_is_shown_as_the_running_commands_option(message, shown):
+    assert with_options(message, [run]) == shown
+    assert with_options(message, []) == message
+
+
+PLUGIN = """
+    import warnings
+    import click
+    from zoo.architecture import Command, hookimpl
+    from zoo.errors import ZooError
+
+    @click.group()
+    @click.option("--top-k", type=int)
+    def grouped(top_k):
+        pass
+
+    @grouped.command()
+    @click.option("--dry-run", is_flag=True)
+    def inner(dry_run):
+        warnings.warn("`dry_run=True` writes nothing")
+        raise ZooError("`dry_run` goes without `top_k`")
+
+    @click.command()
+    @click.option("--top-k", type=int)
+    def plain(top_k):
+        raise ZooError("`dry_run` goes without `top_k`")
+
+    @hookimpl
+    def zoo_commands():
+        yield Command("grouped", "grouped_plugin:grouped")
+        yield Command("plain", "grouped_plugin:plain")
+"""
+
+
+def test_errors_and_warnings_name_the_options_of_the_command_that_runs(site, command):
+    site.add("zoo-grouped", "grouped_plugin", PLUGIN)
+    done = command("grouped", "--top-k", "3", "inner", environment=site.environment)
+    assert done.returncode == 1
+    assert done.stderr == "zoo: --dry-run writes nothing\nzoo: error: --dry-run goes without --top-k\n"
+    done = command("plain", environment=site.environment)
+    assert done.stderr == "zoo: error: `dry_run` goes without --top-k\n"
+
+
+def test_a_librarys_error_names_the_argument_and_the_command_its_option(command, tmp_path):
+    with pytest.raises(ScaffoldError, match=r'^`base="bert"`: it is a model of the kind encoder'):
+        create("child", base="bert", where=tmp_path)
+    done = command("new", "child", "--base", "bert")
+    assert done.returncode == 1
+    assert done.stderr.startswith("zoo: error: --base bert: it is a model of the kind encoder")

@@ -1,0 +1,180 @@
+"""The program `zoo`: its subcommands, and how its errors and warnings are printed."""
+
+from __future__ import annotations
+
+import re
+import sys
+import warnings
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from zoo.cli import progress
+from zoo.cli.signals import listen
+from zoo.cli.terminal import guard
+from zoo.errors import PluginError, ZooError, in_words
+
+if TYPE_CHECKING:
+    from zoo.architecture import Command
+    from zoo.host.precedence import RecordTable
+
+
+# An argument of a library function in a message: `top_k`, `force=True`.
+_ARGUMENT = re.compile(r"`([a-z]\w*)(?:=([^`]*))?`")
+
+
+class Commands(click.Group):
+    """The subcommands, the zoo's own and those of plugins, each imported when it is called.
+
+    `running` is the one that was called last, after it those of its own that were called.
+    """
+
+    running: tuple[click.Command, ...] = ()
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        order = tuple(command_table())  # the zoo's own first, in the order in which they are registered
+        return sorted(command_table().listed(), key=lambda name: order.index(name.rpartition("::")[2]))
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        try:
+            record = command_table().get(name)
+            return _imported(record.target) if record else None
+        except PluginError as error:  # several third parties claim the name, or theirs cannot be imported
+            own = next(
+                (command for plugin, command in command_table().claims(name) if plugin.first_party), None
+            )
+            if own is None:
+                raise
+            notice(f"{error}; the zoo's own serves")
+            return _imported(own.target)
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        if args and args[0] not in command_table() and not args[0].startswith("-"):
+            import difflib
+
+            near = difflib.get_close_matches(args[0], self.list_commands(ctx), 1)
+            hint = f"; did you mean {near[0]}?" if near else "; `zoo --help` lists them"
+            raise click.UsageError(f"no command {args[0]!r}{hint}")
+        found = super().resolve_command(ctx, args)
+        self.running = tuple(_chain(ctx, found[1], found[2]))
+        return found
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        records = command_table().listed()
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, records[name].summary) for name in self.list_commands(ctx)])
+
+
+def _chain(ctx: click.Context, command: click.Command | None, args: list[str]) -> Iterator[click.Command]:
+    """The command, and those of a group that the arguments go on to name: `cache` and `remove`."""
+    while command is not None:
+        yield command
+        if not isinstance(command, click.Group):
+            return
+        names = command.list_commands(ctx)
+        index = next((index for index, word in enumerate(args) if word in names), len(args))
+        command = command.get_command(ctx, args[index]) if index < len(args) else None
+        args = args[index + 1 :]
+
+
+def command_table() -> RecordTable[Command]:
+    """The subcommands of the zoo and of plugins, by name."""
+    from zoo.host.registry import default_registry
+
+    return default_registry().commands
+
+
+def _imported(target: str) -> click.Command:
+    """The click command that a target names; PluginError when it names something else."""
+    from zoo.architecture import import_target
+
+    found = import_target(target)
+    if not isinstance(found, click.Command):
+        raise PluginError(f"{target} is {type(found).__name__}, not a click command")
+    return found
+
+
+# color: click is to leave escapes as they are in a pipe; on a terminal `guard` has made them visible.
+@click.command(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "color": True})
+@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+@click.version_option(package_name="mlx-zoo", prog_name="zoo")
+def cli(debug: bool) -> None:
+    """A model zoo on MLX: every architecture a plugin, one core that runs, trains and compares them."""
+
+
+def notice(message: Any, *_: Any, **__: Any) -> None:
+    """Print one line to the error stream, never among the output; arguments in it become the command's options."""
+    line = f"zoo: {with_options(' '.join(str(message).split()), cli.running)}"
+    if not progress.say(line):
+        click.echo(line, err=True, color=True)
+
+
+def with_options(message: str, commands: Iterable[click.Command]) -> str:
+    """A message of the library with each argument that it names written as an option, where the commands have it.
+
+    `top_k` becomes --top-k, `force=True` --force and `layout="hf"` --layout hf.
+    """
+    options = (param for command in commands for param in command.params if isinstance(param, click.Option))
+    by_flag = {flag: option for option in options for flag in option.opts}
+
+    def written(found: re.Match[str]) -> str:
+        flag = f"--{found[1].replace('_', '-')}"
+        option, value = by_flag.get(flag), found[2]
+        if option is None:
+            return found[0]
+        if value is None or (option.is_flag and value == "True"):
+            return flag
+        if option.is_flag:
+            return found[0]  # `force=False` is said by leaving --force out
+        return f"{flag} {value.strip(chr(34))}"
+
+    return _ARGUMENT.sub(written, message)
+
+
+def _mistake(error: Exception) -> str:
+    """The line for an error that was not raised on purpose, with the plugin whose code raised it."""
+    from zoo.host.discovery import blamed
+    from zoo.host.registry import default_registry
+
+    plugin = blamed(error, (plugin for plugin in default_registry().plugins if not plugin.first_party))
+    return f"{f'plugin {plugin.name}: ' if plugin else ''}{in_words(error)}; `zoo --debug …` shows where"
+
+
+def main() -> None:
+    """The command `zoo`. An error is one line and a non-zero exit status; `--debug` shows its traceback."""
+    guard()
+    listen()
+    warnings.simplefilter("once", UserWarning)
+    warnings.showwarning = notice
+    debug = "--debug" in sys.argv[1:]
+    try:
+        status = cli.main(
+            args=[a for a in sys.argv[1:] if a != "--debug"],
+            prog_name="zoo",
+            standalone_mode=False,
+            obj=debug,
+        )
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.ctx.get_help() if error.ctx else error.format_message())
+        sys.exit(0)
+    except click.ClickException as error:
+        notice(f"error: {error.format_message()}")
+        sys.exit(error.exit_code)
+    except ZooError as error:
+        if debug:
+            raise
+        notice(f"error: {error}")
+        sys.exit(1)
+    except (KeyboardInterrupt, click.Abort):
+        sys.exit(130)
+    except BrokenPipeError:
+        # The reader of a pipe has gone; closing stderr keeps Python from saying so at exit.
+        sys.stderr.close()
+        sys.exit(141)
+    except Exception as error:  # a mistake in the zoo's code or a plugin's
+        if debug:
+            raise
+        notice(f"error: {_mistake(error)}")
+        sys.exit(1)
+    sys.exit(status if isinstance(status, int) else 0)

@@ -1,0 +1,88 @@
+"""Resolves a checkpoint's config.json to the architecture that runs it, or to the line that says why none does."""
+
+from __future__ import annotations
+
+import os
+import re
+import warnings
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from zoo.architecture import Architecture
+from zoo.errors import ConfigError, PluginError, in_words
+from zoo.host.discovery import Plugin
+
+if TYPE_CHECKING:
+    from zoo.host.registry import Registry
+
+# The key of a config.json under which a folder names the third party's plugin that it needs: "zoo-gptj 0.1".
+WRITER = "zoo_plugin"
+_DISTRIBUTION_AND_VERSION = re.compile(r"[\w.-]{1,80}( [\w.+!-]{1,40})?")
+
+
+def resolve(registry: Registry, config: Mapping[str, Any]) -> Architecture:
+    """The architecture of a checkpoint's config; ConfigError when no plugin knows it.
+
+    A plugin's `zoo_resolve` is asked before its `model_types`, and those of third parties before the zoo's own.
+    A plugin that bridges to another library is asked when no other has the config.
+    """
+    model_type = config.get("model_type")
+    typed = registry.model_types.claims(model_type) if isinstance(model_type, str) else []
+    resolved = list(_resolved(registry, config))
+    for first_party in (False, True):
+        claims = [claim for claim in resolved if claim[0].first_party == first_party] or [
+            claim for claim in typed if claim[0].first_party == first_party
+        ]
+        if claims:
+            # The zoo's own that a third party takes this config from come after it, for the warning to name them.
+            replaced = [] if first_party else [claim for claim in typed if claim[0].first_party]
+            distinct = {id(a): (registry.plugin_of(a), a) for _, a in (*claims, *replaced)}
+            return registry.model_types.winner(list(distinct.values()), str(model_type))[1]
+    if not isinstance(model_type, str):
+        raise ConfigError("config.json: model_type is missing; name one with `architecture`")
+    unloaded = registry.unloaded_plugin(model_type)
+    for _, architecture in _resolved(registry, config, bridges=True):
+        if unloaded is not None:
+            library = architecture.name.partition("::")[0]
+            warnings.warn(
+                f"model_type {model_type!r} is named by the {unloaded.unloaded_label}; {library}'s code runs it "
+                "instead",
+                stacklevel=3,
+            )
+        return architecture
+    raise ConfigError(f"config.json: model_type {model_type!r} {_why_unknown(registry, config, unloaded)}")
+
+
+def _why_unknown(registry: Registry, config: Mapping[str, Any], unloaded: Plugin | None) -> str:
+    """Why nothing runs a config: its plugin is not loaded, or not installed, or there is none."""
+    if unloaded is not None:
+        return f"is named by the {unloaded.unloaded_label}"
+    writer = config.get(WRITER)
+    installed = {plugin.distribution or plugin.name for plugin in registry.plugins}
+    if (
+        isinstance(writer, str)
+        and _DISTRIBUTION_AND_VERSION.fullmatch(writer)
+        and writer.partition(" ")[0] not in installed
+    ):
+        return f"is of the plugin {writer}, by which this folder was written and which is not installed"
+    return "is of no architecture that the zoo has"
+
+
+def _resolved(
+    registry: Registry, config: Mapping[str, Any], bridges: bool = False
+) -> Iterator[tuple[Plugin, Architecture]]:
+    """What the `zoo_resolve` of each plugin answers, of the plugins that bridge to another library or of the others.
+
+    One that raises is skipped with a warning; when strict, it is a PluginError.
+    """
+    for plugin in (plugin for plugin in registry.plugins if plugin.bridges == bridges):
+        for function in plugin.records.get("zoo_resolve", ()):
+            try:
+                if name := function(config):
+                    own = [a for a in plugin.records.get("zoo_architectures", ()) if a.name == name]
+                    yield plugin, own[0] if own else registry.architecture(name)
+            except (Exception, SystemExit) as error:
+                line = f"plugin {plugin.name}: zoo_resolve: {in_words(error)}"
+                if os.environ.get("ZOO_STRICT", "") not in ("", "0"):
+                    raise PluginError(line) from error
+                warnings.warn(f"{line}; it is passed over", stacklevel=2)
