@@ -50,9 +50,7 @@ class SettingType(click.ParamType):
 class SettingOption(click.Option):
     """The option of one setting. `declarations` are those it stands for, the shared one first."""
 
-    def __init__(
-        self, name: str, flag: str, declarations: list[Declaration], only: str | None = None
-    ) -> None:
+    def __init__(self, flag: str, declarations: list[Declaration], only: str | None = None) -> None:
         self.declarations = declarations
         self.setting = declarations[0].setting.name
         self.only = only  # the one strategy that it is for
@@ -60,7 +58,7 @@ class SettingOption(click.Option):
         kind = settings[0] if len(settings) == 1 else _loosest(settings)
         pair = kind.kind is bool and not kind.also
         super().__init__(
-            [f"{flag}/--no-{flag.removeprefix('--')}" if pair else flag, name],
+            [f"{flag}/--no-{flag.removeprefix('--')}" if pair else flag],
             default=None,
             type=None if pair else SettingType(kind),
             multiple=kind.several,
@@ -111,13 +109,8 @@ def options_of(registry: Registry, taken: frozenset[str] = frozenset()) -> list[
         else:
             qualified.append(declaration)
     return [
-        *(SettingOption(name, _flag(name), found) for name, found in plain.items()),
-        *(
-            SettingOption(
-                f"{d.strategy}::{d.setting.name}", _flag(d.strategy, d.setting.name), [d], d.strategy
-            )
-            for d in qualified
-        ),
+        *(SettingOption(_flag(name), found) for name, found in plain.items()),
+        *(SettingOption(_flag(d.strategy, d.setting.name), [d], d.strategy) for d in qualified),
     ]
 
 
@@ -139,7 +132,8 @@ class SettingsCommand(click.Command):
         registry = default_registry()
         if self._registry is not registry:
             own = [param for param in self.params if not isinstance(param, SettingOption)]
-            taken = frozenset(str(param.name) for param in own)
+            flags = {flag.removeprefix("--") for param in own for flag in param.opts} | {"help"}
+            taken = frozenset(flag.replace("-", "_") for flag in flags)
             self._registry, self.params = registry, [*own, *options_of(registry, taken)]
         return [param for param in self.params if isinstance(param, SettingOption)]
 
