@@ -71,6 +71,22 @@ def test_a_long_prompt_is_read_in_chunks(loaded):
     assert loaded.model.passes == [8, 8, 4, 1, 1, 1]
 
 
+def test_beams_read_a_long_prompt_in_chunks_too(loaded):
+    settings = dict(max_tokens=4, beams=3)
+    whole = list(zoo.stream(loaded, PROMPT * 4, **settings))
+    assert loaded.model.passes == [20, 1, 1, 1]
+    loaded.model.passes.clear()
+    loaded.model.headed.clear()
+    seen = []
+    chunked = zoo.stream(
+        loaded, PROMPT * 4, prefill_chunk=8, report=lambda *read: seen.append(read), **settings
+    )
+    assert list(chunked) == whole
+    assert loaded.model.passes == [8, 8, 4, 1, 1, 1]
+    assert loaded.model.headed == [1, 1, 1, 1], "the head works on the last position only"
+    assert seen[-1] == (16, 20) and sorted(seen) == seen
+
+
 def test_greedy_tokens_and_logprobs_are_the_full_forwards(loaded):
     done = zoo.generate(loaded, PROMPT, max_tokens=6, logprobs=True)
     logits = loaded.model.model(mx.array([PROMPT + done.tokens]))[0, len(PROMPT) - 1 : -1]
