@@ -68,8 +68,7 @@ def stream(
         chunk=prefill_chunk,
         report=report,
     )
-    held = constraints if constraints.active else None
-    tokens = decode(reader, limit, sampler(sampling, seed), constraints=held, logprobs=logprobs)
+    tokens = decode(reader, limit, sampler(sampling, seed), constraints=constraints, logprobs=logprobs)
     stops = [stop] if isinstance(stop, str) else stop or stop_strings(loaded)
     return _steps(tokens, TextStream(loaded, limit, stops))
 

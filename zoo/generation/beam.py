@@ -124,10 +124,8 @@ def stream(
     )
     text = TextStream(loaded, limit)
     if search.count == 1:
-        held = constraints if constraints.active else None
-        return text.steps(
-            token for token, *_ in decode(reader, limit, sampler(sampling, seed), constraints=held)
-        )
+        tokens = decode(reader, limit, sampler(sampling, seed), constraints=constraints)
+        return text.steps(token for token, *_ in tokens)
     return _searched(loaded, reader, constraints, search, text)
 
 

@@ -131,10 +131,10 @@ def constraints_of(
     `given` are the tokens before the first new one, `last` the number of new ones at the limit. PromptError names
     a key whose value is malformed.
     """
-    words = values.get("bad_words_ids") or []
-    if not isinstance(words, list) or not all(isinstance(word, list) and word for word in words):
+    banned = values.get("bad_words_ids") or []
+    if not isinstance(banned, list) or not all(isinstance(ids, list) and ids for ids in banned):
         raise PromptError(
-            f"generation_config.json: bad_words_ids must be a list of lists of ids, got {words!r:.60}"
+            f"generation_config.json: bad_words_ids must be a list of lists of ids, got {banned!r:.60}"
         )
     repetition = values.get("repetition_penalty") or 1.0
     if not isinstance(repetition, int | float) or not 1e-3 <= repetition <= 1e3:
@@ -146,7 +146,7 @@ def constraints_of(
         least_length=whole(values, "min_length"),
         first_token=next(iter(_ids(values, "forced_bos_token_id", vocab)), None),
         last_tokens=_ids(values, "forced_eos_token_id", vocab),
-        never=tuple(_ids({"bad_words_ids": word}, "bad_words_ids", vocab) for word in words),
+        never=tuple(_ids({"bad_words_ids": ids}, "bad_words_ids", vocab) for ids in banned),
         suppressed=_ids(values, "suppress_tokens", vocab),
         suppressed_first=_ids(values, "begin_suppress_tokens", vocab),
         no_repeat=whole(values, "no_repeat_ngram_size"),

@@ -31,6 +31,8 @@ def decode(
     `constraints` that depend on which tokens came before have each read first.
     """
     wanted = 0 if isinstance(logprobs, bool) else logprobs
+    if constraints is not None and not constraints.active:
+        constraints = None  # so that no step asks it
     waits = constraints is not None and constraints.look_back
     tokens: list[int] = []  # those that the constraints look back on
 
