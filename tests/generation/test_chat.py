@@ -1,6 +1,8 @@
 """Messages to an answer: the checkpoint's template lays them out, in the library as in the command."""
 
 import json
+from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -36,6 +38,16 @@ def test_messages_are_laid_out_by_the_template(loaded):
     answered = list(zoo.chat(loaded, TALK, max_tokens=4, temperature=1.0, seed=3))
     assert answered == list(zoo.stream(loaded, ids, max_tokens=4, temperature=1.0, seed=3))
     assert len(answered) <= 4 and answered[-1].finish_reason
+
+
+def test_a_template_writes_its_own_special_tokens(llama):
+    def encode(text, special_tokens):
+        return [1] * special_tokens + [len(text)]
+
+    plain = "{{ messages[0].content }}"
+    tokenizer = SimpleNamespace(chat_template=plain, special_tokens={}, languages=None, encode=encode)
+    loaded = replace(llama, tokenizer=tokenizer)
+    assert encode_messages(loaded, [{"role": "user", "content": "three"}]) == [5]
 
 
 def test_the_command_answers_the_same(loaded, command, folder):
