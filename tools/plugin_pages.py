@@ -38,6 +38,7 @@ PROMISED: dict[str, tuple[str, ...]] = {
     "zoo.blocks.mask": ("dense",),
     "zoo.generation": ("Generated", "Step"),
     "zoo.generation.prompt": ("encode_prompt", "end_ids", "learned_context", "mask_id", "sampling_of"),
+    "zoo.generation.text": ("TextStream",),
     "zoo.tokenizer": ("Tokenizer", "Backend", "Detokenizer"),
     "zoo.errors": ("*",),
     "zoo.testing": (

@@ -1,7 +1,7 @@
 """zoo: a plugin-based model zoo on MLX.
 
-`zoo.load(source)` loads a model, `zoo.stream` and `zoo.generate` run it, `zoo.embed` makes vectors of texts. The
-names are imported when first used. The one act of this file is to load a fast BLAS on Linux, which must happen
+`zoo.load(source)` loads a model, `zoo.stream` and `zoo.generate` run it, `zoo.chat` answers messages, `zoo.embed` makes
+vectors of texts. The names are imported when first used. The one act of this file is to load a fast BLAS on Linux, which must happen
 before `mlx.core` is.
 """
 
@@ -13,19 +13,20 @@ from zoo.errors import ZooError
 from zoo.runtime import preload_blas
 
 if TYPE_CHECKING:
-    from zoo.generation import Generated, Step, generate, stream
+    from zoo.generation import Generated, Step, chat, generate, stream
     from zoo.generation.embedding import embed
     from zoo.loading import Loaded, load
 
 __version__ = "0.1.0"
 
-__all__ = ["Generated", "Loaded", "Step", "ZooError", "embed", "generate", "load", "stream"]
+__all__ = ["Generated", "Loaded", "Step", "ZooError", "chat", "embed", "generate", "load", "stream"]
 
 _HOMES = {
     "Loaded": "zoo.loading",
     "load": "zoo.loading",
     "Generated": "zoo.generation",
     "Step": "zoo.generation",
+    "chat": "zoo.generation",
     "generate": "zoo.generation",
     "stream": "zoo.generation",
     "embed": "zoo.generation.embedding",

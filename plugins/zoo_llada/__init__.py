@@ -1,7 +1,9 @@
 """LLaDA: a LLaMA without the causal mask, that writes by unmasking. Imports no mlx."""
 
-from zoo.architecture import Architecture, OutputHead, Preset, Rename, Strategy, hookimpl, pocket
+from zoo.architecture import Architecture, OutputHead, Preset, Rename, Setting, Strategy, hookimpl, pocket
 from zoo.recipe import Attention, Decoder, Embedding, GatedMLP, Head, Layer, RMSNorm, RoPE, repeat
+
+MOST = 2**31 - 1  # MLX counts in 32 bits
 
 
 def llada(config):
@@ -147,9 +149,16 @@ def zoo_strategies():
         "masked-diffusion",
         "zoo_llada.unmask:stream",
         tasks=("denoise",),
-        options=(
-            *("max_tokens", "steps", "block_length", "temperature", "top_k", "top_p", "min_p", "seed"),
-            "special_tokens",
+        options=("temperature", "top_k", "top_p", "min_p", "seed", "special_tokens"),
+        settings=(
+            Setting("max_tokens", int, 64, minimum=1, maximum=MOST, help="Most tokens to generate."),
+            Setting(
+                "steps", int, minimum=1, maximum=MOST, help="Passes that uncover the answer (one a token)."
+            ),
+            Setting(
+                "block_length", int, 32, minimum=1, maximum=MOST, help="Tokens that are uncovered together."
+            ),
         ),
         summary="a text of masks, the surest tokens uncovered first",
+        obeys=("do_sample", "temperature", "top_k", "top_p", "min_p"),
     )

@@ -13,12 +13,11 @@ import mlx.core as mx
 
 from zoo.errors import PromptError
 from zoo.generation import Step
-from zoo.generation.prompt import encode_prompt, end_ids, mask_id, sampling_of
+from zoo.generation.prompt import encode_prompt, mask_id, sampling_of
 from zoo.generation.sampling import check_numbers, sampler
+from zoo.generation.text import TextStream
 from zoo.loading import Loaded
 
-MAX_TOKENS = 64
-BLOCK_LENGTH = 32
 HIDDEN = "░"  # a token still masked, in a draft
 
 
@@ -26,9 +25,9 @@ def stream(
     loaded: Loaded,
     prompt: str | Sequence[int],
     *,
-    max_tokens: int = MAX_TOKENS,
+    max_tokens: int,
     steps: int | None = None,
-    block_length: int = BLOCK_LENGTH,
+    block_length: int,
     temperature: float | None = None,
     top_k: int | None = None,
     top_p: float | None = None,
@@ -44,15 +43,10 @@ def stream(
     """
     sampling = sampling_of(loaded, temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p)
     ids, mask = encode_prompt(loaded, prompt, special_tokens), mask_id(loaded)
-    settings = {"max-tokens": max_tokens, "block-length": block_length, "steps": steps or max_tokens}
-    for name, value in settings.items():
-        if value < 1:
-            raise PromptError(f"{name} must be at least 1, got {value}")
-
     blocks = share(max_tokens, -(-max_tokens // block_length))
     if steps is not None and steps < len(blocks):
-        raise PromptError(f"steps must be at least {len(blocks)}, one for each block, got {steps}")
-    passes = share(settings["steps"], len(blocks))
+        raise PromptError(f"`steps` must be at least {len(blocks)}, one for each block, got {steps}")
+    passes = share(steps or max_tokens, len(blocks))
     plan = [(size, min(count, size)) for size, count in zip(blocks, passes, strict=True)]
     return _answer(loaded, ids, mask, plan, sampler(sampling, seed))
 
@@ -65,25 +59,18 @@ def share(total: int, parts: int) -> list[int]:
 def _answer(
     loaded: Loaded, ids: list[int], mask: int, plan: list[tuple[int, int]], choose: Callable[[Any], Any]
 ) -> Iterator[Step]:
-    ends = end_ids(loaded)
-    detokenizer = loaded.tokenizer.detokenizer() if loaded.tokenizer else None
-    start, left = len(ids), sum(size for size, _ in plan)
-    tokens = mx.array([ids + [mask] * left])  # (1, T)
+    start, length = len(ids), sum(size for size, _ in plan)
+    text = TextStream(loaded, length)
+    tokens = mx.array([ids + [mask] * length])  # (1, T)
     for size, passes in plan:
         new: list[int] = []
         for tokens in uncover(loaded.model, tokens, start, size, passes, mask, choose):  # noqa: B020
             new = tokens[0, start : start + size].tolist()
             if loaded.tokenizer is not None:
-                yield Step(None, "", draft=drafted(loaded.tokenizer, new, mask, ends))
-        for token in new:
-            left -= 1
-            ended = token in ends
-            text = ""
-            if detokenizer is not None:
-                text = "" if ended else detokenizer.add(token)
-                text += detokenizer.finish() if ended or not left else ""
-            yield Step(token, text, finish_reason="stop" if ended else None if left else "length")
-            if ended:
+                yield Step(None, "", draft=drafted(loaded.tokenizer, new, mask, text.ends))
+        for step in text.steps(new):
+            yield step
+            if step.finish_reason is not None:
                 return
         start += size
 
@@ -114,6 +101,6 @@ def uncover(
 
 def drafted(tokenizer: Any, ids: list[int], mask: int, ends: frozenset[int]) -> str:
     """The text of a block under way up to its first end token, a sign for each token that is still masked."""
-    whole = ids[: next((place for place, id in enumerate(ids) if id in ends), len(ids))]
+    whole = ids[: next((index for index, id in enumerate(ids) if id in ends), len(ids))]
     runs = ((masked, list(run)) for masked, run in groupby(whole, lambda id: id == mask))
     return "".join(HIDDEN * len(run) if masked else tokenizer.decode(run) for masked, run in runs)

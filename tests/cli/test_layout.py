@@ -71,7 +71,7 @@ def test_suggestions_name_the_zoos_own_before_another_librarys(command):
 
 def test_statistics_end_lines_between_two_facts():
     statistics = Statistics(12, 0.1, began=1.0, first=1.5, ended=2.0, tokens=9)
-    parts = ["llama", *statistics.told()]
+    parts = ["llama", *statistics.lines()]
     lines = facts(parts, 80).splitlines()
     assert len(lines) == 2 and max(map(width, lines)) <= 80
     assert [part for line in lines for part in line.split(" · ")] == parts
@@ -79,9 +79,9 @@ def test_statistics_end_lines_between_two_facts():
 
 
 def test_statistics_say_nothing_of_what_was_not_generated(command):
-    told = Statistics(12, 0.1, began=1.0).told()
+    told = Statistics(12, 0.1, began=1.0).lines()
     assert told[0] == "prompt 12 tokens" and not any("generated" in part or "first" in part for part in told)
-    assert "prompt 1 token, 2.0 tokens/s" in Statistics(1, 0.1, began=1.0, first=1.5).told()
+    assert "prompt 1 token, 2.0 tokens/s" in Statistics(1, 0.1, began=1.0, first=1.5).lines()
     done = command("run", "bert", "[MASK] is the capital of France.")
     assert (
         "–" not in done.stderr

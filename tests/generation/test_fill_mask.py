@@ -68,9 +68,9 @@ def test_the_config_may_name_the_mask(loaded):
     [
         ("The capital.", {}, r"no \[MASK\]"),
         ("", {}, "empty"),
-        (SENTENCE, {"top_k": 0}, "top-k"),
-        (SENTENCE, {"top_k": 10**9}, "top-k"),
-        (SENTENCE, {"temperature": 1.0}, "temperature"),
+        (SENTENCE, {"top_k": 0}, "`top_k`"),
+        (SENTENCE, {"top_k": 10**9}, "`top_k`"),
+        (SENTENCE, {"temperature": 1.0}, "`temperature`"),
     ],
 )
 def test_bad_input_is_refused(loaded, prompt, settings, word):

@@ -71,6 +71,22 @@ def test_a_long_prompt_is_read_in_chunks(loaded):
     assert loaded.model.passes == [8, 8, 4, 1, 1, 1]
 
 
+def test_beams_read_a_long_prompt_in_chunks_too(loaded):
+    settings = dict(max_tokens=4, beams=3)
+    whole = list(zoo.stream(loaded, PROMPT * 4, **settings))
+    assert loaded.model.passes == [20, 1, 1, 1]
+    loaded.model.passes.clear()
+    loaded.model.headed.clear()
+    seen = []
+    chunked = zoo.stream(
+        loaded, PROMPT * 4, prefill_chunk=8, report=lambda *read: seen.append(read), **settings
+    )
+    assert list(chunked) == whole
+    assert loaded.model.passes == [8, 8, 4, 1, 1, 1]
+    assert loaded.model.headed == [1, 1, 1, 1], "the head works on the last position only"
+    assert seen[-1] == (16, 20) and sorted(seen) == seen
+
+
 def test_greedy_tokens_and_logprobs_are_the_full_forwards(loaded):
     done = zoo.generate(loaded, PROMPT, max_tokens=6, logprobs=True)
     logits = loaded.model.model(mx.array([PROMPT + done.tokens]))[0, len(PROMPT) - 1 : -1]
@@ -102,7 +118,7 @@ def test_the_checkpoints_defaults_hold_until_a_setting_is_given(loaded):
 def test_a_default_that_cannot_be_is_named_with_its_file(loaded, monkeypatch):
     monkeypatch.setitem(loaded.generation_config, "do_sample", True)
     monkeypatch.setitem(loaded.generation_config, "top_k", ["many"])
-    with pytest.raises(PromptError, match=r"generation_config\.json: top-k"):
+    with pytest.raises(PromptError, match=r"generation_config\.json: top_k must"):
         zoo.generate(loaded, PROMPT, max_tokens=2)
 
 
@@ -112,10 +128,10 @@ def test_a_default_that_cannot_be_is_named_with_its_file(loaded, monkeypatch):
         ([], {}, "empty"),
         ([5, 99999], {}, "99999"),
         ([-1], {}, "-1"),
-        (PROMPT, {"max_tokens": 0}, "max-tokens"),
-        (PROMPT, {"temperature": -0.5}, "temperature"),
-        (PROMPT, {"top_p": 0.0}, "top-p"),
-        (PROMPT, {"beam_width": 3}, "beam-width"),
+        (PROMPT, {"max_tokens": 0}, "`max_tokens`"),
+        (PROMPT, {"temperature": -0.5}, "`temperature`"),
+        (PROMPT, {"top_p": 0.0}, "`top_p`"),
+        (PROMPT, {"beam_width": 3}, "`beam_width`"),
         ("text", {}, "no tokenizer"),
     ],
 )

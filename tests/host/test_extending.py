@@ -56,13 +56,13 @@ def test_a_sampler_alone_draws(extras):
 @pytest.mark.parametrize(
     ("samplers", "said"),
     [
-        ({"at-least": {"share": 2.0}}, "share: expected a number of at least 0 and at most 1, got 2.0"),
-        ({"at-least": {"share": "much"}}, "share: expected a number"),
-        ({"at-least": {"share": True}}, "share: expected a number"),
-        ({"at-least": {"share": float("nan")}}, "share: expected a number"),
+        ({"at-least": {"share": 2.0}}, "`share` must be a number of at least 0 and at most 1, got 2.0"),
+        ({"at-least": {"share": "much"}}, "`share` must be a number"),
+        ({"at-least": {"share": True}}, "`share` must be a number"),
+        ({"at-least": {"share": float("nan")}}, "`share` must be a number"),
         ({"at-least": {"shared": 0.5}}, "no setting 'shared'; did you mean share"),
-        ("at-least", "samplers: expected settings by a sampler's name"),
-        ({"at-least": 0.5}, "samplers: expected settings by a sampler's name"),
+        ("at-least", "`samplers` must be settings by a sampler's name"),
+        ({"at-least": 0.5}, "`samplers` must be settings by a sampler's name"),
     ],
 )
 def test_what_a_sampler_does_not_take_is_refused_before_the_first_token(extras, samplers, said):
@@ -76,7 +76,7 @@ def test_a_sampler_that_is_none(extras):
 
 
 def test_a_strategy_without_samplers_says_so(extras):
-    with pytest.raises(PromptError, match="samplers: beam generation has no such setting"):
+    with pytest.raises(PromptError, match="`samplers`: beam generation has no such setting"):
         zoo.stream(zoo.load("llama"), PROMPT, strategy="beam", samplers={"at-least": {}})
 
 
@@ -183,7 +183,7 @@ def test_a_format_that_two_plugins_bring(folder):
         (lambda: Setting("share", list), "is not int, float, bool or str"),
         (
             lambda: Setting("share", float, 2.0, maximum=1),
-            "its default: share: expected a number of at most 1",
+            "its default: `share` must be a number of at most 1",
         ),
         (lambda: Sampler("x", "nowhere"), "package.module:attribute"),
         (lambda: Sampler("x", "a.b:c", ["s"]), "settings is a tuple of Setting"),

@@ -146,7 +146,7 @@ def test_its_strategy_says_what_greedy_decoding_says(known):
     made = zoo.generate(llama, prompt, strategy="frozen-greedy", max_tokens=12)
     plain = zoo.generate(llama, prompt, max_tokens=12)
     assert (made.tokens, made.text, made.finish_reason) == (plain.tokens, plain.text, plain.finish_reason)
-    with pytest.raises(zoo.ZooError, match="max-tokens"):
+    with pytest.raises(zoo.ZooError, match="`max_tokens`"):
         zoo.stream(llama, prompt, strategy="frozen-greedy", max_tokens=0)
 
 

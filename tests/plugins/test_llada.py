@@ -171,12 +171,12 @@ def test_it_ends_after_an_end_token(loaded):
 @pytest.mark.parametrize(
     ("settings", "word"),
     [
-        (dict(max_tokens=0), "max-tokens"),
-        (dict(block_length=0), "block-length"),
-        (dict(steps=-1), "steps"),
+        (dict(max_tokens=0), "`max_tokens`"),
+        (dict(block_length=0), "`block_length`"),
+        (dict(steps=-1), "`steps`"),
         (dict(steps=2, max_tokens=12, block_length=4), "at least 3"),
-        (dict(temperature=-1.0), "temperature"),
-        (dict(stop="x"), "stop"),
+        (dict(temperature=-1.0), "`temperature`"),
+        (dict(stop="x"), "`stop`"),
     ],
 )
 def test_bad_settings_are_refused_before_anything_runs(loaded, settings, word):

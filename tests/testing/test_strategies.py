@@ -1,6 +1,7 @@
 """What a strategy must yield: held where one is run, so that a user sees one line, and by the suite."""
 
 from dataclasses import replace
+from importlib import import_module
 
 import faulty_strategies
 import pytest
@@ -59,6 +60,22 @@ def test_a_sound_one_passes_by_either_name(known):
 @pytest.mark.parametrize("name", ["autoregressive", "beam", "fill-mask", "masked-diffusion"])
 def test_the_zoos_own_pass(name):
     assert check_strategy(name)
+
+
+def test_the_strategy_of_the_documentation_holds(extending, monkeypatch):
+    monkeypatch.syspath_prepend(str(extending.path))
+    registry = isolated(import_module("zoo_extras"))
+    assert len(check_strategy("cooling", registry=registry, max_tokens=3)) == 3
+    loaded, prompt = zoo.load("llama", registry=registry), "The capital city of China is"
+
+    def drawn(**settings):
+        return zoo.generate(loaded, prompt, strategy="cooling", max_tokens=8, **settings)
+
+    assert drawn(hot=0, cold=0).tokens == zoo.generate(loaded, prompt, max_tokens=8).tokens
+    assert drawn(hot=50.0, cold=50.0).tokens != drawn(hot=50.0, cold=50.0, seed=1).tokens
+    assert drawn(hot=50.0, cold=0.0).finish_reason in ("stop", "length")
+    with pytest.raises(PromptError, match="`cold` must be a number of at least 0, got -1"):
+        drawn(cold=-1)
 
 
 def test_giving_a_stream_up_ends_the_strategy(llama):

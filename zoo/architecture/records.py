@@ -16,18 +16,33 @@ from zoo.architecture.fields import (
     import_target,
 )
 from zoo.architecture.settings import Setting
+from zoo.architecture.shared_settings import SHARED
 from zoo.errors import PluginError, PromptError
 
 if TYPE_CHECKING:
     from zoo.architecture import Architecture
 
+RESERVED = (
+    "loaded",
+    "prompt",
+    "strategy",
+    "report",
+    "samplers",
+)  # arguments that no strategy's setting may be called
+
 
 @dataclass(frozen=True)
 class Strategy:
-    """A way to make text: the function at "package.module:attribute", imported only when it is used.
+    """A way to generate text: the function at "package.module:attribute", imported only when it is used.
 
-    It is called `function(loaded, prompt, **settings)` and gives an iterator of `zoo.Step`. `tasks` are those it
-    serves, `options` the settings it takes.
+    It is called `function(loaded, prompt, **settings)` and gives an iterator of `zoo.Step`. `tasks` are those that it
+    serves. It takes the settings that `options` names, most of them shared with the zoo's own strategies
+    (max_tokens, temperature, top_k, ...), and those that it declares in `settings`. One of its own may have the name
+    of a shared one, whose place it then takes. The function is given checked values of what its caller set, and the
+    defaults of its own settings; those whose default is None are left out.
+
+    `obeys` names the keys of a checkpoint's generation_config.json that it follows: of others that would change the
+    text the user is warned. None: not declared, so nobody is warned.
     """
 
     name: str
@@ -35,24 +50,43 @@ class Strategy:
     tasks: tuple[str, ...]
     options: tuple[str, ...] = ()
     summary: str = ""
+    settings: tuple[Setting, ...] = ()
+    obeys: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         told = f"strategy {checked_name('strategy', self.name)}"
         check_target(told, self.target)
-        check_tuples(told, self, ("options",), str)
+        check_tuples(told, self, ("options", "obeys"), str)
+        check_tuples(told, self, ("settings",), Setting)
         check_tasks(told, self)
+        own = [setting.name for setting in self.settings]
+        if repeated := next((name for name in own if own.count(name) > 1), None):
+            raise PluginError(f"{told}: settings declares {repeated} twice")
+        if reserved := next((name for name in own if name in RESERVED), None):
+            raise PluginError(f"{told}: no setting can be called {reserved}, which zoo.stream takes itself")
 
     def function(self) -> Callable[..., Any]:
         """The function itself, imported now."""
         return import_target(self.target)
 
-    def settings(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """The settings given, those left None left out; PromptError for one that this strategy does not take."""
-        asked = {name: value for name, value in given.items() if value is not None and value != ()}
-        unknown = next((name for name in asked if name not in self.options), None)
-        if unknown:
-            raise PromptError(f"{unknown.replace('_', '-')}: {self.name} generation has no such setting")
-        return asked
+    @property
+    def takes(self) -> tuple[str, ...]:
+        """The names of all settings that it takes: shared ones, then its own."""
+        return tuple(dict.fromkeys((*self.options, *(setting.name for setting in self.settings))))
+
+    def arguments(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """The settings given, checked, and the defaults of its own; PromptError names one that cannot be.
+
+        What it lists in `options` and nobody declares is for the function itself to check.
+        """
+        declared = SHARED | {setting.name: setting for setting in self.settings}
+        if unknown := next((name for name in given if name not in self.takes), None):
+            raise PromptError(f"`{unknown}`: {self.name} generation has no such setting")
+        defaults = {s.name: s.default for s in self.settings if s.default is not None}
+        return defaults | {
+            name: declared[name].checked(value) if name in declared else value
+            for name, value in given.items()
+        }
 
 
 @dataclass(frozen=True)
@@ -60,7 +94,8 @@ class Sampler:
     """A way to narrow what the next token is drawn from: a function at "package.module:attribute".
 
     It is called `function(logits, **settings)` with float32 logits (B, V), divided by the temperature, and gives logits
-    of that shape, -inf for a token that must not be drawn. `settings` declares what it takes.
+    of that shape, -inf for a token that must not be drawn. `settings` declares what it takes; one without a default
+    must be given.
     """
 
     name: str

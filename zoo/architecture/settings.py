@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
+from numbers import Integral, Real
 from typing import Any
 
 from zoo.errors import PluginError, PromptError
@@ -17,9 +18,10 @@ NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 @dataclass(frozen=True)
 class Setting:
-    """One setting: its name in Python, `kind` (int, float, bool or str), `default`, bounds and a line of help.
+    """One setting: its name in Python, its `kind` (int, float, bool or str), its `default`, bounds and a line of help.
 
-    `minimum` and `maximum` are the least and largest number that it may be.
+    `minimum` and `maximum` are the least and largest number that it may be, `choices` the only values if there are
+    any, `also` values that are allowed beside those of the kind. `several`: one value or a list of them.
     """
 
     name: str
@@ -28,6 +30,9 @@ class Setting:
     minimum: float | None = None
     maximum: float | None = None
     help: str = ""
+    choices: tuple[Any, ...] = ()
+    also: tuple[Any, ...] = ()
+    several: bool = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not NAME.fullmatch(self.name):
@@ -36,6 +41,9 @@ class Setting:
             )
         if self.kind not in KINDS:
             raise PluginError(f"setting {self.name}: kind {self.kind!r} is not int, float, bool or str")
+        for field, values in (("choices", self.choices), ("also", self.also)):
+            if not isinstance(values, tuple):
+                raise PluginError(f"setting {self.name}: {field} is a tuple of values, not {values!r:.60}")
         if self.default is not None:
             try:
                 self.checked(self.default)
@@ -43,44 +51,81 @@ class Setting:
                 raise PluginError(f"setting {self.name}: its default: {error}") from None
 
     def checked(self, value: Any) -> Any:
-        """The value, of this setting's kind; PromptError, naming the setting, when it is another or out of bounds."""
-        if self.kind is float and type(value) is int:
-            value = float(value)
-        if type(value) is not self.kind or not self._within(value):
-            raise PromptError(f"{self.name}: expected {self._expected()}, got {value!r}")
-        return value
+        """The value in this setting's kind; PromptError, naming the setting, for another kind or out of bounds."""
+        if not self.several:
+            return self._checked(value)
+        values = value if isinstance(value, list | tuple) else (value,)
+        return tuple(self._checked(item) for item in values if item != "")
+
+    def _checked(self, value: Any) -> Any:
+        if any(type(value) is type(extra) and value == extra for extra in self.also):
+            return value
+        converted = self._converted(value)
+        if converted is None or not self._within(converted):
+            raise PromptError(f"`{self.name}` must be {self.expected}, got {value!r:.60}")
+        return converted
+
+    def _converted(self, value: Any) -> Any:
+        """The value as this kind, numbers of other libraries as Python's; None when it is of another kind."""
+        if self.kind is int:
+            return int(value) if isinstance(value, Integral) and not isinstance(value, bool) else None
+        if self.kind is float:
+            try:
+                return float(value) if isinstance(value, Real) and not isinstance(value, bool) else None
+            except OverflowError:
+                return None
+        return value if isinstance(value, self.kind) else None
 
     def parsed(self, text: str) -> Any:
         """The value that a text spells, "0.5" or "true"; PromptError when it spells none of this kind."""
-        words = {"true": True, "false": False}
-        try:
-            value = words[text.lower()] if self.kind is bool else self.kind(text)
-        except (KeyError, ValueError):
-            raise PromptError(f"{self.name}: expected {self._expected()}, got {text!r}") from None
-        return self.checked(value)
+        spelled = {str(extra).lower(): extra for extra in self.also}
+        if self.kind is bool:
+            spelled |= {"true": True, "false": False}
+        value: Any = text
+        if text.lower() in spelled:
+            value = spelled[text.lower()]
+        elif self.kind is not str and self.kind is not bool:
+            try:
+                value = self.kind(text)
+            except ValueError:
+                value = text
+        return self._checked(value)
 
     def _within(self, value: Any) -> bool:
+        if self.choices:
+            return value in self.choices
         if self.kind not in (int, float):
             return True
-        low, high = (
-            bound if bound is not None else end
-            for bound, end in ((self.minimum, -math.inf), (self.maximum, math.inf))
+        return (
+            math.isfinite(value)
+            and (self.minimum is None or value >= self.minimum)
+            and (self.maximum is None or value <= self.maximum)
         )
-        return math.isfinite(value) and low <= value <= high
 
-    def _expected(self) -> str:
-        what = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}[self.kind]
-        bounds = [
-            *([f"at least {self.minimum:g}"] if self.minimum is not None else []),
-            *([f"at most {self.maximum:g}"] if self.maximum is not None else []),
-        ]
-        return f"{what}{' of ' if bounds else ''}{' and '.join(bounds)}"
+    @property
+    def expected(self) -> str:
+        """What a value must be, in words: "a whole number of at least 1"."""
+        kind = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}[self.kind]
+        if self.choices:
+            what = f"one of {', '.join(map(str, self.choices))}"
+        else:
+            bounds = [
+                *([f"at least {_shown(self.minimum)}"] if self.minimum is not None else []),
+                *([f"at most {_shown(self.maximum)}"] if self.maximum is not None else []),
+            ]
+            what = f"{kind}{' of ' if bounds else ''}{' and '.join(bounds)}"
+        more = f"{what}{' or a list of them' if self.several else ''}"
+        return f"{more}{''.join(f', or {str(extra).lower()}' for extra in self.also)}"
+
+
+def _shown(bound: float) -> str:
+    return str(bound) if isinstance(bound, int) else f"{bound:g}"
 
 
 def checked_settings(owner: str, declared: Iterable[Setting], given: Mapping[str, Any]) -> dict[str, Any]:
     """The given settings, checked, and the defaults of the others; PromptError for one that is not declared.
 
-    `owner` is what they are of, for the message.
+    `owner` is what they belong to, for the message.
     """
     known = {setting.name: setting for setting in declared}
     for name in given:

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from zoo.cli import notice
-from zoo.cli.generating import prompt_ids, steps
+from zoo.cli.generating import Request, converses, prompt_ids, steps
 from zoo.cli.progress import Progress
 from zoo.cli.screen import Screen
 from zoo.errors import ZooError
@@ -22,13 +22,13 @@ Ctrl-C                stop an answer, or clear the line
 a space before a /    send a line that begins with one"""
 
 
-def converse(loaded: Any, given: dict[str, Any]) -> None:
+def converse(loaded: Any, request: Request) -> None:
     """Read a line and answer it, until one of `ENDS`, the end of the input, or Ctrl-C twice on an empty line.
 
     With a chat template each answer follows from all that was said; without one every line is a prompt of its own.
     """
-    remembers = bool(loaded.tokenizer and loaded.tokenizer.chat_template) and not given["raw"]
-    why = "with --raw" if given["raw"] else "has no chat template:"
+    remembers = converses(loaded, request)
+    why = "with --raw" if request.raw else "has no chat template:"
     what = (
         "a conversation"
         if remembers
@@ -63,7 +63,7 @@ def converse(loaded: Any, given: dict[str, Any]) -> None:
             notice(f"{line.split()[0]} is no command and was not sent; /help lists them")
         elif line.strip():
             messages = [*(messages if remembers else ()), {"role": "user", "content": line}]
-            text = answer(loaded, messages, given)
+            text = answer(loaded, messages, request)
             messages = (
                 [*messages, {"role": "assistant", "content": text}] if text is not None else messages[:-1]
             )
@@ -88,12 +88,12 @@ def half_typed() -> str:
     return readline.get_line_buffer()
 
 
-def answer(loaded: Any, messages: list[dict[str, str]], given: dict[str, Any]) -> str | None:
+def answer(loaded: Any, messages: list[dict[str, str]], request: Request) -> str | None:
     """Show the answer and give its text, as far as it came when Ctrl-C stopped it; None where there was an error."""
     screen = Screen()
     try:
         with screen, Progress("reading the prompt") as reading:
-            for step in steps(loaded, prompt_ids(loaded, messages, given), given, reading):
+            for step in steps(loaded, prompt_ids(loaded, messages, request), request, reading):
                 reading.close()
                 screen.show(step)
     except KeyboardInterrupt:

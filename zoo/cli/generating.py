@@ -2,44 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 
-def prompt_ids(loaded: Any, messages: list[dict[str, str]], given: dict[str, Any]) -> list[int]:
+@dataclass(frozen=True)
+class Request:
+    """What the options of `zoo run` ask for: `settings` for `zoo.stream`, and how the prompt is laid out.
+
+    `system` is a message before the conversation; `raw` leaves the chat template out.
+    """
+
+    settings: dict[str, Any]
+    system: str | None = None
+    raw: bool = False
+
+
+def converses(loaded: Any, request: Request) -> bool:
+    """Whether messages go through a chat template; otherwise each is a prompt of its own."""
+    from zoo.generation.prompt import has_chat_template
+
+    return has_chat_template(loaded) and not request.raw
+
+
+def prompt_ids(loaded: Any, messages: Sequence[dict[str, str]], request: Request) -> list[int]:
     """The ids of a conversation: through the chat template, or of the last message when there is none or --raw."""
     from zoo.errors import PromptError
-    from zoo.generation.prompt import encode_prompt
+    from zoo.generation.prompt import encode_messages, encode_prompt
 
-    template = loaded.tokenizer.chat_template if loaded.tokenizer and not given["raw"] else None
     if not messages[-1]["content"]:
         raise PromptError("the prompt is empty")
-    if template is None:
-        if given["system"]:
-            why = "--raw leaves it out" if given["raw"] else f"{loaded.folder.name} has none"
-            raise PromptError(f"--system needs a chat template, and {why}")
-        languages = {name: given[name] for name in ("source_language", "target_language")}
-        return encode_prompt(loaded, messages[-1]["content"], **languages)
-    from zoo.tokenizer.chat import render_chat
-
-    if given["system"]:
-        messages = [{"role": "system", "content": given["system"]}, *messages]
-    text = render_chat(template, messages, special_tokens=loaded.tokenizer.special_tokens)
-    return encode_prompt(loaded, text, special_tokens=False)
+    if converses(loaded, request):
+        system = [{"role": "system", "content": request.system}] if request.system else []
+        return encode_messages(loaded, [*system, *messages])
+    if request.system:
+        why = "--raw leaves it out" if request.raw else f"{loaded.folder.name} has none"
+        raise PromptError(f"--system needs a chat template, and {why}")
+    source, target = (request.settings.get(f"{side}_language") for side in ("source", "target"))
+    return encode_prompt(loaded, messages[-1]["content"], source_language=source, target_language=target)
 
 
 def steps(
-    loaded: Any, ids: list[int], given: dict[str, Any], report: Callable[[int, int], None] | None = None
+    loaded: Any, ids: list[int], request: Request, report: Callable[[int, int], None] | None = None
 ) -> Iterator[Any]:
     """The generation that the command's options ask for."""
     from zoo.generation import stream
 
-    names = (
-        *("max_tokens", "temperature", "top_k", "top_p", "min_p", "seed", "stop", "steps", "block_length"),
-        *("beams", "length_penalty", "min_tokens", "target_language", "strategy"),
-    )
-    samplers = dict(sampler_asked(loaded.registry, text) for text in given["samplers"]) or None
-    return stream(loaded, ids, report=report, samplers=samplers, **{name: given[name] for name in names})
+    return stream(loaded, ids, report=report, **request.settings)
 
 
 def sampler_asked(registry: Any, text: str) -> tuple[str, dict[str, Any]]:

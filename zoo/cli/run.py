@@ -13,10 +13,11 @@ from typing import Any
 import click
 
 from zoo.cli.complete import sources
-from zoo.cli.generating import prompt_ids, steps
+from zoo.cli.generating import Request, prompt_ids, sampler_asked, steps
 from zoo.cli.plugins import served_by
 from zoo.cli.progress import Progress
 from zoo.cli.screen import Screen
+from zoo.cli.setting_options import SettingsCommand
 
 
 @dataclass
@@ -55,8 +56,8 @@ class Statistics:
             "peak_memory_bytes": peak_memory(),
         }
 
-    def told(self) -> list[str]:
-        """The same in words, without what was not measured."""
+    def lines(self) -> list[str]:
+        """The same as texts, without what was not measured."""
         values = self.as_json()
 
         def counted(what: str) -> str:
@@ -72,7 +73,7 @@ class Statistics:
         ]
 
 
-@click.command()
+@click.command(cls=SettingsCommand)
 @click.argument("source", shell_complete=sources)
 @click.argument("prompt", required=False)
 @click.option(
@@ -88,13 +89,6 @@ class Statistics:
     callback=lambda _, __, bits: None if bits is None else int(bits),
     help="Pack in so many bits what no packing of MLX holds as a GGUF file has it.",
 )
-@click.option("--max-tokens", type=int, default=None, help="Most tokens to generate (256; unmasking: 64).")
-@click.option("--temperature", type=float, help="0 is greedy; below 1 sharpens, above 1 flattens.")
-@click.option(
-    "--top-k", type=int, help="Draw from the k likeliest tokens (0: all); how many fill a mask (5)."
-)
-@click.option("--top-p", type=float, help="Draw from the likeliest tokens that reach probability p together.")
-@click.option("--min-p", type=float, help="Draw from tokens at least p times as likely as the likeliest.")
 @click.option(
     "--sampler",
     "samplers",
@@ -102,21 +96,6 @@ class Statistics:
     metavar="NAME[:KEY=VALUE,…]",
     help="Narrow the draw by a plugin's sampler; may be given several times.",
 )
-@click.option("--seed", type=int, help="Make draws repeatable.")
-@click.option(
-    "--stop", multiple=True, metavar="TEXT", help="End before this text; may be given several times."
-)
-@click.option("--steps", type=int, help="Passes that uncover a text of masks (one a token).")
-@click.option("--block-length", type=int, help="Tokens that are uncovered together (32).")
-@click.option(
-    "--source-language", metavar="CODE", help="The language of the prompt, for models with several."
-)
-@click.option("--target-language", metavar="CODE", help="The language to translate into: fra_Latn, fr.")
-@click.option("--beams", type=int, help="Texts searched side by side for the likeliest (1: greedy).")
-@click.option(
-    "--length-penalty", type=float, help="Of beams: above 1 favours long texts, below short ones (1)."
-)
-@click.option("--min-tokens", type=int, help="Least tokens to generate; with beams or in a translation.")
 @click.option("--strategy", metavar="NAME", help="Make the text this way: a plugin's strategy, for example.")
 @click.option("--system", metavar="TEXT", help="A system message, for models with a chat template.")
 @click.option("--raw", is_flag=True, help="Give the prompt as it is, without the chat template.")
@@ -133,7 +112,11 @@ def run(
     repack: int | None,
     force: bool,
     as_json: bool,
-    **given: Any,
+    system: str | None,
+    raw: bool,
+    strategy: str | None,
+    samplers: tuple[str, ...],
+    settings: dict[str, Any],
 ) -> None:
     """Run SOURCE (an architecture, a folder, a GGUF file or a hub id) on PROMPT.
 
@@ -146,21 +129,24 @@ def run(
     began = time.perf_counter()
     from zoo.loading import load
 
-    room = None if given["max_tokens"] is None else len(prompt or "") + given["max_tokens"]
+    room = len(prompt or "") + settings["max_tokens"] if "max_tokens" in settings else None
     how: dict[str, Any] = dict(architecture=architecture, revision=revision, dtype=dtype, adapter=adapter)
     how["repack"] = repack
     with Progress("loading", waits=True) as report:
         loaded = load(source, context=room, force=force, report=report, **how)
     served_by(loaded.architecture)
     load_seconds = time.perf_counter() - began
+    if samplers:
+        settings["samplers"] = dict(sampler_asked(loaded.registry, text) for text in samplers)
+    request = Request(settings | {"strategy": strategy}, system, raw)
     if chat:
         from zoo.cli.chat import converse
 
-        converse(loaded, given)
+        converse(loaded, request)
         return
     assert prompt is not None
-    ids = prompt_ids(loaded, [{"role": "user", "content": prompt}], given)
-    context = getattr(loaded.recipe, "context", None)
+    ids = prompt_ids(loaded, [{"role": "user", "content": prompt}], request)
+    context = loaded.recipe.context
     if context is not None and len(ids) > context:
         warnings.warn(
             f"the prompt has {len(ids)} tokens, more than the {context} the model is made for", stacklevel=1
@@ -172,7 +158,7 @@ def run(
     candidates, interrupted = [], False
     with Screen(quiet=as_json) as screen, Progress("reading the prompt") as reading:
         try:
-            for step in steps(loaded, ids, given, reading):
+            for step in steps(loaded, ids, request, reading):
                 reading.close()
                 screen.show(step)
                 statistics.count(step)
@@ -188,7 +174,7 @@ def run(
         values |= {"candidates": candidates} if candidates else {}
         click.echo(json.dumps(values, ensure_ascii=False))
     else:
-        click.echo(facts([loaded.architecture.name, *statistics.told()], columns(sys.stderr)), err=True)
+        click.echo(facts([loaded.architecture.name, *statistics.lines()], columns(sys.stderr)), err=True)
     if interrupted:
         raise KeyboardInterrupt
 

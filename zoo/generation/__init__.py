@@ -1,6 +1,6 @@
-"""Text from a model: `stream` yields steps as they come, `generate` collects them.
+"""Text from a model: `stream` yields steps as they come, `generate` collects them, `chat` answers messages.
 
-How the text is made is a strategy: a function `(loaded, prompt, **settings) -> Iterator[Step]`, chosen by the
+How the text is generated is a strategy: a function `(loaded, prompt, **settings) -> Iterator[Step]`, chosen by the
 architecture's task.
 """
 
@@ -8,13 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any
 
 from zoo import runtime
+from zoo.architecture import Strategy
 from zoo.errors import PromptError
 from zoo.generation.checked import checked_steps
-from zoo.generation.settings import check_loaded, checked
+from zoo.generation.checkpoint_settings import warn_of_ignored
+from zoo.generation.prompt import encode_messages
 from zoo.generation.step import Step
+from zoo.host.registry import Registry
 from zoo.loading import Loaded
 
 
@@ -43,26 +47,82 @@ def stream(
 ) -> Iterator[Step]:
     """Run `loaded` on `prompt`, text or token ids, yielding a `Step` a token as they come.
 
-    Continuing text takes `max_tokens`, `temperature`, `top_k`, `top_p`, `min_p`, `seed`, `stop` and `logprobs`
-    (see `zoo.generation.autoregressive.stream`), or `beams` and what `zoo.generation.beam.stream` takes, as
-    translating does; other tasks take what their strategy's record lists. `strategy` names one, a plugin's for
+    Continuing text takes `max_tokens`, `min_tokens`, `temperature`, `top_k`, `top_p`, `min_p`, `seed`, `stop` and
+    `logprobs` (see `zoo.generation.autoregressive.stream`), or `beams` and what `zoo.generation.beam.stream` takes, as
+    translating does; other tasks take what their strategy declares. `strategy` names one, a plugin's for
     example; without it the architecture's task and the settings choose. `report` is called with the tokens of the
-    prompt that were read and those in all, by a strategy that knows.
+    prompt that were read and those in all, by a strategy that knows. A `generation_config.json` is followed where the
+    strategy can; what it cannot is warned of once.
     PromptError, before anything runs, for a prompt or a setting that cannot be; PluginError for a plugin's strategy
     that yields something else than steps, of which the last has a finish reason.
     """
     check_loaded(loaded, "stream")
     runtime.check_process()
-    settings = checked(settings)
     if strategy is not None and not isinstance(strategy, str):
-        raise PromptError(f"strategy must be a name, got {strategy!r:.60}")
-    given = [name for name, value in settings.items() if value != ()]
-    architecture = loaded.architecture
-    chosen = loaded.registry.strategy(architecture.task, given, name=strategy, architecture=architecture)
-    plugin = loaded.registry.plugin_of(chosen)
-    told = f"strategy {chosen.name}{'' if plugin.first_party else f' of the plugin {plugin.name}'}"
-    more = {"report": report} if report is not None and "report" in chosen.options else {}
-    return _run(checked_steps(chosen.function()(loaded, prompt, **chosen.settings(settings), **more), told))
+        raise PromptError(f"`strategy` must be a name, got {strategy!r:.60}")
+    registry, architecture = loaded.registry, loaded.architecture
+    given = {name: value for name, value in settings.items() if not _unset(value)}
+    chosen = registry.strategy(architecture.task, given, name=strategy, architecture=architecture)
+    if unknown := next((name for name in given if name not in chosen.takes), None):
+        raise PromptError(_refused(registry, chosen, unknown))
+    arguments = chosen.arguments(given)
+    if report is not None and "report" in chosen.options:
+        arguments["report"] = report
+    warn_of_ignored(loaded, chosen)
+    plugin = registry.plugin_of(chosen)
+    label = f"strategy {chosen.name}{'' if plugin.first_party else f' of the plugin {plugin.name}'}"
+    return _run(checked_steps(chosen.function()(loaded, prompt, **arguments), label))
+
+
+def _unset(value: Any) -> bool:
+    """Whether a setting is as if it was not given: None, or an empty list of texts."""
+    return value is None or (isinstance(value, list | tuple) and not value)
+
+
+def _refused(registry: Registry, chosen: Strategy, name: str) -> str:
+    """Why a strategy does not take a setting, and which do."""
+    others = [label for label, strategy in registry.strategies.items() if name in strategy.takes]
+    near = get_close_matches(name, chosen.takes, 1)
+    hint = (
+        f"; it is a setting of {', '.join(others)}"
+        if others
+        else f"; did you mean `{near[0]}`?"
+        if near
+        else ""
+    )
+    return f"`{name}`: {chosen.name} generation has no such setting{hint}"
+
+
+def chat(
+    loaded: Loaded,
+    messages: Sequence[Mapping[str, Any]],
+    *,
+    variables: Mapping[str, Any] | None = None,
+    **settings: Any,
+) -> Iterator[Step]:
+    """Answer the last of `messages`, yielding a `Step` a token as `stream` does, whose settings it takes.
+
+    The messages, each with a "role" ("system", "user", "assistant") and a "content", are laid out by the checkpoint's
+    chat template; `variables` are what the template sees besides, such as `tools` or `enable_thinking`. PromptError,
+    before anything runs, for a model without a chat template (`zoo.stream` continues a text); TokenizerError for what
+    the template refuses.
+
+    >>> loaded = zoo.load("mistralai/Mistral-7B-Instruct-v0.3")  # doctest: +SKIP
+    >>> messages = [{"role": "user", "content": "Name three rivers."}]  # doctest: +SKIP
+    >>> for step in zoo.chat(loaded, messages, max_tokens=100):  # doctest: +SKIP
+    ...     print(step.text, end="", flush=True)
+    """
+    check_loaded(loaded, "chat")
+    return stream(loaded, encode_messages(loaded, messages, variables), **settings)
+
+
+def check_loaded(loaded: Any, call: str) -> None:
+    """PromptError, saying how `call` is called, for anything but a loaded model."""
+    if not isinstance(loaded, Loaded):
+        what = f"zoo.load({loaded!r:.60})" if isinstance(loaded, str) else "zoo.load(…)"
+        raise PromptError(
+            f"zoo.{call} takes a loaded model first, got {type(loaded).__name__}: zoo.{call}({what}, …)"
+        )
 
 
 def _run(steps: Iterator[Step]) -> Iterator[Step]:

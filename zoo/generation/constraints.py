@@ -6,7 +6,6 @@ The keys and what each does are transformers', and so is the order in which they
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,20 +15,6 @@ import mlx.core as mx
 from zoo.errors import PromptError
 
 REMOVED = -float("inf")  # the score of a token that must not come
-
-# Keys that would change what comes out, and the values with which they change nothing.
-UNKNOWN: dict[str, tuple[Any, ...]] = {
-    "encoder_repetition_penalty": (1.0,),
-    "encoder_no_repeat_ngram_size": (0,),
-    "sequence_bias": (),
-    "exponential_decay_length_penalty": (),
-    "num_beam_groups": (1,),
-    "diversity_penalty": (0.0,),
-    "penalty_alpha": (0.0,),
-    "constraints": (),
-    "force_words_ids": (),
-    "guidance_scale": (1.0,),
-}
 
 
 @dataclass(frozen=True)
@@ -53,16 +38,26 @@ class Constraints:
     repetition: float = 1.0
 
     @property
+    def active(self) -> bool:
+        """Whether there is anything to change."""
+        counted = (self.least, self.least_length, self.last_tokens, self.suppressed, self.suppressed_first)
+        return self.look_back or any(counted) or bool(self.never) or self.first_token is not None
+
+    @property
     def look_back(self) -> bool:
         """Whether the scores depend on which tokens came before, and not only on how many."""
-        return bool(self.no_repeat or self.repetition != 1.0 or any(len(words) > 1 for words in self.never))
+        return bool(
+            self.no_repeat or self.repetition != 1.0 or any(len(sequence) > 1 for sequence in self.never)
+        )
 
     def __call__(self, scores: mx.array, texts: Sequence[Sequence[int]]) -> mx.array:  # (H, V) -> (H, V)
         """The scores changed; `texts` are the new tokens of each row, all of the same number."""
         new = len(texts[0])
         if self.look_back:
             scores = self._looking_back(scores, [[*self.given, *text] for text in texts])
-        banned = [words[0] for words in self.never if len(words) == 1 and words[0] not in self.ends]
+        banned = [
+            sequence[0] for sequence in self.never if len(sequence) == 1 and sequence[0] not in self.ends
+        ]
         if new < self.least or len(self.given) + new < self.least_length:
             banned += self.ends
         scores = removed(scores, banned)
@@ -111,12 +106,14 @@ def repeating(text: Sequence[int], size: int) -> list[int]:
     return [text[i + size - 1] for i in range(len(text) - size + 1) if list(text[i : i + size - 1]) == start]
 
 
-def completing(text: Sequence[int], words: Sequence[Sequence[int]]) -> list[int]:
-    """The tokens that would complete one of `words` of two tokens and more."""
+def completing(text: Sequence[int], sequences: Sequence[Sequence[int]]) -> list[int]:
+    """The tokens that would complete one of `sequences` of two tokens and more."""
     return [
-        word[-1]
-        for word in words
-        if len(word) > 1 and len(word) - 1 <= len(text) and list(text[1 - len(word) :]) == list(word[:-1])
+        tokens[-1]
+        for tokens in sequences
+        if len(tokens) > 1
+        and len(tokens) - 1 <= len(text)
+        and list(text[1 - len(tokens) :]) == list(tokens[:-1])
     ]
 
 
@@ -129,18 +126,15 @@ def constraints_of(
     last: int,
     **changes: Any,
 ) -> Constraints:
-    """What a generation config asks for, `changes` (those not None) in place of its own; unknown keys are warned of.
+    """What a generation config asks for, `changes` (those not None) in place of its own.
 
     `given` are the tokens before the first new one, `last` the number of new ones at the limit. PromptError names
     a key whose value is malformed.
     """
-    ignored = [key for key, neutral in UNKNOWN.items() if values.get(key) and values[key] not in neutral]
-    if ignored:
-        warnings.warn(f"generation_config.json: not implemented, ignored: {', '.join(ignored)}", stacklevel=4)
-    words = values.get("bad_words_ids") or []
-    if not isinstance(words, list) or not all(isinstance(word, list) and word for word in words):
+    banned = values.get("bad_words_ids") or []
+    if not isinstance(banned, list) or not all(isinstance(ids, list) and ids for ids in banned):
         raise PromptError(
-            f"generation_config.json: bad_words_ids must be a list of lists of ids, got {words!r:.60}"
+            f"generation_config.json: bad_words_ids must be a list of lists of ids, got {banned!r:.60}"
         )
     repetition = values.get("repetition_penalty") or 1.0
     if not isinstance(repetition, int | float) or not 1e-3 <= repetition <= 1e3:
@@ -152,7 +146,7 @@ def constraints_of(
         least_length=whole(values, "min_length"),
         first_token=next(iter(_ids(values, "forced_bos_token_id", vocab)), None),
         last_tokens=_ids(values, "forced_eos_token_id", vocab),
-        never=tuple(_ids({"bad_words_ids": word}, "bad_words_ids", vocab) for word in words),
+        never=tuple(_ids({"bad_words_ids": ids}, "bad_words_ids", vocab) for ids in banned),
         suppressed=_ids(values, "suppress_tokens", vocab),
         suppressed_first=_ids(values, "begin_suppress_tokens", vocab),
         no_repeat=whole(values, "no_repeat_ngram_size"),
@@ -174,9 +168,9 @@ def _ids(values: Mapping[str, Any], key: str, vocab: int) -> tuple[int, ...]:
     """The ids of a key that holds one, several or none."""
     value = values.get(key)
     ids = value if isinstance(value, list) else [] if value is None else [value]
-    for one in ids:
-        if not isinstance(one, int) or isinstance(one, bool) or not 0 <= one < vocab:
+    for token in ids:
+        if not isinstance(token, int) or isinstance(token, bool) or not 0 <= token < vocab:
             raise PromptError(
-                f"generation_config.json: {key} must name tokens of the vocabulary, got {one!r}"
+                f"generation_config.json: {key} must name tokens of the vocabulary, got {token!r}"
             )
     return tuple(ids)

@@ -17,9 +17,9 @@ from zoo import runtime
 from zoo.blocks.model import protocol_of
 from zoo.errors import ConfigError, PromptError
 from zoo.files import read_json, read_object
+from zoo.generation import check_loaded
 from zoo.generation.prompt import encode_prompt, pieces
 from zoo.generation.sampling import check_numbers
-from zoo.generation.settings import check_loaded
 from zoo.loading import Loaded
 
 POOLINGS = ("mean", "first", "last")
@@ -59,19 +59,19 @@ def embed(
     runtime.check_process()
     if isinstance(texts, str | bytes | Mapping) or not isinstance(texts, Iterable):
         raise PromptError(
-            f"texts must be a list of texts, got {texts!r:.60}; one text: zoo.embed(loaded, [text])"
+            f"`texts` must be a list of texts, got {texts!r:.60}; one text: zoo.embed(loaded, [text])"
         )
     texts = list(texts)
     for text in texts:
         if not isinstance(text, str | Sequence) or isinstance(text, bytes):
-            raise PromptError(f"texts must be a list of texts, got {text!r:.60} among them")
+            raise PromptError(f"`texts` must be a list of texts, got {text!r:.60} among them")
     if normalise is not None and not isinstance(normalise, bool):
-        raise PromptError(f"normalise must be true or false, got {normalise!r:.60}")
-    told = pooling_of(loaded.folder)
-    mode = pooling or told.mode
+        raise PromptError(f"`normalise` must be true or false, got {normalise!r:.60}")
+    defaults = pooling_of(loaded.folder)
+    mode = pooling or defaults.mode
     if mode not in POOLINGS:
-        raise PromptError(f"pooling {mode!r} is not one of {', '.join(POOLINGS)}")
-    ids = [_encode(loaded, text, told.length) for text in texts]
+        raise PromptError(f"`pooling` {mode!r} is not one of {', '.join(POOLINGS)}")
+    ids = [_encode(loaded, text, defaults.length) for text in texts]
     # Texts of like length share a batch, so that little of it is padding.
     order = sorted(range(len(ids)), key=lambda text: len(ids[text]))
     vectors: dict[int, mx.array] = {}
@@ -84,7 +84,7 @@ def embed(
     if not vectors:
         raise PromptError("there is no text to embed")
     found = mx.stack([vectors[text] for text in range(len(ids))])  # (N, D)
-    if told.normalise if normalise is None else normalise:
+    if defaults.normalise if normalise is None else normalise:
         found = found / mx.maximum(mx.linalg.norm(found, axis=-1, keepdims=True), 1e-12)
     return found
 
@@ -127,8 +127,8 @@ def _pool(states: mx.array, mask: mx.array, mode: str) -> mx.array:
         kept = mask[..., None].astype(mx.float32)  # (B, S, 1)
         return (states * kept).sum(axis=1) / kept.sum(axis=1)
     first = mx.argmax(mask, axis=1)
-    place = first if mode == "first" else width - 1 - mx.argmax(mask[:, ::-1], axis=1)  # (B,)
-    return states[mx.arange(states.shape[0]), place]
+    index = first if mode == "first" else width - 1 - mx.argmax(mask[:, ::-1], axis=1)  # (B,)
+    return states[mx.arange(states.shape[0]), index]
 
 
 def pooling_of(folder: Path) -> Pooling:
@@ -166,12 +166,12 @@ def _modules(folder: Path) -> Iterator[tuple[str, str]]:
         raise ConfigError(f"{path}: must be a list of modules with a type and a path")
     for module in modules or ():
         try:
-            kind, place = str(module["type"]).rpartition(".")[2], str(module["path"])
+            kind, subfolder = str(module["type"]).rpartition(".")[2], str(module["path"])
         except (TypeError, KeyError) as error:
             raise ConfigError(f"{path}: must be a list of modules with a type and a path") from error
-        if place and (PurePosixPath(place).name != place or place == ".."):
-            raise ConfigError(f"{path}: path {place!r} is not a folder beside it")
-        yield kind, place
+        if subfolder and (PurePosixPath(subfolder).name != subfolder or subfolder == ".."):
+            raise ConfigError(f"{path}: path {subfolder!r} is not a folder beside it")
+        yield kind, subfolder
 
 
 def _mode(folder: Path, name: str) -> str:

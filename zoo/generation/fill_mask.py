@@ -12,11 +12,9 @@ from zoo.generation.sampling import check_numbers
 from zoo.generation.step import Step
 from zoo.loading import Loaded
 
-TOP_K = 5
-
 
 def stream(
-    loaded: Loaded, prompt: str | Sequence[int], *, top_k: int = TOP_K, special_tokens: bool = True
+    loaded: Loaded, prompt: str | Sequence[int], *, top_k: int, special_tokens: bool = True
 ) -> Iterator[Step]:
     """The `top_k` likeliest tokens for each mask of `prompt`, best first, a `Step` each.
 
@@ -25,15 +23,17 @@ def stream(
     PromptError, before anything runs, when there is no mask, or no head to fill it.
     """
     if loaded.recipe.head is None:
-        raise PromptError(f"{loaded.folder}: has no head to fill a mask with; `zoo embed` gives its vectors")
+        raise PromptError(
+            f"{loaded.folder}: has no head to fill a mask with; zoo.embed (`zoo embed`) gives its vectors"
+        )
     if not 1 <= top_k <= loaded.recipe.head.vocab:
-        raise PromptError(f"top-k must lie in 1..{loaded.recipe.head.vocab}, got {top_k}")
+        raise PromptError(f"`top_k` must lie in 1..{loaded.recipe.head.vocab}, got {top_k}")
     ids, mask = encode_prompt(loaded, prompt, special_tokens), mask_id(loaded)
-    places = [place for place, id in enumerate(ids) if id == mask]
-    if not places:
+    positions = [position for position, id in enumerate(ids) if id == mask]
+    if not positions:
         name = loaded.tokenizer.token(mask) if loaded.tokenizer else f"token {mask}"
         raise PromptError(f"the prompt has no {name} to fill")
-    return _candidates(loaded, ids, places, top_k)
+    return _candidates(loaded, ids, positions, top_k)
 
 
 def fill(loaded: Loaded, ids: Sequence[int]) -> list[int]:
@@ -45,24 +45,24 @@ def fill(loaded: Loaded, ids: Sequence[int]) -> list[int]:
         probabilities = mx.softmax(logits, axis=-1)  # (S, V)
         probabilities[:, mask] = 0  # a mask is no answer
         sure = mx.where(mx.array(filled) == mask, probabilities.max(axis=-1), -1)  # (S,)
-        place = int(mx.argmax(sure).item())
-        filled[place] = int(mx.argmax(probabilities[place]).item())
+        surest = int(mx.argmax(sure).item())
+        filled[surest] = int(mx.argmax(probabilities[surest]).item())
     return filled
 
 
-def _candidates(loaded: Loaded, ids: list[int], places: list[int], top_k: int) -> Iterator[Step]:
-    logits = loaded.model(mx.array([ids]))[0, mx.array(places)].astype(mx.float32)  # (1, S, V) -> (M, V)
+def _candidates(loaded: Loaded, ids: list[int], positions: list[int], top_k: int) -> Iterator[Step]:
+    logits = loaded.model(mx.array([ids]))[0, mx.array(positions)].astype(mx.float32)  # (1, S, V) -> (M, V)
     check_numbers(logits.max().item(), "the masks")
     probabilities = mx.softmax(logits, axis=-1)
     best = mx.argsort(-probabilities, axis=-1)[:, :top_k]  # (M, top_k)
     chosen = mx.take_along_axis(probabilities, best, axis=-1)
-    count = len(places) * top_k
+    count = len(positions) * top_k
     rows = zip(best.tolist(), chosen.tolist(), mx.log(chosen).tolist(), strict=True)
     for number, row in enumerate(rows, 1):
         for token, probability, logprob in zip(*row, strict=True):
             count -= 1
             text = loaded.tokenizer.decode([token], False) if loaded.tokenizer else str(token)
-            mark = f"{number}  " if len(places) > 1 else ""
+            mark = f"{number}  " if len(positions) > 1 else ""
             yield Step(
                 token,
                 f"{mark}{probability:.4f}  {text.strip()}\n",

@@ -1,4 +1,4 @@
-"""What every strategy asks first: the ids of a prompt, the sampling settings, the ids that end a text."""
+"""The ids of a prompt, the sampling settings, and the ids that end a text: what strategies share."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from zoo.errors import PromptError
 from zoo.generation.sampling import Sampling
 from zoo.host.registry import Registry
 from zoo.loading import Loaded
+from zoo.recipe import LearnedPositions
 from zoo.tokenizer import Tokenizer
+from zoo.tokenizer.chat import render_chat
 from zoo.tokenizer.languages import Languages
 
 SEVERAL = "call it for each of them, [zoo.generate(loaded, prompt) for prompt in prompts]"
 MESSAGES = (
-    "the prompt is one text or one list of token ids, got chat messages: lay them out by zoo.tokenizer.chat.render_chat("
-    "loaded.tokenizer.chat_template, messages, special_tokens=loaded.tokenizer.special_tokens) and give its text "
-    "with special_tokens=False"
+    "the prompt is one text or one list of token ids, got chat messages: call zoo.chat(loaded, messages)"
 )
 
 
@@ -61,6 +61,42 @@ def encode_prompt(
     return ids
 
 
+def encode_messages(
+    loaded: Loaded, messages: Sequence[Mapping[str, Any]], variables: Mapping[str, Any] | None = None
+) -> list[int]:
+    """The ids of a conversation: its messages in the checkpoint's chat template, up to where the answer begins.
+
+    Each message has a "role" and a "content", both strings. `variables` are what the template sees besides (`tools`,
+    `enable_thinking`). PromptError when there are no messages or no template, or as for `encode_prompt`; TokenizerError
+    for what the template refuses.
+    """
+    if isinstance(messages, str | bytes | Mapping) or not isinstance(messages, Iterable):
+        raise PromptError(
+            f"`messages` must be a list of messages, each with a role and a content, got {messages!r:.60}"
+        )
+    messages = list(messages)
+    if not messages:
+        raise PromptError("`messages` is empty")
+    if not has_chat_template(loaded):
+        raise PromptError(
+            f"{loaded.folder.name or loaded.architecture.name} has no chat template: zoo.generate and zoo.stream "
+            "continue a text"
+        )
+    assert loaded.tokenizer is not None and loaded.tokenizer.chat_template is not None
+    text = render_chat(
+        loaded.tokenizer.chat_template,
+        messages,
+        special_tokens=loaded.tokenizer.special_tokens,
+        **(variables or {}),
+    )
+    return encode_prompt(loaded, text, special_tokens=False)
+
+
+def has_chat_template(loaded: Loaded) -> bool:
+    """Whether the checkpoint says how the messages of a conversation are laid out."""
+    return loaded.tokenizer is not None and bool(loaded.tokenizer.chat_template)
+
+
 def token_ids(prompt: Any) -> list[int]:
     """A prompt that is no text, as ids; PromptError for anything but whole numbers, saying what to call instead."""
     if isinstance(prompt, bytes | Mapping) or not isinstance(prompt, Iterable):
@@ -70,7 +106,7 @@ def token_ids(prompt: Any) -> list[int]:
     ids = prompt.tolist() if hasattr(prompt, "tolist") else list(prompt)
     ids = ids if isinstance(ids, list) else [ids]  # an array of no axes
     ids = [id.item() if getattr(id, "ndim", None) == 0 else id for id in ids]
-    for place, id in enumerate(ids):
+    for index, id in enumerate(ids):
         if isinstance(id, Mapping):
             raise PromptError(MESSAGES)
         if isinstance(id, str | Iterable):
@@ -79,7 +115,7 @@ def token_ids(prompt: Any) -> list[int]:
                 f"the prompt is one text or one list of token ids, got several {what}: {SEVERAL}"
             )
         if isinstance(id, bool) or not isinstance(id, Integral):
-            raise PromptError(f"the prompt must be a text or a list of token ids, got {id!r:.60} at {place}")
+            raise PromptError(f"the prompt must be a text or a list of token ids, got {id!r:.60} at {index}")
     return [int(id) for id in ids]
 
 
@@ -89,7 +125,7 @@ def languages_of(loaded: Loaded, source: str | None = None, target: str | None =
     asked = "source" if source is not None else "target" if target is not None else None
     if languages is None and asked:
         raise PromptError(
-            f"{asked}-language: {loaded.folder.name or loaded.architecture.name} has no languages to choose"
+            f"`{asked}_language`: {loaded.folder.name or loaded.architecture.name} has no languages to choose"
         )
     return languages
 
@@ -114,7 +150,7 @@ def pieces(tokenizer: Tokenizer, text: str) -> tuple[list[int], list[int], list[
     """The ids of a text in three: those that the tokenizer puts before it, the text's own, those put after it."""
     ids, own = tokenizer.encode(text), tokenizer.encode(text, special_tokens=False)
     around = len(ids) - len(own)
-    start = next((place for place in range(around + 1) if ids[place : place + len(own)] == own), 0)
+    start = next((index for index in range(around + 1) if ids[index : index + len(own)] == own), 0)
     return ids[:start], ids[start : start + len(own)], ids[start + len(own) :]
 
 
@@ -129,8 +165,9 @@ def mask_id(loaded: Loaded) -> int:
 
 
 def learned_context(recipe: Any) -> int | None:
-    """The number of positions that a model has a vector for; None when its positions have no end."""
-    return getattr(recipe.embedding.positions, "context", None)
+    """The number of positions that a model has learned vectors for; None when its positions have no end."""
+    positions = recipe.embedding.positions
+    return positions.context if isinstance(positions, LearnedPositions) else None
 
 
 def sampling_of(
@@ -140,7 +177,7 @@ def sampling_of(
 
     `samplers` are those of plugins, by name, each with its settings.
     """
-    defaults = loaded.generation_config
+    defaults = settings_of(loaded)
     settings: dict[str, Any] = {}
     if defaults.get("do_sample"):
         settings["temperature"] = 1.0
@@ -150,7 +187,7 @@ def sampling_of(
     try:
         Sampling(**settings)
     except PromptError as error:
-        raise PromptError(f"generation_config.json: {error}") from error
+        raise PromptError(f"generation_config.json: {str(error).replace('`', '')}") from error
     settings |= {key: value for key, value in given.items() if value is not None}
     if samplers:
         settings["filters"] = filters_of(loaded.registry, samplers)
@@ -163,7 +200,7 @@ def sampling_of(
 def filters_of(registry: Registry, samplers: Mapping[str, Mapping[str, Any]]) -> tuple[Any, ...]:
     """The functions of plugins' samplers, in order; PromptError for a setting that one does not take."""
     if not isinstance(samplers, Mapping) or not all(isinstance(v, Mapping) for v in samplers.values()):
-        raise PromptError(f"samplers: expected settings by a sampler's name, got {samplers!r}")
+        raise PromptError(f"`samplers` must be settings by a sampler's name, got {samplers!r:.60}")
     filters = []
     for name, given in samplers.items():
         sampler = registry.sampler(name)

@@ -22,8 +22,9 @@ REMOVED = -float("inf")  # the logit of a token that must not be drawn
 class Sampling:
     """How the next token is chosen. Temperature 0 is greedy; then the other settings have nothing to do.
 
-    `filters`: functions from logits (B, V) to logits (B, V), those of plugins. `top_k`: the k likeliest (0: all). `top_p`: the smallest set whose probabilities sum to at least p
-    (Holtzman et al., 2019). `min_p`: those at least p times as likely as the likeliest (Nguyen et al., 2024).
+    `top_k`: the k likeliest (0: all). `top_p`: the smallest set whose probabilities sum to at least p (Holtzman et al.,
+    2019). `min_p`: those at least p times as likely as the likeliest (Nguyen et al., 2024). `filters`: functions from
+    logits (B, V) to logits (B, V), those of plugins.
     """
 
     temperature: float = 0.0
@@ -33,21 +34,24 @@ class Sampling:
     filters: tuple[Callable[[mx.array], mx.array], ...] = ()
 
     def __post_init__(self) -> None:
-        for name, kind, what in (
-            *((name, Real, "a number") for name in ("temperature", "top_p", "min_p")),
-            ("top_k", Integral, "a whole number"),
+        for name, value, kind, what in (
+            ("temperature", self.temperature, Real, "a number"),
+            ("top_k", self.top_k, Integral, "a whole number"),
+            ("top_p", self.top_p, Real, "a number"),
+            ("min_p", self.min_p, Real, "a number"),
         ):
-            value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, kind):
-                raise PromptError(f"{name.replace('_', '-')} must be {what}, got {value!r}")
+                raise PromptError(f"`{name}` must be {what}, got {value!r}")
         if self.temperature != 0 and not 1e-30 <= self.temperature <= 1e30:
-            raise PromptError(f"temperature must be 0 (greedy) or more, at most 1e30, got {self.temperature}")
+            raise PromptError(
+                f"`temperature` must be 0 (greedy) or more, at most 1e30, got {self.temperature}"
+            )
         if self.top_k < 0:
-            raise PromptError(f"top-k must be 0 (off) or more, got {self.top_k}")
+            raise PromptError(f"`top_k` must be 0 (off) or more, got {self.top_k}")
         if not 0 < self.top_p <= 1:
-            raise PromptError(f"top-p must lie in (0, 1], got {self.top_p}")
+            raise PromptError(f"`top_p` must lie in (0, 1], got {self.top_p}")
         if not 0 <= self.min_p <= 1:
-            raise PromptError(f"min-p must lie in [0, 1], got {self.min_p}")
+            raise PromptError(f"`min_p` must lie in [0, 1], got {self.min_p}")
 
 
 def sampler(sampling: Sampling, seed: int | None = None) -> Callable[[mx.array], mx.array]:
@@ -72,7 +76,7 @@ def sampler(sampling: Sampling, seed: int | None = None) -> Callable[[mx.array],
 
 
 def _keys(seed: int | None):
-    """An endless row of independent random keys."""
+    """Independent random keys without end."""
     if seed is None:
         import secrets
 
@@ -117,7 +121,7 @@ def check_numbers(highest: float, what: str) -> None:
     if not math.isfinite(highest):
         raise ZooError(
             f"{what}: the model gives {'NaN' if math.isnan(highest) else 'infinity'} where numbers belong; its weights "
-            "are damaged, or too large for the type it computes in: --dtype float32 holds more than float16"
+            "are damaged, or too large for the type it computes in: with `dtype` float32 it holds more than with float16"
         )
 
 

@@ -11,12 +11,13 @@ from typing import Any
 class Step:
     """One generated token. `text` is what became certain with it: empty while a character is incomplete.
 
-    `logprob` is the model's own log-probability in nats, when asked for; `alternatives` are the likeliest tokens in its
-    place, the chosen one among them if it is one, with theirs, the likeliest first, when a number of them is. The last step alone has a
-    `finish_reason`: "stop" (an end token or stop text) or "length".
+    `logprob` is the model's own log-probability in nats, when asked for. `alternatives`, when a number of them is asked
+    for, are the likeliest tokens in its place with their log-probabilities, the likeliest first; the chosen token is
+    among them only if it is one. The last step alone has a `finish_reason`: "stop" (an end token or stop text) or
+    "length".
 
-    A step without a token is progress only: its `draft` is how the text not yet certain stands now, in place of
-    the draft before. `candidate`, of a task with several answers, says in words and numbers which one this is.
+    A step without a token is progress only: its `draft` is the text not yet certain as it stands now, which replaces
+    the draft before. `candidate`, of a task with several answers, describes the answer that this step is.
     """
 
     token: int | None

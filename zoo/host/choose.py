@@ -37,7 +37,7 @@ def choose_strategy(
     rank = _rank(distribution)
     serving = sorted((claim for claim in table.pairs() if task in claim[1].tasks), key=rank)
     wanted = set(settings)
-    fitting = [claim for claim in serving if wanted <= set(claim[1].options)] or serving[:1]
+    fitting = [claim for claim in serving if wanted <= set(claim[1].takes)] or serving[:1]
     if not fitting:
         raise PluginError(f"no strategy serves the task {task!r}")
     return _first(fitting, rank, "strategies")

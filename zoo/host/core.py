@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from zoo import recipe
-from zoo.architecture import Block, Command, Objective, QuantizedFormat, Strategy, hookimpl
+from zoo.architecture import Block, Command, Objective, QuantizedFormat, Setting, Strategy, hookimpl
 
 
 @hookimpl
@@ -61,33 +61,65 @@ def zoo_blocks() -> tuple[Block, ...]:
 @hookimpl
 def zoo_strategies() -> tuple[Strategy, ...]:
     """The strategies that come with the zoo itself."""
+    sampling = ("do_sample", "temperature", "top_k", "top_p", "min_p")
+    length = ("max_new_tokens", "max_length", "min_new_tokens", "min_length")
+    constraints = (
+        *("repetition_penalty", "no_repeat_ngram_size", "bad_words_ids", "suppress_tokens"),
+        *("begin_suppress_tokens", "forced_bos_token_id", "forced_eos_token_id"),
+    )
     return (
         Strategy(
             "autoregressive",
             "zoo.generation.autoregressive:stream",
             tasks=("generate",),
             options=(
-                *("max_tokens", "temperature", "top_k", "top_p", "min_p", "seed", "stop"),
+                *("max_tokens", "min_tokens", "temperature", "top_k", "top_p", "min_p", "seed", "stop"),
                 *("logprobs", "special_tokens", "prefill_chunk", "samplers", "report"),
             ),
             summary="one token a step, with the KV cache",
+            obeys=(*sampling, *length, *constraints, "stop_strings"),
         ),
         Strategy(
             "beam",
             "zoo.generation.beam:stream",
             tasks=("translate", "generate"),
             options=(
-                *("max_tokens", "min_tokens", "beams", "length_penalty", "early_stopping"),
-                *("source_language", "target_language", "temperature", "top_k", "top_p", "min_p", "seed"),
-                "special_tokens",
+                *("max_tokens", "min_tokens", "source_language", "target_language", "temperature", "top_k"),
+                *("top_p", "min_p", "seed", "special_tokens", "prefill_chunk", "report"),
             ),
-            summary="the likeliest whole text among several kept side by side, or token by token",
+            settings=(
+                Setting(
+                    "beams",
+                    int,
+                    minimum=1,
+                    maximum=256,
+                    help="Hypotheses searched side by side for the likeliest text (1: greedy).",
+                ),
+                Setting(
+                    "length_penalty",
+                    float,
+                    minimum=-100,
+                    maximum=100,
+                    help="Above 1 favours long texts, below short ones (1).",
+                ),
+                Setting(
+                    "early_stopping",
+                    bool,
+                    also=("never",),
+                    help="End once as many texts are finished as there are beams (false).",
+                ),
+            ),
+            summary="beam search for the likeliest whole text, or one token a step",
+            obeys=(*sampling, *length, *constraints, "num_beams", "length_penalty", "early_stopping"),
         ),
         Strategy(
             "fill-mask",
             "zoo.generation.fill_mask:stream",
             tasks=("fill-mask",),
-            options=("top_k", "special_tokens"),
+            options=("special_tokens",),
+            settings=(
+                Setting("top_k", int, 5, minimum=1, help="The likeliest tokens to show for each mask."),
+            ),
             summary="the likeliest tokens in the place of each mask",
         ),
     )

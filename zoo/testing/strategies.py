@@ -1,4 +1,4 @@
-"""The part of the conformance suite about ways to make text: what each yields, refuses and leaves behind."""
+"""The part of the conformance suite about strategies: what each yields and refuses."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from zoo.architecture import Strategy
 from zoo.errors import PromptError
 from zoo.generation import stream
 from zoo.generation.step import Step
-from zoo.host.registry import Registry, default_registry, using
+from zoo.host.registry import Registry, default_registry
 from zoo.loading import Loaded
 from zoo.notices import renamed_argument
 from zoo.testing.subjects import Check, Subject, subject
@@ -21,19 +21,27 @@ PROMPT = tuple(range(MASK, MASK + LENGTH))
 
 
 def loaded_of(subject: Subject) -> Loaded:
-    """A subject as what `zoo.load` gives, without a tokenizer: prompts are ids."""
+    """A subject as a loaded model without a tokenizer: prompts are ids."""
     config = {**subject.numbers, "mask_token_id": MASK}
-    return Loaded(subject.model, None, subject.architecture, subject.recipe, config, Path("."))
+    return Loaded(
+        subject.model,
+        None,
+        subject.architecture,
+        subject.recipe,
+        config,
+        Path("."),
+        registry=subject.registry,
+    )
 
 
 @renamed_argument("known", "registry")
 def check_strategy(
     name: str, architecture: str | None = None, registry: Registry | None = None, **settings: Any
 ) -> list[Step]:
-    """Hold the strategy `name`, plain or qualified, to what each must do; AssertionError or PluginError says what it did.
+    """Check that the strategy `name`, plain or qualified, does what each must; AssertionError or PluginError says what not.
 
-    It runs on a small model of random weights, of `architecture` or of the first that has a task which it serves, on
-    token ids, with `settings`. Gives the steps of one run.
+    It runs with `settings` on token ids and a small model of random weights: of `architecture`, else of the first whose
+    task it serves. Returns the steps of one run.
     """
     registry = registry or default_registry()
     plain = name.rpartition("::")[2]
@@ -42,21 +50,19 @@ def check_strategy(
         fitting = (a.name for a in registry.architectures.values() if a.task in tasks and a.presets)
         architecture = "llama" if "generate" in tasks else next(fitting, "llama")
     made = subject(architecture, registry=registry)
-    with using(registry):
-        strategy = registry.strategy(made.architecture.task, name=name)
-        return _held(loaded_of(made), strategy, name, settings)
+    strategy = registry.strategy(made.architecture.task, name=name)
+    return _checked_runs(loaded_of(made), strategy, name, settings)
 
 
 def strategies_end_as_they_must(subject: Subject) -> None:
     """Whoever reads a stream relies on steps, of which the last says why it ends."""
-    with using(subject.registry):
-        for strategy in strategies_of(subject):
-            _held(loaded_of(subject), strategy, _full(subject.registry, strategy), {})
+    for strategy in strategies_of(subject):
+        _checked_runs(loaded_of(subject), strategy, _full(subject.registry, strategy), {})
 
 
-def _held(loaded: Loaded, strategy: Strategy, name: str, settings: Any) -> list[Step]:
+def _checked_runs(loaded: Loaded, strategy: Strategy, name: str, settings: Any) -> list[Step]:
     """One run to its end, one that is given up, and one that must be refused."""
-    most = {"max_tokens": LENGTH} if "max_tokens" in strategy.options else {}
+    most = {"max_tokens": LENGTH} if "max_tokens" in strategy.takes else {}
 
     def start(ids: Sequence[int]) -> Any:
         return stream(loaded, ids, strategy=name, **{**most, **settings})
@@ -92,8 +98,7 @@ def strategies_of(subject: Subject) -> list[Strategy]:
 
 def _starts(subject: Subject, strategy: Strategy) -> bool:
     try:
-        with using(subject.registry):
-            stream(loaded_of(subject), PROMPT, strategy=_full(subject.registry, strategy))
+        stream(loaded_of(subject), PROMPT, strategy=_full(subject.registry, strategy))
     except PromptError:
         return False
     except Exception:  # whatever it is, the check itself runs into it and says so

@@ -1,4 +1,4 @@
-"""A conversation to the text that a chat model was trained on, by the template that its checkpoint brings."""
+"""Chat templates: a conversation as the text that a chat model was trained on."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MEMORY = 2**29
 OUTPUT = 4 * 2**20
 """How many bytes of UTF-8 a template may write."""
 
-_LOOK = 0.1  # seconds between two looks at the child's memory: a fast one fills gigabytes in a second
+_POLL = 0.1  # seconds between two checks of the child's memory: a fast one fills gigabytes in a second
 
 
 def render_chat(
@@ -141,7 +141,7 @@ def _read(child: subprocess.Popen[bytes]) -> tuple[bytes, str | None]:
     with selectors.DefaultSelector() as selector:
         selector.register(child.stdout, selectors.EVENT_READ)
         while True:
-            if selector.select(_LOOK):
+            if selector.select(_POLL):
                 piece = os.read(child.stdout.fileno(), 2**16)
                 if not piece:
                     return bytes(written), None
@@ -160,10 +160,10 @@ def _resident_bytes(pid: int) -> int:
     try:
         if pages.exists():
             return int(pages.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-        told = subprocess.run(
+        output = subprocess.run(
             ["ps", "-o", "rss=", "-p", str(pid)], capture_output=True, timeout=1, check=False
         ).stdout
-        return int(told) * 1024
+        return int(output) * 1024
     except (OSError, ValueError, subprocess.TimeoutExpired):
         return 0
 

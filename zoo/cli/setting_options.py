@@ -1,0 +1,200 @@
+"""The settings of strategies as options: declared in the strategies' records, parsed and checked by them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import click
+
+from zoo.architecture import Setting, Strategy
+from zoo.architecture.shared_settings import SETTINGS
+from zoo.errors import PromptError
+from zoo.host.registry import Registry, core, default_registry
+
+# What Python's callers alone can use: a command gives its prompt as ids and shows no log-probabilities.
+PYTHON_ONLY = ("logprobs", "special_tokens")
+
+
+@dataclass(frozen=True)
+class Declaration:
+    """A setting as one strategy declares it; `strategy` is the strategy's name, None for the shared settings."""
+
+    setting: Setting
+    strategy: str | None = None
+
+
+class SettingType(click.ParamType):
+    """A value that a setting's declaration parses and checks."""
+
+    def __init__(self, setting: Setting) -> None:
+        self.setting = setting
+        self.name = {int: "integer", float: "float", bool: "true|false", str: "text"}[setting.kind]
+        if setting.choices:
+            self.name = "|".join(map(str, setting.choices))
+        self.name += "".join(f"|{extra}" for extra in setting.also)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The value; a usage error, naming the option, for one that cannot be."""
+        try:
+            return self.setting.parsed(value) if isinstance(value, str) else value
+        except PromptError:
+            self.fail(f"expected {self.setting.expected}, got {value!r:.60}", param, ctx)
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
+        """What stands for the value in the help."""
+        return self.name.upper()
+
+
+class SettingOption(click.Option):
+    """The option of one setting. `declarations` are those it stands for, the shared one first."""
+
+    def __init__(self, flag: str, declarations: list[Declaration], only: str | None = None) -> None:
+        self.declarations = declarations
+        self.setting = declarations[0].setting.name
+        self.only = only  # the one strategy that it is for
+        settings = [declaration.setting for declaration in declarations]
+        kind = settings[0] if len(settings) == 1 else _loosest(settings)
+        pair = kind.kind is bool and not kind.also
+        super().__init__(
+            [f"{flag}/--no-{flag.removeprefix('--')}" if pair else flag],
+            default=None,
+            type=None if pair else SettingType(kind),
+            multiple=kind.several,
+            help=" ".join(dict.fromkeys(help_of(setting) for setting in settings)),
+        )
+
+
+def _loosest(settings: list[Setting]) -> Setting:
+    """What allows all that one of them allows: the strategy that serves checks its own."""
+    also = dict.fromkeys(extra for setting in settings for extra in setting.also)
+    low, high = [s.minimum for s in settings], [s.maximum for s in settings]
+    return replace(
+        settings[0],
+        default=None,
+        minimum=None if None in low else min(bound for bound in low if bound is not None),
+        maximum=None if None in high else max(bound for bound in high if bound is not None),
+        choices=(),
+        also=tuple(also),
+    )
+
+
+def help_of(setting: Setting) -> str:
+    """A setting's line of help, with its default."""
+    default = "" if setting.default is None else f"Default: {str(setting.default).lower()}."
+    return " ".join(filter(None, (setting.help, default)))
+
+
+def options_of(registry: Registry, taken: frozenset[str] = frozenset()) -> list[SettingOption]:
+    """The options of all settings: the shared ones, then each strategy's own.
+
+    Strategies that declare one name share the option when the kind is the same. Otherwise, and where the command has
+    an option of that name (`taken`), a strategy's own setting is asked for as `--STRATEGY-NAME`, which also chooses it.
+    """
+    shared = {s.name: [Declaration(s)] for s in SETTINGS if s.name not in PYTHON_ONLY}
+    own = [
+        Declaration(setting, label)
+        for label, strategy in registry.strategies.items()
+        for setting in strategy.settings
+    ]
+    plain: dict[str, list[Declaration]] = dict(shared)
+    qualified: list[Declaration] = []
+    for declaration in own:
+        name = declaration.setting.name
+        rivals = shared.get(name) or [other for other in own if other.setting.name == name]
+        same = all(_kind(other.setting) == _kind(declaration.setting) for other in rivals)
+        if same and name not in taken:
+            plain.setdefault(name, []).append(declaration)
+        else:
+            qualified.append(declaration)
+    return [
+        *(SettingOption(_flag(name), found) for name, found in plain.items()),
+        *(SettingOption(_flag(d.strategy, d.setting.name), [d], d.strategy) for d in qualified),
+    ]
+
+
+def _kind(setting: Setting) -> tuple[type, bool]:
+    return setting.kind, setting.several
+
+
+def _flag(*names: str | None) -> str:
+    return "--" + "-".join(str(name).replace("::", "-").replace("_", "-") for name in names)
+
+
+class SettingsCommand(click.Command):
+    """A command whose options include the settings that strategies declare, in sections of their own."""
+
+    _registry: Registry | None = None  # whose settings `params` has
+
+    def setting_options(self) -> list[SettingOption]:
+        """The options of the settings that the installed plugins declare; `params` has them from the first call on."""
+        registry = default_registry()
+        if self._registry is not registry:
+            own = [param for param in self.params if not isinstance(param, SettingOption)]
+            flags = {flag.removeprefix("--") for param in own for flag in param.opts} | {"help"}
+            taken = frozenset(flag.replace("-", "_") for flag in flags)
+            self._registry, self.params = registry, [*own, *options_of(registry, taken)]
+        return [param for param in self.params if isinstance(param, SettingOption)]
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """The command's own parameters, the settings, and the help option."""
+        self.setting_options()
+        return super().get_params(ctx)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Call the command with the settings that were given as one argument, `settings`."""
+        ctx.params["settings"] = given_settings(self.setting_options(), ctx.params)
+        return super().invoke(ctx)
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The command's own options, the shared settings, and each strategy's under its name."""
+        params = self.get_params(ctx)
+        own = [p for p in params if isinstance(p, click.Option) and not isinstance(p, SettingOption)]
+        sections = {"Options": [r for r in (p.get_help_record(ctx) for p in own) if r]}
+        sections["Settings of generation"] = list(_rows(ctx, self.setting_options(), None))
+        registry = default_registry()
+        for label, strategy in registry.strategies.items():
+            if strategy.settings:
+                sections[heading(registry, label, strategy)] = list(_rows(ctx, self.setting_options(), label))
+        for title, rows in sections.items():
+            with formatter.section(title):
+                formatter.write_dl(rows)
+
+
+def heading(registry: Registry, label: str, strategy: Strategy) -> str:
+    """What a strategy's section is called: its name and its plugin's."""
+    plugin = registry.plugin_of(strategy)
+    return f"Settings of {label}{'' if plugin is core() else f' (plugin {plugin.name})'}"
+
+
+def _rows(
+    ctx: click.Context, options: list[SettingOption], strategy: str | None
+) -> Iterator[tuple[str, str]]:
+    """The options of one strategy, each with the help that this strategy declares."""
+    for option in options:
+        record = option.get_help_record(ctx)
+        for declaration in option.declarations:
+            if declaration.strategy == strategy and record is not None:
+                yield record[0], help_of(declaration.setting)
+
+
+def given_settings(options: list[SettingOption], params: dict[str, Any]) -> dict[str, Any]:
+    """The settings that were given, by their names; they are taken out of `params`.
+
+    A usage error where two options give one setting, or one is for a strategy that is not the one asked for.
+    """
+    found: dict[str, Any] = {}
+    for option in options:
+        value = params.pop(str(option.name), None)
+        if value is None or value == ():
+            continue
+        flag = option.opts[0]
+        if option.setting in found:
+            raise click.UsageError(f"{flag}: {option.setting} is given twice")
+        if option.only is not None:
+            if params.get("strategy") not in (None, option.only):
+                raise click.UsageError(f"{flag} is a setting of the strategy {option.only}")
+            params["strategy"] = option.only
+        found[option.setting] = value
+    return found
