@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import mlx.core as mx
 import mlx.nn as nn
@@ -66,14 +66,6 @@ def schedule(settings: Settings) -> Callable[[mx.array], mx.array]:
         curves.append(optim.cosine_decay(settings.rate, max(steps - warmup, 1), lowest))
         borders += [start + warmup, end]
     return optim.join_schedules(curves, borders[:-1])
-
-
-@runtime_checkable
-class Initialises(Protocol):
-    """A module whose parameters need another initialisation than normal noise, such as a recurrent one."""
-
-    def initialise(self, key: mx.array) -> None:
-        """Set its own parameters; `key` is the source of randomness."""
 
 
 def initialise(model: Any, seed: int, layers: int, spread: float = 0.02) -> None:
