@@ -17,6 +17,10 @@ class Modules(Protocol):
 
 def build(spec: Spec, dim: int, index: int = 0, *, registry: Modules, path: str = "") -> Any:
     """The module of a spec in width `dim`; `index` is its layer's number. RecipeError names the field's path."""
+    try:
+        spec.check_width(dim)
+    except RecipeError as error:
+        raise RecipeError(f"{path or spec.block()}.{error}") from None
     parts: dict[str, Any] = {}
     for name, value in spec.parts():
         width = spec.width(name, dim)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from zoo.assemble import assemble, build
+from zoo.assemble import build
 from zoo.errors import RecipeError
 from zoo.host.registry import default_registry
 from zoo.recipe import (
@@ -43,7 +43,10 @@ TABLE = Embedding(vocab=32, dim=16)
             lambda: Decoder(TABLE, (LAYER, WINDOWED), NORM, Head(), causality="full"),
             r"layers\.1\.mixer\.window",
         ),
-        (lambda: Decoder(TABLE, (LAYER,), NORM, Head(tied=True, vocab=31)), "head.vocab: 31 is not the size"),
+        (
+            lambda: Decoder(TABLE, (LAYER,), NORM, Head(tied=True, vocab=31)),
+            "head.vocab: 31 is not the embedding's",
+        ),
         (lambda: Encoder(TABLE, (LAYER, WINDOWED)), r"layers\.1\.mixer\.window: must be null"),
         (lambda: Encoder(TABLE, (LAYER.change(mixer=LSTM()),)), r"layers\.0\.mixer: mixer/lstm is recurrent"),
         (lambda: Encoder(TABLE.change(shared=True), (LAYER,)), "embedding.shared: only a decoder's"),
@@ -58,18 +61,22 @@ def test_a_recipe_that_no_block_can_run_is_not_made(make, problem):
 @pytest.mark.parametrize(
     "changes, problem",
     [
-        (dict(mixer=Attention(5)), r"layers\.0\.mixer: heads: 5 does not divide the width, 16"),
-        (dict(mixer=Attention(4, rope=RoPE(dims=6))), r"layers\.0\.mixer\.rope: dims: 6 of 4 in a head"),
+        (dict(mixer=Attention(5)), r"layers\.0\.mixer\.heads: 5 does not divide the width, 16"),
         (
-            dict(mixer=Attention(4, head_dim=3, rope=RoPE())),
-            r"layers\.0\.mixer\.rope: dims: 3 of 3 in a head",
+            dict(mixer=Attention(4, rope=RoPE(dims=6))),
+            r"layers\.0\.mixer\.rope\.dims: 6 of a head that has only 4",
         ),
+        (dict(mixer=Attention(4, head_dim=3, rope=RoPE())), r"layers\.0\.mixer\.rope\.dims: 3 is odd"),
     ],
 )
 def test_widths_that_do_not_divide_are_refused_by_path(changes, problem):
-    spec = Decoder(TABLE, (LAYER.change(**changes),), NORM, Head())
     with pytest.raises(RecipeError, match=problem):
-        assemble(spec, default_registry())
+        Decoder(TABLE, (LAYER.change(**changes),), NORM, Head())
+
+
+def test_a_part_by_itself_is_refused_when_it_is_built():
+    with pytest.raises(RecipeError, match=r"position/rope\.dims: 6 of a head that has only 4"):
+        build(RoPE(dims=6), 4, registry=default_registry())
 
 
 def test_sinusoids_that_end_at_a_frequency_need_two_of_them():

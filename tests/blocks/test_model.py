@@ -8,8 +8,8 @@ from zoo.blocks.caching import CachedLayer
 from zoo.blocks.model import Model, protocol_of
 from zoo.blocks.protocols import Initialises, MakesCache, Quantizable
 from zoo.blocks.quantized import QuantizedLinear
-from zoo.generation.autoregressive import decode
-from zoo.generation.sampling import Sampling
+from zoo.generation.decoding import decode
+from zoo.generation.reader import TextReader
 from zoo.host.registry import default_registry
 from zoo.recipe import Attention
 from zoo.testing import subject
@@ -107,7 +107,8 @@ class Counting(Model):
 @pytest.mark.parametrize(("last", "passes"), [(None, [3, 3, 2]), (1, [3, 3, 1, 1]), (2, [3, 3, 2])])
 def test_the_last_pass_over_a_prompt_takes_no_more_than_the_model_declares(last, passes):
     model = Counting(last)
-    list(decode(model, list(range(8)), 1, sampling=Sampling(), prefill_chunk=3))
+    reader = TextReader(model, list(range(8)), 1, chunk=3)
+    list(decode(reader, 1, lambda logits: logits.argmax(axis=-1)))
     assert model.passes == passes
 
 

@@ -174,5 +174,5 @@ def test_the_familys_own_names_are_noted_even_where_they_stand_with_another_valu
 
 
 def test_dynamic_scaling_of_two_dimensions_is_refused():
-    with pytest.raises(RecipeError, match=r"scaling: rotates 2 dimensions of a head, where it needs four"):
+    with pytest.raises(RecipeError, match=r"scaling.factor: dynamic scaling needs at least four"):
         build(RoPE(dims=2, scaling=DynamicScaling(2.0, 8)), 8, registry=default_registry())

@@ -45,8 +45,6 @@ class SinusoidalPositions(nn.Module):
         super().__init__()
         self.spec = spec
         half = (dim + 1) // 2
-        if spec.inclusive and half < 2:
-            raise ValueError(f"inclusive: needs more than two features, got {dim}")
         span = half - 1 if spec.inclusive else dim / 2
         turns = [spec.theta ** (-k / span) / (2 * math.pi) for k in range(half)]  # whole turns a position
         # In two parts, the first a multiple of 2^−12: its product with a position is exact in float32, so that
@@ -81,10 +79,6 @@ class RoPE(nn.Module):
     ) -> None:
         super().__init__()
         self.dims = spec.dims or dim
-        if self.dims > dim or self.dims % 2:
-            raise ValueError(
-                f"dims: {self.dims} of {dim} in a head are rotated, where an even number is possible"
-            )
         self.theta = spec.theta
         self.interleaved = spec.interleaved
         self.scaling = scaling
@@ -187,11 +181,6 @@ class DynamicScaling(Scaling):
     """Past the trained context the base grows with the text (NTK-aware scaling; bloc97 and emozilla, 2023)."""
 
     depends_on_length = True
-
-    def __init__(self, spec: Any, *, dim: int, index: int = 0) -> None:
-        super().__init__(spec, dim=dim, index=index)
-        if dim < 4:  # the base grows by a power of d / (d − 2)
-            raise ValueError(f"rotates {dim} dimensions of a head, where it needs four at least")
 
     def wavelengths_at(self, length: mx.array, theta: float, dims: int) -> mx.array:
         """Positions a radian, (K/2,) or (B, K/2), for a text of `length` tokens."""

@@ -74,6 +74,10 @@ class SinusoidalPositions(AddedPositions):
         if self.theta <= 1:
             raise RecipeError(f"theta: must be greater than 1, got {self.theta}")
 
+    def check_width(self, dim: int) -> None:
+        if self.inclusive and dim < 3:
+            raise RecipeError(f"inclusive: needs more than two features, got {dim}")
+
 
 @dataclass(frozen=True)
 class Attention(Spec):

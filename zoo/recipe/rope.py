@@ -31,6 +31,12 @@ class DynamicScaling(Spec):
     factor: float = field(metadata={"least": 1})
     context: int
 
+    def check_width(self, dim: int) -> None:
+        if dim < 4:  # the base grows by a power of d / (d − 2)
+            raise RecipeError(
+                f"factor: dynamic scaling needs at least four rotated dimensions of a head, not {dim}"
+            )
+
 
 @dataclass(frozen=True)
 class Llama3Scaling(Spec):
