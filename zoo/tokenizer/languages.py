@@ -28,7 +28,7 @@ class Languages(Protocol):
 
 
 @dataclass(frozen=True)
-class SpokenBetween:
+class LanguageTokens:
     """Languages whose token marks the source text and begins the target (M2M-100, NLLB).
 
     `plain` encodes a text without marks; `end` is the end token. In the `legacy` layout of NLLB the mark comes last.
@@ -59,7 +59,7 @@ class SpokenBetween:
 
 
 @dataclass(frozen=True)
-class WrittenBefore:
+class TargetLanguagePrefix:
     """Languages marked before the source text by the one to translate into, ">>fra<<" (multilingual Marian)."""
 
     codes: Mapping[str, int]

@@ -13,7 +13,7 @@ from zoo.tokenizer.backend import Backend, WrappedBackend
 from zoo.tokenizer.detokenizer import Detokenizer, PieceDetokenizer
 from zoo.tokenizer.faults import naming
 from zoo.tokenizer.huggingface import TokenizersBackend
-from zoo.tokenizer.languages import SpokenBetween, WrittenBefore
+from zoo.tokenizer.languages import LanguageTokens, TargetLanguagePrefix
 from zoo.tokenizer.settings import TokenizerSettings, read_bytes, read_json
 
 # The languages of M2M-100 and of Facebook's WMT21 models, in the order of their tokens' ids.
@@ -125,7 +125,7 @@ class MarianBackend(VocabularyBackend):
         super().__init__(folder / "source.spm", vocab, names | settings.special_tokens, target)
         codes = {token[2:-2]: id for token, id in vocab.items() if re.fullmatch(r">>.+<<", token)}
         if codes:
-            self.languages = WrittenBefore(codes, lambda text: [*self.plain(text), self._end])
+            self.languages = TargetLanguagePrefix(codes, lambda text: [*self.plain(text), self._end])
 
     def plain(self, text: str) -> list[int]:
         mark = re.match(r">>.*?<<", text, re.DOTALL)
@@ -152,7 +152,7 @@ class M2MBackend(VocabularyBackend):
         model = folder / "sentencepiece.bpe.model"
         super().__init__(model, {**vocab, **marks}, names | settings.special_tokens)
         self.special |= marks.keys()
-        self.languages = spoken(codes, self, settings, default="en")
+        self.languages = language_tokens(codes, self, settings, default="en")
 
 
 class NllbBackend(WrappedBackend):
@@ -160,7 +160,7 @@ class NllbBackend(WrappedBackend):
 
     def __init__(self, inner: Backend, settings: TokenizerSettings, codes: Mapping[str, int]) -> None:
         super().__init__(inner)
-        self.languages: SpokenBetween = spoken(codes, self, settings, default="eng_Latn")
+        self.languages: LanguageTokens = language_tokens(codes, self, settings, default="eng_Latn")
 
     def encode(self, text: str, special_tokens: bool) -> list[int]:
         return self.languages.encode(text) if special_tokens else self.plain(text)
@@ -183,17 +183,17 @@ def with_languages(backend: TokenizersBackend, settings: TokenizerSettings) -> B
     return NllbBackend(backend, settings, codes) if codes else backend
 
 
-def spoken(
+def language_tokens(
     codes: Mapping[str, int],
     backend: VocabularyBackend | NllbBackend,
     settings: TokenizerSettings,
     default: str,
-) -> SpokenBetween:
+) -> LanguageTokens:
     """The languages of M2M-100 and NLLB, with the settings' own source and target when they name them."""
     end = backend.id(backend.special_tokens.get("eos_token", "</s>"))
     if end is None:
         raise TokenizerError(f"{settings.path}: the tokenizer has no end token")
-    return SpokenBetween(
+    return LanguageTokens(
         codes=codes,
         plain=backend.plain,
         end=end,
