@@ -180,6 +180,8 @@ def test_what_a_strategy_does_not_do_is_warned_of_once_by_name(loaded):
     assert str(caught[0].message).rpartition(": ")[2] == "diversity_penalty, num_beams, odd"
     with pytest.warns(UserWarning, match=": diversity_penalty, odd$"):
         generated(loaded, values=values, beams=2)
+    with pytest.warns(UserWarning, match=": num_return_sequences$"):
+        generated(loaded, values={"num_return_sequences": 3})
 
 
 def test_nothing_is_said_of_what_is_done_or_changes_nothing(loaded):

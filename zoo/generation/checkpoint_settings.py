@@ -22,7 +22,7 @@ HARMLESS = frozenset(
         *("use_cache", "cache_implementation", "cache_config", "max_cache_len", "prefill_chunk_size"),
         *("low_memory", "disable_compile", "compile_config", "continuous_batching_config"),
         *("return_dict_in_generate", "return_legacy_cache", "output_attentions", "output_hidden_states"),
-        *("output_logits", "output_scores", "num_return_sequences", "is_assistant", "num_assistant_tokens"),
+        *("output_logits", "output_scores", "is_assistant", "num_assistant_tokens"),
         *("num_assistant_tokens_schedule", "assistant_confidence_threshold", "assistant_early_exit"),
         *(
             "assistant_ensemble_weight",
@@ -54,6 +54,7 @@ NEUTRAL: Mapping[str, tuple[Any, ...]] = {
     "sequence_bias": (),
     "exponential_decay_length_penalty": (),
     "num_beams": (1,),
+    "num_return_sequences": (1,),
     "num_beam_groups": (1,),
     "diversity_penalty": (0.0,),
     "penalty_alpha": (0.0,),

@@ -67,11 +67,11 @@ def embed(
             raise PromptError(f"`texts` must be a list of texts, got {text!r:.60} among them")
     if normalise is not None and not isinstance(normalise, bool):
         raise PromptError(f"`normalise` must be true or false, got {normalise!r:.60}")
-    defaults = pooling_of(loaded.folder)
-    mode = pooling or defaults.mode
+    settings = pooling_of(loaded.folder)
+    mode = pooling or settings.mode
     if mode not in POOLINGS:
         raise PromptError(f"`pooling` {mode!r} is not one of {', '.join(POOLINGS)}")
-    ids = [_encode(loaded, text, defaults.length) for text in texts]
+    ids = [_encode(loaded, text, settings.length) for text in texts]
     # Texts of like length share a batch, so that little of it is padding.
     order = sorted(range(len(ids)), key=lambda text: len(ids[text]))
     vectors: dict[int, mx.array] = {}
@@ -84,7 +84,7 @@ def embed(
     if not vectors:
         raise PromptError("there is no text to embed")
     found = mx.stack([vectors[text] for text in range(len(ids))])  # (N, D)
-    if defaults.normalise if normalise is None else normalise:
+    if settings.normalise if normalise is None else normalise:
         found = found / mx.maximum(mx.linalg.norm(found, axis=-1, keepdims=True), 1e-12)
     return found
 
@@ -166,12 +166,12 @@ def _modules(folder: Path) -> Iterator[tuple[str, str]]:
         raise ConfigError(f"{path}: must be a list of modules with a type and a path")
     for module in modules or ():
         try:
-            kind, subfolder = str(module["type"]).rpartition(".")[2], str(module["path"])
+            kind, place = str(module["type"]).rpartition(".")[2], str(module["path"])
         except (TypeError, KeyError) as error:
             raise ConfigError(f"{path}: must be a list of modules with a type and a path") from error
-        if subfolder and (PurePosixPath(subfolder).name != subfolder or subfolder == ".."):
-            raise ConfigError(f"{path}: path {subfolder!r} is not a folder beside it")
-        yield kind, subfolder
+        if place and (PurePosixPath(place).name != place or place == ".."):
+            raise ConfigError(f"{path}: path {place!r} is not a folder beside it")
+        yield kind, place
 
 
 def _mode(folder: Path, name: str) -> str:
