@@ -1,6 +1,7 @@
 """Imports run one way, and only what is needed is imported."""
 
 import ast
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 
 import zoo
 
+PROJECT = Path(__file__).parent.parent
 CORE = sorted(Path(zoo.__file__).parent.rglob("*.py"))
 
 
@@ -47,12 +49,62 @@ def test_importing_every_plugin_leaves_mlx_alone():
     }
 
 
-@pytest.mark.parametrize(
-    "heavy", ["mlx_lm", "transformers", "torch", "rich", "jinja2", "huggingface_hub", "gguf", "numpy"]
-)
-def test_running_a_pocket_imports_nothing_heavy(heavy):
-    code = (
+@pytest.fixture(scope="module")
+def after_running():
+    """The modules of a process that has run an embedded model."""
+    return modules_after(
         "import zoo\nloaded = zoo.load('llama')\n"
         "assert list(zoo.stream(loaded, 'The capital city of China is', max_tokens=2))"
     )
-    assert heavy not in modules_after(code)
+
+
+@pytest.mark.parametrize(
+    "heavy", ["mlx_lm", "transformers", "torch", "rich", "jinja2", "huggingface_hub", "gguf", "numpy"]
+)
+def test_running_a_pocket_imports_nothing_heavy(after_running, heavy):
+    assert "mlx.core" in after_running and heavy not in after_running
+
+
+@pytest.fixture
+def copied(tmp_path):
+    """A copy of the sources, and of the configuration that says which floor may import which."""
+    shutil.copytree(
+        PROJECT / "zoo", tmp_path / "zoo", ignore=lambda _, names: {n for n in names if n == "__pycache__"}
+    )
+    shutil.copy(PROJECT / "pyproject.toml", tmp_path)
+    return tmp_path
+
+
+def contracts(folder):
+    """What import-linter says of the sources in a folder: its exit status and its report."""
+    code = "from importlinter.cli import lint_imports_command; lint_imports_command()"
+    done = subprocess.run(
+        [sys.executable, "-c", code, "--no-cache"], cwd=folder, capture_output=True, text=True
+    )
+    return done.returncode, " ".join(done.stdout.split()) + done.stderr
+
+
+def test_the_sources_keep_the_contracts(copied):
+    status, report = contracts(copied)
+    assert status == 0 and "2 kept, 0 broken" in report, report
+
+
+def add(folder, file, code):
+    with (folder / "zoo" / file).open("a", encoding="utf-8") as sources:
+        sources.write(f"\n\n{code}\n")
+
+
+def test_an_import_up_the_floors_breaks_them_also_within_a_function(copied):
+    add(copied, "errors.py", "from zoo.cli import notice")
+    add(copied, "cache.py", "def late():\n    from zoo.generation.prompt import encode_prompt")
+    status, report = contracts(copied)
+    assert status != 0 and "Imports run down the floors BROKEN" in report, report
+    assert "zoo.errors -> zoo.cli" in report and "zoo.cache -> zoo.generation.prompt" in report
+
+
+def test_a_circle_within_one_floor_breaks_them(copied):
+    add(copied, "recipe/spec.py", "def back():\n    import zoo.weights")  # which import the recipe
+    status, report = contracts(copied)
+    assert status != 0 and "No circles BROKEN" in report and "floors KEPT" in report, report
+    assert "No cycles are allowed in zoo" in report
+    assert ".weights -> .recipe" in report or ".recipe -> .weights" in report

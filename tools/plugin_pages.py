@@ -38,7 +38,7 @@ PROMISED: dict[str, tuple[str, ...]] = {
     "zoo.blocks.mask": ("dense",),
     "zoo.generation": ("Generated", "Step"),
     "zoo.generation.prompt": ("encode_prompt", "end_ids", "learned_context", "mask_id", "sampling_of"),
-    "zoo.tokenizer": ("Tokenizer", "Detokenizer"),
+    "zoo.tokenizer": ("Tokenizer", "Backend", "Detokenizer"),
     "zoo.errors": ("*",),
     "zoo.testing": (
         *("check_architecture", "check_strategy", "check_card", "imports_nothing_heavy"),
@@ -98,13 +98,13 @@ def hooks_page() -> str:
     parts = [HOOKS_HEAD]
     for hook in HOOKS:
         function = getattr(hookspecs, hook)
-        text, example = told(function)
+        text, example = docstring(function)
         users = [p.name for p in default_registry().plugins if p.first_party and p.records.get(hook)]
         parts += [f"## {hook}\n", f"`{hook}{signature(function)}`\n", text, f"```pycon\n{example}\n```\n"]
         parts.append(f"In the zoo itself: {', '.join(users)}.\n")
     parts.append(RECORDS_HEAD)
     for record in (*(kind.record for kind in KINDS), Preset):
-        parts += [f"### {record.__name__}\n", told(record)[0], fields(record)]
+        parts += [f"### {record.__name__}\n", docstring(record)[0], fields(record)]
     return "\n".join(parts)
 
 
@@ -119,20 +119,20 @@ def parts_page() -> str:
         for block in blocks:
             parts += [
                 f"`{block.spec.__name__}`: `{block.spec.block()}`\n",
-                told(block.spec)[0],
+                docstring(block.spec)[0],
                 fields(block.spec),
             ]
             if reads := vars(block.spec).get("of"):
                 call = f"{block.spec.__name__}.of"
-                parts += [f"`{call}{signature(reads.__func__)}`\n", told(reads.__func__)[0]]
+                parts += [f"`{call}{signature(reads.__func__)}`\n", docstring(reads.__func__)[0]]
     parts.append(RULES_HEAD)
     rules = [rule for rule in vars(weights).values() if is_rule(rule)]
     for rule in rules:
-        parts += [f"### {rule.__name__}\n", told(rule)[0], fields(rule)]
+        parts += [f"### {rule.__name__}\n", docstring(rule)[0], fields(rule)]
     parts.append(CONFIG_HEAD)
     for name, method in vars(Config).items():
         if inspect.isfunction(method) and not name.startswith("_"):
-            parts += [f"`config.{name}{signature(method)}`\n", told(method)[0]]
+            parts += [f"`config.{name}{signature(method)}`\n", docstring(method)[0]]
     return "\n".join(parts)
 
 
@@ -191,15 +191,15 @@ def page_of(thing: Any) -> str | None:
 def entry(name: str, thing: Any) -> list[str]:
     """A function with its signature, or a class with its fields and methods."""
     if is_error(thing) or not isinstance(thing, type):
-        told_as = "" if is_error(thing) else signature(thing)
-        return [f"`{name}{told_as}`\n", told(thing)[0]]
+        shown = "" if is_error(thing) else signature(thing)
+        return [f"`{name}{shown}`\n", docstring(thing)[0]]
     plain = dataclasses.is_dataclass(thing) or getattr(thing, "_is_protocol", False)
     shown = "" if plain else signature(thing)
     table_of = fields(thing) if dataclasses.is_dataclass(thing) else ""
     return [
         f"### {name}\n",
         f"`{name}{shown}`\n",
-        told(thing)[0],
+        docstring(thing)[0],
         *([table_of] if table_of else []),
         *methods(name, thing),
     ]
@@ -212,7 +212,7 @@ def methods(name: str, thing: Any) -> list[str]:
         function = getattr(value, "fget", None) or getattr(value, "__func__", value)
         if key.startswith("_") or not inspect.isfunction(function) or not function.__doc__:
             continue
-        text = told(function)[0].rstrip()
+        text = docstring(function)[0].rstrip()
         shown = (
             ""
             if isinstance(value, property)
@@ -227,7 +227,7 @@ def is_rule(thing: Any) -> bool:
     return isinstance(thing, type) and issubclass(thing, weights.Rule) and thing is not weights.Rule
 
 
-def told(thing: Any) -> tuple[str, str]:
+def docstring(thing: Any) -> tuple[str, str]:
     """The docstring in two: its text, and its examples."""
     text, mark, example = (inspect.getdoc(thing) or "").partition(">>> ")
     return text.rstrip() + "\n", (mark + example).rstrip()

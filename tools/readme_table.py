@@ -17,7 +17,7 @@ SECTION = re.compile(r"(<!-- architectures -->\n).*?(<!-- end -->)", re.DOTALL)
 def table() -> str:
     """A Markdown row for each of our own architectures."""
     rows = [
-        "| Architecture | Task | Told as a difference from | Embedded | What it is |",
+        "| Architecture | Task | Variant of | Embedded | What it is |",
         "|---|---|---|---|---|",
     ]
     for name, architecture in default_registry().architectures.items():

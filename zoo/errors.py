@@ -1,6 +1,6 @@
-"""What can go wrong, one type a kind. Every message is one line that a person can act on."""
+"""The exceptions of the zoo, one type for each kind of error. Every message is one line that a person can act on."""
 
-MOST = 2000  # characters of a message: what a damaged file says in it may be of any length
+MOST = 2000  # characters of a message, which may quote a damaged file
 
 
 class ZooError(Exception):
@@ -44,8 +44,8 @@ class ScaffoldError(ZooError):
 
 
 def in_words(error: BaseException, most: int = 300) -> str:
-    """An error in one line of at most `most` characters: its own words, after its type unless it is the zoo's."""
-    words = " ".join(str(error).split())
+    """An error in one line of at most `most` characters: its message, after its type unless it is the zoo's."""
+    message = " ".join(str(error).split())
     kind = type(error).__name__
-    line = words if isinstance(error, ZooError) and words else f"{kind}: {words}" if words else kind
+    line = message if isinstance(error, ZooError) and message else f"{kind}: {message}" if message else kind
     return line if len(line) <= most else line[: most - 1] + "…"

@@ -114,6 +114,44 @@ def test_a_process_that_ignores_ctrl_c_goes_on_ignoring_it():
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 
+def test_long_work_gives_ctrl_c_back_to_who_had_it():
+    code = (
+        "import signal\nimport zoo.cli.signals as i\n"
+        "before = signal.getsignal(signal.SIGINT)\n"
+        "for _ in range(2):\n"
+        "    with i.Interrupts(print) as work:\n"
+        "        assert signal.getsignal(signal.SIGINT) is not before and not work.asked()\n"
+        "    assert signal.getsignal(signal.SIGINT) is before and signal.set_wakeup_fd(-1) == -1\n"
+        "listener = i.listen()\n"
+        "with i.Interrupts(print) as work:\n"
+        "    assert listener.work is work and i.listen() is listener\n"
+        "assert listener.work is None and listener.in_place()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_work_that_saves_hears_the_first_ctrl_c_and_ends_at_the_second(tmp_path):
+    code = (
+        "import time, zoo.cli.signals as i\n"
+        "with i.Interrupts(lambda text: print(text, flush=True)) as work:\n"
+        "    work.wait_for_step()\n"
+        "    print('begun', flush=True)\n"
+        "    while not work.asked(): time.sleep(0.01)\n"
+        "    time.sleep(0.5)\n"  # until the other thread has said so
+        "    print('asked', flush=True)\n"
+        "    time.sleep(60)\n"
+        "print('over')\n"
+    )
+    with Terminal(code=code, columns=120, cwd=tmp_path) as terminal:
+        terminal.until("begun")
+        terminal.type("\x03")
+        terminal.until("asked")
+        assert "stopping after this step, to save it" in terminal.seen
+        terminal.type("\x03")
+        assert terminal.end(seconds=20)[0] == 130 and "over" not in terminal.seen
+
+
 def test_loading_reports_the_bytes_read(folder, monkeypatch):
     monkeypatch.setattr("zoo.loading.READ", 1000)
     reports = []

@@ -40,13 +40,13 @@ def test_all_that_is_promised_is_there_and_told_on_the_reference_page(tool):
         found = importlib.import_module(module)
         for name in tool.promised(module):
             assert hasattr(found, name) and re.search(rf"`{name}\b", section), f"{module}.{name}"
-    for told in (
+    for entry in (
         "Decoder.change_layers(change:",
         "Cache.select(rows:",
         "Tokenizer.encode(text:",
         "Rule.forward(source:",
     ):
-        assert f"`{told}" in page
+        assert f"`{entry}" in page
 
 
 def test_the_promise_names_every_module_of_the_reference(tool):

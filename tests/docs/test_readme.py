@@ -31,7 +31,7 @@ def blocks(text):
             lines.append(line[4:])
         else:
             if language == "":
-                yield "", [one for one in lines if one]
+                yield "", [line for line in lines if line]
                 language, lines = None, []
             if line.startswith("```"):
                 language = line[3:] or "text"
@@ -81,7 +81,7 @@ class Reader:
             case _:
                 pytest.fail(f"the README shows a command that this test does not know: {line}")
 
-    def run(self, command, told):
+    def run(self, command, shown):
         done = subprocess.run(
             command,
             cwd=self.folder,
@@ -91,7 +91,7 @@ class Reader:
             text=True,
             encoding="utf-8",
         )
-        assert done.returncode == 0, f"{told}\n{done.stderr}"
+        assert done.returncode == 0, f"{shown}\n{done.stderr}"
         return done.stdout
 
     def talk(self):

@@ -14,7 +14,7 @@ from zoo.generation.beam import Beams, Hypothesis, beam_search, likeliest
 from zoo.generation.constraints import Constraints, completing, constraints_of, repeating
 from zoo.loading import Loaded
 from zoo.testing import subject
-from zoo.tokenizer.languages import SpokenBetween, WrittenBefore
+from zoo.tokenizer.languages import LanguageTokens, TargetLanguagePrefix
 
 SOURCE = [5, 6, 7, 8, 9]
 
@@ -287,7 +287,7 @@ def words(languages):
 
 def test_languages_mark_the_source_and_begin_the_target(loaded):
     codes = {"en": 100, "fr": 101}
-    loaded.tokenizer = words(SpokenBetween(codes, lambda text: [10, 11], end=3, source="en"))
+    loaded.tokenizer = words(LanguageTokens(codes, lambda text: [10, 11], end=3, source="en"))
     target = zoo.generate(loaded, "hello", target_language="fr", max_tokens=4).tokens
     assert target[0] == 101
     assert target == zoo.generate(loaded, [100, 10, 11, 3], target_language="fr", max_tokens=4).tokens
@@ -297,9 +297,9 @@ def test_languages_mark_the_source_and_begin_the_target(loaded):
         ).tokens[0]
         == 101
     )
-    with pytest.raises(PromptError, match="target-language: say which"):
+    with pytest.raises(PromptError, match="`target_language`: say which"):
         zoo.stream(loaded, "hello")
-    with pytest.raises(PromptError, match="source-language: the model has no language 'de'"):
+    with pytest.raises(PromptError, match="`source_language`: the model has no language 'de'"):
         zoo.stream(loaded, "hello", target_language="fr", source_language="de")
     loaded.generation_config = {"forced_bos_token_id": 100}
     assert zoo.generate(loaded, "hello", max_tokens=4).tokens[0] == 100
@@ -307,10 +307,10 @@ def test_languages_mark_the_source_and_begin_the_target(loaded):
 
 
 def test_a_mark_of_the_target_may_stand_in_the_source(loaded):
-    loaded.tokenizer = words(WrittenBefore({"fra": 120}, lambda text: [10, 3]))
+    loaded.tokenizer = words(TargetLanguagePrefix({"fra": 120}, lambda text: [10, 3]))
     expected = zoo.generate(loaded, [120, 10, 3], max_tokens=4).tokens
     assert zoo.generate(loaded, "hello", target_language="fra", max_tokens=4).tokens == expected
-    with pytest.raises(PromptError, match="source-language: this model recognises"):
+    with pytest.raises(PromptError, match="`source_language`: this model recognises"):
         zoo.stream(loaded, "hello", source_language="eng")
 
 

@@ -41,18 +41,18 @@ class HoardingAttention(AttentionModule):
 
 @dataclass(frozen=True)
 class Mean(Spec):
-    """A running mean whose state is as large as it says (`told`) or not, in pieces of `chunk` with a seam or not."""
+    """A running mean whose state is as large as it says (`counted`) or not, in pieces of `chunk` with a seam or not."""
 
     kind, name = "mixer", "mean"
     recurrent: ClassVar[bool] = True
-    told: int = field(default=1, metadata={"least": 0})
+    counted: int = field(default=1, metadata={"least": 0})
     chunk: int = field(default=0, metadata={"least": 0})
 
     def own_parameters(self, dim):
         return dim * dim
 
     def state_size(self, dim):
-        return self.told * dim
+        return self.counted * dim
 
 
 @dataclass(frozen=True)
@@ -134,15 +134,15 @@ def mixer(spec):
 
 
 def attention(kind):
-    """LLaMA with its attention told by another spec."""
+    """LLaMA with its attention described by another spec."""
 
     def recipe(config):
-        def one(index, layer):
+        def changed(index, layer):
             return dict(
                 mixer=kind(heads=layer.mixer.heads, kv_heads=layer.mixer.kv_heads, rope=layer.mixer.rope)
             )
 
-        return zoo_llama.llama(config).change_layers(one)
+        return zoo_llama.llama(config).change_layers(changed)
 
     return recipe
 
@@ -156,8 +156,8 @@ RECIPES = {
     "undercounted": attention(Undercounted),
     "hoarding": attention(Hoarding),
     "sound": mixer(Mean()),
-    "small-state": mixer(Mean(told=0)),
-    "large-state": mixer(Mean(told=2)),
+    "small-state": mixer(Mean(counted=0)),
+    "large-state": mixer(Mean(counted=2)),
     "seam-at-64": mixer(Mean(chunk=64)),
     "seam-at-128": mixer(Mean(chunk=128)),
     "seam-at-200": mixer(Declared(chunk=200)),

@@ -106,18 +106,20 @@ def test_a_plugins_tokenizer_serves_the_folders_with_its_files(extras, folder):
     assert generated.text == loaded.tokenizer.decode([id for id in generated.tokens if id < 4])
 
 
-def with_plugins(*theirs):
+def with_plugins(*third_party):
     """A registry of the zoo's own plugins and these."""
-    return Registry([*load_plugins({"ZOO_PLUGINS": "mlx-zoo"}), *theirs])
+    return Registry([*load_plugins({"ZOO_PLUGINS": "mlx-zoo"}), *third_party])
 
 
 def test_two_tokenizers_of_one_folder_are_both_named(folder):
     path = folder()
     (path / "words.txt").write_text("a\n")
     format = TokenizerFormat("words", "nowhere:read", files=("words.txt",))
-    theirs = [Plugin(name, name, records={"zoo_tokenizers": [format]}) for name in ("zoo-one", "zoo-two")]
+    third_party = [
+        Plugin(name, name, records={"zoo_tokenizers": [format]}) for name in ("zoo-one", "zoo-two")
+    ]
     with pytest.raises(PluginError, match="zoo-one::words and zoo-two::words both serve it"):
-        zoo.load(path, registry=with_plugins(*theirs))
+        zoo.load(path, registry=with_plugins(*third_party))
 
 
 def empty(folder, settings):
@@ -166,12 +168,12 @@ def test_a_format_that_nobody_brings(folder):
 
 def test_a_format_that_two_plugins_bring(folder):
     path = folder(changes={"quantization_config": {"quant_method": "same"}})
-    theirs = [
+    third_party = [
         Plugin(name, name, records={"zoo_formats": [QuantizedFormat("same", "nowhere:read")]})
         for name in ("zoo-one", "zoo-two")
     ]
     with pytest.raises(PluginError, match=r"'same' is claimed by several plugins.*zoo-one::same"):
-        zoo.load(path, registry=with_plugins(*theirs))
+        zoo.load(path, registry=with_plugins(*third_party))
 
 
 @pytest.mark.parametrize(

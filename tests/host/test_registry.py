@@ -130,8 +130,8 @@ def test_a_resolver_means_its_own_architecture_and_may_name_one_of_the_zoos():
 
 
 def test_a_later_resolver_of_the_zoo_takes_no_model_type_from_a_plugin():
-    ours = Plugin("later", "mlx-zoo", records={"zoo_resolve": [lambda config: "llama"]})
-    found = Registry([*FIRST_PARTY, ours, plugin("zoo-mine", architecture("mine", "mine"))])
+    later = Plugin("later", "mlx-zoo", records={"zoo_resolve": [lambda config: "llama"]})
+    found = Registry([*FIRST_PARTY, later, plugin("zoo-mine", architecture("mine", "mine"))])
     assert found.resolve({"model_type": "mine"}).name == "mine"
     assert found.resolve({"model_type": "unknown"}).name == "llama"
 
@@ -158,8 +158,8 @@ class Other(RMSNorm):
 
 
 def test_blocks_follow_the_same_rule():
-    theirs = plugin("zoo-mine", zoo_blocks=[Block(Other, "json:loads")])
-    found = known(theirs)
+    third_party = plugin("zoo-mine", zoo_blocks=[Block(Other, "json:loads")])
+    found = known(third_party)
     with pytest.warns(UserWarning, match="block 'norm/layernorm' is served by the plugin zoo-mine"):
         assert found.block("norm/layernorm").spec is Other
     assert found.block("mlx-zoo::norm/layernorm").spec is LayerNorm
@@ -169,9 +169,9 @@ def test_blocks_follow_the_same_rule():
 
 
 def test_nobody_elses_module_runs_a_block_of_ours():
-    theirs = plugin("aaa", zoo_blocks=[Block(LayerNorm, "json:loads")])
+    third_party = plugin("aaa", zoo_blocks=[Block(LayerNorm, "json:loads")])
     with pytest.warns(UserWarning, match="json:loads is passed over"):
-        found = Registry([theirs, *FIRST_PARTY])
+        found = Registry([third_party, *FIRST_PARTY])
     assert found.module(LayerNorm).__name__ == "LayerNorm"
 
 

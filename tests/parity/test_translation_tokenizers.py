@@ -150,11 +150,11 @@ def test_nllb(tmp_path, pieces, legacy):
 def test_an_unknown_or_missing_language_is_named(tmp_path, pieces):
     nllb(tmp_path, pieces)
     languages = load_tokenizer(tmp_path).languages
-    with pytest.raises(PromptError, match=r"target-language: .*'fra_Latin'; did you mean fra_Latn"):
+    with pytest.raises(PromptError, match=r"`target_language`: .*'fra_Latin'; did you mean fra_Latn"):
         languages.first("fra_Latin")
-    with pytest.raises(PromptError, match=r"source-language: .*'xx'"):
+    with pytest.raises(PromptError, match=r"`source_language`: .*'xx'"):
         languages.encode("I love", source="xx")
-    with pytest.raises(PromptError, match="target-language: say which of 202, such as fra_Latn"):
+    with pytest.raises(PromptError, match="`target_language`: say which of 202, such as fra_Latn"):
         languages.first()
 
 

@@ -17,7 +17,7 @@ from zoo.host.discovery import Plugin
 from zoo.host.registry import Registry, default_registry, isolated
 from zoo.recipe import Decoder
 from zoo.scaffold import KINDS, create
-from zoo.scaffold.blocks import BLOCKS, has
+from zoo.scaffold.blocks import BLOCKS
 from zoo.scaffold.names import named
 from zoo.scaffold.package import imported
 from zoo.testing import CHECKS, outcome, subject
@@ -155,7 +155,7 @@ def imports_of(path):
 @pytest.mark.parametrize("name", PACKAGES)
 def test_the_package_imports_only_what_is_promised(packages, plugin_pages, name):
     pages, own = plugin_pages, named(name).module
-    found = [(path, *one) for path in (packages / name).rglob("*.py") for one in imports_of(path)]
+    found = [(path, *names) for path in (packages / name).rglob("*.py") for names in imports_of(path)]
     assert found
     for path, module, what in found:
         if module.startswith("zoo_"):  # recipe functions, rules, and where the package is
@@ -190,10 +190,10 @@ def test_any_decoder_is_a_base(base, tmp_path):
 
 @pytest.mark.parametrize("block", ["mixer", "feedforward", "router"])
 @pytest.mark.parametrize("base", DECODERS)
-def test_any_decoder_with_the_place_takes_a_block(base, block, tmp_path):
+def test_any_decoder_with_such_a_part_takes_a_block(base, block, tmp_path):
     recipe = subject(base).recipe
-    place = BLOCKS[block].place.split(".")[1:]
-    if not any(has(layer, place) for layer in recipe.layers):
+    field = {"router": "feedforward.router"}.get(block, block)
+    if not any(re.fullmatch(rf"layers\.\d+\.{field}", path) for path, _ in recipe.walk()):
         with pytest.raises(ScaffoldError, match=f'`base="{base}"`: its layers have no {block}'):
             create("child", base=base, block=block, where=tmp_path)
         return

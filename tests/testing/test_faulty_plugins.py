@@ -1,5 +1,6 @@
 """The suite rejects what it is for: one plugin after the other, each with a fault of one kind."""
 
+import re
 from dataclasses import dataclass
 
 import faulty
@@ -51,13 +52,15 @@ def test_a_cache_of_another_size_than_the_recipes(known, name, words):
 
 
 @pytest.mark.parametrize(
-    ("name", "length", "place"),
+    ("name", "length", "seam"),
     [("seam-at-64", 131, 64), ("seam-at-128", 131, 128), ("seam-at-200", 203, 200)],
 )
-def test_a_seam_between_two_chunks(known, name, length, place):
+def test_a_seam_between_two_chunks(known, name, length, seam):
     found = failed(known, name)
     assert found.keys() == {SEAMS}, found
     assert f"logits of {length} tokens in one piece: largest difference" in found[SEAMS]
+    position = int(re.search(r"at \(0, (\d+), ", found[SEAMS])[1])
+    assert seam <= position < length, "no difference before the seam"
 
 
 def test_a_matrix_that_is_read_instead_of_called(known):
@@ -91,7 +94,7 @@ def test_a_field_that_only_has_the_name_of_chunks_is_no_border():
         chunks: int = 4
 
     recipe = zoo_llama.llama(Config(zoo_llama.TINY)).change_layers(mixer=Own(heads=4))
-    assert borders(recipe) == [64, 128]
+    assert borders(recipe, recipe) == [64, 128]
 
 
 def test_a_failed_check_is_reported_by_name_and_with_what_differed(known):

@@ -82,8 +82,8 @@ def test_a_failed_check_says_what_differed_and_sets_the_status(bad, command):
     done = command("test", "forgetful", environment=bad.environment)
     assert done.returncode == 1
     lines = done.stdout.splitlines()
-    place = next(i for i, line in enumerate(lines) if "FAILED  cached decode equals full forward" in line)
-    assert "largest difference" in lines[place + 1] and "allowed" in lines[place + 1]
+    index = next(i for i, line in enumerate(lines) if "FAILED  cached decode equals full forward" in line)
+    assert "largest difference" in lines[index + 1] and "allowed" in lines[index + 1]
     assert any(line.startswith("  ok      saved and loaded") for line in lines)
     failed = sum("FAILED" in line for line in lines)
     assert lines[-1].endswith(f"checks, {failed} failed") and 1 < failed < len(lines) - 2

@@ -18,9 +18,9 @@ UNKNOWN = {"type": "WordLevel", "vocab": {"a": 0, "b": 1, "ab": 2, "<unk>": 3}, 
 EMPTY = dict.fromkeys(("truncation", "padding", "normalizer", "pre_tokenizer", "post_processor", "decoder"))
 
 
-def write(folder, told, cleaned=False):
+def write(folder, description, cleaned=False):
     folder.mkdir(exist_ok=True)
-    (folder / "tokenizer.json").write_text(json.dumps(told))
+    (folder / "tokenizer.json").write_text(json.dumps(description))
     (folder / "tokenizer_config.json").write_text(json.dumps({"clean_up_tokenization_spaces": cleaned}))
     return folder
 
@@ -94,17 +94,17 @@ def test_a_normalized_special_token_is_skipped_as_the_library_skips_it(tmp_path)
     added = [
         dict(id=4, content="zz", special=True, normalized=True, single_word=False, lstrip=False, rstrip=False)
     ]
-    told = EMPTY | {"version": "1.0", "added_tokens": added, "model": UNKNOWN}
-    told["normalizer"] = {"type": "Replace", "pattern": {"String": "z"}, "content": "b"}
-    tokenizer = load_tokenizer(write(tmp_path, told))
+    description = EMPTY | {"version": "1.0", "added_tokens": added, "model": UNKNOWN}
+    description["normalizer"] = {"type": "Replace", "pattern": {"String": "z"}, "content": "b"}
+    tokenizer = load_tokenizer(write(tmp_path, description))
     for skip in (True, False):
         assert streamed(tokenizer, [0, 4, 1], skip) == tokenizer.decode([0, 4, 1], skip)
 
 
 def test_a_token_costs_the_same_however_long_the_text_is(tmp_path):
     decoder = {"type": "Sequence", "decoders": [{"type": "ByteFallback"}, {"type": "Fuse"}]}
-    told = EMPTY | {"version": "1.0", "added_tokens": [], "model": UNKNOWN, "decoder": decoder}
-    stream = load_tokenizer(write(tmp_path, told)).detokenizer()
+    description = EMPTY | {"version": "1.0", "added_tokens": [], "model": UNKNOWN, "decoder": decoder}
+    stream = load_tokenizer(write(tmp_path, description)).detokenizer()
     ids = [random.Random(1).randrange(3) for _ in range(500)]
 
     def seconds():

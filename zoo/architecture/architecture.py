@@ -1,4 +1,4 @@
-"""What a plugin says about a family: the `Architecture` record, its presets and its blocks. Imports no mlx."""
+"""The records that describe a model family: `Architecture`, its presets and its blocks. Imports no mlx."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from zoo.gguf import GGUF
 from zoo.recipe import Spec
 from zoo.weights import Rule, check_rules
 
-API = 1  # the version of this contract that the running zoo speaks
+API = 1  # the version of the plugin contract that this zoo has
 
 BRIDGED = re.compile(rf"{NAME.pattern}(?:::\w[\w.-]*)?")
 
@@ -52,7 +52,7 @@ class Preset:
 
 @dataclass(frozen=True)
 class Architecture:
-    """One architecture, whole.
+    """One architecture: how its config becomes a recipe, how its weights are named, and what it is for.
 
     `recipe` turns a `Config` into a recipe. `weights` are the rules from Hugging Face tensor names to parameter paths;
     `mlx_weights` those of the layout that MLX conversions publish, where it differs; `gguf` says how GGUF files
@@ -62,7 +62,7 @@ class Architecture:
 
     `task` is what it does: "generate", "translate", "encode", "fill-mask" or "denoise" (text by uncovering masks).
     `causality` is what a token sees: "causal", what came before it; "prefix", all of the prompt besides; "full",
-    everything. `base` is the architecture that this one is told as a difference from. `references` say where it was
+    everything. `base` is the architecture that this one is described as a variant of. `references` say where it was
     published. `quantizes(path, packing)` may give another `zoo.checkpoint.packed.Packing` for the layer at a path, or
     None to keep it whole. `api` is the version of this contract that the plugin was written for.
 
@@ -86,27 +86,27 @@ class Architecture:
     api: int = API
 
     def __post_init__(self) -> None:
-        told = f"architecture {checked_name('architecture', self.name, BRIDGED)}"
+        label = f"architecture {checked_name('architecture', self.name, BRIDGED)}"
         for field_name, options in (("task", TASKS), ("causality", CAUSALITIES)):
             value = getattr(self, field_name)
             if value not in options:
-                raise PluginError(f"{told}: {field_name} {value!r} is not one of {', '.join(options)}")
+                raise PluginError(f"{label}: {field_name} {value!r} is not one of {', '.join(options)}")
         if not callable(self.recipe):
-            raise PluginError(f"{told}: recipe is a function from a config, not {self.recipe!r}")
-        check_tuples(told, self, ("weights", "mlx_weights"), Rule)
+            raise PluginError(f"{label}: recipe is a function from a config, not {self.recipe!r}")
+        check_tuples(label, self, ("weights", "mlx_weights"), Rule)
         for name in ("weights", "mlx_weights"):
             try:
                 check_rules(getattr(self, name) or ())
             except PluginError as error:
-                raise PluginError(f"{told}: {name}: {error}") from None
-        check_tuples(told, self, ("presets",), Preset)
-        check_tuples(told, self, ("model_types", "references"), str)
+                raise PluginError(f"{label}: {name}: {error}") from None
+        check_tuples(label, self, ("presets",), Preset)
+        check_tuples(label, self, ("model_types", "references"), str)
         if not (self.quantizes is None or callable(self.quantizes)):
             raise PluginError(
-                f"{told}: quantizes is a function of a path and a packing, not {self.quantizes!r}"
+                f"{label}: quantizes is a function of a path and a packing, not {self.quantizes!r}"
             )
         if not isinstance(self.api, int):
-            raise PluginError(f"{told}: api is a whole number, not {self.api!r}")
+            raise PluginError(f"{label}: api is a whole number, not {self.api!r}")
 
     @property
     def bridged(self) -> bool:
@@ -119,7 +119,7 @@ class Architecture:
         return {"hf": self.weights, "mlx": self.mlx_weights or self.weights}
 
     def layouts_of(self, format: str | None) -> dict[str, tuple[Rule, ...]]:
-        """The layouts that a checkpoint may have whose metadata name this format."""
+        """The layouts that a checkpoint may have whose metadata has this `format`."""
         if format == "gguf":
             return {"gguf": self.gguf.weights if self.gguf else ()}
         return self.layouts
@@ -132,7 +132,7 @@ class Architecture:
 
     @property
     def full_size(self) -> Preset | None:
-        """The first preset that carries the numbers of a published model."""
+        """The first preset that has the numbers of a published model."""
         return next((p for p in self.presets if p.config and not p.folder), None)
 
 
@@ -149,7 +149,7 @@ class Block:
             isinstance(self.spec, type) and issubclass(self.spec, Spec) and self.spec.kind and self.spec.name
         ):
             raise PluginError(
-                f"block {self.spec!r}: a block is told by a subclass of Spec with a kind and a name"
+                f"block {self.spec!r}: its spec must be a subclass of Spec with a kind and a name"
             )
         check_target(f"block {self.spec.block()}", self.module)
 

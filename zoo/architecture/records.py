@@ -80,7 +80,7 @@ class TokenizerFormat:
 
     It serves the folders that hold all of `files` and, where `classes` are given, whose tokenizer_config.json names one
     of them as `tokenizer_class`. It is called `function(folder, settings)`, with the folder's path and its
-    `TokenizerSettings`, and gives an object with what `zoo.tokenizer.Backend` lists.
+    `TokenizerSettings`, and gives a `zoo.tokenizer.Backend`: a subclass of it, or an object with all that it lists.
     """
 
     name: str
@@ -90,16 +90,16 @@ class TokenizerFormat:
     summary: str = ""
 
     def __post_init__(self) -> None:
-        told = f"tokenizer {checked_name('tokenizer', self.name)}"
-        check_target(told, self.target)
-        check_tuples(told, self, ("files", "classes"), str)
+        label = f"tokenizer {checked_name('tokenizer', self.name)}"
+        check_target(label, self.target)
+        check_tuples(label, self, ("files", "classes"), str)
         if not self.files:
-            raise PluginError(f"{told}: files names none that it is read from")
+            raise PluginError(f"{label}: files names none that it is read from")
 
 
 @dataclass(frozen=True)
 class QuantizedFormat:
-    """How the tensors of one `quant_method` are read: the function at "package.module:attribute".
+    """The function at "package.module:attribute" that reads the tensors of one `quant_method`.
 
     It is called `function(tensors, settings, dtype)`, with a `Tensors`, config.json's entry on quantization, and the
     dtype (or None) of what cannot stay packed. It gives a `Tensors` with each matrix under the name of its weight, as a
@@ -113,11 +113,11 @@ class QuantizedFormat:
     summary: str = ""
 
     def __post_init__(self) -> None:
-        told = f"quantized format {self.name!r}"
+        label = f"quantized format {self.name!r}"
         if not isinstance(self.name, str) or not self.name:
-            raise PluginError(f"{told}: its name is the quant_method that config.json has")
+            raise PluginError(f"{label}: its name is the quant_method that config.json has")
         if self.target is not None:
-            check_target(told, self.target)
+            check_target(label, self.target)
 
 
 @dataclass(frozen=True)
@@ -129,9 +129,9 @@ class Corpus:
     not; when it ends it is begun again with the next seed. "validation" ends, and has none of the sentences of "train".
 
     `tasks` are those it can teach. `questions`, another target, is called `function(every)` and gives an iterator of
-    `zoo.training.question.Question`, which `zoo evaluate` asks: a few that tell most, or with `every` all of them.
-    `names` and `answers`, targets too, are called `function()` and give the names that the texts tell of, and those among
-    them that answer a question: objectives that hide whole names ask for them. `sentences`, called as the target is,
+    `zoo.training.question.Question`, which `zoo evaluate` asks: a few that show most, or with `every` all of them.
+    `names` and `answers`, targets too, are called `function()` and give the names that occur in the texts, and those of
+    them that answer a question: objectives that mask whole names use them. `sentences`, called as the target is,
     gives its sentences one by one.
     """
 
@@ -145,15 +145,15 @@ class Corpus:
     sentences: str | None = None
 
     def __post_init__(self) -> None:
-        told = f"corpus {checked_name('corpus', self.name)}"
-        check_target(told, self.target)
+        label = f"corpus {checked_name('corpus', self.name)}"
+        check_target(label, self.target)
         for field in ("questions", "names", "answers", "sentences"):
             if getattr(self, field) is not None:
-                check_target(f"{told}: {field}", getattr(self, field))
-        check_tasks(told, self)
+                check_target(f"{label}: {field}", getattr(self, field))
+        check_tasks(label, self)
         if len({task == "translate" for task in self.tasks}) != 1:
             raise PluginError(
-                f"{told}: documents are texts or translations: 'translate' goes with no other task"
+                f"{label}: documents are texts or translations: 'translate' goes with no other task"
             )
 
     def function(self) -> Callable[..., Any]:
@@ -163,7 +163,7 @@ class Corpus:
 
 @dataclass(frozen=True)
 class Objective:
-    """What a model is trained to do: the `zoo.training.objective.Method` at "package.module:attribute".
+    """A training objective: the `zoo.training.objective.Method` at "package.module:attribute".
 
     It is imported only when it is used. `tasks` and `causalities` are those of the architectures it can train.
     """
@@ -175,10 +175,10 @@ class Objective:
     summary: str = ""
 
     def __post_init__(self) -> None:
-        told = f"objective {checked_name('objective', self.name)}"
-        check_target(told, self.target)
-        check_tasks(told, self)
-        check_among(told, self, "causalities", CAUSALITIES)
+        label = f"objective {checked_name('objective', self.name)}"
+        check_target(label, self.target)
+        check_tasks(label, self)
+        check_among(label, self, "causalities", CAUSALITIES)
 
     def serves(self, architecture: Architecture) -> bool:
         """Whether it can train this architecture."""

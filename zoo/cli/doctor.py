@@ -1,4 +1,4 @@
-"""`zoo doctor`: what this machine offers, and what would make it faster."""
+"""`zoo doctor`: this machine's backend, libraries and settings, and what would make it faster."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import platform
 import sys
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -21,8 +22,8 @@ def _version(package: str) -> str:
         return "not installed"
 
 
-def examine() -> dict:
-    """Everything that `zoo doctor` prints, as one JSON-able dictionary."""
+def examine() -> dict[str, Any]:
+    """All that `zoo doctor` prints, as a dictionary that can be written as JSON."""
     from zoo import runtime
 
     home = Path(os.environ.get("HF_HOME") or Path.home() / ".cache" / "huggingface")

@@ -11,7 +11,7 @@ BLOCKS = ("norm", "mixer", "feedforward", "router")
 @click.command()
 @click.argument("name")
 @click.option("--kind", type=click.Choice(KINDS), default="architecture", help="What the plugin gives.")
-@click.option("--base", metavar="ARCH", help="Tell the architecture as a difference from this one (llama).")
+@click.option("--base", metavar="ARCH", help="Make the architecture a variant of this one (llama).")
 @click.option(
     "--block",
     type=click.Choice(BLOCKS),

@@ -1,4 +1,4 @@
-"""How far something long has come: on the error stream, when that is a terminal and a second has passed."""
+"""Progress bars on the error stream: shown when that is a terminal and a second has passed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 import threading
 from typing import Any
 
-AFTER = 1.0  # seconds of silence that nobody minds
+AFTER = 1.0  # seconds until a bar is shown
 
 _open: list[Progress] = []
 
@@ -17,10 +17,10 @@ def say(line: str) -> bool:
 
 
 class Progress:
-    """A bar for one piece of work; use it as a context, and call it with what is done and what there is in all.
+    """A bar for one piece of work: a context, called with the amount done and the total.
 
-    The second begins with the context or, when `waits`, with the first call: until then another bar may be there. A
-    total of 0 says that something moves, and no more. Nothing stays on the screen at the end.
+    It is shown `AFTER` seconds from the start of the context or, when `waits`, from the first call: until then another
+    bar may be shown. A total of 0 is an unknown one. Nothing stays on the screen at the end.
     """
 
     def __init__(self, what: str, waits: bool = False) -> None:
@@ -61,7 +61,7 @@ class Progress:
             return True
 
     def close(self) -> None:
-        """Take the bar away; what is reported afterwards is not shown."""
+        """Remove the bar; later calls show nothing."""
         with self._lock:
             self._over = True
             if self._timer is not None:

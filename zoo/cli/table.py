@@ -8,11 +8,11 @@ from collections.abc import Iterator, Sequence
 from zoo.cli.terminal import columns, visible
 
 GAP = 2  # cells between two columns
-LEAST = 16  # cells that a column keeps for words longer than itself, which are cut
+LEAST = 16  # the least width to which a column of longer words is cut
 
 
 def width(text: str) -> int:
-    """Cells that text takes on a terminal, where a Chinese character takes two."""
+    """The width of a text on a terminal in cells, where a Chinese character takes two."""
     if not text or max(text) < "\u0300":  # nothing wide, nothing that combines
         return len(text)
     from rich.cells import cell_len
@@ -27,10 +27,10 @@ def table(
     repeated: int = 0,
     room: int | None = None,
 ) -> str:
-    """Rows of cells as lines of at most `room` cells (the terminal's), cells wrapped between words.
+    """Rows of texts as lines of at most `room` cells (the terminal's), texts wrapped between words.
 
-    Where the longest words leave no room for all columns, the table is cut into several, each of which begins with
-    the first `repeated` columns and lacks the rows that have nothing ("–") in its own; without `repeated`, words
+    Where the longest words leave no room for all columns, the table is split into several, each of which begins with
+    the first `repeated` columns and leaves out the rows that have nothing ("–") in its own; without `repeated`, words
     are cut.
     """
     lines = [[_cell(cell) for cell in row] for row in ([head, *rows] if head else rows)]
@@ -45,7 +45,7 @@ def table(
         return _drawn(lines, _shrunk(natural, least, room), bool(head))
     if repeated and len(natural) > repeated + 1:
         return "\n\n".join(
-            _drawn(_of(lines, part, repeated), _fitted(natural, least, part, room), bool(head))
+            _drawn(_with_columns(lines, part, repeated), _fitted(natural, least, part, room), bool(head))
             for part in _parts(natural, repeated, room)
         )
     return _drawn(lines, _fitted(natural, least, range(len(natural)), room), bool(head))
@@ -86,12 +86,12 @@ def _longest_word(text: str) -> int:
 
 
 def _words(text: str) -> list[str]:
-    """What may not be cut: runs without a space, and single characters of scripts that are written without any."""
+    """The units that are not broken: runs without a space, and single characters of scripts written without spaces."""
     return [word for run in text.split(" ") for word in re.findall(r"[⺀-\U0003fffd]|[^⺀-\U0003fffd]+", run)]
 
 
 def _shrunk(natural: Sequence[int], least: Sequence[int], room: int) -> list[int]:
-    """Widths that fit into `room`: the widest columns give way, none below its longest word."""
+    """Widths that fit into `room`: the widest columns shrink, none below its longest word."""
     most = max(natural)
     while _total(fitting := [min(n, max(most, w)) for n, w in zip(natural, least, strict=True)]) > room:
         most -= 1
@@ -99,7 +99,7 @@ def _shrunk(natural: Sequence[int], least: Sequence[int], room: int) -> list[int
 
 
 def _fitted(natural: Sequence[int], least: Sequence[int], part: Sequence[int], room: int) -> list[int]:
-    """The same for some columns, with words cut where they leave no room."""
+    """Widths of some columns that fit into `room`, with words cut where they leave no room."""
     natural, least = [natural[column] for column in part], [least[column] for column in part]
     longest = max(least)
     while _total(least) > room and longest > LEAST:
@@ -111,18 +111,18 @@ def _fitted(natural: Sequence[int], least: Sequence[int], part: Sequence[int], r
 
 
 def _parts(natural: Sequence[int], repeated: int, room: int) -> list[list[int]]:
-    """The columns of each of several tables that a table is cut into, as many in each as fit uncut."""
+    """The columns of each of the tables that a table is split into, as many in each as fit uncut."""
     keys = list(range(repeated))
     parts = [list(keys)]
     for column in range(repeated, len(natural)):
-        if parts[-1] != keys and _total([natural[one] for one in (*parts[-1], column)]) > room:
+        if parts[-1] != keys and _total([natural[index] for index in (*parts[-1], column)]) > room:
             parts.append(list(keys))
         parts[-1].append(column)
     return parts
 
 
-def _of(lines: Sequence[Sequence[str]], part: Sequence[int], repeated: int) -> list[list[str]]:
-    """Some columns of the lines, without the lines that have nothing in them."""
+def _with_columns(lines: Sequence[Sequence[str]], part: Sequence[int], repeated: int) -> list[list[str]]:
+    """The given columns of the lines, without the lines that have nothing in them."""
     chosen = [[line[column] for column in part] for line in lines]
     return [line for line in chosen if set(line[repeated:]) - {"", "–"}]
 
@@ -144,11 +144,11 @@ def _row(row: Sequence[str], widths: Sequence[int]) -> Iterator[str]:
 
 
 def _lines(text: str, room: int) -> list[str]:
-    """The text in lines of at most `room` cells that end between words; a longer word is cut, after a mark if it has one."""
+    """The text in lines of at most `room` cells that end between words; a longer word is cut, after a punctuation mark if it has one."""
     lines, line = [], ""
-    for place, run in enumerate(text.split(" ")):
+    for index, run in enumerate(text.split(" ")):
         for number, word in enumerate(_words(run) or [""]):
-            space = " " if place and not number else ""
+            space = " " if index and not number else ""
             if line and width(line + space + word) > room:
                 lines.append(line)
                 line = space = ""

@@ -1,4 +1,4 @@
-"""What a terminal is sent: text that it shows and never obeys. A pipe or a file gets text as it is."""
+"""Output to a terminal, with control characters made visible. A pipe or a file gets text as it is."""
 
 from __future__ import annotations
 
@@ -10,28 +10,30 @@ from collections.abc import Iterable
 from typing import Any, TextIO, cast
 
 # C0 but tab and newline, DEL, C1; marks and controls of direction; halves of a surrogate pair.
-_OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_CONTROLS = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+)
 
 
 def visible(text: str) -> str:
-    r"""The text with each character that a terminal would obey written as its escape: `\x1b`, `\u202e`."""
-    return _OBEYED.sub(lambda found: ascii(found[0])[1:-1], text)
+    r"""The text with each control character written as its escape: `\x1b`, `\u202e`."""
+    return _CONTROLS.sub(lambda found: ascii(found[0])[1:-1], text)
 
 
 class Terminal:
-    """A text stream of a terminal that makes `visible` all that is written to it.
+    """A terminal's text stream that passes all that is written to it through `visible`.
 
-    Each character is judged alone, so an escape sequence that arrives in pieces is no different. Whoever means to
-    control the terminal (rich, a progress bar) writes to the stream beneath, `rich_proxied_file`.
+    Each character is replaced by itself, so an escape sequence may arrive in pieces. What controls the terminal (rich, a
+    progress bar) writes to the underlying stream, `rich_proxied_file`.
     """
 
     def __init__(self, stream: TextIO) -> None:
-        self.rich_proxied_file = stream  # the attribute by which rich finds the stream beneath
+        self.rich_proxied_file = stream  # the attribute by which rich finds the underlying stream
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:
-        # rich puts a proxy of its own before a stream while a bar is shown, unless it sees one there; through its
-        # proxy it would find this stream, and not the one beneath.
+        # rich wraps a stream in a proxy of its own while a bar is shown, unless isinstance() says that it is one
+        # already; through its own proxy it would find this stream, and not the underlying one.
         proxy = sys.modules.get("rich.file_proxy")
         return proxy.FileProxy if proxy else Terminal
 
@@ -47,7 +49,7 @@ class Terminal:
 
 
 def guard() -> None:
-    """Put a `Terminal` before the output and the error stream of this process, where they are terminals."""
+    """Wrap the output and the error stream of this process in a `Terminal`, where they are terminals."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is not None and not isinstance(stream, Terminal) and stream.isatty():
@@ -57,7 +59,7 @@ def guard() -> None:
 
 
 def write(text: str) -> None:
-    """Text to the output at once; its UTF-8 bytes as they are where that is no terminal."""
+    """Write text to the output and flush it; where that is no terminal, as UTF-8 bytes."""
     if not text:
         return
     if isinstance(sys.stdout, Terminal):
@@ -69,7 +71,7 @@ def write(text: str) -> None:
 
 
 def columns(stream: Any = None) -> int | None:
-    """The cells of a line of `stream` (the output): COLUMNS, else the terminal's; None, no limit, for a pipe."""
+    """The width of `stream` (the output) in cells: COLUMNS, else the terminal's; None, no limit, for a pipe."""
     stream = sys.stdout if stream is None else stream
     if os.environ.get("COLUMNS", "").isdecimal() or stream.isatty():
         return max(shutil.get_terminal_size().columns, 20)

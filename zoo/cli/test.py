@@ -23,7 +23,7 @@ from zoo.cli.complete import sources
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_obj
 def test(debug: bool, source: str, reference: Path | None, tolerance: float | None, as_json: bool) -> None:
-    """Hold SOURCE to what every model of the zoo must do; the exit status is 1 when something fails.
+    """Run the conformance suite on SOURCE; the exit status is 1 when a check fails.
 
     An architecture (llama) or preset (mistral:tiny) is built small, with random weights. A folder or hub id is
     loaded, in float32. With --reference an architecture stands for its own checkpoint.
@@ -63,7 +63,7 @@ def test(debug: bool, source: str, reference: Path | None, tolerance: float | No
 
 
 def _subject(source: str, trained: bool) -> tuple[Any, str]:
-    """What to test, and in words which weights it has."""
+    """The subject of the test, and a description of its weights."""
     from zoo.cli.progress import Progress
     from zoo.host.registry import default_registry
     from zoo.loading import load

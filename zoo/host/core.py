@@ -95,26 +95,26 @@ def zoo_objectives() -> tuple[Objective, ...]:
     """The objectives that come with the zoo itself."""
     home = "zoo.training.objective"
     return (
-        Objective("next-token", f"{home}:NEXT_TOKEN", ("generate",), summary="each next token of a text"),
+        Objective("next-token", f"{home}:NEXT_TOKEN", ("generate",), summary="the next token"),
         Objective(
             "hidden-words",
             f"{home}:HIDDEN_WORDS",
             ("fill-mask",),
             ("full",),
-            "the tokens behind masks, as BERT's",
+            "masked tokens, as BERT's",
         ),
         Objective(
             "diffusion",
             f"{home}:DIFFUSION",
             ("denoise",),
             ("full",),
-            "a text behind any share of masks, as LLaDA's",
+            "any share of the tokens masked, as LLaDA's",
         ),
         Objective(
             "translation",
             f"{home}:TRANSLATION",
             ("translate",),
-            summary="each next token of a text's translation",
+            summary="the next token of a translation",
         ),
     )
 
@@ -139,7 +139,7 @@ def zoo_commands() -> tuple[Command, ...]:
         Command("bench", "zoo.cli.bench:bench", "Timed runs beside a peer's."),
         Command("cache", "zoo.cli.cache:cache", "What was downloaded from the hub, and how to remove it."),
         Command("new", "zoo.cli.new:new", "Write a plugin of your own, as a package."),
-        Command("test", "zoo.cli.test:test", "Hold a model to what every model of the zoo must do."),
+        Command("test", "zoo.cli.test:test", "Run the conformance suite on a model."),
         Command(
             "doctor", "zoo.cli.doctor:doctor", "This machine: backend, libraries, what would make it faster."
         ),

@@ -1,4 +1,4 @@
-"""The hooks a plugin may implement. Each returns or yields frozen records, so it is tested without the host."""
+"""The hooks that a plugin may implement. Each returns or yields frozen records, so it can be tested by itself."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def zoo_architectures() -> Iterable[Architecture]:  # type: ignore[empty-body]
     """Architectures: what each is called, how its config becomes a recipe, how its weights are named.
 
     A variant of another architecture calls that one's recipe function and changes what it gives, and uses that one's
-    weight rules. `base` names it, so that `zoo show` and the plugin's card tell the difference.
+    weight rules. `base` names it, so that `zoo show` and the plugin's card show the difference.
 
     >>> from zoo.architecture import Architecture, Preset, hookimpl
     >>> import zoo_llama
@@ -129,7 +129,7 @@ def zoo_tokenizers() -> Iterable[TokenizerFormat]:  # type: ignore[empty-body]
 
 @hookspec
 def zoo_formats() -> Iterable[QuantizedFormat]:  # type: ignore[empty-body]
-    """Quantized formats: each a function from the tensors of one `quant_method` to what MLX holds.
+    """Quantized formats: each a function from the tensors of one `quant_method` to arrays and MLX's packed matrices.
 
     >>> from zoo.architecture import QuantizedFormat, hookimpl
     >>> @hookimpl
@@ -187,8 +187,8 @@ def zoo_resolve(config: Mapping[str, Any]) -> str | None:
     """The architecture that a config.json is of, where its `model_type` alone cannot tell; None to pass.
 
     It is asked before `model_types` are looked up, or, of a plugin whose architectures another library's code runs,
-    when nobody else has the config. `config` is what the file holds, of whatever types: one that raises is passed over
-    with a notice.
+    when no other has the config. `config` is what the file holds, of whatever types: a hook that raises is skipped with
+    a warning.
 
     >>> from zoo.architecture import hookimpl
     >>> @hookimpl

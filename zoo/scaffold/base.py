@@ -1,4 +1,4 @@
-"""How a new plugin writes the parts of an architecture that it builds on: imported, not copied."""
+"""The expressions by which a new plugin refers to the architecture that it builds on: imported, not copied."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from zoo.errors import ScaffoldError
 from zoo.host.discovery import Plugin
 from zoo.host.registry import Registry
 from zoo.recipe import Decoder
-from zoo.scaffold.blocks import refuse_without_place
+from zoo.scaffold.blocks import check_base_takes
 
 
 @dataclass(frozen=True)
 class Parts:
-    """What stands for an architecture's parts in code that has imported `module`.
+    """The expressions for an architecture's parts in code that has imported `module`.
 
-    `record` is how to get the architecture itself where its recipe or rules have no name of their own, else None.
-    `checkpoint` are the arguments that `pocket` finds its embedded checkpoint by.
+    `record` is that for the architecture itself where its recipe or rules have no name of their own, else None.
+    `checkpoint` are the arguments with which `pocket` finds its embedded checkpoint.
     """
 
     module: str
@@ -40,7 +40,7 @@ class Parts:
 
 
 def parts_of(name: str, registry: Registry, block: str | None) -> Parts:
-    """The parts of the architecture `name`; ScaffoldError when no variant of it can be told by what is generated."""
+    """The parts of the architecture `name`; ScaffoldError when the templates cannot make a variant of it."""
     architecture = registry.architecture(name)
     plugin = registry.plugin_of(architecture)
     preset = architecture.preset("pocket") or architecture.preset("tiny")
@@ -50,7 +50,7 @@ def parts_of(name: str, registry: Registry, block: str | None) -> Parts:
     if not isinstance(recipe, Decoder):
         raise ScaffoldError(f'`base="{name}"`: it is a model of the kind {recipe.name}, and no decoder')
     if block is not None:
-        refuse_without_place(name, recipe, block)
+        check_base_takes(name, recipe, block)
     found: dict[str, str | None] = {}
     for field in ("recipe", "weights", "mlx_weights", "quantizes"):
         value = getattr(architecture, field)
@@ -88,14 +88,17 @@ def _expression(value: Any, plugin: Plugin) -> str | None:
 
 
 def _record(architecture: Architecture, plugin: Plugin) -> str:
-    if not hasattr(sys.modules.get(plugin.module), "zoo_architectures"):
+    """The expression for the architecture's record, found by its name among those of its plugin."""
+    module = sys.modules.get(plugin.module)
+    if module is None or "zoo_architectures" not in vars(module):
         raise ScaffoldError(f'`base="{architecture.name}"`: {plugin.module} gives it no name to build on')
     return f'next(a for a in {plugin.module}.zoo_architectures() if a.name == "{architecture.name}")'
 
 
 def _checkpoint(architecture: Architecture, plugin: Plugin) -> str | None:
-    preset = architecture.preset("pocket")
-    file = getattr(sys.modules.get(plugin.module), "__file__", None)
+    """The arguments with which `pocket` finds the embedded checkpoint, None where it has none in its plugin's folder."""
+    preset, module = architecture.preset("pocket"), sys.modules.get(plugin.module)
+    file = vars(module).get("__file__") if module is not None else None
     if preset is None or not preset.embedded or preset.folder is None or file is None:
         return None
     folder = Path(file).parent / "pockets" / preset.folder.name

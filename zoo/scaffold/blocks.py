@@ -1,4 +1,4 @@
-"""The kinds of block that a new plugin can have, and how a recipe takes each. Imports no mlx."""
+"""The kinds of block that a new plugin can have, and where a recipe has each. Imports no mlx."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from zoo.errors import ScaffoldError
 
 @dataclass(frozen=True)
 class BlockKind:
-    """A kind of block: how its class's name ends, what the example of it is, and where it goes.
+    """One kind of block.
 
-    `change` says, of an architecture that has it, what is other than in its base, and `plain` what it has where there is
-    no base; `place` is the field that it stands
-    in, of a layer where the path begins with "layers", which the base must have. `numbers` go into the config. `specs`
-    are the names of `zoo.recipe` that an example without a base needs beside `Spec`.
+    `suffix` ends the name of its class, and `summary` describes the example of it. `change` describes how an
+    architecture that has it differs from its base, `plain` what it has where there is no base. `path` is the field of
+    the recipe that holds it, of each layer where it begins with "layers", which the base must have. `numbers` go into the
+    config. `specs` are the names of `zoo.recipe` that an example without a base needs beside `Spec`.
     """
 
     suffix: str
     summary: str
     change: str
     plain: str
-    place: str
+    path: str
     specs: tuple[str, ...]
     numbers: dict[str, Any] = field(default_factory=dict)
 
@@ -40,7 +40,7 @@ BLOCKS = {
     "mixer": BlockKind(
         "Mixer",
         "attention whose scores fall with the distance",
-        "a mixer of its own in the place of attention",
+        "a mixer of its own instead of attention",
         "a mixer of its own",
         "layers.mixer",
         (*COMMON, "GatedMLP", "RMSNorm"),
@@ -65,23 +65,21 @@ BLOCKS = {
 }
 
 
-def refuse_without_place(name: str, recipe: Any, block: str) -> None:
-    """ScaffoldError unless the recipe of the base `name` has the place of this kind of block, free where it is a norm's."""
+def check_base_takes(name: str, recipe: Any, block: str) -> None:
+    """Raise ScaffoldError unless the recipe of the base `name` can take this kind of block."""
     if block == "norm":
         if recipe.embedding.norm is not None:
-            raise ScaffoldError(
-                f'`base="{name}"`: its embedding has a norm, in whose place the block would stand'
-            )
+            raise ScaffoldError(f'`base="{name}"`: its embedding has a norm already')
         return
-    steps = BLOCKS[block].place.split(".")[1:]
+    steps = BLOCKS[block].path.split(".")[1:]
     if not any(has(layer, steps) for layer in recipe.layers):
-        raise ScaffoldError(
-            f'`base="{name}"`: its layers have no {steps[-1]}, in whose place the block would stand'
-        )
+        raise ScaffoldError(f'`base="{name}"`: its layers have no {steps[-1]} that the block could replace')
 
 
 def has(part: Any, steps: list[str]) -> bool:
-    """Whether a spec has the field, or the field of a field, that `steps` lead to."""
+    """Whether a spec has the part, or the part of a part, that `steps` name."""
     for step in steps:
-        part = getattr(part, step, None)
-    return part is not None
+        part = dict(part.parts()).get(step)
+        if part is None:
+            return False
+    return True

@@ -1,4 +1,4 @@
-"""What a new plugin is called, in each place where it has a name."""
+"""The names of a new plugin: of its distribution, module, function and classes."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Names:
     def function(self) -> str:
         """The recipe's or command's function."""
         plain = self.module.removeprefix("zoo_")
-        taken = keyword.iskeyword(plain) or hasattr(builtins, plain) or plain in USED
+        taken = keyword.iskeyword(plain) or plain in vars(builtins) or plain in USED
         return f"{plain}_" if taken else plain
 
     def class_name(self, suffix: str) -> str:
@@ -46,7 +46,7 @@ class Names:
 
 
 def named(name: str) -> Names:
-    """The names made from `name`, a "zoo-" before which may be left out; ScaffoldError for one that cannot be."""
+    """The names made from `name`, with or without "zoo-" before it; ScaffoldError for one that cannot be."""
     plain = name.removeprefix("zoo-")
     if not PATTERN.fullmatch(plain) or len(plain) > LONGEST:
         raise ScaffoldError(
@@ -57,7 +57,7 @@ def named(name: str) -> Names:
 
 
 def refuse_taken(names: Names, kind: str, registry: Registry, block: str | None = None) -> None:
-    """ScaffoldError when something installed has one of the names already."""
+    """Raise ScaffoldError when something installed has one of the names already."""
     name = names.name
     taken = {
         "architecture": (name in registry or registry.has_type(name), "an architecture or model_type"),
@@ -65,8 +65,8 @@ def refuse_taken(names: Names, kind: str, registry: Registry, block: str | None 
         "strategy": (name in registry.strategies, "a strategy"),
         "command": (name in registry.commands, "a command"),
     }
-    for there, what in (taken[kind], *([taken["block"]] if block else [])):
-        if there:
+    for is_taken, what in (taken[kind], *([taken["block"]] if block else [])):
+        if is_taken:
             raise ScaffoldError(f"{name!r} is taken: it is {what} of the zoo or of an installed plugin")
     for plugin in registry.plugins:
         if name == plugin.name or names.distribution == plugin.distribution:

@@ -1,4 +1,4 @@
-"""A new plugin's folder: rendered beside its place, its card made by loading it, then moved there."""
+"""Writes a new plugin's folder: rendered in a temporary one, its card made by loading it, then renamed."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def create(
 ) -> Path:
     """Write the plugin `name` as a package in the new folder `where`/`name`, and give that.
 
-    `base`, of an architecture, is the decoder that it is told as a difference from; `block` gives it a block of its own,
+    `base`, of an architecture, is the decoder that it is a variant of; `block` gives it a block of its own,
     of one of the kinds in `BLOCKS`, and says which kind a plugin of a block alone gives ("norm"). ScaffoldError, and
     nothing written, for a name that cannot be or is taken, a folder that is there, or a base that it cannot build on.
     """
@@ -83,7 +83,7 @@ def create(
     if kind == "architecture":
         files |= {f"architecture/{'based' if base else 'plain'}.py.jinja": "{m}/__init__.py"}
     files |= {f"blocks/{block}/block.py.jinja": "{m}/block.py"} if block else {}
-    values = told(names, kind, base, parts, block)
+    values = template_values(names, kind, base, parts, block)
     try:
         where.mkdir(parents=True, exist_ok=True)
         part = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=where))
@@ -107,8 +107,10 @@ def create(
     return folder
 
 
-def told(names: Names, kind: str, base: str | None, parts: Parts | None, block: str | None) -> dict[str, Any]:
-    """What the templates are filled with."""
+def template_values(
+    names: Names, kind: str, base: str | None, parts: Parts | None, block: str | None
+) -> dict[str, Any]:
+    """The values that the templates are rendered with."""
     if kind == "architecture" and base:
         change = BLOCKS[block].change if block else "its embeddings multiplied by a number"
         summary = f"{base}, with {change}"
@@ -144,7 +146,7 @@ def told(names: Names, kind: str, base: str | None, parts: Parts | None, block: 
 # The specs of an architecture without a base and without a block of its own.
 PLAIN = ("Attention", "Decoder", "Embedding", "GatedMLP", "Head", "Layer", "RMSNorm", "RoPE", "repeat")
 
-# Of an architecture that is told as a difference from none: about a million parameters.
+# Of an architecture without a base: about a million parameters.
 NUMBERS = dict(
     hidden_size=128,
     intermediate_size=384,

@@ -1,16 +1,17 @@
-"""The part of the conformance suite about what is kept from token to token: how much, and across which borders.
+"""The checks of the conformance suite about caches: how much they hold, and that a text may be cut anywhere.
 
 Axes: B batch, T length, V vocabulary.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
 import mlx.core as mx
 
+from zoo.cache import Cache, LayerCache
 from zoo.generation.prompt import learned_context
 from zoo.recipe import DynamicScaling, Spec
 from zoo.testing.subjects import Check, Subject, is_causal, same, streams, translates
@@ -23,9 +24,9 @@ PADDING = 5  # columns on the left of a padded row, so that its borders lie else
 
 
 def caches_hold_what_the_recipe_counts(subject: Subject) -> None:
-    """Memory is foretold from `cached` and `state_size`; the caches must keep just as many numbers."""
+    """Memory is estimated from `cached` and `state_size`; the caches must hold just as many numbers."""
     total = min(subject.tokens.shape[1], 24)
-    decoder = getattr(subject.recipe, "decoder", subject.recipe)
+    decoder = decoder_of(subject)
     caches, step = reader(subject, subject.tokens[:1])
     assert len(caches) == len(decoder.layers), (
         f"make_cache gives {len(caches)} caches, one for each of {len(decoder.layers)} layers is expected"
@@ -33,12 +34,22 @@ def caches_hold_what_the_recipe_counts(subject: Subject) -> None:
     for start, end in ((0, total // 2), (total // 2, total)):
         mx.eval(step(subject.tokens[:1, start:end]))
         for index, (layer, cache) in enumerate(zip(decoder.layers, caches, strict=True)):
-            held = cache.held if hasattr(cache, "held") else sum(array.size for array in cache.state)
+            # A cache of another library's has no `held`; all of its arrays count, for one row.
+            size = (
+                cache.held
+                if isinstance(cache, Cache | LayerCache)
+                else sum(array.size for array in cache.state)
+            )
             most, least = (counted(layer, decoder.dim, end, short) for short in (0, 1))
-            assert least <= held <= most, (
-                f"layers.{index}: after {end} tokens the cache holds {held:,} numbers, the recipe counts {most:,}: "
+            assert least <= size <= most, (
+                f"layers.{index}: after {end} tokens the cache holds {size:,} numbers, the recipe counts {most:,}: "
                 f"cached {layer.cached(decoder.dim):,} a token, state {layer.state_size(decoder.dim):,}"
             )
+
+
+def decoder_of(subject: Subject) -> Any:
+    """The part of the recipe that makes text: an encoder-decoder's decoder, else the whole."""
+    return subject.recipe.decoder if translates(subject) else subject.recipe
 
 
 def counted(layer: Spec, dim: int, tokens: int, short: int = 0) -> int:
@@ -50,16 +61,18 @@ def counted(layer: Spec, dim: int, tokens: int, short: int = 0) -> int:
 
 def chunks_meet_without_a_seam(subject: Subject) -> None:
     """A long text is computed in pieces, whose borders must not show."""
-    places = borders(subject.recipe)
-    length, small = max(places) + PAST, max(min(places) - 1, 7)
+    ends = borders(subject.recipe, decoder_of(subject))
+    length, small = max(ends) + PAST, max(min(ends) - 1, 7)
     text = mx.random.randint(0, subject.vocab, (1, length), key=mx.random.key(length))  # (1, T)
-    expected = read(subject, text, range(small, length, small))  # no piece of these crosses a border
+    expected = logits_in_pieces(
+        subject, text, range(small, length, small)
+    )  # no piece of these crosses a border
     for what, cuts in (
         ("one piece", ()),
-        (f"pieces that end at {', '.join(map(str, places))}", places),
+        (f"pieces that end at {', '.join(map(str, ends))}", ends),
         (f"pieces that end at {PADDING} and at the end", (PADDING,)),
     ):
-        same(read(subject, text, cuts), expected, f"logits of {length} tokens in {what}")
+        same(logits_in_pieces(subject, text, cuts), expected, f"logits of {length} tokens in {what}")
     if is_causal(subject) and getattr(subject.model, "pads", True):
         row = mx.concatenate([text[:, :PADDING], text[:, :-PADDING]], axis=1)  # (1, T)
         mask = mx.array([[1] * length, [0] * PADDING + [1] * (length - PADDING)])  # (2, T)
@@ -71,37 +84,36 @@ def chunks_meet_without_a_seam(subject: Subject) -> None:
         )
 
 
-def borders(recipe: Any) -> list[int]:
-    """The numbers of tokens after which a piece may begin, those that the model's positions let a text pass."""
+def borders(recipe: Spec, decoder: Spec) -> list[int]:
+    """The numbers of tokens after which a piece may begin, those that the decoder's positions let a text pass."""
     parts = [part for _, part in recipe.walk()]
     # Angles that depend on the length of the text do so beyond the context: there nothing is the same in pieces.
     dynamic = [part.context for part in parts if isinstance(part, DynamicScaling)]
-    learned = learned_context(getattr(recipe, "decoder", recipe))
+    learned = learned_context(decoder)
     limit = min([*dynamic, *([] if learned is None else [learned])], default=None)
     known = {*BORDERS, *(chunk for part in parts for chunk in declared(part) if 1 < chunk <= LONGEST)}
-    return sorted(place for place in known if limit is None or place + PAST <= limit)
+    return sorted(end for end in known if limit is None or end + PAST <= limit)
 
 
 def declared(part: Spec) -> tuple[int, ...]:
-    """The numbers of tokens after which a spec says that another piece begins: `chunks`, a tuple."""
+    """The numbers of tokens after which a spec declares that another piece begins: `chunks`, a tuple."""
     chunks = getattr(part, "chunks", ())
     return chunks if isinstance(chunks, tuple) and all(isinstance(chunk, int) for chunk in chunks) else ()
 
 
-def read(subject: Subject, text: mx.array, cuts: Sequence[int]) -> mx.array:
-    """The logits (1, T, V) of a text (1, T) that is read from a cache in the pieces between `cuts`."""
+def logits_in_pieces(subject: Subject, text: mx.array, cuts: Sequence[int]) -> mx.array:
+    """The logits (1, T, V) of a text (1, T) that is run with a cache in the pieces between `cuts`."""
     _, step = reader(subject, subject.tokens[:1])
-    pieces = list(_read(step, text, [0, *cuts, text.shape[1]], subject.architecture.causality == "prefix"))
+    prefix = subject.architecture.causality == "prefix"
+    pieces = [
+        step(text[:, start:end], **({"prefix": PADDING} if prefix and not start else {}))
+        for start, end in pairwise([0, *cuts, text.shape[1]])
+    ]
     return mx.concatenate(pieces, axis=1)
 
 
-def _read(step: Any, text: mx.array, places: Sequence[int], prefix: bool) -> Iterator[mx.array]:
-    for start, end in pairwise(places):
-        yield step(text[:, start:end], **({"prefix": PADDING} if prefix and not start else {}))
-
-
 def reader(subject: Subject, source: mx.array) -> tuple[list[Any], Any]:
-    """Empty caches, and the function that reads the next tokens (1, T) into them and gives their logits."""
+    """Empty caches, and the function that runs the next tokens (1, T) with them and gives their logits."""
     model, caches = subject.model, subject.model.make_cache()
     if not translates(subject):
         return caches, lambda tokens, **settings: model(tokens, caches, **settings)
@@ -111,13 +123,13 @@ def reader(subject: Subject, source: mx.array) -> tuple[list[Any], Any]:
 
 
 def keeps(subject: Subject) -> bool:
-    """Whether something is kept from token to token, by modules of the zoo's or a plugin's own."""
+    """Whether it decodes with caches, which modules of the zoo or a plugin make."""
     return (streams(subject) or translates(subject)) and not subject.architecture.bridged
 
 
 def crosses(subject: Subject) -> bool:
-    """Whether it reads texts in pieces, and such as are long enough for a border."""
-    return (streams(subject) or translates(subject)) and bool(borders(subject.recipe))
+    """Whether it runs texts in pieces, and texts that are long enough for a border."""
+    return (streams(subject) or translates(subject)) and bool(borders(subject.recipe, decoder_of(subject)))
 
 
 CHECKS = (

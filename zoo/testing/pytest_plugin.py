@@ -1,4 +1,4 @@
-"""The conformance suite as pytest's items, one a check: `pytest --zoo-arch NAME`."""
+"""The conformance suite as items of pytest, one a check: `pytest --zoo-arch NAME`."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ def collect_checks(session: pytest.Session, name: str) -> Iterator[pytest.Item]:
 
 
 class CheckFailed(Exception):
-    """What a failed check has to say."""
+    """The report of a failed check."""
 
 
 class CheckItem(pytest.Item):
-    """One check of the suite, held against one architecture."""
+    """One check of the suite, run on one architecture."""
 
     def __init__(self, *, check: Check, made: Subject, **settings: Any) -> None:
         super().__init__(**settings)

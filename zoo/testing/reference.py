@@ -1,4 +1,4 @@
-"""A loaded model against what another program computed from the same weights.
+"""Compares a loaded model with the logits that another program computed from the same weights.
 
 Axes: B batch, T length, S source length, D width, V vocabulary.
 """
@@ -19,7 +19,7 @@ NAMES = ("tokens", "logits", "mask", "target")
 
 
 def agreement(subject: Subject, reference: Path, tolerance: float = TOLERANCE) -> Result:
-    """Whether the model's logits are the reference's, to `tolerance` of their range.
+    """The check that the model's logits equal the reference's, to `tolerance` of their range.
 
     `reference` is an npz file with `tokens` (B, T) and `logits` (B, T, V), or hidden states (B, T, D) of a model
     without a head; for padded rows a `mask` (B, T), whose padding is not compared; for a translator, whose tokens
@@ -48,7 +48,7 @@ def agreement(subject: Subject, reference: Path, tolerance: float = TOLERANCE) -
 
 
 def answer(model: Any, given: Mapping[str, mx.array]) -> mx.array:
-    """What the model makes of `tokens`, (B, T, V); a translator of these as the source and `target`."""
+    """The logits (B, T, V) of `tokens`; of a translator, those of `target` with the tokens as its source."""
     if hasattr(model, "encode") and hasattr(model, "decode"):
         return model(given["tokens"], given["target"], mask=given.get("mask"))
     return model(given["tokens"], mask=given.get("mask"))
@@ -99,7 +99,7 @@ def read_npz(path: Path) -> dict[str, Any]:
 
     try:
         file = np.load(path, allow_pickle=False)
-        if not hasattr(file, "files"):
+        if not isinstance(file, np.lib.npyio.NpzFile):
             raise ValueError("it is a single array; numpy.savez writes several")
         with file:
             return {name: file[name] for name in file.files if name in NAMES}

@@ -1,4 +1,4 @@
-"""What the conformance suite is held against: a model, small and random or a checkpoint's, and texts for it.
+"""Subjects of the conformance suite: a model, with random weights or a checkpoint's, and texts for it.
 
 Axes: B batch, T length, V vocabulary.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import mlx.core as mx
@@ -51,7 +52,7 @@ class Subject:
 
 @dataclass(frozen=True)
 class Check:
-    """One property: its name, why it must hold, the function that raises AssertionError, and whom it applies to."""
+    """One property: its name, why it must hold, the function that raises AssertionError, and the subjects it applies to."""
 
     name: str
     reason: str
@@ -60,7 +61,7 @@ class Check:
 
     @classmethod
     def of(cls, function: Callable[[Subject], None], applies: Callable[[Subject], bool]) -> Check:
-        """The check that a function is, whose docstring is the reason."""
+        """The check that a function makes, whose docstring is the reason."""
         text = (function.__doc__ or "").rstrip(".")
         return cls(function.__name__, text[:1].lower() + text[1:], function, applies)
 
@@ -95,11 +96,11 @@ def is_saved(subject: Subject) -> bool:
     return sum(array.nbytes for _, array in tree_flatten(subject.model.parameters())) <= MOST_SAVED
 
 
-PACKING = Packing(8, 32)  # what quantizing is tried with
+PACKING = Packing(8, 32)  # what the suite quantizes to
 
 
 def quantizes(subject: Subject) -> list[Any]:
-    """What the architecture says of how its layers are quantized."""
+    """The architecture's function that chooses the packing of a layer, in a list; [] for none."""
     return [] if subject.architecture.quantizes is None else [subject.architecture.quantizes]
 
 
@@ -117,13 +118,13 @@ def packed_layers(model: Any) -> list[Any]:
 
 
 def answer(subject: Subject, model: Any = None) -> mx.array:
-    """What a model, the subject's own or another of its kind, makes of the texts, all of them at once: (B, T, V)."""
+    """The output (B, T, V) of a model, the subject's own or another of its kind, for all of the texts."""
     model = subject.model if model is None else model
     return model(subject.tokens, subject.tokens) if hasattr(model, "decode") else model(subject.tokens)
 
 
-def is_theirs(subject: Subject) -> bool:
-    """Whether the plugin is a third party's, and a module."""
+def is_third_party(subject: Subject) -> bool:
+    """Whether a third party's plugin, which is a module, gave the architecture."""
     plugin = subject.registry.plugin_of(subject.architecture)
     return not plugin.first_party and bool(plugin.module)
 
@@ -158,8 +159,15 @@ def subject(name: str, preset: str | None = None, registry: Registry | None = No
 def subject_of(loaded: Loaded, registry: Registry | None = None) -> Subject:
     """A loaded checkpoint as a subject; load it in float32, which the tolerances are made for."""
     texts = random_texts(loaded.recipe)
-    registry = registry or default_registry()
+    registry = registry or loaded.registry
     return Subject(loaded.architecture, loaded.config, loaded.recipe, loaded.model, texts, registry, True)
+
+
+def loaded_of(subject: Subject) -> Loaded:
+    """A subject as what `zoo.load` gives, without a tokenizer: prompts are ids."""
+    return Loaded(
+        subject.model, None, subject.architecture, subject.recipe, {}, Path("."), registry=subject.registry
+    )
 
 
 def random_texts(recipe: Any, seed: int = 0) -> mx.array:
@@ -169,37 +177,39 @@ def random_texts(recipe: Any, seed: int = 0) -> mx.array:
 
 
 def randomise(model: Any, seed: int = 0) -> None:
-    """Give every parameter a random value: norms and biases too, so that none can be forgotten unseen."""
+    """Give every parameter a random value, norms and biases too, so that each one changes the output."""
     parameters = tree_flatten(model.parameters())
     keys = mx.random.split(mx.random.key(seed), len(parameters))
 
-    def one(array: mx.array, key: mx.array) -> mx.array:
+    def drawn(array: mx.array, key: mx.array) -> mx.array:
         spread = 0.2 if array.ndim < 2 else array.shape[-1] ** -0.5
         centre = 1.0 if array.ndim < 2 else 0.0
         return centre + spread * mx.random.normal(array.shape, key=key)
 
     model.update(
-        tree_unflatten([(path, one(array, key)) for (path, array), key in zip(parameters, keys, strict=True)])
+        tree_unflatten(
+            [(path, drawn(array, key)) for (path, array), key in zip(parameters, keys, strict=True)]
+        )
     )
     mx.eval(model.parameters())
 
 
 def same(found: mx.array, expected: mx.array, what: str, tolerance: float = TOLERANCE) -> None:
-    """AssertionError, saying where and by how much, unless the two agree to `tolerance` of the expected range."""
+    """Raise AssertionError, saying where and by how much, unless the two agree to `tolerance` of the expected range."""
     assert found.shape == expected.shape, f"{what}: shape {found.shape}, expected {expected.shape}"
     found, expected = found.astype(mx.float32), expected.astype(mx.float32)
     scale = (expected.max() - expected.min()).item()
     difference = mx.abs(found - expected)
     worst = difference.max().item()
     assert worst <= tolerance * scale, (  # a NaN fails too
-        f"{what}: largest difference {worst:.3g} at {_place(difference)}, allowed {tolerance * scale:.3g}"
+        f"{what}: largest difference {worst:.3g} at {_index_of_largest(difference)}, allowed {tolerance * scale:.3g}"
     )
 
 
-def _place(difference: mx.array) -> tuple[int, ...]:
+def _index_of_largest(difference: mx.array) -> tuple[int, ...]:
     flat = int(mx.argmax(difference).item())
-    place = []
+    indices = []
     for size in reversed(difference.shape):
         flat, index = divmod(flat, size)
-        place.append(index)
-    return tuple(reversed(place))
+        indices.append(index)
+    return tuple(reversed(indices))

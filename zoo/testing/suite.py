@@ -1,11 +1,6 @@
-"""The conformance suite: what every architecture must hold, a third party's included.
+"""The checks of the conformance suite for decoders and encoders, and the functions that run them all.
 
-    from zoo.testing import check_architecture
-    check_architecture("llama")
-
-Each check has a name and a reason; one that fails says what differed. Models are small, their weights random:
-the checks hold for any weights, and `subject_of` holds a loaded checkpoint to them. Axes: B batch, T length,
-V vocabulary.
+Axes: B batch, T length, V vocabulary.
 """
 
 from __future__ import annotations
@@ -30,8 +25,8 @@ from zoo.checkpoint.save import save
 from zoo.errors import ZooError, in_words
 from zoo.generation import generate
 from zoo.host.discovery import FIRST_PARTY
-from zoo.host.registry import Registry, default_registry, using
-from zoo.loading import Loaded, load
+from zoo.host.registry import Registry, default_registry
+from zoo.loading import load
 from zoo.notices import renamed_argument
 from zoo.testing import caches as testing_caches
 from zoo.testing import strategies as testing_strategies
@@ -47,7 +42,8 @@ from zoo.testing.subjects import (
     is_causal,
     is_encoder,
     is_saved,
-    is_theirs,
+    is_third_party,
+    loaded_of,
     quantizes,
     same,
     streams,
@@ -77,17 +73,17 @@ def check(reason: str, applies: Callable[[Subject], bool] = _always) -> Callable
 @check("`zoo show` and `compare` count from the recipe; the model must hold just that many")
 def parameters_equal_the_recipes(subject: Subject) -> None:
     # A packed matrix counts as the numbers that it stands for.
-    held = sum(math.prod(array.shape) for array in parameters_of(subject.model).values())
+    size = sum(math.prod(array.shape) for array in parameters_of(subject.model).values())
     counted = subject.recipe.parameters(subject.recipe.dim)
-    assert held == counted, f"the model holds {held:,} parameters, the recipe counts {counted:,}"
+    assert size == counted, f"the model holds {size:,} parameters, the recipe counts {counted:,}"
 
 
 @check("decoding from the cache is the same mathematics as the longer prompt", is_causal)
 def cached_decode_equals_full_forward(subject: Subject) -> None:
     cache, prompt = subject.model.make_cache(), subject.tokens.shape[1] // 2
     pieces = [subject.model(subject.tokens[:, :prompt], cache)]
-    for place in range(prompt, subject.tokens.shape[1]):
-        pieces.append(subject.model(subject.tokens[:, place : place + 1], cache))
+    for position in range(prompt, subject.tokens.shape[1]):
+        pieces.append(subject.model(subject.tokens[:, position : position + 1], cache))
     same(mx.concatenate(pieces, axis=1), subject.model(subject.tokens), "logits")
 
 
@@ -112,15 +108,15 @@ def padded_row_equals_the_row_alone(subject: Subject) -> None:
     cache = subject.model.make_cache()
     batch = [subject.model(subject.tokens[:, :length], cache, mask=mask, **prefix)]
     plain = subject.model(subject.tokens[:, :length], mask=mask, **prefix)
-    for place in (length, length + 1):
-        batch.append(subject.model(subject.tokens[:, place : place + 1], cache))
+    for position in (length, length + 1):
+        batch.append(subject.model(subject.tokens[:, position : position + 1], cache))
     for row, start in ((0, 0), (1, padding)):
         text = subject.tokens[row : row + 1, start:]
         alone_prefix = {"prefix": length - start} if prefix else {}
         alone_cache = subject.model.make_cache()
         alone = [subject.model(text[:, : length - start], alone_cache, **alone_prefix)]
-        for place in (length - start, length - start + 1):
-            alone.append(subject.model(text[:, place : place + 1], alone_cache))
+        for position in (length - start, length - start + 1):
+            alone.append(subject.model(text[:, position : position + 1], alone_cache))
         same(plain[row : row + 1, start:], alone[0], f"logits of row {row}, uncached")
         together = mx.concatenate(batch, axis=1)[row : row + 1, start:]
         same(together, mx.concatenate(alone, axis=1), f"logits of row {row}, cached")
@@ -138,18 +134,18 @@ def padded_text_equals_the_text_alone(subject: Subject) -> None:
 
 @check("a model trained to predict the next token must not see it", is_causal)
 def later_token_changes_no_earlier_logit(subject: Subject) -> None:
-    place = subject.tokens.shape[1] // 2
-    before, after = subject.model(subject.tokens), subject.model(_changed(subject, place))
-    same(after[:, :place], before[:, :place], f"logits before the changed token {place}", 1e-6)
-    moved = mx.abs(after[:, place:] - before[:, place:]).max().item()
-    assert moved > 0, f"changing token {place} changed no logit at or after it"
+    position = subject.tokens.shape[1] // 2
+    before, after = subject.model(subject.tokens), subject.model(_changed(subject, position))
+    same(after[:, :position], before[:, :position], f"logits before the changed token {position}", 1e-6)
+    moved = mx.abs(after[:, position:] - before[:, position:]).max().item()
+    assert moved > 0, f"changing token {position} changed no logit at or after it"
 
 
 @check("without a causal mask every token sees every other", lambda s: s.architecture.causality == "full")
 def later_token_changes_earlier_logits(subject: Subject) -> None:
-    place = subject.tokens.shape[1] // 2
-    before, after = subject.model(subject.tokens), subject.model(_changed(subject, place))
-    assert mx.abs(after[:, 0] - before[:, 0]).max().item() > 0, f"token {place} does not reach position 0"
+    position = subject.tokens.shape[1] // 2
+    before, after = subject.model(subject.tokens), subject.model(_changed(subject, position))
+    assert mx.abs(after[:, 0] - before[:, 0]).max().item() > 0, f"token {position} does not reach position 0"
 
 
 @check(
@@ -172,9 +168,9 @@ def prefix_is_free_within_and_causal_after(subject: Subject) -> None:
     same(mx.concatenate(pieces, axis=1), before, "logits with a cache")
 
 
-def _changed(subject: Subject, place: int) -> mx.array:
-    """The texts with the token at `place` replaced by the next id."""
-    columns = mx.arange(subject.tokens.shape[1]) == place
+def _changed(subject: Subject, position: int) -> mx.array:
+    """The texts with the token at `position` replaced by the next id."""
+    columns = mx.arange(subject.tokens.shape[1]) == position
     return mx.where(columns, (subject.tokens + 1) % subject.vocab, subject.tokens)
 
 
@@ -192,8 +188,8 @@ def saved_and_loaded_is_identical(subject: Subject) -> None:
 
 @check("a quantized model must run, and come back from its folder as it went in", can_be_quantized)
 def quantized_and_loaded_is_identical(subject: Subject) -> None:
-    with tempfile.TemporaryDirectory() as place:
-        plain, packed = Path(place, "plain"), Path(place, "packed")
+    with tempfile.TemporaryDirectory() as folder:
+        plain, packed = Path(folder, "plain"), Path(folder, "packed")
         save(plain, subject.model, subject.architecture, subject.recipe, subject.numbers)
         model = load(
             plain, architecture=subject.architecture, dtype="float32", registry=subject.registry
@@ -203,7 +199,7 @@ def quantized_and_loaded_is_identical(subject: Subject) -> None:
         loaded = load(
             packed, architecture=subject.architecture, dtype="float32", registry=subject.registry
         ).model
-    expected, found = (dict(tree_flatten(one.parameters())) for one in (model, loaded))
+    expected, found = (dict(tree_flatten(kind.parameters())) for kind in (model, loaded))
     lost = sorted(expected.keys() ^ found.keys())
     assert not lost, (
         f"{lost[0]}: `mlx_weights` must name its matrix …weight, stored (out, in), to keep it packed"
@@ -216,9 +212,7 @@ def quantized_and_loaded_is_identical(subject: Subject) -> None:
 @check("what is streamed must be what the model says, up to near ties", streams)
 def greedy_stream_follows_the_full_forward(subject: Subject) -> None:
     prompt = subject.tokens[0, : subject.tokens.shape[1] // 2].tolist()
-    loaded = Loaded(subject.model, None, subject.architecture, subject.recipe, {}, Path("."))
-    with using(subject.registry):
-        new = generate(loaded, prompt, strategy=AUTOREGRESSIVE, max_tokens=8, temperature=0.0).tokens
+    new = generate(loaded_of(subject), prompt, strategy=AUTOREGRESSIVE, max_tokens=8, temperature=0.0).tokens
     prefix = {"prefix": len(prompt)} if subject.architecture.causality == "prefix" else {}
     logits = subject.model(mx.array([prompt + new]), **prefix)[0]  # (T, V)
     margin = TOLERANCE * (logits.max() - logits.min()).item()
@@ -247,13 +241,15 @@ def half_precision_runs(subject: Subject) -> None:
         subject.model.update(parameters)
 
 
-@check("every command imports every plugin: what is heavy belongs in the modules that run blocks", is_theirs)
+@check(
+    "every command imports every plugin: what is heavy belongs in the modules that run blocks", is_third_party
+)
 def importing_the_plugin_imports_nothing_heavy(subject: Subject) -> None:
     imports_nothing_heavy(subject.registry.plugin_of(subject.architecture).module)
 
 
 def imports_nothing_heavy(module: str) -> None:
-    """AssertionError, naming them, when importing `module` in a new process imports mlx or another of `HEAVY`."""
+    """Raise AssertionError when importing `module` in a new process imports mlx or another package of `HEAVY`."""
     code = (
         f"import sys, {module}\nprint(*{{name.partition('.')[0] for name in sys.modules}} & set({HEAVY!r}))"
     )
@@ -268,7 +264,7 @@ def imports_nothing_heavy(module: str) -> None:
 
 @dataclass(frozen=True)
 class Result:
-    """How one check went; `message` says what differed when it failed, `traceback` where code raised."""
+    """The result of one check: `message` says what differed when it failed, `traceback` where code raised."""
 
     name: str
     reason: str
@@ -280,11 +276,11 @@ class Result:
 def checks_of(subject: Subject) -> list[Check]:
     """The checks that apply to a subject."""
     every = (*CHECKS, *testing_caches.CHECKS, *testing_strategies.CHECKS, *testing_translation.CHECKS)
-    return [one for one in every if one.applies(subject)]
+    return [check for check in every if check.applies(subject)]
 
 
 def outcome(check: Check, subject: Subject) -> Result:
-    """One check, run; an error in the model's code fails it, too."""
+    """Run one check; an error in the model's code fails it, too."""
     try:
         check.run(subject)
     except (AssertionError, ZooError) as error:
@@ -298,19 +294,19 @@ def outcome(check: Check, subject: Subject) -> Result:
 
 
 def run_checks(name: str, preset: str | None = None, registry: Registry | None = None) -> list[Result]:
-    """Every check that applies to the architecture `name`, run on a small model of random weights."""
+    """Run every check that applies to the architecture `name`, on a small model of random weights."""
     made = subject(name, preset, registry)
     return [outcome(check, made) for check in checks_of(made)]
 
 
 @renamed_argument("known", "registry")
 def check_card(readme: Path | str, name: str, registry: Registry | None = None) -> None:
-    """AssertionError, with the command that mends it, unless a README holds the card of the plugin `name` as it is now."""
+    """Raise AssertionError, with the command that rewrites it, unless a README has the present card of the plugin `name`."""
     from zoo.insight.card import card
 
     registry, path = registry or default_registry(), Path(readme)
-    made = card(registry.plugin(name), registry)
-    assert made in path.read_text(encoding="utf-8"), (
+    text = card(registry.plugin(name), registry)
+    assert text in path.read_text(encoding="utf-8"), (
         f"{path.name}: its card is not what the plugin gives; zoo plugins --card {name} --into {path.name}"
     )
 
@@ -319,7 +315,7 @@ def check_card(readme: Path | str, name: str, registry: Registry | None = None) 
 def check_architecture(
     name: str, preset: str | None = None, registry: Registry | None = None
 ) -> list[Result]:
-    """Hold the architecture `name` to the suite; AssertionError names each check that failed and what differed."""
+    """Run the suite on the architecture `name`; AssertionError names each check that failed and what differed."""
     results = run_checks(name, preset, registry)
     failed = [f"{r.name}: {r.message} ({r.reason})" for r in results if not r.passed]
     assert not failed, f"{name}: " + "; ".join(failed)

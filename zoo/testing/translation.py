@@ -1,16 +1,12 @@
-"""The part of the conformance suite for encoder-decoders. Axes: B batch, S source length, T target length."""
+"""The checks of the conformance suite for encoder-decoders. Axes: B batch, S source length, T target length."""
 
 from __future__ import annotations
-
-from pathlib import Path
 
 import mlx.core as mx
 
 from zoo.generation import generate
 from zoo.host.discovery import FIRST_PARTY
-from zoo.host.registry import using
-from zoo.loading import Loaded
-from zoo.testing.subjects import TOLERANCE, Check, Subject, packed_layers, same, translates
+from zoo.testing.subjects import TOLERANCE, Check, Subject, loaded_of, packed_layers, same, translates
 
 BEAM = f"{FIRST_PARTY}::beam"  # by its full name, which no other plugin can take
 
@@ -24,7 +20,7 @@ def cached_translation_equals_full_forward(subject: Subject) -> None:
     """A source's keys and values are computed once, for all of a target."""
     source, target = texts(subject)
     memory, cache, pieces = subject.model.encode(source), subject.model.make_cache(), []
-    for start, end in ((0, 1), (1, 8), *((place, place + 1) for place in range(8, target.shape[1]))):
+    for start, end in ((0, 1), (1, 8), *((position, position + 1) for position in range(8, target.shape[1]))):
         # The first pass computes the source's keys and values: no other needs the memory they come from.
         pieces.append(subject.model.decode(target[:, start:end], memory if not start else None, cache))
     same(mx.concatenate(pieces, axis=1), subject.model(source, target), "logits")
@@ -45,8 +41,8 @@ def padded_source_equals_the_source_alone(subject: Subject) -> None:
         cache = subject.model.make_cache()
         memory = subject.model.encode(batch, seen)
         pieces = [
-            subject.model.decode(target[:, place : place + 1], memory, cache, seen)
-            for place in range(target.shape[1])
+            subject.model.decode(target[:, position : position + 1], memory, cache, seen)
+            for position in range(target.shape[1])
         ]
         found = mx.concatenate(pieces, axis=1)
         same(found[1:], expected, f"logits of the row padded on the {side}, cached")
@@ -55,12 +51,12 @@ def padded_source_equals_the_source_alone(subject: Subject) -> None:
 def later_target_changes_no_earlier_logit(subject: Subject) -> None:
     """A model trained to predict the next token must not see it."""
     source, target = texts(subject)
-    place = target.shape[1] // 2
-    other = mx.where(mx.arange(target.shape[1]) == place, (target + 1) % subject.vocab, target)
+    position = target.shape[1] // 2
+    other = mx.where(mx.arange(target.shape[1]) == position, (target + 1) % subject.vocab, target)
     before, after = subject.model(source, target), subject.model(source, other)
-    same(after[:, :place], before[:, :place], f"logits before the changed token {place}", 1e-6)
-    assert mx.abs(after[:, place:] - before[:, place:]).max().item() > 0, (
-        f"token {place} changed no logit after it"
+    same(after[:, :position], before[:, :position], f"logits before the changed token {position}", 1e-6)
+    assert mx.abs(after[:, position:] - before[:, position:]).max().item() > 0, (
+        f"token {position} changed no logit after it"
     )
 
 
@@ -68,10 +64,10 @@ def every_source_token_reaches_every_logit(subject: Subject) -> None:
     """An encoder sees both ways, and a decoder all of its memory."""
     source, target = texts(subject)
     before = subject.model(source, target)
-    for place in (0, source.shape[1] - 1):
-        other = mx.where(mx.arange(source.shape[1]) == place, (source + 1) % subject.vocab, source)
+    for position in (0, source.shape[1] - 1):
+        other = mx.where(mx.arange(source.shape[1]) == position, (source + 1) % subject.vocab, source)
         moved = mx.abs(subject.model(other, target) - before).max(axis=(0, 2))  # (T,)
-        assert mx.all(moved > 0).item(), f"source token {place} does not reach every logit of the target"
+        assert mx.all(moved > 0).item(), f"source token {position} does not reach every logit of the target"
 
 
 def selected_rows_go_on_as_they_were(subject: Subject) -> None:
@@ -80,8 +76,8 @@ def selected_rows_go_on_as_they_were(subject: Subject) -> None:
     rows = mx.array([1, 0, 1])
     memory, cache = subject.model.encode(source), subject.model.make_cache()
     subject.model.decode(target[:, :6], memory, cache)
-    for one in cache:
-        one.select(rows)
+    for layer in cache:
+        layer.select(rows)
     found = subject.model.decode(target[rows, 6:], None, cache)
     same(found, subject.model(source[rows], target[rows])[:, 6:], "logits after the choice of rows")
 
@@ -89,14 +85,12 @@ def selected_rows_go_on_as_they_were(subject: Subject) -> None:
 def greedy_translation_follows_the_full_forward(subject: Subject) -> None:
     """What is streamed must be what the model says."""
     source = subject.tokens[:1]
-    loaded = Loaded(subject.model, None, subject.architecture, subject.recipe, {}, Path("."))
-    with using(subject.registry):
-        new = generate(loaded, source[0].tolist(), strategy=BEAM, max_tokens=8).tokens
+    new = generate(loaded_of(subject), source[0].tolist(), strategy=BEAM, max_tokens=8).tokens
     logits = subject.model(source, mx.array([[subject.recipe.start, *new]]))[0]  # (T, V)
     margin = TOLERANCE * (logits.max() - logits.min()).item()
-    for place, token in enumerate(new):
-        lost = (logits[place].max() - logits[place, token]).item()
-        assert lost <= margin, f"token {place} is {token}, whose logit is {lost:.3g} below the largest"
+    for position, token in enumerate(new):
+        lost = (logits[position].max() - logits[position, token]).item()
+        assert lost <= margin, f"token {position} is {token}, whose logit is {lost:.3g} below the largest"
 
 
 def half_precision_translates(subject: Subject) -> None:

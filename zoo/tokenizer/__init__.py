@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from zoo.tokenizer.backend import Backend
 from zoo.tokenizer.detokenizer import Detokenizer
-from zoo.tokenizer.huggingface import Backend
 from zoo.tokenizer.settings import TokenizerSettings
 from zoo.tokenizer.tokenizer import Tokenizer, end_ids, load_tokenizer
 

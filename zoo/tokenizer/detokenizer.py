@@ -1,4 +1,4 @@
-"""Ids to text while they come: every piece handed out is final, and together they are the text of all ids.
+"""Incremental detokenization: ids to text one by one, every piece final, all pieces together the text of all ids.
 
 Decoding is a chain of steps, each of which turns a list of strings into another. Here every step takes its
 list piece by piece and keeps back only what a later piece could still change: the bytes of an unfinished
@@ -21,26 +21,26 @@ REPLACEMENT = "\ufffd"
 
 
 class Detokenizer(Protocol):
-    """Turns ids into text one by one; serves for one text."""
+    """Turns the ids of one text into text, one at a time."""
 
     def add(self, id: int) -> str:
         """The text that has become certain with this id; "" while it may still change."""
         ...
 
     def finish(self) -> str:
-        """The text still held back, once no more ids come."""
+        """The text that was kept back until the last id."""
         ...
 
 
 class Step(Protocol):
-    """One link of the chain: what it can say after more input, and what is left at the end."""
+    """One step of decoding: `push` gives what is certain after more input, `flush` what is left at the end."""
 
     def push(self, texts: list[str]) -> list[str]: ...
     def flush(self) -> list[str]: ...
 
 
 class TokenDetokenizer:
-    """Detokenizer over the strings of tokens; `token` gives None for an id that leaves no trace."""
+    """Detokenizer over the strings of tokens; `token` gives None for an id that has no text."""
 
     def __init__(self, token: Callable[[int], str | None], steps: Sequence[Step]) -> None:
         self.token = token
@@ -63,7 +63,7 @@ class TokenDetokenizer:
 
 
 class HoldingDetokenizer:
-    """Detokenizer for decoders whose output cannot be known early: everything comes at the end."""
+    """Detokenizer for decoders that can only be applied to the whole: all text comes at the end."""
 
     def __init__(self, decode: Callable[[list[int]], str]) -> None:
         self.decode = decode
@@ -80,7 +80,7 @@ class HoldingDetokenizer:
 class PieceDetokenizer:
     """Detokenizer over sentencepiece pieces, by the rules of its own decoder.
 
-    `piece` gives a byte's value, a piece's text, or None for an id that leaves no trace. `leading` says how
+    `piece` gives a byte's value, a piece's text, or None for an id that has no text. `leading` says how
     many pieces at the start lose the space in front, which encoding put there: none, the first, or all.
     """
 
@@ -138,8 +138,8 @@ def token_detokenizer(
 ) -> Detokenizer:
     """The Detokenizer that follows a `tokenizers` decoder.
 
-    `token` gives the string of an id, None for one that leaves no trace; `decode` is the whole decoding, for
-    the rare decoders that cannot be followed; `cleaned_up` says that `clean_up` comes after.
+    `token` gives the string of an id, None for one that has no text; `decode` is the whole decoding, for
+    the rare decoders that cannot be applied in steps; `cleaned_up`: `clean_up` comes after.
     """
     steps = _steps(decoder)
     if steps is None:
@@ -148,7 +148,7 @@ def token_detokenizer(
 
 
 def clean_up(text: str) -> str:
-    """Text without the spaces that splitting off punctuation left, as the reference tokenizers do it."""
+    """Text without the spaces before punctuation, as transformers' `clean_up_tokenization` makes it."""
     for spaced in (" .", " ?", " !", " ,"):
         text = text.replace(spaced, spaced[1:])
     text = text.replace(" ' ", "'")
@@ -158,17 +158,17 @@ def clean_up(text: str) -> str:
 
 
 class Each:
-    """Changes each token by itself; `decoder` may treat the first one of a text differently."""
+    """Decodes each token by itself; with `by_position`, the first one of a text differently."""
 
-    def __init__(self, decoder: Decoder | None, by_place: bool) -> None:
+    def __init__(self, decoder: Decoder | None, by_position: bool) -> None:
         self.decoder = decoder
-        self.by_place = by_place
+        self.by_position = by_position
         self.first = True
 
     def push(self, texts: list[str]) -> list[str]:
         changed = []
         for text in texts:
-            before = [] if self.first or not self.by_place else [""]
+            before = [] if self.first or not self.by_position else [""]
             self.first = False
             # Without a decoder the library puts a space between tokens.
             changed.append(
@@ -237,19 +237,19 @@ class WordEnd:
 
     def __init__(self, suffix: str) -> None:
         self.suffix = suffix
-        self.held = ""
+        self.pending = ""
 
     def push(self, texts: list[str]) -> list[str]:
         changed = []
         for text in texts:
-            changed.append(self.held.replace(self.suffix, " "))
+            changed.append(self.pending.replace(self.suffix, " "))
             certain, mark, rest = text.partition(self.suffix)
             changed.append(certain)
-            self.held = mark + rest
+            self.pending = mark + rest
         return changed
 
     def flush(self) -> list[str]:
-        return [self.held.replace(self.suffix, "")]
+        return [self.pending.replace(self.suffix, "")]
 
 
 class StripLeft:
@@ -274,21 +274,21 @@ class StripLeft:
 
 
 class CleanUp:
-    """`clean_up`, keeping back the end of the text while a replacement could reach over it."""
+    """Applies `clean_up`, keeping back the end of the text while a replacement could extend over it."""
 
     def __init__(self) -> None:
-        self.held = ""
+        self.pending = ""
 
     def push(self, texts: list[str]) -> list[str]:
-        self.held += "".join(texts)
-        end = len(self.held)
+        self.pending += "".join(texts)
+        end = len(self.pending)
         while end > 0 and not self._settled(end):
-            end = max(self.held.rfind(" ", 0, end), 0)
-        ready, self.held = self.held[:end], self.held[end:]
+            end = max(self.pending.rfind(" ", 0, end), 0)
+        ready, self.pending = self.pending[:end], self.pending[end:]
         return [clean_up(ready)]
 
     def flush(self) -> list[str]:
-        ready, self.held = self.held, ""
+        ready, self.pending = self.pending, ""
         return [clean_up(ready)]
 
     def _settled(self, end: int) -> bool:
@@ -298,17 +298,17 @@ class CleanUp:
         follow the last space, nor where that space fits none and stays where it is: the character after it is
         in none, and no "'" before it can take it away.
         """
-        space = self.held.rfind(" ", 0, end)
-        word = self.held[space + 1 : end]
+        space = self.pending.rfind(" ", 0, end)
+        word = self.pending[space + 1 : end]
         if space < 0 or len(word) >= 3:
             return True
-        return bool(word) and word[0] not in ".?!,'n" and self.held[space - 1 : space] not in ("'", " ")
+        return bool(word) and word[0] not in ".?!,'n" and self.pending[space - 1 : space] not in ("'", " ")
 
 
 def _steps(decoder: Decoder | None) -> list[Step] | None:
     """The steps of a `tokenizers` decoder, None where one of them can only be applied to the whole."""
     if decoder is None:
-        return [Each(None, by_place=True)]
+        return [Each(None, by_position=True)]
     steps: list[Step] = []
     joined = False  # from here on there are no tokens any more, only text
     specs = _flat(json.loads(decoder.__getstate__()))
@@ -319,9 +319,9 @@ def _steps(decoder: Decoder | None) -> list[Step] | None:
                 return None
             steps.append(StripLeft(spec["content"], spec["start"]))
         elif kind in ("Metaspace", "WordPiece"):
-            steps.append(Each(_decoder(spec), by_place=True))
+            steps.append(Each(_decoder(spec), by_position=True))
         elif kind in ("Replace", "Strip"):
-            steps.append(Each(_decoder(spec), by_place=False))
+            steps.append(Each(_decoder(spec), by_position=False))
         elif kind == "ByteFallback":
             steps.append(ByteFallback())
         elif kind == "BPEDecoder" and spec["suffix"] and index == len(specs) - 1:
@@ -337,7 +337,7 @@ def _steps(decoder: Decoder | None) -> list[Step] | None:
 
 
 def _flat(spec: dict[str, Any]) -> list[dict[str, Any]]:
-    """A decoder's description as a list, nested sequences opened."""
+    """The description of a decoder as a list, with nested sequences flattened."""
     return (
         [part for inner in spec["decoders"] for part in _flat(inner)]
         if spec["type"] == "Sequence"
@@ -346,7 +346,7 @@ def _flat(spec: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _decoder(spec: dict[str, Any]) -> Decoder:
-    """The library's decoder of one description."""
+    """The library's decoder that one description stands for."""
     from tokenizers import decoders
 
     decoder: Decoder = decoders.Fuse()  # any kind will do: the state replaces it

@@ -1,6 +1,6 @@
-"""What the `tokenizers` library does with a damaged or absurd file: it raises, or its Rust code panics.
+"""Turns the failures of tokenizer libraries into one line that names the file.
 
-Either way the person is told in one line, with the file's name.
+On a damaged or absurd file the `tokenizers` library raises, or its Rust code panics.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _error_stream = Lock()
 
 
 @contextmanager
-def naming(path: Path, wrong: str) -> Iterator[None]:
-    """Turn what a library raises into a TokenizerError that names the file and says what is wrong."""
+def naming(path: Path, fault: str) -> Iterator[None]:
+    """Turn what a library raises into a TokenizerError that names the file and the fault."""
     try:
         yield
     except TokenizerError:
@@ -35,11 +35,11 @@ def naming(path: Path, wrong: str) -> Iterator[None]:
         # A panic in Rust arrives as an exception that is no Exception; an interrupt must still get through.
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise
-        raise TokenizerError(f"{path}: {wrong} ({one_line(error)})") from None
+        raise TokenizerError(f"{path}: {fault} ({one_line(error)})") from None
 
 
 class NamingDetokenizer:
-    """A Detokenizer whose library may fail: the error names the file."""
+    """A Detokenizer whose errors name the file."""
 
     def __init__(self, inner: Detokenizer, path: Path) -> None:
         self.inner, self.path = inner, path
@@ -54,7 +54,7 @@ class NamingDetokenizer:
 
 
 def probe(tokenizer: tokenizers.Tokenizer) -> None:
-    """Use a tokenizer once, so that parts on which the library panics do so now, and not in the middle of a text."""
+    """Use a tokenizer once, so that a file on which the library panics does so now, and not in the middle of a text."""
     for text in PROBES:
         with suppress(Exception):  # a text that the vocabulary has no tokens for
             tokenizer.encode(text)
@@ -66,9 +66,9 @@ def probe(tokenizer: tokenizers.Tokenizer) -> None:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Keep a panic's own words off the error stream: Rust writes them there before Python sees an exception.
+    """Keep a panic's message off the error stream: Rust writes it there before Python sees an exception.
 
-    What anyone else writes meanwhile follows when it is over, unless there was a panic.
+    Anything else written meanwhile is shown afterwards, unless there was a panic.
     """
     with _error_stream:
         if sys.stderr is not None:
@@ -80,7 +80,7 @@ def quiet() -> Iterator[None]:
             return
         read, write = os.pipe()
         for end in (read, write):
-            os.set_blocking(end, False)  # more than a pipe holds is lost, and nobody waits
+            os.set_blocking(end, False)  # what does not fit into the pipe is lost, rather than waited for
         os.dup2(write, 2)
         panicked = False
         try:
@@ -91,8 +91,8 @@ def quiet() -> Iterator[None]:
         finally:
             os.dup2(before, 2)
             with suppress(BlockingIOError):
-                said = os.read(read, 2**16)
+                written = os.read(read, 2**16)
                 if not panicked:
-                    os.write(2, said)
+                    os.write(2, written)
             for end in (read, write, before):
                 os.close(end)

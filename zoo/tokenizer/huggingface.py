@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from zoo.errors import TokenizerError
+from zoo.tokenizer.backend import Backend
 from zoo.tokenizer.detokenizer import Detokenizer, clean_up, token_detokenizer
 from zoo.tokenizer.faults import NamingDetokenizer, naming, probe, quiet
 from zoo.tokenizer.settings import AddedToken, TokenizerSettings, read_bytes, read_json, read_text
@@ -23,20 +24,7 @@ _CLASSES = {
 }
 
 
-class Backend(Protocol):
-    """What a library is asked for; ids that stand for no token decode to nothing."""
-
-    vocab_size: int
-    special_tokens: dict[str, str]
-
-    def encode(self, text: str, special_tokens: bool) -> list[int]: ...
-    def decode(self, ids: Sequence[int], skip_special_tokens: bool) -> str: ...
-    def id(self, token: str) -> int | None: ...
-    def token(self, id: int) -> str | None: ...
-    def detokenizer(self, skip_special_tokens: bool) -> Detokenizer: ...
-
-
-class TokenizersBackend:
+class TokenizersBackend(Backend):
     """A `tokenizers.Tokenizer`, with the special and added tokens that the settings name."""
 
     def __init__(
@@ -91,7 +79,7 @@ class TokenizersBackend:
         return NamingDetokenizer(inner, self.path)
 
     def _add_tokens(self, settings: TokenizerSettings) -> None:
-        """Append the added tokens that the vocabulary does not have; their ids must come out as promised."""
+        """Append the added tokens that the vocabulary lacks; TokenizerError when their ids are not the next ones."""
         for token in settings.added_tokens:
             if self.tokenizer.token_to_id(token.content) is None:
                 self.tokenizer.add_tokens([_library_token(token)])
@@ -118,7 +106,7 @@ class TokenizersBackend:
 
 
 def from_json(path: Path, settings: TokenizerSettings) -> TokenizersBackend:
-    """The tokenizer of a `tokenizer.json`, whose own post-processor says what is put around a text."""
+    """The tokenizer of a `tokenizer.json`, whose post-processor adds the special tokens around a text."""
     import tokenizers
 
     data = read_bytes(path)

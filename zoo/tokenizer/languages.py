@@ -1,4 +1,4 @@
-"""Which languages a translation model knows, and how a prompt tells it between which to translate. Imports no mlx."""
+"""The languages of a translation model's tokenizer, and the tokens that mark them. Imports no mlx."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ class Languages(Protocol):
 
     @property
     def codes(self) -> Mapping[str, int]:
-        """The languages that can be named, and the id of each one's token."""
+        """The languages by their codes, each with the id of its token."""
         ...
 
     def encode(self, text: str, source: str | None = None, target: str | None = None) -> list[int]:
-        """The ids of a source text, with all that marks its language; PromptError for an unknown code."""
+        """The ids of a source text, with the tokens that mark its language; PromptError for an unknown code."""
         ...
 
     def first(self, target: str | None = None) -> int | None:
-        """The token that the target must begin with, None when there is none; PromptError for an unknown code."""
+        """The id of the token that the target must begin with, or None; PromptError for an unknown code."""
         ...
 
 
 @dataclass(frozen=True)
-class SpokenBetween:
-    """A token of its language marks a source text, and begins the target (M2M-100, NLLB).
+class LanguageTokens:
+    """Languages whose token marks the source text and begins the target (M2M-100, NLLB).
 
-    `plain` encodes a text without marks; `end` closes it. In the `legacy` layout of NLLB the mark comes after it.
+    `plain` encodes a text without marks; `end` is the end token. In the `legacy` layout of NLLB the mark comes last.
     """
 
     codes: Mapping[str, int]
@@ -49,7 +49,7 @@ class SpokenBetween:
     def first(self, target: str | None = None) -> int | None:
         if target is None and self.target is None:
             raise PromptError(
-                f"target-language: say which of {len(self.codes)}, such as {self._example()}, to translate into"
+                f"`target_language`: say which of {len(self.codes)}, such as {self._example()}, to translate into"
             )
         return language_id(self.codes, target or self.target or "", "target")
 
@@ -59,15 +59,15 @@ class SpokenBetween:
 
 
 @dataclass(frozen=True)
-class WrittenBefore:
-    """The source text begins with a mark of the language to translate into, ">>fra<<" (multilingual Marian)."""
+class TargetLanguagePrefix:
+    """Languages marked before the source text by the one to translate into, ">>fra<<" (multilingual Marian)."""
 
     codes: Mapping[str, int]
     plain: Callable[[str], list[int]]
 
     def encode(self, text: str, source: str | None = None, target: str | None = None) -> list[int]:
         if source is not None:
-            raise PromptError("source-language: this model recognises the source's language by itself")
+            raise PromptError("`source_language`: this model recognises the source's language by itself")
         return (
             self.plain(text)
             if target is None
@@ -84,4 +84,4 @@ def language_id(codes: Mapping[str, int], code: str, which: str) -> int:
         return codes[code]
     near = difflib.get_close_matches(code, codes, 3, 0.4)
     hint = f"; did you mean {' or '.join(near)}?" if near else f"; it has {', '.join(list(codes)[:8])} …"
-    raise PromptError(f"{which}-language: the model has no language {code!r}{hint}")
+    raise PromptError(f"`{which}_language`: the model has no language {code!r}{hint}")

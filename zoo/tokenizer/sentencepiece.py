@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Literal
 
 from zoo.errors import TokenizerError
+from zoo.tokenizer.backend import Backend
 from zoo.tokenizer.detokenizer import SPACE, Detokenizer, PieceDetokenizer
-from zoo.tokenizer.huggingface import check_class, naming
+from zoo.tokenizer.faults import naming
+from zoo.tokenizer.huggingface import check_class
 from zoo.tokenizer.settings import AddedToken, TokenizerSettings, read_bytes
 
 # Protocol buffers merge a message that occurs twice: these bytes after a model set its
@@ -17,7 +19,7 @@ from zoo.tokenizer.settings import AddedToken, TokenizerSettings, read_bytes
 _WITHOUT_PREFIX = b"\x1a\x02\x18\x00"
 
 
-class SentencePieceBackend:
+class SentencePieceBackend(Backend):
     """A sentencepiece model (Unigram or byte pairs), with added tokens split out before it sees the text.
 
     Text goes through the model's own normalizer. That differs from transformers' conversion of such a model
@@ -61,18 +63,14 @@ class SentencePieceBackend:
 
     def encode(self, text: str, special_tokens: bool) -> list[int]:
         ids: list[int] = []
-        place = 0
+        start = 0
         for match in self._split.finditer(text):
-            ids += self._encode_plain(text[place : match.start()], place)
+            ids += self._encode_plain(text[start : match.start()], start)
             found = match.group()
             ids.append(self._added_ids[found if found in self._added_ids else found.strip()])
-            place = match.end()
-        ids += self._encode_plain(text[place:], place)
+            start = match.end()
+        ids += self._encode_plain(text[start:], start)
         return [*self._prefix, *ids, *self._suffix] if special_tokens else ids
-
-    def decode(self, ids: Sequence[int], skip_special_tokens: bool) -> str:
-        stream = self.detokenizer(skip_special_tokens)
-        return "".join([*map(stream.add, ids), stream.finish()])
 
     def id(self, token: str) -> int | None:
         return self._added_ids[token] if token in self._added_ids else self._piece_id(token)
@@ -94,12 +92,12 @@ class SentencePieceBackend:
 
         return PieceDetokenizer(piece, self._leading)
 
-    def _encode_plain(self, text: str, place: int) -> list[int]:
-        """The ids of text without added tokens that starts at character `place` of the whole."""
+    def _encode_plain(self, text: str, start: int) -> list[int]:
+        """The ids of text without added tokens that starts at character `start` of the whole."""
         if not text:
             return []
         # A model that squeezes white space would lose the written one without the prefix it puts there.
-        prefixed = self._legacy or place == 0 or (self._leading == "all" and text.startswith(" "))
+        prefixed = self._legacy or start == 0 or (self._leading == "all" and text.startswith(" "))
         return (self._model if prefixed else self._inner).encode(text)
 
     def _piece_id(self, token: str) -> int | None:

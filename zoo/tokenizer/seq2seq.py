@@ -1,19 +1,19 @@
-"""Tokenizers whose pieces are sentencepiece's and whose ids are a `vocab.json`'s: Marian and M2M-100.
-
-And the language tokens of NLLB's `tokenizer.json`.
+"""Tokenizers of translation models: Marian's and M2M-100's, with the pieces of a sentencepiece model and the ids of a
+`vocab.json`, and NLLB's, a `tokenizer.json` with language tokens.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from zoo.errors import TokenizerError
+from zoo.tokenizer.backend import Backend, WrappedBackend
 from zoo.tokenizer.detokenizer import Detokenizer, PieceDetokenizer
-from zoo.tokenizer.huggingface import Backend, naming
-from zoo.tokenizer.languages import Languages, SpokenBetween, WrittenBefore
+from zoo.tokenizer.faults import naming
+from zoo.tokenizer.huggingface import TokenizersBackend
+from zoo.tokenizer.languages import LanguageTokens, TargetLanguagePrefix
 from zoo.tokenizer.settings import TokenizerSettings, read_bytes, read_json
 
 # The languages of M2M-100 and of Facebook's WMT21 models, in the order of their tokens' ids.
@@ -25,13 +25,11 @@ FAIRSEQ_LANGUAGES = {
 }
 
 
-class VocabularyBackend:
-    """Pieces from a sentencepiece model, ids from a table that knows some of them; the rest are unknown.
+class VocabularyBackend(Backend):
+    """A tokenizer with the pieces of a sentencepiece model and the ids of a table; a piece that it lacks is unknown.
 
-    `target` is the table of the ids that are decoded, where it is another.
+    `target` is the table for decoding, where it is another.
     """
-
-    languages: Languages | None = None
 
     def __init__(
         self,
@@ -71,18 +69,14 @@ class VocabularyBackend:
         """The ids of a text alone; a special token spelled in it is that token."""
         ids = []
         written = "|".join(map(re.escape, sorted(self.special, key=len, reverse=True)))
-        for place, part in enumerate(re.split(f"({written})", text)):
-            if place % 2:
+        for index, part in enumerate(re.split(f"({written})", text)):
+            if index % 2:
                 ids.append(self._ids[part])
             else:
                 ids += [
                     self._ids.get(piece, self._unknown) for piece in self._model.encode(part, out_type=str)
                 ]
         return ids
-
-    def decode(self, ids: Sequence[int], skip_special_tokens: bool) -> str:
-        stream = self.detokenizer(skip_special_tokens)
-        return "".join([*map(stream.add, ids), stream.finish()])
 
     def id(self, token: str) -> int | None:
         return self._ids.get(token)
@@ -102,26 +96,26 @@ class VocabularyBackend:
 
 
 class Trimmed:
-    """A Detokenizer without the white space at the end of a text."""
+    """A Detokenizer that leaves out the white space at the end of a text."""
 
     def __init__(self, inner: Detokenizer) -> None:
         self.inner = inner
-        self.held = ""
+        self._pending = ""
 
     def add(self, id: int) -> str:
-        return self._settled(self.held + self.inner.add(id))
+        return self._settled(self._pending + self.inner.add(id))
 
     def finish(self) -> str:
-        return self._settled(self.held + self.inner.finish())
+        return self._settled(self._pending + self.inner.finish())
 
     def _settled(self, text: str) -> str:
         settled = text.rstrip()
-        self.held = text[len(settled) :]
+        self._pending = text[len(settled) :]
         return settled
 
 
 class MarianBackend(VocabularyBackend):
-    """Marian's: a text may begin with the mark of a language, ">>fra<<", which is a token of the vocabulary."""
+    """Marian's tokenizer: a text may begin with the mark of a language, ">>fra<<", a token of the vocabulary."""
 
     def __init__(self, folder: Path, settings: TokenizerSettings) -> None:
         separate = settings.flag("separate_vocabs", False)
@@ -131,7 +125,7 @@ class MarianBackend(VocabularyBackend):
         super().__init__(folder / "source.spm", vocab, names | settings.special_tokens, target)
         codes = {token[2:-2]: id for token, id in vocab.items() if re.fullmatch(r">>.+<<", token)}
         if codes:
-            self.languages = WrittenBefore(codes, lambda text: [*self.plain(text), self._end])
+            self.languages = TargetLanguagePrefix(codes, lambda text: [*self.plain(text), self._end])
 
     def plain(self, text: str) -> list[int]:
         mark = re.match(r">>.*?<<", text, re.DOTALL)
@@ -141,7 +135,7 @@ class MarianBackend(VocabularyBackend):
 
 
 class M2MBackend(VocabularyBackend):
-    """M2M-100's, whose language tokens ("__fr__") come after the vocabulary."""
+    """M2M-100's tokenizer, whose language tokens ("__fr__") come after the vocabulary."""
 
     def __init__(self, folder: Path, settings: TokenizerSettings) -> None:
         vocab = vocabulary(folder / "vocab.json")
@@ -149,7 +143,7 @@ class M2MBackend(VocabularyBackend):
         if name not in FAIRSEQ_LANGUAGES:
             known = ", ".join(FAIRSEQ_LANGUAGES)
             raise TokenizerError(f"{settings.path}: language_codes must be one of {known}, got {name!r}")
-        codes = {code: len(vocab) + place for place, code in enumerate(FAIRSEQ_LANGUAGES[name].split())}
+        codes = {code: len(vocab) + index for index, code in enumerate(FAIRSEQ_LANGUAGES[name].split())}
         marks = {f"__{code}__": id for code, id in codes.items()}
         names = {
             **{"bos_token": "<s>", "eos_token": "</s>", "sep_token": "</s>"},
@@ -158,29 +152,26 @@ class M2MBackend(VocabularyBackend):
         model = folder / "sentencepiece.bpe.model"
         super().__init__(model, {**vocab, **marks}, names | settings.special_tokens)
         self.special |= marks.keys()
-        self.languages = spoken(codes, self, settings, default="en")
+        self.languages = language_tokens(codes, self, settings, default="en")
 
 
-class NllbBackend:
+class NllbBackend(WrappedBackend):
     """A `tokenizer.json` with language tokens ("fra_Latn"), put around a text as the settings say."""
 
     def __init__(self, inner: Backend, settings: TokenizerSettings, codes: Mapping[str, int]) -> None:
-        self._inner = inner
-        self.languages = spoken(codes, self, settings, default="eng_Latn")
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._inner, name)
+        super().__init__(inner)
+        self.languages: LanguageTokens = language_tokens(codes, self, settings, default="eng_Latn")
 
     def encode(self, text: str, special_tokens: bool) -> list[int]:
         return self.languages.encode(text) if special_tokens else self.plain(text)
 
     def plain(self, text: str) -> list[int]:
         """The ids of a text alone."""
-        return self._inner.encode(text, False)
+        return self.inner.encode(text, False)
 
 
-def with_languages(backend: Any, settings: TokenizerSettings) -> Any:
-    """The backend of a `tokenizer.json`, its language tokens put in place when it is NLLB's."""
+def with_languages(backend: TokenizersBackend, settings: TokenizerSettings) -> Backend:
+    """The backend of a `tokenizer.json`, with languages when it is NLLB's."""
     if settings.tokenizer_class not in ("NllbTokenizer", "NllbTokenizerFast"):
         return backend
     added = backend.tokenizer.get_added_tokens_decoder().items()
@@ -192,14 +183,17 @@ def with_languages(backend: Any, settings: TokenizerSettings) -> Any:
     return NllbBackend(backend, settings, codes) if codes else backend
 
 
-def spoken(
-    codes: Mapping[str, int], backend: Any, settings: TokenizerSettings, default: str
-) -> SpokenBetween:
+def language_tokens(
+    codes: Mapping[str, int],
+    backend: VocabularyBackend | NllbBackend,
+    settings: TokenizerSettings,
+    default: str,
+) -> LanguageTokens:
     """The languages of M2M-100 and NLLB, with the settings' own source and target when they name them."""
     end = backend.id(backend.special_tokens.get("eos_token", "</s>"))
     if end is None:
         raise TokenizerError(f"{settings.path}: the tokenizer has no end token")
-    return SpokenBetween(
+    return LanguageTokens(
         codes=codes,
         plain=backend.plain,
         end=end,

@@ -1,4 +1,4 @@
-"""What the files beside a vocabulary say: special tokens, added tokens, end tokens, the chat template."""
+"""The settings in the files beside a vocabulary: special tokens, added tokens, end tokens, the chat template."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ SETTINGS = (
     "chat_template.json",
     "target_vocab.json",
 )
-"""The files that may stand beside a tokenizer's own and say more of it."""
+"""The files with settings that may stand beside a tokenizer's own."""
 
 
 @dataclass(frozen=True)
 class AddedToken:
     """A token beside the trained vocabulary, matched in the text before anything else.
 
-    `lstrip` and `rstrip` say that it swallows the white space on that side; `special` that decoding skips it.
+    `lstrip` and `rstrip`: it takes the white space on that side with it. `special`: decoding may skip it.
     """
 
     content: str
@@ -116,7 +116,7 @@ def read_settings(folder: Path) -> TokenizerSettings:
     named = {
         name: _content(values[name], path, name) for name in SPECIAL_NAMES if values.get(name) is not None
     }
-    # Folders older than `added_tokens_decoder` keep their special tokens in a file of their own, and it wins.
+    # In folders older than `added_tokens_decoder`, the file special_tokens_map.json takes precedence.
     if values.get("added_tokens_decoder") is None:
         map_path = folder / "special_tokens_map.json"
         mapped = read_json(map_path)

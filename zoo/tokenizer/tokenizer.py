@@ -1,4 +1,4 @@
-"""Text to ids and back, whatever kind of tokenizer a model folder holds."""
+"""`Tokenizer` and `load_tokenizer`: text to ids and back, for every kind of tokenizer that a model folder may hold."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from typing import Any
 from zoo.architecture import TokenizerFormat, import_target
 from zoo.errors import PluginError, TokenizerError
 from zoo.files import inside
+from zoo.tokenizer.backend import Backend, checked_backend
 from zoo.tokenizer.detokenizer import Detokenizer
-from zoo.tokenizer.huggingface import Backend, from_json, from_merges, from_word_pieces
+from zoo.tokenizer.huggingface import from_json, from_merges, from_word_pieces
 from zoo.tokenizer.languages import Languages
 from zoo.tokenizer.seq2seq import M2MBackend, MarianBackend, with_languages
 from zoo.tokenizer.settings import (
@@ -22,8 +23,6 @@ from zoo.tokenizer.settings import (
     vocabulary_files,
 )
 
-NEEDED = ("vocab_size", "special_tokens", "encode", "decode", "id", "token", "detokenizer")  # of a `Backend`
-
 
 class Tokenizer:
     """Turns text into token ids and ids into text.
@@ -31,7 +30,7 @@ class Tokenizer:
     `vocab_size` is one more than the largest id; `bos_id` the start token's id, None where there is none;
     `eos_ids` the ids that end a text, each by itself; `special_tokens` the text of each named special token
     ("bos_token", "eos_token", ...); `chat_template` the Jinja source that lays out a conversation, or None;
-    `languages` those it can be told to translate between, or None.
+    `languages` those that it can translate between, or None.
     """
 
     def __init__(
@@ -42,13 +41,13 @@ class Tokenizer:
         eos_ids: Iterable[int] = (),
         chat_template: str | None = None,
     ) -> None:
-        self._backend = backend
+        self._backend = backend = checked_backend(backend, "the caller")
         self.vocab_size = backend.vocab_size
         self.special_tokens = dict(backend.special_tokens)
         self.bos_id = bos_id
         self.eos_ids = frozenset(eos_ids)
         self.chat_template = chat_template
-        self.languages: Languages | None = getattr(backend, "languages", None)
+        self.languages: Languages | None = backend.languages
 
     def encode(self, text: str, special_tokens: bool = True) -> list[int]:
         """The ids of a text; TokenizerError for text that no UTF-8 file could hold.
@@ -93,12 +92,12 @@ def load_tokenizer(
 
     It is read from `source.spm` and `vocab.json`; else `tokenizer.json`; else `vocab.json` and `merges.txt`, or
     `sentencepiece.bpe.model`; else `vocab.txt`; else `tokenizer.model` or `spiece.model`. Before all of these come the
-    `formats` that plugins read, by name. `config` is the parsed `config.json`. TokenizerError names the file (and key) that is
-    damaged, or holds what cannot be followed; PluginError the formats that both serve this folder.
+    `formats` of plugins, by name. `config` is the parsed `config.json`. TokenizerError names the file (and key) that is damaged
+    or cannot be followed; PluginError the formats that both serve this folder.
     """
     folder = Path(folder)
     settings = read_settings(folder)
-    backend = _plugged(folder, settings, formats or {}) or _open(folder, settings)
+    backend = _backend_of_plugin(folder, settings, formats or {}) or _backend_of_files(folder, settings)
     if backend is None:
         return None
     config = config or {}
@@ -124,15 +123,15 @@ def end_ids(
 ) -> frozenset[int]:
     """Every id that ends a text: the tokenizer's own, and those that either config names.
 
-    Chat models end a turn with another token than the one that ended their training texts, and folders
-    disagree on which file says so. TokenizerError for an `eos_token_id` that is not one or several integers.
+    Chat models end a turn with another token than the one that ended their training texts, and folders name it in
+    different files. TokenizerError for an `eos_token_id` that is not one or several integers.
     """
     named = token_ids(config.get("eos_token_id"), "config.json: eos_token_id")
     generated = token_ids(generation_config.get("eos_token_id"), f"{generation_path}: eos_token_id")
     return frozenset([*named, *generated, *([] if eos_id is None else [eos_id])])
 
 
-def _plugged(
+def _backend_of_plugin(
     folder: Path, settings: TokenizerSettings, formats: Mapping[str, TokenizerFormat]
 ) -> Backend | None:
     """The backend that a plugin's format makes of the folder, None where none serves it."""
@@ -146,15 +145,11 @@ def _plugged(
         names = " and ".join(serving)
         raise PluginError(f"{folder}: the tokenizers {names} both serve it: leave one out with ZOO_BLOCK")
     for format in serving.values():
-        backend = import_target(format.target)(folder, settings)
-        lacking = next((name for name in NEEDED if not hasattr(backend, name)), None)
-        if lacking:
-            raise PluginError(f"{format.target} gave {type(backend).__name__}, which has no {lacking}")
-        return backend
+        return checked_backend(import_target(format.target)(folder, settings), format.target)
     return None
 
 
-def _open(folder: Path, settings: TokenizerSettings) -> Backend | None:
+def _backend_of_files(folder: Path, settings: TokenizerSettings) -> Backend | None:
     """The backend of the first kind of tokenizer file that the folder holds."""
     match vocabulary_files(lambda name: inside(folder, name) is not None):
         case ("source.spm", _):

@@ -1,0 +1,86 @@
+"""The interface of a tokenizer's backend: one kind of tokenizer files, or one library."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any, Protocol, runtime_checkable
+
+from zoo.errors import PluginError
+from zoo.tokenizer.detokenizer import Detokenizer
+from zoo.tokenizer.languages import Languages
+
+# Without `languages`, which a plugin of contract version 1 need not have.
+REQUIRED = ("vocab_size", "special_tokens", "encode", "decode", "id", "token", "detokenizer")
+
+
+@runtime_checkable
+class Backend(Protocol):
+    """What a `Tokenizer` is made with: a subclass of this, or any object with these attributes and methods.
+
+    `vocab_size` is one more than the largest id, `special_tokens` the text of each named special token ("bos_token"),
+    `languages` those that the tokenizer can translate between, or None.
+    """
+
+    vocab_size: int
+    special_tokens: dict[str, str]
+    languages: Languages | None = None
+
+    @abstractmethod
+    def encode(self, text: str, special_tokens: bool) -> list[int]:
+        """The ids of a text; `special_tokens` adds those that belong around it."""
+        ...
+
+    def decode(self, ids: Sequence[int], skip_special_tokens: bool) -> str:
+        """The text of ids; an id that no token has adds nothing."""
+        detokenizer = self.detokenizer(skip_special_tokens)
+        return "".join([*map(detokenizer.add, ids), detokenizer.finish()])
+
+    @abstractmethod
+    def id(self, token: str) -> int | None:
+        """The id of a token written as in the vocabulary, None where there is none."""
+        ...
+
+    @abstractmethod
+    def token(self, id: int) -> str | None:
+        """The token of an id as the vocabulary writes it, None where there is none."""
+        ...
+
+    @abstractmethod
+    def detokenizer(self, skip_special_tokens: bool) -> Detokenizer:
+        """A new Detokenizer: its pieces joined are what `decode` gives for all the ids."""
+        ...
+
+
+class WrappedBackend(Backend):
+    """Another backend's behaviour, as a base for one that changes a part of it."""
+
+    def __init__(self, inner: Any) -> None:
+        self.inner = inner
+        self.vocab_size = inner.vocab_size
+        self.special_tokens = inner.special_tokens
+
+    def encode(self, text: str, special_tokens: bool) -> list[int]:
+        return self.inner.encode(text, special_tokens)
+
+    def decode(self, ids: Sequence[int], skip_special_tokens: bool) -> str:
+        return self.inner.decode(ids, skip_special_tokens)
+
+    def id(self, token: str) -> int | None:
+        return self.inner.id(token)
+
+    def token(self, id: int) -> str | None:
+        return self.inner.token(id)
+
+    def detokenizer(self, skip_special_tokens: bool) -> Detokenizer:
+        return self.inner.detokenizer(skip_special_tokens)
+
+
+def checked_backend(backend: Any, origin: str) -> Backend:
+    """The backend that `origin` gave, completed where it is one of contract version 1; PluginError for what is none."""
+    if isinstance(backend, Backend):
+        return backend
+    missing = next((name for name in REQUIRED if not hasattr(backend, name)), None)
+    if missing is not None:
+        raise PluginError(f"{origin} gave {type(backend).__name__}, which has no {missing}")
+    return WrappedBackend(backend)
