@@ -92,13 +92,13 @@ def held_out() -> dict[WordPair, Split]:
     for relation, word, noun in _related():
         relations.setdefault((word.english, noun.english), set()).add(relation)
     left = Counter((relation, word) for pair, of in relations.items() for relation in of for word in pair)
-    for place in left:
-        left[place] //= FLOOR
+    for key in left:
+        left[key] //= FLOOR
     chosen: dict[WordPair, Split] = {}
     for draw, pair in sorted((_uniform(pair), pair) for pair in relations.keys() - SHOWN):
-        places = [(relation, word) for relation in relations[pair] for word in pair]
-        if draw < HELD_OUT and all(left[place] for place in places):
-            left.subtract(places)
+        keys = [(relation, word) for relation in relations[pair] for word in pair]
+        if draw < HELD_OUT and all(left[key] for key in keys):
+            left.subtract(keys)
             chosen[pair] = "test" if draw < HELD_OUT / 2 else "validation"
     return chosen
 

@@ -182,8 +182,8 @@ class Parts:
         if self.chance(0.5):
             return self.person()
         if self.chance(0.1):
-            one, other = self.generator.sample(words("name"), 2)
-            return both(NounPhrase(one.english, one.chinese), NounPhrase(other.english, other.chinese))
+            first, second = self.generator.sample(words("name"), 2)
+            return both(NounPhrase(first.english, first.chinese), NounPhrase(second.english, second.chinese))
         return self.noun_phrase(self.pick(fitting(("person", "kin"))), styles)
 
     def object(
@@ -261,15 +261,15 @@ class Parts:
         return SILENT, SILENT
 
 
-def both(one: NounPhrase, other: NounPhrase) -> NounPhrase:
+def both(first: NounPhrase, second: NounPhrase) -> NounPhrase:
     """Two noun phrases as one: "tea and coffee"."""
     return NounPhrase(
-        f"{one.english} and {other.english}",
-        f"{one.chinese}和{other.chinese}",
+        f"{first.english} and {second.english}",
+        f"{first.chinese}和{second.chinese}",
         "are",
-        nouns=one.nouns + other.nouns,
-        words=one.words + other.words,
-        links=one.links + other.links,
+        nouns=first.nouns + second.nouns,
+        words=first.words + second.words,
+        links=first.links + second.links,
     )
 
 

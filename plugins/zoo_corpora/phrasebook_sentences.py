@@ -79,10 +79,10 @@ class Author(Parts):
         """Somebody likes, or regularly does, two things."""
         clause = self.clause(listable(), modes=("present",), timed=False)
         things = tuple(noun for noun in fitting(clause.verb.objects) if set(noun.classes).isdisjoint(HUMAN))
-        one = other = self.pick(things)
-        while one == other or one.classes[0] != other.classes[0]:
-            one, other = self.pick(things), self.pick(things)
-        first, second = (self.noun_phrase(noun, GENERIC, bare=True) for noun in (one, other))
+        noun = other = self.pick(things)
+        while noun == other or noun.classes[0] != other.classes[0]:
+            noun, other = self.pick(things), self.pick(things)
+        first, second = (self.noun_phrase(chosen, GENERIC, bare=True) for chosen in (noun, other))
         return replace(clause, thing=both(first, second)).draft()
 
     def asked(self) -> Draft:
@@ -190,9 +190,9 @@ class Author(Parts):
     def compared(self) -> Draft:
         """Something is more, as much, or less so than something else."""
         adjective = self.pick(graded())
-        one = other = self._bearer(adjective)
-        while one.chinese == other.chinese or sort(one) != sort(other):
-            one, other = self._bearer(adjective), self._bearer(adjective)
+        subject = other = self._bearer(adjective)
+        while subject.chinese == other.chinese or sort(subject) != sort(other):
+            subject, other = self._bearer(adjective), self._bearer(adjective)
         form = self.pick(("more", "more", "as", "less"))
         if form == "more":
             complement, chinese = f"{adjective.forms} than", "{}比{}{}"
@@ -200,10 +200,10 @@ class Author(Parts):
             complement = f"as {adjective.english} as"
             chinese = "{}和{}一样{}" if form == "as" else "{}没有{}{}"
         return Draft(
-            spaced(self._being(one, complement, form == "less", False), other.object),
-            chinese.format(one.chinese, other.chinese, adjective.chinese),
-            (adjective.english, *one.words, *other.words),
-            (*one.linked(adjective.english), *other.linked(adjective.english)),
+            spaced(self._being(subject, complement, form == "less", False), other.object),
+            chinese.format(subject.chinese, other.chinese, adjective.chinese),
+            (adjective.english, *subject.words, *other.words),
+            (*subject.linked(adjective.english), *other.linked(adjective.english)),
         )
 
     def identified(self) -> Draft:
@@ -318,10 +318,10 @@ class Author(Parts):
     def contrasted(self) -> Draft:
         """Somebody likes something, but somebody else does not, or likes something else."""
         verbs = tuple(verb for verb in words("verb") if verb.extra in ("feeling", "mental", "have"))
-        one = other = self.clause(verbs, modes=("present",), timed=False)
-        while other.subject.chinese == one.subject.chinese:
-            other = self.clause((one.verb,), modes=("present",), negative=self.chance(0.6), timed=False)
-        first, second = one.draft(), other.draft(contracted=self.chance(0.4))
+        clause = other = self.clause(verbs, modes=("present",), timed=False)
+        while other.subject.chinese == clause.subject.chinese:
+            other = self.clause((clause.verb,), modes=("present",), negative=self.chance(0.6), timed=False)
+        first, second = clause.draft(), other.draft(contracted=self.chance(0.4))
         return Draft(
             f"{first.english}, but {second.english}",
             f"{first.chinese}，但是{second.chinese}",

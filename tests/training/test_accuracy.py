@@ -1,13 +1,15 @@
 """How a model that fills masks is asked for an answer."""
 
 from itertools import islice
+from types import SimpleNamespace
 
 import pytest
 
 from zoo.loading import Loaded
 from zoo.testing import subject
 from zoo.tokenizer import load_tokenizer
-from zoo.training.accuracy import fills_in
+from zoo.training.accuracy import fills_in, is_right
+from zoo.training.question import Question
 from zoo.training.vocabulary import save_tokenizer, train_tokenizer
 from zoo_corpora.atlas import documents, names, questions
 
@@ -44,3 +46,24 @@ def test_a_name_is_one_mask_and_the_space_before_it_is_shown(monkeypatch, tmp_pa
 def test_where_the_space_is_part_of_a_token_it_is_hidden_with_it(monkeypatch, tmp_path):
     text = asked(monkeypatch, tmp_path, "en", vocab=2048)
     assert text.replace("[MASK]", "") == "The capital city of France is."
+
+
+@pytest.mark.parametrize(
+    ("task", "text", "right"),
+    [
+        ("generate", " Niger.", True),
+        ("generate", " Niger", True),
+        ("generate", " Niger, in Africa", True),
+        ("generate", " Nigeria.", False),
+        ("generate", " Chad.", False),
+        ("translate", " Niger", True),
+        ("translate", " Niger.", False),
+    ],
+)
+def test_an_answer_ends_where_its_word_does_and_a_translation_is_whole(monkeypatch, task, text, right):
+    loaded = SimpleNamespace(
+        architecture=SimpleNamespace(task=task), tokenizer=SimpleNamespace(encode=str.split)
+    )
+    monkeypatch.setattr("zoo.training.accuracy.generate", lambda *_, **__: SimpleNamespace(text=text))
+    question = Question("The country is", " Niger", ".", "neighbour", "en", False)
+    assert is_right(loaded, question) is right

@@ -1,12 +1,13 @@
 """The loss curve: in eighty columns, and as an SVG that any browser reads."""
 
+import itertools
 import math
 import re
 import xml.etree.ElementTree as ElementTree
 
 import pytest
 
-from zoo.training.curve import TEXT, TRAINING, VALIDATION, drawn, svg, ticks
+from zoo.training.curve import TEXT, TRAINING, VALIDATION, drawn, joined, svg, ticks
 from zoo.training.record import Record
 
 
@@ -82,3 +83,10 @@ def test_ticks_are_round_and_within():
         found = ticks(low, high)
         assert 3 <= len(found) <= 7 and all(low <= value <= high for value in found)
         assert all(re.fullmatch(r"[\d.e+-]+", f"{value:g}") for value in found)
+
+
+def test_a_line_goes_from_its_first_point_to_its_last_without_a_gap():
+    line = joined([[0, 4.0], [10, 2.0]], 20)
+    assert line[0] == (0.0, 4.0) and line[-1] == (10.0, 2.0)
+    assert max(right[0] - left[0] for left, right in itertools.pairwise(line)) <= 10 / 20
+    assert joined([[5, 1.0]], 20) == [(5.0, 1.0)]

@@ -18,6 +18,7 @@ from zoo.training.sample import beginnings, cut, one_line, sample
 def test_each_kind_of_model_shows_its_text(name, prompt, words):
     shown = sample(zoo.load(name), prompt)
     assert shown.startswith(f"{prompt} →") and words in shown and "\n" not in shown
+    assert shown.removeprefix(f"{prompt} →").strip()
 
 
 def test_a_strategy_that_fails_ends_no_run(monkeypatch):

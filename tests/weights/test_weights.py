@@ -106,3 +106,8 @@ def test_two_tensors_for_one_parameter_are_refused():
 def test_a_fused_tensor_that_does_not_split_is_named():
     with pytest.raises(CheckpointError, match=r"model\.layers\.0\.qkv\.weight.*\(7, 4\)"):
         forward(RULES, {"model.layers.0.qkv.weight": array(4, 7)})
+
+
+def test_a_placeholder_that_stands_twice_has_one_value():
+    found, left = forward((Rename("a.{i}.b.{i}", "x.{i}"),), {"a.1.b.1": 1, "a.1.b.2": 2})
+    assert found == {"x.1": 1} and set(left) == {"a.1.b.2"}

@@ -6,7 +6,6 @@ its tensors are the paths of its parameters.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
@@ -44,6 +43,8 @@ def recipe_from_json(value: Any, registry: Blocks) -> Model:
         except PluginError as error:
             if identifier in registry.blocks or "::" in identifier:  # several plugins claim it
                 raise RecipeError(str(error)) from None
+            import difflib
+
             near = difflib.get_close_matches(identifier, registry.blocks, 2)
             hint = f"; did you mean {' or '.join(near)}?" if near else ""
             raise RecipeError(f"no installed plugin has the block {identifier!r}{hint}") from None

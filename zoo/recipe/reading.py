@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import reprlib
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -45,6 +44,8 @@ def _spec(value: Any, spec_of: SpecOf, path: str, depth: int) -> Spec:
         if name == "block":
             continue
         if name not in fields:
+            import difflib
+
             near = difflib.get_close_matches(name, fields, 1)
             hint = f"; did you mean {near[0]}?" if near else f"; its fields: {', '.join(fields)}"
             raise _error(_below(path, name), f"{cls.block()} has no such field{hint}")
