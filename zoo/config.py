@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from zoo.errors import ConfigError
@@ -109,27 +110,57 @@ ACTIVATION_NAMES = {
 }
 
 
+@dataclass(frozen=True)
+class Origin:
+    """Where a config's values come from, for messages: a file's `name`, and what it calls the keys.
+
+    `keys` maps a key ("rope_theta", "rope_scaling.factor") to the file's own ("llama.rope.freq_base"); empty where the
+    file has the keys of a config.json. A value without a key of its own there is called as in a config.json.
+    """
+
+    name: str = "config.json"
+    keys: Mapping[str, str] = field(default_factory=dict)
+
+    def key(self, key: str) -> str:
+        """What the file calls a key."""
+        return self.keys.get(key, key)
+
+    def of(self, key: str) -> str:
+        """The file and its key, as a message begins: "config.json: rope_theta"."""
+        derived = bool(self.keys) and key not in self.keys
+        return f"{self.name}{', read as a config.json' if derived else ''}: {self.key(key)}"
+
+
+CONFIG_JSON = Origin()
+
+
 class Config(Mapping[str, Any]):
     """The values of a `config.json`. `where` ("rope_parameters.") prefixes a nested object's keys in errors.
 
     `unread()` names the keys that nothing has asked for and that are not known to be harmless. `tensors` are the
     names of the checkpoint's tensors, or those by name, None without one, for what only they tell (see `has_tensor`).
+    `origin` is where the values come from, if that is no config.json: errors name its file and its keys.
     """
 
     def __init__(
-        self, values: Mapping[str, Any], where: str = "", tensors: Collection[str] | None = None
+        self,
+        values: Mapping[str, Any],
+        where: str = "",
+        tensors: Collection[str] | None = None,
+        origin: Origin = CONFIG_JSON,
     ) -> None:
         self._tensors = tensors
         self._values = {key: value for key, value in values.items() if value is not None}
         self._nulls = values.keys() - self._values.keys()
         self._where = where
+        self.origin = origin
         self._read: set[str] = set()
         self._defaults: dict[str, Any] = {}
 
     def __getitem__(self, key: str) -> Any:
         self._read.add(key)
         if key not in self._values:
-            raise ConfigError(f"config.json: {self._where}{key} is missing")
+            raise ConfigError(f"{self._named(key)} is missing")
         return self._values[key]
 
     def __contains__(self, key: object) -> bool:
@@ -213,9 +244,9 @@ class Config(Mapping[str, Any]):
         value = self[key]
         if not isinstance(value, list) or not value:
             raise self.error(key, "expected a list of numbers")
-        for place, one in enumerate(value):
-            if why := _unfit(one, least, most):
-                raise ConfigError(f"config.json: {self._where}{key}[{place}] {_shown(one)} {why}")
+        for index, number in enumerate(value):
+            if why := _unfit(number, least, most):
+                raise ConfigError(f"{self._named(key)}[{index}] {_shown(number)} {why}")
         return tuple(map(float, value))
 
     def flag(self, key: str, default: Any = REQUIRED) -> Any:
@@ -245,7 +276,7 @@ class Config(Mapping[str, Any]):
         """Width ÷ heads; ConfigError when it does not divide."""
         dim, heads = self.count(dim_key), self.count(heads_key)
         if dim % heads:
-            raise self.error(heads_key, f"does not divide {dim_key}, {dim}")
+            raise self.error(heads_key, f"does not divide {self._key(dim_key)}, {dim}")
         return dim // heads
 
     def kv_heads(
@@ -255,7 +286,7 @@ class Config(Mapping[str, Any]):
         heads = self.count(heads_key)
         kv_heads = self.count(key, default)
         if heads % kv_heads:
-            raise self.error(key, f"does not divide {heads_key}, {heads}")
+            raise self.error(key, f"does not divide {self._key(heads_key)}, {heads}")
         return kv_heads
 
     def refuse(self, key: str, *values: Any, why: str = "is not implemented") -> None:
@@ -278,11 +309,17 @@ class Config(Mapping[str, Any]):
             return None
         if not isinstance(self[key], Mapping):
             raise self.error(key, "expected an object")
-        return Config(self[key], where=f"{self._where}{key}.")
+        return Config(self[key], where=f"{self._where}{key}.", origin=self.origin)
 
     def error(self, key: str, why: str) -> ConfigError:
         """The error that `key`'s value deserves, to be raised."""
-        return ConfigError(f"config.json: {self._where}{key} {_shown(self._values.get(key))} {why}")
+        return ConfigError(f"{self._named(key)} {_shown(self._values.get(key))} {why}")
+
+    def _key(self, key: str) -> str:
+        return self.origin.key(f"{self._where}{key}")
+
+    def _named(self, key: str) -> str:
+        return self.origin.of(f"{self._where}{key}")
 
     def has_tensor(self, word: str, default: bool) -> bool:
         """Whether a tensor of the checkpoint has `word` in its name; `default` when there is no checkpoint."""

@@ -9,7 +9,7 @@ import mlx.nn as nn
 from mlx.utils import tree_map
 
 from zoo.checkpoint.packed import Packed, Packing
-from zoo.checkpoint.quantized import gather
+from zoo.checkpoint.quantized import gather_mlx
 from zoo.errors import CheckpointError, PromptError
 from zoo_mlx_lm.network import failure, make
 
@@ -65,7 +65,7 @@ class BridgedDecoder(nn.Module):
     ):  # (B, T) -> (B, T, V)
         return self.backbone(tokens, cache, mask, prefix, inputs_embeds)
 
-    def adopt(self, tensors):
+    def sanitize(self, tensors):
         """A checkpoint's tensors renamed and joined by mlx-lm's own code, which may settle what the model holds."""
         arrays = dict(tensors.arrays)
         for name in [name for name, tensor in arrays.items() if isinstance(tensor, Packed)]:
@@ -75,7 +75,7 @@ class BridgedDecoder(nn.Module):
         except Exception as error:
             what = f"no {error}" if isinstance(error, KeyError) else " ".join(str(error).split())[:200]
             raise CheckpointError(f"mlx-lm::{self.spec.module} cannot take these tensors: {what}") from error
-        return gather(replace(tensors, arrays=arrays), {})
+        return gather_mlx(replace(tensors, arrays=arrays))
 
     def quantizes(self, path, packing):
         """The packing that mlx-lm gives the layer at `path` when `packing` is asked for; None keeps it whole."""

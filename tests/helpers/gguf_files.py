@@ -109,7 +109,7 @@ def random_folder(folder, name, **changes):
     """A small model with random weights as a Hugging Face folder, some numbers of its config changed; gives its path."""
     architecture = default_registry().architecture(name)
     numbers = {**numbers_of(architecture), **changes}
-    recipe = make_recipe(architecture, numbers)
+    recipe = make_recipe(architecture, numbers, default_registry())
     model = assemble(recipe, default_registry())
     randomise(model)
     save(folder, model, architecture, recipe, numbers)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from functools import partial
+from typing import Any, Protocol, runtime_checkable
 
 import mlx.core as mx
 import mlx.nn as nn
@@ -16,8 +17,42 @@ from zoo.checkpoint.misfits import fits, misfits
 from zoo.checkpoint.packed import Packed, Packing, join
 from zoo.checkpoint.quantized import warn_of_unpacked
 from zoo.checkpoint.safetensors import Tensors
+from zoo.config import Config
 from zoo.errors import CheckpointError
 from zoo.notices import notice
+
+
+@runtime_checkable
+class Sanitizing(Protocol):
+    """A model that another library made, whose own code names and joins a checkpoint's tensors."""
+
+    def sanitize(self, tensors: Tensors) -> Tensors: ...
+
+
+@runtime_checkable
+class Quantizing(Protocol):
+    """A model that chooses the packing of its layers by path, as `Architecture.quantizes` does."""
+
+    def quantizes(self, path: str, packing: Packing) -> Packing | None: ...
+
+
+@runtime_checkable
+class Quantizable(Protocol):
+    """A layer that has a quantized form, as MLX's own declare it."""
+
+    def to_quantized(self, **packing: Any) -> Any: ...
+
+
+@runtime_checkable
+class KnowsExtras(Protocol):
+    """A layer whose quantized form knows these parts beside the packed numbers: "global_scale", "permutation"."""
+
+    packed_extras: Sequence[str]
+
+
+def sanitized(model: Any, tensors: Tensors) -> Tensors:
+    """The tensors under the names that the weight rules know."""
+    return model.sanitize(tensors) if isinstance(model, Sanitizing) else tensors
 
 
 def match(model: Any, architecture: Architecture, recipe: Any, tensors: Tensors) -> dict[str, Any]:
@@ -83,28 +118,30 @@ def fill(model: Any, parameters: Mapping[str, Any], dtype: Any = None) -> None:
         else:
             arrays[path] = cast
 
-    def one(path: str, layer: Any) -> Any:
+    def replaced(path: str, layer: Any) -> Any:
         return quantized_layer(layer, packed[path]) if path in packed else layer
 
-    model.update_modules(tree_map_with_path(one, model.leaf_modules(), is_leaf=nn.Module.is_module))
+    model.update_modules(tree_map_with_path(replaced, model.leaf_modules(), is_leaf=nn.Module.is_module))
     model.load_weights(list(arrays.items()), strict=True)
 
 
 def can_hold(layer: Any, tensor: Packed) -> bool:
     """Whether the layer has a quantized form, which also knows what the packing adds to the matrix itself."""
-    extras = {name for name in ("global_scale", "permutation") if getattr(tensor, name) is not None}
-    known = extras if isinstance(layer, nn.Linear) else getattr(layer, "packed_extras", ())
-    return hasattr(layer, "to_quantized") and extras.issubset(known)
+    extras = tensor.parts().keys() & set(EXTRAS)
+    known: Sequence[str] = EXTRAS if isinstance(layer, nn.Linear) else ()
+    if isinstance(layer, KnowsExtras):
+        known = layer.packed_extras
+    return isinstance(layer, Quantizable) and extras.issubset(known)
 
 
 def quantized_layer(layer: Any, tensor: Packed) -> Any:
     """The quantized form of a layer, of the right shapes and as yet with other numbers."""
-    quantized = layer.to_quantized(**tensor.packing.as_json())
-    if type(quantized) is nn.QuantizedLinear:
-        quantized.__class__ = QuantizedLinear  # the same parameters; it also knows the two below
-    for name in ("global_scale", "permutation"):
-        if getattr(tensor, name) is not None:
-            quantized[name] = getattr(tensor, name)
+    plain = isinstance(layer, nn.Linear) and type(layer).to_quantized is nn.Linear.to_quantized
+    make = partial(QuantizedLinear.from_linear, layer) if plain else layer.to_quantized
+    quantized = make(**tensor.packing.as_json())
+    parts = tensor.parts()
+    for name in parts.keys() & set(EXTRAS):
+        quantized[name] = parts[name]
     return quantized
 
 
@@ -135,7 +172,8 @@ def parameters_of(model: Any) -> dict[str, Any]:
     return arrays
 
 
-PARTS = ("weight", "scales", "biases", "global_scale", "permutation")
+EXTRAS = ("global_scale", "permutation")  # what some formats have beside MLX's own parts
+PARTS = ("weight", "scales", "biases", *EXTRAS)
 
 
 def export(model: Any, architecture: Architecture, recipe: Any, layout: str = "hf") -> dict[str, Any]:
@@ -153,7 +191,7 @@ def renamed(
     return dict(tensors)
 
 
-def warn_of_unread(keys: Sequence[str]) -> None:
-    """Say which keys of config.json nothing has read."""
-    if keys:
-        notice(f"config.json: unknown to this architecture, ignored: {', '.join(keys)}")
+def warn_of_unread(config: Config) -> None:
+    """Say which keys of a config nothing has read."""
+    if keys := config.unread():
+        notice(f"{config.origin.name}: unknown to this architecture, ignored: {', '.join(keys)}")

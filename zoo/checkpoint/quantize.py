@@ -26,17 +26,17 @@ def packing_of(bits: str, group_size: int | None = None) -> Packing:
     if bits in FLOAT_MODES:
         wide, group = FLOAT_MODES[bits]
         if group_size not in (None, group):
-            raise ZooError(f"--group-size {group_size}: {bits} has groups of {group}")
+            raise ZooError(f"`group_size` {group_size}: {bits} has groups of {group}")
         return Packing(wide, group, bits)
     if not bits.isdecimal() or int(bits) not in AFFINE_BITS[1:]:
         known = ", ".join([*map(str, AFFINE_BITS[1:]), *FLOAT_MODES])
-        raise ZooError(f"--quantize {bits}: not one of {known}")
+        raise ZooError(f"`quantize` {bits}: not one of {known}")
     return Packing(int(bits), _group(group_size))
 
 
 def _group(size: int | None) -> int:
     if size not in (None, *AFFINE_GROUPS):
-        raise ZooError(f"--group-size {size}: not one of {', '.join(map(str, AFFINE_GROUPS))}")
+        raise ZooError(f"`group_size` {size}: not one of {', '.join(map(str, AFFINE_GROUPS))}")
     return size or 64
 
 
@@ -47,7 +47,7 @@ def mixed(recipe: str, layers: int, group_size: int | None = None) -> tuple[Pack
     "M" mixtures do; the head always has them.
     """
     if recipe not in RECIPES:
-        raise ZooError(f"--recipe {recipe}: not one of {', '.join(RECIPES)}")
+        raise ZooError(f"`recipe` {recipe}: not one of {', '.join(RECIPES)}")
     low, high = (Packing(bits, _group(group_size)) for bits in RECIPES[recipe])
     eighth = layers // 8
 

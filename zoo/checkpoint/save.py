@@ -6,8 +6,6 @@ is never held whole. Each file is written beside its place and then moved there.
 
 from __future__ import annotations
 
-import json
-import os
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
@@ -21,7 +19,9 @@ from zoo.checkpoint.packed import Packed, Packing, dense
 from zoo.checkpoint.parameters import export
 from zoo.checkpoint.quantized import GLOBAL_SCALE, warn_of_unpacked
 from zoo.checkpoint.safetensors import INDEX, SINGLE
-from zoo.host.registry import signed
+from zoo.errors import PluginError
+from zoo.files import replacing, write_json
+from zoo.host.registry import WRITER, Registry, default_registry
 
 SHARD = 5 * 10**9  # bytes, as on the hub
 PIECE = 2**26  # bytes written at once
@@ -35,17 +35,29 @@ def save(
     recipe: Any,
     numbers: Mapping[str, Any],
     dtype: Any = None,
+    *,
+    registry: Registry | None = None,
 ) -> None:
     """Write a model's weights and config.json; floats are cast to `dtype`, if given.
 
     `numbers` are those that the recipe was made from; the architecture's `model_type` is added when they have none.
-    Names and orientations are Hugging Face's, or MLX's where a layer is quantized.
+    `registry` has the plugin that gave the architecture. Names and orientations are Hugging Face's, or MLX's where a layer is quantized.
     """
     packed = any("scales" in layer for _, layer in model.named_modules())
     layout = "mlx" if packed else "hf"
     tensors = export(model, architecture, recipe, layout)
     model_type = (architecture.model_types or [architecture.name])[0]
-    write(folder, tensors, {"model_type": model_type, **numbers, **signed(architecture)}, layout, dtype)
+    signature = signature_of(architecture, registry or default_registry())
+    write(folder, tensors, {"model_type": model_type, **numbers, **signature}, layout, dtype)
+
+
+def signature_of(architecture: Architecture, registry: Registry) -> dict[str, str]:
+    """The entry of a config.json that names the third party's plugin it needs; empty for the zoo's own."""
+    try:
+        plugin = registry.plugin_of(architecture)
+    except PluginError:  # an architecture that no plugin of this registry gave
+        return {}
+    return {} if plugin.ours else {WRITER: plugin.told}
 
 
 def write(
@@ -67,11 +79,11 @@ def write(
     some names in groups, where those in `tensors` have only their shapes and dtypes.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    homeless: set[str] = set()
+    unpacked: set[str] = set()
     if layout == "mlx":
-        homeless = {name for name, t in tensors.items() if isinstance(t, Packed) and not is_mlx(name, t)}
-        warn_of_unpacked(homeless)
-        tensors |= {name: tensors[name].numbers(dtype) for name in homeless}
+        unpacked = {name for name, t in tensors.items() if isinstance(t, Packed) and not is_mlx(name, t)}
+        warn_of_unpacked(unpacked)
+        tensors |= {name: tensors[name].numbers(dtype) for name in unpacked}
     described = described_by(config, tensors if layout == "mlx" else {})
     owners: dict[str, str] = {}  # the tensor that an array is a part of
     matrices: dict[str, Packed] = {}  # by the name of their scales
@@ -101,11 +113,10 @@ def write(
     files: dict[str, str] = {}
     for number, names in enumerate(shards, 1):
         file = SINGLE if len(shards) == 1 else f"model-{number:05}-of-{len(shards):05}.safetensors"
-        part = folder / f"part-{file}"
         chosen = {name: tensors.pop(name) for name in names}
         if read is not None:
             wanted = {owners[name] for name in names}
-            found = dict(_read(read(wanted), wanted, homeless, layout, dtype))
+            found = dict(_read(read(wanted), wanted, unpacked, layout, dtype))
             chosen = {name: found.pop(name) for name in names}
         for name, array in chosen.items():
             whole = array if read is not None else matrices.pop(name, array)
@@ -114,11 +125,10 @@ def write(
             elif evaluate({name: whole}) is not None:
                 raise broken(name)
             advance(array.nbytes)
-        with part.open("wb") as opened:
+        with replacing(folder / file) as part, part.open("wb") as opened:
             mx.save_safetensors(_Pieces(opened, advance), chosen, metadata={"format": FORMATS[layout]})
         del chosen
         mx.clear_cache()
-        os.replace(part, folder / file)
         files |= dict.fromkeys(names, file)
     if len(shards) > 1:
         index = {"metadata": {"total_size": sum(sizes.values())}, "weight_map": dict(sorted(files.items()))}
@@ -147,7 +157,7 @@ class _Pieces:
 def _read(
     groups: Iterator[dict[str, Any]],
     wanted: Collection[str],
-    homeless: Collection[str],
+    unpacked: Collection[str],
     layout: str,
     dtype: Any,
 ) -> Iterator[tuple[str, mx.array]]:
@@ -156,7 +166,7 @@ def _read(
         for name in list(group):
             tensor = group.pop(name)
             if name in wanted:
-                tensor = tensor.numbers(dtype) if name in homeless else tensor
+                tensor = tensor.numbers(dtype) if name in unpacked else tensor
                 parts = _parts(name, tensor, layout, dtype)
                 mx.eval(*parts.values())
                 yield from parts.items()
@@ -209,10 +219,3 @@ def described_by(config: Mapping[str, Any], tensors: Mapping[str, Any]) -> dict[
         config["quantization"] = common.as_json() | others
         config["quantization_config"] = config["quantization"]
     return config
-
-
-def write_json(path: Path, values: Mapping[str, Any]) -> None:
-    """Write a JSON object, whole or not at all."""
-    part = path.with_name(f"part-{path.name}")
-    part.write_text(json.dumps(values, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    os.replace(part, path)

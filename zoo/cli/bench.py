@@ -30,7 +30,7 @@ def load(source: str, runs: int, dtype: str | None, out: Path | None) -> None:
     record = bench_load(source, runs, dtype, lambda line: click.echo(line, err=True))
     click.echo("\n".join(told(record)))
     if out is not None:
-        from zoo.checkpoint.save import write_json
+        from zoo.files import write_json
 
         write_json(out, record)
     else:

@@ -55,8 +55,7 @@ def show(name: str, revision: str | None, parameters: bool, as_json: bool) -> No
 
 def described_source(name: str, revision: str | None = None) -> tuple[Any, str, Any]:
     """The architecture that a source is of, what is told of, and its recipe."""
-    from zoo.checkpoint.source import find, is_architecture, read_json
-    from zoo.config import Config
+    from zoo.checkpoint.source import find, is_architecture
     from zoo.errors import SourceError
     from zoo.host.registry import default_registry
     from zoo.insight.facts import described
@@ -68,15 +67,11 @@ def described_source(name: str, revision: str | None = None) -> tuple[Any, str, 
         architecture, preset, recipe = described(name, registry)
         hub = f" ({preset.hub})" if preset.hub else ""
         return architecture, f"{architecture.name}:{preset.name}{hub}", recipe
-    place = find(name, registry, revision, weights=False).folder
-    if place.is_file():
-        from zoo.checkpoint.gguf.file import open_gguf
+    from zoo.checkpoint.checkpoint import open_checkpoint
 
-        file = open_gguf(place, registry)
-        return file.architecture, str(place), file.architecture.recipe(Config(file.config))
-    config = read_json(place / "config.json")
-    architecture = registry.resolve(config)
-    return architecture, str(place), architecture.recipe(Config(config))
+    checkpoint = open_checkpoint(find(name, registry, revision, weights=False).path, registry)
+    architecture = checkpoint.architecture
+    return architecture, str(checkpoint.path), architecture.recipe(checkpoint.config_of())
 
 
 def _paths(recipe: Any) -> dict[str, list[tuple[int, ...]]]:

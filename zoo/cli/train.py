@@ -56,9 +56,10 @@ def train(
     Without --config its pocket preset's numbers are used. Ctrl-C saves the run, and --resume goes on with it, as if it
     had not been interrupted.
     """
-    from zoo.checkpoint.source import read_json
     from zoo.cli.interrupt import Interrupts
     from zoo.cli.screen import write
+    from zoo.errors import ConfigError
+    from zoo.files import read_object_at
     from zoo.training.curve import drawn
     from zoo.training.loop import FIRST_STEP, Stopped, Watch
     from zoo.training.pocket import settings_of, train_folder
@@ -81,7 +82,7 @@ def train(
                 architecture,
                 out,
                 settings,
-                numbers=read_json(config.resolve()) if config else None,
+                numbers=read_object_at(config.resolve(), ConfigError, required=True) if config else None,
                 tokenizer=tokenizer,
                 resume=resume,
                 overwrite=overwrite,

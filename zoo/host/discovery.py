@@ -75,6 +75,7 @@ class Plugin:
             *(f"sampler/{s.name}" for s in self.records.get("zoo_samplers", ())),
             *(f"tokenizer/{t.name}" for t in self.records.get("zoo_tokenizers", ())),
             *(f"format/{f.name}" for f in self.records.get("zoo_formats", ())),
+            *(f"checkpoint/{c.name}" for c in self.records.get("zoo_checkpoints", ())),
             *(f"corpus/{c.name}" for c in self.records.get("zoo_corpora", ())),
             *(f"objective/{o.name}" for o in self.records.get("zoo_objectives", ())),
             *(f"zoo {c.name}" for c in self.records.get("zoo_commands", ())),

@@ -16,6 +16,7 @@ from zoo import __version__
 from zoo.architecture import (
     Architecture,
     Block,
+    CheckpointFormat,
     Command,
     Corpus,
     Objective,
@@ -56,6 +57,9 @@ class Registry:
         self._samplers = RecordTable[Sampler]("sampler")
         self._tokenizers = RecordTable[TokenizerFormat]("tokenizer")
         self._formats = RecordTable[QuantizedFormat]("quant_method", "choose one by ZOO_BLOCK: it is of")
+        self.checkpoints = RecordTable[CheckpointFormat](
+            "checkpoint", "choose one by ZOO_BLOCK: it is of", lambda format: format.name
+        )
         self._corpora = RecordTable[Corpus]("corpus")
         self._objectives = RecordTable[Objective]("objective")
         self.commands = RecordTable[Command]("command", "run zoo")
@@ -77,6 +81,7 @@ class Registry:
             (self._samplers, "zoo_samplers"),
             (self._tokenizers, "zoo_tokenizers"),
             (self._formats, "zoo_formats"),
+            (self.checkpoints, "zoo_checkpoints"),
             (self._corpora, "zoo_corpora"),
             (self._objectives, "zoo_objectives"),
             (self.commands, "zoo_commands"),
@@ -378,15 +383,6 @@ def isolated(*plugins: Any) -> Registry:
 @cache
 def _ours() -> tuple[Plugin, ...]:
     return tuple(plugin for plugin in load_plugins({"ZOO_PLUGINS": FIRST_PARTY}) if plugin.ours)
-
-
-def signed(architecture: Architecture) -> dict[str, str]:
-    """What the config.json of a folder says besides, so that it is known which plugin it needs: of a third party's."""
-    try:
-        plugin = default_registry().plugin_of(architecture)
-    except PluginError:  # of a registry that is not the one in use
-        return {}
-    return {} if plugin.ours else {WRITER: plugin.told}
 
 
 def default_registry() -> Registry:

@@ -29,7 +29,12 @@ def card(plugin: Plugin, registry: Registry) -> str:
     if strategies := plugin.records.get("zoo_strategies", ()):
         rows = ([f"`{s.name}`", s.summary, ", ".join(s.tasks), ", ".join(s.options)] for s in strategies)
         parts.append(_table(["Strategy", "What it does", "Tasks", "Settings"], rows))
-    for hook, told in (("samplers", "Sampler"), ("tokenizers", "Tokenizer"), ("formats", "Quantized format")):
+    for hook, told in (
+        ("samplers", "Sampler"),
+        ("tokenizers", "Tokenizer"),
+        ("formats", "Quantized format"),
+        ("checkpoints", "Checkpoint format"),
+    ):
         if records := plugin.records.get(f"zoo_{hook}", ()):
             parts.append(_table([told, "What it does"], ([f"`{r.name}`", r.summary] for r in records)))
     if corpora := plugin.records.get("zoo_corpora", ()):

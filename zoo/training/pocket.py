@@ -73,7 +73,7 @@ def train_folder(
         if tokenizer is not None:
             raise ZooError(f"{out}: its run goes on with its own tokenizer; leave the given one out")
         numbers = numbers_to_resume(out, name, state, numbers)
-    make_recipe(architecture, numbers)  # refuses what cannot be, before anything is read
+    make_recipe(architecture, numbers, default_registry())  # refuses what cannot be, before anything is read
     watch.phase("reading the corpus")
     texts = corpus(settings.corpus or method.corpus, architecture.task)
     settings = replace(settings, corpus=texts.name, packed=texts.own is not None)
@@ -95,7 +95,7 @@ def train_folder(
     end = token(words, END)
     numbers |= {"vocab_size": words.vocab_size, "bos_token_id": end, "eos_token_id": end}
     watch.phase("making the model")
-    recipe = make_recipe(architecture, numbers)
+    recipe = make_recipe(architecture, numbers, default_registry())
     check_length(architecture, recipe, settings)
     texts = prepared(texts, words, settings, method)
     model = assemble(recipe, default_registry())

@@ -12,23 +12,23 @@ from typing import Any
 import mlx.core as mx
 
 from zoo.checkpoint.formats.affine import affine, consecutive
-from zoo.checkpoint.formats.reading import Reading, choice, is_float, is_words, misfit
+from zoo.checkpoint.formats.reading import Reading, is_float, is_words, misfit
 from zoo.checkpoint.formats.words import transpose_nibbles, unpack
 from zoo.checkpoint.safetensors import Tensors
-from zoo.errors import ConfigError
+from zoo.checkpoint.settings import choice, refused
 
 BITS = 4
 EACH = 8  # numbers a word
 PLACES = (0, 4, 1, 5, 2, 6, 3, 7)  # where in its word each of eight outputs is
 
 
-def read(tensors: Tensors, settings: Mapping[str, Any], dtype: mx.Dtype | None = None) -> Tensors:
+def read_awq(tensors: Tensors, settings: Mapping[str, Any], dtype: mx.Dtype | None = None) -> Tensors:
     """AWQ matrices packed as MLX holds them. ConfigError for another layout; CheckpointError naming a tensor."""
     for key in ("version", "format"):
         choice(settings, key, ("gemm",), "gemm")
     bits = settings.get("bits", settings.get("w_bit", BITS))
     if bits != BITS:
-        raise ConfigError(f"config.json: awq: bits {bits!r} cannot be loaded; known: {BITS}")
+        raise refused(settings, f"awq: bits {bits!r} cannot be loaded; known: {BITS}")
     reading = Reading(tensors, dtype)
     for owner in reading.owners(".qweight"):
         _matrix(reading, owner, zero_point=bool(settings.get("zero_point", True)))

@@ -14,10 +14,11 @@ from typing import Any
 import mlx.core as mx
 
 from zoo.checkpoint.formats.affine import Grouping, affine, consecutive, scattered
-from zoo.checkpoint.formats.reading import Reading, choice, is_float, is_words, misfit
+from zoo.checkpoint.formats.reading import Reading, is_float, is_words, misfit
 from zoo.checkpoint.formats.words import repeated, unpack
 from zoo.checkpoint.packed import WORD
 from zoo.checkpoint.safetensors import Tensors
+from zoo.checkpoint.settings import choice
 
 BITS = (2, 3, 4, 8)
 
@@ -44,7 +45,7 @@ class Matrix:
         return (words == row).all()
 
 
-def read(tensors: Tensors, settings: Mapping[str, Any], dtype: mx.Dtype | None = None) -> Tensors:
+def read_gptq(tensors: Tensors, settings: Mapping[str, Any], dtype: mx.Dtype | None = None) -> Tensors:
     """GPTQ matrices packed as MLX holds them. ConfigError for another layout; CheckpointError naming a tensor."""
     older = "marlin" if settings.get("is_marlin_format") else settings.get("format") or "gptq"
     layout = choice(settings, "checkpoint_format", ("gptq", "gptq_v2"), older)

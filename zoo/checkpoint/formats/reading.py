@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import mlx.core as mx
 
 from zoo.checkpoint.packed import Packed
 from zoo.checkpoint.safetensors import Tensors
-from zoo.errors import CheckpointError, ConfigError
+from zoo.errors import CheckpointError
 
 
 class Reading:
@@ -86,14 +85,3 @@ def is_float(array: mx.array) -> bool:
 def is_words(array: mx.array) -> bool:
     """Whether it holds words of 32 bits."""
     return array.dtype in (mx.int32, mx.uint32)
-
-
-def choice(settings: Mapping[str, Any], key: str, known: tuple[str, ...], default: str) -> str:
-    """The setting, one of those known; ConfigError naming it otherwise."""
-    value = settings.get(key) or default
-    if not isinstance(value, str) or value.lower() not in known:
-        method = settings.get("quant_method")
-        raise ConfigError(
-            f"config.json: {method}: {key} {value!r} cannot be loaded; known: {', '.join(known)}"
-        )
-    return value.lower()

@@ -33,7 +33,7 @@ def load_gguf_tokenizer(header: Header, rows: int) -> Tokenizer | None:
 
 def save_gguf_tokenizer(header: Header, folder: Path, generation: Mapping[str, Any]) -> None:
     """Write the same tokenizer as the files of a model folder, `generation` and all ids that end a text among them."""
-    from zoo.checkpoint.save import write_json
+    from zoo.files import write_json
 
     told = vocabulary(header)
     if told is None:
