@@ -136,6 +136,10 @@ def test_the_methods_settings_may_stand_beside_the_config(pair):
         json.dumps(dict(zero_point=True, q_group_size=32, w_bit=4, version="GEMM"))
     )
     check(zoo.load(folder))
+    for wrong, words in ((dict(w_bit=3), "awq: bits 3"), (dict(version="GEMV"), "awq: version 'GEMV'")):
+        (folder / "quant_config.json").write_text(json.dumps(wrong))
+        with pytest.raises(ConfigError, match=f"^quant_config.json: {words} cannot be loaded"):
+            zoo.load(folder)
 
 
 def test_a_matrix_of_another_width_than_the_models_is_refused_and_not_read_with_other_bits():

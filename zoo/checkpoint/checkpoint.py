@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
@@ -73,12 +74,15 @@ class Checkpoint(ABC):
     def read(self, dtype: mx.Dtype | None, names: Collection[str] | None = None) -> Tensors:
         """The tensors themselves, or those of some `names`, floats cast to `dtype`."""
         found = self.tensors(dtype)
-        found.arrays = {name: a for name, a in found.arrays.items() if names is None or name in names}
-        return found
+        arrays = {name: a for name, a in found.arrays.items() if names is None or name in names}
+        if dtype is not None:
+            floats = {name: a for name, a in arrays.items() if mx.issubdtype(a.dtype, mx.floating)}
+            arrays |= {name: array.astype(dtype) for name, array in floats.items()}
+        return replace(found, arrays=arrays)
 
     def held_bytes(self, dtype: mx.Dtype | None) -> int:
         """The bytes of what `read` gives."""
-        return sum(array.nbytes for array in self.tensors(dtype).arrays.values())
+        return sum(array.nbytes for array in self.read(dtype).arrays.values())
 
     def warn_of_losses(self, dtype: mx.Dtype | None) -> None:  # noqa: B027 (most lose nothing)
         """Warn of what reading changed of the numbers, after `read`."""
