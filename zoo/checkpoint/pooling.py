@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from zoo.errors import ConfigError
-from zoo.files import read_json, read_object, write_json
+from zoo.files import read_json, read_object, write_json, write_text
 
 POOLINGS = ("mean", "first", "last")
 MODULES, POOLING, LIMITS = "modules.json", "1_Pooling/config.json", "sentence_bert_config.json"
@@ -66,7 +66,7 @@ def save_pooling(folder: Path, mode: str, width: int | None) -> None:
         {"idx": number, "name": str(number), "path": path, "type": f"sentence_transformers.models.{kind}"}
         for number, (kind, path) in enumerate(kinds.items())
     ]
-    (folder / MODULES).write_text(json.dumps(modules, indent=2) + "\n")
+    write_text(folder / MODULES, json.dumps(modules, indent=2) + "\n")
 
 
 def _modules(folder: Path) -> Iterator[tuple[str, str]]:
