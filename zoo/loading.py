@@ -12,7 +12,7 @@ from zoo.checkpoint.open import Report, open_model
 from zoo.checkpoint.parameters import fill, parameters_of
 from zoo.errors import CheckpointError, SourceError
 from zoo.host.registry import Registry, default_registry
-from zoo.notices import held, renamed_argument
+from zoo.notices import deferred, renamed_argument
 from zoo.tokenizer import Tokenizer
 
 
@@ -37,7 +37,7 @@ class Loaded:
         return f"<Loaded {self.architecture.name}, {count:,} parameters, from {str(self.folder)!r}>"
 
 
-@held()
+@deferred()
 @renamed_argument("known", "registry")
 def load(
     source: str | Path,

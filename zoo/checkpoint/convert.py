@@ -22,7 +22,7 @@ from zoo.checkpoint.save import SHARD, signature_of, write
 from zoo.errors import SourceError, ZooError
 from zoo.files import new_folder
 from zoo.host.registry import Registry
-from zoo.notices import held
+from zoo.notices import deferred
 from zoo.runtime import DTYPES
 from zoo.weights import fused
 
@@ -43,7 +43,7 @@ class Converted:
         return self.bytes * 8 / self.parameters
 
 
-@held()
+@deferred()
 def convert(
     source: str | Path,
     out: str | Path,

@@ -22,8 +22,8 @@ def evaluate(tensors: Mapping[str, Any]) -> str | None:
     """Evaluate tensors, arrays and `Packed`, by name; the name of one that holds NaN or infinity, if there is one."""
     streams = cycle(runtime.side_streams())
     signs = {name: list(_signs(tensor, next(streams))) for name, tensor in tensors.items()}
-    held = [list(t.parts().values()) if isinstance(t, Packed) else t for t in tensors.values()]
-    mx.eval(held, signs)
+    arrays = [list(t.parts().values()) if isinstance(t, Packed) else t for t in tensors.values()]
+    mx.eval(arrays, signs)
     suspects = (name for name, found in signs.items() if any(sign.item() for sign in found))
     return next((name for name in suspects if not finite(tensors[name])), None)
 

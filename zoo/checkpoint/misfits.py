@@ -78,7 +78,7 @@ class Misfits:
 
 def _near(name: str, known: Mapping[str, str], what: str) -> str:
     """A hint with the nearest of the names, and what is said of it."""
-    names = [one for one in list(known)[:CANDIDATES] if len(one) <= LONGEST]
+    names = [candidate for candidate in list(known)[:CANDIDATES] if len(candidate) <= LONGEST]
     near = get_close_matches(name, names, 1, ALIKE) if len(name) <= LONGEST else []
     return f" [{what}: {near[0]}{known[near[0]]}]" if near else ""
 
@@ -102,9 +102,9 @@ class Group:
         return "s" if self.count > 1 else ""
 
     def __str__(self) -> str:
-        name, *path = (one if len(one) <= LONGEST else f"{one[:LONGEST]}…" for one in self.names)
-        told = [*(f"for {one}" for one in path if one != name), *([self.ranges] if self.ranges else [])]
-        return f"{name} ({', '.join(told)}){self.what}" if told else f"{name}{self.what}"
+        name, *path = (n if len(n) <= LONGEST else f"{n[:LONGEST]}…" for n in self.names)
+        details = [*(f"for {step}" for step in path if step != name), *([self.ranges] if self.ranges else [])]
+        return f"{name} ({', '.join(details)}){self.what}" if details else f"{name}{self.what}"
 
 
 def grouped(problems: Iterable[tuple[tuple[str, ...], str]]) -> list[Group]:

@@ -11,7 +11,7 @@ from typing import Any
 from zoo.architecture import Architecture
 from zoo.assemble import assemble
 from zoo.checkpoint.checkpoint import Checkpoint, open_checkpoint
-from zoo.checkpoint.parameters import match, packings, place, sanitized, warn_of_unread
+from zoo.checkpoint.parameters import match, packings, placed, sanitized, warn_of_unread
 from zoo.checkpoint.quantized import Expected, check_method, warn_of_differences
 from zoo.checkpoint.safetensors import Tensors
 from zoo.checkpoint.source import find
@@ -68,7 +68,7 @@ class Opened:
         return self._placed(self.checkpoint.read(dtype, names))
 
     def _placed(self, tensors: Tensors) -> dict[str, Any]:
-        return place(self.model, self.architecture, self.recipe, tensors)
+        return placed(self.model, self.architecture, self.recipe, tensors)
 
     def read(self, dtype: Any) -> None:
         """Read what is not lazy, floats cast to `dtype`; lazy parameters are read when they are evaluated."""

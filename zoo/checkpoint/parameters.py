@@ -78,7 +78,7 @@ def match(model: Any, architecture: Architecture, recipe: Any, tensors: Tensors)
     return settled
 
 
-def place(model: Any, architecture: Architecture, recipe: Any, tensors: Tensors) -> dict[str, Any]:
+def placed(model: Any, architecture: Architecture, recipe: Any, tensors: Tensors) -> dict[str, Any]:
     """The parameters that some tensors of a checkpoint make, which has been matched as a whole."""
     rules = architecture.layouts_of(tensors.metadata["format"])[tensors.metadata["format"]]
     parameters, _ = weights.apply(rules, tensors.arrays, recipe, join)

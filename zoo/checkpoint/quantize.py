@@ -80,11 +80,11 @@ def choose(path: str, layer: Any, asked: Packing, choices: Sequence[Choice] = ()
 def quantize(model: Any, asked: Packing, choices: Sequence[Choice] = ()) -> None:
     """Replace the layers of a model by quantized ones, unevaluated; those that are packed already stay so."""
 
-    def one(path: str, layer: Any) -> dict[str, Any] | bool:
+    def chosen(path: str, layer: Any) -> dict[str, Any] | bool:
         packing = choose(path, layer, asked, choices)
         return packing.as_json() if packing else False
 
-    nn.quantize(model, class_predicate=one)
+    nn.quantize(model, class_predicate=chosen)
 
 
 def quantized(

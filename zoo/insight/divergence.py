@@ -14,7 +14,7 @@ from zoo.loading import load
 
 @dataclass(frozen=True)
 class Divergence:
-    """KL(source ‖ converted) of the next token's distribution, in nats: mean and largest over `tokens` places."""
+    """KL(source ‖ converted) of the next token's distribution, in nats: mean and largest over `tokens` positions."""
 
     mean: float
     worst: float
@@ -52,7 +52,7 @@ def _log_probabilities(
 ) -> mx.array:  # (T, V)
     loaded = load(source, architecture=architecture, revision=revision, dtype="float32", report=report)
     if loaded.tokenizer is None:
-        ids = [7 * place % loaded.recipe.embedding.vocab for place in range(64)]
+        ids = [7 * index % loaded.recipe.embedding.vocab for index in range(64)]
     else:
         ids = loaded.tokenizer.encode(SAMPLE)
     tokens = mx.array([ids[: loaded.recipe.context or len(ids)]])

@@ -19,7 +19,7 @@ from zoo.checkpoint.settings import choice, refused
 
 BITS = 4
 EACH = 8  # numbers a word
-PLACES = (0, 4, 1, 5, 2, 6, 3, 7)  # where in its word each of eight outputs is
+ORDER = (0, 4, 1, 5, 2, 6, 3, 7)  # where in its word each of eight outputs is
 
 
 def read_awq(tensors: Tensors, settings: Mapping[str, Any], dtype: mx.Dtype | None = None) -> Tensors:
@@ -48,7 +48,7 @@ def _matrix(reading: Reading, owner: str, zero_point: bool) -> None:
         raise misfit(parts)
     if zeros is not None and (zeros.shape != (groups, words) or not is_words(zeros)):
         raise misfit(parts)
-    points = 2 ** (BITS - 1) if zeros is None else unpack(zeros, BITS, PLACES).T  # (O, G)
-    places = transpose_nibbles(codes)  # each (W, O/8): every eighth output's words
-    rows = mx.stack([places[place].T for place in PLACES], axis=1).flatten(0, 1)  # (O, W)
+    points = 2 ** (BITS - 1) if zeros is None else unpack(zeros, BITS, ORDER).T  # (O, G)
+    columns = transpose_nibbles(codes)  # each (W, O/8): every eighth output's words
+    rows = mx.stack([columns[index].T for index in ORDER], axis=1).flatten(0, 1)  # (O, W)
     affine(reading, f"{owner}.weight", rows, BITS, scales.T, points, consecutive(inputs, inputs // groups))

@@ -54,6 +54,6 @@ def block_sizes(
 def _powers(reading: Reading, names: list[str]) -> set[str]:
     """Those whose scales are powers of two, as the config promises of all; the scales are read for it."""
     scales = {name: reading.arrays[name + SCALE] for name in names}
-    found = {name: are_powers(one) for name, one in scales.items() if is_float(one) and one.size}
+    found = {name: are_powers(scale) for name, scale in scales.items() if is_float(scale) and scale.size}
     mx.eval(found)
     return {name for name, are in found.items() if are.item()}

@@ -86,7 +86,7 @@ def _matrix(reading: Reading, owner: str) -> Matrix:
 
 def _groupings(matrices: Mapping[str, Matrix], size: Any) -> dict[str, Grouping]:
     """Each matrix's groups: those of its `g_idx`, else of `size` inputs in turn, else as many as fit the scales."""
-    told = scattered(
+    scattered_groups = scattered(
         {
             f"{owner}.g_idx": (matrix.index, matrix.scales.shape[0])
             for owner, matrix in matrices.items()
@@ -94,7 +94,7 @@ def _groupings(matrices: Mapping[str, Matrix], size: Any) -> dict[str, Grouping]
         }
     )
     return {
-        owner: told.get(f"{owner}.g_idx") or _in_turn(owner, matrix, size)
+        owner: scattered_groups.get(f"{owner}.g_idx") or _in_turn(owner, matrix, size)
         for owner, matrix in matrices.items()
     }
 
@@ -118,4 +118,4 @@ def _symmetric(matrices: Mapping[str, Matrix]) -> set[str]:
         for owner, matrix in matrices.items()
     }
     mx.eval(middle)
-    return {owner for owner, found in middle.items() if any(one.item() for one in found)}
+    return {owner for owner, found in middle.items() if any(are.item() for are in found)}

@@ -46,7 +46,7 @@ def integers(reading: Reading, weights: Sequence[Mapping[str, Any]]) -> None:
     unset = {owner: matrix.index.max() < 0 for owner, matrix in matrices.items() if matrix.index is not None}
     mx.eval([matrix.shape for matrix in matrices.values() if matrix.shape is not None], unset)
     sizes = {owner: _sizes(matrix, weights) for owner, matrix in matrices.items()}
-    told = scattered(
+    scattered_groups = scattered(
         {
             f"{owner}.weight_g_idx": (matrix.index, sizes[owner].groups)
             for owner, matrix in matrices.items()
@@ -55,7 +55,7 @@ def integers(reading: Reading, weights: Sequence[Mapping[str, Any]]) -> None:
     )
     for owner, matrix in matrices.items():
         size = sizes[owner]
-        grouping = told.get(f"{owner}.weight_g_idx") or _in_turn(matrix, size, weights)
+        grouping = scattered_groups.get(f"{owner}.weight_g_idx") or _in_turn(matrix, size, weights)
         scales = mx.broadcast_to(matrix.scales.reshape(-1, size.groups), (size.outputs, size.groups))
         words, zeros = _words(matrix), _zeros(matrix, size)
         affine(reading, f"{owner}.weight", words, size.bits, scales, zeros, grouping)

@@ -69,12 +69,12 @@ class Reading:
 
 def misfit(parts: Mapping[str, mx.array | None]) -> CheckpointError:
     """The error that tensors, by name, are not the parts of one matrix."""
-    told = [
+    described = [
         f"{name} {tuple(array.shape)} {str(array.dtype).removeprefix('mlx.core.')}"
         for name, array in parts.items()
         if array is not None
     ]
-    return CheckpointError(f"{', '.join(told)}: not the parts of one quantized matrix")
+    return CheckpointError(f"{', '.join(described)}: not the parts of one quantized matrix")
 
 
 def is_float(array: mx.array) -> bool:

@@ -15,7 +15,7 @@ from zoo.checkpoint.checkpoint import Checkpoint
 from zoo.checkpoint.finite import finite
 from zoo.checkpoint.gguf.config import architecture_of, config_of, decimal, gguf_of, origin_of, own_keys
 from zoo.checkpoint.gguf.header import Header, read_header, shown
-from zoo.checkpoint.gguf.reading import read
+from zoo.checkpoint.gguf.reading import read_tensor
 from zoo.checkpoint.gguf.rope import llama3_scaling
 from zoo.checkpoint.gguf.tensors import tensors_of
 from zoo.checkpoint.pooling import Pooling, save_pooling
@@ -90,7 +90,7 @@ class GGUFCheckpoint(Checkpoint):
 
     def find_not_finite(self) -> tuple[Path, str] | None:
         entries = self.header.tensors.values()
-        return next(((e.path, e.name) for e in entries if not finite(read(e, mx.float32))), None)
+        return next(((e.path, e.name) for e in entries if not finite(read_tensor(e, mx.float32))), None)
 
     def tokenizer(self) -> Tokenizer | None:
         from zoo.checkpoint.gguf.tokenizer import load_gguf_tokenizer
@@ -164,6 +164,6 @@ def _add_frequencies(header: Header, config: dict[str, Any]) -> None:
     theta = config.get("rope_theta", 10000.0)
     if not isinstance(theta, float):
         raise ConfigError(f"{header.path}: rope.freq_base {shown(theta)} is no float")
-    scaling = llama3_scaling(read(entry, mx.float32).tolist(), theta, str(header.path))
+    scaling = llama3_scaling(read_tensor(entry, mx.float32).tolist(), theta, str(header.path))
     if scaling is not None:
         config["rope_scaling"] = scaling

@@ -17,7 +17,7 @@ import numpy as np
 from zoo import runtime
 from zoo.checkpoint.gguf.blocks import GROUP
 from zoo.checkpoint.gguf.header import Entry
-from zoo.checkpoint.gguf.reading import PACKINGS, PLAIN, Reader, read, reader, stays_packed
+from zoo.checkpoint.gguf.reading import PACKINGS, PLAIN, Reader, read_tensor, reader, stays_packed
 from zoo.checkpoint.packed import Packed, Packing, pack
 from zoo.checkpoint.safetensors import Tensors
 from zoo.errors import CheckpointError
@@ -95,8 +95,8 @@ class GGUFTensors:
     def _read(self, entry: Entry, dtype: mx.Dtype, take_apart: Reader) -> Any:
         packing = packing_of(entry, self.repack)
         if packing is None or stays_packed(entry):
-            return read(entry, dtype, take_apart)
-        matrix = read(entry, mx.float32, take_apart)
+            return read_tensor(entry, dtype, take_apart)
+        matrix = read_tensor(entry, mx.float32, take_apart)
         packed = pack(entry.name, matrix, packing).astype(dtype)
         mx.eval(*packed.parts().values())
         self.repacked.add(entry, matrix, packed)
