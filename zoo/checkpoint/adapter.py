@@ -174,7 +174,7 @@ def changes(tensors: Mapping[str, Any], scale: float, layers: Mapping[str, Any])
 def _no_join(parts: Sequence[Any], axis: int) -> Any:
     if len(parts) == 1:
         return parts[0]
-    names = ", ".join(str(getattr(part, "name", "a tensor")) for part in parts[:2])
+    names = ", ".join(part.name if isinstance(part, Change | Packed) else "a tensor" for part in parts[:2])
     raise CheckpointError(f"{names}: adapters of matrices that are one in this model are not implemented")
 
 

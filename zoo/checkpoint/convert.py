@@ -67,7 +67,7 @@ def convert(
     `dtype` casts floats. Layout "mlx" loads in mlx-lm, "hf" in transformers, which holds no packed matrices: they are
     dequantized. `revision` is a hub id's branch, tag or commit. `adapter` is a folder of mlx-lm's LoRA or DoRA, to be
     made part of the weights. `repack` (4, 6 or 8) packs in so many bits what no packing of MLX holds as a GGUF file has
-    it. `report` is told how far it has come, as by `zoo.load`. A `ZooError` names what cannot be.
+    it. `report` is called as by `zoo.load`. A `ZooError` says what is impossible.
     """
     out = Path(out).expanduser()
     if layout not in LAYOUTS:

@@ -40,6 +40,8 @@ class Quantizing(Protocol):
 class Quantizable(Protocol):
     """A layer that has a quantized form, as MLX's own declare it."""
 
+    weight: Any
+
     def to_quantized(self, **packing: Any) -> Any: ...
 
 

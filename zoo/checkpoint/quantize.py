@@ -8,7 +8,8 @@ from typing import Any
 
 import mlx.nn as nn
 
-from zoo.checkpoint.packed import AFFINE_BITS, AFFINE_GROUPS, FLOAT_MODES, Packing, dense, pack
+from zoo.checkpoint.packed import AFFINE_BITS, AFFINE_GROUPS, FLOAT_MODES, Packed, Packing, dense, pack
+from zoo.checkpoint.parameters import Quantizable
 from zoo.errors import ZooError
 
 Choice = Callable[[str, Packing], Packing | None]
@@ -66,7 +67,7 @@ def choose(path: str, layer: Any, asked: Packing, choices: Sequence[Choice] = ()
     Each of `choices` may change the packing, by the layer's path, or keep the layer whole with None. Layers that have no
     quantized form, or whose inputs do not divide into groups, stay as they are.
     """
-    if not hasattr(layer, "to_quantized"):
+    if not isinstance(layer, Quantizable):
         return None
     packing = Packing(8, 64) if any(fnmatchcase(path, pattern) for pattern in ROUTERS) else asked
     for choice in choices:
@@ -111,6 +112,7 @@ def quantized(
             packings |= dict.fromkeys(group, max(together, key=lambda packing: packing.bits))
     found = dict(parameters)
     for path, packing in packings.items():
-        if packing is not None and getattr(found[path], "packing", None) != packing:
-            found[path] = pack(path, dense(found[path]), packing)
+        tensor = found[path]
+        if packing is not None and not (isinstance(tensor, Packed) and tensor.packing == packing):
+            found[path] = pack(path, dense(tensor), packing)
     return found
