@@ -48,7 +48,18 @@ def test_importing_every_plugin_leaves_mlx_alone():
 
 
 @pytest.mark.parametrize(
-    "heavy", ["mlx_lm", "transformers", "torch", "rich", "jinja2", "huggingface_hub", "gguf", "numpy"]
+    "heavy",
+    [
+        "mlx_lm",
+        "transformers",
+        "torch",
+        "rich",
+        "jinja2",
+        "huggingface_hub",
+        "gguf",
+        "zoo.checkpoint.gguf",
+        "numpy",
+    ],
 )
 def test_running_a_pocket_imports_nothing_heavy(heavy):
     code = (

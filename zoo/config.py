@@ -184,9 +184,9 @@ class Config(Mapping[str, Any]):
         return default
 
     def with_defaults(self, **defaults: Any) -> Config:
-        """This config with values for keys that are not there (null is there); what it reads, this has read.
+        """This config with values for absent keys (null is present); keys that the copy reads count as read here.
 
-        For a family whose reference has other defaults than the one it is told as a difference from.
+        For a family whose reference has other defaults than the base that its recipe starts from.
         """
         other = copy.copy(self)
         given = {key: value for key, value in defaults.items() if key not in self._nulls}
@@ -195,7 +195,7 @@ class Config(Mapping[str, Any]):
         return other
 
     def is_null(self, key: str) -> bool:
-        """Whether the key stands there with null, for the few where that means "none" and absence a default."""
+        """Whether the key is null, for the few where null means "none" and absence a default."""
         return key in self._nulls
 
     def count(self, key: str, default: Any = REQUIRED, *, least: int = 1, most: int = MOST) -> Any:
@@ -296,11 +296,11 @@ class Config(Mapping[str, Any]):
             raise self.error(key, why)
 
     def ignore(self, *keys: str) -> None:
-        """Say of keys that whatever they hold changes nothing: nobody is warned that they were not read."""
+        """Declare that these keys change nothing: no warning says that they were not read."""
         self._read.update(keys)
 
     def note(self, key: str, value: Any) -> None:
-        """Say what a key comes to where a value counts that was found elsewhere; see `defaults`."""
+        """Record the effective value of a key that was found elsewhere; see `defaults`."""
         self._defaults[key] = value
 
     def nested(self, key: str) -> Config | None:
@@ -312,7 +312,7 @@ class Config(Mapping[str, Any]):
         return Config(self[key], where=f"{self._where}{key}.", origin=self.origin)
 
     def error(self, key: str, why: str) -> ConfigError:
-        """The error that `key`'s value deserves, to be raised."""
+        """A ConfigError about `key`'s value, to be raised."""
         return ConfigError(f"{self._named(key)} {_shown(self._values.get(key))} {why}")
 
     def _key(self, key: str) -> str:
@@ -332,7 +332,7 @@ class Config(Mapping[str, Any]):
         return max((side for tensor in self._tensors.values() for side in tensor.shape), default=0)
 
     def defaults(self) -> dict[str, Any]:
-        """The values that were used for keys which are not there, and those noted: a config that leaves nothing unsaid."""
+        """The values used for absent keys, and those noted: together with the config they leave no default implicit."""
         return {
             key: value for key, value in self._defaults.items() if key not in (*self._nulls, "architectures")
         }
@@ -343,7 +343,7 @@ class Config(Mapping[str, Any]):
 
 
 def _unfit(value: Any, least: float, most: float) -> str | None:
-    """Why a value is no number within the bounds, None when it is."""
+    """Why a value is not a number within the bounds; None when it is."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return "expected a number"
     if not least <= value <= most or 0 < abs(value) < LEAST_NUMBER:
@@ -352,6 +352,6 @@ def _unfit(value: Any, least: float, most: float) -> str | None:
 
 
 def _shown(value: Any, most: int = 60) -> str:
-    """A value as an error shows it."""
+    """A value, shortened for an error message."""
     text = repr(value)
     return text if len(text) <= most else text[: most - 3] + "..."

@@ -154,7 +154,7 @@ def parse_json(text: str) -> Any:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A JSON object. A key that stands there twice is a mistake or a trap: readers differ in which one they take."""
+    """A JSON object; ValueError for a key with two values, of which readers differ in the one they take."""
     values = dict(pairs)
     if len(values) < len(pairs):
         for key, value in pairs:

@@ -18,7 +18,7 @@ from zoo.tokenizer import Tokenizer
 
 @dataclass(repr=False)
 class Loaded:
-    """A model, ready to run. `tokenizer` is None where there is none: prompts are then lists of ids.
+    """A model, ready to run. `tokenizer` may be None: prompts are then lists of ids.
 
     `folder` is the folder or file that it was read from. `registry` has the plugins that serve it.
     """
@@ -102,7 +102,7 @@ def load(
 
 
 def check_fit(model: Any, recipe: Any, width: int, context: int | None = None) -> None:
-    """SourceError with the sum when weights and a cache of `context` tokens are more than the machine's memory.
+    """SourceError, with the sum, when weights and a cache of `context` tokens exceed the machine's memory.
 
     `width`: bytes of a number in the cache.
     """
@@ -130,7 +130,7 @@ GB = 1e9
 
 
 def evaluate_weights(model: Any, report: Report | None = None) -> str | None:
-    """Evaluate the weights, some at a time: no second copy of all is in memory, and Ctrl-C is heard.
+    """Evaluate the weights, some at a time: memory never holds a second copy of all, and Ctrl-C takes effect.
 
     Gives the path of one that holds NaN or infinity, if there is one.
     """

@@ -1,4 +1,4 @@
-"""Warnings: those of work that may still fail, given when it has succeeded, and those of former names."""
+"""Warnings: those deferred until the work has succeeded, and those about former names."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def deferred() -> Iterator[None]:
 
 
 def renamed_argument(old: str, new: str) -> Callable[[Function], Function]:
-    """Let a function also take its argument `new` by its former name, with a DeprecationWarning."""
+    """Make a function also accept its argument `new` by its former name, with a DeprecationWarning."""
 
     def accept(function: Function) -> Function:
         @wraps(function)

@@ -62,7 +62,7 @@ class Change:
         return replace(self, b=self.b.reshape(*shape[:-1], self.b.shape[-1]), magnitude=magnitude)
 
     def __getitem__(self, index: Any) -> Change:
-        """The change of some of the outputs, all that rules cut a fused matrix into."""
+        """The change of a slice of the outputs, as rules split a fused matrix."""
         steps = index if isinstance(index, tuple) else (index,)
         if (
             self.a.ndim != 2
@@ -81,7 +81,7 @@ class Change:
         return changed.astype(matrix.dtype)
 
     def growth(self, changed: mx.array) -> mx.array:
-        """What each row of a changed matrix (O, I) is multiplied by for its length to be the magnitude: (O,)."""
+        """The factors (O,) that give the rows of a changed matrix (O, I) the lengths in `magnitude`."""
         assert self.magnitude is not None
         return self.magnitude.astype(mx.float32) / mx.linalg.norm(changed.astype(mx.float32), axis=-1)
 
@@ -136,7 +136,7 @@ def scale_of(settings: Config) -> float:
 
 
 def owners(opened: Opened, tensors: Mapping[str, Any]) -> dict[str, Any]:
-    """The layer that each adapted name stands for, where it is its path or the rules know it."""
+    """The layer that each adapted matrix belongs to, found by its path or by the weight rules; None for none."""
     layers: dict[str, Any] = dict(opened.model.named_modules())
     rules = opened.architecture.layouts["mlx"]
     found = {}
@@ -149,7 +149,7 @@ def owners(opened: Opened, tensors: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def changes(tensors: Mapping[str, Any], scale: float, layers: Mapping[str, Any]) -> dict[str, Any]:
-    """The changes by the name of the matrix each belongs to; tensors that are no part of one stay as they are."""
+    """The changes by the name of their matrix; tensors that belong to none are returned unchanged."""
     found: dict[str, Any] = dict(tensors)
     for name in [name for name in tensors if name.endswith(".lora_a")]:
         prefix = name.removesuffix(".lora_a")
@@ -179,7 +179,7 @@ def _no_join(parts: Sequence[Any], axis: int) -> Any:
 
 
 def fuse(parameters: MutableMapping[str, Any], adapter: Mapping[str, Any]) -> None:
-    """Change the parameters themselves, unevaluated; packed matrices are packed anew, which rounds."""
+    """Merge the changes into the parameters, unevaluated; packed matrices are packed again, which rounds."""
     for path, change in adapter.items():
         old = parameters[path]
         if not isinstance(change, Change):
@@ -191,7 +191,7 @@ def fuse(parameters: MutableMapping[str, Any], adapter: Mapping[str, Any]) -> No
 
 
 def fuse_plain(parameters: MutableMapping[str, Any], adapter: Mapping[str, Any]) -> dict[str, Change]:
-    """Change the parameters that are not packed; the changes of those that are, to be made as they run."""
+    """Merge the changes of unpacked parameters, and return those of packed ones, which are applied at run time."""
     waits = {
         path: change
         for path, change in adapter.items()

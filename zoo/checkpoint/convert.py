@@ -1,4 +1,4 @@
-"""From any source to a new folder: another layout, another dtype, quantized or not; a layer at a time.
+"""Conversion of any checkpoint to a new folder in another layout, dtype or packing, a layer at a time.
 
 Nothing is read before it is written: parameters are found and renamed by the weight rules, packed, renamed back, and
 each is then evaluated for the shard that it goes to.
@@ -31,7 +31,7 @@ LAYOUTS = ("mlx", "hf")
 
 @dataclass(frozen=True)
 class Converted:
-    """What was written: bytes in all, and bits a parameter, scales and biases included."""
+    """What `convert` wrote: its bytes, and bits per parameter, scales and biases included."""
 
     folder: Path
     bytes: int
@@ -39,7 +39,7 @@ class Converted:
 
     @property
     def bits(self) -> float:
-        """Bits a weight."""
+        """Bits per weight."""
         return self.bytes * 8 / self.parameters
 
 
@@ -131,7 +131,7 @@ def convert(
     opened.parameters = {}  # only `tensors` holds them now
 
     def pieces(names: Collection[str]) -> Iterator[dict[str, Any]]:
-        """The tensors of these names as they are read, those of a layer at a time."""
+        """The tensors of these names, read one layer at a time."""
         for group, read in readers:
             if group.intersection(names):
                 yield made(dict(read()))
@@ -149,7 +149,7 @@ def convert(
 
 
 def spelled_out(opened: Opened) -> dict[str, Any]:
-    """The config as mlx-lm reads it: no default left unsaid, and RoPE in transformers 4's two keys."""
+    """The config as mlx-lm reads it: every default written out, and RoPE in transformers 4's two keys."""
     if opened.architecture.bridged:
         return opened.config  # another library has read this very one
     config = opened.config | opened.defaults  # of a key that is there, a default says what counts instead

@@ -1,4 +1,4 @@
-"""Whether tensors are numbers: NaN and infinity end in text without sense, or in none, and nothing says why.
+"""Detection of NaN and infinity in weights.
 
 What is evaluated anyway is looked at once while it is in memory, in one pass that runs at memory speed.
 """
@@ -29,7 +29,7 @@ def evaluate(tensors: Mapping[str, Any]) -> str | None:
 
 
 def finite(tensor: Any) -> bool:
-    """Whether all of a tensor's numbers are finite, looked at one by one."""
+    """Whether all of a tensor's numbers are finite, checked one by one."""
     if isinstance(tensor, Packed):
         floats = [part for part in (tensor.scales, tensor.biases, tensor.global_scale) if part is not None]
         return all(map(finite, floats)) and not any(sign.item() for sign in _codes(tensor))
@@ -41,7 +41,7 @@ def _floats(array: mx.array) -> bool:
 
 
 def _signs(tensor: Any, stream: Any) -> Iterator[mx.array]:
-    """Whether a tensor may hold something else than numbers: one is true where it does, and seldom where not."""
+    """Whether a tensor may hold NaN or infinity: some array is true where it does, and rarely where it does not."""
     if isinstance(tensor, Packed):
         yield from _codes(tensor)
         for part in (tensor.scales, tensor.biases, tensor.global_scale):

@@ -40,7 +40,8 @@ BESIDE = (
 class Listing:
     """What a repository holds at one commit. `files` maps names to huggingface_hub's records of them.
 
-    Those whose names end in `large` hold weights, and may be as large as the disk has room for. SourceError for a commit or a hash that is none. A file is left out whose name no terminal could show as it is.
+    Those whose names end in `large` hold weights, and may be as large as the disk has room for. A file is left out
+    whose name no terminal could show as it is. SourceError for an invalid commit or hash.
     """
 
     def __init__(self, hub_id: str, info: Any, large: tuple[str, ...]) -> None:
@@ -118,7 +119,8 @@ def download(hub_id: str, revision: str | None, registry: Registry) -> Path:
     """The folder of a repository's config, tokenizer and safetensors files, fetched or from the cache.
 
     `revision` is a branch, a tag or a commit; `registry` has the plugins whose files are fetched, too. Without a
-    network, and with HF_HUB_OFFLINE=1, what is in the cache serves. SourceError says in one line what is wrong with the id, the access, the network or the disk.
+    network, and with HF_HUB_OFFLINE=1, what is in the cache serves. SourceError says in one line what is wrong with the
+    id, the access, the network or the disk.
     """
     try:
         listing = ask(hub_id, revision, registry)

@@ -81,7 +81,7 @@ def match(model: Any, architecture: Architecture, recipe: Any, tensors: Tensors)
 
 
 def placed(model: Any, architecture: Architecture, recipe: Any, tensors: Tensors) -> dict[str, Any]:
-    """The parameters that some tensors of a checkpoint make, which has been matched as a whole."""
+    """The parameters made of some tensors of a checkpoint that `match` has accepted as a whole."""
     rules = architecture.layouts_of(tensors.metadata["format"])[tensors.metadata["format"]]
     parameters, _ = weights.apply(rules, tensors.arrays, recipe, join)
     return _settled(model, parameters, dict(tree_flatten(model.parameters())))
@@ -128,7 +128,7 @@ def fill(model: Any, parameters: Mapping[str, Any], dtype: Any = None) -> None:
 
 
 def can_hold(layer: Any, tensor: Packed) -> bool:
-    """Whether the layer has a quantized form, which also knows what the packing adds to the matrix itself."""
+    """Whether the layer has a quantized form that supports all parts of the packed matrix."""
     extras = tensor.parts().keys() & set(EXTRAS)
     known: Sequence[str] = EXTRAS if isinstance(layer, nn.Linear) else ()
     if isinstance(layer, KnowsExtras):
@@ -137,7 +137,7 @@ def can_hold(layer: Any, tensor: Packed) -> bool:
 
 
 def quantized_layer(layer: Any, tensor: Packed) -> Any:
-    """The quantized form of a layer, of the right shapes and as yet with other numbers."""
+    """The quantized form of a layer: the right shapes, and placeholder numbers."""
     plain = isinstance(layer, nn.Linear) and type(layer).to_quantized is nn.Linear.to_quantized
     make = partial(QuantizedLinear.from_linear, layer) if plain else layer.to_quantized
     quantized = make(**tensor.packing.as_json())
@@ -194,6 +194,6 @@ def renamed(
 
 
 def warn_of_unread(config: Config) -> None:
-    """Say which keys of a config nothing has read."""
+    """Warn of the config's keys that nothing has read."""
     if keys := config.unread():
         notice(f"{config.origin.name}: unknown to this architecture, ignored: {', '.join(keys)}")

@@ -79,7 +79,7 @@ def choose(path: str, layer: Any, asked: Packing, choices: Sequence[Choice] = ()
 
 
 def quantize(model: Any, asked: Packing, choices: Sequence[Choice] = ()) -> None:
-    """Replace the layers of a model by quantized ones, unevaluated; those that are packed already stay so."""
+    """Replace the layers of a model by quantized ones, unevaluated; layers already quantized stay as they are."""
 
     def chosen(path: str, layer: Any) -> dict[str, Any] | bool:
         packing = choose(path, layer, asked, choices)
@@ -95,7 +95,7 @@ def quantized(
     choices: Sequence[Choice] = (),
     fused: Iterable[Sequence[str]] = (),
 ) -> dict[str, Any]:
-    """The parameters by path, those that `quantize` would pack as `Packed`; what is packed otherwise is packed anew.
+    """The parameters by path, those that `quantize` would pack as `Packed`; other packings are replaced.
 
     Parameters that are `fused` into one tensor where they go to have one packing, that of the most bits among them.
     """

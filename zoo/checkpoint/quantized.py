@@ -1,4 +1,4 @@
-"""Quantized checkpoints: the tensors that together are one matrix, made one `Packed` under its weight's name.
+"""Quantized checkpoints: the tensors that make up one matrix become one `Packed` under its weight's name.
 
 What a config.json says of the packing is compared with the tensors, whose shapes decide.
 """
@@ -50,7 +50,7 @@ def method_of(settings: Mapping[str, Any] | None) -> str | None:
 
 
 def with_settings(config: dict[str, Any], folder: Path, registry: Registry) -> dict[str, Any]:
-    """The config, with the settings of the file beside it that some writers put them into, if it has none itself."""
+    """The config, with the quantization settings that some writers put into a file of their own, if it has none itself."""
     if settings_of(config) is not None:
         return config
     for format in registry.formats.values():
@@ -63,7 +63,7 @@ def with_settings(config: dict[str, Any], folder: Path, registry: Registry) -> d
 
 
 def check_method(config: Mapping[str, Any], registry: Registry) -> None:
-    """ConfigError when the config names a method that nothing here reads."""
+    """ConfigError when the config names a quantization method that is not implemented."""
     settings = settings_of(config)
     method = method_of(settings)
     if settings is None or method is None or registry.format(method) is not None:
@@ -203,7 +203,7 @@ def _guess(
 
 
 def warn_of_differences(expected: Expected, found: Iterable[tuple[tuple[str, ...], Packing | None]]) -> None:
-    """Say in one line where config.json and the tensors differ; `found` are a matrix's names and its packing."""
+    """Warn in one line where the config and the tensors differ; `found` are a matrix's names and its packing."""
     if not expected.given:
         return
     differ = []
@@ -222,7 +222,7 @@ def warn_of_differences(expected: Expected, found: Iterable[tuple[tuple[str, ...
 
 
 def warn_of_unpacked(names: Collection[str]) -> None:
-    """Say which matrices lost their packing on the way."""
+    """Warn of the matrices that had to be dequantized."""
     if names:
         more = f" (and {len(names) - 1} more)" if len(names) > 1 else ""
         notice(f"{min(names)}{more}: cannot stay packed without loss, dequantized")

@@ -1,4 +1,4 @@
-"""Of which kind a checkpoint is, by its name, its first bytes, or the files in its folder. Imports no mlx."""
+"""The format of a checkpoint, by its name, its first bytes, or the files in its folder. Imports no mlx."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LATER_SHARD = re.compile(r"-(?!00001)\d{5}-of-\d{5}\.")  # in the name of all s
 
 
 def recognise(path: Path, registry: Registry) -> tuple[Path, CheckpointFormat]:
-    """The checkpoint at a path and its format: of a folder without a config.json the one file that it holds.
+    """The checkpoint at a path, and its format; in a folder without a config.json it is the only checkpoint file.
 
     SourceError for a file that no format reads, and for a folder with several of them.
     """

@@ -160,7 +160,7 @@ def read_header(path: Path) -> tuple[dict[str, str], dict[str, str]]:
 
 @dataclass(frozen=True)
 class Entry:
-    """A tensor as a header tells of it: it lies at bytes `first` to `last`, and has `bits` bits altogether."""
+    """A tensor's entry in a header: it lies at bytes `first` to `last`, and has `bits` bits in total."""
 
     first: int
     last: int
@@ -168,7 +168,7 @@ class Entry:
 
     @staticmethod
     def of(name: str, described: Any) -> Entry:
-        """What a header's JSON says of the tensor `name`; ValueError where it says nothing that can be."""
+        """The entry of the tensor `name` from a header's JSON; ValueError where that is invalid."""
         described = described if isinstance(described, dict) else {}
         dtype, shape, span = (described.get(key) for key in ("dtype", "shape", "data_offsets"))
         if not isinstance(dtype, str) or dtype not in BITS:

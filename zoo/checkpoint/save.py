@@ -1,4 +1,4 @@
-"""A model to a folder that other programs load: weights in shards with an index, and a config.json.
+"""Writing a model as a folder that other programs load: weights in shards with an index, and a config.json.
 
 Tensors are evaluated one by one and forgotten once their shard is written, so that a model which was never read whole
 is never held whole. Each file is written beside its place and then moved there.
@@ -139,7 +139,7 @@ def write(
 
 
 class _Pieces:
-    """A file that is written piece by piece, so that Ctrl-C is heard between two of them."""
+    """A file that is written in pieces, so that Ctrl-C takes effect between two of them."""
 
     def __init__(self, file: BinaryIO, wrote: Callable[[int], None]) -> None:
         self._file, self._wrote = file, wrote
@@ -187,7 +187,7 @@ def _parts(name: str, tensor: Any, layout: str, dtype: Any) -> dict[str, mx.arra
 
 
 def is_mlx(name: str, tensor: Packed) -> bool:
-    """Whether MLX's layout has a place for all parts of a packed matrix: a second scale only for experts in NVFP4."""
+    """Whether MLX's layout can hold all parts of a packed matrix: a second scale only for experts in NVFP4."""
     scale = tensor.global_scale
     scaled = scale is None or (tensor.packing.mode == "nvfp4" and tensor.ndim == 3 and scale.shape[-1] == 1)
     return name.endswith(".weight") and scaled and tensor.permutation is None and not tensor.swapped
@@ -207,7 +207,7 @@ def _shards(sizes: Mapping[str, int], most: int) -> Iterator[list[str]]:
 
 
 def described_by(config: Mapping[str, Any], tensors: Mapping[str, Any]) -> dict[str, Any]:
-    """The config with the packing of the tensors instead of what it said of another: the commonest, then exceptions.
+    """The config with the packing of these tensors instead of its own: the commonest one, then the exceptions.
 
     Twice, as `quantization` and as `quantization_config`: programs differ in which they read.
     """

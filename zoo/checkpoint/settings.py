@@ -1,4 +1,4 @@
-"""What a checkpoint says of its quantization, and which file says it."""
+"""The quantization settings of a checkpoint, and which file they come from."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from zoo.errors import ConfigError
 
 
 class Settings(dict[str, Any]):
-    """Settings of a quantized format that stand in a file of their own, which `origin` names."""
+    """Quantization settings from a file of their own, which `origin` names."""
 
     def __init__(self, values: Mapping[str, Any], origin: Origin) -> None:
         super().__init__(values)
@@ -23,7 +23,7 @@ def origin_of(values: Mapping[str, Any]) -> Origin:
 
 
 def refused(values: Mapping[str, Any], why: str) -> ConfigError:
-    """The error, to be raised, that settings or a config deserve; it begins with the file that has them."""
+    """A ConfigError, to be raised, that begins with the file of the settings or config."""
     return ConfigError(f"{origin_of(values).name}: {why}")
 
 

@@ -1,4 +1,4 @@
-"""Where a model is: an architecture's preset, a folder, or a hub id, tried in that order."""
+"""Finding a model: an architecture's preset, a folder or file, or a hub id, tried in that order."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def find(
 
 
 def is_architecture(name: str, registry: Registry) -> bool:
-    """Whether a source names an architecture ("llama"), one of its presets, or what only one could be named."""
+    """Whether a source has the form of an architecture's name ("llama") or preset's, registered or qualified by "::"."""
     plain, _ = split_preset(name)
     return plain in registry or "::" in plain
 

@@ -1,4 +1,4 @@
-"""How far the predictions of one checkpoint lie from another's. Axes: T tokens, V vocabulary."""
+"""The divergence of one checkpoint's predictions from another's. Axes: T tokens, V vocabulary."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def divergence(
     report: Report | None = None,
     registry: Registry | None = None,
 ) -> Divergence:
-    """How far the predictions of `other` lie from those of `source` on sample text, both in float32.
+    """The divergence of `other`'s predictions from `source`'s on sample text, both in float32.
 
     Each is loaded by itself. Without a tokenizer the text is a row of ids. `report` is called as by `zoo.load`.
     """

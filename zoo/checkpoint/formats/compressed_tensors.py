@@ -1,4 +1,4 @@
-"""The formats of compressed-tensors (https://github.com/vllm-project/compressed-tensors), told by the tensors.
+"""The formats of compressed-tensors (https://github.com/vllm-project/compressed-tensors), recognised by their tensors.
 
 `weight_packed` is of words, whole numbers (`formats.integers`), or of bytes, two FP4 each; `weight` is of E4M3 or of
 8-bit whole numbers. `weight_scale` multiplies, `weight_global_scale` divides. What the config's groups and `ignore`
@@ -62,7 +62,7 @@ def read_compressed_tensors(
 
 
 def _weights(settings: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """What the config's groups say of weights; ConfigError when it asks for something that is not known here."""
+    """The weight settings of the config's groups; ConfigError for settings that are not implemented."""
     named = settings.get("config_groups") or {}
     if not isinstance(named, Mapping) or not all(isinstance(group, Mapping) for group in named.values()):
         raise refused(settings, "compressed-tensors: config_groups: expected objects")

@@ -25,7 +25,7 @@ BITS = (2, 3, 4, 8)
 
 @dataclass(frozen=True)
 class Matrix:
-    """The parts of one, whose shapes and types fit each other."""
+    """The parts of one matrix, whose shapes and types fit each other."""
 
     codes: mx.array
     scales: mx.array

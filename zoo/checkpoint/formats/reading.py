@@ -1,4 +1,4 @@
-"""What the readers share: the parts of a matrix are taken by name, and it is given back under its weight's."""
+"""What the formats' readers share: take the parts of a matrix by name, put it back under its weight's name."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from zoo.errors import CheckpointError
 
 
 class Reading:
-    """A checkpoint's tensors while a reader goes through them. Matrices that cannot be packed become `floats`.
+    """A checkpoint's tensors while a format reads them. Matrices that cannot be packed become `floats`.
 
     Those are `dtype` where one is given, else the half that the checkpoint has.
     """
@@ -25,7 +25,7 @@ class Reading:
         self.floats = dtype or (mx.float16 if "F16" in kinds and "BF16" not in kinds else mx.bfloat16)
 
     def owners(self, part: str) -> list[str]:
-        """The names that end in the part, without it."""
+        """The names that end in `part`, without it."""
         return [name.removesuffix(part) for name in self.arrays if name.endswith(part)]
 
     def kind(self, name: str) -> str:
@@ -33,26 +33,26 @@ class Reading:
         return self.tensors.dtypes.get(name, "") if name in self.arrays else ""
 
     def take(self, name: str) -> mx.array | None:
-        """A tensor, taken out; None when there is none. CheckpointError when it is empty."""
+        """Remove and return a tensor; None when there is none. CheckpointError when it is empty."""
         array = self.arrays.pop(name, None)
         if array is not None and 0 in array.shape:
             raise CheckpointError(f"{name}: an empty tensor {tuple(array.shape)}")
         return array
 
     def need(self, name: str, beside: str) -> mx.array:
-        """A tensor, taken out. CheckpointError when it is missing or empty."""
+        """Remove and return a tensor. CheckpointError when it is missing or empty."""
         array = self.take(name)
         if array is None:
             raise CheckpointError(f"{beside}: no {name} beside it")
         return array
 
     def drop(self, *parts: str) -> None:
-        """Leave out each tensor of these last names: they are about quantized activations, which are floats here."""
+        """Drop the tensors whose names end in these parts: they quantize activations, which are floats here."""
         for name in [name for name in self.arrays if name.rpartition(".")[2] in parts]:
             del self.arrays[name]
 
     def give(self, name: str, matrix: Packed | mx.array) -> None:
-        """Put a matrix in; the name of one that is not packed is put on record. CheckpointError when there is one."""
+        """Add a matrix, and record its name where it is not packed. CheckpointError when the name is taken."""
         if name in self.arrays:
             raise CheckpointError(f"{name}: stands there both quantized and plain")
         if isinstance(matrix, Packed):
@@ -63,7 +63,7 @@ class Reading:
         self.arrays[name] = matrix
 
     def result(self) -> Tensors:
-        """The tensors as they are by now."""
+        """The tensors with all changes made."""
         return replace(self.tensors, arrays=self.arrays)
 
 

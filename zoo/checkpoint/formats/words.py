@@ -1,4 +1,4 @@
-"""Whole numbers of a few bits, packed one after the other from the lowest bit of the first 32-bit word on.
+"""Whole numbers of a few bits, packed consecutively from the lowest bit of the first 32-bit word.
 
 A run is the fewest words that hold a whole count of numbers: 8 numbers a word for 4 bits, 32 in three words for 3.
 
@@ -49,7 +49,7 @@ def repeated(number: int, bits: int) -> list[int]:
 
 
 def reorder(words: mx.array, bits: int, order: mx.array) -> mx.array:
-    """Numbers packed along the first axis, (W, O), in another order (N,) of them: whole runs."""
+    """Reorder numbers packed along the first axis, (W, O), by `order` (N,), in whole runs."""
     length, count = run_of(bits)
     words = words.view(mx.uint32)
     runs: dict[int, mx.array] = {}

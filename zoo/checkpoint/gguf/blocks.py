@@ -1,4 +1,4 @@
-"""The blocks in which GGUF files pack numbers, taken apart to numbers, scales and biases.
+"""The blocks in which GGUF files pack numbers, unpacked to numbers, scales and biases.
 
 A block holds 32 numbers of a row (256 in the kinds that end in K), the scales among them. Layouts:
 https://github.com/ggml-org/ggml/blob/master/src/ggml-common.h
@@ -37,7 +37,7 @@ def nibbles(data: np.ndarray, run: int = 16) -> np.ndarray:  # (N, bytes) -> (N,
 
 
 def fifth(data: np.ndarray) -> np.ndarray:  # (N, 4) -> (N, 32)
-    """The fifth bits of 32 numbers, in their place."""
+    """The fifth bits of 32 numbers, shifted into position."""
     return np.unpackbits(data, axis=-1, bitorder="little") << 4
 
 
@@ -70,7 +70,7 @@ def halves(data: np.ndarray) -> np.ndarray:  # (N, 16) -> (N, 32)
 
 
 def q8_0(data: np.ndarray) -> Apart:
-    """A scale, bytes with a sign, which 128 more have not: (q − 128) · d."""
+    """A scale and signed bytes, made unsigned by adding 128: (q − 128) · d."""
     scale = half(data[:, :2])
     return (data[:, 2:] ^ 128).view(np.uint32), scale, -128 * scale
 
@@ -106,7 +106,7 @@ def q6_k(data: np.ndarray) -> np.ndarray:  # (N, 210) -> (N, 256)
 
 
 def halved(data: np.ndarray, numbers: np.ndarray) -> None:  # (N, …) into (N, 2, …)
-    """Put the low halves of bytes into the first of two places, the high ones into the second."""
+    """Write the low halves of bytes to `numbers[:, 0]`, the high halves to `numbers[:, 1]`."""
     np.bitwise_and(data, 15, out=numbers[:, 0])
     np.right_shift(data, 4, out=numbers[:, 1])
 
@@ -144,7 +144,7 @@ DENSE: dict[str, tuple[int, Callable[[np.ndarray], np.ndarray]]] = {"Q6_K": (256
 
 
 def fives(numbers: np.ndarray) -> np.ndarray:  # (N, 32 or more) -> (N, W)
-    """Words of numbers of five bits one behind the other, the lowest bit first, as MLX packs them."""
+    """Words of consecutive numbers of five bits, lowest bit first, as MLX packs them."""
     eights = np.ascontiguousarray(numbers).view(np.uint64)
     size = 5  # of what stands at the low end of each lane: a number, two, four
     for lane in (8, 16, 32):

@@ -155,7 +155,7 @@ def _pooling_mode(header: Header) -> str | None:
 
 
 def _add_frequencies(header: Header, config: dict[str, Any]) -> None:
-    """Put LLaMA 3's scaling of positions into the config, which a file keeps as a tensor."""
+    """Add LLaMA 3's RoPE scaling, which files keep as a tensor, to the config."""
     entry = header.tensors.get("rope_freqs.weight")
     if entry is None:
         return

@@ -1,4 +1,4 @@
-"""The header of a GGUF file: its metadata, and where each tensor lies. Nothing in it is believed unchecked.
+"""The header of a GGUF file: its metadata, and where each tensor lies. Every field is validated.
 
 The gguf package's own reader takes counts and lengths at their word, and makes several numpy arrays of every word of a
 vocabulary. Its tables say what the tensors' types are. Layout: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
@@ -42,7 +42,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Header:
-    """What a GGUF file says of itself: `metadata` by key, `tensors` by name."""
+    """The contents of a GGUF header: `metadata` by key, `tensors` by name."""
 
     path: Path
     metadata: Mapping[str, Any]

@@ -1,6 +1,6 @@
 """How a tensor of a GGUF file is read: by ranges, a piece at a time, each taken apart into its place in what is kept.
 
-Pieces are taken apart side by side, and nothing is ever held but them and what is kept.
+Pieces are unpacked in parallel, and memory holds no more than these and the result.
 
 Axes: O rows, I inputs, G groups of 32 inputs, W words of 32 bits.
 """
