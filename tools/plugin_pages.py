@@ -26,7 +26,7 @@ PROMISED: dict[str, tuple[str, ...]] = {
     "zoo": ("*",),
     "zoo.architecture": ("*",),
     "zoo.recipe": ("*",),
-    "zoo.config": ("Config",),
+    "zoo.config": ("Config", "Origin"),
     "zoo.weights": ("Rule", "fill", "matches", "Join", "Tensors"),
     "zoo.gguf": ("*",),
     "zoo.cache": ("Cache", "CachePolicy", "KVCache", "WindowCache", "StateCache", "CrossCache"),

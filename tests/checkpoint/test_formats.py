@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import sys
 
 import gguf_files
 import mlx.core as mx
@@ -83,7 +84,7 @@ def registry(site):
     return isolated(import_module("numpy_plugin"))
 
 
-def written(path, changes=None, spoil=None):
+def written(path, changes=None, spoil=None, files=("tokenizer.json", "tokenizer_config.json")):
     """The LLaMA pocket as one .npz file, keys of its config changed and one tensor spoilt; gives its path."""
     arrays = {
         name: np.array(array.astype(mx.float32))
@@ -92,11 +93,8 @@ def written(path, changes=None, spoil=None):
     if spoil:
         arrays[spoil] = np.full_like(arrays[spoil], np.nan)
     config = json.loads((POCKET / "config.json").read_text()) | (changes or {})
-    files = {
-        name: np.frombuffer((POCKET / name).read_bytes(), np.uint8)
-        for name in ("tokenizer.json", "tokenizer_config.json")
-    }
-    np.savez(path, config=np.array(json.dumps(config)), **arrays, **files)
+    data = {name: np.frombuffer((POCKET / name).read_bytes(), np.uint8) for name in files}
+    np.savez(path, config=np.array(json.dumps(config)), **arrays, **data)
     return path
 
 
@@ -160,6 +158,27 @@ def test_every_command_takes_it(site, command, tmp_path):
     plugins = command("plugins", "--json", environment=site.environment)
     given = next(plugin["gives"] for plugin in json.loads(plugins.stdout) if plugin["name"] == "numpy_plugin")
     assert given == ["checkpoint/numpy"]
+
+
+@pytest.fixture
+def extras(extending, monkeypatch):
+    """A registry that has the plugin of the page on extending."""
+    monkeypatch.syspath_prepend(str(extending.path))
+    import zoo_extras
+
+    yield isolated(zoo_extras)
+    for name in [name for name in sys.modules if name.startswith("zoo_extras")]:
+        del sys.modules[name]
+
+
+def test_the_pages_example_reads_an_npz_file(extras, tmp_path):
+    path, tokens = written(tmp_path / "model.npz", files=()), mx.array([[1, 2, 3]])
+    loaded = zoo.load(path, registry=extras)
+    assert mx.array_equal(loaded.model(tokens), zoo.load("llama", dtype="float32").model(tokens))
+    assert loaded.tokenizer is None
+    written(path, {"hidden_size": "wide"}, files=())
+    with pytest.raises(ConfigError, match=r"^.*/model\.npz: hidden_size 'wide' expected a whole number"):
+        zoo.load(path, registry=extras)
 
 
 class Folders:
