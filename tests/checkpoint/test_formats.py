@@ -14,6 +14,7 @@ from zoo.architecture import CheckpointFormat, hookimpl
 from zoo.checkpoint.checkpoint import open_checkpoint
 from zoo.checkpoint.convert import convert
 from zoo.checkpoint.folder import FolderCheckpoint
+from zoo.checkpoint.pooling import Pooling
 from zoo.checkpoint.recognise import recognise
 from zoo.errors import CheckpointError, ConfigError, PluginError, SourceError
 from zoo.host.registry import default_registry, isolated
@@ -197,6 +198,14 @@ def test_a_plugins_format_is_asked_before_the_zoos_own(folder):
     (path / "special.json").write_text("{}")
     assert recognise(path, registry)[1].name == "special"
     assert recognise(path, default_registry())[1].name == "folder"
+
+
+def test_a_folder_that_is_gone_has_no_pooling_of_its_own(tmp_path):
+    """A loaded model gives vectors all the same."""
+    gone = open_checkpoint(tmp_path / "gone", default_registry())
+    assert gone.pooling() == Pooling()
+    with pytest.raises(ConfigError, match=r"gone/config\.json: missing"):
+        assert gone.config
 
 
 def test_two_plugins_for_one_folder_are_named(folder):

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from zoo.config import Config, Origin
 from zoo.errors import ConfigError
 from zoo.files import read_json, read_object, write_json, write_text
 
@@ -50,10 +51,8 @@ def pooling_of(folder: Path) -> Pooling:
             normalise = True
         elif kind != "Transformer":
             raise ConfigError(f"{folder / MODULES}: the module {kind} is not implemented")
-    length = read_object(folder, LIMITS, ConfigError).get("max_seq_length")
-    if length is not None and (type(length) is not int or length < 1):
-        raise ConfigError(f"{folder / LIMITS}: max_seq_length {length!r} is no number of tokens")
-    return Pooling(mode, normalise, length)
+    limits = Config(read_object(folder, LIMITS, ConfigError), origin=Origin(str(folder / LIMITS)))
+    return Pooling(mode, normalise, limits.count("max_seq_length", None))
 
 
 def save_pooling(folder: Path, mode: str, width: int | None) -> None:
