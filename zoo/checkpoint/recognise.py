@@ -20,10 +20,9 @@ def recognise(path: Path, registry: Registry) -> tuple[Path, CheckpointFormat]:
 
     SourceError for a file that no format reads, and for a folder with several of them.
     """
-    formats = registry.checkpoints.listed()
     if path.exists() and not path.is_dir():
         return path, _format_of_file(path, registry)
-    default = formats[FOLDER]
+    default = registry.checkpoints.require(FOLDER)
     found = _chosen(registry, path, lambda format: format is not default and _has(path, format.files))
     if found is None and not _has(path, default.files):
         suffixes = suffixes_of(registry)
