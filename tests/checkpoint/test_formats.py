@@ -16,6 +16,7 @@ from zoo.checkpoint.convert import convert
 from zoo.checkpoint.folder import FolderCheckpoint
 from zoo.checkpoint.pooling import Pooling
 from zoo.checkpoint.recognise import recognise
+from zoo.checkpoint.safetensors import Tensors
 from zoo.errors import CheckpointError, ConfigError, PluginError, SourceError
 from zoo.host.registry import default_registry, isolated
 
@@ -107,6 +108,41 @@ def test_it_loads_as_the_folder_it_was_made_of(registry, tmp_path):
     assert loaded.tokenizer.encode(PROMPT) == original.tokenizer.encode(PROMPT)
     assert loaded.folder == path and loaded.generation_config == {"do_sample": True, "temperature": 0.0}
     assert zoo.embed(loaded, [PROMPT]).shape == (1, 128)
+
+
+def test_one_that_is_not_lazy_is_read_by_its_groups(registry, tmp_path, monkeypatch):
+    """Placeholders until `read` is called, whose names the rules of folders know."""
+    import numpy_plugin
+
+    path, asked = written(tmp_path / "model.npz"), []
+    plain = zoo.load(path, registry=registry)
+
+    class Eager(numpy_plugin.NumpyCheckpoint):
+        lazy = False
+
+        def tensors(self, dtype=None):
+            found = super().tensors(dtype)
+            found.arrays = {name: mx.zeros_like(array) for name, array in found.arrays.items()}
+            return found
+
+        def groups(self):
+            names = sorted(super().tensors().arrays)
+            return [names[:5], names[5:]]
+
+        def read(self, dtype, names=None):
+            asked.append(names and len(names))
+            arrays = super().tensors(dtype).arrays
+            return Tensors(
+                {n: a for n, a in arrays.items() if names is None or n in names}, {}, {"format": "pt"}
+            )
+
+    monkeypatch.setattr(numpy_plugin, "NumpyCheckpoint", Eager)
+    tokens = mx.array([[1, 2, 3]])
+    assert mx.array_equal(zoo.load(path, registry=registry).model(tokens), plain.model(tokens))
+    assert asked == [None]
+    convert(path, tmp_path / "out", registry=registry)
+    assert mx.array_equal(zoo.load(tmp_path / "out").model(tokens), plain.model(tokens))
+    assert asked[1:] == [5, len(mx.load(str(POCKET / "model.safetensors"))) - 5]
 
 
 def test_the_only_one_of_a_folder_is_meant_by_its_name(registry, tmp_path):

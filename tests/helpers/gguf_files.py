@@ -129,7 +129,9 @@ def dequantized(path):
         tensor.name: mx.array(gguf.dequantize(tensor.data, tensor.tensor_type))
         for tensor in gguf.GGUFReader(path).tensors
     }
-    found = match(opened.model, opened.architecture, opened.recipe, Tensors(arrays, {}, {"format": "gguf"}))
+    found, _ = match(
+        opened.model, opened.architecture, opened.recipe, Tensors(arrays, {}, {"format": "gguf"})
+    )
     fill(opened.model, found, mx.float32)
     return opened
 

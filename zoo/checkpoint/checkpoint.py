@@ -75,14 +75,11 @@ class Checkpoint(ABC):
         """The tensors themselves, or those of some `names`, floats cast to `dtype`."""
         found = self.tensors(dtype)
         arrays = {name: a for name, a in found.arrays.items() if names is None or name in names}
-        if dtype is not None:
-            floats = {name: a for name, a in arrays.items() if mx.issubdtype(a.dtype, mx.floating)}
-            arrays |= {name: array.astype(dtype) for name, array in floats.items()}
-        return replace(found, arrays=arrays)
+        return replace(found, arrays={name: _cast(array, dtype) for name, array in arrays.items()})
 
     def held_bytes(self, dtype: mx.Dtype | None) -> int:
         """The bytes of what `read` gives."""
-        return sum(array.nbytes for array in self.read(dtype).arrays.values())
+        return sum(_cast(array, dtype).nbytes for array in self.tensors(dtype).arrays.values())
 
     def warn_of_losses(self, dtype: mx.Dtype | None) -> None:  # noqa: B027 (most lose nothing)
         """Warn of what reading changed of the numbers, after `read`."""
@@ -110,6 +107,11 @@ class Checkpoint(ABC):
 
     def save_companions(self, folder: Path) -> None:  # noqa: B027 (some have none)
         """Write its tokenizer, generation and pooling settings into a new folder, as the files that folders have."""
+
+
+def _cast(array: Any, dtype: mx.Dtype | None) -> Any:
+    """The array, unevaluated, in `dtype` if it holds floats."""
+    return array if dtype is None or not mx.issubdtype(array.dtype, mx.floating) else array.astype(dtype)
 
 
 def open_checkpoint(

@@ -26,7 +26,7 @@ Report = Callable[[int, int], None]  # called with what is done, and what there 
 class Opened:
     """A checkpoint whose tensors are found and named, but not read: `parameters` by path, `model` without them.
 
-    `defaults` are the values that stood in for keys which the config does not have. Parameters of a checkpoint that is
+    `layout` names the weight rules that make the parameters of its tensors. `defaults` are the values that stood in for keys which the config does not have. Parameters of a checkpoint that is
     not lazy have shapes and no numbers until `read` is called.
     """
 
@@ -35,6 +35,7 @@ class Opened:
     parameters: dict[str, Any]
     recipe: Any
     defaults: dict[str, Any]
+    layout: str
 
     @property
     def architecture(self) -> Architecture:
@@ -68,7 +69,7 @@ class Opened:
         return self._placed(self.checkpoint.read(dtype, names))
 
     def _placed(self, tensors: Tensors) -> dict[str, Any]:
-        return placed(self.model, self.architecture, self.recipe, tensors)
+        return placed(self.model, self.architecture, self.recipe, tensors, self.layout)
 
     def read(self, dtype: Any) -> None:
         """Read what is not lazy, floats cast to `dtype`; lazy parameters are read when they are evaluated."""
@@ -114,9 +115,9 @@ def open_model(
     check_size(recipe, sum(tensor.nbytes for tensor in tensors.arrays.values()), checkpoint)
     model = assemble(recipe, registry)
     tensors = sanitized(model, tensors)
-    parameters = match(model, chosen, recipe, tensors)
+    parameters, layout = match(model, chosen, recipe, tensors)
     warn_of_differences(Expected(config), packings(tensors, parameters))
-    return Opened(checkpoint, model, parameters, recipe, defaults)
+    return Opened(checkpoint, model, parameters, recipe, defaults, layout)
 
 
 def check_size(recipe: Any, stored: int, checkpoint: Checkpoint) -> None:

@@ -57,8 +57,12 @@ def sanitized(model: Any, tensors: Tensors) -> Tensors:
     return model.sanitize(tensors) if isinstance(model, Sanitizing) else tensors
 
 
-def match(model: Any, architecture: Architecture, recipe: Any, tensors: Tensors) -> dict[str, Any]:
-    """The parameters of `model` by path, unread: arrays, and `Packed` where a layer can hold them so.
+def match(
+    model: Any, architecture: Architecture, recipe: Any, tensors: Tensors
+) -> tuple[dict[str, Any], str]:
+    """The parameters of `model` by path, unread, and the layout whose rules make them of the tensors.
+
+    They are arrays, and `Packed` where a layer can hold them so.
 
     CheckpointError when a tensor is left over, a parameter unfilled, a shape different, or a dtype no float.
     """
@@ -77,12 +81,14 @@ def match(model: Any, architecture: Architecture, recipe: Any, tensors: Tensors)
     warn_of_unpacked(
         tensors.dequantized.union(*(t.dequantized for t in tensors.arrays.values() if isinstance(t, Packed)))
     )
-    return settled
+    return settled, layout
 
 
-def placed(model: Any, architecture: Architecture, recipe: Any, tensors: Tensors) -> dict[str, Any]:
-    """The parameters made of some tensors of a checkpoint that `match` has accepted as a whole."""
-    rules = architecture.layouts_of(tensors.metadata["format"])[tensors.metadata["format"]]
+def placed(
+    model: Any, architecture: Architecture, recipe: Any, tensors: Tensors, layout: str
+) -> dict[str, Any]:
+    """The parameters made of some tensors of a checkpoint that `match` has accepted as a whole, in this layout."""
+    rules = architecture.layouts_of(tensors.metadata.get("format"))[layout]
     parameters, _ = weights.apply(rules, tensors.arrays, recipe, join)
     return _settled(model, parameters, dict(tree_flatten(model.parameters())))
 
