@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from zoo.config import Config
+from zoo.config import Config, Origin
 from zoo.errors import ConfigError
 from zoo.recipe import DynamicScaling, LinearScaling, Llama3Scaling, RoPE, YarnScaling
 
@@ -126,3 +126,19 @@ def test_a_list_of_numbers():
             Config({key: value}).numbers(key, least=1, most=8)
     with pytest.raises(ConfigError, match="lost is missing"):
         config.numbers("lost")
+
+
+def test_an_error_names_the_file_and_the_key_that_it_has():
+    origin = Origin("a.gguf", {"width": "llama.width", "rope.factor": "llama.rope.factor"})
+    config = Config({"width": 7, "heads": 3, "rope": {"factor": -1}}, origin=origin)
+    for ask, words in (
+        (lambda: config.count("width", most=4), r"^a\.gguf: llama\.width 7 must lie in"),
+        (lambda: config.nested("rope").number("factor", least=0), r"^a\.gguf: llama\.rope\.factor -1 must"),
+        (lambda: config.head_width("width", "heads"), r"^a\.gguf, read as a config\.json: heads 3 does not"),
+        (lambda: config.head_width("heads", "width"), r"^a\.gguf: llama\.width 7 does not divide heads, 3"),
+        (lambda: config.with_defaults(depth=1)["length"], r"^a\.gguf, read as a config\.json: length is"),
+    ):
+        with pytest.raises(ConfigError, match=words):
+            ask()
+    with pytest.raises(ConfigError, match=r"^weights\.npz: width 7 must"):
+        Config({"width": 7}, origin=Origin("weights.npz")).count("width", most=4)

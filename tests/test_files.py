@@ -9,9 +9,9 @@ import socket
 import pytest
 
 import zoo
+from zoo.checkpoint.pooling import pooling_of
 from zoo.errors import CheckpointError, ConfigError, ZooError
 from zoo.files import MOST_DEPTH, inside, parse_json, read_bytes, read_json, read_object
-from zoo.generation.embedding import pooling_of
 
 COMMIT, HASH = "c" * 40, "b" * 64
 

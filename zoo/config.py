@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from zoo.errors import ConfigError
@@ -109,27 +110,57 @@ ACTIVATION_NAMES = {
 }
 
 
+@dataclass(frozen=True)
+class Origin:
+    """Where a config's values come from, for messages: a file's `name`, and what it calls the keys.
+
+    `keys` maps a key ("rope_theta", "rope_scaling.factor") to the file's own ("llama.rope.freq_base"); empty where the
+    file has the keys of a config.json. A value without a key of its own there is called as in a config.json.
+    """
+
+    name: str = "config.json"
+    keys: Mapping[str, str] = field(default_factory=dict)
+
+    def key(self, key: str) -> str:
+        """What the file calls a key."""
+        return self.keys.get(key, key)
+
+    def of(self, key: str) -> str:
+        """The file and its key, as a message begins: "config.json: rope_theta"."""
+        derived = bool(self.keys) and key not in self.keys
+        return f"{self.name}{', read as a config.json' if derived else ''}: {self.key(key)}"
+
+
+CONFIG_JSON = Origin()
+
+
 class Config(Mapping[str, Any]):
     """The values of a `config.json`. `where` ("rope_parameters.") prefixes a nested object's keys in errors.
 
     `unread()` names the keys that nothing has asked for and that are not known to be harmless. `tensors` are the
     names of the checkpoint's tensors, or those by name, None without one, for what only they tell (see `has_tensor`).
+    `origin` is where the values come from, if that is no config.json: errors name its file and its keys.
     """
 
     def __init__(
-        self, values: Mapping[str, Any], where: str = "", tensors: Collection[str] | None = None
+        self,
+        values: Mapping[str, Any],
+        where: str = "",
+        tensors: Collection[str] | None = None,
+        origin: Origin = CONFIG_JSON,
     ) -> None:
         self._tensors = tensors
         self._values = {key: value for key, value in values.items() if value is not None}
         self._nulls = values.keys() - self._values.keys()
         self._where = where
+        self.origin = origin
         self._read: set[str] = set()
         self._defaults: dict[str, Any] = {}
 
     def __getitem__(self, key: str) -> Any:
         self._read.add(key)
         if key not in self._values:
-            raise ConfigError(f"config.json: {self._where}{key} is missing")
+            raise ConfigError(f"{self._named(key)} is missing")
         return self._values[key]
 
     def __contains__(self, key: object) -> bool:
@@ -153,9 +184,9 @@ class Config(Mapping[str, Any]):
         return default
 
     def with_defaults(self, **defaults: Any) -> Config:
-        """This config with values for keys that are not there (null is there); what it reads, this has read.
+        """This config with values for absent keys (null is present); keys that the copy reads count as read here.
 
-        For a family whose reference has other defaults than the one it is told as a difference from.
+        For a family whose reference has other defaults than the base that its recipe starts from.
         """
         other = copy.copy(self)
         given = {key: value for key, value in defaults.items() if key not in self._nulls}
@@ -164,7 +195,7 @@ class Config(Mapping[str, Any]):
         return other
 
     def is_null(self, key: str) -> bool:
-        """Whether the key stands there with null, for the few where that means "none" and absence a default."""
+        """Whether the key is null, for the few where null means "none" and absence a default."""
         return key in self._nulls
 
     def count(self, key: str, default: Any = REQUIRED, *, least: int = 1, most: int = MOST) -> Any:
@@ -213,9 +244,9 @@ class Config(Mapping[str, Any]):
         value = self[key]
         if not isinstance(value, list) or not value:
             raise self.error(key, "expected a list of numbers")
-        for place, one in enumerate(value):
-            if why := _unfit(one, least, most):
-                raise ConfigError(f"config.json: {self._where}{key}[{place}] {_shown(one)} {why}")
+        for index, number in enumerate(value):
+            if why := _unfit(number, least, most):
+                raise ConfigError(f"{self._named(key)}[{index}] {_shown(number)} {why}")
         return tuple(map(float, value))
 
     def flag(self, key: str, default: Any = REQUIRED) -> Any:
@@ -245,7 +276,7 @@ class Config(Mapping[str, Any]):
         """Width ÷ heads; ConfigError when it does not divide."""
         dim, heads = self.count(dim_key), self.count(heads_key)
         if dim % heads:
-            raise self.error(heads_key, f"does not divide {dim_key}, {dim}")
+            raise self.error(heads_key, f"does not divide {self._key(dim_key)}, {dim}")
         return dim // heads
 
     def kv_heads(
@@ -255,7 +286,7 @@ class Config(Mapping[str, Any]):
         heads = self.count(heads_key)
         kv_heads = self.count(key, default)
         if heads % kv_heads:
-            raise self.error(key, f"does not divide {heads_key}, {heads}")
+            raise self.error(key, f"does not divide {self._key(heads_key)}, {heads}")
         return kv_heads
 
     def refuse(self, key: str, *values: Any, why: str = "is not implemented") -> None:
@@ -265,11 +296,11 @@ class Config(Mapping[str, Any]):
             raise self.error(key, why)
 
     def ignore(self, *keys: str) -> None:
-        """Say of keys that whatever they hold changes nothing: nobody is warned that they were not read."""
+        """Declare that these keys change nothing: no warning says that they were not read."""
         self._read.update(keys)
 
     def note(self, key: str, value: Any) -> None:
-        """Say what a key comes to where a value counts that was found elsewhere; see `defaults`."""
+        """Record the effective value of a key that was found elsewhere; see `defaults`."""
         self._defaults[key] = value
 
     def nested(self, key: str) -> Config | None:
@@ -278,11 +309,17 @@ class Config(Mapping[str, Any]):
             return None
         if not isinstance(self[key], Mapping):
             raise self.error(key, "expected an object")
-        return Config(self[key], where=f"{self._where}{key}.")
+        return Config(self[key], where=f"{self._where}{key}.", origin=self.origin)
 
     def error(self, key: str, why: str) -> ConfigError:
-        """The error that `key`'s value deserves, to be raised."""
-        return ConfigError(f"config.json: {self._where}{key} {_shown(self._values.get(key))} {why}")
+        """A ConfigError about `key`'s value, to be raised."""
+        return ConfigError(f"{self._named(key)} {_shown(self._values.get(key))} {why}")
+
+    def _key(self, key: str) -> str:
+        return self.origin.key(f"{self._where}{key}")
+
+    def _named(self, key: str) -> str:
+        return self.origin.of(f"{self._where}{key}")
 
     def has_tensor(self, word: str, default: bool) -> bool:
         """Whether a tensor of the checkpoint has `word` in its name; `default` when there is no checkpoint."""
@@ -295,7 +332,7 @@ class Config(Mapping[str, Any]):
         return max((side for tensor in self._tensors.values() for side in tensor.shape), default=0)
 
     def defaults(self) -> dict[str, Any]:
-        """The values that were used for keys which are not there, and those noted: a config that leaves nothing unsaid."""
+        """The values used for absent keys, and those noted: together with the config they leave no default implicit."""
         return {
             key: value for key, value in self._defaults.items() if key not in (*self._nulls, "architectures")
         }
@@ -306,7 +343,7 @@ class Config(Mapping[str, Any]):
 
 
 def _unfit(value: Any, least: float, most: float) -> str | None:
-    """Why a value is no number within the bounds, None when it is."""
+    """Why a value is not a number within the bounds; None when it is."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return "expected a number"
     if not least <= value <= most or 0 < abs(value) < LEAST_NUMBER:
@@ -315,6 +352,6 @@ def _unfit(value: Any, least: float, most: float) -> str | None:
 
 
 def _shown(value: Any, most: int = 60) -> str:
-    """A value as an error shows it."""
+    """A value, shortened for an error message."""
     text = repr(value)
     return text if len(text) <= most else text[: most - 3] + "..."

@@ -8,20 +8,19 @@ from typing import Any
 
 from zoo import runtime
 from zoo.architecture import Architecture
-from zoo.checkpoint.open import Report, not_finite, open_model
+from zoo.checkpoint.open import Report, open_model
 from zoo.checkpoint.parameters import fill, parameters_of
-from zoo.checkpoint.source import read_json
 from zoo.errors import CheckpointError, SourceError
 from zoo.host.registry import Registry, default_registry
-from zoo.notices import held, renamed_argument
-from zoo.tokenizer import Tokenizer, load_tokenizer
+from zoo.notices import deferred, renamed_argument
+from zoo.tokenizer import Tokenizer
 
 
 @dataclass(repr=False)
 class Loaded:
-    """A model, ready to run. `tokenizer` is None where there is none: prompts are then lists of ids.
+    """A model, ready to run. `tokenizer` may be None: prompts are then lists of ids.
 
-    `folder` is where it was read from: a folder, or a GGUF file. `registry` has the plugins that serve it.
+    `folder` is the folder or file that it was read from. `registry` has the plugins that serve it.
     """
 
     model: Any
@@ -38,7 +37,7 @@ class Loaded:
         return f"<Loaded {self.architecture.name}, {count:,} parameters, from {str(self.folder)!r}>"
 
 
-@held()
+@deferred()
 @renamed_argument("known", "registry")
 def load(
     source: str | Path,
@@ -64,17 +63,17 @@ def load(
     """
     runtime.check_process()
     if context is not None and (type(context) is not int or context < 0):
-        raise SourceError(f"context must be a number of tokens, got {context!r:.60}")
+        raise SourceError(f"`context` must be a number of tokens, got {context!r:.60}")
     floats = runtime.compute_dtype(dtype)
     how: dict[str, Any] = dict(architecture=architecture, revision=revision, repack=repack, registry=registry)
     opened = open_model(source, floats=floats, **how)
-    model, recipe = opened.model, opened.recipe
+    checkpoint, model, recipe = opened.checkpoint, opened.model, opened.recipe
+    width = floats.size if floats else 2
     if report is not None:
         report(0, 0)
-    if opened.file is not None:
-        if not force:
-            check_sum(opened.file.tensors.held(floats), recipe, floats.size if floats else 2, context)
-        opened.read(floats)
+    if not checkpoint.lazy and not force:
+        check_sum(checkpoint.held_bytes(floats), recipe, width, context)
+    opened.read(floats)
     if adapter is None:
         fill(model, opened.parameters, floats)
     else:
@@ -85,28 +84,25 @@ def load(
         adapt(model, changes, opened.parameters, floats)
     opened.parameters.clear()  # each is then freed as soon as it is cast
     if not force:
-        check_fit(model, recipe, floats.size if floats else 2, context)
-    broken = read(model, report)
+        check_fit(model, recipe, width, context)
+    broken = evaluate_weights(model, report)
     if broken is not None:
-        raise not_finite(opened, dtype, broken)
+        raise opened.not_finite(dtype, broken)
     runtime.prepare()
-    file, drawing = opened.file, opened.folder / "generation_config.json"
     return Loaded(
         model=model,
-        tokenizer=file.tokenizer()
-        if file
-        else load_tokenizer(opened.folder, opened.config, opened.registry.tokenizers),
-        architecture=opened.architecture,
+        tokenizer=checkpoint.tokenizer(),
+        architecture=checkpoint.architecture,
         recipe=recipe,
-        config=opened.config,
-        folder=opened.folder,
-        generation_config=file.generation_config if file else read_json(drawing, required=False) or {},
-        registry=opened.registry,
+        config=checkpoint.config,
+        folder=checkpoint.path,
+        generation_config=checkpoint.generation_config(),
+        registry=checkpoint.registry,
     )
 
 
 def check_fit(model: Any, recipe: Any, width: int, context: int | None = None) -> None:
-    """SourceError with the sum when weights and a cache of `context` tokens are more than the machine's memory.
+    """SourceError, with the sum, when weights and a cache of `context` tokens exceed the machine's memory.
 
     `width`: bytes of a number in the cache.
     """
@@ -116,15 +112,15 @@ def check_fit(model: Any, recipe: Any, width: int, context: int | None = None) -
     check_sum(sum(weights.values()), recipe, width, context)
 
 
-def check_sum(held: int, recipe: Any, width: int, context: int | None = None) -> None:
-    """The same, for weights of `held` bytes."""
+def check_sum(weights: int, recipe: Any, width: int, context: int | None = None) -> None:
+    """The same, for weights of so many bytes."""
     room = runtime.total_memory()
     tokens = min(context or CONTEXT, recipe.context or CONTEXT)
     cache = recipe.cached(recipe.dim) * tokens * width
-    if room is not None and held + cache > room:
-        parts = f"weights {held / GB:.1f} GB, cache of {tokens} tokens {cache / GB:.1f} GB"
+    if room is not None and weights + cache > room:
+        parts = f"weights {weights / GB:.1f} GB, cache of {tokens} tokens {cache / GB:.1f} GB"
         raise SourceError(
-            f"the model does not fit: {parts}, this machine {room / GB:.1f} GB; --force tries nevertheless"
+            f"the model does not fit: {parts}, this machine {room / GB:.1f} GB; `force` loads it nevertheless"
         )
 
 
@@ -133,8 +129,8 @@ READ = 2**26  # bytes evaluated at once: enough to be cast side by side, few eno
 GB = 1e9
 
 
-def read(model: Any, report: Report | None = None) -> str | None:
-    """Read the weights that `fill` only promised, some at a time: no second copy of all is held, Ctrl-C is heard.
+def evaluate_weights(model: Any, report: Report | None = None) -> str | None:
+    """Evaluate the weights, some at a time: memory never holds a second copy of all, and Ctrl-C takes effect.
 
     Gives the path of one that holds NaN or infinity, if there is one.
     """

@@ -1,4 +1,4 @@
-"""Warnings: those of work that may still fail, given when it has succeeded, and those of former names."""
+"""Warnings: those deferred until the work has succeeded, and those about former names."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Any, TypeVar
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-_held: ContextVar[list[str] | None] = ContextVar("_held", default=None)
+_deferred: ContextVar[list[str] | None] = ContextVar("_deferred", default=None)
 
 
 def notice(message: str) -> None:
-    """Warn of something in one line: at once, or at the end of the work whose notices are `held`."""
-    waiting = _held.get()
+    """Warn of something in one line: at once, or at the end of the work whose notices are `deferred`."""
+    waiting = _deferred.get()
     if waiting is None:
         warnings.warn(message, stacklevel=3)
     else:
@@ -24,23 +24,23 @@ def notice(message: str) -> None:
 
 
 @contextmanager
-def held() -> Iterator[None]:
-    """Hold the notices of what is done inside until it has succeeded; they are dropped when it fails."""
-    if _held.get() is not None:  # an outer one holds them
+def deferred() -> Iterator[None]:
+    """Defer the notices of what is done inside until it has succeeded; they are dropped when it fails."""
+    if _deferred.get() is not None:  # an outer one defers them
         yield
         return
     waiting: list[str] = []
-    token = _held.set(waiting)
+    token = _deferred.set(waiting)
     try:
         yield
     finally:
-        _held.reset(token)
+        _deferred.reset(token)
     for message in dict.fromkeys(waiting):
         warnings.warn(message, stacklevel=4)
 
 
 def renamed_argument(old: str, new: str) -> Callable[[Function], Function]:
-    """Let a function also take its argument `new` by its former name, with a DeprecationWarning."""
+    """Make a function also accept its argument `new` by its former name, with a DeprecationWarning."""
 
     def accept(function: Function) -> Function:
         @wraps(function)

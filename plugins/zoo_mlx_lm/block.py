@@ -14,7 +14,7 @@ from mlx.utils import tree_map
 from zoo.blocks.model import Model, Side
 from zoo.cache import CachePolicy
 from zoo.checkpoint.packed import Packed, Packing
-from zoo.checkpoint.quantized import gather
+from zoo.checkpoint.quantized import gather_mlx
 from zoo.checkpoint.safetensors import Tensors
 from zoo.errors import CheckpointError, PromptError
 from zoo_mlx_lm.network import ChoosesPackings, Sanitizes, failure, make
@@ -105,7 +105,7 @@ class BridgedDecoder(Model, nn.Module):
         except Exception as error:
             what = f"no {error}" if isinstance(error, KeyError) else " ".join(str(error).split())[:200]
             raise CheckpointError(f"mlx-lm::{self.spec.module} cannot take these tensors: {what}") from error
-        return gather(replace(tensors, arrays=arrays), {})
+        return gather_mlx(replace(tensors, arrays=arrays))
 
     def quantizes(self, path: str, packing: Packing) -> Packing | None:
         """The packing that mlx-lm gives the layer at `path` when `packing` is asked for; None keeps it whole."""

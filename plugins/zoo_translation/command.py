@@ -13,13 +13,13 @@ def languages(source, as_json):
 
     Only its tokenizer is read.
     """
-    from zoo.checkpoint.source import find, read_json
+    from zoo.checkpoint.checkpoint import open_checkpoint
+    from zoo.checkpoint.source import find
     from zoo.errors import TokenizerError
     from zoo.host.registry import default_registry
-    from zoo.tokenizer import load_tokenizer
 
-    folder = find(source, default_registry()).folder
-    tokenizer = load_tokenizer(folder, read_json(folder / "config.json"))
+    registry = default_registry()
+    tokenizer = open_checkpoint(find(source, registry).path, registry).tokenizer()
     if tokenizer is None or tokenizer.languages is None:
         raise TokenizerError(f"{source}: its tokenizer names no languages to choose between")
     codes = sorted(tokenizer.languages.codes)

@@ -82,8 +82,12 @@ def other(name, **shapes):
 @pytest.mark.parametrize(
     ("tensors", "settings", "words"),
     [
-        (None, dict(fine_tune_type="ia3"), "fine_tune_type 'ia3' is not one of lora"),
-        (None, dict(lora_parameters={"alpha": 2}), "lora_parameters.scale None"),
+        (
+            None,
+            dict(fine_tune_type="ia3"),
+            "fine_tune_type 'ia3' is not implemented; known: lora, dora, full",
+        ),
+        (None, dict(lora_parameters={"alpha": 2}), "lora_parameters.scale is missing"),
         (None, dict(lora_parameters=None), "lora_parameters.scale"),
         (None, dict(peft_type="LORA"), "an adapter of PEFT"),
         (

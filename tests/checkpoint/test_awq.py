@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 import zoo
-from zoo.checkpoint.formats.awq import read
+from zoo.checkpoint.formats.awq import read_awq
 from zoo.checkpoint.packed import Packed, Packing
 from zoo.checkpoint.quantized import gather
 from zoo.checkpoint.safetensors import Tensors
 from zoo.errors import CheckpointError, ConfigError
+from zoo.host.registry import default_registry
 
 from .packers import affine_numbers, awq
 
@@ -38,7 +39,7 @@ def tensors(parts, name="model.layers.0.self_attn.q_proj"):
 )
 def test_numbers_are_exact(inputs, group, packed):
     *parts, expected = matrix((48, inputs), group)
-    found = read(tensors(awq(*parts)), SETTINGS).arrays["model.layers.0.self_attn.q_proj.weight"]
+    found = read_awq(tensors(awq(*parts)), SETTINGS).arrays["model.layers.0.self_attn.q_proj.weight"]
     assert found.packing == Packing(4, packed)
     assert found.shape == (48, inputs) and found.dtype == mx.float16
     assert np.array_equal(np.array(found.numbers(mx.float32)), expected)
@@ -46,7 +47,7 @@ def test_numbers_are_exact(inputs, group, packed):
 
 def test_groups_that_mlx_does_not_know_are_unpacked_and_said():
     *parts, expected = matrix((16, 96), 48)
-    found = read(tensors(awq(*parts), "a.b"), SETTINGS, mx.float32)
+    found = read_awq(tensors(awq(*parts), "a.b"), SETTINGS, mx.float32)
     assert np.array_equal(np.array(found.arrays["a.b.weight"]), expected)
     assert found.dequantized == {"a.b.weight"}
 
@@ -55,7 +56,7 @@ def test_without_zero_points_they_are_in_the_middle():
     codes, scales, zeros, expected = matrix((16, 128), zero=8)
     parts = awq(codes, scales, zeros)
     del parts["qzeros"]
-    found = read(tensors(parts, "a"), SETTINGS | dict(zero_point=False)).arrays["a.weight"]
+    found = read_awq(tensors(parts, "a"), SETTINGS | dict(zero_point=False)).arrays["a.weight"]
     assert found.biases.dtype == mx.float16  # −8 · scale is exact in a half
     assert np.array_equal(np.array(found.numbers(mx.float32)), expected)
 
@@ -98,7 +99,7 @@ def test_experts_become_one_stack(pair):
 )
 def test_other_layouts_are_refused_by_name(settings, words):
     with pytest.raises(ConfigError, match="awq") as caught:
-        read(tensors({}), SETTINGS | settings)
+        read_awq(tensors({}), SETTINGS | settings)
     assert all(word in str(caught.value) for word in words)
 
 
@@ -121,7 +122,7 @@ def test_parts_that_do_not_belong_together_are_named(change, word):
     *parts, _ = matrix((16, 128))
     parts = {name: value for name, value in (awq(*parts) | change).items() if value is not None}
     with pytest.raises(CheckpointError) as caught:
-        read(tensors(parts, "a"), SETTINGS)
+        read_awq(tensors(parts, "a"), SETTINGS)
     assert word in str(caught.value) and "\n" not in str(caught.value)
 
 
@@ -135,11 +136,17 @@ def test_the_methods_settings_may_stand_beside_the_config(pair):
         json.dumps(dict(zero_point=True, q_group_size=32, w_bit=4, version="GEMM"))
     )
     check(zoo.load(folder))
+    for wrong, words in ((dict(w_bit=3), "awq: bits 3"), (dict(version="GEMV"), "awq: version 'GEMV'")):
+        (folder / "quant_config.json").write_text(json.dumps(wrong))
+        with pytest.raises(ConfigError, match=f"^quant_config.json: {words} cannot be loaded"):
+            zoo.load(folder)
 
 
 def test_a_matrix_of_another_width_than_the_models_is_refused_and_not_read_with_other_bits():
     *parts, _ = matrix((16, 128), 32)
-    found = gather(tensors(awq(*parts), "a"), {"quantization_config": SETTINGS}).arrays["a.weight"]
+    found = gather(tensors(awq(*parts), "a"), {"quantization_config": SETTINGS}, default_registry()).arrays[
+        "a.weight"
+    ]
     assert isinstance(found, Packed)
     with pytest.raises(CheckpointError, match=r"a\.weight: rows of 128 numbers, not 64"):
         found.settled(64)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import zoo
-from zoo.checkpoint.formats.compressed_tensors import read
+from zoo.checkpoint.formats.compressed_tensors import read_compressed_tensors
 from zoo.checkpoint.packed import Packing
 from zoo.checkpoint.safetensors import Tensors
 from zoo.errors import CheckpointError, ConfigError
@@ -52,14 +52,16 @@ def numbers(packed):
 def test_packed_whole_numbers(bits, symmetric, size, packed):
     parts, expected = whole((24, 512), in_turn(512, size), bits, symmetric)
     strategy = dict(strategy="channel") if size == 512 else dict(strategy="group", group_size=size)
-    found = read(tensors(parts), settings(num_bits=bits, symmetric=symmetric, **strategy)).arrays["a.weight"]
+    found = read_compressed_tensors(
+        tensors(parts), settings(num_bits=bits, symmetric=symmetric, **strategy)
+    ).arrays["a.weight"]
     assert found.packing == Packing(bits, packed)
     assert np.array_equal(numbers(found), expected)
 
 
 def test_what_the_tensors_show_is_believed_over_what_the_config_says():
     parts, expected = whole((24, 256), in_turn(256, 64), 8)
-    found = read(tensors(parts), settings(num_bits=4, group_size=128)).arrays["a.weight"]
+    found = read_compressed_tensors(tensors(parts), settings(num_bits=4, group_size=128)).arrays["a.weight"]
     assert found.packing == Packing(8, 64)
     assert np.array_equal(numbers(found), expected)
 
@@ -71,7 +73,7 @@ def test_what_the_tensors_show_is_believed_over_what_the_config_says():
 @pytest.mark.parametrize("symmetric", [True, False])
 def test_what_mlx_does_not_hold_is_unpacked_exactly(bits, inputs, size, symmetric):
     parts, expected = whole((20, inputs), in_turn(inputs, size), bits, symmetric)
-    found = read(tensors(parts), settings(num_bits=bits, group_size=size), mx.float32)
+    found = read_compressed_tensors(tensors(parts), settings(num_bits=bits, group_size=size), mx.float32)
     array = found.arrays["a.weight"]
     if (inputs, size) == (160, 64):  # the last group is smaller, but a multiple of 32 as the others are
         array = array.numbers(mx.float32)
@@ -84,7 +86,9 @@ def test_groups_of_scattered_inputs():
     groups = np.random.default_rng(1).permutation(in_turn(256, 64))
     parts, expected = whole((24, 256), groups)
     given = tensors(parts | {"weight_g_idx": groups.astype(np.int32)})
-    found = read(given, settings(num_bits=4, group_size=64, actorder="group")).arrays["a.weight"]
+    found = read_compressed_tensors(given, settings(num_bits=4, group_size=64, actorder="group")).arrays[
+        "a.weight"
+    ]
     assert found.permutation is not None
     assert np.array_equal(numbers(found), expected)
 
@@ -92,7 +96,7 @@ def test_groups_of_scattered_inputs():
 def test_an_index_of_minus_ones_says_nothing():
     parts, expected = whole((24, 256), in_turn(256, 64))
     given = tensors(parts | {"weight_g_idx": np.full(256, -1, np.int32)})
-    found = read(given, settings(num_bits=4, group_size=64)).arrays["a.weight"]
+    found = read_compressed_tensors(given, settings(num_bits=4, group_size=64)).arrays["a.weight"]
     assert found.permutation is None
     assert np.array_equal(numbers(found), expected)
 
@@ -112,7 +116,7 @@ def test_plain_whole_numbers_of_eight_bits(inputs, scales, symmetric):
         parts["weight_zero_point"] = zeros
     wide = [np.broadcast_to(each.reshape(-1, shape[-1]), (24, shape[-1])) for each in (scale, zeros)]
     expected = affine_numbers(codes, wide[0], wide[1].astype(np.int64), in_turn(inputs, size))
-    found = read(tensors(parts), settings("int-quantized", num_bits=8), mx.float32).arrays
+    found = read_compressed_tensors(tensors(parts), settings("int-quantized", num_bits=8), mx.float32).arrays
     assert list(found) == ["a.weight"]
     if inputs == 256:
         assert found["a.weight"].packing == Packing(8, 128)
@@ -124,7 +128,8 @@ def test_one_zero_point_serves_every_group():
     codes = np.random.default_rng(0).integers(-128, 128, (24, 256)).astype(np.int8)
     scale = np.full((24, 2), 0.5, np.float32)
     parts = {"weight": codes, "weight_scale": scale, "weight_zero_point": np.int8(7).reshape(())}
-    found = read(tensors(parts), settings("int-quantized", num_bits=8), mx.float32).arrays["a.weight"]
+    form = settings("int-quantized", num_bits=8)
+    found = read_compressed_tensors(tensors(parts), form, mx.float32).arrays["a.weight"]
     assert np.array_equal(numbers(found), (codes.astype(np.float32) - 7) * 0.5)
 
 
@@ -180,7 +185,7 @@ FLOATS = {
 def test_floats_of_four_and_eight_bits(form):
     make, kinds, mode = FLOATS[form]
     parts, expected = make((24, 128))
-    found = read(tensors(parts, **kinds), settings(form)).arrays
+    found = read_compressed_tensors(tensors(parts, **kinds), settings(form)).arrays
     assert list(found) == ["a.weight"] and found["a.weight"].packing.mode == mode
     assert np.abs(numbers(found["a.weight"]) - expected).max() <= 1e-6 * np.abs(expected).max()
 
@@ -209,7 +214,7 @@ def test_fp8_of_blocks_and_of_groups_is_unpacked():
         (scales, np.repeat(scales, 80, 1)),
     ):
         given = tensors({"weight": codes, "weight_scale": scale}, weight="F8_E4M3")
-        found = read(given, form, mx.float32).arrays["a.weight"]
+        found = read_compressed_tensors(given, form, mx.float32).arrays["a.weight"]
         assert np.array_equal(np.array(found), FP8[codes] * wide)
 
 
@@ -248,7 +253,7 @@ def test_scales_of_the_cache_are_left_out():
     given = Tensors(
         {f"a.{name}": mx.ones(1) for name in ("k_scale", "v_scale", "q_scale", "output_scale")}, {}, {}
     )
-    assert not read(given, settings() | dict(kv_cache_scheme=dict(num_bits=8))).arrays
+    assert not read_compressed_tensors(given, settings() | dict(kv_cache_scheme=dict(num_bits=8))).arrays
 
 
 @pytest.mark.parametrize(
@@ -266,7 +271,7 @@ def test_scales_of_the_cache_are_left_out():
 )
 def test_what_is_not_known_is_refused_by_name(changes, word):
     with pytest.raises(ConfigError, match=r"config\.json: ") as caught:
-        read(tensors({}), settings() | changes)
+        read_compressed_tensors(tensors({}), settings() | changes)
     assert word in str(caught.value) and "\n" not in str(caught.value)
 
 
@@ -300,7 +305,7 @@ def test_parts_that_do_not_belong_together_are_named(change, word):
     parts, _ = whole((24, 256), in_turn(256, 64))
     parts = {name: value for name, value in (parts | change).items() if value is not None}
     with pytest.raises(CheckpointError) as caught:
-        read(tensors(parts), settings(num_bits=4, group_size=64))
+        read_compressed_tensors(tensors(parts), settings(num_bits=4, group_size=64))
     assert word in str(caught.value) and "\n" not in str(caught.value)
 
 
@@ -333,5 +338,5 @@ def test_parts_of_floats_that_do_not_belong_together_are_named(form, change, wor
     if form == "nvfp4-pack-quantized":
         kinds["weight_scale"] = "F8_E4M3"
     with pytest.raises(CheckpointError) as caught:
-        read(tensors(parts, **kinds), settings(form))
+        read_compressed_tensors(tensors(parts, **kinds), settings(form))
     assert word in str(caught.value) and "\n" not in str(caught.value)

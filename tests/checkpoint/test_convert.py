@@ -104,15 +104,15 @@ def test_memory_is_that_of_a_shard(tmp_path):
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        (dict(quantize="7"), "--quantize 7: not one of 2, 3, 4, 5, 6, 8, mxfp4"),
-        (dict(quantize="four"), "--quantize four"),
-        (dict(quantize="mxfp4", group_size=64), "--group-size 64: mxfp4 has groups of 32"),
-        (dict(quantize="4", group_size=48), "--group-size 48"),
-        (dict(quantize="4", layout="hf"), "--layout hf"),
-        (dict(recipe="mixed-9-9"), "--recipe mixed-9-9: not one of mixed-2-6"),
-        (dict(recipe="mixed-4-6", quantize="4"), "leave --quantize out"),
-        (dict(group_size=32), "--group-size"),
-        (dict(dtype="int8"), "dtype 'int8'"),
+        (dict(quantize="7"), "`quantize` 7: not one of 2, 3, 4, 5, 6, 8, mxfp4"),
+        (dict(quantize="four"), "`quantize` four"),
+        (dict(quantize="mxfp4", group_size=64), "`group_size` 64: mxfp4 has groups of 32"),
+        (dict(quantize="4", group_size=48), "`group_size` 48"),
+        (dict(quantize="4", layout="hf"), "`layout` hf"),
+        (dict(recipe="mixed-9-9"), "`recipe` mixed-9-9: not one of mixed-2-6"),
+        (dict(recipe="mixed-4-6", quantize="4"), "leave `quantize` out"),
+        (dict(group_size=32), "`group_size`"),
+        (dict(dtype="int8"), "`dtype` 'int8'"),
     ],
 )
 def test_what_cannot_be_is_refused_and_nothing_is_written(settings, words, tmp_path):
@@ -201,7 +201,7 @@ def test_routers_keep_eight_bits_and_a_plugin_may_choose_otherwise():
 
 def test_a_model_that_does_not_fit_is_refused_with_the_sum(monkeypatch):
     monkeypatch.setattr(runtime, "total_memory", lambda: 2_000_000)
-    with pytest.raises(SourceError, match=r"weights 0\.0 GB, cache of 128 tokens .* --force"):
+    with pytest.raises(SourceError, match=r"weights 0\.0 GB, cache of 128 tokens .* `force`"):
         load("llama")
     assert load("llama", force=True).model is not None
 

@@ -10,6 +10,7 @@ from zoo.checkpoint.packed import Packed
 from zoo.checkpoint.quantized import gather
 from zoo.checkpoint.safetensors import Tensors
 from zoo.errors import ZooError
+from zoo.host.registry import default_registry
 
 from . import packers
 
@@ -110,7 +111,9 @@ def test_a_damaged_matrix_is_a_matrix_or_refused(data):
     of_bytes = [name for name, array in arrays.items() if array.dtype == mx.uint8]
     dtypes |= {name: kinds[name[2:]] for name in of_bytes if name[2:] in kinds}
     try:
-        found = gather(Tensors(arrays, dtypes, {}), {"quantization_config": config}, mx.float32)
+        found = gather(
+            Tensors(arrays, dtypes, {}), {"quantization_config": config}, default_registry(), mx.float32
+        )
     except ZooError as error:
         assert "\n" not in str(error)
         return
@@ -123,5 +126,7 @@ def test_undamaged_ones_are_matrices():
         arrays = {f"a.{part}": mx.array(value) for part, value in parts.items()}
         dtypes = {f"a.{part}": packers.NAMES.get(value.dtype.name, "U32") for part, value in parts.items()}
         dtypes |= {f"a.{part}": kind for part, kind in kinds.items()}
-        found = gather(Tensors(arrays, dtypes, {}), {"quantization_config": config}).arrays
+        found = gather(
+            Tensors(arrays, dtypes, {}), {"quantization_config": config}, default_registry()
+        ).arrays
         assert list(found) == ["a.weight"] and found["a.weight"].shape == (32, 128), name

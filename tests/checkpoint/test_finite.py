@@ -9,12 +9,13 @@ import pytest
 import zoo  # isort: skip (before mlx, so that the fast BLAS is loaded)
 import mlx.core as mx
 
+from zoo.checkpoint.checkpoint import open_checkpoint
 from zoo.checkpoint.convert import convert
 from zoo.checkpoint.finite import evaluate, finite
-from zoo.checkpoint.open import stored
 from zoo.checkpoint.packed import Packed, Packing, pack
 from zoo.checkpoint.save import save
 from zoo.errors import ZooError
+from zoo.host.registry import default_registry
 from zoo.testing import subject
 
 QUERY = "model.layers.1.self_attn.q_proj"
@@ -149,18 +150,12 @@ def test_a_scale_of_eight_bits_that_is_none_is_refused(folder, tmp_path, mode):
 @pytest.mark.parametrize("kind", ["F32", "F16", "Q8_0"])
 def test_a_gguf_file_is_refused(folder, tmp_path, kind):
     path = gguf_files.write(tmp_path / "model.gguf", folder, kind)
-    assert stored(path, gguf_entries(path)) is None
+    assert open_checkpoint(path, default_registry()).find_not_finite() is None
     change(folder, {f"{QUERY}.weight": spoilt(math.nan)})
     path = gguf_files.write(tmp_path / "model.gguf", folder, kind)
     for call in (zoo.load, lambda path: convert(path, tmp_path / "new")):
         with pytest.raises(ZooError, match=r"model\.gguf: tensor blk\.1\.attn_q\.weight holds NaN"):
             call(path)
-
-
-def gguf_entries(path):
-    from zoo.checkpoint.gguf.header import read_header
-
-    return read_header(path).tensors.values()
 
 
 def test_what_a_smaller_float_cannot_hold_is_told_apart(folder):

@@ -5,11 +5,12 @@ import pytest
 
 import zoo
 from zoo.checkpoint.formats.floats import are_powers, blockwise, exponents_of, powers_of
-from zoo.checkpoint.formats.fp8 import read
+from zoo.checkpoint.formats.fp8 import read_fp8
 from zoo.checkpoint.packed import Packing
 from zoo.checkpoint.quantized import gather
 from zoo.checkpoint.safetensors import Tensors
 from zoo.errors import CheckpointError, ConfigError
+from zoo.host.registry import default_registry
 
 from .packers import FP8
 
@@ -39,14 +40,14 @@ def tensors(codes, scales, kind="F32", name="a.weight"):
 @pytest.mark.parametrize("shape", [(256, 384), (128, 256), (200, 160), (64, 300), (130, 129), (129, 5)])
 def test_blocks_are_unpacked_exactly_and_said(shape):
     codes, scales, expected = matrix(shape, (128, 128))
-    found = read(tensors(codes, scales), SETTINGS, mx.float32)
+    found = read_fp8(tensors(codes, scales), SETTINGS, mx.float32)
     assert np.array_equal(np.array(found.arrays["a.weight"]), expected)
     assert list(found.arrays) == ["a.weight"] and found.dequantized == {"a.weight"}
 
 
 def test_what_is_unpacked_is_bfloat16_unless_asked_for_otherwise():
     codes, scales, expected = matrix((128, 256), (128, 128))
-    found = read(tensors(codes, scales), SETTINGS).arrays["a.weight"]
+    found = read_fp8(tensors(codes, scales), SETTINGS).arrays["a.weight"]
     assert found.dtype == mx.bfloat16
     assert mx.array_equal(found, mx.array(expected).astype(mx.bfloat16))
 
@@ -59,7 +60,7 @@ def test_exponents_for_blocks_of_whole_groups_are_mxfp8(kind, shape, block):
     codes, scales, expected = matrix(shape, block, powers=True)
     exponents = (np.log2(scales) + 127).astype(np.uint8)
     settings = SETTINGS | dict(weight_block_size=list(block), scale_fmt="ue8m0")
-    found = read(tensors(codes, exponents, kind), settings).arrays["a.weight"]
+    found = read_fp8(tensors(codes, exponents, kind), settings).arrays["a.weight"]
     assert found.packing == Packing(8, 32, "mxfp8") and found.shape == shape
     assert np.array_equal(np.array(found.numbers(mx.float32)), expected)
 
@@ -67,24 +68,26 @@ def test_exponents_for_blocks_of_whole_groups_are_mxfp8(kind, shape, block):
 def test_mxfp8_by_its_own_name():
     codes, scales, expected = matrix((96, 128), (1, 32), powers=True)
     given = tensors(codes, (np.log2(scales) + 127).astype(np.uint8), "U8")
-    found = gather(given, {"quantization_config": dict(quant_method="mxfp8")}).arrays["a.weight"]
+    found = gather(given, {"quantization_config": dict(quant_method="mxfp8")}, default_registry()).arrays[
+        "a.weight"
+    ]
     assert np.array_equal(np.array(found.numbers(mx.float32)), expected)
 
 
 def test_floats_that_the_config_calls_powers_of_two_are_mxfp8_where_they_are():
     settings = SETTINGS | dict(scale_fmt="ue8m0")
     codes, scales, expected = matrix((200, 320), (128, 128), powers=True)
-    found = read(tensors(codes, scales), settings).arrays["a.weight"]
+    found = read_fp8(tensors(codes, scales), settings).arrays["a.weight"]
     assert found.packing.mode == "mxfp8"
     assert np.array_equal(np.array(found.numbers(mx.float32)), expected)
     scales[0, 0] *= 1.5
-    assert read(tensors(codes, scales), settings).dequantized == {"a.weight"}
+    assert read_fp8(tensors(codes, scales), settings).dequantized == {"a.weight"}
 
 
 def test_exponents_for_blocks_that_divide_groups_are_unpacked():
     codes, scales, expected = matrix((96, 64), (16, 16), powers=True)
     exponents = (np.log2(scales) + 127).astype(np.uint8)
-    found = read(tensors(codes, exponents, "U8"), SETTINGS | dict(weight_block_size=[16, 16]), mx.float32)
+    found = read_fp8(tensors(codes, exponents, "U8"), SETTINGS | dict(weight_block_size=[16, 16]), mx.float32)
     assert np.array_equal(np.array(found.arrays["a.weight"]), expected)
 
 
@@ -92,7 +95,7 @@ def test_exponents_for_blocks_that_divide_groups_are_unpacked():
 def test_one_scale_for_all_multiplies_the_outputs_of_a_packed_matrix(shape):
     codes, _, _ = matrix((96, 64), (96, 64))
     scale = np.full(shape, 0.0123, np.float32)
-    found = read(tensors(codes, scale), SETTINGS | dict(weight_block_size=None)).arrays["a.weight"]
+    found = read_fp8(tensors(codes, scale), SETTINGS | dict(weight_block_size=None)).arrays["a.weight"]
     assert found.packing.mode == "mxfp8" and found.global_scale.size == 1
     assert np.array_equal(np.array(found.numbers(mx.float32)), FP8[codes] * np.float32(0.0123))
 
@@ -144,7 +147,7 @@ def test_what_mlx_holds_stays_packed_experts_too(pair, architecture, block):
 def test_stacked_matrices_without_a_weight_of_their_own():
     pairs = [matrix((96, 64), (32, 32), seed) for seed in range(3)]
     codes, scales, expected = (np.stack(parts) for parts in zip(*pairs, strict=True))
-    found = read(
+    found = read_fp8(
         tensors(codes, scales, name="experts.up_proj"),
         SETTINGS | dict(weight_block_size=[32, 32]),
         mx.float32,
@@ -185,7 +188,7 @@ def test_a_product_with_blocks_is_elementwise():
 @pytest.mark.parametrize("size", [128, [128], [128, 0], [128, "128"], [128, 128, 1], [True, True]])
 def test_block_sizes_that_are_none(size):
     with pytest.raises(ConfigError, match="weight_block_size"):
-        read(Tensors({}, {}, {}), SETTINGS | dict(weight_block_size=size))
+        read_fp8(Tensors({}, {}, {}), SETTINGS | dict(weight_block_size=size))
 
 
 @pytest.mark.parametrize(
@@ -202,18 +205,18 @@ def test_parts_that_do_not_belong_together_are_named(change, word):
     codes, scales, _ = matrix((100, 256), (128, 128))
     parts = dict(codes=codes, scales=scales) | change
     with pytest.raises(CheckpointError) as caught:
-        read(tensors(**parts), SETTINGS)
+        read_fp8(tensors(**parts), SETTINGS)
     assert word in str(caught.value) and "\n" not in str(caught.value)
 
 
 def test_a_scale_without_its_matrix_and_one_of_floats_are_named():
     lonely = Tensors({"a.weight_scale_inv": mx.ones((1, 1))}, {"a.weight_scale_inv": "F32"}, {})
     with pytest.raises(CheckpointError, match=r"a\.weight_scale_inv: no a\.weight of F8_E4M3"):
-        read(lonely, SETTINGS)
+        read_fp8(lonely, SETTINGS)
     plain = tensors(np.zeros((4, 4), np.float32), np.ones((1, 1), np.float32))
     plain.dtypes["a.weight"] = "F32"
     with pytest.raises(CheckpointError, match=r"no a\.weight of F8_E4M3"):
-        read(plain, SETTINGS)
+        read_fp8(plain, SETTINGS)
 
 
 @pytest.mark.parametrize("powers", [False, True])

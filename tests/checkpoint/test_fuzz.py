@@ -24,9 +24,9 @@ import zoo
 from zoo.assemble import assemble
 from zoo.checkpoint.open import make_recipe
 from zoo.checkpoint.parameters import export
+from zoo.checkpoint.pooling import pooling_of
 from zoo.checkpoint.save import write
 from zoo.errors import ZooError
-from zoo.generation.embedding import pooling_of
 from zoo.host.registry import default_registry
 from zoo.testing import numbers_of, randomise
 from zoo.tokenizer.chat import render_chat
@@ -93,7 +93,7 @@ def folders(tmp_path_factory):
         path = tmp_path_factory.mktemp(family)
         architecture = known.architecture(family)
         numbers = {**numbers_of(architecture), **sizes}
-        recipe = make_recipe(architecture, numbers)
+        recipe = make_recipe(architecture, numbers, default_registry())
         model = assemble(recipe, known)
         randomise(model)
         config = {"model_type": architecture.model_types[0], **numbers}

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import zoo
-from zoo.checkpoint.formats.gptq import read
+from zoo.checkpoint.formats.gptq import read_gptq
 from zoo.checkpoint.packed import Packing
 from zoo.checkpoint.safetensors import Tensors
 from zoo.errors import CheckpointError, ConfigError
@@ -48,7 +48,7 @@ def numbers(packed):
 def test_numbers_are_exact_in_both_layouts(bits, layout, less):
     groups = in_turn(256, 64)
     *parts, expected = matrix((96, 256), groups, bits)
-    found = read(tensors(gptq(*parts, groups, bits, less)), SETTINGS | dict(checkpoint_format=layout))
+    found = read_gptq(tensors(gptq(*parts, groups, bits, less)), SETTINGS | dict(checkpoint_format=layout))
     packed = found.arrays["a.weight"]
     assert packed.packing == Packing(bits, 64) and packed.permutation is None
     assert packed.biases.dtype == mx.float32 and packed.dtype == mx.float16
@@ -59,7 +59,7 @@ def test_a_zero_point_of_zero_is_stored_as_the_largest_number():
     groups = in_turn(128, 64)
     codes, scales, zeros, _ = matrix((32, 128), groups)
     zeros[:, 1] = 0
-    found = read(tensors(gptq(codes, scales, zeros, groups, 4)), SETTINGS).arrays["a.weight"]
+    found = read_gptq(tensors(gptq(codes, scales, zeros, groups, 4)), SETTINGS).arrays["a.weight"]
     assert np.array_equal(numbers(found), affine_numbers(codes, scales, zeros, groups))
 
 
@@ -69,7 +69,7 @@ def test_symmetric_zero_points_are_in_the_middle_whichever_layout_the_config_nam
     *parts, expected = matrix((32, 128), groups, symmetric=True)
     for layout in ("gptq", "gptq_v2"):
         settings = SETTINGS | dict(sym=True, checkpoint_format=layout)
-        found = read(tensors(gptq(*parts, groups, 4, less=8 - stored)), settings).arrays["a.weight"]
+        found = read_gptq(tensors(gptq(*parts, groups, 4, less=8 - stored)), settings).arrays["a.weight"]
         assert found.biases.dtype == mx.float16
         assert np.array_equal(numbers(found), expected)
 
@@ -77,7 +77,7 @@ def test_symmetric_zero_points_are_in_the_middle_whichever_layout_the_config_nam
 def test_a_config_that_calls_others_symmetric_is_not_believed():
     groups = in_turn(128, 32)
     *parts, expected = matrix((32, 128), groups)
-    found = read(tensors(gptq(*parts, groups, 4)), SETTINGS | dict(sym=True)).arrays["a.weight"]
+    found = read_gptq(tensors(gptq(*parts, groups, 4)), SETTINGS | dict(sym=True)).arrays["a.weight"]
     assert np.array_equal(numbers(found), expected)
 
 
@@ -93,7 +93,7 @@ def test_groups_in_turn_of_any_size_that_32_divides(inputs, size, packed, index)
     if not index:
         del written["g_idx"]
     config = SETTINGS | dict(group_size=-1 if size == inputs else size)
-    found = read(tensors(written), config).arrays["a.weight"]
+    found = read_gptq(tensors(written), config).arrays["a.weight"]
     assert found.packing == Packing(4, packed) and found.permutation is None
     assert np.array_equal(numbers(found), expected)
 
@@ -103,7 +103,7 @@ def test_groups_in_turn_of_any_size_that_32_divides(inputs, size, packed, index)
 def test_scattered_groups_are_put_in_turn_by_permuting_inputs(bits, inputs, size, packed):
     groups = mixed(inputs, size)
     *parts, expected = matrix((32, inputs), groups, bits)
-    found = read(tensors(gptq(*parts, groups, bits)), SETTINGS | dict(desc_act=True)).arrays["a.weight"]
+    found = read_gptq(tensors(gptq(*parts, groups, bits)), SETTINGS | dict(desc_act=True)).arrays["a.weight"]
     assert found.packing == Packing(bits, packed)
     assert np.array_equal(groups[np.array(found.permutation)], np.sort(groups))
     assert np.array_equal(numbers(found), expected)
@@ -113,7 +113,7 @@ def test_scattered_groups_are_put_in_turn_by_permuting_inputs(bits, inputs, size
 def test_scattered_groups_of_unequal_sizes_are_unpacked_exactly_and_said(bits):
     groups = np.random.default_rng(0).integers(0, 4, 256)
     *parts, expected = matrix((32, 256), groups, bits)
-    found = read(tensors(gptq(*parts, groups, bits)), SETTINGS | dict(desc_act=True), mx.float32)
+    found = read_gptq(tensors(gptq(*parts, groups, bits)), SETTINGS | dict(desc_act=True), mx.float32)
     assert np.array_equal(np.array(found.arrays["a.weight"]), expected)
     assert found.dequantized == {"a.weight"}
 
@@ -123,7 +123,7 @@ def test_what_is_unpacked_is_a_half_unless_another_dtype_is_asked_for():
     *parts, _ = matrix((32, 64), groups)
     for kinds, expected in (({"norm": "F16"}, mx.float16), ({"norm": "BF16"}, mx.bfloat16)):
         given = Tensors(tensors(gptq(*parts, groups, 4)).arrays, kinds, {})
-        assert read(given, SETTINGS).arrays["a.weight"].dtype == expected
+        assert read_gptq(given, SETTINGS).arrays["a.weight"].dtype == expected
 
 
 @pytest.mark.usefixtures("silent")
@@ -183,7 +183,7 @@ def test_a_folder_without_settings_in_its_config(pair):
 )
 def test_other_layouts_are_refused_by_name(settings, word):
     with pytest.raises(ConfigError, match="gptq") as caught:
-        read(tensors({}), SETTINGS | settings)
+        read_gptq(tensors({}), SETTINGS | settings)
     assert word in str(caught.value)
 
 
@@ -210,7 +210,7 @@ def test_parts_that_do_not_belong_together_are_named(change, word):
     *parts, _ = matrix((32, 128), groups)
     parts = {name: value for name, value in (gptq(*parts, groups, 4) | change).items() if value is not None}
     with pytest.raises(CheckpointError) as caught:
-        read(tensors(parts), SETTINGS)
+        read_gptq(tensors(parts), SETTINGS)
     assert word in str(caught.value) and "\n" not in str(caught.value)
 
 

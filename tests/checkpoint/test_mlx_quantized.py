@@ -11,6 +11,7 @@ from zoo.checkpoint.packed import Packing
 from zoo.checkpoint.quantized import Expected, gather, method_of
 from zoo.checkpoint.safetensors import Tensors
 from zoo.errors import CheckpointError, ConfigError, ZooError
+from zoo.host.registry import default_registry
 
 DOWN, QUERY = "model.layers.0.mlp.down_proj", "model.layers.1.self_attn.q_proj"
 FOUR = dict(group_size=64, bits=4)
@@ -164,7 +165,7 @@ def test_mlxs_global_scale_is_2688_times_the_multiplier():
     largest = mx.abs(matrix).max()
     weight, scales = mx.quantize(matrix, mode="nvfp4", global_scale=largest)
     given = {"a.weight": weight, "a.scales": scales, "a.global_scale": largest}
-    packed = gather(Tensors(given, {}, {}), {}).arrays["a.weight"]
+    packed = gather(Tensors(given, {}, {}), {}, default_registry()).arrays["a.weight"]
     assert mx.allclose(packed.global_scale * 2688, largest)
     assert mx.linalg.norm(packed.numbers(mx.float32) - matrix) < 0.15 * mx.linalg.norm(matrix)
 
@@ -178,7 +179,7 @@ def test_stacked_matrices_have_a_global_scale_each():
         "a.scales": mx.stack([scales for _, scales in parts]),
         "a.global_scale": mx.array([3.0, 5.0]),
     }
-    packed = gather(Tensors(given, {}, {}), {}).arrays["a.weight"]
+    packed = gather(Tensors(given, {}, {}), {}, default_registry()).arrays["a.weight"]
     for number, scale in enumerate((3.0, 5.0)):
         expected = mx.dequantize(*parts[number], mode="nvfp4", dtype=mx.float32) * (scale / 2688)
         assert mx.allclose(packed[number].numbers(mx.float32), expected, rtol=1e-6)
@@ -206,7 +207,7 @@ def parts(**change):
 def test_parts_that_do_not_belong_together_are_named(change, word):
     given = {f"a.b.{part}": value for part, value in parts(**change).items() if value is not None}
     with pytest.raises(CheckpointError, match=r"^a\.b") as caught:
-        gather(Tensors(given, {}, {}), {})
+        gather(Tensors(given, {}, {}), {}, default_registry())
     assert word in str(caught.value) and "\n" not in str(caught.value)
 
 

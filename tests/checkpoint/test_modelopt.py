@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import zoo
-from zoo.checkpoint.formats.modelopt import read
+from zoo.checkpoint.formats.modelopt import read_modelopt
 from zoo.checkpoint.safetensors import Tensors
 from zoo.errors import CheckpointError, ConfigError
 
@@ -63,7 +63,7 @@ def test_fp8_stays_packed_and_the_caches_scales_are_left_out(pair):
 )
 def test_other_algorithms_are_refused_by_name(settings):
     with pytest.raises(ConfigError, match=r"config\.json: modelopt: quant"):
-        read(Tensors({}, {}, {}), SETTINGS | settings)
+        read_modelopt(Tensors({}, {}, {}), SETTINGS | settings)
 
 
 @pytest.mark.parametrize(
@@ -75,5 +75,7 @@ def test_missing_parts_are_named(missing, word):
     del parts[missing]
     kinds = {f"a.{part}": "U8" for part in parts} | {"a.weight_scale": "F8_E4M3"}
     with pytest.raises(CheckpointError) as caught:
-        read(Tensors({f"a.{part}": mx.array(value) for part, value in parts.items()}, kinds, {}), SETTINGS)
+        read_modelopt(
+            Tensors({f"a.{part}": mx.array(value) for part, value in parts.items()}, kinds, {}), SETTINGS
+        )
     assert word in str(caught.value)

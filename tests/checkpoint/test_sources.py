@@ -323,6 +323,6 @@ def test_a_published_qwen_config_is_read_whole(recwarn):
         use_sliding_window=False,
         vocab_size=151936,
     )
-    recipe = make_recipe(default_registry().architecture("qwen2"), published)
+    recipe = make_recipe(default_registry().architecture("qwen2"), published, default_registry())
     assert recipe.parameters(896) == 494_032_768
     assert not recwarn.list

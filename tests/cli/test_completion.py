@@ -11,7 +11,7 @@ from click.shell_completion import ShellComplete
 
 from zoo import runtime
 from zoo.cli import cli
-from zoo.cli.bench import told
+from zoo.cli.bench import described
 
 
 def completed(typed):
@@ -73,7 +73,7 @@ def test_a_small_model_gets_no_ratio():
         ours = {"seconds": 0.1281 * size, "peak": 16e6 * size, "held": 4e6 * size}
         return {"zoo": ours, "mlx": mlx, "ratio": 64.05, "peak_over_held": 4.0}
 
-    small, large = "\n".join(told(record(1))), "\n".join(told(record(100)))
+    small, large = "\n".join(described(record(1))), "\n".join(described(record(100)))
     assert (
         "64" not in small
         and "×" not in small

@@ -165,10 +165,10 @@ def test_a_number_of_logprobs_is_so_many_alternatives(llama):
             for source in (None, 5, ["llama"], b"llama", "")
         ),
         ("llama", {"dtype": 5}, "dtype 5"),
-        ("llama", {"architecture": 5}, "architecture must be a name, got 5"),
-        ("llama", {"adapter": 5}, "the adapter must be a path, got 5"),
-        ("llama", {"revision": 5}, "revision must be a name, got 5"),
-        ("llama", {"context": "x"}, "context must be a number of tokens, got 'x'"),
+        ("llama", {"architecture": 5}, "`architecture` must be a name, got 5"),
+        ("llama", {"adapter": 5}, "`adapter` must be a path, got 5"),
+        ("llama", {"revision": 5}, "`revision` must be a name, got 5"),
+        ("llama", {"context": "x"}, "`context` must be a number of tokens, got 'x'"),
     ],
 )
 def test_what_is_loaded_is_named_by_text(source, settings, words):

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import zoo
+from zoo.checkpoint.pooling import Pooling, pooling_of
 from zoo.errors import ConfigError, PromptError
-from zoo.generation.embedding import Pooling, pooling_of
 from zoo.loading import Loaded
 from zoo.testing import same, subject
 from zoo.tokenizer import load_tokenizer

@@ -109,7 +109,7 @@ def random_folder(folder, name, **changes):
     """A small model with random weights as a Hugging Face folder, some numbers of its config changed; gives its path."""
     architecture = default_registry().architecture(name)
     numbers = {**numbers_of(architecture), **changes}
-    recipe = make_recipe(architecture, numbers)
+    recipe = make_recipe(architecture, numbers, default_registry())
     model = assemble(recipe, default_registry())
     randomise(model)
     save(folder, model, architecture, recipe, numbers)
@@ -129,7 +129,9 @@ def dequantized(path):
         tensor.name: mx.array(gguf.dequantize(tensor.data, tensor.tensor_type))
         for tensor in gguf.GGUFReader(path).tensors
     }
-    found = match(opened.model, opened.architecture, opened.recipe, Tensors(arrays, {}, {"format": "gguf"}))
+    found, _ = match(
+        opened.model, opened.architecture, opened.recipe, Tensors(arrays, {}, {"format": "gguf"})
+    )
     fill(opened.model, found, mx.float32)
     return opened
 

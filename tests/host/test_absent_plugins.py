@@ -7,7 +7,7 @@ import pytest
 
 import zoo
 from zoo.checkpoint.convert import convert
-from zoo.checkpoint.gguf.file import open_gguf
+from zoo.checkpoint.gguf.file import GGUFCheckpoint
 from zoo.checkpoint.save import save
 from zoo.errors import ConfigError, SourceError
 from zoo.host.discovery import load_plugins
@@ -111,7 +111,7 @@ def test_a_gguf_file_names_it_too(tmp_path):
     )
     known = Registry(load_plugins({"ZOO_BLOCK": "llama,mixtral,gemma"}))
     with pytest.raises(ConfigError, match="that the zoo reads from GGUF; it is named by the plugin"):
-        open_gguf(tmp_path / "model.gguf", known)
+        assert GGUFCheckpoint(tmp_path / "model.gguf", registry=known).architecture
 
 
 def test_what_it_is_told_from_is_not_what_it_gives(site):

@@ -25,6 +25,7 @@ import mlx.core as mx
 
 from zoo.checkpoint.quantized import gather
 from zoo.checkpoint.safetensors import Tensors
+from zoo.host.registry import default_registry
 
 from .support import TOLERANCE, difference, reference, texts
 
@@ -253,7 +254,9 @@ def test_awq_is_read_as_mlx_lm_reads_it():
     }
     settings = dict(quant_method="awq", bits=4, group_size=64, zero_point=True, version="gemm")
     theirs, packing = _transform_awq_weights(given, settings)
-    ours = gather(Tensors(given, {}, {}), {"quantization_config": settings}).arrays["a.weight"]
+    ours = gather(Tensors(given, {}, {}), {"quantization_config": settings}, default_registry()).arrays[
+        "a.weight"
+    ]
     assert packing == dict(bits=ours.packing.bits, group_size=ours.packing.group_size)
     assert mx.array_equal(ours.weight, theirs["a.weight"])
     assert mx.array_equal(ours.scales, theirs["a.scales"])

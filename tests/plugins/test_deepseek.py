@@ -95,7 +95,7 @@ def test_published_keys_are_all_known():
         topk_method="noaux_tc",
         attention_bias=False,
     )
-    make_recipe(default_registry().architecture("deepseek-v3"), V3 | beside)
+    make_recipe(default_registry().architecture("deepseek-v3"), V3 | beside, default_registry())
 
 
 def test_both_orders_of_latent_attention_are_one():

@@ -74,7 +74,7 @@ def test_published_keys_are_all_known():
         attention_bias=False,
         attention_dropout=0.0,
     )
-    make_recipe(default_registry().architecture("gemma2"), GEMMA2_2B | beside)
+    make_recipe(default_registry().architecture("gemma2"), GEMMA2_2B | beside, default_registry())
 
 
 def test_logits_never_pass_the_cap():

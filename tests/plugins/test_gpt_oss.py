@@ -59,7 +59,7 @@ def test_published_keys_are_all_known():
         router_aux_loss_coef=0.9,
         quantization_config=dict(quant_method="mxfp4", modules_to_not_convert=["lm_head"]),
     )
-    make_recipe(default_registry().architecture("gpt-oss"), RELEASED | beside)
+    make_recipe(default_registry().architecture("gpt-oss"), RELEASED | beside, default_registry())
 
 
 @pytest.mark.parametrize(

@@ -239,6 +239,6 @@ def test_a_recipe_names_the_field_that_cannot_be():
 
 
 def test_blocks_are_registered():
-    recipe = make_recipe(default_registry().architecture("mamba"), POCKET)
+    recipe = make_recipe(default_registry().architecture("mamba"), POCKET, default_registry())
     assert isinstance(recipe.layers[0], MixerLayer)
     assert default_registry().block("mixer/selective-state-space").spec is SelectiveStateSpace

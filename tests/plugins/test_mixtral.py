@@ -103,7 +103,7 @@ def test_qwen3_moe_has_its_window_everywhere_or_nowhere():
 )
 def test_published_keys_are_all_known(name, beside):
     architecture = default_registry().architecture(name)
-    make_recipe(architecture, architecture.full_size.config | beside)
+    make_recipe(architecture, architecture.full_size.config | beside, default_registry())
 
 
 @pytest.mark.parametrize(

@@ -344,6 +344,6 @@ def test_padded_rows_and_the_other_layout_are_refused(tmp_path):
     write(tmp_path / "model", "olmo2")
     with pytest.raises(PromptError, match="mlx-lm::olmo2 takes no padded rows"):
         zoo.load(tmp_path / "model").model(texts(), mask=mx.ones((1, LENGTH)))
-    with pytest.raises(ZooError, match="--layout hf: of mlx-lm::olmo2 only MLX's names are known"):
+    with pytest.raises(ZooError, match="`layout` hf: of mlx-lm::olmo2 only MLX's names are known"):
         convert(tmp_path / "model", tmp_path / "out", layout="hf")
     assert not (tmp_path / "out").exists()

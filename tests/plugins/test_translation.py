@@ -22,12 +22,12 @@ NAMES = ("transformer", "marian", "bart", "m2m-100", "t5", "mt5")
 
 def recipe(name, tensors=None, **changes):
     architecture = default_registry().architecture(name)
-    return make_recipe(architecture, {**numbers_of(architecture), **changes}, tensors)
+    return make_recipe(architecture, {**numbers_of(architecture), **changes}, default_registry(), tensors)
 
 
 def full(name, preset):
     architecture = default_registry().architecture(name)
-    made = make_recipe(architecture, architecture.preset(preset).config)
+    made = make_recipe(architecture, architecture.preset(preset).config, default_registry())
     return made.parameters(made.dim)
 
 

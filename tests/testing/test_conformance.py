@@ -264,7 +264,9 @@ SCALINGS = [
 @pytest.mark.parametrize("scaling", SCALINGS, ids=lambda scaling: scaling["rope_type"])
 @pytest.mark.parametrize("name", ["cached_decode_equals_full_forward", "chunked_prefill_equals_whole"])
 def test_scaled_rotary_positions_hold_with_a_cache(llama, scaling, name):
-    recipe = make_recipe(llama.architecture, dict(llama.numbers) | {"rope_scaling": scaling})
+    recipe = make_recipe(
+        llama.architecture, dict(llama.numbers) | {"rope_scaling": scaling}, default_registry()
+    )
     assert recipe.layers[0].mixer.rope.scaling is not None
     model = assemble(recipe, default_registry())
     randomise(model)

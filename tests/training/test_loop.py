@@ -30,7 +30,9 @@ NUMBERS = dict(
 
 
 def small(seed=0):
-    model = assemble(make_recipe(default_registry().architecture("llama"), NUMBERS), default_registry())
+    model = assemble(
+        make_recipe(default_registry().architecture("llama"), NUMBERS, default_registry()), default_registry()
+    )
     initialise(model, seed, 1)
     return model
 

@@ -197,10 +197,10 @@ def test_an_adapter_of_a_fused_matrix_comes_apart_as_the_matrix_does(layout):
     rule, rows = Split("h.{i}.qkv.*", PARTS, **settings), fuse(*parts(kv_heads, DIM)).shape[0]
     change = Change("h.1.qkv", mx.random.normal((rows, 4)), mx.random.normal((4, DIM)), mx.ones((rows,)))
     found, _ = apply([rule], {"h.1.qkv.weight": change}, recipe(kv_heads), join)
-    plain, _ = apply([rule], {"h.1.qkv.weight": change.up @ change.down}, recipe(kv_heads), join)
+    plain, _ = apply([rule], {"h.1.qkv.weight": change.b @ change.a}, recipe(kv_heads), join)
     for path in PATHS:
         assert found[path].shape == plain[path].shape and found[path].magnitude.shape == plain[path].shape[:1]
-        assert mx.allclose(found[path].up @ found[path].down, plain[path], atol=1e-5).item()
+        assert mx.allclose(found[path].b @ found[path].a, plain[path], atol=1e-5).item()
 
 
 def test_a_missing_fused_tensor_is_named_whichever_of_its_parts_is_asked_for(folder):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from zoo.architecture.architecture import API, Architecture, Block, Preset, hookimpl, pocket
 from zoo.architecture.fields import import_target
 from zoo.architecture.records import (
+    CheckpointFormat,
     Command,
     Corpus,
     Objective,
@@ -23,6 +24,7 @@ __all__ = [
     "GGUF",
     "Architecture",
     "Block",
+    "CheckpointFormat",
     "Command",
     "Config",
     "Corpus",

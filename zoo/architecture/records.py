@@ -156,6 +156,38 @@ class QuantizedFormat:
 
 
 @dataclass(frozen=True)
+class CheckpointFormat:
+    """A kind of checkpoint: the class (or function) at "package.module:attribute" that opens one.
+
+    It reads files whose names end in one of `suffixes` or whose first bytes are `magic`, and folders that hold all of
+    `files`. It is called `target(path, registry=…, architecture=…)`, with the `Architecture` that was asked for or None,
+    and gives a `zoo.checkpoint.checkpoint.Checkpoint`. `options` names what else it takes of `zoo.load`'s arguments:
+    "repack".
+    """
+
+    name: str
+    target: str
+    suffixes: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
+    magic: bytes = b""
+    options: tuple[str, ...] = ()
+    summary: str = ""
+
+    def __post_init__(self) -> None:
+        described = f"checkpoint format {checked_name('checkpoint format', self.name)}"
+        check_target(described, self.target)
+        check_tuples(described, self, ("suffixes", "files", "options"), str)
+        if not isinstance(self.magic, bytes):
+            raise PluginError(f"{described}: magic is bytes, not {self.magic!r}")
+        if not (self.suffixes or self.files or self.magic):
+            raise PluginError(
+                f"{described}: give the suffixes, the files or the magic by which one is recognised"
+            )
+        if bad := next((suffix for suffix in self.suffixes if not suffix.startswith(".")), None):
+            raise PluginError(f"{described}: suffix {bad!r} must begin with a dot")
+
+
+@dataclass(frozen=True)
 class Corpus:
     """Documents to train on: the function at "package.module:attribute", imported only when it is used.
 

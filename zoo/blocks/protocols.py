@@ -29,6 +29,8 @@ class Initialises(Protocol):
 class Quantizable(Protocol):
     """A layer with a quantized form, as `mlx.nn.quantize` asks for it."""
 
+    weight: Any
+
     def to_quantized(
         self, group_size: int | None = None, bits: int | None = None, mode: str = "affine"
     ) -> Any:

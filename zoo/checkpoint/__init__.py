@@ -1,1 +1,1 @@
-"""Where a model comes from and where it goes."""
+"""Reading checkpoints of any kind, and writing them."""

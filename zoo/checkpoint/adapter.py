@@ -21,6 +21,7 @@ from zoo.blocks.adapted import adapted
 from zoo.checkpoint.finite import evaluate
 from zoo.checkpoint.packed import Packed, pack
 from zoo.checkpoint.safetensors import load_file
+from zoo.config import Config, Origin
 from zoo.errors import CheckpointError, ConfigError, SourceError
 from zoo.files import inside, read_object
 
@@ -34,20 +35,20 @@ MOST_SCALE = 1e30
 
 @dataclass(frozen=True)
 class Change:
-    """What is added to a matrix (…, O, I): `up` (…, O, R) @ `down` (…, R, I) (Hu et al., 2021, section 4.1).
+    """What is added to a matrix (…, O, I): B A, with `b` (…, O, R) and `a` (…, R, I) (Hu et al., 2021, section 4.1).
 
     With `magnitude` (O,) the rows of the sum are then given these lengths (DoRA: Liu et al., 2024, equation 5).
     """
 
     name: str
-    up: mx.array
-    down: mx.array
+    b: mx.array
+    a: mx.array
     magnitude: mx.array | None = None
 
     @property
     def shape(self) -> tuple[int, ...]:
         """The shape of the matrix that is changed."""
-        return (*self.up.shape[:-1], self.down.shape[-1])
+        return (*self.b.shape[:-1], self.a.shape[-1])
 
     @property
     def T(self) -> Any:
@@ -55,32 +56,32 @@ class Change:
 
     def reshape(self, *shape: int) -> Change:
         """The same with its outputs divided among a new axis, or joined with one; inputs stay whole."""
-        if self.down.ndim != 2 or shape[-1] != self.down.shape[-1]:
+        if self.a.ndim != 2 or shape[-1] != self.a.shape[-1]:
             raise CheckpointError(f"{self.name}: its shape {shape} in this model is not implemented")
         magnitude = None if self.magnitude is None else self.magnitude.reshape(*shape[:-1])
-        return replace(self, up=self.up.reshape(*shape[:-1], self.up.shape[-1]), magnitude=magnitude)
+        return replace(self, b=self.b.reshape(*shape[:-1], self.b.shape[-1]), magnitude=magnitude)
 
     def __getitem__(self, index: Any) -> Change:
-        """The change of some of the outputs, all that rules cut a fused matrix into."""
+        """The change of a slice of the outputs, as rules split a fused matrix."""
         steps = index if isinstance(index, tuple) else (index,)
         if (
-            self.down.ndim != 2
-            or len(steps) >= self.up.ndim
+            self.a.ndim != 2
+            or len(steps) >= self.b.ndim
             or not all(isinstance(step, slice) for step in steps)
         ):
             raise CheckpointError(f"{self.name}: its part {index} in this model is not implemented")
         magnitude = None if self.magnitude is None else self.magnitude[steps]
-        return replace(self, up=self.up[steps], magnitude=magnitude)
+        return replace(self, b=self.b[steps], magnitude=magnitude)
 
     def apply(self, matrix: mx.array) -> mx.array:
         """The changed matrix, computed in float32, in the type of the one given."""
-        changed = matrix.astype(mx.float32) + self.up.astype(mx.float32) @ self.down.astype(mx.float32)
+        changed = matrix.astype(mx.float32) + self.b.astype(mx.float32) @ self.a.astype(mx.float32)
         if self.magnitude is not None:
             changed = changed * self.growth(changed)[..., None]
         return changed.astype(matrix.dtype)
 
     def growth(self, changed: mx.array) -> mx.array:
-        """What each row of a changed matrix (O, I) is multiplied by for its length to be the magnitude: (O,)."""
+        """The factors (O,) that give the rows of a changed matrix (O, I) the lengths in `magnitude`."""
         assert self.magnitude is not None
         return self.magnitude.astype(mx.float32) / mx.linalg.norm(changed.astype(mx.float32), axis=-1)
 
@@ -92,23 +93,21 @@ def open_adapter(folder: str | Path, opened: Opened) -> dict[str, Any]:
     A `ZooError` when there is no adapter, its kind is unknown, or it was made for another model.
     """
     if not isinstance(folder, str | Path):
-        raise SourceError(f"the adapter must be a path, got {folder!r:.60}")
+        raise SourceError(f"`adapter` must be a path, got {folder!r:.60}")
     folder = Path(folder).expanduser()
     if inside(folder, CONFIG) is None or inside(folder, TENSORS) is None:
         raise SourceError(f"{folder}: no {CONFIG} with {TENSORS}, so no adapter")
-    settings = read_object(folder, CONFIG, ConfigError)
+    settings = Config(read_object(folder, CONFIG, ConfigError), origin=Origin(str(folder / CONFIG)))
     if "peft_type" in settings:
         raise ConfigError(f"{folder / CONFIG}: an adapter of PEFT; those of mlx-lm are implemented")
-    kind = settings.get("fine_tune_type", "lora")
-    if kind not in KINDS:
-        raise ConfigError(f"{folder / CONFIG}: fine_tune_type {kind!r} is not one of {', '.join(KINDS)}")
+    kind = settings.choice("fine_tune_type", KINDS, "lora")
     tensors = load_file(folder / TENSORS).arrays
     for name, tensor in sorted(tensors.items()):
         if not mx.issubdtype(tensor.dtype, mx.floating) or tensor.size == 0:
             what = f"of shape {tuple(tensor.shape)}" if tensor.size == 0 else f"of {tensor.dtype}"
             raise CheckpointError(f"{folder / TENSORS}: {name} {what}, where floats belong")
     if kind != "full":
-        tensors = changes(tensors, scale_of(settings, folder / CONFIG), owners(opened, tensors))
+        tensors = changes(tensors, scale_of(settings), owners(opened, tensors))
     own = {path: change for path, change in tensors.items() if path in opened.parameters}
     others = {name: change for name, change in tensors.items() if name not in own}
     named, left = weights.apply(opened.architecture.layouts["mlx"], others, opened.recipe, _no_join)
@@ -128,17 +127,16 @@ def open_adapter(folder: str | Path, opened: Opened) -> dict[str, Any]:
     return found
 
 
-def scale_of(settings: Mapping[str, Any], file: Path) -> float:
+def scale_of(settings: Config) -> float:
     """What a low-rank product is multiplied by."""
-    parameters = settings.get("lora_parameters")
-    scale = parameters.get("scale") if isinstance(parameters, Mapping) else None
-    if isinstance(scale, bool) or not isinstance(scale, int | float) or not abs(scale) <= MOST_SCALE:
-        raise ConfigError(f"{file}: lora_parameters.scale {scale!r:.60}: expected a number")
-    return float(scale)
+    parameters = settings.nested("lora_parameters")
+    if parameters is None:
+        raise ConfigError(f"{settings.origin.name}: lora_parameters.scale is missing")
+    return parameters.number("scale", least=-MOST_SCALE, most=MOST_SCALE)
 
 
 def owners(opened: Opened, tensors: Mapping[str, Any]) -> dict[str, Any]:
-    """The layer that each adapted name stands for, where it is its path or the rules know it."""
+    """The layer that each adapted matrix belongs to, found by its path or by the weight rules; None for none."""
     layers: dict[str, Any] = dict(opened.model.named_modules())
     rules = opened.architecture.layouts["mlx"]
     found = {}
@@ -151,41 +149,37 @@ def owners(opened: Opened, tensors: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def changes(tensors: Mapping[str, Any], scale: float, layers: Mapping[str, Any]) -> dict[str, Any]:
-    """The changes by the name of the matrix each belongs to; tensors that are no part of one stay as they are."""
+    """The changes by the name of their matrix; tensors that belong to none are returned unchanged."""
     found: dict[str, Any] = dict(tensors)
     for name in [name for name in tensors if name.endswith(".lora_a")]:
         prefix = name.removesuffix(".lora_a")
-        down, up = found.pop(name), found.pop(f"{prefix}.lora_b", None)
+        a, b = found.pop(name), found.pop(f"{prefix}.lora_b", None)
         magnitude = found.pop(f"{prefix}.m", None)
-        if up is None:
+        if b is None:
             raise CheckpointError(f"{name}: has no {prefix}.lora_b")
-        if down.ndim == up.ndim == 2 and isinstance(layers[prefix], nn.Embedding):
-            up, down = down, up  # (V, R), (R, D): what multiplies a token's row
-        elif down.ndim == up.ndim == 2:
-            up, down = up.T, down.T  # stored (I, R), (R, O)
-        elif up.ndim == 3 and down.shape[0] % up.shape[0] == 0:
-            down = down.reshape(up.shape[0], -1, down.shape[-1])  # (E, R, I), of older ones (E·R, I)
-        if down.ndim not in (2, 3) or down.ndim != up.ndim or down.shape[-2] != up.shape[-1]:
-            raise CheckpointError(
-                f"{name}: {tuple(down.shape)} and {tuple(up.shape)} are of no low-rank product"
-            )
-        if magnitude is not None and tuple(magnitude.shape) != (up.shape[-2],):
-            raise CheckpointError(
-                f"{prefix}.m: {tuple(magnitude.shape)} is no length a row of {up.shape[-2]}"
-            )
-        found[f"{prefix}.weight"] = Change(name, scale * up, down, magnitude)
+        if a.ndim == b.ndim == 2 and isinstance(layers[prefix], nn.Embedding):
+            b, a = a, b  # (V, R), (R, D): what multiplies a token's row
+        elif a.ndim == b.ndim == 2:
+            b, a = b.T, a.T  # stored (I, R), (R, O)
+        elif b.ndim == 3 and a.shape[0] % b.shape[0] == 0:
+            a = a.reshape(b.shape[0], -1, a.shape[-1])  # (E, R, I), of older ones (E·R, I)
+        if a.ndim not in (2, 3) or a.ndim != b.ndim or a.shape[-2] != b.shape[-1]:
+            raise CheckpointError(f"{name}: {tuple(a.shape)} and {tuple(b.shape)} are of no low-rank product")
+        if magnitude is not None and tuple(magnitude.shape) != (b.shape[-2],):
+            raise CheckpointError(f"{prefix}.m: {tuple(magnitude.shape)} is no length a row of {b.shape[-2]}")
+        found[f"{prefix}.weight"] = Change(name, scale * b, a, magnitude)
     return found
 
 
 def _no_join(parts: Sequence[Any], axis: int) -> Any:
     if len(parts) == 1:
         return parts[0]
-    names = ", ".join(str(getattr(part, "name", "a tensor")) for part in parts[:2])
+    names = ", ".join(part.name if isinstance(part, Change | Packed) else "a tensor" for part in parts[:2])
     raise CheckpointError(f"{names}: adapters of matrices that are one in this model are not implemented")
 
 
 def fuse(parameters: MutableMapping[str, Any], adapter: Mapping[str, Any]) -> None:
-    """Change the parameters themselves, unevaluated; packed matrices are packed anew, which rounds."""
+    """Merge the changes into the parameters, unevaluated; packed matrices are packed again, which rounds."""
     for path, change in adapter.items():
         old = parameters[path]
         if not isinstance(change, Change):
@@ -197,7 +191,7 @@ def fuse(parameters: MutableMapping[str, Any], adapter: Mapping[str, Any]) -> No
 
 
 def fuse_plain(parameters: MutableMapping[str, Any], adapter: Mapping[str, Any]) -> dict[str, Change]:
-    """Change the parameters that are not packed; the changes of those that are, to be made as they run."""
+    """Merge the changes of unpacked parameters, and return those of packed ones, which are applied at run time."""
     waits = {
         path: change
         for path, change in adapter.items()
@@ -215,9 +209,9 @@ def adapt(
     new = []
     for path, change in changes.items():
         owner = path.removesuffix(".weight")
-        parts = [change.up, change.down]
+        parts = [change.b, change.a]
         if change.magnitude is not None:
-            whole = parameters[path].numbers().astype(mx.float32) + change.up @ change.down
+            whole = parameters[path].numbers().astype(mx.float32) + change.b @ change.a
             parts.append(change.growth(whole))
         layer = adapted(layers[owner], *(part if dtype is None else part.astype(dtype) for part in parts))
         if layer is None:

@@ -1,4 +1,4 @@
-"""From any source to a new folder: another layout, another dtype, quantized or not; a layer at a time.
+"""Conversion of any checkpoint to a new folder in another layout, dtype or packing, a layer at a time.
 
 Nothing is read before it is written: parameters are found and renamed by the weight rules, packed, renamed back, and
 each is then evaluated for the shard that it goes to.
@@ -6,12 +6,8 @@ each is then evaluated for the shard that it goes to.
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,30 +15,24 @@ from typing import Any
 import mlx.core as mx
 
 from zoo.blocks.model import protocol_of
-from zoo.checkpoint.open import Opened, Report, not_finite, open_model
+from zoo.checkpoint.open import Opened, Report, open_model
 from zoo.checkpoint.packed import Packed
 from zoo.checkpoint.parameters import renamed
 from zoo.checkpoint.quantize import Choice, mixed, packing_of, quantized
-from zoo.checkpoint.save import SHARD, write
+from zoo.checkpoint.save import SHARD, signature_of, write
 from zoo.errors import SourceError, ZooError
-from zoo.files import inside
-from zoo.host.registry import Registry, signed
-from zoo.notices import held
+from zoo.files import new_folder
+from zoo.host.registry import Registry
+from zoo.notices import deferred
 from zoo.runtime import DTYPES
 from zoo.weights import fused
 
 LAYOUTS = ("mlx", "hf")
-# What belongs to a model beside its weights and config.
-COMPANIONS = (
-    *("*.json", "*.jinja", "*.txt", "*.model", "*.spm"),
-    *("1_Pooling/config.json", "additional_chat_templates/*.jinja"),
-)
-NOT_COPIED = ("config.json", "*.index.json", "adapter_config.json", "training.json", "accuracy.json")
 
 
 @dataclass(frozen=True)
 class Converted:
-    """What was written: bytes in all, and bits a parameter, scales and biases included."""
+    """What `convert` wrote: its bytes, and bits per parameter, scales and biases included."""
 
     folder: Path
     bytes: int
@@ -50,11 +40,11 @@ class Converted:
 
     @property
     def bits(self) -> float:
-        """Bits a weight."""
+        """Bits per weight."""
         return self.bytes * 8 / self.parameters
 
 
-@held()
+@deferred()
 def convert(
     source: str | Path,
     out: str | Path,
@@ -78,20 +68,20 @@ def convert(
     `dtype` casts floats. Layout "mlx" loads in mlx-lm, "hf" in transformers, which holds no packed matrices: they are
     dequantized. `revision` is a hub id's branch, tag or commit. `adapter` is a folder of mlx-lm's LoRA or DoRA, to be
     made part of the weights. `repack` (4, 6 or 8) packs in so many bits what no packing of MLX holds as a GGUF file has
-    it. `report` is told how far it has come, as by `zoo.load`. A `ZooError` names what cannot be.
+    it. `report` is called as by `zoo.load`. A `ZooError` says what is impossible.
     """
     out = Path(out).expanduser()
     if layout not in LAYOUTS:
-        raise ZooError(f"layout {layout!r} is not one of {', '.join(LAYOUTS)}")
+        raise ZooError(f"`layout` {layout!r} is not one of {', '.join(LAYOUTS)}")
     if dtype is not None and dtype not in DTYPES:
-        raise ZooError(f"dtype {dtype!r} is not one of {', '.join(DTYPES)}")
+        raise ZooError(f"`dtype` {dtype!r} is not one of {', '.join(DTYPES)}")
     packs = recipe is not None or quantize not in (None, "none")
     if layout == "hf" and packs:
-        raise ZooError("quantized matrices have no place in --layout hf: choose --layout mlx")
+        raise ZooError("quantized matrices have no place in `layout` hf: choose `layout` mlx")
     if recipe is not None and quantize is not None:
-        raise ZooError("--recipe says how many bits there are: leave --quantize out")
+        raise ZooError("`recipe` says how many bits there are: leave `quantize` out")
     if group_size is not None and not packs:
-        raise ZooError("--group-size says how --quantize packs: give that too")
+        raise ZooError("`group_size` says how `quantize` packs: give that too")
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise SourceError(f"{out}: exists already")
     asked = packing_of(quantize, group_size) if packs and quantize else None
@@ -99,7 +89,7 @@ def convert(
     how: dict[str, Any] = dict(architecture=architecture, revision=revision, repack=repack, registry=registry)
     opened = open_model(source, floats=floats, **how)
     if layout == "hf" and opened.architecture.bridged:
-        raise ZooError(f"--layout hf: of {opened.architecture.name} only MLX's names are known")
+        raise ZooError(f"`layout` hf: of {opened.architecture.name} only MLX's names are known")
     if report is not None:
         report(0, 0)
     choices: tuple[Choice, ...] = (opened.architecture.quantizes or protocol_of(opened.model).quantizes,)
@@ -138,23 +128,25 @@ def convert(
     opened.parameters = {}  # only `tensors` holds them now
 
     def pieces(names: Collection[str]) -> Iterator[dict[str, Any]]:
-        """The tensors of these names as they are read, those of a layer at a time."""
+        """The tensors of these names, read one layer at a time."""
         for group, read in readers:
             if group.intersection(names):
                 yield made(dict(read()))
 
-    config = {**(spelled_out(opened) if layout == "mlx" else opened.config), **signed(opened.architecture)}
+    config = {
+        **(spelled_out(opened) if layout == "mlx" else opened.config),
+        **signature_of(opened.architecture, opened.registry),
+    }
     with new_folder(out) as part:
-        broken, by_layer = partial(not_finite, opened, dtype), pieces if opened.file else None
+        broken, by_layer = partial(opened.not_finite, dtype), None if opened.checkpoint.lazy else pieces
         sizes = write(part, tensors, config, layout, floats, shard, report, broken, by_layer)
-        copy_companions(opened, part)
-    if opened.file is not None:
-        opened.file.tensors.tell(floats)
+        opened.checkpoint.save_companions(part)
+    opened.checkpoint.warn_of_losses(floats)
     return Converted(out, sum(sizes.values()), count)
 
 
 def spelled_out(opened: Opened) -> dict[str, Any]:
-    """The config as mlx-lm reads it: no default left unsaid, and RoPE in transformers 4's two keys."""
+    """The config as mlx-lm reads it: every default written out, and RoPE in transformers 4's two keys."""
     if opened.architecture.bridged:
         return opened.config  # another library has read this very one
     config = opened.config | opened.defaults  # of a key that is there, a default says what counts instead
@@ -176,40 +168,3 @@ def _numbers(tensor: Any) -> int:
     for side in tensor.shape:
         total *= side
     return total
-
-
-@contextmanager
-def new_folder(out: Path) -> Iterator[Path]:
-    """A folder to fill, which becomes `out` when all went well and is gone when not.
-
-    One that a killed run left behind is removed first.
-    """
-    part = out.with_name(f".{out.name}.part")
-    if part.exists():
-        shutil.rmtree(part)
-    try:
-        part.mkdir(parents=True)
-        yield part
-        if out.is_dir():
-            out.rmdir()
-        os.replace(part, out)
-    except OSError as error:
-        raise SourceError(f"{out}: cannot be written ({error.strerror or error})") from error
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
-
-
-def copy_companions(opened: Opened, out: Path) -> None:
-    """Copy tokenizer, generation and sentence files."""
-    if opened.file is not None:
-        opened.file.save_tokenizer(out)
-        return
-    for pattern in COMPANIONS:
-        for path in opened.folder.glob(pattern):
-            name = str(path.relative_to(opened.folder))
-            if any(fnmatchcase(name, other) for other in NOT_COPIED):
-                continue
-            if inside(opened.folder, name) is not None:
-                target = out / name
-                target.parent.mkdir(exist_ok=True)
-                shutil.copyfile(path, target)

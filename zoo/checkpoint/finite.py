@@ -1,4 +1,4 @@
-"""Whether tensors are numbers: NaN and infinity end in text without sense, or in none, and nothing says why.
+"""Detection of NaN and infinity in weights.
 
 What is evaluated anyway is looked at once while it is in memory, in one pass that runs at memory speed.
 """
@@ -22,14 +22,14 @@ def evaluate(tensors: Mapping[str, Any]) -> str | None:
     """Evaluate tensors, arrays and `Packed`, by name; the name of one that holds NaN or infinity, if there is one."""
     streams = cycle(runtime.side_streams())
     signs = {name: list(_signs(tensor, next(streams))) for name, tensor in tensors.items()}
-    held = [list(t.parts().values()) if isinstance(t, Packed) else t for t in tensors.values()]
-    mx.eval(held, signs)
+    arrays = [list(t.parts().values()) if isinstance(t, Packed) else t for t in tensors.values()]
+    mx.eval(arrays, signs)
     suspects = (name for name, found in signs.items() if any(sign.item() for sign in found))
     return next((name for name in suspects if not finite(tensors[name])), None)
 
 
 def finite(tensor: Any) -> bool:
-    """Whether all of a tensor's numbers are finite, looked at one by one."""
+    """Whether all of a tensor's numbers are finite, checked one by one."""
     if isinstance(tensor, Packed):
         floats = [part for part in (tensor.scales, tensor.biases, tensor.global_scale) if part is not None]
         return all(map(finite, floats)) and not any(sign.item() for sign in _codes(tensor))
@@ -41,7 +41,7 @@ def _floats(array: mx.array) -> bool:
 
 
 def _signs(tensor: Any, stream: Any) -> Iterator[mx.array]:
-    """Whether a tensor may hold something else than numbers: one is true where it does, and seldom where not."""
+    """Whether a tensor may hold NaN or infinity: some array is true where it does, and rarely where it does not."""
     if isinstance(tensor, Packed):
         yield from _codes(tensor)
         for part in (tensor.scales, tensor.biases, tensor.global_scale):

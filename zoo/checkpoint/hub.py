@@ -15,17 +15,17 @@ from pathlib import Path
 from typing import Any
 
 from zoo.checkpoint.hub_guard import COMMIT, ETAG, Answer, guarded
+from zoo.checkpoint.recognise import suffixes_of
 from zoo.checkpoint.safetensors import INDEX, weight_files, weight_names
 from zoo.errors import CheckpointError, SourceError
 from zoo.files import MOST_BYTES
-from zoo.host.registry import Registry, default_registry
+from zoo.host.registry import Registry
 from zoo.tokenizer.settings import SETTINGS, vocabulary_files
 
 SECONDS = 10  # that the hub has for its first answer
 MOST_LISTING = 32 * 2**20  # bytes; a repository of a hundred thousand files takes some twenty
 
 CONFIG = "config.json"
-WEIGHTS = (".safetensors", ".gguf")  # files that may be as large as the disk has room for
 BESIDE = (
     CONFIG,
     "generation_config.json",
@@ -40,11 +40,13 @@ BESIDE = (
 class Listing:
     """What a repository holds at one commit. `files` maps names to huggingface_hub's records of them.
 
-    SourceError for a commit or a hash that is none. A file is left out whose name no terminal could show as it is.
+    Those whose names end in `large` hold weights, and may be as large as the disk has room for. A file is left out
+    whose name no terminal could show as it is. SourceError for an invalid commit or hash.
     """
 
-    def __init__(self, hub_id: str, info: Any) -> None:
+    def __init__(self, hub_id: str, info: Any, large: tuple[str, ...]) -> None:
         self.hub_id = hub_id
+        self.large = large
         self.commit = str(info.sha)
         self.files: dict[str, Any] = {
             file.rfilename: file
@@ -83,9 +85,9 @@ class Listing:
         from huggingface_hub import hf_hub_download
 
         size = self.files[name].size
-        if size is None and name.endswith(WEIGHTS):
+        if size is None and name.endswith(self.large):
             raise SourceError(f"{self.hub_id}: the hub does not say how large {name} is")
-        most = size if name.endswith(WEIGHTS) else MOST_BYTES
+        most = size if name.endswith(self.large) else MOST_BYTES
         if size is not None and size > most:
             raise SourceError(f"{self.hub_id}: {name} has {size:,} bytes, where {most:,} are the most")
         answer = Answer(self.hub_id, name, most if size is None else size, self.commit, size)
@@ -103,7 +105,9 @@ class Listing:
             if blob is None or not (blobs / blob).exists():
                 need += self.files[name].size or 0
         with explaining(self.hub_id):
-            free = shutil.disk_usage(next(place for place in (cache, *cache.parents) if place.exists())).free
+            free = shutil.disk_usage(
+                next(folder for folder in (cache, *cache.parents) if folder.exists())
+            ).free
         if need > free:
             raise SourceError(
                 f"{self.hub_id}: needs {need / 1e9:.1f} GB on the disk of {cache}, which has {free / 1e9:.1f} GB free; "
@@ -111,18 +115,19 @@ class Listing:
             )
 
 
-def download(hub_id: str, revision: str | None = None, registry: Registry | None = None) -> Path:
+def download(hub_id: str, revision: str | None, registry: Registry) -> Path:
     """The folder of a repository's config, tokenizer and safetensors files, fetched or from the cache.
 
-    `revision` is a branch, a tag or a commit; `registry` has the plugins whose files are fetched, too. Without a network, and with HF_HUB_OFFLINE=1, what is in the cache
-    serves. SourceError says in one line what is wrong with the id, the access, the network or the disk.
+    `revision` is a branch, a tag or a commit; `registry` has the plugins whose files are fetched, too. Without a
+    network, and with HF_HUB_OFFLINE=1, what is in the cache serves. SourceError says in one line what is wrong with the
+    id, the access, the network or the disk.
     """
     try:
-        listing = ask(hub_id, revision)
+        listing = ask(hub_id, revision, registry)
     except SourceError as error:
-        return _instead(error, _whole(hub_id, revision))
-    listing.fetch(wanted(hub_id, listing.files, registry or default_registry()))
-    folder = _noted(listing, CONFIG, revision)
+        return _cached_or_raise(error, _whole(hub_id, revision))
+    listing.fetch(wanted(hub_id, listing.files, registry))
+    folder = _snapshot(listing, CONFIG, revision)
     names = weight_names(folder, listing.files, hub_id)
     absent = next((name for name in names if name not in listing.files), None)
     if absent is not None:
@@ -131,26 +136,27 @@ def download(hub_id: str, revision: str | None = None, registry: Registry | None
     return folder
 
 
-def download_file(hub_id: str, name: str, revision: str | None = None) -> Path:
+def download_file(hub_id: str, name: str, revision: str | None, registry: Registry) -> Path:
     """One file of a repository, by its name, fetched or from the cache; SourceError as for `download`."""
     try:
-        listing = ask(hub_id, revision)
+        listing = ask(hub_id, revision, registry)
     except SourceError as error:
-        return _instead(error, _cached(hub_id, name, revision)) / name
+        return _cached_or_raise(error, _cached(hub_id, name, revision)) / name
     if name not in listing.files:
         like = sorted(other for other in listing.files if other.endswith(Path(name).suffix))
         raise SourceError(f"{hub_id}: has no file {name}; it has {', '.join(like[:5]) or 'none of its kind'}")
     listing.fetch([name])
-    return _noted(listing, name, revision) / name
+    return _snapshot(listing, name, revision) / name
 
 
 def wanted(hub_id: str, names: Collection[str], registry: Registry) -> list[str]:
     """Of a repository's files, those beside the weights that loading reads; SourceError when it holds no model."""
     if CONFIG not in names:
-        gguf = sorted(name for name in names if name.endswith(".gguf"))
+        files = sorted(name for name in names if name.endswith(suffixes_of(registry)))
+        kinds = " and ".join(sorted({Path(name).suffix[1:].upper() for name in files}))
         has = (
-            f"; of its GGUF files name one: {', '.join(f'{hub_id}/{name}' for name in gguf[:8])}"
-            if gguf
+            f"; of its {kinds} files name one: {', '.join(f'{hub_id}/{name}' for name in files[:8])}"
+            if files
             else ""
         )
         raise SourceError(f"{hub_id}: has no {CONFIG}, so no folder that can be loaded{has}")
@@ -163,7 +169,7 @@ def wanted(hub_id: str, names: Collection[str], registry: Registry) -> list[str]
     return [name for name in dict.fromkeys(files) if name in names]
 
 
-def ask(hub_id: str, revision: str | None) -> Listing:
+def ask(hub_id: str, revision: str | None, registry: Registry) -> Listing:
     """What a repository holds; SourceError when the hub gives no answer within `SECONDS`, or a refusal."""
     from huggingface_hub import constants
 
@@ -179,10 +185,10 @@ def ask(hub_id: str, revision: str | None) -> Listing:
             Answer(hub_id, "its list of files", MOST_LISTING),
             lambda: HfApi().model_info(hub_id, revision=revision, timeout=SECONDS, files_metadata=True),
         )
-        return Listing(hub_id, info)
+        return Listing(hub_id, info, (".safetensors", *suffixes_of(registry)))
 
 
-def _instead(error: SourceError, folder: Path | None) -> Path:
+def _cached_or_raise(error: SourceError, folder: Path | None) -> Path:
     """The folder in the cache that serves although the hub does not, which is said; the error when there is none."""
     from huggingface_hub import constants
 
@@ -211,7 +217,7 @@ def _whole(hub_id: str, revision: str | None) -> Path | None:
         return None
 
 
-def _noted(listing: Listing, name: str, revision: str | None) -> Path:
+def _snapshot(listing: Listing, name: str, revision: str | None) -> Path:
     """The folder of the snapshot that has `name`; the cache now knows which commit the revision's name stands for."""
     folder = _cached(listing.hub_id, name, listing.commit)
     assert folder is not None
@@ -224,13 +230,13 @@ def _bar(name: str) -> Any:
     """huggingface_hub's progress bar, which only a terminal shows, for one file; gone when it is full."""
     from huggingface_hub.utils import tqdm
 
-    told = name if name.isprintable() else ascii(name)
+    shown = name if name.isprintable() else ascii(name)
     # A bar controls the terminal: where the command line has put a stream that obeys nothing before it, the one beneath.
     stream = getattr(sys.stderr, "rich_proxied_file", sys.stderr)
 
     class Bar(tqdm):
         def __init__(self, *args: Any, **options: Any) -> None:
-            super().__init__(*args, **options | {"desc": told, "leave": False, "file": stream})
+            super().__init__(*args, **options | {"desc": shown, "leave": False, "file": stream})
 
     return Bar
 
@@ -270,7 +276,7 @@ def _reason(error: Exception, hub_id: str, revision: str | None) -> str:
     page = f"{constants.ENDPOINT}/{hub_id}"
     status = getattr(getattr(of(errors.HfHubHTTPError), "response", None), "status_code", None)
     disk = next((link.errno for link in chain if isinstance(link, OSError) and link.filename), None)
-    told = " ".join(str(chain[-1]).split())[:200] or type(chain[-1]).__name__  # what the others wrap
+    reason = " ".join(str(chain[-1]).split())[:200] or type(chain[-1]).__name__  # what the others wrap
     if of(errors.HFValidationError):
         return "no folder of this name, and no hub id either: one is written OWNER/NAME"
     if of(errors.GatedRepoError):
@@ -288,8 +294,8 @@ def _reason(error: Exception, hub_id: str, revision: str | None) -> str:
     if disk == errno.ENOSPC or any(getattr(link, "errno", None) == errno.ENOSPC for link in chain):
         return f"the disk of {constants.HF_HUB_CACHE} is full; {_ROOM}"
     if disk is not None:
-        return f"the cache {constants.HF_HUB_CACHE} cannot be used ({told}); HF_HOME names another place"
+        return f"the cache {constants.HF_HUB_CACHE} cannot be used ({reason}); HF_HOME names another place"
     return (
-        f"the hub at {constants.ENDPOINT} cannot be reached ({told}); check the network and run again: "
+        f"the hub at {constants.ENDPOINT} cannot be reached ({reason}); check the network and run again: "
         f"files that are whole are kept"
     )

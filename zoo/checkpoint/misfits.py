@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import mlx.core as mx
 
@@ -21,6 +21,13 @@ ALIKE = 0.6  # from which share of likeness a name is worth a hint
 LONGEST, CANDIDATES = 200, 500  # characters of a name, and names, that are compared for a hint
 NUMBER = re.compile(r"(?<![^.])[0-9]{1,9}(?![^.])")  # a step of a name that is a number
 LETTERS = "ijklmnop"
+
+
+@runtime_checkable
+class FromPattern(Protocol):
+    """A weight rule that takes the tensors whose names fit one pattern, as most do."""
+
+    source: str
 
 
 def fits(wanted: Mapping[str, Any], found: Mapping[str, Any], left: Collection[str]) -> bool:
@@ -78,7 +85,7 @@ class Misfits:
 
 def _near(name: str, known: Mapping[str, str], what: str) -> str:
     """A hint with the nearest of the names, and what is said of it."""
-    names = [one for one in list(known)[:CANDIDATES] if len(one) <= LONGEST]
+    names = [candidate for candidate in list(known)[:CANDIDATES] if len(candidate) <= LONGEST]
     near = get_close_matches(name, names, 1, ALIKE) if len(name) <= LONGEST else []
     return f" [{what}: {near[0]}{known[near[0]]}]" if near else ""
 
@@ -102,9 +109,9 @@ class Group:
         return "s" if self.count > 1 else ""
 
     def __str__(self) -> str:
-        name, *path = (one if len(one) <= LONGEST else f"{one[:LONGEST]}…" for one in self.names)
-        told = [*(f"for {one}" for one in path if one != name), *([self.ranges] if self.ranges else [])]
-        return f"{name} ({', '.join(told)}){self.what}" if told else f"{name}{self.what}"
+        name, *path = (n if len(n) <= LONGEST else f"{n[:LONGEST]}…" for n in self.names)
+        details = [*(f"for {step}" for step in path if step != name), *([self.ranges] if self.ranges else [])]
+        return f"{name} ({', '.join(details)}){self.what}" if details else f"{name}{self.what}"
 
 
 def grouped(problems: Iterable[tuple[tuple[str, ...], str]]) -> list[Group]:
@@ -149,8 +156,8 @@ def misfits(
     for name, array in tensors.arrays.items():
         for path in weights.apply(rules, {name: array}, recipe, join)[0]:
             origin[path] = name
-    sources = (getattr(rule, "source", None) for rule in rules)
-    problems = Misfits(rules=tuple(s for s in sources if isinstance(s, str)), paths=tuple(wanted))
+    sources = tuple(rule.source for rule in rules if isinstance(rule, FromPattern))
+    problems = Misfits(rules=sources, paths=tuple(wanted))
     for path in wanted.keys() & found.keys():
         name = origin.get(path, path)
         if why := _why(wanted[path], found[path], tensors.dtypes.get(name)):

@@ -171,9 +171,9 @@ class Packed:
         """Some of the outputs, or of the stacked matrices."""
         steps = index if isinstance(index, tuple) else (index,)
         if Ellipsis in steps:
-            place = steps.index(Ellipsis)
+            ellipsis = steps.index(Ellipsis)
             missing = self.ndim - sum(step is not None for step in steps) + 1
-            steps = (*steps[:place], *(slice(None),) * missing, *steps[place + 1 :])
+            steps = (*steps[:ellipsis], *(slice(None),) * missing, *steps[ellipsis + 1 :])
         axes = sum(step is not None for step in steps)
         steps = (*steps, *(slice(None),) * (self.ndim - axes))
         if self.swapped and steps[-2:-1] == (slice(None),) and isinstance(steps[-1], slice):
@@ -236,11 +236,13 @@ def join(tensors: Sequence[Any], axis: int) -> Any:
     if not alike or axis == first.ndim - (2 if first.swapped else 1):
         return mx.concatenate([dense(tensor) for tensor in tensors], axis)
     # Where packed parts have O, a swapped matrix shows it last.
-    place = first.ndim - 2 if first.swapped and axis == first.ndim - 1 else axis
+    stored_axis = first.ndim - 2 if first.swapped and axis == first.ndim - 1 else axis
     names = ["weight", "scales", *(["biases"] if first.biases is not None else [])]
-    parts = {name: mx.concatenate([getattr(tensor, name) for tensor in tensors], place) for name in names}
+    parts = {
+        name: mx.concatenate([getattr(tensor, name) for tensor in tensors], stored_axis) for name in names
+    }
     if any(tensor.global_scale is not None for tensor in tensors):
-        parts["global_scale"] = mx.concatenate([_output_scale(tensor) for tensor in tensors], place)
+        parts["global_scale"] = mx.concatenate([_output_scale(tensor) for tensor in tensors], stored_axis)
     return replace(first, **parts)
 
 

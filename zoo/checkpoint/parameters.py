@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import mlx.core as mx
@@ -17,12 +17,17 @@ from zoo.checkpoint.misfits import fits, misfits
 from zoo.checkpoint.packed import Packed, Packing, join
 from zoo.checkpoint.quantized import warn_of_unpacked
 from zoo.checkpoint.safetensors import Tensors
+from zoo.config import Config
 from zoo.errors import CheckpointError
 from zoo.notices import notice
 
 
-def match(model: Any, architecture: Architecture, recipe: Any, tensors: Tensors) -> dict[str, Any]:
-    """The parameters of `model` by path, unread: arrays, and `Packed` where a layer can hold them so.
+def match(
+    model: Any, architecture: Architecture, recipe: Any, tensors: Tensors
+) -> tuple[dict[str, Any], str]:
+    """The parameters of `model` by path, unread, and the layout whose rules make them of the tensors.
+
+    They are arrays, and `Packed` where a layer can hold them so.
 
     CheckpointError when a tensor is left over, a parameter unfilled, a shape different, or a dtype no float.
     """
@@ -41,12 +46,14 @@ def match(model: Any, architecture: Architecture, recipe: Any, tensors: Tensors)
     warn_of_unpacked(
         tensors.dequantized.union(*(t.dequantized for t in tensors.arrays.values() if isinstance(t, Packed)))
     )
-    return settled
+    return settled, layout
 
 
-def place(model: Any, architecture: Architecture, recipe: Any, tensors: Tensors) -> dict[str, Any]:
-    """The parameters that some tensors of a checkpoint make, which has been matched as a whole."""
-    rules = architecture.layouts_of(tensors.metadata["format"])[tensors.metadata["format"]]
+def placed(
+    model: Any, architecture: Architecture, recipe: Any, tensors: Tensors, layout: str
+) -> dict[str, Any]:
+    """The parameters made of some tensors of a checkpoint that `match` has accepted as a whole, in this layout."""
+    rules = architecture.layouts_of(tensors.metadata.get("format"))[layout]
     parameters, _ = weights.apply(rules, tensors.arrays, recipe, join)
     return _settled(model, parameters, dict(tree_flatten(model.parameters())))
 
@@ -84,27 +91,27 @@ def fill(model: Any, parameters: Mapping[str, Any], dtype: Any = None) -> None:
         else:
             arrays[path] = cast
 
-    def one(path: str, layer: Any) -> Any:
+    def replaced(path: str, layer: Any) -> Any:
         return quantized_layer(layer, packed[path]) if path in packed else layer
 
-    model.update_modules(tree_map_with_path(one, model.leaf_modules(), is_leaf=nn.Module.is_module))
+    model.update_modules(tree_map_with_path(replaced, model.leaf_modules(), is_leaf=nn.Module.is_module))
     model.load_weights(list(arrays.items()), strict=True)
 
 
 def can_hold(layer: Any, tensor: Packed) -> bool:
-    """Whether the layer has a quantized form, which also knows what the packing adds to the matrix itself."""
-    extras = {name for name in ("global_scale", "permutation") if getattr(tensor, name) is not None}
+    """Whether the layer has a quantized form that supports all parts of the packed matrix."""
+    extras = tensor.parts().keys() & set(EXTRAS)
     return isinstance(layer, Quantizable) and extras.issubset(packed_extras(layer))
 
 
 def quantized_layer(layer: Any, tensor: Packed) -> Any:
-    """The quantized form of a layer, of the right shapes and as yet with other numbers."""
+    """The quantized form of a layer: the right shapes, and placeholder numbers."""
     quantized = layer.to_quantized(**tensor.packing.as_json())
     if type(quantized) is nn.QuantizedLinear:
-        quantized = QuantizedLinear(quantized)  # which knows the two below, too
-    for name in ("global_scale", "permutation"):
-        if getattr(tensor, name) is not None:
-            quantized[name] = getattr(tensor, name)
+        quantized = QuantizedLinear(quantized)
+    parts = tensor.parts()
+    for name in parts.keys() & set(EXTRAS):
+        quantized[name] = parts[name]
     return quantized
 
 
@@ -135,7 +142,8 @@ def parameters_of(model: Any) -> dict[str, Any]:
     return arrays
 
 
-PARTS = ("weight", "scales", "biases", "global_scale", "permutation")
+EXTRAS = ("global_scale", "permutation")  # what some formats have beside MLX's own parts
+PARTS = ("weight", "scales", "biases", *EXTRAS)
 
 
 def export(model: Any, architecture: Architecture, recipe: Any, layout: str = "hf") -> dict[str, Any]:
@@ -153,7 +161,7 @@ def renamed(
     return dict(tensors)
 
 
-def warn_of_unread(keys: Sequence[str]) -> None:
-    """Say which keys of config.json nothing has read."""
-    if keys:
-        notice(f"config.json: unknown to this architecture, ignored: {', '.join(keys)}")
+def warn_of_unread(config: Config) -> None:
+    """Warn of the config's keys that nothing has read."""
+    if keys := config.unread():
+        notice(f"{config.origin.name}: unknown to this architecture, ignored: {', '.join(keys)}")

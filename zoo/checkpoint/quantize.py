@@ -9,7 +9,7 @@ from typing import Any
 import mlx.nn as nn
 
 from zoo.blocks.protocols import Quantizable
-from zoo.checkpoint.packed import AFFINE_BITS, AFFINE_GROUPS, FLOAT_MODES, Packing, dense, pack
+from zoo.checkpoint.packed import AFFINE_BITS, AFFINE_GROUPS, FLOAT_MODES, Packed, Packing, dense, pack
 from zoo.errors import ZooError
 
 Choice = Callable[[str, Packing], Packing | None]
@@ -27,17 +27,17 @@ def packing_of(bits: str, group_size: int | None = None) -> Packing:
     if bits in FLOAT_MODES:
         wide, group = FLOAT_MODES[bits]
         if group_size not in (None, group):
-            raise ZooError(f"--group-size {group_size}: {bits} has groups of {group}")
+            raise ZooError(f"`group_size` {group_size}: {bits} has groups of {group}")
         return Packing(wide, group, bits)
     if not bits.isdecimal() or int(bits) not in AFFINE_BITS[1:]:
         known = ", ".join([*map(str, AFFINE_BITS[1:]), *FLOAT_MODES])
-        raise ZooError(f"--quantize {bits}: not one of {known}")
+        raise ZooError(f"`quantize` {bits}: not one of {known}")
     return Packing(int(bits), _group(group_size))
 
 
 def _group(size: int | None) -> int:
     if size not in (None, *AFFINE_GROUPS):
-        raise ZooError(f"--group-size {size}: not one of {', '.join(map(str, AFFINE_GROUPS))}")
+        raise ZooError(f"`group_size` {size}: not one of {', '.join(map(str, AFFINE_GROUPS))}")
     return size or 64
 
 
@@ -48,7 +48,7 @@ def mixed(recipe: str, layers: int, group_size: int | None = None) -> tuple[Pack
     "M" mixtures do; the head always has them.
     """
     if recipe not in RECIPES:
-        raise ZooError(f"--recipe {recipe}: not one of {', '.join(RECIPES)}")
+        raise ZooError(f"`recipe` {recipe}: not one of {', '.join(RECIPES)}")
     low, high = (Packing(bits, _group(group_size)) for bits in RECIPES[recipe])
     eighth = layers // 8
 
@@ -67,8 +67,7 @@ def choose(path: str, layer: Any, asked: Packing, choices: Sequence[Choice] = ()
     Each of `choices` may change the packing, by the layer's path, or keep the layer whole with None. Layers that have no
     quantized form, or whose inputs do not divide into groups, stay as they are.
     """
-    quantizable = isinstance(layer, Quantizable)
-    if not quantizable:
+    if not isinstance(layer, Quantizable):
         return None
     packing = Packing(8, 64) if any(fnmatchcase(path, pattern) for pattern in ROUTERS) else asked
     for choice in choices:
@@ -80,13 +79,13 @@ def choose(path: str, layer: Any, asked: Packing, choices: Sequence[Choice] = ()
 
 
 def quantize(model: Any, asked: Packing, choices: Sequence[Choice] = ()) -> None:
-    """Replace the layers of a model by quantized ones, unevaluated; those that are packed already stay so."""
+    """Replace the layers of a model by quantized ones, unevaluated; layers already quantized stay as they are."""
 
-    def one(path: str, layer: Any) -> dict[str, Any] | bool:
+    def chosen(path: str, layer: Any) -> dict[str, Any] | bool:
         packing = choose(path, layer, asked, choices)
         return packing.as_json() if packing else False
 
-    nn.quantize(model, class_predicate=one)
+    nn.quantize(model, class_predicate=chosen)
 
 
 def quantized(
@@ -96,7 +95,7 @@ def quantized(
     choices: Sequence[Choice] = (),
     fused: Iterable[Sequence[str]] = (),
 ) -> dict[str, Any]:
-    """The parameters by path, those that `quantize` would pack as `Packed`; what is packed otherwise is packed anew.
+    """The parameters by path, those that `quantize` would pack as `Packed`; other packings are replaced.
 
     Parameters that are `fused` into one tensor where they go to have one packing, that of the most bits among them.
     """
@@ -113,6 +112,7 @@ def quantized(
             packings |= dict.fromkeys(group, max(together, key=lambda packing: packing.bits))
     found = dict(parameters)
     for path, packing in packings.items():
-        if packing is not None and getattr(found[path], "packing", None) != packing:
-            found[path] = pack(path, dense(found[path]), packing)
+        tensor = found[path]
+        if packing is not None and not (isinstance(tensor, Packed) and tensor.packing == packing):
+            found[path] = pack(path, dense(tensor), packing)
     return found

@@ -1,4 +1,4 @@
-"""Quantized checkpoints: the tensors that together are one matrix, made one `Packed` under its weight's name.
+"""Quantized checkpoints: the tensors that make up one matrix become one `Packed` under its weight's name.
 
 What a config.json says of the packing is compared with the tensors, whose shapes decide.
 """
@@ -16,9 +16,11 @@ import mlx.core as mx
 from zoo.architecture import import_target
 from zoo.checkpoint.packed import AFFINE_BITS, AFFINE_GROUPS, FLOAT_MODES, WORD, Packed, Packing, mode_of
 from zoo.checkpoint.safetensors import Tensors
-from zoo.checkpoint.source import read_json
+from zoo.checkpoint.settings import Settings, origin_of, refused
+from zoo.config import Origin
 from zoo.errors import CheckpointError, ConfigError, PluginError
-from zoo.host.registry import Registry, default_registry
+from zoo.files import read_object
+from zoo.host.registry import Registry
 from zoo.notices import notice
 
 GLOBAL_SCALE = 448.0 * 6.0  # the largest scale times the largest number of NVFP4: what MLX divides its own by
@@ -29,7 +31,7 @@ def settings_of(config: Mapping[str, Any]) -> Mapping[str, Any] | None:
     for key in ("quantization", "quantization_config"):
         found = config.get(key)
         if found is not None and not isinstance(found, Mapping):
-            raise ConfigError(f"config.json: {key} {found!r}: expected an object")
+            raise refused(config, f"{key} {found!r}: expected an object")
         if found:
             return found
     return None
@@ -43,41 +45,42 @@ def method_of(settings: Mapping[str, Any] | None) -> str | None:
     flagged = "bitsandbytes" if {"load_in_4bit", "load_in_8bit"} & settings.keys() else None
     method = settings.get("quant_method") or flagged
     if method is not None and not isinstance(method, str):
-        raise ConfigError(f"config.json: quant_method {method!r}: expected a name")
+        raise refused(settings, f"quant_method {method!r}: expected a name")
     return method
 
 
 def with_settings(config: dict[str, Any], folder: Path, registry: Registry) -> dict[str, Any]:
-    """The config, with the settings of the file beside it that some writers put them into, if it has none itself."""
+    """The config, with the quantization settings that some writers put into a file of their own, if it has none itself."""
     if settings_of(config) is not None:
         return config
     for format in registry.formats.values():
         if format.settings_file is not None and (
-            found := read_json(folder / format.settings_file, required=False)
+            found := read_object(folder, format.settings_file, ConfigError)
         ):
-            return {**config, "quantization_config": {"quant_method": format.name, **found}}
+            settings = {"quant_method": format.name, **found}
+            return {**config, "quantization_config": Settings(settings, Origin(format.settings_file))}
     return config
 
 
 def check_method(config: Mapping[str, Any], registry: Registry) -> None:
-    """ConfigError when the config names a method that nothing here reads."""
-    method = method_of(settings_of(config))
-    if method is None or registry.format(method) is not None:
+    """ConfigError when the config names a quantization method that is not implemented."""
+    settings = settings_of(config)
+    method = method_of(settings)
+    if settings is None or method is None or registry.format(method) is not None:
         return
     names = ", ".join(sorted(registry.formats))
-    raise ConfigError(f"config.json: quant_method {method!r} cannot be loaded; known: MLX's own, {names}")
+    source = settings if isinstance(settings, Settings) else config
+    raise refused(source, f"quant_method {method!r} cannot be loaded; known: MLX's own, {names}")
 
 
-def gather(
-    tensors: Tensors, config: Mapping[str, Any], dtype: Any = None, registry: Registry | None = None
-) -> Tensors:
+def gather(tensors: Tensors, config: Mapping[str, Any], registry: Registry, dtype: Any = None) -> Tensors:
     """The same tensors, those of each quantized matrix gathered to one `Packed` under the name of its weight.
 
     Matrices that cannot be packed are arrays, of `dtype` where one is given. `registry` has the formats.
     """
     settings = settings_of(config)
     method = method_of(settings)
-    format = (registry or default_registry()).format(method) if method is not None else None
+    format = registry.format(method) if method is not None else None
     if format is not None and format.target is not None:
         try:
             tensors = import_target(format.target)(tensors, settings, dtype)
@@ -85,7 +88,7 @@ def gather(
                 raise PluginError(f"{format.target} gave {type(tensors).__name__}, not Tensors")
         except RuntimeError as error:  # some read what a shape depends on
             raise CheckpointError(f"the weights cannot be read: {error}") from error
-    tensors = _mlx(tensors, Expected(config))
+    tensors = gather_mlx(tensors, Expected(config))
     if dtype is None:
         return tensors
     # Cast now, so that what a weight rule has to unpack is unpacked exactly.
@@ -103,10 +106,15 @@ class Expected:
         settings = settings_of(config)
         if method_of(settings) is not None:
             settings = None  # another's format
-        self.all = _packing(settings, "quantization") if settings else None
+        self.origin = origin_of(config)
+        self.all = self._packing(settings, "quantization") if settings else None
         self.given = settings is not None
         self.paths = {
-            path: _packing(value, path) if isinstance(value, Mapping) else self.all if value is True else None
+            path: self._packing(value, path)
+            if isinstance(value, Mapping)
+            else self.all
+            if value is True
+            else None
             for path, value in (settings or {}).items()
             if isinstance(value, Mapping) or (isinstance(value, bool) and path not in FLAGS)
         }
@@ -115,30 +123,29 @@ class Expected:
         """The packing of the matrix of these names; None where the config leaves it unquantized."""
         return next((self.paths[name] for name in names if name in self.paths), self.all)
 
+    def _packing(self, settings: Mapping[str, Any], where: str) -> Packing:
+        """The packing of a config's entry; ConfigError naming what in it is unknown."""
+        mode, modes = settings.get("mode") or "affine", ("affine", *FLOAT_MODES)
+        if mode not in modes:
+            raise ConfigError(f"{self.origin.name}: {where}: mode {mode!r} is not one of {', '.join(modes)}")
+        bits, group_size = (4, 64) if mode == "affine" else FLOAT_MODES[mode]
+        bits, group_size = settings.get("bits") or bits, settings.get("group_size") or group_size
+        allowed = (
+            (AFFINE_BITS, AFFINE_GROUPS) if mode == "affine" else tuple((size,) for size in FLOAT_MODES[mode])
+        )
+        for name, value, choices in zip(("bits", "group_size"), (bits, group_size), allowed, strict=True):
+            if type(value) is not int or value not in choices:
+                known = ", ".join(map(str, choices))
+                raise ConfigError(f"{self.origin.name}: {where}: {name} {value!r} is not one of {known}")
+        return Packing(bits, group_size, mode)
+
 
 FLAGS = ("quantize_activations", "desc_act", "sym")  # settings that are no path of a matrix
 
 
-def _packing(settings: Mapping[str, Any], where: str) -> Packing:
-    """The packing of a config's entry; ConfigError naming what in it is unknown."""
-    mode, modes = settings.get("mode") or "affine", ("affine", *FLOAT_MODES)
-    if mode not in modes:
-        raise ConfigError(f"config.json: {where}: mode {mode!r} is not one of {', '.join(modes)}")
-    bits, group_size = (4, 64) if mode == "affine" else FLOAT_MODES[mode]
-    bits, group_size = settings.get("bits") or bits, settings.get("group_size") or group_size
-    allowed = (
-        (AFFINE_BITS, AFFINE_GROUPS) if mode == "affine" else tuple((size,) for size in FLOAT_MODES[mode])
-    )
-    for name, value, choices in zip(("bits", "group_size"), (bits, group_size), allowed, strict=True):
-        if type(value) is not int or value not in choices:
-            known = ", ".join(map(str, choices))
-            raise ConfigError(f"config.json: {where}: {name} {value!r} is not one of {known}")
-    return Packing(bits, group_size, mode)
-
-
-def _mlx(tensors: Tensors, expected: Expected) -> Tensors:
+def gather_mlx(tensors: Tensors, expected: Expected | None = None) -> Tensors:
     """MLX's layout: `X.weight` of words, `X.scales` and, for affine ones, `X.biases`; `X.global_scale` for some."""
-    arrays = dict(tensors.arrays)
+    expected, arrays = expected or Expected({}), dict(tensors.arrays)
     for name in [name for name in arrays if name.endswith(".scales")]:
         prefix = name.removesuffix(".scales")
         weight, scales = arrays.get(f"{prefix}.weight"), arrays[name]
@@ -196,26 +203,26 @@ def _guess(
 
 
 def warn_of_differences(expected: Expected, found: Iterable[tuple[tuple[str, ...], Packing | None]]) -> None:
-    """Say in one line where config.json and the tensors differ; `found` are a matrix's names and its packing."""
+    """Warn in one line where the config and the tensors differ; `found` are a matrix's names and its packing."""
     if not expected.given:
         return
     differ = []
     for names, packing in found:
-        told = (
+        described = (
             expected.of(*names)
             if packing is not None or any(name in expected.paths for name in names)
             else None
         )
-        if told != packing:
-            differ.append((names[0], told or "not quantized", packing or "not quantized"))
+        if described != packing:
+            differ.append((names[0], described or "not quantized", packing or "not quantized"))
     if differ:
         name, said, are = differ[0]
         more = f" (and {len(differ) - 1} more)" if len(differ) > 1 else ""
-        notice(f"config.json says of {name}: {said}; its tensors: {are}{more}. The tensors decide")
+        notice(f"{expected.origin.name} says of {name}: {said}; its tensors: {are}{more}. The tensors decide")
 
 
 def warn_of_unpacked(names: Collection[str]) -> None:
-    """Say which matrices lost their packing on the way."""
+    """Warn of the matrices that had to be dequantized."""
     if names:
         more = f" (and {len(names) - 1} more)" if len(names) > 1 else ""
         notice(f"{min(names)}{more}: cannot stay packed without loss, dequantized")

@@ -148,7 +148,9 @@ def read_header(path: Path) -> tuple[dict[str, str], dict[str, str]]:
         metadata = header.pop("__metadata__", None) or {}
         if not isinstance(metadata, dict):
             raise ValueError("metadata that is no JSON object")
-        _check_spans({name: Entry.of(name, told) for name, told in header.items()}, size - 8 - length)
+        _check_spans(
+            {name: Entry.of(name, described) for name, described in header.items()}, size - 8 - length
+        )
         return {name: entry["dtype"] for name, entry in header.items()}, metadata
     except OSError as error:
         raise CheckpointError(f"{path}: {error.strerror}") from error
@@ -158,17 +160,17 @@ def read_header(path: Path) -> tuple[dict[str, str], dict[str, str]]:
 
 @dataclass(frozen=True)
 class Entry:
-    """A tensor as a header tells of it: it lies at bytes `first` to `last`, and has `bits` bits altogether."""
+    """A tensor's entry in a header: it lies at bytes `first` to `last`, and has `bits` bits in total."""
 
     first: int
     last: int
     bits: int
 
     @staticmethod
-    def of(name: str, told: Any) -> Entry:
-        """What a header's JSON says of the tensor `name`; ValueError where it says nothing that can be."""
-        told = told if isinstance(told, dict) else {}
-        dtype, shape, span = (told.get(key) for key in ("dtype", "shape", "data_offsets"))
+    def of(name: str, described: Any) -> Entry:
+        """The entry of the tensor `name` from a header's JSON; ValueError where that is invalid."""
+        described = described if isinstance(described, dict) else {}
+        dtype, shape, span = (described.get(key) for key in ("dtype", "shape", "data_offsets"))
         if not isinstance(dtype, str) or dtype not in BITS:
             raise ValueError(f"tensor {name[:200]!r} has the unknown dtype {repr(dtype)}")
         if not _are_sizes(shape, MOST_SIDE) or len(shape) > MOST_SIDES:

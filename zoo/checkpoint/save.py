@@ -1,4 +1,4 @@
-"""A model to a folder that other programs load: weights in shards with an index, and a config.json.
+"""Writing a model as a folder that other programs load: weights in shards with an index, and a config.json.
 
 Tensors are evaluated one by one and forgotten once their shard is written, so that a model which was never read whole
 is never held whole. Each file is written beside its place and then moved there.
@@ -6,8 +6,6 @@ is never held whole. Each file is written beside its place and then moved there.
 
 from __future__ import annotations
 
-import json
-import os
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
@@ -21,7 +19,10 @@ from zoo.checkpoint.packed import Packed, Packing, dense
 from zoo.checkpoint.parameters import export
 from zoo.checkpoint.quantized import GLOBAL_SCALE, warn_of_unpacked
 from zoo.checkpoint.safetensors import INDEX, SINGLE
-from zoo.host.registry import signed
+from zoo.errors import PluginError
+from zoo.files import replacing, write_json
+from zoo.host.registry import Registry, default_registry
+from zoo.host.resolve import WRITER
 
 SHARD = 5 * 10**9  # bytes, as on the hub
 PIECE = 2**26  # bytes written at once
@@ -35,17 +36,29 @@ def save(
     recipe: Any,
     numbers: Mapping[str, Any],
     dtype: Any = None,
+    *,
+    registry: Registry | None = None,
 ) -> None:
     """Write a model's weights and config.json; floats are cast to `dtype`, if given.
 
     `numbers` are those that the recipe was made from; the architecture's `model_type` is added when they have none.
-    Names and orientations are Hugging Face's, or MLX's where a layer is quantized.
+    `registry` has the plugin that gave the architecture. Names and orientations are Hugging Face's, or MLX's where a layer is quantized.
     """
     packed = any("scales" in layer for _, layer in model.named_modules())
     layout = "mlx" if packed else "hf"
     tensors = export(model, architecture, recipe, layout)
     model_type = (architecture.model_types or [architecture.name])[0]
-    write(folder, tensors, {"model_type": model_type, **numbers, **signed(architecture)}, layout, dtype)
+    signature = signature_of(architecture, registry or default_registry())
+    write(folder, tensors, {"model_type": model_type, **numbers, **signature}, layout, dtype)
+
+
+def signature_of(architecture: Architecture, registry: Registry) -> dict[str, str]:
+    """The entry of a config.json that names the third party's plugin it needs; empty for the zoo's own."""
+    try:
+        plugin = registry.plugin_of(architecture)
+    except PluginError:  # an architecture that no plugin of this registry gave
+        return {}
+    return {} if plugin.first_party else {WRITER: plugin.label}
 
 
 def write(
@@ -67,11 +80,11 @@ def write(
     some names in groups, where those in `tensors` have only their shapes and dtypes.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    homeless: set[str] = set()
+    unpacked: set[str] = set()
     if layout == "mlx":
-        homeless = {name for name, t in tensors.items() if isinstance(t, Packed) and not is_mlx(name, t)}
-        warn_of_unpacked(homeless)
-        tensors |= {name: tensors[name].numbers(dtype) for name in homeless}
+        unpacked = {name for name, t in tensors.items() if isinstance(t, Packed) and not is_mlx(name, t)}
+        warn_of_unpacked(unpacked)
+        tensors |= {name: tensors[name].numbers(dtype) for name in unpacked}
     described = described_by(config, tensors if layout == "mlx" else {})
     owners: dict[str, str] = {}  # the tensor that an array is a part of
     matrices: dict[str, Packed] = {}  # by the name of their scales
@@ -101,11 +114,10 @@ def write(
     files: dict[str, str] = {}
     for number, names in enumerate(shards, 1):
         file = SINGLE if len(shards) == 1 else f"model-{number:05}-of-{len(shards):05}.safetensors"
-        part = folder / f"part-{file}"
         chosen = {name: tensors.pop(name) for name in names}
         if read is not None:
             wanted = {owners[name] for name in names}
-            found = dict(_read(read(wanted), wanted, homeless, layout, dtype))
+            found = dict(_read(read(wanted), wanted, unpacked, layout, dtype))
             chosen = {name: found.pop(name) for name in names}
         for name, array in chosen.items():
             whole = array if read is not None else matrices.pop(name, array)
@@ -114,11 +126,10 @@ def write(
             elif evaluate({name: whole}) is not None:
                 raise broken(name)
             advance(array.nbytes)
-        with part.open("wb") as opened:
+        with replacing(folder / file) as part, part.open("wb") as opened:
             mx.save_safetensors(_Pieces(opened, advance), chosen, metadata={"format": FORMATS[layout]})
         del chosen
         mx.clear_cache()
-        os.replace(part, folder / file)
         files |= dict.fromkeys(names, file)
     if len(shards) > 1:
         index = {"metadata": {"total_size": sum(sizes.values())}, "weight_map": dict(sorted(files.items()))}
@@ -129,7 +140,7 @@ def write(
 
 
 class _Pieces:
-    """A file that is written piece by piece, so that Ctrl-C is heard between two of them."""
+    """A file that is written in pieces, so that Ctrl-C takes effect between two of them."""
 
     def __init__(self, file: BinaryIO, wrote: Callable[[int], None]) -> None:
         self._file, self._wrote = file, wrote
@@ -147,7 +158,7 @@ class _Pieces:
 def _read(
     groups: Iterator[dict[str, Any]],
     wanted: Collection[str],
-    homeless: Collection[str],
+    unpacked: Collection[str],
     layout: str,
     dtype: Any,
 ) -> Iterator[tuple[str, mx.array]]:
@@ -156,7 +167,7 @@ def _read(
         for name in list(group):
             tensor = group.pop(name)
             if name in wanted:
-                tensor = tensor.numbers(dtype) if name in homeless else tensor
+                tensor = tensor.numbers(dtype) if name in unpacked else tensor
                 parts = _parts(name, tensor, layout, dtype)
                 mx.eval(*parts.values())
                 yield from parts.items()
@@ -177,7 +188,7 @@ def _parts(name: str, tensor: Any, layout: str, dtype: Any) -> dict[str, mx.arra
 
 
 def is_mlx(name: str, tensor: Packed) -> bool:
-    """Whether MLX's layout has a place for all parts of a packed matrix: a second scale only for experts in NVFP4."""
+    """Whether MLX's layout can hold all parts of a packed matrix: a second scale only for experts in NVFP4."""
     scale = tensor.global_scale
     scaled = scale is None or (tensor.packing.mode == "nvfp4" and tensor.ndim == 3 and scale.shape[-1] == 1)
     return name.endswith(".weight") and scaled and tensor.permutation is None and not tensor.swapped
@@ -197,7 +208,7 @@ def _shards(sizes: Mapping[str, int], most: int) -> Iterator[list[str]]:
 
 
 def described_by(config: Mapping[str, Any], tensors: Mapping[str, Any]) -> dict[str, Any]:
-    """The config with the packing of the tensors instead of what it said of another: the commonest, then exceptions.
+    """The config with the packing of these tensors instead of its own: the commonest one, then the exceptions.
 
     Twice, as `quantization` and as `quantization_config`: programs differ in which they read.
     """
@@ -209,10 +220,3 @@ def described_by(config: Mapping[str, Any], tensors: Mapping[str, Any]) -> dict[
         config["quantization"] = common.as_json() | others
         config["quantization_config"] = config["quantization"]
     return config
-
-
-def write_json(path: Path, values: Mapping[str, Any]) -> None:
-    """Write a JSON object, whole or not at all."""
-    part = path.with_name(f"part-{path.name}")
-    part.write_text(json.dumps(values, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    os.replace(part, path)

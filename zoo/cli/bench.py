@@ -28,9 +28,9 @@ def load(source: str, runs: int, dtype: str | None, out: Path | None) -> None:
     from zoo.insight.bench import bench_load
 
     record = bench_load(source, runs, dtype, lambda line: click.echo(line, err=True))
-    click.echo("\n".join(told(record)))
+    click.echo("\n".join(described(record)))
     if out is not None:
-        from zoo.checkpoint.save import write_json
+        from zoo.files import write_json
 
         write_json(out, record)
     else:
@@ -38,17 +38,17 @@ def load(source: str, runs: int, dtype: str | None, out: Path | None) -> None:
 
 
 LEAST_SECONDS = 0.1  # of the peer, and
-LEAST_BYTES = 50e6  # held, below which a ratio tells of the process and not of the model
+LEAST_BYTES = 50e6  # held, below which a ratio measures the process and not the model
 
 
-def told(record: dict[str, Any]) -> list[str]:
+def described(record: dict[str, Any]) -> list[str]:
     """A record of `bench_load` in words; ratios where the model is large enough for them to say something."""
-    ours, theirs = record["zoo"], record["mlx"]
-    slow, large = theirs["seconds"] >= LEAST_SECONDS, ours["held"] >= LEAST_BYTES
+    zoo, mlx = record["zoo"], record["mlx"]
+    slow, large = mlx["seconds"] >= LEAST_SECONDS, zoo["held"] >= LEAST_BYTES
     lines = [
-        f"zoo.load {seconds(ours['seconds'])}, mx.load and evaluation {seconds(theirs['seconds'])}"
+        f"zoo.load {seconds(zoo['seconds'])}, mx.load and evaluation {seconds(mlx['seconds'])}"
         + (f": {record['ratio']:.2f} ×" if slow else ""),
-        f"peak {ours['peak'] / 1e6:,.0f} MB for {ours['held'] / 1e6:,.0f} MB held"
+        f"peak {zoo['peak'] / 1e6:,.0f} MB for {zoo['held'] / 1e6:,.0f} MB held"
         + (f": {record['peak_over_held']:.2f} ×" if large else ""),
     ]
     if not (slow and large):

@@ -21,8 +21,8 @@ def scan() -> Any:
     except CacheNotFound:
         return None
     except (OSError, ValueError) as error:
-        told = " ".join(str(error).split())
-        raise SourceError(f"the cache {constants.HF_HUB_CACHE} cannot be read ({told})") from error
+        reason = " ".join(str(error).split())
+        raise SourceError(f"the cache {constants.HF_HUB_CACHE} cannot be read ({reason})") from error
 
 
 def downloaded(scanned: Any) -> list[dict[str, Any]]:

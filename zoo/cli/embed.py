@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +77,7 @@ def _save(out: Path, texts: list[str], vectors: Any) -> None:
     else:
         rows = [{"text": t, "embedding": v} for t, v in zip(texts, vectors.tolist(), strict=True)]
         data = (json.dumps(rows, ensure_ascii=False) + "\n").encode("utf-8")
-    part = out.with_name(f"{out.name}.part")
-    part.write_bytes(data)
-    os.replace(part, out)
+    from zoo.files import replacing
+
+    with replacing(out) as part:
+        part.write_bytes(data)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -34,6 +33,7 @@ def evaluate(
     """
     from zoo.cli.signals import Interrupts
     from zoo.cli.table import table
+    from zoo.files import write_text
     from zoo.loading import load
     from zoo.runtime import versions
     from zoo.training.accuracy import questions_of, scores
@@ -44,9 +44,7 @@ def evaluate(
         found = scores(loaded, questions, begin(len(questions)))
     text = json.dumps({"scores": [score.as_json() for score in found], "versions": versions()}, indent=1)
     if out is not None:
-        part = out.with_name(f"{out.name}.part")
-        part.write_text(text + "\n", encoding="utf-8")
-        os.replace(part, out)
+        write_text(out, text + "\n")
     if as_json:
         click.echo(text)
         return

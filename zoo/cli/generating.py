@@ -54,13 +54,13 @@ def steps(
 
 def sampler_asked(registry: Any, text: str) -> tuple[str, dict[str, Any]]:
     """The name and the settings of "typical:mass=0.9"; PromptError or PluginError when there is no such thing."""
+    from zoo.checkpoint.source import split_preset
     from zoo.errors import PromptError
 
-    name, _, rest = text.replace("::", "\0").partition(":")
-    name = name.replace("\0", "::")
+    name, rest = split_preset(text)
     settings = {setting.name: setting for setting in registry.sampler(name).settings}
     values = {}
-    for part in filter(None, rest.split(",")):
+    for part in filter(None, (rest or "").split(",")):
         key, equals, value = part.partition("=")
         if not equals or key not in settings:
             raise PromptError(f"--sampler {name}: {part!r} is not one of {', '.join(settings)} and its value")

@@ -62,8 +62,7 @@ def show(name: str, revision: str | None, as_recipe: bool, parameters: bool, as_
 
 def described_source(name: str, revision: str | None = None) -> tuple[Any, str, Any]:
     """The architecture of a source, what of it is described, and its recipe."""
-    from zoo.checkpoint.source import find, is_architecture, read_json
-    from zoo.config import Config
+    from zoo.checkpoint.source import find, is_architecture
     from zoo.errors import SourceError
     from zoo.host.recipes import read_recipe, recipe_architecture, recipe_config
     from zoo.host.registry import default_registry
@@ -78,15 +77,11 @@ def described_source(name: str, revision: str | None = None) -> tuple[Any, str, 
             raise SourceError(f"{name}: has no revision {revision!r}: only a hub id has revisions")
         architecture, preset, recipe = described(name, registry)
         return architecture, f"{architecture.name}:{preset.name}", recipe
-    path = find(name, registry, revision, weights=False).folder
-    if path.is_file():
-        from zoo.checkpoint.gguf.file import open_gguf
+    from zoo.checkpoint.checkpoint import open_checkpoint
 
-        file = open_gguf(path, registry)
-        return file.architecture, str(path), file.architecture.recipe(Config(file.config))
-    config = read_json(path / "config.json")
-    architecture = registry.resolve(config)
-    return architecture, str(path), architecture.recipe(Config(config))
+    checkpoint = open_checkpoint(find(name, registry, revision, weights=False).path, registry)
+    architecture = checkpoint.architecture
+    return architecture, str(checkpoint.path), architecture.recipe(checkpoint.config_of())
 
 
 def _paths(recipe: Any) -> dict[str, list[tuple[int, ...]]]:

@@ -64,15 +64,15 @@ def test(debug: bool, source: str, reference: Path | None, tolerance: float | No
 
 def _subject(source: str, trained: bool) -> tuple[Any, str]:
     """The subject of the test, and a description of its weights."""
+    from zoo.checkpoint.source import split_preset
     from zoo.cli.progress import Progress
     from zoo.host.registry import default_registry
     from zoo.loading import load
     from zoo.testing import subject, subject_of
 
-    plain, _, preset = source.replace("::", "\0").partition(":")
-    plain = plain.replace("\0", "::")
+    plain, preset = split_preset(source)
     if plain in default_registry() and not trained and not source.startswith((".", "/", "~")):
-        made = subject(plain, preset or None)
+        made = subject(plain, preset)
         return made, f"{made.recipe.parameters(made.recipe.dim):,} random parameters"
     with Progress("loading", waits=True) as report:
         loaded = load(source, dtype="float32", report=report)

@@ -62,9 +62,10 @@ def train(
     An architecture's folder loads in transformers too. Without --config its pocket preset's numbers are used. Ctrl-C saves
     the run, and --resume goes on with it, as if it had not been interrupted.
     """
-    from zoo.checkpoint.source import read_json
     from zoo.cli.screen import write
     from zoo.cli.signals import Interrupts
+    from zoo.errors import ConfigError
+    from zoo.files import read_object_at
     from zoo.host.recipes import read_recipe
     from zoo.host.registry import default_registry
     from zoo.training.curve import drawn
@@ -94,7 +95,7 @@ def train(
                 what,
                 out,
                 settings,
-                config=read_json(config.resolve()) if config else None,
+                config=read_object_at(config.resolve(), ConfigError, required=True) if config else None,
                 tokenizer=tokenizer,
                 resume=resume,
                 overwrite=overwrite,

@@ -6,44 +6,22 @@ Axes: N texts, B batch, S length, D width.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import mlx.core as mx
 
 from zoo import runtime
 from zoo.blocks.model import protocol_of
-from zoo.errors import ConfigError, PromptError
-from zoo.files import read_json, read_object
+from zoo.checkpoint.checkpoint import open_checkpoint
+from zoo.checkpoint.pooling import POOLINGS
+from zoo.errors import PromptError
 from zoo.generation import check_loaded
 from zoo.generation.prompt import encode_prompt, pieces
 from zoo.generation.sampling import check_numbers
 from zoo.loading import Loaded
 
-POOLINGS = ("mean", "first", "last")
 BATCH = 32  # texts a pass
-
-# What sentence-transformers calls them, in its folders' old and new spelling.
-_MODES = {
-    "pooling_mode_mean_tokens": "mean",
-    "pooling_mode_cls_token": "first",
-    "pooling_mode_lasttoken": "last",
-}
-_NAMES = {"mean": "mean", "cls": "first", "lasttoken": "last"}
-
-
-@dataclass(frozen=True)
-class Pooling:
-    """How a text's hidden states become one vector: their mean, or the first or last token's.
-
-    `normalise` to length 1. Texts are cut to `length` tokens (None: never).
-    """
-
-    mode: str = "mean"
-    normalise: bool = False
-    length: int | None = None
 
 
 def embed(
@@ -67,7 +45,7 @@ def embed(
             raise PromptError(f"`texts` must be a list of texts, got {text!r:.60} among them")
     if normalise is not None and not isinstance(normalise, bool):
         raise PromptError(f"`normalise` must be true or false, got {normalise!r:.60}")
-    settings = pooling_of(loaded.folder)
+    settings = open_checkpoint(loaded.folder, loaded.registry, loaded.architecture).pooling()
     mode = pooling or settings.mode
     if mode not in POOLINGS:
         raise PromptError(f"`pooling` {mode!r} is not one of {', '.join(POOLINGS)}")
@@ -129,63 +107,3 @@ def _pool(states: mx.array, mask: mx.array, mode: str) -> mx.array:
     first = mx.argmax(mask, axis=1)
     index = first if mode == "first" else width - 1 - mx.argmax(mask[:, ::-1], axis=1)  # (B,)
     return states[mx.arange(states.shape[0]), index]
-
-
-def pooling_of(folder: Path) -> Pooling:
-    """What a folder's sentence-transformers files or a GGUF file say; the mean where nothing is said.
-
-    ConfigError for a module or a mode that is not implemented.
-    """
-    if folder.is_file():
-        from zoo.checkpoint.gguf import file as gguf
-
-        return Pooling(gguf.pooling_of(gguf.read_headers(folder)) or "mean")
-    modules = list(_modules(folder))
-    if not modules:
-        return Pooling()
-    mode, normalise = "mean", False
-    for kind, path in modules:
-        if kind == "Pooling":
-            mode = _mode(folder, f"{path}/config.json" if path else "config.json")
-        elif kind == "Normalize":
-            normalise = True
-        elif kind != "Transformer":
-            raise ConfigError(f"{folder / 'modules.json'}: the module {kind} is not implemented")
-    name = "sentence_bert_config.json"
-    length = read_object(folder, name, ConfigError).get("max_seq_length")
-    if length is not None and (type(length) is not int or length < 1):
-        raise ConfigError(f"{folder / name}: max_seq_length {length!r} is no number of tokens")
-    return Pooling(mode, normalise, length)
-
-
-def _modules(folder: Path) -> Iterator[tuple[str, str]]:
-    """The class name and folder of each module that a `modules.json` lists; nothing when there is none."""
-    path = folder / "modules.json"
-    modules = read_json(folder, path.name, ConfigError)
-    if not isinstance(modules, list | None):
-        raise ConfigError(f"{path}: must be a list of modules with a type and a path")
-    for module in modules or ():
-        try:
-            kind, place = str(module["type"]).rpartition(".")[2], str(module["path"])
-        except (TypeError, KeyError) as error:
-            raise ConfigError(f"{path}: must be a list of modules with a type and a path") from error
-        if place and (PurePosixPath(place).name != place or place == ".."):
-            raise ConfigError(f"{path}: path {place!r} is not a folder beside it")
-        yield kind, place
-
-
-def _mode(folder: Path, name: str) -> str:
-    path = folder / name
-    values = read_object(folder, name, ConfigError, required=True)
-    given = values.get("pooling_mode")
-    if given is not None:
-        names = list(map(str, given)) if isinstance(given, list) else [str(given)]
-        modes = [_NAMES.get(name, name) for name in names]
-    else:
-        keys = [key for key, value in values.items() if key.startswith("pooling_mode_") and value is True]
-        modes = [_MODES.get(key, key) for key in keys]
-    if len(modes) != 1 or modes[0] not in POOLINGS:
-        raise ConfigError(
-            f"{path}: pooling by {' and '.join(map(str, modes)) or 'nothing'} is not implemented"
-        )
-    return modes[0]

@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 from zoo import recipe
-from zoo.architecture import Block, Command, Objective, QuantizedFormat, Setting, Strategy, hookimpl
+from zoo.architecture import (
+    Block,
+    CheckpointFormat,
+    Command,
+    Objective,
+    QuantizedFormat,
+    Setting,
+    Strategy,
+    hookimpl,
+)
 
 
 @hookimpl
@@ -130,13 +139,40 @@ def zoo_formats() -> tuple[QuantizedFormat, ...]:
     """The quantized formats of Hugging Face folders that come with the zoo itself."""
     package = "zoo.checkpoint.formats"
     return (
-        QuantizedFormat("awq", f"{package}.awq:read", "quant_config.json", "AutoAWQ's"),
-        QuantizedFormat("compressed-tensors", f"{package}.compressed_tensors:read", None, "vLLM's"),
-        QuantizedFormat("fp8", f"{package}.fp8:read", None, "floats of 8 bits with block scales"),
-        QuantizedFormat("gptq", f"{package}.gptq:read", "quantize_config.json", "AutoGPTQ's and GPTQModel's"),
-        QuantizedFormat("modelopt", f"{package}.modelopt:read", "hf_quant_config.json", "Model Optimizer's"),
+        QuantizedFormat("awq", f"{package}.awq:read_awq", "quant_config.json", "AutoAWQ's"),
+        QuantizedFormat(
+            "compressed-tensors", f"{package}.compressed_tensors:read_compressed_tensors", None, "vLLM's"
+        ),
+        QuantizedFormat("fp8", f"{package}.fp8:read_fp8", None, "floats of 8 bits with block scales"),
+        QuantizedFormat(
+            "gptq", f"{package}.gptq:read_gptq", "quantize_config.json", "AutoGPTQ's and GPTQModel's"
+        ),
+        QuantizedFormat(
+            "modelopt", f"{package}.modelopt:read_modelopt", "hf_quant_config.json", "Model Optimizer's"
+        ),
         QuantizedFormat("mxfp4", None, None, "floats of 4 bits, read by weight rules"),
-        QuantizedFormat("mxfp8", f"{package}.fp8:read", None, "floats of 8 bits with a scale for 32"),
+        QuantizedFormat("mxfp8", f"{package}.fp8:read_fp8", None, "floats of 8 bits with a scale for 32"),
+    )
+
+
+@hookimpl
+def zoo_checkpoints() -> tuple[CheckpointFormat, ...]:
+    """The kinds of checkpoints that come with the zoo itself."""
+    return (
+        CheckpointFormat(
+            "folder",
+            "zoo.checkpoint.folder:FolderCheckpoint",
+            files=("config.json",),
+            summary="Hugging Face's folders: a config.json and safetensors",
+        ),
+        CheckpointFormat(
+            "gguf",
+            "zoo.checkpoint.gguf.file:GGUFCheckpoint",
+            suffixes=(".gguf",),
+            magic=b"GGUF",
+            options=("repack",),
+            summary="llama.cpp's files: config, tokenizer and weights in one",
+        ),
     )
 
 

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from zoo.architecture import (
         Architecture,
         Block,
+        CheckpointFormat,
         Command,
         Corpus,
         Objective,
@@ -137,6 +138,22 @@ def zoo_formats() -> Iterable[QuantizedFormat]:  # type: ignore[empty-body]
     ...     yield QuantizedFormat("int8-rows", "my_plugin.int8:read")
     >>> [format.name for format in zoo_formats()]
     ['int8-rows']
+    """
+
+
+@hookspec
+def zoo_checkpoints() -> Iterable[CheckpointFormat]:  # type: ignore[empty-body]
+    """Kinds of checkpoints: each a class that opens a file or a folder, which `zoo.load` and all commands then take.
+
+    It is a subclass of `zoo.checkpoint.checkpoint.Checkpoint`, whose `tensors` gives the weights. A plugin's format is
+    asked before the zoo's own.
+
+    >>> from zoo.architecture import CheckpointFormat, hookimpl
+    >>> @hookimpl
+    ... def zoo_checkpoints():
+    ...     yield CheckpointFormat("numpy", "my_plugin.numpy:NumpyCheckpoint", suffixes=(".npz",))
+    >>> [format.name for format in zoo_checkpoints()]
+    ['numpy']
     """
 
 

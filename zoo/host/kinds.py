@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from zoo.architecture import (
     Architecture,
     Block,
+    CheckpointFormat,
     Command,
     Corpus,
     Objective,
@@ -51,6 +52,14 @@ KINDS = (
         QuantizedFormat,
         "quant_method",
         "format/",
+        "choose one by ZOO_BLOCK: it is of",
+        by_name=False,
+    ),
+    Kind(
+        "zoo_checkpoints",
+        CheckpointFormat,
+        "checkpoint",
+        "checkpoint/",
         "choose one by ZOO_BLOCK: it is of",
         by_name=False,
     ),

@@ -30,7 +30,7 @@ from zoo.host.discovery import FIRST_PARTY, Plugin, load_plugins
 from zoo.host.kinds import KINDS
 from zoo.host.precedence import RecordTable
 from zoo.host.recipes import MODEL_TYPE
-from zoo.host.resolve import WRITER, resolve
+from zoo.host.resolve import resolve
 
 R = TypeVar("R")
 
@@ -49,7 +49,7 @@ class Registry:
 
     def __init__(self, plugins: Iterable[Plugin]) -> None:
         self.plugins = [core(), *(plugin for plugin in plugins if plugin is not core())]
-        self._tables = {kind.record: RecordTable[Any](kind.noun, kind.ask) for kind in KINDS}
+        self._tables = {kind.record: RecordTable[Any](kind.noun, kind.ask, kind.identify) for kind in KINDS}
         self.model_types = RecordTable[Architecture](
             "model_type", "choose with `architecture`", lambda architecture: architecture.name
         )
@@ -290,15 +290,6 @@ def isolated(*plugins: Any) -> Registry:
 @cache
 def _first_party() -> tuple[Plugin, ...]:
     return tuple(plugin for plugin in load_plugins({"ZOO_PLUGINS": FIRST_PARTY}) if plugin.first_party)
-
-
-def signed(architecture: Architecture, registry: Registry | None = None) -> dict[str, str]:
-    """The entry of a folder's config.json that names the third party's plugin it needs; {} for the zoo's own."""
-    try:
-        plugin = (registry or default_registry()).plugin_of(architecture)
-    except PluginError:  # it is of another registry
-        return {}
-    return {} if plugin.first_party else {WRITER: plugin.label}
 
 
 def default_registry() -> Registry:

@@ -37,7 +37,7 @@ def bench_load(
 
     if runs < 1:
         raise ZooError(f"runs must be at least 1, got {runs}")
-    folder = find(source, default_registry()).folder
+    folder = find(source, default_registry()).path
     taken: dict[str, list[dict[str, float]]] = {way: [] for way in WAYS}
     for run in range(runs + 1):
         for way in WAYS:
@@ -71,18 +71,25 @@ def _worker(way: str, folder: str, dtype: str) -> dict[str, float]:
     import numpy
     from mlx.utils import tree_flatten
 
-    from zoo.checkpoint.safetensors import weight_files
+    from zoo.checkpoint.checkpoint import open_checkpoint
+    from zoo.host.registry import default_registry
     from zoo.loading import load
 
+    files = open_checkpoint(Path(folder), default_registry()).weight_files() if way == "mlx" else []
     unit = 1 if sys.platform == "darwin" else 1024  # bytes of ru_maxrss's unit
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
     began = time.perf_counter()
-    if (
-        way == "mlx" and Path(folder).is_file()
-    ):  # a GGUF file's bytes: a damaged one can crash MLX's own reader
-        arrays = [mx.array(numpy.fromfile(folder, numpy.uint8))]
-    elif way == "mlx":
-        arrays = [array for file in weight_files(Path(folder)) for array in mx.load(str(file)).values()]
+    if way == "mlx":
+        # Of other files the bytes: MLX's own reader of GGUF crashes at a damaged one.
+        arrays = [
+            array
+            for file in files
+            for array in (
+                mx.load(str(file)).values()
+                if file.suffix == ".safetensors"
+                else [mx.array(numpy.fromfile(file, numpy.uint8))]
+            )
+        ]
         mx.eval(arrays)
     else:
         model = load(folder, dtype=dtype or None, force=True).model

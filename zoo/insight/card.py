@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 from zoo.architecture import Architecture, Block
 from zoo.config import Config
 from zoo.errors import ZooError
+from zoo.files import write_text
 from zoo.host.discovery import Plugin
 from zoo.host.registry import Registry
 from zoo.insight.facts import comparison, described, facts
@@ -33,6 +33,7 @@ def card(plugin: Plugin, registry: Registry) -> str:
         ("samplers", "Sampler"),
         ("tokenizers", "Tokenizer"),
         ("formats", "Quantized format"),
+        ("checkpoints", "Checkpoint format"),
     ):
         if records := plugin.records.get(f"zoo_{hook}", ()):
             parts.append(_table([title, "What it does"], ([f"`{r.name}`", r.summary] for r in records)))
@@ -57,9 +58,7 @@ def rewrite(path: Path, text: str) -> None:
     _, end, after = rest.partition(END)
     if not (begin and end):
         raise ZooError(f"{path}: has no lines {BEGIN} and {END} to put the card between")
-    part = path.with_name(f"{path.name}.part")
-    part.write_text(f"{before}{begin}\n{text}{end}{after}", encoding="utf-8")
-    os.replace(part, path)
+    write_text(path, f"{before}{begin}\n{text}{end}{after}")
 
 
 def _architecture(architecture: Architecture, registry: Registry) -> str:

@@ -1,20 +1,22 @@
-"""How far the predictions of one checkpoint lie from another's. Axes: T tokens, V vocabulary."""
+"""The divergence of one checkpoint's predictions from another's. Axes: T tokens, V vocabulary."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import mlx.core as mx
 
 from zoo.cache import settle
 from zoo.checkpoint.open import Report
+from zoo.host.registry import Registry
 from zoo.loading import load
 
 
 @dataclass(frozen=True)
 class Divergence:
-    """KL(source ‖ converted) of the next token's distribution, in nats: mean and largest over `tokens` places."""
+    """KL(source ‖ converted) of the next token's distribution, in nats: mean and largest over `tokens` positions."""
 
     mean: float
     worst: float
@@ -35,24 +37,23 @@ def divergence(
     architecture: str | None = None,
     revision: str | None = None,
     report: Report | None = None,
+    registry: Registry | None = None,
 ) -> Divergence:
-    """How far the predictions of `other` lie from those of `source` on sample text, both in float32.
+    """The divergence of `other`'s predictions from `source`'s on sample text, both in float32.
 
-    Each is loaded by itself. Without a tokenizer the text is a row of ids. `report` is told how far it has come, as by
-    `zoo.load`.
+    Each is loaded by itself. Without a tokenizer the text is a row of ids. `report` is called as by `zoo.load`.
     """
-    wanted = _log_probabilities(source, architecture, revision, report)
-    found = _log_probabilities(other, architecture, report=report)
+    how: dict[str, Any] = dict(architecture=architecture, report=report, registry=registry)
+    wanted = _log_probabilities(source, revision=revision, **how)
+    found = _log_probabilities(other, **how)
     each = (mx.exp(wanted) * (wanted - found)).sum(axis=-1)  # (T,)
     return Divergence(each.mean().item(), each.max().item(), each.size)
 
 
-def _log_probabilities(
-    source: str | Path, architecture: str | None, revision: str | None = None, report: Report | None = None
-) -> mx.array:  # (T, V)
-    loaded = load(source, architecture=architecture, revision=revision, dtype="float32", report=report)
+def _log_probabilities(source: str | Path, report: Report | None = None, **how: Any) -> mx.array:  # (T, V)
+    loaded = load(source, dtype="float32", report=report, **how)
     if loaded.tokenizer is None:
-        ids = [7 * place % loaded.recipe.embedding.vocab for place in range(64)]
+        ids = [7 * index % loaded.recipe.embedding.vocab for index in range(64)]
     else:
         ids = loaded.tokenizer.encode(SAMPLE)
     tokens = mx.array([ids[: loaded.recipe.context or len(ids)]])

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from zoo.architecture import Architecture, Preset
+from zoo.checkpoint.source import split_preset
 from zoo.config import Config
 from zoo.errors import SourceError
 from zoo.host.registry import Registry
@@ -23,8 +24,8 @@ def described(name: str, registry: Registry) -> tuple[Architecture, Preset, Any]
 
     SourceError when there is no such preset, or it carries no numbers.
     """
-    plain, _, wanted = name.replace("::", "\0").partition(":")
-    architecture = registry.architecture(plain.replace("\0", "::"))
+    plain, wanted = split_preset(name)
+    architecture = registry.architecture(plain)
     preset = architecture.preset(wanted) if wanted else architecture.full_size or architecture.preset()
     if not architecture.presets:
         raise SourceError(f"{architecture.name} has no numbers of its own: give the folder of a checkpoint")

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
+from zoo.checkpoint.source import split_preset
 from zoo.errors import ZooError
 from zoo.testing import Check, Subject, checks_of, outcome, subject
 
 
 def collect_checks(session: pytest.Session, name: str) -> Iterator[pytest.Item]:
     """An item for each check that applies to the architecture `name`; a line and no traceback for an unknown one."""
-    plain, _, preset = name.replace("::", "\0").partition(":")
     try:
-        made = subject(plain.replace("\0", "::"), preset or None)
+        made = subject(*split_preset(name))
     except ZooError as error:
         raise pytest.UsageError(str(error)) from error
     for check in checks_of(made):

@@ -152,7 +152,7 @@ def subject(name: str, preset: str | None = None, registry: Registry | None = No
     registry = registry or default_registry()
     architecture = registry.architecture(name)
     numbers = numbers_of(architecture, preset)
-    recipe = make_recipe(architecture, numbers)
+    recipe = make_recipe(architecture, numbers, registry)
     if (count := recipe.parameters(recipe.dim)) > MOST_PARAMETERS:
         raise ZooError(
             f"{name}: {preset or 'its smallest preset'} has {count:,} parameters, too many for a test"

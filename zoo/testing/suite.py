@@ -178,7 +178,14 @@ def _changed(subject: Subject, position: int) -> mx.array:
 def saved_and_loaded_is_identical(subject: Subject) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        save(folder, subject.model, subject.architecture, subject.recipe, subject.numbers)
+        save(
+            folder,
+            subject.model,
+            subject.architecture,
+            subject.recipe,
+            subject.numbers,
+            registry=subject.registry,
+        )
         loaded = load(folder, architecture=subject.architecture, dtype="float32", registry=subject.registry)
     found = dict(tree_flatten(loaded.model.parameters()))
     for path, array in tree_flatten(subject.model.parameters()):
@@ -190,12 +197,19 @@ def saved_and_loaded_is_identical(subject: Subject) -> None:
 def quantized_and_loaded_is_identical(subject: Subject) -> None:
     with tempfile.TemporaryDirectory() as folder:
         plain, packed = Path(folder, "plain"), Path(folder, "packed")
-        save(plain, subject.model, subject.architecture, subject.recipe, subject.numbers)
+        save(
+            plain,
+            subject.model,
+            subject.architecture,
+            subject.recipe,
+            subject.numbers,
+            registry=subject.registry,
+        )
         model = load(
             plain, architecture=subject.architecture, dtype="float32", registry=subject.registry
         ).model
         quantize(model, PACKING, quantizes(subject))
-        save(packed, model, subject.architecture, subject.recipe, subject.numbers)
+        save(packed, model, subject.architecture, subject.recipe, subject.numbers, registry=subject.registry)
         loaded = load(
             packed, architecture=subject.architecture, dtype="float32", registry=subject.registry
         ).model

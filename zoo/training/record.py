@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
 from zoo.errors import ZooError
+from zoo.files import write_text
 
 
 @dataclass(frozen=True)
@@ -82,6 +82,4 @@ class Record:
 
     def save(self, path: Path) -> None:
         """Write it as JSON, whole or not at all."""
-        temporary = path.with_suffix(".part")
-        temporary.write_text(json.dumps(asdict(self), indent=1) + "\n", encoding="utf-8")
-        os.replace(temporary, path)
+        write_text(path, json.dumps(asdict(self), indent=1) + "\n")

@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from zoo.checkpoint.source import read_json
-from zoo.errors import ZooError
+from zoo.errors import ConfigError, ZooError
+from zoo.files import read_object
 from zoo.training.corpora import Texts
 from zoo.training.record import Settings, settings_in
 from zoo.training.run_folder import TRAINING
@@ -40,5 +40,5 @@ def check_resumed(out: Path, state: State, settings: Settings, texts: Texts) -> 
     if settings != replace(saved.to(settings.steps, state.step), corpus=corpus):
         raise ZooError(f"{out}: its run was made with other settings; only `steps` may change")
     # A model that is there may be an older one, if the run was killed before it wrote its own.
-    if state.step == settings.steps and read_json(out / TRAINING, required=False) == state.record:
+    if state.step == settings.steps and read_object(out, TRAINING, ConfigError) == state.record:
         raise ZooError(f"{out}: all {settings.steps} steps are done; give more `steps` to go on")

@@ -235,7 +235,15 @@ def finish(out: Path, loaded: Loaded, record: Record, files: Mapping[str, bytes]
     """Write the model, its tokenizer, record and curve into a temporary folder, then move them to `out`."""
     part = state_path(out).parent / "model"
     shutil.rmtree(part, ignore_errors=True)
-    save(part, loaded.model, loaded.architecture, loaded.recipe, loaded.config, mx.float16)
+    save(
+        part,
+        loaded.model,
+        loaded.architecture,
+        loaded.recipe,
+        loaded.config,
+        mx.float16,
+        registry=loaded.registry,
+    )
     for name, data in files.items():
         (part / Path(name).name).write_bytes(data)
     record.save(part / run_folder.TRAINING)

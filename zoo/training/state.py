@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ import mlx.core as mx
 from mlx.utils import tree_flatten, tree_unflatten
 
 from zoo.errors import CheckpointError, ZooError
+from zoo.files import replacing
 from zoo.training.record import Record
 
 STATE = "state.safetensors"
@@ -54,13 +54,11 @@ def save_state(
     arrays |= {f"optimizer.{name}": array for name, array in tree_flatten(optimizer.state)}
     arrays |= {f"file.{name}": mx.array(memoryview(data), mx.uint8) for name, data in files.items()}
     metadata = {"zoo_state": FORMAT, "step": str(step), "record": json.dumps(asdict(record))}
-    part = path.with_name(f"part-{path.name}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        mx.save_safetensors(str(part), arrays, metadata=metadata)
-        os.replace(part, path)
+        with replacing(path) as part:
+            mx.save_safetensors(str(part), arrays, metadata=metadata)
     except (OSError, RuntimeError) as error:
-        part.unlink(missing_ok=True)
         raise CheckpointError(f"{path}: cannot be written ({error})") from error
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from zoo.errors import TokenizerError
+from zoo.files import write_text
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -124,12 +125,5 @@ def save_tokenizer(tokenizer: Tokenizer, folder: str | os.PathLike[str]) -> None
     }
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)
-    _write(target / "tokenizer.json", tokenizer.to_str(pretty=True))
-    _write(target / "tokenizer_config.json", json.dumps(settings, indent=2) + "\n")
-
-
-def _write(path: Path, text: str) -> None:
-    """Writes under another name first, so that no reader finds half a file."""
-    partial = path.with_name(path.name + ".partial")
-    partial.write_text(text, encoding="utf-8")
-    partial.replace(path)
+    write_text(target / "tokenizer.json", tokenizer.to_str(pretty=True))
+    write_text(target / "tokenizer_config.json", json.dumps(settings, indent=2) + "\n")

@@ -10,7 +10,7 @@ import pytest
 
 import zoo
 from zoo.checkpoint.gguf.config import decimal
-from zoo.checkpoint.gguf.file import open_gguf
+from zoo.checkpoint.gguf.file import GGUFCheckpoint
 from zoo.checkpoint.gguf.rope import llama3_scaling
 from zoo.errors import CheckpointError, ConfigError
 from zoo.host.registry import default_registry
@@ -29,7 +29,7 @@ def with_keys(tmp_path, drop=(), **keys):
 
 
 def config(path):
-    return open_gguf(path, default_registry()).config
+    return GGUFCheckpoint(path, registry=default_registry()).config
 
 
 def test_numbers_are_those_of_the_config_json(tmp_path):
@@ -187,10 +187,14 @@ def test_no_experts_are_no_mixture(tmp_path, recwarn):
 @pytest.mark.parametrize(
     ("drop", "keys", "words"),
     [
-        (["block_count"], {}, "model.gguf, read as a config.json: num_hidden_layers is missing"),
-        (["block_count"], {"block_count": 2**32 - 1}, "num_hidden_layers 4294967295 must lie in"),
-        (["embedding_length"], {"embedding_length": "wide"}, "hidden_size 'wide' expected a whole number"),
-        (["attention.head_count"], {"attention__head_count": 0}, "num_attention_heads 0"),
+        (["block_count"], {}, "model.gguf: llama.block_count is missing"),
+        (["block_count"], {"block_count": 2**32 - 1}, "model.gguf: llama.block_count 4294967295 must lie in"),
+        (
+            ["embedding_length"],
+            {"embedding_length": "wide"},
+            "model.gguf: llama.embedding_length 'wide' expected a whole number",
+        ),
+        (["attention.head_count"], {"attention__head_count": 0}, "model.gguf: llama.attention.head_count 0"),
         (
             ["feed_forward_length"],
             {"feed_forward_length": [384, 384, 100, 384]},

@@ -9,7 +9,7 @@ from gguf_files import dequantized, difference
 from mlx.utils import tree_flatten
 
 import zoo
-from zoo.checkpoint.gguf.file import open_gguf
+from zoo.checkpoint.gguf.file import GGUFCheckpoint
 from zoo.checkpoint.packed import join
 from zoo.errors import CheckpointError, ConfigError, SourceError, TokenizerError
 from zoo.host.registry import default_registry
@@ -211,6 +211,6 @@ def test_the_rules_run_backward_to_the_files_tensors(tmp_path, name):
     loaded = zoo.load(path, dtype="float32")
     rules = loaded.architecture.gguf.weights
     found, left = invert(rules, dict(tree_flatten(loaded.model.parameters())), loaded.recipe, join)
-    wanted = open_gguf(path, default_registry()).tensors.read(mx.float32).arrays
+    wanted = GGUFCheckpoint(path, registry=default_registry()).read(mx.float32).arrays
     assert not left and found.keys() == wanted.keys()
     assert all(mx.allclose(found[name], wanted[name], atol=1e-6) for name in wanted)

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import zoo
-from zoo.checkpoint.gguf.file import open_gguf
+from zoo.checkpoint.gguf.file import GGUFCheckpoint
 from zoo.checkpoint.gguf.header import read_header
 from zoo.errors import CheckpointError, ZooError
 from zoo.host.registry import default_registry
@@ -133,7 +133,7 @@ def test_a_file_cut_short_anywhere_is_refused(tmp_path):
     for end in [*range(0, 400, 7), *range(400, len(whole), len(whole) // 60), len(whole) - 33]:
         path.write_bytes(whole[:end])
         with pytest.raises(CheckpointError, match="model"):
-            open_gguf(path, default_registry())
+            GGUFCheckpoint(path, registry=default_registry())
 
 
 def small_folder(tmp_path):
@@ -158,9 +158,9 @@ def header_size(data):
 
 def opened(path):
     """Everything but the model itself: header, config, tokenizer, tensors."""
-    file = open_gguf(path, default_registry())
+    file = GGUFCheckpoint(path, registry=default_registry())
     file.tokenizer()
-    mx.eval([array for tensor in file.tensors.read(None).arrays.values() for array in parts(tensor)])
+    mx.eval([array for tensor in file.read(None).arrays.values() for array in parts(tensor)])
 
 
 def parts(tensor):
@@ -228,7 +228,7 @@ def test_the_package_reads_the_same(tmp_path, name):
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({b"embedding_length": b"embedding_lengtj"}, "hidden_size is missing"),
+        ({b"embedding_length": b"embedding_lengtj"}, "llama.embedding_length is missing"),
         ({b"blk.0.attn_q.weight": b"blk.0.attn_j.weight", b".context_length": b".context_lengtj"}, "attn_j"),
     ],
 )

@@ -59,9 +59,9 @@ def test_the_error_is_that_of_all_that_was_packed_anew(mixed, recwarn):
     opened.read(mx.float32)
     squares = np.zeros(2)
     for name, kind in KINDS.items():
-        assert opened.file.tensors.entries[name].kind == kind
-        wanted = gguf_reading.read(opened.file.tensors.entries[name], mx.float32)
-        found = opened.file.tensors.read(mx.float32, [name]).arrays[name].numbers()
+        assert opened.checkpoint.header.tensors[name].kind == kind
+        wanted = gguf_reading.read_tensor(opened.checkpoint.header.tensors[name], mx.float32)
+        found = opened.checkpoint.read(mx.float32, [name]).arrays[name].numbers()
         squares += [mx.square(found - wanted).sum().item(), mx.square(wanted).sum().item()]
     error = float(told(recwarn)[0].rpartition(" ")[2])
     assert error == pytest.approx((squares[0] / squares[1]) ** 0.5, rel=0.05)
@@ -71,10 +71,10 @@ def test_what_is_promised_is_what_is_read(mixed):
     path, _ = mixed
     for bits in (None, 4, 6, 8):
         for dtype in (mx.float32, mx.float16, mx.bfloat16):
-            tensors = open_model(path, repack=bits).file.tensors
-            held, arrays = tensors.held(dtype), tensors.read(dtype).arrays
+            checkpoint = open_model(path, repack=bits).checkpoint
+            held, arrays = checkpoint.held_bytes(dtype), checkpoint.read(dtype).arrays
             assert held == sum(array.nbytes for array in arrays.values())
-            for name, promised in tensors.promised(dtype).items():
+            for name, promised in checkpoint.tensors(dtype).arrays.items():
                 assert promised.shape == arrays[name].shape and promised.dtype == arrays[name].dtype
 
 
@@ -83,19 +83,19 @@ def test_without_it_they_are_of_half_precision_on_a_gpu_and_float32_on_a_cpu(mix
     opened = open_model(path)
     for name, wanted in (("F32", mx.float32), ("F16", mx.float16)):
         monkeypatch.setattr(runtime, "on_gpu", lambda name=name: name == "F16")
-        assert gguf_tensors.own_dtype(opened.file.tensors.entries.values()) == wanted
+        assert gguf_tensors.own_dtype(opened.checkpoint.header.tensors.values()) == wanted
     other = gguf_files.write(tmp_path / "b.gguf", folder, "BF16", {"blk.0.ffn_down.weight": "Q6_K"})
-    assert gguf_tensors.own_dtype(open_model(other).file.tensors.entries.values()) == mx.bfloat16
+    assert gguf_tensors.own_dtype(open_model(other).checkpoint.header.tensors.values()) == mx.bfloat16
     # A file without them keeps the float that holds its scales.
     plain = gguf_files.write(tmp_path / "c.gguf", folder, "Q4_K")
-    assert gguf_tensors.own_dtype(open_model(plain).file.tensors.entries.values()) == mx.float32
+    assert gguf_tensors.own_dtype(open_model(plain).checkpoint.header.tensors.values()) == mx.float32
 
 
 def test_only_a_gguf_file_is_packed_anew(mixed):
     path, folder = mixed
-    with pytest.raises(SourceError, match="repack is of GGUF files; `zoo convert --quantize` packs others"):
+    with pytest.raises(SourceError, match="`repack` is of GGUF files; `zoo convert --quantize` packs others"):
         zoo.load(folder, repack=4)
-    with pytest.raises(CheckpointError, match="repack 5 is not one of 4, 6, 8"):
+    with pytest.raises(CheckpointError, match="`repack` 5 is not one of 4, 6, 8"):
         zoo.load(path, repack=5)
 
 
@@ -168,7 +168,7 @@ def test_memory_while_converting_is_a_layers(tmp_path, source):
     numbers = dict(hidden_size=256, intermediate_size=1024, num_hidden_layers=12, vocab_size=64)
     folder = gguf_files.random_folder(tmp_path / "folder", "llama", **numbers)
     path = gguf_files.write(tmp_path / "model.gguf", folder, "Q6_K")
-    whole = open_model(path).file.tensors.held(mx.float32)
+    whole = open_model(path).checkpoint.held_bytes(mx.float32)
     mx.clear_cache()
     mx.reset_peak_memory()
     before = mx.get_active_memory()

@@ -55,7 +55,7 @@ def unpacked(array, kind):
 def test_every_number_is_the_gguf_packages(tmp_path, monkeypatch, kind, chunk):
     monkeypatch.setattr(gguf_reading, "CHUNK", chunk)
     entry = entry_of(tmp_path, matrices(), kind)
-    tensor, promised = gguf_reading.read(entry, mx.float32), gguf_tensors.unread(entry, mx.float32)
+    tensor, promised = gguf_reading.read_tensor(entry, mx.float32), gguf_tensors.unread(entry, mx.float32)
     assert isinstance(tensor, Packed) == (kind in PACKED)
     assert type(promised) is type(tensor) and promised.shape == tensor.shape == (3, 5, 512)
     assert promised.nbytes == tensor.nbytes
@@ -66,7 +66,7 @@ def test_every_number_is_the_gguf_packages(tmp_path, monkeypatch, kind, chunk):
 @pytest.mark.parametrize("kind", ["Q4_0", "Q8_0", "F16", "Q6_K"])
 def test_a_row_by_itself_is_unpacked(tmp_path, kind):
     row = matrices()[1, 1]
-    tensor = gguf_reading.read(entry_of(tmp_path, row, kind), mx.float32)
+    tensor = gguf_reading.read_tensor(entry_of(tmp_path, row, kind), mx.float32)
     assert isinstance(tensor, mx.array)
     np.testing.assert_array_equal(np.array(tensor), unpacked(row, kind))
 
@@ -75,7 +75,7 @@ def test_a_row_by_itself_is_unpacked(tmp_path, kind):
 def test_kinds_that_the_package_alone_unpacks(tmp_path, kind):
     wanted = gguf.GGMLQuantizationType[kind]
     blocks = np.random.default_rng(0).integers(0, 120, (4, 2 * gguf.GGML_QUANT_SIZES[wanted][1]), np.uint8)
-    tensor = gguf_reading.read(entry_of(tmp_path, None, kind, raw=blocks), mx.float32)
+    tensor = gguf_reading.read_tensor(entry_of(tmp_path, None, kind, raw=blocks), mx.float32)
     np.testing.assert_array_equal(np.array(tensor), gguf.quants.dequantize(blocks, wanted))
 
 
@@ -114,7 +114,7 @@ def test_the_smallest_float_that_holds_all_is_the_files_own(tmp_path):
 @pytest.mark.parametrize("kind", ["Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "MXFP4"])
 def test_float16_holds_these_as_they_are(tmp_path, kind):
     entry = entry_of(tmp_path, matrices(), kind)
-    narrow = gguf_reading.read(entry, mx.float16)
+    narrow = gguf_reading.read_tensor(entry, mx.float16)
     np.testing.assert_array_equal(
         np.array(narrow.astype(mx.float32).numbers(mx.float32)), unpacked(matrices(), kind)
     )
@@ -160,7 +160,7 @@ def test_little_more_is_held_than_what_is_kept(tmp_path, kind, monkeypatch):
     try:
         mx.reset_peak_memory()
         before = mx.get_active_memory()
-        kept = gguf_reading.read(entry, mx.float32)
+        kept = gguf_reading.read_tensor(entry, mx.float32)
         assert kept.nbytes == promised
         assert mx.get_peak_memory() - before <= promised + 2**14
         assert tracemalloc.get_traced_memory()[1] < 2**20
@@ -172,9 +172,9 @@ def test_some_tensors_are_read_without_the_others(tmp_path):
     path = gguf_files.write(
         tmp_path / "model.gguf", default_registry().architecture("llama").preset("pocket").folder
     )
-    tensors = open_model(path).file.tensors
-    assert tensors.read(mx.float32, ["output_norm.weight"]).arrays.keys() == {"output_norm.weight"}
-    assert tensors.held(mx.float16) == 2 * 1_049_728
+    checkpoint = open_model(path).checkpoint
+    assert checkpoint.read(mx.float32, ["output_norm.weight"]).arrays.keys() == {"output_norm.weight"}
+    assert checkpoint.held_bytes(mx.float16) == 2 * 1_049_728
 
 
 @pytest.mark.parametrize("kind", ["F32", "Q4_0", "Q6_K"])
@@ -182,7 +182,7 @@ def test_bfloat16_is_rounded_as_mlx_rounds(tmp_path, kind):
     array = matrices()
     array[2, 2, :6] = [np.inf, -np.inf, 3e38, 1e-40, 0.0, -0.0] if kind == "F32" else 0.0
     entry = entry_of(tmp_path, array, kind)
-    found, wanted = gguf_reading.read(entry, mx.bfloat16), gguf_reading.read(entry, mx.float32)
+    found, wanted = gguf_reading.read_tensor(entry, mx.bfloat16), gguf_reading.read_tensor(entry, mx.float32)
     for one, other in zip(parts(found), parts(wanted), strict=True):
         cast = other.astype(one.dtype)
         assert mx.array_equal(one, cast) and one.dtype in (mx.bfloat16, mx.uint32)
@@ -197,6 +197,6 @@ def test_a_model_that_does_not_fit_is_refused_unread(tmp_path, monkeypatch):
         tmp_path / "model.gguf", default_registry().architecture("llama").preset("pocket").folder
     )
     monkeypatch.setattr("zoo.runtime.total_memory", lambda: 10**6)
-    monkeypatch.setattr(gguf_tensors, "read", None)
+    monkeypatch.setattr(gguf_tensors, "read_tensor", None)
     with pytest.raises(SourceError, match="does not fit"):
         load(path)

@@ -1,1 +1,1 @@
-"""Quantized formats of others: each module's `read` makes what MLX can hold of one `quant_method`'s tensors."""
+"""Other libraries' quantized formats: each module reads the tensors of one `quant_method` into what MLX holds."""

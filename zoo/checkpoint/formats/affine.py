@@ -43,7 +43,7 @@ def consecutive(inputs: int, size: int) -> Grouping:
 
 
 def scattered(indices: Mapping[str, tuple[mx.array, int]]) -> dict[str, Grouping]:
-    """The groupings that tensors tell, by name: each input's group (I,), and how many groups there are.
+    """The groupings by name, from each input's group (I,) and the number of groups.
 
     They are read here, all at once, since the shapes of what is computed depend on them. CheckpointError when a group
     is out of range.
@@ -88,7 +88,7 @@ def affine(
     zeros: mx.array | int,
     grouping: Grouping,
 ) -> None:
-    """Give the reading the matrix of `words` (O, W), `scales` (O, G) and `zeros`: (O, G), or one power of two for all.
+    """Add to the reading the matrix of `words` (O, W), `scales` (O, G) and `zeros`: (O, G), or one power of two for all.
 
     Where the zero points differ, −scale · zero needs more bits than a half has: scales and biases are float32 then.
     """

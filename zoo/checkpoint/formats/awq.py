@@ -12,23 +12,23 @@ from typing import Any
 import mlx.core as mx
 
 from zoo.checkpoint.formats.affine import affine, consecutive
-from zoo.checkpoint.formats.reading import Reading, choice, is_float, is_words, misfit
+from zoo.checkpoint.formats.reading import Reading, is_float, is_words, misfit
 from zoo.checkpoint.formats.words import transpose_nibbles, unpack
 from zoo.checkpoint.safetensors import Tensors
-from zoo.errors import ConfigError
+from zoo.checkpoint.settings import choice, refused
 
 BITS = 4
 EACH = 8  # numbers a word
-PLACES = (0, 4, 1, 5, 2, 6, 3, 7)  # where in its word each of eight outputs is
+ORDER = (0, 4, 1, 5, 2, 6, 3, 7)  # where in its word each of eight outputs is
 
 
-def read(tensors: Tensors, settings: Mapping[str, Any], dtype: mx.Dtype | None = None) -> Tensors:
+def read_awq(tensors: Tensors, settings: Mapping[str, Any], dtype: mx.Dtype | None = None) -> Tensors:
     """AWQ matrices packed as MLX holds them. ConfigError for another layout; CheckpointError naming a tensor."""
     for key in ("version", "format"):
         choice(settings, key, ("gemm",), "gemm")
     bits = settings.get("bits", settings.get("w_bit", BITS))
     if bits != BITS:
-        raise ConfigError(f"config.json: awq: bits {bits!r} cannot be loaded; known: {BITS}")
+        raise refused(settings, f"awq: bits {bits!r} cannot be loaded; known: {BITS}")
     reading = Reading(tensors, dtype)
     for owner in reading.owners(".qweight"):
         _matrix(reading, owner, zero_point=bool(settings.get("zero_point", True)))
@@ -48,7 +48,7 @@ def _matrix(reading: Reading, owner: str, zero_point: bool) -> None:
         raise misfit(parts)
     if zeros is not None and (zeros.shape != (groups, words) or not is_words(zeros)):
         raise misfit(parts)
-    points = 2 ** (BITS - 1) if zeros is None else unpack(zeros, BITS, PLACES).T  # (O, G)
-    places = transpose_nibbles(codes)  # each (W, O/8): every eighth output's words
-    rows = mx.stack([places[place].T for place in PLACES], axis=1).flatten(0, 1)  # (O, W)
+    points = 2 ** (BITS - 1) if zeros is None else unpack(zeros, BITS, ORDER).T  # (O, G)
+    columns = transpose_nibbles(codes)  # each (W, O/8): every eighth output's words
+    rows = mx.stack([columns[index].T for index in ORDER], axis=1).flatten(0, 1)  # (O, W)
     affine(reading, f"{owner}.weight", rows, BITS, scales.T, points, consecutive(inputs, inputs // groups))

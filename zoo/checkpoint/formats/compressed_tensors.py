@@ -1,4 +1,4 @@
-"""The formats of compressed-tensors (https://github.com/vllm-project/compressed-tensors), told by the tensors.
+"""The formats of compressed-tensors (https://github.com/vllm-project/compressed-tensors), recognised by their tensors.
 
 `weight_packed` is of words, whole numbers (`formats.integers`), or of bytes, two FP4 each; `weight` is of E4M3 or of
 8-bit whole numbers. `weight_scale` multiplies, `weight_global_scale` divides. What the config's groups and `ignore`
@@ -15,9 +15,10 @@ import mlx.core as mx
 from zoo.checkpoint.formats.floats import fp4, fp8
 from zoo.checkpoint.formats.fp8 import block_sizes
 from zoo.checkpoint.formats.integers import integers
-from zoo.checkpoint.formats.reading import Reading, choice
+from zoo.checkpoint.formats.reading import Reading
 from zoo.checkpoint.safetensors import Tensors
-from zoo.errors import CheckpointError, ConfigError
+from zoo.checkpoint.settings import Settings, choice, origin_of, refused
+from zoo.errors import CheckpointError
 
 FORMATS = (
     "pack-quantized",
@@ -37,10 +38,12 @@ UNUSED = tuple(
 UNUSED += ("input_global_scale", "q_global_scale", "k_global_scale", "v_global_scale")
 
 
-def read(tensors: Tensors, settings: Mapping[str, Any], dtype: mx.Dtype | None = None) -> Tensors:
+def read_compressed_tensors(
+    tensors: Tensors, settings: Mapping[str, Any], dtype: mx.Dtype | None = None
+) -> Tensors:
     """Its matrices, packed where MLX can hold them. ConfigError for another format; CheckpointError naming a tensor."""
     weights = _weights(settings)
-    sizes = [size for each in weights for size in block_sizes(each.get("block_structure"), "block_structure")]
+    sizes = [size for each in weights for size in block_sizes(settings, "block_structure", each)]
     reading = Reading(tensors, dtype)
     reading.drop(*UNUSED)
     for owner in reading.owners(".weight_packed"):
@@ -59,16 +62,17 @@ def read(tensors: Tensors, settings: Mapping[str, Any], dtype: mx.Dtype | None =
 
 
 def _weights(settings: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """What the config's groups say of weights; ConfigError when it asks for something that is not known here."""
+    """The weight settings of the config's groups; ConfigError for settings that are not implemented."""
     named = settings.get("config_groups") or {}
     if not isinstance(named, Mapping) or not all(isinstance(group, Mapping) for group in named.values()):
-        raise ConfigError("config.json: compressed-tensors: config_groups: expected objects")
+        raise refused(settings, "compressed-tensors: config_groups: expected objects")
     for group in (settings, *named.values()):
-        choice({**group, "quant_method": "compressed-tensors"}, "format", FORMATS, "dense")
+        given = Settings({**group, "quant_method": "compressed-tensors"}, origin_of(settings))
+        choice(given, "format", FORMATS, "dense")
     sparsity = settings.get("sparsity_config") or {}
     if not isinstance(sparsity, Mapping) or sparsity.get("format", "dense") != "dense":
-        raise ConfigError(f"config.json: compressed-tensors: sparsity_config {sparsity!r} cannot be loaded")
+        raise refused(settings, f"compressed-tensors: sparsity_config {sparsity!r} cannot be loaded")
     if settings.get("transform_config"):
-        raise ConfigError("config.json: compressed-tensors: a transform_config cannot be loaded")
+        raise refused(settings, "compressed-tensors: a transform_config cannot be loaded")
     weights = [group.get("weights") or {} for group in named.values()]
     return [each for each in weights if isinstance(each, Mapping)]

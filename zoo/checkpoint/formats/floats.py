@@ -21,7 +21,7 @@ GROUP = 32  # inputs that share a scale in the MX formats
 
 
 def fp4(reading: Reading, name: str, part: str, scale: str, multiplier: mx.array | None = None) -> None:
-    """Give the reading the matrix `name` of FP4: `part` (…, O, I/2) holds two a byte, the low half first.
+    """Add to the reading the matrix `name` of FP4: `part` (…, O, I/2) holds two a byte, the low half first.
 
     The type of its `scale` (…, O, G) tells MXFP4 from NVFP4. `multiplier` is NVFP4's second scale, one a matrix.
     """
@@ -93,7 +93,7 @@ def _multiplier_shape(codes: mx.array, scales: mx.array) -> tuple[int, ...] | No
 
 
 def _block(codes: mx.array, scales: mx.array, sizes: Sequence[tuple[int, int]]) -> tuple[int, int] | None:
-    """The size of a block: the one named that makes as many as there are scales; any that does, where none is named.
+    """The size of a block that gives as many blocks as there are scales: one of those named, else any.
 
     Groups of inputs, with a scale for each output, have no block's size.
     """
@@ -121,14 +121,14 @@ def blockwise(numbers: mx.array, factors: mx.array, rows: int, columns: int) -> 
 
 
 def powers_of(exponents: mx.array) -> mx.array:
-    """What bytes of E8M0 mean, as float32."""
+    """Bytes of E8M0 as float32."""
     normal = (exponents.astype(mx.uint32) << 23).view(mx.float32)
     smallest = mx.array(2.0**-127)  # the one power that float32 writes without a leading one
     return mx.where(exponents == 0, smallest, mx.where(exponents == 255, mx.nan, normal))
 
 
 def exponents_of(powers: mx.array) -> mx.array:
-    """The bytes of E8M0 that mean these powers of two."""
+    """Powers of two as bytes of E8M0."""
     return (powers.astype(mx.float32).view(mx.uint32) >> 23).astype(mx.uint8)
 
 

@@ -14,14 +14,15 @@ import mlx.core as mx
 from zoo.checkpoint.formats.floats import are_powers, fp8
 from zoo.checkpoint.formats.reading import Reading, is_float
 from zoo.checkpoint.safetensors import Tensors
-from zoo.errors import CheckpointError, ConfigError
+from zoo.checkpoint.settings import refused
+from zoo.errors import CheckpointError
 
 SCALE = "_scale_inv"
 
 
-def read(tensors: Tensors, settings: Mapping[str, Any], dtype: mx.Dtype | None = None) -> Tensors:
+def read_fp8(tensors: Tensors, settings: Mapping[str, Any], dtype: mx.Dtype | None = None) -> Tensors:
     """FP8 matrices, packed where their scales allow it. ConfigError for other block sizes; CheckpointError naming a tensor."""
-    sizes = block_sizes(settings.get("weight_block_size"), "weight_block_size")
+    sizes = block_sizes(settings, "weight_block_size")
     reading = Reading(tensors, dtype)
     reading.drop("activation_scale", "input_scale")
     names = reading.owners(SCALE)  # of matrices: stacked experts have no ".weight" of their own
@@ -33,20 +34,26 @@ def read(tensors: Tensors, settings: Mapping[str, Any], dtype: mx.Dtype | None =
     return reading.result()
 
 
-def block_sizes(value: Any, key: str) -> list[tuple[int, int]]:
-    """The size of a block, outputs and inputs, as configs give it; none for null. ConfigError when it is no such."""
+def block_sizes(
+    settings: Mapping[str, Any], key: str, entry: Mapping[str, Any] | None = None
+) -> list[tuple[int, int]]:
+    """The size of a block, outputs and inputs, that the settings give, or an `entry` in them; none for null.
+
+    ConfigError when it is no such.
+    """
+    value = (settings if entry is None else entry).get(key)
     if value is None:
         return []
     if isinstance(value, list) and len(value) == 2:
         rows, columns = value
         if type(rows) is int and type(columns) is int and rows > 0 and columns > 0:
             return [(rows, columns)]
-    raise ConfigError(f"config.json: {key} {value!r}: expected two sizes")
+    raise refused(settings, f"{key} {value!r}: expected two sizes")
 
 
 def _powers(reading: Reading, names: list[str]) -> set[str]:
     """Those whose scales are powers of two, as the config promises of all; the scales are read for it."""
     scales = {name: reading.arrays[name + SCALE] for name in names}
-    found = {name: are_powers(one) for name, one in scales.items() if is_float(one) and one.size}
+    found = {name: are_powers(scale) for name, scale in scales.items() if is_float(scale) and scale.size}
     mx.eval(found)
     return {name for name, are in found.items() if are.item()}

@@ -14,17 +14,18 @@ from typing import Any
 import mlx.core as mx
 
 from zoo.checkpoint.formats.affine import Grouping, affine, consecutive, scattered
-from zoo.checkpoint.formats.reading import Reading, choice, is_float, is_words, misfit
+from zoo.checkpoint.formats.reading import Reading, is_float, is_words, misfit
 from zoo.checkpoint.formats.words import repeated, unpack
 from zoo.checkpoint.packed import WORD
 from zoo.checkpoint.safetensors import Tensors
+from zoo.checkpoint.settings import choice
 
 BITS = (2, 3, 4, 8)
 
 
 @dataclass(frozen=True)
 class Matrix:
-    """The parts of one, whose shapes and types fit each other."""
+    """The parts of one matrix, whose shapes and types fit each other."""
 
     codes: mx.array
     scales: mx.array
@@ -44,7 +45,7 @@ class Matrix:
         return (words == row).all()
 
 
-def read(tensors: Tensors, settings: Mapping[str, Any], dtype: mx.Dtype | None = None) -> Tensors:
+def read_gptq(tensors: Tensors, settings: Mapping[str, Any], dtype: mx.Dtype | None = None) -> Tensors:
     """GPTQ matrices packed as MLX holds them. ConfigError for another layout; CheckpointError naming a tensor."""
     older = "marlin" if settings.get("is_marlin_format") else settings.get("format") or "gptq"
     layout = choice(settings, "checkpoint_format", ("gptq", "gptq_v2"), older)
@@ -85,7 +86,7 @@ def _matrix(reading: Reading, owner: str) -> Matrix:
 
 def _groupings(matrices: Mapping[str, Matrix], size: Any) -> dict[str, Grouping]:
     """Each matrix's groups: those of its `g_idx`, else of `size` inputs in turn, else as many as fit the scales."""
-    told = scattered(
+    scattered_groups = scattered(
         {
             f"{owner}.g_idx": (matrix.index, matrix.scales.shape[0])
             for owner, matrix in matrices.items()
@@ -93,7 +94,7 @@ def _groupings(matrices: Mapping[str, Matrix], size: Any) -> dict[str, Grouping]
         }
     )
     return {
-        owner: told.get(f"{owner}.g_idx") or _in_turn(owner, matrix, size)
+        owner: scattered_groups.get(f"{owner}.g_idx") or _in_turn(owner, matrix, size)
         for owner, matrix in matrices.items()
     }
 
@@ -117,4 +118,4 @@ def _symmetric(matrices: Mapping[str, Matrix]) -> set[str]:
         for owner, matrix in matrices.items()
     }
     mx.eval(middle)
-    return {owner for owner, found in middle.items() if any(one.item() for one in found)}
+    return {owner for owner, found in middle.items() if any(are.item() for are in found)}

@@ -24,7 +24,7 @@ BYTE = 8  # bits
 
 @dataclass(frozen=True)
 class Matrix:
-    """The parts of one: `codes` packed or not, and the rest. `parts` has them by the names of their tensors."""
+    """The parts of one matrix: `codes` packed or not, and the rest. `parts` has them by the names of their tensors."""
 
     codes: mx.array
     scales: mx.array
@@ -35,7 +35,7 @@ class Matrix:
 
 
 def integers(reading: Reading, weights: Sequence[Mapping[str, Any]]) -> None:
-    """Give the reading its matrices of whole numbers; `weights` is what the config's groups say of such.
+    """Add to the reading its matrices of whole numbers; `weights` are the weight settings of the config's groups.
 
     Each `weight_shape` and `weight_g_idx` is read here. CheckpointError naming tensors that do not fit each other.
     """
@@ -46,7 +46,7 @@ def integers(reading: Reading, weights: Sequence[Mapping[str, Any]]) -> None:
     unset = {owner: matrix.index.max() < 0 for owner, matrix in matrices.items() if matrix.index is not None}
     mx.eval([matrix.shape for matrix in matrices.values() if matrix.shape is not None], unset)
     sizes = {owner: _sizes(matrix, weights) for owner, matrix in matrices.items()}
-    told = scattered(
+    scattered_groups = scattered(
         {
             f"{owner}.weight_g_idx": (matrix.index, sizes[owner].groups)
             for owner, matrix in matrices.items()
@@ -55,7 +55,7 @@ def integers(reading: Reading, weights: Sequence[Mapping[str, Any]]) -> None:
     )
     for owner, matrix in matrices.items():
         size = sizes[owner]
-        grouping = told.get(f"{owner}.weight_g_idx") or _in_turn(matrix, size, weights)
+        grouping = scattered_groups.get(f"{owner}.weight_g_idx") or _in_turn(matrix, size, weights)
         scales = mx.broadcast_to(matrix.scales.reshape(-1, size.groups), (size.outputs, size.groups))
         words, zeros = _words(matrix), _zeros(matrix, size)
         affine(reading, f"{owner}.weight", words, size.bits, scales, zeros, grouping)
@@ -63,7 +63,7 @@ def integers(reading: Reading, weights: Sequence[Mapping[str, Any]]) -> None:
 
 @dataclass(frozen=True)
 class Sizes:
-    """Of a matrix: outputs, inputs, groups of inputs, bits of a number."""
+    """The sizes of a matrix: outputs, inputs, groups of inputs, bits of a number."""
 
     outputs: int
     inputs: int
@@ -110,7 +110,7 @@ def _sizes(matrix: Matrix, weights: Sequence[Mapping[str, Any]]) -> Sizes:
 
 
 def _in_turn(matrix: Matrix, size: Sizes, weights: Sequence[Mapping[str, Any]]) -> Grouping:
-    """Groups that follow one another, of the size that the config says where that makes as many."""
+    """Consecutive groups, of the config's group size where that gives as many groups."""
     for each in weights:
         length = each.get("group_size")
         if type(length) is int and length > 0 and -(-size.inputs // length) == size.groups:
@@ -121,7 +121,7 @@ def _in_turn(matrix: Matrix, size: Sizes, weights: Sequence[Mapping[str, Any]]) 
 
 
 def _words(matrix: Matrix) -> mx.array:
-    """The numbers, 2^(bits − 1) more than they mean, packed along the inputs."""
+    """The numbers plus 2^(bits − 1), packed along the inputs."""
     if matrix.shape is not None:
         return matrix.codes
     raised = matrix.codes.view(mx.uint8) ^ 2 ** (BYTE - 1)
@@ -129,7 +129,7 @@ def _words(matrix: Matrix) -> mx.array:
 
 
 def _zeros(matrix: Matrix, size: Sizes) -> mx.array | int:
-    """The zero points, 2^(bits − 1) more than they mean, (O, G); one number where there are none."""
+    """The zero points plus 2^(bits − 1), (O, G); one number where there are none."""
     middle, zeros = 2 ** (size.bits - 1), matrix.zeros
     if zeros is None:
         return middle

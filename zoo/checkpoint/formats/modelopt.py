@@ -12,21 +12,22 @@ from typing import Any
 import mlx.core as mx
 
 from zoo.checkpoint.formats.floats import fp4, fp8
-from zoo.checkpoint.formats.reading import Reading, choice
+from zoo.checkpoint.formats.reading import Reading
 from zoo.checkpoint.safetensors import Tensors
-from zoo.errors import CheckpointError, ConfigError
+from zoo.checkpoint.settings import Settings, choice, origin_of, refused
+from zoo.errors import CheckpointError
 
 ALGORITHMS = ("nvfp4", "w4a16_nvfp4", "fp8", "mixed_precision")
 # Of activations and of cached keys and values.
 UNUSED = ("input_scale", "output_scale", "k_scale", "v_scale")
 
 
-def read(tensors: Tensors, settings: Mapping[str, Any], dtype: mx.Dtype | None = None) -> Tensors:
+def read_modelopt(tensors: Tensors, settings: Mapping[str, Any], dtype: mx.Dtype | None = None) -> Tensors:
     """Its matrices, packed. ConfigError for another algorithm; CheckpointError naming a tensor."""
     nested = settings.get("quantization", {})  # as in hf_quant_config.json
     if not isinstance(nested, Mapping):
-        raise ConfigError(f"config.json: modelopt: quantization {nested!r}: expected an object")
-    choice({**settings, **nested}, "quant_algo", ALGORITHMS, "missing")
+        raise refused(settings, f"modelopt: quantization {nested!r}: expected an object")
+    choice(Settings({**settings, **nested}, origin_of(settings)), "quant_algo", ALGORITHMS, "missing")
     reading = Reading(tensors, dtype)
     reading.drop(*UNUSED)
     for owner in reading.owners(".weight_scale"):

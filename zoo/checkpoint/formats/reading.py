@@ -1,20 +1,19 @@
-"""What the readers share: the parts of a matrix are taken by name, and it is given back under its weight's."""
+"""What the formats' readers share: take the parts of a matrix by name, put it back under its weight's name."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import mlx.core as mx
 
 from zoo.checkpoint.packed import Packed
 from zoo.checkpoint.safetensors import Tensors
-from zoo.errors import CheckpointError, ConfigError
+from zoo.errors import CheckpointError
 
 
 class Reading:
-    """A checkpoint's tensors while a reader goes through them. Matrices that cannot be packed become `floats`.
+    """A checkpoint's tensors while a format reads them. Matrices that cannot be packed become `floats`.
 
     Those are `dtype` where one is given, else the half that the checkpoint has.
     """
@@ -26,7 +25,7 @@ class Reading:
         self.floats = dtype or (mx.float16 if "F16" in kinds and "BF16" not in kinds else mx.bfloat16)
 
     def owners(self, part: str) -> list[str]:
-        """The names that end in the part, without it."""
+        """The names that end in `part`, without it."""
         return [name.removesuffix(part) for name in self.arrays if name.endswith(part)]
 
     def kind(self, name: str) -> str:
@@ -34,26 +33,26 @@ class Reading:
         return self.tensors.dtypes.get(name, "") if name in self.arrays else ""
 
     def take(self, name: str) -> mx.array | None:
-        """A tensor, taken out; None when there is none. CheckpointError when it is empty."""
+        """Remove and return a tensor; None when there is none. CheckpointError when it is empty."""
         array = self.arrays.pop(name, None)
         if array is not None and 0 in array.shape:
             raise CheckpointError(f"{name}: an empty tensor {tuple(array.shape)}")
         return array
 
     def need(self, name: str, beside: str) -> mx.array:
-        """A tensor, taken out. CheckpointError when it is missing or empty."""
+        """Remove and return a tensor. CheckpointError when it is missing or empty."""
         array = self.take(name)
         if array is None:
             raise CheckpointError(f"{beside}: no {name} beside it")
         return array
 
     def drop(self, *parts: str) -> None:
-        """Leave out each tensor of these last names: they are about quantized activations, which are floats here."""
+        """Drop the tensors whose names end in these parts: they quantize activations, which are floats here."""
         for name in [name for name in self.arrays if name.rpartition(".")[2] in parts]:
             del self.arrays[name]
 
     def give(self, name: str, matrix: Packed | mx.array) -> None:
-        """Put a matrix in; the name of one that is not packed is put on record. CheckpointError when there is one."""
+        """Add a matrix, and record its name where it is not packed. CheckpointError when the name is taken."""
         if name in self.arrays:
             raise CheckpointError(f"{name}: stands there both quantized and plain")
         if isinstance(matrix, Packed):
@@ -64,18 +63,18 @@ class Reading:
         self.arrays[name] = matrix
 
     def result(self) -> Tensors:
-        """The tensors as they are by now."""
+        """The tensors with all changes made."""
         return replace(self.tensors, arrays=self.arrays)
 
 
 def misfit(parts: Mapping[str, mx.array | None]) -> CheckpointError:
     """The error that tensors, by name, are not the parts of one matrix."""
-    told = [
+    described = [
         f"{name} {tuple(array.shape)} {str(array.dtype).removeprefix('mlx.core.')}"
         for name, array in parts.items()
         if array is not None
     ]
-    return CheckpointError(f"{', '.join(told)}: not the parts of one quantized matrix")
+    return CheckpointError(f"{', '.join(described)}: not the parts of one quantized matrix")
 
 
 def is_float(array: mx.array) -> bool:
@@ -86,14 +85,3 @@ def is_float(array: mx.array) -> bool:
 def is_words(array: mx.array) -> bool:
     """Whether it holds words of 32 bits."""
     return array.dtype in (mx.int32, mx.uint32)
-
-
-def choice(settings: Mapping[str, Any], key: str, known: tuple[str, ...], default: str) -> str:
-    """The setting, one of those known; ConfigError naming it otherwise."""
-    value = settings.get(key) or default
-    if not isinstance(value, str) or value.lower() not in known:
-        method = settings.get("quant_method")
-        raise ConfigError(
-            f"config.json: {method}: {key} {value!r} cannot be loaded; known: {', '.join(known)}"
-        )
-    return value.lower()

@@ -1,4 +1,4 @@
-"""Whole numbers of a few bits, packed one after the other from the lowest bit of the first 32-bit word on.
+"""Whole numbers of a few bits, packed consecutively from the lowest bit of the first 32-bit word.
 
 A run is the fewest words that hold a whole count of numbers: 8 numbers a word for 4 bits, 32 in three words for 3.
 
@@ -32,8 +32,8 @@ def unpack(words: mx.array, bits: int, order: Sequence[int] | None = None) -> mx
         words = mx.concatenate([words, missing], axis=-1)
     runs = words.reshape(*words.shape[:-1], -1, length)
     numbers = []
-    for place in order or range(count):
-        word, low = divmod(place * bits, WORD)
+    for position in order or range(count):
+        word, low = divmod(position * bits, WORD)
         number = runs[..., word] >> low
         if low + bits > WORD:
             number = number | runs[..., word + 1] << (WORD - low)
@@ -44,17 +44,17 @@ def unpack(words: mx.array, bits: int, order: Sequence[int] | None = None) -> mx
 def repeated(number: int, bits: int) -> list[int]:
     """The words of a run of one number."""
     length, count = run_of(bits)
-    whole = sum(number << bits * place for place in range(count))
+    whole = sum(number << bits * position for position in range(count))
     return [whole >> WORD * word & (2**WORD - 1) for word in range(length)]
 
 
 def reorder(words: mx.array, bits: int, order: mx.array) -> mx.array:
-    """Numbers packed along the first axis, (W, O), in another order (N,) of them: whole runs."""
+    """Reorder numbers packed along the first axis, (W, O), by `order` (N,), in whole runs."""
     length, count = run_of(bits)
     words = words.view(mx.uint32)
     runs: dict[int, mx.array] = {}
-    for place in range(count):
-        bit = order[place::count].astype(mx.uint32) * bits
+    for position in range(count):
+        bit = order[position::count].astype(mx.uint32) * bits
         word, low = bit // WORD, (bit % WORD)[:, None]
         number = words[word] >> low
         if length > 1:  # numbers that go on in the next word
@@ -62,7 +62,7 @@ def reorder(words: mx.array, bits: int, order: mx.array) -> mx.array:
             rest = words[mx.minimum(word + 1, words.shape[0] - 1)] << mx.where(over, WORD - low, 0)
             number = number | mx.where(over, rest, 0)
         number = number & (2**bits - 1)
-        at, shift = divmod(place * bits, WORD)
+        at, shift = divmod(position * bits, WORD)
         runs[at] = runs[at] | number << shift if at in runs else number << shift
         if shift + bits > WORD:
             runs[at + 1] = number >> (WORD - shift)

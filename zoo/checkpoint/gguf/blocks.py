@@ -1,4 +1,4 @@
-"""The blocks in which GGUF files pack numbers, taken apart to numbers, scales and biases.
+"""The blocks in which GGUF files pack numbers, unpacked to numbers, scales and biases.
 
 A block holds 32 numbers of a row (256 in the kinds that end in K), the scales among them. Layouts:
 https://github.com/ggml-org/ggml/blob/master/src/ggml-common.h
@@ -27,17 +27,17 @@ def nibbles(data: np.ndarray, run: int = 16) -> np.ndarray:  # (N, bytes) -> (N,
     """Words of numbers of four bits: the low halves of `run` bytes, then the high ones, then the next bytes."""
     pairs = np.ascontiguousarray(data).view(np.uint16)
     found = np.empty((len(data), data.shape[1] // run, 2, run // 16), np.uint64)
-    for place, shift in enumerate((0, 4)):
+    for half_index, shift in enumerate((0, 4)):
         two = pairs >> np.uint16(shift)
         two &= np.uint16(0x0F0F)  # a number in each byte
         two |= two >> np.uint16(4)
         # Eight bytes at once: numpy is slow at rows of few.
-        found[:, :, place] = two.astype(np.uint8).view(np.uint64).reshape(found[:, :, place].shape)
+        found[:, :, half_index] = two.astype(np.uint8).view(np.uint64).reshape(found[:, :, half_index].shape)
     return found.reshape(len(data), -1).view(np.uint32)
 
 
 def fifth(data: np.ndarray) -> np.ndarray:  # (N, 4) -> (N, 32)
-    """The fifth bits of 32 numbers, in their place."""
+    """The fifth bits of 32 numbers, shifted into position."""
     return np.unpackbits(data, axis=-1, bitorder="little") << 4
 
 
@@ -70,7 +70,7 @@ def halves(data: np.ndarray) -> np.ndarray:  # (N, 16) -> (N, 32)
 
 
 def q8_0(data: np.ndarray) -> Apart:
-    """A scale, bytes with a sign, which 128 more have not: (q − 128) · d."""
+    """A scale and signed bytes, made unsigned by adding 128: (q − 128) · d."""
     scale = half(data[:, :2])
     return (data[:, 2:] ^ 128).view(np.uint32), scale, -128 * scale
 
@@ -96,8 +96,8 @@ def q6_k(data: np.ndarray) -> np.ndarray:  # (N, 210) -> (N, 256)
         data[:, :128].reshape(-1, 2, 2, GROUP), numbers.reshape(-1, 2, 2, 2, GROUP).transpose(0, 2, 1, 3, 4)
     )
     upper = data[:, 128:192].reshape(-1, 2, GROUP)
-    for place in range(4):
-        numbers[:, :, place] |= shifted(upper, 4 - 2 * place) & 48
+    for index in range(4):
+        numbers[:, :, index] |= shifted(upper, 4 - 2 * index) & 48
     numbers -= 32
     scale = data[:, 192:208].view(np.int8).astype(np.float32) * half(data[:, 208:])[:, None]
     found = numbers.view(np.int8).reshape(-1, 16, 16).astype(np.float32)
@@ -106,7 +106,7 @@ def q6_k(data: np.ndarray) -> np.ndarray:  # (N, 210) -> (N, 256)
 
 
 def halved(data: np.ndarray, numbers: np.ndarray) -> None:  # (N, …) into (N, 2, …)
-    """Put the low halves of bytes into the first of two places, the high ones into the second."""
+    """Write the low halves of bytes to `numbers[:, 0]`, the high halves to `numbers[:, 1]`."""
     np.bitwise_and(data, 15, out=numbers[:, 0])
     np.right_shift(data, 4, out=numbers[:, 1])
 
@@ -144,11 +144,11 @@ DENSE: dict[str, tuple[int, Callable[[np.ndarray], np.ndarray]]] = {"Q6_K": (256
 
 
 def fives(numbers: np.ndarray) -> np.ndarray:  # (N, 32 or more) -> (N, W)
-    """Words of numbers of five bits one behind the other, the lowest bit first, as MLX packs them."""
+    """Words of consecutive numbers of five bits, lowest bit first, as MLX packs them."""
     eights = np.ascontiguousarray(numbers).view(np.uint64)
     size = 5  # of what stands at the low end of each lane: a number, two, four
     for lane in (8, 16, 32):
-        low = np.uint64(sum((1 << size) - 1 << place for place in range(0, 64, 2 * lane)))
+        low = np.uint64(sum((1 << size) - 1 << start for start in range(0, 64, 2 * lane)))
         eights = eights & low | (eights & low << np.uint64(lane)) >> np.uint64(lane - size)
         size *= 2
     data = eights.reshape(-1, 1).view(np.uint8)[:, :5]

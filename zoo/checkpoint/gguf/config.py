@@ -1,4 +1,4 @@
-"""A GGUF file's metadata to the config.json of its architecture."""
+"""Conversion of a GGUF file's metadata to the config.json of its architecture."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ import numpy as np
 
 from zoo.architecture import Architecture
 from zoo.checkpoint.gguf.header import Header, shown
+from zoo.checkpoint.gguf.rope import NAMES as SCALING_NAMES
 from zoo.checkpoint.gguf.rope import READ as SCALING
 from zoo.checkpoint.gguf.rope import rope_scaling
+from zoo.config import Origin
 from zoo.errors import ConfigError
 from zoo.gguf import GGUF, KEYS
 from zoo.host.registry import Registry
@@ -31,7 +33,7 @@ TOKENS = {
 
 
 def architecture_of(header: Header, registry: Registry) -> Architecture:
-    """The zoo's architecture for a file; ConfigError where there is none, or several are as good."""
+    """The zoo's architecture for a file; ConfigError where there is none, or several fit equally well."""
     name, keys = _name(header), own_keys(header)
     serving = [
         a for a in registry.architectures.values() if a.gguf is not None and a.gguf.architecture == name
@@ -44,16 +46,16 @@ def architecture_of(header: Header, registry: Registry) -> Architecture:
             f"from GGUF; "
             + (f"it is named by the {absent.unloaded_label}" if absent else f"known: {', '.join(has)}")
         )
-    told = [a for a in serving if a.gguf is not None and a.gguf.when is not None and keys.get(a.gguf.when)]
-    chosen = told or [a for a in serving if a.gguf is not None and a.gguf.when is None]
+    marked = [a for a in serving if a.gguf is not None and a.gguf.when is not None and keys.get(a.gguf.when)]
+    chosen = marked or [a for a in serving if a.gguf is not None and a.gguf.when is None]
     if len(chosen) != 1:
         names = ", ".join(a.name for a in chosen or serving)
-        raise ConfigError(f"{header.path}: may be any of {names}; name one with --architecture")
+        raise ConfigError(f"{header.path}: may be any of {names}; name one with `architecture`")
     return chosen[0]
 
 
 def gguf_of(architecture: Architecture, header: Header) -> GGUF:
-    """What the architecture says of GGUF files; ConfigError when it says nothing, or this file is of another."""
+    """The architecture's record of GGUF files; ConfigError when it has none, or the file is of another architecture."""
     if architecture.gguf is None:
         raise ConfigError(f"{header.path}: {architecture.name} is not read from GGUF files")
     if architecture.gguf.architecture != _name(header):
@@ -65,7 +67,7 @@ def gguf_of(architecture: Architecture, header: Header) -> GGUF:
 
 
 def own_keys(header: Header) -> dict[str, Any]:
-    """The metadata of the file's own architecture, without its name before each key."""
+    """The metadata of the file's own architecture, its name removed from each key."""
     prefix = _name(header) + "."
     return {
         key.removeprefix(prefix): value for key, value in header.metadata.items() if key.startswith(prefix)
@@ -73,9 +75,9 @@ def own_keys(header: Header) -> dict[str, Any]:
 
 
 def config_of(header: Header, architecture: Architecture) -> dict[str, Any]:
-    """The config.json that the metadata amount to. ConfigError for a value that the zoo cannot follow."""
-    told, keys = gguf_of(architecture, header), own_keys(header)
-    names: dict[str, str | None] = {**KEYS, **told.keys}
+    """The config.json that is equivalent to the metadata. ConfigError for a value that is not implemented."""
+    described, keys = gguf_of(architecture, header), own_keys(header)
+    names: dict[str, str | None] = {**KEYS, **described.keys}
     config: dict[str, Any] = {"model_type": next(iter(architecture.model_types), architecture.name)}
     ignored = []
     for key, value in keys.items():
@@ -102,8 +104,23 @@ def config_of(header: Header, architecture: Architecture) -> dict[str, Any]:
         config["rope_scaling"] = scaling
     if names["attention.key_length"] == KEYS["attention.key_length"]:
         _check_heads(header, keys, config)
-    config |= dict(told.config(config, header.tensors) if told.config else {})
+    config |= dict(described.config(config, header.tensors) if described.config else {})
     return {key: value for key, value in config.items() if not key.startswith(OWN)}
+
+
+def origin_of(header: Header, described: GGUF) -> Origin:
+    """What a message calls the file and the keys of its config: their names in the file, present or missing."""
+    prefix, names = _name(header), {**KEYS, **described.keys}
+    keys: dict[str, str] = {}
+    # Of several keys for one value the file's own comes first.
+    for key, name in sorted(names.items(), key=lambda item: f"{prefix}.{item[0]}" not in header.metadata):
+        if name is not None and not name.startswith(OWN):
+            keys.setdefault(name, f"{prefix}.{key}")
+    keys |= TOKENS | {name: f"{prefix}.{key}" for name, key in SCALING_NAMES.items()}
+    keys["partial_rotary_factor"] = f"{prefix}.rope.dimension_count"
+    if "token_embd.weight" in header.tensors:
+        keys["vocab_size"] = "token_embd.weight"
+    return Origin(str(header.path), keys)
 
 
 def _some(names: list[str], most: int = 8) -> str:
@@ -118,16 +135,16 @@ def _name(header: Header) -> str:
 
 
 def _single(header: Header, key: str, value: Any) -> Any:
-    """A value that may be given once for each layer, if all layers have the same."""
+    """A value that files may repeat for each layer; ConfigError where layers differ."""
     if isinstance(value, tuple):
-        if not value or any(one != value[0] for one in value):
+        if not value or any(each != value[0] for each in value):
             raise ConfigError(f"{header.path}: {key} differs from layer to layer, which is not implemented")
         value = value[0]
     return decimal(value)
 
 
 def decimal(value: Any) -> Any:
-    """A float32 as the shortest decimal number that it is the nearest to: 1e-05 and not 9.999999747378752e-06."""
+    """The shortest decimal number whose nearest float32 this is: 1e-05 and not 9.999999747378752e-06."""
     if not isinstance(value, float) or abs(value) > 1e38:
         return value
     narrow = np.float32(value)
@@ -135,7 +152,7 @@ def decimal(value: Any) -> Any:
 
 
 def _check_heads(header: Header, keys: Mapping[str, Any], config: dict[str, Any]) -> None:
-    """Compare what is said of a head's width; where only a part of it turns with the position, the config says so."""
+    """Check that keys and values have one width per head, and add `partial_rotary_factor` where RoPE covers only part."""
     width, values = config.get("head_dim"), keys.get("attention.value_length")
     if width is not None and values not in (None, width):
         why = f"is not key_length, {shown(width)}, which is not implemented"

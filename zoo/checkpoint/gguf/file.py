@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-import json
 import re
-from dataclasses import dataclass
+from collections.abc import Collection
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import mlx.core as mx
 
 from zoo.architecture import Architecture
-from zoo.checkpoint.gguf.config import architecture_of, config_of, decimal, own_keys
+from zoo.checkpoint.checkpoint import Checkpoint
+from zoo.checkpoint.finite import finite
+from zoo.checkpoint.gguf.config import architecture_of, config_of, decimal, gguf_of, origin_of, own_keys
 from zoo.checkpoint.gguf.header import Header, read_header, shown
-from zoo.checkpoint.gguf.reading import read
+from zoo.checkpoint.gguf.reading import read_tensor
 from zoo.checkpoint.gguf.rope import llama3_scaling
-from zoo.checkpoint.gguf.tensors import GGUFTensors, tensors_of
+from zoo.checkpoint.gguf.tensors import tensors_of
+from zoo.checkpoint.pooling import Pooling, save_pooling
+from zoo.checkpoint.safetensors import Tensors
+from zoo.config import Origin
 from zoo.errors import CheckpointError, ConfigError
 from zoo.files import inside
 from zoo.host.registry import Registry
@@ -31,51 +36,81 @@ POOLINGS = {1: "mean", 2: "first", 3: "last"}
 PART = re.compile(r"(.*)-(\d{5})-of-(\d{5})\.gguf")
 
 
-@dataclass(frozen=True)
-class GGUFFile:
-    """An opened GGUF file: the architecture it is of, its config.json, its tensors, unread."""
+class GGUFCheckpoint(Checkpoint):
+    """A GGUF file, or the first of several that a model is divided among. Opening it reads the headers.
 
-    header: Header
-    architecture: Architecture
-    config: dict[str, Any]
-    tensors: GGUFTensors
+    `repack` (4, 6 or 8) packs in so many bits those matrices that no packing of MLX holds exactly.
+    """
 
-    def names(self, error: ConfigError) -> ConfigError:
-        """The error with this file in the place of the config.json that it has not."""
-        return ConfigError(str(error).replace("config.json", f"{self.header.path}, read as a config.json", 1))
+    lazy = False
 
-    @property
-    def generation_config(self) -> dict[str, Any]:
-        """How the file recommends to draw tokens, as a generation_config.json says it; empty where it does not."""
-        found = {name: self.header.metadata.get(key) for name, key in SAMPLING.items()}
-        told = {name: decimal(value) for name, value in found.items() if type(value) in (int, float)}
-        return {"do_sample": True, **told} if told else {}
+    def __init__(
+        self,
+        path: Path,
+        *,
+        registry: Registry,
+        architecture: Architecture | None = None,
+        repack: int | None = None,
+    ) -> None:
+        super().__init__(path, registry=registry, architecture=architecture)
+        self.header = read_headers(path)
+        self._tensors = tensors_of(self.header.tensors, repack)
+
+    @cached_property
+    def architecture(self) -> Architecture:
+        return self._architecture or architecture_of(self.header, self.registry)
+
+    @cached_property
+    def config(self) -> dict[str, Any]:
+        config = config_of(self.header, self.architecture)
+        _add_frequencies(self.header, config)
+        return config
+
+    @cached_property
+    def origin(self) -> Origin:
+        return origin_of(self.header, gguf_of(self.architecture, self.header))
+
+    def tensors(self, dtype: mx.Dtype | None = None) -> Tensors:
+        return self._tensors.placeholders(dtype)
+
+    def groups(self) -> list[list[str]]:
+        return self._tensors.groups()
+
+    def read(self, dtype: mx.Dtype | None, names: Collection[str] | None = None) -> Tensors:
+        return self._tensors.read(dtype, names)
+
+    def held_bytes(self, dtype: mx.Dtype | None) -> int:
+        return self._tensors.held_bytes(dtype)
+
+    def warn_of_losses(self, dtype: mx.Dtype | None) -> None:
+        self._tensors.warn_of_losses(dtype)
+
+    def weight_files(self) -> list[Path]:
+        return list(dict.fromkeys(entry.path for entry in self.header.tensors.values()))
+
+    def find_not_finite(self) -> tuple[Path, str] | None:
+        entries = self.header.tensors.values()
+        return next(((e.path, e.name) for e in entries if not finite(read_tensor(e, mx.float32))), None)
 
     def tokenizer(self) -> Tokenizer | None:
-        """The tokenizer of the file's vocabulary, None where it has none."""
         from zoo.checkpoint.gguf.tokenizer import load_gguf_tokenizer
 
         return load_gguf_tokenizer(self.header, self.config.get("vocab_size", 0))
 
-    def save_tokenizer(self, folder: Path) -> None:
-        """Write the tokenizer, how to draw tokens and how to pool them, as the files of a model folder."""
+    def generation_config(self) -> dict[str, Any]:
+        found = {name: self.header.metadata.get(key) for name, key in SAMPLING.items()}
+        numbers = {name: decimal(value) for name, value in found.items() if type(value) in (int, float)}
+        return {"do_sample": True, **numbers} if numbers else {}
+
+    def pooling(self) -> Pooling:
+        return Pooling(_pooling_mode(self.header) or "mean")
+
+    def save_companions(self, folder: Path) -> None:
         from zoo.checkpoint.gguf.tokenizer import save_gguf_tokenizer
 
-        save_gguf_tokenizer(self.header, folder, self.generation_config)
-        if mode := pooling_of(self.header):
+        save_gguf_tokenizer(self.header, folder, self.generation_config())
+        if mode := _pooling_mode(self.header):
             save_pooling(folder, mode, self.config.get("hidden_size"))
-
-
-def open_gguf(
-    path: Path, registry: Registry, architecture: str | Architecture | None = None, repack: int | None = None
-) -> GGUFFile:
-    """Read a file's header. CheckpointError and ConfigError name the file and what in it is wrong."""
-    header = read_headers(path)
-    tensors = tensors_of(header.tensors, repack)
-    chosen = registry.architecture(architecture) if architecture else architecture_of(header, registry)
-    config = config_of(header, chosen)
-    _add_frequencies(header, config)
-    return GGUFFile(header, chosen, config, tensors)
 
 
 def read_headers(path: Path) -> Header:
@@ -102,18 +137,15 @@ def read_headers(path: Path) -> Header:
         if inside(other.parent, other.name) is None:
             raise CheckpointError(f"{other}: missing; {path.name} is the first of {count} files")
         more = read_header(other).tensors
-        twice = next((one for one in more if one in tensors), None)
+        twice = next((name for name in more if name in tensors), None)
         if twice:
             raise CheckpointError(f"{other}: tensor {twice} stands in an earlier file too")
         tensors |= more
     return Header(path, header.metadata, tensors)
 
 
-def pooling_of(header: Header) -> str | None:
-    """How a file says that hidden states become one vector: "mean", "first" or "last"; None where it does not.
-
-    ConfigError for another way.
-    """
+def _pooling_mode(header: Header) -> str | None:
+    """The mode of pooling that a file names: "mean", "first" or "last"; None for none. ConfigError for another."""
     kind = own_keys(header).get("pooling_type", 0)
     if kind in (0, None):
         return None
@@ -122,28 +154,8 @@ def pooling_of(header: Header) -> str | None:
     return POOLINGS[kind]
 
 
-def save_pooling(folder: Path, mode: str, width: int | None) -> None:
-    """Write how hidden states become one vector, as sentence-transformers reads it."""
-    from zoo.checkpoint.save import write_json
-
-    keys = {
-        "mean": "pooling_mode_mean_tokens",
-        "first": "pooling_mode_cls_token",
-        "last": "pooling_mode_lasttoken",
-    }
-    (folder / "1_Pooling").mkdir()
-    told = {key: name == mode for name, key in keys.items()}
-    write_json(folder / "1_Pooling/config.json", {"word_embedding_dimension": width, **told})
-    kinds = {"Transformer": "", "Pooling": "1_Pooling"}
-    modules = [
-        {"idx": number, "name": str(number), "path": path, "type": f"sentence_transformers.models.{kind}"}
-        for number, (kind, path) in enumerate(kinds.items())
-    ]
-    (folder / "modules.json").write_text(json.dumps(modules, indent=2) + "\n")
-
-
 def _add_frequencies(header: Header, config: dict[str, Any]) -> None:
-    """Put LLaMA 3's scaling of positions into the config, which a file keeps as a tensor."""
+    """Add LLaMA 3's RoPE scaling, which files keep as a tensor, to the config."""
     entry = header.tensors.get("rope_freqs.weight")
     if entry is None:
         return
@@ -152,6 +164,6 @@ def _add_frequencies(header: Header, config: dict[str, Any]) -> None:
     theta = config.get("rope_theta", 10000.0)
     if not isinstance(theta, float):
         raise ConfigError(f"{header.path}: rope.freq_base {shown(theta)} is no float")
-    scaling = llama3_scaling(read(entry, mx.float32).tolist(), theta, str(header.path))
+    scaling = llama3_scaling(read_tensor(entry, mx.float32).tolist(), theta, str(header.path))
     if scaling is not None:
         config["rope_scaling"] = scaling

@@ -1,4 +1,4 @@
-"""The header of a GGUF file: its metadata, and where each tensor lies. Nothing in it is believed unchecked.
+"""The header of a GGUF file: its metadata, and where each tensor lies. Every field is validated.
 
 The gguf package's own reader takes counts and lengths at their word, and makes several numpy arrays of every word of a
 vocabulary. Its tables say what the tensors' types are. Layout: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
@@ -42,7 +42,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Header:
-    """What a GGUF file says of itself: `metadata` by key, `tensors` by name."""
+    """The contents of a GGUF header: `metadata` by key, `tensors` by name."""
 
     path: Path
     metadata: Mapping[str, Any]
@@ -90,8 +90,8 @@ def _read(path: Path, file: BinaryIO, size: int) -> Header:
     alignment = metadata.get("general.alignment", ALIGNMENT)
     if type(alignment) is not int or alignment < 1 or alignment & (alignment - 1):
         raise ValueError(f"general.alignment {shown(alignment)} is no power of two")
-    start = -(-cursor.place // alignment) * alignment
-    return Header(path, metadata, _place(path, found, start, alignment, size))
+    start = -(-cursor.position // alignment) * alignment
+    return Header(path, metadata, _located(path, found, start, alignment, size))
 
 
 class Cursor:
@@ -101,13 +101,13 @@ class Cursor:
         self._file = file
         self._size = size
         self._values = MOST_VALUES
-        self.place = 0
+        self.position = 0
 
     def take(self, size: int) -> bytes:
         """The next bytes."""
-        if size > self._size - self.place:
+        if size > self._size - self.position:
             raise ValueError("its header goes on past its end")
-        self.place += size
+        self.position += size
         return self._file.read(size)
 
     def number(self, code: str) -> Any:
@@ -167,7 +167,7 @@ def _tensor(cursor: Cursor) -> tuple[str, tuple[int, ...], int, int]:
     return name, shape, cursor.number("I"), cursor.number("Q")
 
 
-def _place(
+def _located(
     path: Path, found: list[tuple[str, tuple[int, ...], int, int]], start: int, alignment: int, size: int
 ) -> dict[str, Entry]:
     """The tensors by name; ValueError unless each lies within the file, in nobody else's place."""

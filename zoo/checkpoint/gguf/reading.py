@@ -1,6 +1,6 @@
 """How a tensor of a GGUF file is read: by ranges, a piece at a time, each taken apart into its place in what is kept.
 
-Pieces are taken apart side by side, and nothing is ever held but them and what is kept.
+Pieces are unpacked in parallel, and memory holds no more than these and the result.
 
 Axes: O rows, I inputs, G groups of 32 inputs, W words of 32 bits.
 """
@@ -43,10 +43,10 @@ Reader = Callable[[Entry, Callable[[int, np.ndarray], None]], None]
 def reader() -> Iterator[Reader]:
     """A reader of tensors that takes their pieces apart side by side."""
     with ThreadPoolExecutor(runtime.threads()) as pool:
-        yield lambda entry, place: _read_pieces(entry, place, pool)
+        yield lambda entry, store: _read_pieces(entry, store, pool)
 
 
-def _read_pieces(entry: Entry, place: Callable[[int, np.ndarray], None], pool: Executor) -> None:
+def _read_pieces(entry: Entry, store: Callable[[int, np.ndarray], None], pool: Executor) -> None:
     rows = int(np.prod(entry.shape[:-1], dtype=np.int64))
     size, step = entry.size // rows, max(1, CHUNK // entry.shape[-1])
     try:
@@ -54,7 +54,7 @@ def _read_pieces(entry: Entry, place: Callable[[int, np.ndarray], None], pool: E
     except OSError as error:
         raise CheckpointError(f"{entry.path}: {error.strerror}") from error
 
-    def one(first: int) -> None:
+    def read_piece(first: int) -> None:
         count = min(step, rows - first)
         try:
             data = os.pread(file, count * size, entry.offset + first * size)
@@ -63,19 +63,19 @@ def _read_pieces(entry: Entry, place: Callable[[int, np.ndarray], None], pool: E
         if len(data) != count * size:
             raise CheckpointError(f"{entry.path}: ends within tensor {entry.name}")
         with np.errstate(all="ignore"):  # a damaged scale is not a number
-            place(first, np.frombuffer(data, np.uint8).reshape(count, size))
+            store(first, np.frombuffer(data, np.uint8).reshape(count, size))
 
     try:
-        list(pool.map(one, range(0, rows, step)) if rows > step else map(one, (0,)))
+        list(pool.map(read_piece, range(0, rows, step)) if rows > step else map(read_piece, (0,)))
     finally:
         os.close(file)
 
 
-def read(entry: Entry, dtype: mx.Dtype, take_apart: Reader | None = None) -> Any:
+def read_tensor(entry: Entry, dtype: mx.Dtype, take_apart: Reader | None = None) -> Any:
     """The tensor: a `Packed` whose scales are of `dtype`, or an array of that."""
     if take_apart is None:
         with reader() as take_apart:
-            return read(entry, dtype, take_apart)
+            return read_tensor(entry, dtype, take_apart)
     if not stays_packed(entry):
         return _read_numbers(entry, dtype, take_apart)
     packing = PACKINGS[entry.kind]
@@ -84,23 +84,23 @@ def read(entry: Entry, dtype: mx.Dtype, take_apart: Reader | None = None) -> Any
     if packing.mode != "affine":
         scales, scale = _room((*outer, inputs // GROUP), mx.uint8)
 
-        def place_floats(first: int, data: np.ndarray) -> None:
+        def store_floats(first: int, data: np.ndarray) -> None:
             rows = slice(first, first + len(data))
             for part, found in zip((words, scale), mxfp4(data.reshape(-1, 17)), strict=True):
                 part[rows] = found.reshape(len(data), -1)
 
-        take_apart(entry, place_floats)
+        take_apart(entry, store_floats)
         return Packed(entry.name, weight, scales, None, packing)
     (scales, scale), (biases, bias) = (_room((*outer, inputs // GROUP), dtype) for _ in range(2))
     _, block, apart = AFFINE[entry.kind]
 
-    def place(first: int, data: np.ndarray) -> None:
+    def store(first: int, data: np.ndarray) -> None:
         rows = slice(first, first + len(data))
         blocks = data.reshape(len(data) * (inputs // block), -1)
         for part, found in zip((words, scale, bias), apart(blocks), strict=True):
             _put(part, rows, found.reshape(len(data), -1))
 
-    take_apart(entry, place)
+    take_apart(entry, store)
     return Packed(entry.name, weight, _of(scales, dtype), _of(biases, dtype), packing)
 
 
@@ -108,7 +108,7 @@ def _read_numbers(entry: Entry, dtype: mx.Dtype, take_apart: Reader) -> mx.array
     array, numbers = _room(entry.shape, dtype)
     from gguf import GGMLQuantizationType, dequantize
 
-    def place(first: int, data: np.ndarray) -> None:
+    def store(first: int, data: np.ndarray) -> None:
         rows = slice(first, first + len(data))
         if entry.kind == "BF16":
             found = (data.view(np.uint16).astype(np.uint32) << 16).view(np.float32)
@@ -121,7 +121,7 @@ def _read_numbers(entry: Entry, dtype: mx.Dtype, take_apart: Reader) -> mx.array
             found = dequantize(data, GGMLQuantizationType[entry.kind])
         _put(numbers, rows, found)
 
-    take_apart(entry, place)
+    take_apart(entry, store)
     return _of(array, dtype)
 
 

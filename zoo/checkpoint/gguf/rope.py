@@ -16,6 +16,12 @@ YARN = {
     "rope.scaling.yarn_attn_factor": "attention_factor",
     "rope.scaling.yarn_log_multiplier": "mscale_all_dim",
 }
+# The keys of `rope_scaling`, dotted, to those they are read from.
+NAMES = {
+    "rope_scaling.rope_type": "rope.scaling.type",
+    "rope_scaling.factor": "rope.scaling.factor",
+    **{f"rope_scaling.{name}": key for key, name in YARN.items()},
+}
 ONE = ("rope.scaling.yarn_ext_factor", "rope.scaling.attn_factor")
 # All keys that are understood here.
 READ = (
@@ -52,10 +58,10 @@ def rope_scaling(keys: Mapping[str, Any], where: str) -> dict[str, Any] | None:
     for key in ONE:
         if keys.get(key, 1.0) != 1.0:
             raise ConfigError(f"{where}: {key} {shown(keys[key])} is not implemented")
-    told = {name: keys[key] for key, name in YARN.items() if keys.get(key)}
-    if "mscale_all_dim" in told:
-        told["mscale"] = 1.0  # which llama.cpp takes for granted
-    return {"rope_type": "yarn", "factor": factor, **told}
+    settings = {name: keys[key] for key, name in YARN.items() if keys.get(key)}
+    if "mscale_all_dim" in settings:
+        settings["mscale"] = 1.0  # which llama.cpp takes for granted
+    return {"rope_type": "yarn", "factor": factor, **settings}
 
 
 def llama3_scaling(factors: Sequence[float], theta: float, where: str) -> dict[str, Any] | None:
@@ -69,7 +75,7 @@ def llama3_scaling(factors: Sequence[float], theta: float, where: str) -> dict[s
         turns = [theta ** (-k / len(factors)) / (2 * math.pi) for k in range(len(factors))]  # a position
         for low, high, context in (*_fitted(factors, turns), (LOW, HIGH, CONTEXT)):
             made = [_factor(max(factors), (context * turn - low) / (high - low)) for turn in turns]
-            if all(math.isclose(one, other, rel_tol=CLOSE) for one, other in zip(factors, made, strict=True)):
+            if all(math.isclose(*pair, rel_tol=CLOSE) for pair in zip(factors, made, strict=True)):
                 return {
                     "rope_type": "llama3",
                     "factor": max(factors),
@@ -91,11 +97,11 @@ def _factor(most: float, kept: float) -> float:
 def _fitted(factors: Sequence[float], turns: Sequence[float]) -> list[tuple[float, float, int]]:
     """The rule through two factors between the extremes: its share is a line over the turns a position makes."""
     most = max(factors)
-    between = [place for place, factor in enumerate(factors) if 1 + CLOSE < factor < most * (1 - CLOSE)]
+    between = [index for index, factor in enumerate(factors) if 1 + CLOSE < factor < most * (1 - CLOSE)]
     if len(between) < 2:
         return []
     first, last = between[0], between[-1]
-    kept = [(1 / factors[place] - 1 / most) / (1 - 1 / most) for place in (first, last)]
+    kept = [(1 / factors[index] - 1 / most) / (1 - 1 / most) for index in (first, last)]
     slope = (kept[0] - kept[1]) / (turns[first] - turns[last])
     least = slope * turns[last] - kept[1]
     # The share is (context · turns − low) / (high − low), with low set to one.

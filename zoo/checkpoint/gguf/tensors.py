@@ -17,7 +17,7 @@ import numpy as np
 from zoo import runtime
 from zoo.checkpoint.gguf.blocks import GROUP
 from zoo.checkpoint.gguf.header import Entry
-from zoo.checkpoint.gguf.reading import PACKINGS, PLAIN, Reader, read, reader, stays_packed
+from zoo.checkpoint.gguf.reading import PACKINGS, PLAIN, Reader, read_tensor, reader, stays_packed
 from zoo.checkpoint.packed import Packed, Packing, pack
 from zoo.checkpoint.safetensors import Tensors
 from zoo.errors import CheckpointError
@@ -46,7 +46,7 @@ class Repacked:
             total += mx.square(piece).sum().item()
         self.tensors[entry.name] = entry.kind, error, total
 
-    def tell(self) -> None:
+    def warn(self) -> None:
         """Say in one line what was lost."""
         if self.tensors:
             kinds, errors, totals = zip(*self.tensors.values(), strict=True)
@@ -63,19 +63,19 @@ def _parts(matrix: Any) -> Iterator[Any]:
 
 
 @dataclass
-class GGUFTensors(Tensors):
-    """The tensors of a GGUF file. `arrays` have their shapes and no numbers; `read` gives those that have.
+class GGUFTensors:
+    """The tensors of a GGUF file: `placeholders` have their shapes and no numbers; `read` gives those that have.
 
     `repack` (4, 6 or 8) packs what no packing holds exactly, in so many bits; `repacked` counts what that lost.
     """
 
-    entries: Mapping[str, Entry] = field(default_factory=dict)
+    entries: Mapping[str, Entry]
     repack: int | None = None
     repacked: Repacked = field(default_factory=lambda: Repacked(0))
 
-    def held(self, dtype: mx.Dtype | None) -> int:
+    def held_bytes(self, dtype: mx.Dtype | None) -> int:
         """The bytes of what `read` gives."""
-        return sum(array.nbytes for array in self.promised(dtype).values())
+        return sum(array.nbytes for array in self.placeholders(dtype).arrays.values())
 
     def read(self, dtype: mx.Dtype | None, names: Collection[str] | None = None) -> Tensors:
         """The tensors themselves, or those of some `names`, floats cast to `dtype`.
@@ -86,25 +86,30 @@ class GGUFTensors(Tensors):
         chosen = [entry for name, entry in self.entries.items() if names is None or name in names]
         with reader() as take_apart:
             arrays = {entry.name: self._read(entry, dtype, take_apart) for entry in chosen}
-        return Tensors(arrays, self.dtypes, self.metadata)
+        return self._tensors(arrays)
+
+    def _tensors(self, arrays: dict[str, Any]) -> Tensors:
+        kinds = {name: entry.kind for name, entry in self.entries.items()}
+        return Tensors(arrays, kinds, {"format": "gguf"})
 
     def _read(self, entry: Entry, dtype: mx.Dtype, take_apart: Reader) -> Any:
         packing = packing_of(entry, self.repack)
         if packing is None or stays_packed(entry):
-            return read(entry, dtype, take_apart)
-        matrix = read(entry, mx.float32, take_apart)
-        packed = pack(entry.name, matrix, packing)
-        packed = packed.astype(dtype)
+            return read_tensor(entry, dtype, take_apart)
+        matrix = read_tensor(entry, mx.float32, take_apart)
+        packed = pack(entry.name, matrix, packing).astype(dtype)
         mx.eval(*packed.parts().values())
         self.repacked.add(entry, matrix, packed)
         return packed
 
-    def promised(self, dtype: mx.Dtype | None) -> dict[str, Any]:
+    def placeholders(self, dtype: mx.Dtype | None) -> Tensors:
         """What `read` gives, without numbers."""
         dtype = dtype or own_dtype(self.entries.values())
-        return {name: unread(entry, dtype, self.repack) for name, entry in self.entries.items()}
+        return self._tensors(
+            {name: unread(entry, dtype, self.repack) for name, entry in self.entries.items()}
+        )
 
-    def layers(self) -> list[list[str]]:
+    def groups(self) -> list[list[str]]:
         """The names of the tensors that belong together: those of each layer, and the others first."""
         groups: dict[str, list[str]] = {"": []}
         for name in self.entries:
@@ -112,24 +117,20 @@ class GGUFTensors(Tensors):
             groups.setdefault(found[0] if found else "", []).append(name)
         return [names for names in groups.values() if names]
 
-    def tell(self, dtype: mx.Dtype | None) -> None:
+    def warn_of_losses(self, dtype: mx.Dtype | None) -> None:
         """Say in one line which kinds have no packed form, or what they lost when they got one."""
         dtype = dtype or own_dtype(self.entries.values())
         warn_of_unpacked(self.entries.values(), dtype, self.repack)
-        self.repacked.tell()
+        self.repacked.warn()
 
 
 def tensors_of(entries: Mapping[str, Entry], repack: int | None = None) -> GGUFTensors:
     """The tensors that a header names, unread; CheckpointError for a kind that nothing here can unpack."""
     if repack not in (None, *REPACKINGS):
-        raise CheckpointError(f"repack {repack!r} is not one of {', '.join(map(str, REPACKINGS))}")
+        raise CheckpointError(f"`repack` {repack!r} is not one of {', '.join(map(str, REPACKINGS))}")
     for entry in {entry.kind: entry for entry in entries.values()}.values():
         check_kind(entry)
-    dtype = own_dtype(entries.values())
-    arrays = {name: unread(entry, dtype, repack) for name, entry in entries.items()}
-    kinds = {name: entry.kind for name, entry in entries.items()}
-    lost = Repacked(repack or 0)
-    return GGUFTensors(arrays, kinds, {"format": "gguf"}, entries=entries, repack=repack, repacked=lost)
+    return GGUFTensors(entries, repack, Repacked(repack or 0))
 
 
 def own_dtype(entries: Iterable[Entry]) -> mx.Dtype:

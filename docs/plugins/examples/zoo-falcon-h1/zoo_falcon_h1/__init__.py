@@ -59,8 +59,7 @@ def falcon_h1(config):
         feedforward_norm=base.feedforward_norm,
     )
     config.refuse("mamba_use_mlp", False)
-    for key in ("num_logits_to_keep", "mlp_expansion_factor"):  # they change no logit
-        config.get(key)
+    config.ignore("num_logits_to_keep", "mlp_expansion_factor")  # they change no logit
     return recipe.change(
         embedding=dict(scale=one("embedding_multiplier")),
         layers=repeat(layer, len(recipe.layers)),

@@ -15,10 +15,12 @@ from zoo.tokenizer.detokenizer import SPACE
 UNIGRAM, BPE = 1, 2  # of the kinds of models
 
 
-def model_proto(told: Vocabulary) -> bytes:
+def model_proto(vocabulary: Vocabulary) -> bytes:
     """The model. TokenizerError names the key of a value that cannot be."""
-    unknown, body = _unknown(told), []
-    for id, (text, score, kind) in enumerate(zip(told.tokens, _scores(told), told.kinds, strict=True)):
+    unknown, body = _unknown(vocabulary), []
+    for id, (text, score, kind) in enumerate(
+        zip(vocabulary.tokens, _scores(vocabulary), vocabulary.kinds, strict=True)
+    ):
         # A token that a user defined is kept as it stands in a text; sentencepiece marks spaces.
         piece = text.replace(" ", SPACE) if kind == USER else text
         # One piece stands for what is unknown; padding that is called so too is never used in a text.
@@ -26,42 +28,46 @@ def model_proto(told: Vocabulary) -> bytes:
         body.append(
             _text(1, _text(1, piece.encode()) + b"\x15" + struct.pack("<f", score) + _number(3, role))
         )
-    kind = UNIGRAM if told.model == "t5" else BPE
-    trainer = _number(3, kind) + _number(35, BYTE in told.kinds)
+    kind = UNIGRAM if vocabulary.model == "t5" else BPE
+    trainer = _number(3, kind) + _number(35, BYTE in vocabulary.kinds)
     if unknown is not None:
-        trainer += _text(45, told.tokens[unknown].encode())
-    prefix = told.value("add_space_prefix", bool, True)
-    squeeze = told.value("remove_extra_whitespaces", bool, False)
-    normalizer = _text(1, b"identity") + _charsmap(told) + _number(3, prefix) + _number(4, squeeze)
+        trainer += _text(45, vocabulary.tokens[unknown].encode())
+    prefix = vocabulary.value("add_space_prefix", bool, True)
+    squeeze = vocabulary.value("remove_extra_whitespaces", bool, False)
+    normalizer = _text(1, b"identity") + _charsmap(vocabulary) + _number(3, prefix) + _number(4, squeeze)
     return b"".join([*body, _text(2, trainer), _text(3, normalizer)])
 
 
-def _scores(told: Vocabulary) -> Sequence[float]:
+def _scores(vocabulary: Vocabulary) -> Sequence[float]:
     """How much each piece is preferred; where nothing is, pieces are in the order in which they were learned.
 
     A converter that finds no scores writes one and the same for all.
     """
-    scores = told.array("scores", float, [0.0] * len(told.tokens))
+    scores = vocabulary.array("scores", float, [0.0] * len(vocabulary.tokens))
     if any(math.isnan(score) for score in scores):
-        raise told.error("scores", "holds what is not a number")
-    if told.model == "llama" and len(set(scores)) == 1:
+        raise vocabulary.error("scores", "holds what is not a number")
+    if vocabulary.model == "llama" and len(set(scores)) == 1:
         return [-float(id) for id in range(len(scores))]
     return scores
 
 
-def _unknown(told: Vocabulary) -> int | None:
+def _unknown(vocabulary: Vocabulary) -> int | None:
     """The id of the piece for what is unknown: the one named, the first of that kind, or the one so spelled."""
-    kinds, named = told.of(UNKNOWN), told.id("unknown_token_id")
+    kinds, named = vocabulary.of(UNKNOWN), vocabulary.id("unknown_token_id")
     if named is None or (kinds and named not in kinds):
         named = next(iter(kinds), None)
-    return named if named is not None else next((i for i, t in enumerate(told.tokens) if t == "<unk>"), None)
+    return (
+        named
+        if named is not None
+        else next((i for i, t in enumerate(vocabulary.tokens) if t == "<unk>"), None)
+    )
 
 
-def _charsmap(told: Vocabulary) -> bytes:
+def _charsmap(vocabulary: Vocabulary) -> bytes:
     """The field of the table by which characters are replaced, if there is one."""
-    values = told.value("precompiled_charsmap", tuple, ())
+    values = vocabulary.value("precompiled_charsmap", tuple, ())
     if any(type(value) is not int or not -128 <= value < 256 for value in values):
-        raise told.error("precompiled_charsmap", "must be a list of bytes")
+        raise vocabulary.error("precompiled_charsmap", "must be a list of bytes")
     return _text(2, bytes(value & 255 for value in values)) if values else b""
 
 

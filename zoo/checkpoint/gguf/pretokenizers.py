@@ -10,11 +10,11 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Words:
+class PreTokenizer:
     """One rule: the `steps` that cut a text one after the other, the last of them into bytes where none does before.
 
     A step is a name and its setting: "split" (each match of a pattern is a word), "digits" (True: each apart; False:
-    runs of them), "punctuation" (runs of it), "bytes" (True: into GPT-2's words first). Words that the vocabulary has
+    runs of them), "punctuation" (runs of it), "bytes" (True: into GPT-2's words first). PreTokenizer that the vocabulary has
     `whole` are not put together from merges. `start`: the start token stands before a text where the file does not say.
     `composed`: characters are brought to Unicode's composed form first.
     """
@@ -49,16 +49,16 @@ def cased(digits: str, short: str = "") -> tuple[tuple[str, Any], ...]:
 
 
 THREE, ONE = r"\p{N}{1,3}", r"\p{N}"
-GPT2 = Words()
-NEOX = Words(composed=True)
-DIGITS = Words((("digits", True), ("bytes", True)))
+GPT2 = PreTokenizer()
+NEOX = PreTokenizer(composed=True)
+DIGITS = PreTokenizer((("digits", True), ("bytes", True)))
 # Digits are looked for among the characters that stand for bytes, some of which are such signs as ² and ¼.
-FALCON = Words(
+FALCON = PreTokenizer(
     (("punctuation", "contiguous"), ("bytes", True), ("digits", False), ("split", "[0-9][0-9][0-9]"))
 )
-LLAMA3 = Words(plain(THREE), whole=True, start=True)
-QWEN2 = Words(plain(ONE))
-GPT4O = Words(cased(THREE, SHORT + "?"))
+LLAMA3 = PreTokenizer(plain(THREE), whole=True, start=True)
+QWEN2 = PreTokenizer(plain(ONE))
+GPT4O = PreTokenizer(cased(THREE, SHORT + "?"))
 # Latin, Greek, Cyrillic and the like, in DeepSeek's own list of ranges.
 CASED_LETTERS = (
     "µÀ-ÖØ-öø-ƺƼ-ƿǄ-ʓʕ-ʯͰ-ͳͶͷͻ-ͽͿΆΈ-ΊΌΎ-ΡΣ-ϵϷ-ҁҊ-ԯԱ-ՖႠ-ჅᎠ-Ᏽᏸ-ᏽᲐ-ᲺᲽ-Ჿᴀ-ᴫᵫ-ᵷᵹ-ᶚḀ-ἕ"
@@ -66,7 +66,7 @@ CASED_LETTERS = (
     "Ⰰ-ⱻⱾ-ⳤⳫ-ⳮⳲⳳꙀ-ꙭꚀ-ꚛꜢ-ꝯꝱ-ꞇꞋ-ꞎꭰ-ꮿﬀ-ﬆﬓ-ﬗＡ-Ｚａ-ｚ𐐀-𐑏𐒰-𐓓𐓘-𐓻𐲀-𐲲𐳀-𐳲𑢠-𑣟𞤀-𞥃"
 )
 DEEPSEEK_CJK = "[一-龥\u0800-一가-\ud7ff]+"
-DEEPSEEK_LLM = Words(
+DEEPSEEK_LLM = PreTokenizer(
     split(
         "[\r\n]",
         rf"\s?[A-Za-z{CASED_LETTERS}]+",
@@ -76,26 +76,26 @@ DEEPSEEK_LLM = Words(
         digits=True,
     )
 )
-DEEPSEEK_CODER = Words(split("[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", DEEPSEEK_CJK, digits=True))
-DEEPSEEK3 = Words(
+DEEPSEEK_CODER = PreTokenizer(split("[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", DEEPSEEK_CJK, digits=True))
+DEEPSEEK3 = PreTokenizer(
     split(
         THREE,
         "[一-龥\u3040-ゟ゠-ヿ]+",
         r"[!-/:-@\[-`{-~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|" + SPACES,
     )
 )
-BLOOM = Words(split(r" ?[^(\s|[.,!?…。，、।۔،])]+"))
+BLOOM = PreTokenizer(split(r" ?[^(\s|[.,!?…。，、।۔،])]+"))
 
-WORDS = {
+PRE_TOKENIZERS = {
     **dict.fromkeys(("gpt-2", "phi-2"), GPT2),
     **dict.fromkeys(("mpt", "olmo"), NEOX),
     **dict.fromkeys(("starcoder", "refact", "smollm", "command-r"), DIGITS),
     **dict.fromkeys(("llama3", "llama-v3", "llama-bpe", "falcon3", "pixtral", "lfm2"), LLAMA3),
-    **dict.fromkeys(("smaug-bpe", "dbrx"), Words(plain(THREE))),
-    "qwen2": Words(QWEN2.steps, composed=True),
+    **dict.fromkeys(("smaug-bpe", "dbrx"), PreTokenizer(plain(THREE))),
+    "qwen2": PreTokenizer(QWEN2.steps, composed=True),
     **dict.fromkeys(("deepseek-r1-qwen", "stablelm2", "megrez", "hunyuan"), QWEN2),
-    "qwen35": Words(plain(ONE, r"\p{L}\p{M}"), composed=True),
-    "tekken": Words(cased(ONE), whole=True, start=True),
+    "qwen35": PreTokenizer(plain(ONE, r"\p{L}\p{M}"), composed=True),
+    "tekken": PreTokenizer(cased(ONE), whole=True, start=True),
     **dict.fromkeys(("gpt-4o", "llama4"), GPT4O),
     "falcon": FALCON,
     "bloom": BLOOM,

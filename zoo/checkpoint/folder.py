@@ -1,0 +1,72 @@
+"""Hugging Face's folders: a config.json, safetensors, and the files of a tokenizer beside them."""
+
+from __future__ import annotations
+
+import shutil
+from fnmatch import fnmatchcase
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import mlx.core as mx
+
+from zoo.checkpoint.checkpoint import Checkpoint
+from zoo.checkpoint.finite import finite
+from zoo.checkpoint.pooling import Pooling, pooling_of
+from zoo.checkpoint.quantized import gather, with_settings
+from zoo.checkpoint.safetensors import Tensors, load_file, open_tensors, weight_files
+from zoo.errors import ConfigError
+from zoo.files import inside, read_object
+from zoo.tokenizer import Tokenizer, load_tokenizer
+
+CONFIG, GENERATION = "config.json", "generation_config.json"
+# What belongs to a model beside its weights and config.
+COMPANIONS = (
+    *("*.json", "*.jinja", "*.txt", "*.model", "*.spm"),
+    *("1_Pooling/config.json", "additional_chat_templates/*.jinja"),
+)
+NOT_COPIED = (CONFIG, "*.index.json", "adapter_config.json", "training.json", "accuracy.json")
+
+
+class FolderCheckpoint(Checkpoint):
+    """A folder with a config.json and safetensors, quantized by any of the registry's formats or not."""
+
+    @cached_property
+    def config(self) -> dict[str, Any]:
+        return with_settings(
+            read_object(self.path, CONFIG, ConfigError, required=True), self.path, self.registry
+        )
+
+    def tensors(self, dtype: mx.Dtype | None = None) -> Tensors:
+        return gather(open_tensors(self.path), self.config, self.registry, dtype)
+
+    def weight_files(self) -> list[Path]:
+        return weight_files(self.path)
+
+    def find_not_finite(self) -> tuple[Path, str] | None:
+        for path in self.weight_files():
+            arrays = load_file(path).arrays
+            for name in list(arrays):
+                if not finite(arrays.pop(name)):
+                    return path, name
+        return None
+
+    def tokenizer(self) -> Tokenizer | None:
+        return load_tokenizer(self.path, self.config, self.registry.tokenizers)
+
+    def generation_config(self) -> dict[str, Any]:
+        return read_object(self.path, GENERATION, ConfigError)
+
+    def pooling(self) -> Pooling:
+        return pooling_of(self.path)
+
+    def save_companions(self, folder: Path) -> None:
+        for pattern in COMPANIONS:
+            for path in self.path.glob(pattern):
+                name = str(path.relative_to(self.path))
+                if any(fnmatchcase(name, other) for other in NOT_COPIED):
+                    continue
+                if inside(self.path, name) is not None:
+                    target = folder / name
+                    target.parent.mkdir(exist_ok=True)
+                    shutil.copyfile(path, target)
