@@ -30,24 +30,28 @@ def texts(length, batch=2):
 
 
 def test_an_lstm_layer_is_mlxs():
-    ours, theirs = build(LSTM(), 12, registry=default_registry()), nn.LSTM(12, 12)
-    randomise(ours)
-    theirs.Wx, theirs.Wh = ours.input.weight, ours.recurrent.weight
-    theirs.bias = ours.input.bias + ours.recurrent.bias
-    x, cache = mx.random.normal((3, 20, 12)), ours.make_cache()
-    hidden, cell = theirs(x)
-    same(ours(x, cache=cache), hidden, "outputs", 1e-5)
+    unit, reference = build(LSTM(), 12, registry=default_registry()), nn.LSTM(12, 12)
+    randomise(unit)
+    reference.Wx, reference.Wh = unit.input.weight, unit.recurrent.weight
+    reference.bias = unit.input.bias + unit.recurrent.bias
+    x, cache = mx.random.normal((3, 20, 12)), unit.make_cache()
+    hidden, cell = reference(x)
+    same(unit(x, cache=cache), hidden, "outputs", 1e-5)
     same(cache[1], cell[:, -1], "cell", 1e-5)
 
 
 def test_a_gru_layer_is_mlxs():
-    ours, theirs = build(GRU(), 12, registry=default_registry()), nn.GRU(12, 12)
-    randomise(ours)
+    unit, reference = build(GRU(), 12, registry=default_registry()), nn.GRU(12, 12)
+    randomise(unit)
     # MLX adds the state's biases of the two gates to the input's, and keeps that inside the reset product apart.
-    theirs.Wx, theirs.Wh, theirs.bhn = ours.input.weight, ours.recurrent.weight, ours.recurrent.bias[24:]
-    theirs.b = ours.input.bias + mx.concatenate([ours.recurrent.bias[:24], mx.zeros(12)])
+    reference.Wx, reference.Wh, reference.bhn = (
+        unit.input.weight,
+        unit.recurrent.weight,
+        unit.recurrent.bias[24:],
+    )
+    reference.b = unit.input.bias + mx.concatenate([unit.recurrent.bias[:24], mx.zeros(12)])
     x = mx.random.normal((3, 20, 12))
-    same(ours(x), theirs(x), "outputs", 1e-5)
+    same(unit(x), reference(x), "outputs", 1e-5)
 
 
 @BOTH

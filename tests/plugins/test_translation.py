@@ -78,14 +78,14 @@ def test_the_first_rows_of_bart_s_table_are_no_positions():
 
 
 def test_distances_share_buckets_the_farther_they_are():
-    one_way = build(RelativeBias(heads=1, buckets=8, max_distance=32), 4, registry=default_registry())
+    causal = build(RelativeBias(heads=1, buckets=8, max_distance=32), 4, registry=default_registry())
     distances = mx.array([3, 1, 0, -1, -3, -4, -7, -15, -16, -31, -32, -500])
     # 4 + 4 · log(distance / 4) / log(32 / 4), rounded down, from distance 4 on
-    assert one_way.bucket(distances).tolist() == [0, 0, 0, 1, 3, 4, 5, 6, 6, 7, 7, 7]
-    both_ways = build(
+    assert causal.bucket(distances).tolist() == [0, 0, 0, 1, 3, 4, 5, 6, 6, 7, 7, 7]
+    bidirectional = build(
         RelativeBias(heads=1, buckets=8, max_distance=32, bidirectional=True), 4, registry=default_registry()
     )
-    assert both_ways.bucket(mx.array([0, -1, -2, -40, 1, 2, 40])).tolist() == [0, 1, 2, 3, 5, 6, 7]
+    assert bidirectional.bucket(mx.array([0, -1, -2, -40, 1, 2, 40])).tolist() == [0, 1, 2, 3, 5, 6, 7]
 
 
 def test_a_query_after_cached_ones_has_the_same_bias():
