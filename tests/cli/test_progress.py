@@ -117,6 +117,7 @@ def test_a_process_that_ignores_ctrl_c_goes_on_ignoring_it():
 def test_long_work_gives_ctrl_c_back_to_who_had_it():
     code = (
         "import signal\nimport zoo.cli.signals as i\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # in the background it is ignored
         "before = signal.getsignal(signal.SIGINT)\n"
         "for _ in range(2):\n"
         "    with i.Interrupts(print) as work:\n"

@@ -11,7 +11,6 @@ from typing import Any
 import pluggy
 
 from zoo.architecture.fields import (
-    CAUSALITIES,
     NAME,
     TASKS,
     check_target,
@@ -22,6 +21,7 @@ from zoo.config import Config
 from zoo.errors import PluginError
 from zoo.gguf import GGUF
 from zoo.recipe import Spec
+from zoo.recipe.models import CAUSALITIES
 from zoo.weights import Rule, check_rules
 
 API = 1  # the version of the plugin contract that this zoo has

@@ -10,7 +10,6 @@ from typing import Any
 from zoo.errors import PluginError, in_words
 
 TASKS = ("generate", "translate", "encode", "fill-mask", "denoise")
-CAUSALITIES = ("causal", "prefix", "full")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*")
 TARGET = re.compile(r"[\w.]+:\w+")
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from zoo.architecture.fields import (
-    CAUSALITIES,
     check_among,
     check_target,
     check_tasks,
@@ -18,6 +17,7 @@ from zoo.architecture.fields import (
 from zoo.architecture.settings import Setting
 from zoo.architecture.shared_settings import SHARED
 from zoo.errors import PluginError, PromptError
+from zoo.recipe.models import CAUSALITIES
 
 if TYPE_CHECKING:
     from zoo.architecture import Architecture
