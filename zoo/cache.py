@@ -7,17 +7,17 @@ number or, when rows are padded on the left, (B,). Axes: B batch, G key/value he
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import mlx.core as mx
 from mlx.utils import tree_map
 
 from zoo import runtime
+from zoo.frozen import Frozen, frozen
 
 
-@dataclass(frozen=True)
-class CachePolicy:
+@frozen()
+class CachePolicy(Frozen):
     """How caches are made. `reserve`: tokens to make room for at once, when the end is known."""
 
     reserve: int = 0

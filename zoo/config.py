@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from zoo.errors import ConfigError
+from zoo.frozen import Frozen, frozen
 
 REQUIRED: Any = object()  # the default of a key that has none
 
@@ -110,8 +111,8 @@ ACTIVATION_NAMES = {
 }
 
 
-@dataclass(frozen=True)
-class Origin:
+@frozen()
+class Origin(Frozen):
     """Where a config's values come from, for messages: a file's `name`, and what it calls the keys.
 
     `keys` maps a key ("rope_theta", "rope_scaling.factor") to the file's own ("llama.rope.freq_base"); empty where the

@@ -7,10 +7,11 @@ a plugin adds what is its own. Imports no mlx.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from zoo.errors import CheckpointError
+from zoo.frozen import Frozen, frozen
 from zoo.weights import Ignore, Join, OutputHead, Rename, Rule, Tensors, fill, matches
 
 __all__ = ["DECODER", "GGUF", "KEYS", "MIXTURE", "Added", "RotaryPairs", "Row"]
@@ -38,8 +39,8 @@ KEYS = {
 }
 
 
-@dataclass(frozen=True)
-class GGUF:
+@frozen()
+class GGUF(Frozen):
     """How GGUF files hold an architecture.
 
     `architecture` is the file's `general.architecture`. Where several of the zoo's share one, `when` is the key whose
@@ -56,7 +57,7 @@ class GGUF:
     config: Callable[[Mapping[str, Any], Mapping[str, Any]], Mapping[str, Any]] | None = None
 
 
-@dataclass(frozen=True)
+@frozen()
 class RotaryPairs(Rename):
     """Query or key rows in llama.cpp's interleaved order: the two rows of a rotary pair are neighbours, 2k and 2k + 1.
 
@@ -96,7 +97,7 @@ class RotaryPairs(Rename):
             del source[name]
 
 
-@dataclass(frozen=True)
+@frozen()
 class Added(Rename):
     """A tensor to which the file's writer added `amount`; loading subtracts it."""
 
@@ -111,7 +112,7 @@ class Added(Rename):
             target[fill(self.source, values)] = source.pop(name) + self.amount
 
 
-@dataclass(frozen=True)
+@frozen()
 class Row(Rename):
     """A matrix of one row, (1, I), that files hold as (I,)."""
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import platform
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -239,10 +238,10 @@ def advice() -> list[str]:
         if "too late" in _blas:
             lines.append("import zoo before mlx, so that a fast BLAS can be loaded")
         elif _blas.startswith("MLX"):
-            x86 = platform.machine() in ("x86_64", "AMD64")
+            x86 = os.uname().machine in ("x86_64", "AMD64")
             name = _installing("mkl") if x86 else "install OpenBLAS (Debian: apt install libopenblas0)"
             lines.append(f"{name}: a fast BLAS for matrix products")
-        elif _blas == "OpenBLAS" and platform.machine() == "x86_64":
+        elif _blas == "OpenBLAS" and os.uname().machine == "x86_64":
             lines.append(f"{_installing('mkl')}: MKL, faster still than OpenBLAS at decoding")
     return lines
 
@@ -255,7 +254,7 @@ def _installing(package: str) -> str:
 
 def machine() -> str:
     """The system, the processor's architecture and its number of cores: "Linux x86_64, 2 cores"."""
-    return f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores"
+    return f"{os.uname().sysname} {os.uname().machine}, {os.cpu_count()} cores"
 
 
 def versions() -> dict[str, str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from zoo.architecture.fields import (
 )
 from zoo.config import Config
 from zoo.errors import PluginError
+from zoo.frozen import Frozen, frozen
 from zoo.gguf import GGUF
 from zoo.recipe import Spec
 from zoo.recipe.models import CAUSALITIES
@@ -31,8 +31,8 @@ BRIDGED = re.compile(rf"{NAME.pattern}(?:::\w[\w.-]*)?")
 hookimpl = pluggy.HookimplMarker("zoo")
 
 
-@dataclass(frozen=True)
-class Preset:
+@frozen()
+class Preset(Frozen):
     """A named checkpoint: `folder` when it is embedded, `hub` ("org/name") when it is published.
 
     `config` holds the numbers of its config.json, so that it can be counted, drawn and compared unfetched.
@@ -50,8 +50,8 @@ class Preset:
         return self.folder is not None and self.folder.is_dir()
 
 
-@dataclass(frozen=True)
-class Architecture:
+@frozen()
+class Architecture(Frozen):
     """One architecture: how its config becomes a recipe, how its weights are named, and what it is for.
 
     `recipe` turns a `Config` into a recipe. `weights` are the rules from Hugging Face tensor names to parameter paths;
@@ -136,8 +136,8 @@ class Architecture:
         return next((p for p in self.presets if p.config and not p.folder), None)
 
 
-@dataclass(frozen=True)
-class Block:
+@frozen()
+class Block(Frozen):
     """A spec and the module that runs it, as "package.module:Class", imported only when a model is built."""
 
     spec: type[Spec]

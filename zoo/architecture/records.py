@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from zoo.architecture.fields import (
@@ -17,6 +16,7 @@ from zoo.architecture.fields import (
 from zoo.architecture.settings import Setting
 from zoo.architecture.shared_settings import SHARED
 from zoo.errors import PluginError, PromptError
+from zoo.frozen import Frozen, frozen
 from zoo.recipe.models import CAUSALITIES
 
 if TYPE_CHECKING:
@@ -31,8 +31,8 @@ RESERVED = (
 )  # arguments that no strategy's setting may be called
 
 
-@dataclass(frozen=True)
-class Strategy:
+@frozen()
+class Strategy(Frozen):
     """A way to generate text: the function at "package.module:attribute", imported only when it is used.
 
     It is called `function(loaded, prompt, **settings)` and gives an iterator of `zoo.Step`. `tasks` are those that it
@@ -89,8 +89,8 @@ class Strategy:
         }
 
 
-@dataclass(frozen=True)
-class Sampler:
+@frozen()
+class Sampler(Frozen):
     """A way to narrow what the next token is drawn from: a function at "package.module:attribute".
 
     It is called `function(logits, **settings)` with float32 logits (B, V), divided by the temperature, and gives logits
@@ -109,8 +109,8 @@ class Sampler:
         check_tuples(told, self, ("settings",), Setting)
 
 
-@dataclass(frozen=True)
-class TokenizerFormat:
+@frozen()
+class TokenizerFormat(Frozen):
     """A kind of tokenizer files: the function at "package.module:attribute" that makes a tokenizer of a folder.
 
     It serves the folders that hold all of `files` and, where `classes` are given, whose tokenizer_config.json names one
@@ -132,8 +132,8 @@ class TokenizerFormat:
             raise PluginError(f"{label}: files names none that it is read from")
 
 
-@dataclass(frozen=True)
-class QuantizedFormat:
+@frozen()
+class QuantizedFormat(Frozen):
     """The function at "package.module:attribute" that reads the tensors of one `quant_method`.
 
     It is called `function(tensors, settings, dtype)`, with a `Tensors`, config.json's entry on quantization, and the
@@ -155,8 +155,8 @@ class QuantizedFormat:
             check_target(label, self.target)
 
 
-@dataclass(frozen=True)
-class CheckpointFormat:
+@frozen()
+class CheckpointFormat(Frozen):
     """A kind of checkpoint: the class (or function) at "package.module:attribute" that opens one.
 
     It reads files whose names end in one of `suffixes` or whose first bytes are `magic`, and folders that hold all of
@@ -187,8 +187,8 @@ class CheckpointFormat:
             raise PluginError(f"{described}: suffix {bad!r} must begin with a dot")
 
 
-@dataclass(frozen=True)
-class Corpus:
+@frozen()
+class Corpus(Frozen):
     """Documents to train on: the function at "package.module:attribute", imported only when it is used.
 
     It is called `function(split, seed)` and gives an iterator of documents: a text, or, where `tasks` has "translate",
@@ -228,8 +228,8 @@ class Corpus:
         return import_target(self.target)
 
 
-@dataclass(frozen=True)
-class Objective:
+@frozen()
+class Objective(Frozen):
     """A training objective: the `zoo.training.objective.Method` at "package.module:attribute".
 
     It is imported only when it is used. `tasks` and `causalities` are those of the architectures it can train.
@@ -256,8 +256,8 @@ class Objective:
         return import_target(self.target)
 
 
-@dataclass(frozen=True)
-class Command:
+@frozen()
+class Command(Frozen):
     """A subcommand of `zoo`: a click command at "package.module:attribute", imported only when called."""
 
     name: str

@@ -5,19 +5,19 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from difflib import get_close_matches
 from numbers import Integral, Real
 from typing import Any
 
 from zoo.errors import PluginError, PromptError
+from zoo.frozen import Frozen, frozen
 
 KINDS = (int, float, bool, str)
 NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 
-@dataclass(frozen=True)
-class Setting:
+@frozen()
+class Setting(Frozen):
     """One setting: its name in Python, its `kind` (int, float, bool or str), its `default`, bounds and a line of help.
 
     `minimum` and `maximum` are the least and largest number that it may be, `choices` the only values if there are

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any, Protocol, runtime_checkable
 
-import mlx.core as mx
-
 from zoo import weights
+from zoo.checkpoint.fitting import fits_parameter, is_float
 from zoo.checkpoint.packed import Packed, join
 from zoo.checkpoint.safetensors import Tensors
-from zoo.errors import CheckpointError
 from zoo.weights import Rule
 
 MOST = 4  # groups of each side that a message shows
@@ -28,28 +26,6 @@ class FromPattern(Protocol):
     """A weight rule that takes the tensors whose names fit one pattern, as most do."""
 
     source: str
-
-
-def fits(wanted: Mapping[str, Any], found: Mapping[str, Any], left: Collection[str]) -> bool:
-    """Whether the parameters `found` are those `wanted`, floats of the same shapes, with no tensor left."""
-    return (
-        not left
-        and wanted.keys() == found.keys()
-        and all(_fits_one(wanted[path], found[path]) for path in wanted)
-    )
-
-
-def _fits_one(wanted: mx.array, found: Any) -> bool:
-    if isinstance(found, Packed) and not found.swapped and len(found.shape) == wanted.ndim:
-        try:
-            found = found.settled(wanted.shape[-1])
-        except CheckpointError:
-            return False
-    return tuple(wanted.shape) == tuple(found.shape) and _is_float(found)
-
-
-def _is_float(array: Any) -> bool:
-    return mx.issubdtype(array.dtype, mx.floating)
 
 
 @dataclass
@@ -177,12 +153,12 @@ def _why(wanted: Any, found: Any, dtype: Any) -> str | None:
     """What is wrong with a tensor that has a parameter; None when nothing is."""
     expected, shape = tuple(wanted.shape), tuple(found.shape)
     certain = not isinstance(found, Packed) or found.certain
-    if not certain and not _fits_one(wanted, found):
+    if not certain and not fits_parameter(wanted, found):
         words, scales = (tuple(getattr(found, part).shape) for part in ("weight", "scales"))
         return f"expected {expected}, found {words} words and {scales} scales"
     if expected != shape and certain:
         return f"expected shape {expected}, found {shape}"
-    return None if _is_float(found) else f"dtype {dtype or found.dtype} where a float belongs"
+    return None if is_float(found) else f"dtype {dtype or found.dtype} where a float belongs"
 
 
 def _exported(path: str, array: Any, rules: Sequence[Rule], recipe: Any) -> Iterator[str]:

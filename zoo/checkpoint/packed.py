@@ -9,12 +9,13 @@ Axes: … stacked matrices, O outputs, I inputs, W words of 32 bits a row, G gro
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 import mlx.core as mx
 
 from zoo.errors import CheckpointError
+from zoo.frozen import Frozen, frozen
 
 WORD = 32  # bits
 AFFINE_BITS = (1, 2, 3, 4, 5, 6, 8)
@@ -24,8 +25,8 @@ FLOAT_MODES = {"mxfp4": (4, 32), "nvfp4": (4, 16), "mxfp8": (8, 32)}
 NAN_SCALE = 0xFF  # of E8M0 and E4M3 alike
 
 
-@dataclass(frozen=True)
-class Packing:
+@frozen()
+class Packing(Frozen):
     """How numbers are packed: `bits` each, `group_size` inputs to a scale, "affine", "mxfp4", "nvfp4" or "mxfp8"."""
 
     bits: int
@@ -40,8 +41,8 @@ class Packing:
         return {"group_size": self.group_size, "bits": self.bits, "mode": self.mode}
 
 
-@dataclass(frozen=True)
-class Packed:
+@frozen()
+class Packed(Frozen):
     """A matrix (…, O, I) of packed numbers: `weight` (…, O, W) uint32, `scales` and `biases` (…, O, G).
 
     `biases` are the numbers' own, of mode "affine" alone. `global_scale` (…, O or 1) multiplies each output.

@@ -13,7 +13,7 @@ from zoo import runtime, weights
 from zoo.architecture import Architecture
 from zoo.blocks.protocols import Quantizable
 from zoo.blocks.quantized import QuantizedLinear, packed_extras
-from zoo.checkpoint.misfits import fits, misfits
+from zoo.checkpoint.fitting import fits
 from zoo.checkpoint.packed import Packed, Packing, join
 from zoo.checkpoint.quantized import warn_of_unpacked
 from zoo.checkpoint.safetensors import Tensors
@@ -39,6 +39,8 @@ def match(
         parameters, left = weights.apply(layouts[layout], tensors.arrays, recipe, join)
         if fits(wanted, parameters, left):
             break
+        from zoo.checkpoint.misfits import misfits
+
         problems.append(misfits(wanted, parameters, left, layouts[layout], tensors, recipe))
     else:
         raise CheckpointError(str(min(problems, key=len)))  # of the layout that is nearest

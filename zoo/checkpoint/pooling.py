@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from zoo.config import Config, Origin
 from zoo.errors import ConfigError
 from zoo.files import read_json, read_object, write_json, write_text
+from zoo.frozen import Frozen, frozen
 
 POOLINGS = ("mean", "first", "last")
 MODULES, POOLING, LIMITS = "modules.json", "1_Pooling/config.json", "sentence_bert_config.json"
@@ -23,8 +23,8 @@ _KEYS = {
 _NAMES = {"mean": "mean", "cls": "first", "lasttoken": "last"}
 
 
-@dataclass(frozen=True)
-class Pooling:
+@frozen()
+class Pooling(Frozen):
     """How a text's hidden states become one vector: their mean, or the first or last token's.
 
     `normalise` to length 1. Texts are cut to `length` tokens (None: never).

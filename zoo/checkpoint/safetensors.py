@@ -18,6 +18,7 @@ from typing import Any
 
 from zoo.errors import CheckpointError
 from zoo.files import inside, parse_json, read_json
+from zoo.frozen import Frozen, frozen
 
 SINGLE = "model.safetensors"
 INDEX = "model.safetensors.index.json"
@@ -158,8 +159,8 @@ def read_header(path: Path) -> tuple[dict[str, str], dict[str, str]]:
         raise CheckpointError(f"{path}: a damaged or truncated safetensors file ({error})") from error
 
 
-@dataclass(frozen=True)
-class Entry:
+@frozen()
+class Entry(Frozen):
     """A tensor's entry in a header: it lies at bytes `first` to `last`, and has `bits` bits in total."""
 
     first: int

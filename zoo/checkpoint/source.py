@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from zoo.architecture import Architecture
 from zoo.checkpoint.recognise import recognise, suffixes_of
 from zoo.errors import SourceError
+from zoo.frozen import Frozen, frozen
 from zoo.host.registry import Registry
 
 
-@dataclass(frozen=True)
-class Source:
+@frozen()
+class Source(Frozen):
     """A checkpoint's folder or file on this machine, and the architecture it was asked for by, if it was."""
 
     path: Path

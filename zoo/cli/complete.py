@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
-from click.shell_completion import CompletionItem
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 
 def sources(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """The architectures that begin like this, else files and folders."""
+    from click.shell_completion import CompletionItem
+
     from zoo.host.registry import default_registry
 
     found = [

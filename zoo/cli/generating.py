@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from zoo.frozen import Frozen, frozen
 
-@dataclass(frozen=True)
-class Request:
+
+@frozen()
+class Request(Frozen):
     """What the options of `zoo run` ask for: `settings` for `zoo.stream`, and how the prompt is laid out.
 
     `system` is a message before the conversation; `raw` leaves the chat template out.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import re
 import sys
 import warnings
@@ -58,6 +59,9 @@ class Commands(click.Group):
             raise click.UsageError(f"no command {args[0]!r}{hint}")
         found = super().resolve_command(ctx, args)
         self.running = tuple(_chain(ctx, found[1], found[2]))
+        if not gc.isenabled():  # by `main`
+            gc.freeze()
+            gc.enable()
         return found
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -143,6 +147,7 @@ def _mistake(error: Exception) -> str:
 
 def main() -> None:
     """The command `zoo`. An error is one line and a non-zero exit status; `--debug` shows its traceback."""
+    gc.disable()  # until the command is found: what is imported by then is never garbage
     guard()
     listen()
     warnings.simplefilter("once", UserWarning)

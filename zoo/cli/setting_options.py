@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import click
@@ -11,14 +11,15 @@ import click
 from zoo.architecture import Setting, Strategy
 from zoo.architecture.shared_settings import SETTINGS
 from zoo.errors import PromptError
+from zoo.frozen import Frozen, frozen
 from zoo.host.registry import Registry, core, default_registry
 
 # What Python's callers alone can use: a command gives its prompt as ids and shows no log-probabilities.
 PYTHON_ONLY = ("logprobs", "special_tokens")
 
 
-@dataclass(frozen=True)
-class Declaration:
+@frozen()
+class Declaration(Frozen):
     """A setting as one strategy declares it; `strategy` is the strategy's name, None for the shared settings."""
 
     setting: Setting

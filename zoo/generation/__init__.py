@@ -7,13 +7,13 @@ architecture's task.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
 from zoo import runtime
 from zoo.architecture import Strategy
 from zoo.errors import PromptError
+from zoo.frozen import Frozen, frozen
 from zoo.generation.checked import checked_steps
 from zoo.generation.checkpoint_settings import warn_of_ignored
 from zoo.generation.prompt import encode_messages
@@ -22,8 +22,8 @@ from zoo.host.registry import Registry
 from zoo.loading import Loaded
 
 
-@dataclass(frozen=True)
-class Generated:
+@frozen()
+class Generated(Frozen):
     """All of a generation: the new ids and their text; `candidates` of a task with several answers, best first.
 
     `logprobs` and `alternatives` have an entry a token, as `Step` does, when they were asked for.

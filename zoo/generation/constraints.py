@@ -7,18 +7,18 @@ The keys and what each does are transformers', and so is the order in which they
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import mlx.core as mx
 
 from zoo.errors import PromptError
+from zoo.frozen import Frozen, frozen
 
 REMOVED = -float("inf")  # the score of a token that must not come
 
 
-@dataclass(frozen=True)
-class Constraints:
+@frozen()
+class Constraints(Frozen):
     """Changes of the scores, given the tokens so far. Those the model is given before the first are `given`.
 
     `least` counts new tokens, `least_length` the given ones too; `last` is the number of new tokens at the limit.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from numbers import Integral
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from zoo import tokenizer
 from zoo.architecture import import_target
@@ -16,8 +16,9 @@ from zoo.host.registry import Registry
 from zoo.loading import Loaded
 from zoo.recipe import LearnedPositions
 from zoo.tokenizer import Tokenizer
-from zoo.tokenizer.chat import render_chat
-from zoo.tokenizer.languages import Languages
+
+if TYPE_CHECKING:
+    from zoo.tokenizer.languages import Languages
 
 SEVERAL = "call it for each of them, [zoo.generate(loaded, prompt) for prompt in prompts]"
 MESSAGES = (
@@ -83,6 +84,8 @@ def encode_messages(
             "continue a text"
         )
     assert loaded.tokenizer is not None and loaded.tokenizer.chat_template is not None
+    from zoo.tokenizer.chat import render_chat
+
     text = render_chat(
         loaded.tokenizer.chat_template,
         messages,

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from numbers import Integral, Real
 
 import mlx.core as mx
 
 from zoo.errors import PromptError, ZooError
+from zoo.frozen import Frozen, frozen
 
 REMOVED = -float("inf")  # the logit of a token that must not be drawn
 
 
-@dataclass(frozen=True)
-class Sampling:
+@frozen()
+class Sampling(Frozen):
     """How the next token is chosen. Temperature 0 is greedy; then the other settings have nothing to do.
 
     `top_k`: the k likeliest (0: all). `top_p`: the smallest set whose probabilities sum to at least p (Holtzman et al.,

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from zoo.frozen import Frozen, frozen
 
-@dataclass(frozen=True)
-class Step:
+
+@frozen()
+class Step(Frozen):
     """One generated token. `text` is what became certain with it: empty while a character is incomplete.
 
     `logprob` is the model's own log-probability in nats, when asked for. `alternatives`, when a number of them is asked

@@ -13,15 +13,16 @@ A mixture has three parts, and a plugin can replace each:
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from zoo.errors import RecipeError
+from zoo.frozen import frozen
 from zoo.recipe.parts import ACTIVATIONS
 from zoo.recipe.spec import Spec
 
 
-@dataclass(frozen=True)
+@frozen()
 class Router(Spec):
     """softmax(W x) over all experts, the `top_k` likeliest kept (Shazeer et al., 2017; Fedus et al., 2021).
 
@@ -45,7 +46,7 @@ class Router(Spec):
         return self.experts * (dim + self.bias)
 
 
-@dataclass(frozen=True)
+@frozen()
 class Experts(Spec):
     """`count` gated feed-forwards, down(activation(gate(x)) · up(x)), each matrix stacked over the experts.
 
@@ -68,7 +69,7 @@ class Experts(Spec):
         return self.count * (3 * dim * self.hidden + (2 * self.hidden + dim) * self.bias)
 
 
-@dataclass(frozen=True)
+@frozen()
 class MoE(Spec):
     """A sparse mixture of experts (Shazeer et al., 2017): the router's choice, weighted, plus a shared expert.
 

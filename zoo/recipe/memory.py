@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from zoo.errors import RecipeError
+from zoo.frozen import Frozen, frozen
 from zoo.recipe.spec import Spec
 
 
-@dataclass(frozen=True)
-class Memory:
+@frozen()
+class Memory(Frozen):
     """A part of a layer that gets a mask and a cache: its path within the layer ("" for the whole) and its window.
 
     `window` None: everything. One that is `recurrent` has a state instead of keys.
@@ -22,8 +22,8 @@ class Memory:
     recurrent: bool
 
 
-@dataclass(frozen=True)
-class Needs:
+@frozen()
+class Needs(Frozen):
     """The masks, caches and values that a layer takes, and the values it gives: its spec's declarations, read once.
 
     `caches` are the paths of the parts that make one. Without any, the layer has a mask all the same.

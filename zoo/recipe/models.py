@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 import typing
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from zoo.errors import RecipeError
+from zoo.frozen import frozen
 from zoo.recipe.memory import check_bidirectional, check_layers
 from zoo.recipe.parts import LearnedPositions
 from zoo.recipe.rope import RoPE
@@ -17,7 +17,7 @@ from zoo.recipe.spec import Spec, check_widths
 CAUSALITIES = ("causal", "prefix", "full")
 
 
-@dataclass(frozen=True)
+@frozen()
 class Embedding(Spec):
     """A table of one vector a token, (V, D), times `scale`, plus `positions`, the position embeddings, if any.
 
@@ -43,7 +43,7 @@ class Embedding(Spec):
         return 0 if self.shared else self.vocab * dim
 
 
-@dataclass(frozen=True)
+@frozen()
 class Head(Spec):
     """Hidden states, times `scale`, to logits, D → V: by the embedding table when `tied`, else a matrix of its own.
 
@@ -105,7 +105,7 @@ class Model(Spec):
             )
 
 
-@dataclass(frozen=True)
+@frozen()
 class Decoder(Model):
     """Embedding, layers, final norm (None under Post-LN), head. `context` is the most positions it can take.
 
@@ -169,7 +169,7 @@ class Decoder(Model):
         return dataclasses.replace(self, layers=layers)
 
 
-@dataclass(frozen=True)
+@frozen()
 class Encoder(Model):
     """Embedding, bidirectional layers, and a `head` (None: the model gives hidden states).
 
@@ -224,7 +224,7 @@ class Encoder(Model):
         return 0  # every token is read at once
 
 
-@dataclass(frozen=True)
+@frozen()
 class EncoderDecoder(Model):
     """An encoder reads the source; a decoder, whose layers have cross-attention to its output, writes the target.
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import ClassVar
 
 from zoo.errors import RecipeError
+from zoo.frozen import frozen
 from zoo.recipe.memory import union
 from zoo.recipe.spec import Spec
 
 ACTIVATIONS = ("relu", "relu2", "gelu", "gelu_tanh", "quick_gelu", "silu", "tanh", "sigmoid")
 
 
-@dataclass(frozen=True)
+@frozen()
 class LayerNorm(Spec):
     """(x − mean) / √(variance + eps) · weight + bias, over the features of one token (Ba et al., 2016)."""
 
@@ -24,7 +25,7 @@ class LayerNorm(Spec):
         return 2 * dim if self.bias else dim
 
 
-@dataclass(frozen=True)
+@frozen()
 class RMSNorm(Spec):
     """x / √(mean(x²) + eps) · weight: no centring (Zhang and Sennrich, 2019)."""
 
@@ -39,7 +40,7 @@ class AddedPositions(Spec):
     """Positions that are added to the embedding of a token; they cannot turn queries and keys."""
 
 
-@dataclass(frozen=True)
+@frozen()
 class LearnedPositions(AddedPositions):
     """One learned vector a position, added to the token's (Gehring et al., 2017; GPT, BERT).
 
@@ -54,7 +55,7 @@ class LearnedPositions(AddedPositions):
         return (self.offset + self.context) * dim
 
 
-@dataclass(frozen=True)
+@frozen()
 class SinusoidalPositions(AddedPositions):
     """sin and cos of position · frequency k, added to the token's vector (Vaswani et al., 2017, section 3.5).
 
@@ -79,7 +80,7 @@ class SinusoidalPositions(AddedPositions):
             raise RecipeError(f"inclusive: needs more than two features, got {dim}")
 
 
-@dataclass(frozen=True)
+@frozen()
 class Attention(Spec):
     """Multi-head attention, grouped when `kv_heads` < `heads` (Vaswani et al., 2017; Ainslie et al., 2023).
 
@@ -138,7 +139,7 @@ class Attention(Spec):
         return 2 * (self.kv_heads or self.heads) * self.head_width(dim)
 
 
-@dataclass(frozen=True)
+@frozen()
 class CrossAttention(Spec):
     """Attention whose queries come from the target, keys and values from the encoder's output.
 
@@ -173,7 +174,7 @@ class CrossAttention(Spec):
         return 0  # the source's keys and values do not grow with the target
 
 
-@dataclass(frozen=True)
+@frozen()
 class MLP(Spec):
     """down(activation(up(x))): two projections, D → hidden → D (Vaswani et al., 2017)."""
 
@@ -193,7 +194,7 @@ class MLP(Spec):
         return self.projections * dim * self.hidden + biases * self.bias
 
 
-@dataclass(frozen=True)
+@frozen()
 class GatedMLP(MLP):
     """down(activation(gate(x)) · up(x)); with silu it is SwiGLU (Shazeer, 2020)."""
 
@@ -203,7 +204,7 @@ class GatedMLP(MLP):
     projections: ClassVar[int] = 3
 
 
-@dataclass(frozen=True)
+@frozen()
 class Layer(Spec):
     """A mixer and a feed-forward, each with a residual sum and a norm.
 
@@ -235,7 +236,7 @@ class Layer(Spec):
         return union(self.mixer.takes, self.feedforward.takes)
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class CrossLayer(Layer):
     """A layer of a decoder with cross-attention: mixer, then `cross` over the encoder's output, then feed-forward."""
 

@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from zoo.config import Config
 from zoo.errors import RecipeError
+from zoo.frozen import frozen
 from zoo.recipe.spec import Spec
 
 
-@dataclass(frozen=True)
+@frozen()
 class LinearScaling(Spec):
     """Every angle divided by `factor` (Chen et al., 2023)."""
 
@@ -23,7 +24,7 @@ class LinearScaling(Spec):
     factor: float = field(metadata={"least": 1})
 
 
-@dataclass(frozen=True)
+@frozen()
 class DynamicScaling(Spec):
     """NTK-aware: past `context` positions the base grows with the length of the text (bloc97, emozilla, 2023)."""
 
@@ -38,7 +39,7 @@ class DynamicScaling(Spec):
             )
 
 
-@dataclass(frozen=True)
+@frozen()
 class Llama3Scaling(Spec):
     """Long wavelengths divided by `factor`, short ones kept, a smooth step between (LLaMA 3.1, 2024)."""
 
@@ -54,7 +55,7 @@ class Llama3Scaling(Spec):
             raise RecipeError(f"high: {self.high} must be greater than low, {self.low}")
 
 
-@dataclass(frozen=True)
+@frozen()
 class YarnScaling(Spec):
     """Fast dimensions kept, slow ones divided by `factor`, a ramp between; queries and keys times `magnitude`.
 
@@ -70,7 +71,7 @@ class YarnScaling(Spec):
     truncate: bool = True
 
 
-@dataclass(frozen=True)
+@frozen()
 class RoPE(Spec):
     """Rotary positions: each pair of query and key dimensions is turned by position · theta^(−2k/d).
 

@@ -9,10 +9,10 @@ import sys
 import types
 import typing
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from zoo.errors import RecipeError
+from zoo.frozen import Frozen, frozen
 
 LARGEST = 2**31 - 1  # no count in a recipe may exceed what an array dimension can hold
 
@@ -29,8 +29,8 @@ KINDS = frozenset(
 FORMER_NAMES = {"state_size": "carried", "shown_fields": "told"}
 
 
-@dataclass(frozen=True)
-class Spec:
+@frozen()
+class Spec(Frozen):
     """The description of one part of a model. Subclasses set `kind` ("mixer") and `name` ("attention").
 
     Whole numbers must lie in 1..2³¹−1 and floats be finite, or `RecipeError` names the field. A field's metadata may

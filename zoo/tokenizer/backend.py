@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from zoo.errors import PluginError
 from zoo.tokenizer.detokenizer import Detokenizer
-from zoo.tokenizer.languages import Languages
+
+if TYPE_CHECKING:
+    from zoo.tokenizer.languages import Languages
 
 # Without `languages`, which a plugin of contract version 1 need not have.
 REQUIRED = ("vocab_size", "special_tokens", "encode", "decode", "id", "token", "detokenizer")

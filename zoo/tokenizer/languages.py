@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Protocol
 
 from zoo.errors import PromptError
+from zoo.frozen import Frozen, frozen
 
 
 class Languages(Protocol):
@@ -27,8 +27,8 @@ class Languages(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class LanguageTokens:
+@frozen()
+class LanguageTokens(Frozen):
     """Languages whose token marks the source text and begins the target (M2M-100, NLLB).
 
     `plain` encodes a text without marks; `end` is the end token. In the `legacy` layout of NLLB the mark comes last.
@@ -58,8 +58,8 @@ class LanguageTokens:
         return known[0] if known else next(iter(self.codes))
 
 
-@dataclass(frozen=True)
-class TargetLanguagePrefix:
+@frozen()
+class TargetLanguagePrefix(Frozen):
     """Languages marked before the source text by the one to translate into, ">>fra<<" (multilingual Marian)."""
 
     codes: Mapping[str, int]

@@ -171,9 +171,7 @@ class NllbBackend(WrappedBackend):
 
 
 def with_languages(backend: TokenizersBackend, settings: TokenizerSettings) -> Backend:
-    """The backend of a `tokenizer.json`, with languages when it is NLLB's."""
-    if settings.tokenizer_class not in ("NllbTokenizer", "NllbTokenizerFast"):
-        return backend
+    """The backend of NLLB's `tokenizer.json`, with its languages where it has tokens for some."""
     added = backend.tokenizer.get_added_tokens_decoder().items()
     codes = {
         token.content: id

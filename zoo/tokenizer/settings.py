@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from zoo import files
 from zoo.errors import TokenizerError
+from zoo.frozen import Frozen, frozen
 
 SPECIAL_NAMES = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
 """The named special tokens a chat template may refer to."""
@@ -35,8 +35,8 @@ SETTINGS = (
 """The files with settings that may stand beside a tokenizer's own."""
 
 
-@dataclass(frozen=True)
-class AddedToken:
+@frozen()
+class AddedToken(Frozen):
     """A token beside the trained vocabulary, matched in the text before anything else.
 
     `lstrip` and `rstrip`: it takes the white space on that side with it. `special`: decoding may skip it.
@@ -51,8 +51,8 @@ class AddedToken:
     single_word: bool = False
 
 
-@dataclass(frozen=True)
-class TokenizerSettings:
+@frozen()
+class TokenizerSettings(Frozen):
     """`tokenizer_config.json` and the older files it replaced, checked.
 
     `special_tokens` maps names such as "bos_token" to their text; `extra_special_tokens` are texts that are

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from zoo.architecture import TokenizerFormat, import_target
 from zoo.errors import PluginError, TokenizerError
@@ -12,8 +12,6 @@ from zoo.files import inside
 from zoo.tokenizer.backend import Backend, checked_backend
 from zoo.tokenizer.detokenizer import Detokenizer
 from zoo.tokenizer.huggingface import from_json, from_merges, from_word_pieces
-from zoo.tokenizer.languages import Languages
-from zoo.tokenizer.seq2seq import M2MBackend, MarianBackend, with_languages
 from zoo.tokenizer.settings import (
     TokenizerSettings,
     chat_template,
@@ -22,6 +20,9 @@ from zoo.tokenizer.settings import (
     token_ids,
     vocabulary_files,
 )
+
+if TYPE_CHECKING:
+    from zoo.tokenizer.languages import Languages
 
 
 class Tokenizer:
@@ -153,12 +154,21 @@ def _backend_of_files(folder: Path, settings: TokenizerSettings) -> Backend | No
     """The backend of the first kind of tokenizer file that the folder holds."""
     match vocabulary_files(lambda name: inside(folder, name) is not None):
         case ("source.spm", _):
+            from zoo.tokenizer.seq2seq import MarianBackend
+
             return MarianBackend(folder, settings)
         case ("tokenizer.json",):
-            return with_languages(from_json(folder / "tokenizer.json", settings), settings)
+            backend = from_json(folder / "tokenizer.json", settings)
+            if settings.tokenizer_class not in ("NllbTokenizer", "NllbTokenizerFast"):
+                return backend
+            from zoo.tokenizer.seq2seq import with_languages
+
+            return with_languages(backend, settings)
         case (_, "merges.txt"):
             return from_merges(folder, settings)
         case (_, "sentencepiece.bpe.model"):
+            from zoo.tokenizer.seq2seq import M2MBackend
+
             return M2MBackend(folder, settings)
         case ("vocab.txt",):
             return from_word_pieces(folder / "vocab.txt", settings)

@@ -9,10 +9,10 @@ in source and target. The rules run forward to load and backward to export, on a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from zoo.errors import CheckpointError, PluginError
+from zoo.frozen import Frozen, frozen
 from zoo.recipe.spec import Spec
 from zoo.weights.patterns import check_pair, fill, matcher, matches, open_steps
 
@@ -20,7 +20,7 @@ Tensors = MutableMapping[str, Any]
 Join = Callable[[Sequence[Any], int], Any]
 
 
-class Rule:
+class Rule(Frozen):
     """A weight rule. `forward` moves the tensors it matches from `source` to `target`; `backward` undoes it.
 
     `recipe` is the model's, for rules that depend on it (a tied head). Each tensor is taken by one rule.
@@ -39,7 +39,7 @@ class Rule:
         return None
 
 
-@dataclass(frozen=True)
+@frozen()
 class Rename(Rule):
     """A tensor under another name."""
 
@@ -56,7 +56,7 @@ class Rename(Rule):
         _move(self.target, self.source, source, target, lambda tensor: tensor)
 
 
-@dataclass(frozen=True)
+@frozen()
 class Transpose(Rename):
     """A matrix stored (in, out), as GPT-2's Conv1D does, where a linear layer has (out, in); each of stacked ones."""
 
@@ -67,7 +67,7 @@ class Transpose(Rename):
         _move(self.target, self.source, source, target, _transposed)
 
 
-@dataclass(frozen=True)
+@frozen()
 class Split(Rule):
     """One fused tensor to its parts along the output axis; `transpose` when it is stored (in, out).
 
@@ -214,7 +214,7 @@ def owner(recipe: Any, path: str) -> Spec | None:
     return found
 
 
-@dataclass(frozen=True)
+@frozen()
 class Stack(Rule):
     """Tensors numbered by `{e}`, one an expert, to one with the experts along a new first axis: (E, …)."""
 
@@ -253,7 +253,7 @@ class Stack(Rule):
                 target[fill(self.source, values | {"e": str(number)})] = whole[number]
 
 
-@dataclass(frozen=True)
+@frozen()
 class OutputHead(Rename):
     """The head's matrix; where the recipe ties it to the embedding, the checkpoint's copy is dropped."""
 
@@ -264,7 +264,7 @@ class OutputHead(Rename):
             super().forward(source, target, recipe, join)
 
 
-@dataclass(frozen=True)
+@frozen()
 class Ignore(Rule):
     """Tensors that the model does not need: computed buffers, masks, a prediction layer that is not run."""
 
