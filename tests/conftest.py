@@ -11,6 +11,7 @@ import threading
 import tomllib
 from pathlib import Path
 
+import blas_threads  # noqa: F401
 import pytest
 from loopback_hub import ID, Hub, Repository
 
