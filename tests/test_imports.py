@@ -1,9 +1,11 @@
 """Imports run one way, and only what is needed is imported."""
 
 import ast
+import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -108,3 +110,18 @@ def test_a_circle_within_one_floor_breaks_them(copied):
     assert status != 0 and "No circles BROKEN" in report and "floors KEPT" in report, report
     assert "No cycles are allowed in zoo" in report
     assert ".weights -> .recipe" in report or ".recipe -> .weights" in report
+
+
+def test_the_table_of_floors_is_the_contract():
+    contract = tomllib.loads((PROJECT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]
+    layers = next(c["layers"] for c in contract["contracts"] if c["type"] == "layers")
+    floors = []
+    page = (PROJECT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    for floor, rooms in re.findall(r"^\|([^|]*)\|((?: `[\w./]+`,?)+) \|", page, re.MULTILINE):
+        if floor.strip():
+            floors.append(set())
+        floors[-1] |= {room.removesuffix(".py") for room in re.findall(r"`([\w./]+?)/?`", rooms)}
+    tops = [{room for room in floor if "/" not in room} for floor in floors]
+    assert tops == [set(layer.split(" : ")) - {"__main__"} for layer in layers]
+    for room in set().union(*floors):
+        assert (PROJECT / "zoo" / room).is_dir() or (PROJECT / "zoo" / f"{room}.py").is_file(), room

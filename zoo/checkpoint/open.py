@@ -27,8 +27,9 @@ Report = Callable[[int, int], None]  # called with what is done, and what there 
 class Opened:
     """A checkpoint whose tensors are found and named, but not read: `parameters` by path, `model` without them.
 
-    `layout` names the weight rules that make the parameters of its tensors. `defaults` are the values that stood in for keys which the config does not have. Parameters of a checkpoint that is
-    not lazy have shapes and no numbers until `read` is called.
+    `layout` names the weight rules that make the parameters of its tensors. `defaults` are the values that stood in for
+    keys which the config does not have. Parameters of a checkpoint that is not lazy have shapes and no numbers until
+    `read` is called.
     """
 
     checkpoint: Checkpoint

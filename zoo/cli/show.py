@@ -69,7 +69,9 @@ def described_source(name: str, revision: str | None = None) -> tuple[Any, str, 
     from zoo.insight.facts import described
 
     registry = default_registry()
-    if name.endswith(".json") and Path(name).is_file():
+    if name.endswith(".json") and not Path(name).is_dir():
+        if not Path(name).is_file():
+            raise SourceError(f"{name}: no such file")
         recipe = read_recipe(Path(name), registry)
         return recipe_architecture(recipe_config(recipe), registry), name, recipe
     if is_architecture(name, registry) or not ("/" in name or Path(name).exists()):
