@@ -76,6 +76,9 @@ class Reader:
                 self.site.install(self.folder / package)
             case ["zoo", "run", "llama"]:
                 self.talk()
+            case ["zoo", *arguments, ">", file]:
+                text = self.run([sys.executable, "-m", "zoo", *arguments], line)
+                (self.folder / file).write_text(text, encoding="utf-8")
             case ["zoo", *arguments]:
                 return self.run([sys.executable, "-m", "zoo", *arguments], line)
             case _:
