@@ -9,7 +9,7 @@ run: $(VENV)/.installed
 	$(BIN)/zoo run llama "The capital city of China is"
 
 test: $(VENV)/.test
-	$(BIN)/pytest -n auto
+	$(BIN)/pytest -n auto --dist worksteal
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check .
