@@ -8,7 +8,7 @@ import pytest
 
 from zoo.errors import ZooError
 from zoo.host.registry import default_registry
-from zoo.training.data import IGNORED
+from zoo.training.data import IGNORED, padded
 from zoo.training.loop import Settings
 from zoo.training.loss import cross_entropy
 from zoo.training.objective import (
@@ -216,10 +216,17 @@ def test_an_answer_is_asked_for_from_the_prompts_end_on():
 
 def test_a_document_is_measured_on_its_second_half():
     inputs, targets, prefix = next(second_halves(iter(["abcdefgh", "abc"]), Words(), SETTINGS))
-    assert prefix.tolist() == [4, 1]
-    assert [place for place, target in enumerate(targets[0].tolist()) if target != IGNORED] == [3, 4, 5, 6, 7]
-    assert [place for place, target in enumerate(targets[1].tolist()) if target != IGNORED] == [0, 1, 2]
+    assert prefix.tolist() == [1, 4]  # the shorter document first
+    assert [place for place, target in enumerate(targets[0].tolist()) if target != IGNORED] == [0, 1, 2]
+    assert [place for place, target in enumerate(targets[1].tolist()) if target != IGNORED] == [3, 4, 5, 6, 7]
     assert inputs.shape == targets.shape
+
+
+def test_documents_are_measured_beside_others_of_like_length():
+    texts = [letter * count for count in (30, 2, 28, 3) for letter in "ab" * 32]
+    found = list(padded(iter(texts), Words().encode, batch=64, end=0))
+    assert [inputs.shape for inputs, _ in found] == [(64, 2), (64, 3), (64, 28), (64, 30)]
+    assert sum(int((targets != IGNORED).sum().item()) for _, targets in found) == sum(map(len, texts))
 
 
 @pytest.mark.parametrize("make", [answers, hidden_words, noised])

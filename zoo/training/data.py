@@ -10,6 +10,7 @@ from typing import Any
 import mlx.core as mx
 
 IGNORED = -1  # a target that no loss is taken of
+SORTED = 16  # batches whose documents are sorted by length together
 POOL = 4096  # rows of running text that are mixed at a time
 
 
@@ -60,19 +61,14 @@ def batches(
 
 
 def padded(texts: Iterable[str], encode: Callable[[str], list[int]], *, batch: int, end: int):
-    """One document a row, padded on the right by targets that are ignored: for measuring, not for training."""
-    waiting: list[list[int]] = []
+    """One document a row, padded on the right by targets that are ignored: for measuring, not for training.
 
-    def give():
-        width = max(map(len, waiting))
-        inputs = mx.array([row[:-1] + [end] * (width - len(row)) for row in waiting])
-        targets = mx.array([row[1:] + [IGNORED] * (width - len(row)) for row in waiting])
-        return inputs, targets
-
-    for text in texts:
-        waiting.append([*encode(text), end])
-        if len(waiting) == batch:
-            yield give()
-            waiting = []
-    if waiting:
-        yield give()
+    Documents of like length share a batch, so that little of it is padding.
+    """
+    remaining = ([*encode(text), end] for text in texts)
+    while pool := sorted(islice(remaining, SORTED * batch), key=len):
+        for start in range(0, len(pool), batch):
+            some = pool[start : start + batch]
+            width = len(some[-1])
+            inputs = mx.array([row[:-1] + [end] * (width - len(row)) for row in some])  # (B, T)
+            yield inputs, mx.array([row[1:] + [IGNORED] * (width - len(row)) for row in some])
