@@ -28,6 +28,12 @@ for _name in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "HF_TOKEN", "HUGGING_FACE
     os.environ.pop(_name, None)
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config):
+    """One more than there are cores: many tests wait, for a process of their own or for a clock."""
+    return (os.cpu_count() or 1) + 1
+
+
 def tool(name):
     """A script of the folder tools, imported."""
     path = Path(__file__).parent.parent / "tools" / f"{name}.py"
