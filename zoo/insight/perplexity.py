@@ -105,9 +105,9 @@ def perplexity(
     puts none, the text's first token is read and not scored either, nor are its bytes counted.
 
     `context` defaults to the model's own, at most 4,096, `stride` to half of it. A model of recurrent states alone reads
-    the whole text as one unless told a `context`. `limit`: the most tokens to score. `batch` windows are read side
-    by side, in passes of `chunk` tokens, neither of which changes the result. `report` is called with the tokens that
-    are scored and those to score. A prefix language model is measured without a prefix: each token sees those before it.
+    the whole text as one, whatever the `stride`, unless told a `context`. `limit`: the most tokens to score. `batch`
+    windows are read side by side, in passes of `chunk` tokens, neither of which changes the result. `report` is called
+    with the tokens that are scored and those to score. A prefix language model is measured without a prefix: each token sees those before it.
     PromptError for a model that gives no probability of a next token, for an empty text and a setting that cannot be.
     """
     check_foretells(loaded)
@@ -243,10 +243,6 @@ def _window(loaded: Loaded, context: int | None, stride: int | None) -> tuple[in
     """The tokens of a window and its step, or None for the whole text at once; PromptError for what cannot be."""
     recipe = loaded.recipe
     if context is None and not recipe.cached(recipe.dim):  # states, which do not grow with the text
-        if stride is not None:
-            raise PromptError(
-                "`stride` needs a `context`: this model carries its state through the whole text"
-            )
         return None, None
     own = recipe.context or MOST_CONTEXT
     asked = min(own, MOST_CONTEXT) if context is None else context
