@@ -35,7 +35,7 @@ def run_apart(module: str, arguments: Sequence[str], name: str) -> dict[str, Any
     else:
         lines = done.stderr.strip().splitlines()
         reason = lines[-1] if lines else f"its process failed with status {done.returncode}"
-    raise SourceError(reason if reason.startswith(name) else f"{name}: {reason}")
+    raise SourceError(reason if reason.startswith(f"{name}:") else f"{name}: {reason}")
 
 
 def answer(work: Callable[..., dict[str, Any]]) -> None:
