@@ -63,6 +63,17 @@ def test_what_cannot_be_is_one_line(command, tmp_path, name, content, options, w
         assert word in done.stderr
 
 
+def test_a_model_that_cannot_be_measured_is_refused_before_any_is(command, text):
+    done = command("perplexity", "llama", "bert", text, "--json")
+    assert done.returncode != 0 and done.stdout == "" and "bert" in done.stderr
+
+
+def test_different_tokenizers_are_compared_by_bytes(command, text, folder):
+    done = command("perplexity", "llama", "deepseek-v3", text)
+    counts = {line.split()[4] for line in done.stdout.splitlines()[2:4]}
+    assert ("The tokenizers differ" in done.stdout) == (len(counts) > 1)
+
+
 def test_a_file_that_is_not_there_is_named(command):
     done = command("perplexity", "llama", "absent.txt")
     assert done.returncode != 0 and "absent.txt" in done.stderr

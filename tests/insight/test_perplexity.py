@@ -85,7 +85,7 @@ def test_a_recurrent_model_carries_its_state_through_the_whole_text(loaded, name
 
 
 @given(st.integers(1, 5), st.integers(0, 200), st.integers(1, 50), st.data())
-def test_every_token_is_foretold_once_from_enough_before_it(first, more, context, data):
+def test_every_token_is_predicted_once_from_enough_before_it(first, more, context, data):
     stride, total = data.draw(st.integers(1, context)), first + 1 + more
     scored = []
     for start, end, begin in windows(first, total, context, stride):
@@ -120,7 +120,7 @@ def test_bytes_are_those_of_the_scored_tokens(loaded):
     assert limited.nats == pytest.approx(cross_entropy(model.model, ids[:11]).sum().item(), rel=1e-4)
 
 
-def test_a_start_token_foretells_the_first(loaded, pocket, tmp_path):
+def test_a_start_token_predicts_the_first(loaded, pocket, tmp_path):
     settings = json.loads(pocket["tokenizer.json"])
     start = {"id": "<|endoftext|>", "type_id": 0}
     settings["post_processor"] = {

@@ -1,4 +1,4 @@
-"""`zoo perplexity`: how well models foretell a text."""
+"""`zoo perplexity`: how well models predict a text."""
 
 from __future__ import annotations
 
@@ -13,6 +13,16 @@ from zoo.cli.complete import sources
 
 if TYPE_CHECKING:
     from zoo.insight.perplexity import Perplexity
+
+
+DIFFERENT = "The tokenizers differ: bits a byte compares these models, perplexity and nats a token do not."
+# What the columns of a table are called in full.
+LONGER = {
+    "perplexity": "perplexity a token",
+    "nats": "nats a token",
+    "context": "context/stride",
+    "unknown": "unknown tokens",
+}
 
 
 @click.command()
@@ -37,21 +47,24 @@ def perplexity(
     as_json: bool,
     **how: Any,
 ) -> None:
-    """Measure how well each SOURCE foretells the text in FILE ("-": a pipe), in bits a byte and perplexity a token.
+    """Measure how well each SOURCE predicts the text in FILE ("-": a pipe), in bits a byte and perplexity a token.
 
-    A token is foretold once, from at least context − stride tokens before it. Bits a byte compares models of different
+    A token is predicted once, from at least context − stride tokens before it. Bits a byte compares models of different
     tokenizers; perplexity compares those of one tokenizer alone.
     """
     from zoo.cli.progress import Progress
     from zoo.cli.run import piped
     from zoo.errors import PromptError
     from zoo.files import read_persons_text
+    from zoo.insight.perplexity import check_source
     from zoo.insight.perplexity import perplexity as measure
     from zoo.loading import load
 
     text = piped() if str(file) == "-" else read_persons_text(file, PromptError)
     if not text:
         raise PromptError(f"{'the pipe' if str(file) == '-' else file}: is empty")
+    for name in names:
+        check_source(name, architecture=how["architecture"], revision=how["revision"])
     found = {}
     for name in names:
         with Progress(f"loading {name}", waits=True) as loading:
@@ -74,26 +87,31 @@ def perplexity(
 
 def _text(found: dict[str, Perplexity]) -> str:
     """One model's figures in rows, those of several side by side."""
-    from zoo.cli.table import table
+    from zoo.cli.table import table, wrapped
+    from zoo.cli.terminal import columns
 
     cells = {name: _cells(one) for name, one in found.items()}
     if len(found) == 1:
         ((name, values),) = cells.items()
-        return table([["model", name], *([key, value] for key, value in values.items())])
-    heads = list(next(iter(cells.values())))
-    return table([[name, *values.values()] for name, values in cells.items()], ["model", *heads], repeated=1)
+        return table([["model", name], *([LONGER.get(key, key), value] for key, value in values.items())])
+    unknown = any(one.unknown for one in found.values())
+    heads = [head for head in next(iter(cells.values())) if head != "unknown" or unknown]
+    rows = [[name, *(values[head] for head in heads)] for name, values in cells.items()]
+    drawn = table(rows, ["model", *heads], repeated=1)
+    if len({one.tokens for one in found.values()}) == 1:
+        return drawn
+    return f"{drawn}\n\n{wrapped(DIFFERENT, columns())}"
 
 
 def _cells(one: Perplexity) -> dict[str, str]:
-    values = {
+    window = "all" if one.context is None else f"{one.context:,}"
+    return {
         "bits a byte": f"{one.bits_per_byte:.4f}",
-        "perplexity a token": f"{one.perplexity:,.4g}" if math.isfinite(one.perplexity) else "∞",
-        "nats a token": f"{one.nats_per_token:.4f}",
+        "perplexity": f"{one.perplexity:,.4g}" if math.isfinite(one.perplexity) else "∞",
+        "nats": f"{one.nats_per_token:.4f}",
         "tokens": f"{one.tokens:,}",
         "bytes": f"{one.bytes:,}",
         "unknown": f"{one.unknown:,}",
-        "context": "the whole text" if one.context is None else f"{one.context:,}",
-        "stride": "–" if one.stride is None else f"{one.stride:,}",
+        "context": window if one.stride in (None, one.context) else f"{window}/{one.stride:,}",
         "tokens/s": f"{one.tokens_per_second:,.0f}",
     }
-    return values

@@ -223,7 +223,7 @@ def zoo_commands() -> tuple[Command, ...]:
             "train", "zoo.cli.train:train", "Train a model from nothing, on a built-in corpus or your text."
         ),
         Command("evaluate", "zoo.cli.evaluate:evaluate", "How many questions of a corpus a model answers."),
-        Command("perplexity", "zoo.cli.perplexity:perplexity", "How well models foretell a text."),
+        Command("perplexity", "zoo.cli.perplexity:perplexity", "How well models predict a text."),
         Command("convert", "zoo.cli.convert:convert", "A checkpoint to a new folder, quantized or not."),
         Command("bench", "zoo.cli.bench:bench", "Timed runs beside a peer's."),
         Command("cache", "zoo.cli.cache:cache", "What was downloaded from the hub, and how to remove it."),

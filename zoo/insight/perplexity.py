@@ -1,4 +1,4 @@
-"""Perplexity: how well a model foretells a text. Axes: B windows side by side, T length, D width, V vocabulary."""
+"""Perplexity: how well a model predicts a text. Axes: B windows side by side, T length, D width, V vocabulary."""
 
 from __future__ import annotations
 
@@ -11,12 +11,16 @@ from typing import Any
 import mlx.core as mx
 
 from zoo import runtime
+from zoo.architecture import Architecture
 from zoo.blocks.model import protocol_of
 from zoo.cache import CachePolicy, settle
+from zoo.checkpoint.checkpoint import open_checkpoint
+from zoo.checkpoint.source import find
 from zoo.errors import PromptError
 from zoo.frozen import Frozen, frozen
 from zoo.generation.prompt import learned_context, pieces
 from zoo.generation.sampling import check_numbers
+from zoo.host.registry import Registry, default_registry
 from zoo.insight.tokenization import byte_counts
 from zoo.loading import Loaded
 
@@ -31,7 +35,7 @@ class Perplexity(Frozen):
 
     `context` and `stride` are those of the window, None where the whole text was read as one. `seconds` is the time of
     the passes, which read `read` tokens, those that windows share several times. `unknown` tokens stand for text that
-    the vocabulary lacks, which costs nothing: with any, the figures are too good. `sees` is what a token is foretold from.
+    the vocabulary lacks, which costs nothing: with any, the figures are too good. `sees` is what a token is predicted from.
     """
 
     nats: float
@@ -99,7 +103,7 @@ def perplexity(
 ) -> Perplexity:
     """The perplexity of a text, by a window of `context` tokens that moves on by `stride`.
 
-    Each token is foretold once: those of the first window from all before them, the others, in the first window that
+    Each token is predicted once: those of the first window from all before them, the others, in the first window that
     reaches them, from at least `context` − `stride` tokens before. A `stride` of `context` cuts the text into windows
     that see nothing of each other. The tokens that the tokenizer puts before a text are read and not scored; where it
     puts none, the text's first token is read and not scored either, nor are its bytes counted.
@@ -110,7 +114,7 @@ def perplexity(
     with the tokens that are scored and those to score. A prefix language model is measured without a prefix: each token sees those before it.
     PromptError for a model that gives no probability of a next token, for an empty text and a setting that cannot be.
     """
-    check_foretells(loaded)
+    check_predicts(loaded)
     runtime.check_process()
     before, own = _ids(loaded, text)
     skipped = 0 if before else 1
@@ -154,33 +158,56 @@ def perplexity(
     )
 
 
-def check_foretells(loaded: Loaded) -> None:
+def check_predicts(loaded: Loaded) -> None:
     """PromptError for a model that gives no probability of a text's next token, saying why, or has no tokenizer."""
-    name, architecture = loaded.folder.name or loaded.architecture.name, loaded.architecture
-    protocol = protocol_of(loaded.model)
-    if protocol.translates:
-        why = f"{architecture.name} translates: it foretells a target after a source, and no text by itself"
-    elif architecture.task == "denoise":
-        why = (
-            f"{architecture.name} uncovers masked tokens in any order: of a text's probability it gives a bound "
-            "alone, which is not measured"
+    protocol, name = protocol_of(loaded.model), loaded.architecture.name
+    reason = refusal(loaded.architecture)
+    if reason is None and (protocol.translates or not protocol.decodes):
+        reason = f"{name} does not predict the next token of a text"
+    if reason is None and loaded.tokenizer is None:
+        reason = f"{loaded.folder.name or name} has no tokenizer, without which a text cannot be read"
+    if reason is not None:
+        raise PromptError(f"no perplexity: {reason}")
+
+
+def check_source(
+    source: str,
+    *,
+    architecture: str | None = None,
+    revision: str | None = None,
+    registry: Registry | None = None,
+) -> None:
+    """The same for a source, as far as its architecture tells, before weights are fetched and loaded."""
+    registry = registry or default_registry()
+    found = find(source, registry, revision, weights=False)
+    asked = registry.architecture(architecture) if architecture is not None else found.architecture
+    reason = refusal(open_checkpoint(found.path, registry, asked).architecture)
+    if reason is not None:
+        raise PromptError(f"no perplexity: {reason}")
+
+
+def refusal(architecture: Architecture) -> str | None:
+    """Why models of an architecture give no probability of a text's next token; None where they do."""
+    name = architecture.name
+    if architecture.task == "translate":
+        return f"{name} translates: it predicts a target from a source, and gives a text by itself no probability"
+    if architecture.task == "denoise":
+        return (
+            f"{name} uncovers masked tokens in any order: it gives a bound of a text's probability alone, which is "
+            "not measured"
         )
-    elif not protocol.decodes or architecture.causality == "full":
-        why = (
-            f"{architecture.name} sees the tokens on both sides: it foretells no next one, and what is called its "
-            "pseudo-perplexity is another measure"
+    if architecture.causality == "full":
+        return (
+            f"{name} sees the tokens on both sides and predicts no next one; its so-called pseudo-perplexity is "
+            "another measure"
         )
-    elif loaded.tokenizer is None:
-        why = f"{name}: has no tokenizer, without which a text cannot be read"
-    else:
-        return
-    raise PromptError(f"no perplexity: {why}")
+    return None
 
 
 def windows(first: int, total: int, context: int, stride: int) -> Iterator[tuple[int, int, int]]:
-    """The windows over `total` tokens as (start, end, scored): the tokens `start` … `end` − 1 are read, and foretell.
+    """The windows over `total` tokens as (start, end, scored): the tokens `start` … `end` − 1 are read, and predict.
 
-    From them the tokens `scored` … `end` are foretold, each one behind the last that is read; `first` is the first of all.
+    From them the tokens `scored` … `end` are predicted, each one behind the last that is read; `first` is the first of all.
     """
     start = 0
     while True:
@@ -209,7 +236,7 @@ def _pass(
     length, skipped = (
         end - start,
         scored - start - 1,
-    )  # of the read positions, those that foretell nothing new
+    )  # of the read positions, those that predict nothing new
     cache = model.make_cache(CachePolicy(reserve=length))
     for at in range(0, length, chunk):
         until = min(at + chunk, length)
