@@ -4,6 +4,9 @@ import json
 
 import pytest
 
+from zoo.cli.perplexity import drawn
+from zoo.insight.perplexity import Perplexity
+
 TEXT = "The capital city of China is Beijing. 中国的首都是北京。\n" * 12
 
 
@@ -68,10 +71,21 @@ def test_a_model_that_cannot_be_measured_is_refused_before_any_is(command, text)
     assert done.returncode != 0 and done.stdout == "" and "bert" in done.stderr
 
 
-def test_different_tokenizers_are_compared_by_bytes(command, text, folder):
-    done = command("perplexity", "llama", "deepseek-v3", text)
-    counts = {line.split()[4] for line in done.stdout.splitlines()[2:4]}
-    assert ("The tokenizers differ" in done.stdout) == (len(counts) > 1)
+def test_different_tokenizers_are_compared_by_bytes():
+    one = Perplexity(
+        nats=10.0,
+        tokens=5,
+        bytes=20,
+        read=5,
+        seconds=1.0,
+        context=None,
+        stride=None,
+        unknown=0,
+        sees="all tokens before",
+    )
+    other = Perplexity(**{name: getattr(one, name) for name in one.__dataclass_fields__} | {"tokens": 4})
+    assert "bits a byte compares" not in drawn({"a": one, "b": one})
+    assert "bits a byte compares" in drawn({"a": one, "b": other})
 
 
 def test_a_file_that_is_not_there_is_named(command):

@@ -82,11 +82,11 @@ def perplexity(
             json.dumps({"file": str(file), "models": values, "versions": versions()}, ensure_ascii=False)
         )
     else:
-        click.echo(_text(found))
+        click.echo(drawn(found))
 
 
-def _text(found: dict[str, Perplexity]) -> str:
-    """One model's figures in rows, those of several side by side."""
+def drawn(found: dict[str, Perplexity]) -> str:
+    """The figures of one model in rows, those of several side by side."""
     from zoo.cli.table import table, wrapped
     from zoo.cli.terminal import columns
 

@@ -21,7 +21,8 @@ class Backend(Protocol):
     """What a `Tokenizer` is made with: a subclass of this, or any object with these attributes and methods.
 
     `vocab_size` is one more than the largest id, `special_tokens` the text of each named special token ("bos_token"),
-    `languages` those that the tokenizer can translate between, or None.
+    `languages` those that the tokenizer can translate between, or None. An object that is no subclass may lack
+    `languages`, `token_bytes` and `offsets`.
     """
 
     vocab_size: int
