@@ -11,6 +11,7 @@ from zoo.architecture import (
     CheckpointFormat,
     Command,
     Corpus,
+    Drawing,
     Objective,
     QuantizedFormat,
     Sampler,
@@ -65,5 +66,14 @@ KINDS = (
     ),
     Kind("zoo_corpora", Corpus, "corpus", "corpus/"),
     Kind("zoo_objectives", Objective, "objective", "objective/"),
+    Kind(
+        "zoo_drawings",
+        Drawing,
+        "drawing",
+        "drawing/",
+        "choose one by ZOO_BLOCK: it is of",
+        by_name=False,
+        identify=lambda drawing: drawing.spec.block(),
+    ),
     Kind("zoo_commands", Command, "command", "zoo ", "run zoo"),
 )
