@@ -20,11 +20,11 @@ def gru(subject):
     )
 
 
-def _unit(subject, title, rows):
+def _unit(subject, title, gates, rows):
     spec = subject.spec
     notes = [
         Note(f"{counted(spec.states, 'state')} of {number(subject.dim)}", "states"),
-        Note(f"{spec.gates} products a token", "gates"),
+        Note(f"{gates} gates", "gates"),
     ]
     if spec.bias:
         notes.append(Note("biases", "bias"))

@@ -127,7 +127,6 @@ def align(columns: Sequence[Sequence[Element]], gap: float) -> float:
                 order.insert(at, element.key)
             own.add(element.key)
         aligned.append(own)
-    line: dict[str, float] = {}
     places = [0] * len(columns)
 
     def place(number: int, until: str | None) -> Element | None:
@@ -143,11 +142,10 @@ def align(columns: Sequence[Sequence[Element]], gap: float) -> float:
         return None
 
     for key in order:
-        found = [place(n, key) for n, own in enumerate(aligned) if key in own]
-        line[key] = max(element.y for element in found if element)
+        found = [e for n, own in enumerate(aligned) if key in own and (e := place(n, key))]
+        highest = max(element.y for element in found)
         for element in found:
-            if element:
-                element.y = line[key]
+            element.y = highest
         for number, own in enumerate(aligned):
             if key in own:
                 places[number] += 1

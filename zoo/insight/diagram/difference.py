@@ -70,7 +70,7 @@ def _marked(items: Sequence[Any], keys: Iterator[tuple[str, Any]], others: Other
 
 
 def _marked_box(box: Box, key: str, others: Others) -> Box:
-    theirs = [None if other is None else other.get(key) for other in others]
+    theirs: list[Any] = [None if other is None else other.get(key) for other in others]
     if not all(isinstance(other, Box) for other in theirs):
         return dataclasses.replace(box, differs=True)
     differs = any(other.title != box.title for other in theirs)

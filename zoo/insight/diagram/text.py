@@ -94,7 +94,7 @@ def _stripped(line: Line) -> Line:
 class _Pen:
     """Draws elements in a column of `room` cells; its heights are in lines."""
 
-    gap, fork, sum, open = 0, 1, 1, 1
+    gap, fork, sum, open = 0.0, 1.0, 1.0, 1.0
 
     def __init__(self, room: int) -> None:
         self.room = room
