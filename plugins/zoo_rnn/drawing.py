@@ -8,7 +8,7 @@ def lstm(subject):
     """Three gates around a cell."""
     gates = [("Input", "input"), ("Forget", "input"), ("Output", "input")]
     return _unit(
-        subject, "Long short-term memory", [[("Token", "input"), ("State", "recurrent")], gates, "Cell"]
+        subject, "Long short-term memory", 3, [[("Token", "input"), ("State", "recurrent")], gates, "Cell"]
     )
 
 
@@ -16,7 +16,7 @@ def gru(subject):
     """Two gates around a state."""
     gates = [("Reset gate", "input"), ("Update gate", "input")]
     return _unit(
-        subject, "Gated recurrent unit", [[("Token", "input"), ("State", "recurrent")], gates, "Candidate"]
+        subject, "Gated recurrent unit", 2, [[("Token", "input"), ("State", "recurrent")], gates, "Candidate"]
     )
 
 
