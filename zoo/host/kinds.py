@@ -13,6 +13,7 @@ from zoo.architecture import (
     Corpus,
     Drawing,
     Objective,
+    Probe,
     QuantizedFormat,
     Sampler,
     Strategy,
@@ -75,5 +76,6 @@ KINDS = (
         by_name=False,
         identify=lambda drawing: drawing.spec.block(),
     ),
+    Kind("zoo_probes", Probe, "probe", "probe/", by_name=False, identify=lambda probe: probe.module),
     Kind("zoo_commands", Command, "command", "zoo ", "run zoo"),
 )
