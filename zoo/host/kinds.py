@@ -12,6 +12,7 @@ from zoo.architecture import (
     Command,
     Corpus,
     Drawing,
+    FactSource,
     Objective,
     Probe,
     QuantizedFormat,
@@ -77,5 +78,6 @@ KINDS = (
         identify=lambda drawing: drawing.spec.block(),
     ),
     Kind("zoo_probes", Probe, "probe", "probe/", by_name=False, identify=lambda probe: probe.module),
+    Kind("zoo_facts", FactSource, "facts", "facts/"),
     Kind("zoo_commands", Command, "command", "zoo ", "run zoo"),
 )
