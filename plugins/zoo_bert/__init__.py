@@ -6,6 +6,7 @@ from zoo.architecture import (
     GGUF,
     Architecture,
     Block,
+    Drawing,
     Ignore,
     OutputHead,
     Preset,
@@ -23,6 +24,7 @@ from zoo.recipe import (
     Layer,
     LayerNorm,
     LearnedPositions,
+    Matrix,
     Spec,
     repeat,
 )
@@ -38,6 +40,9 @@ class TypedEmbedding(Embedding):
     def own_parameters(self, dim: int) -> int:
         return super().own_parameters(dim) + self.token_types * dim
 
+    def matrices(self, dim: int) -> tuple[Matrix, ...]:
+        return (*super().matrices(dim), Matrix("types", dim, self.token_types, uses=0))
+
 
 @dataclass(frozen=True, kw_only=True)
 class MaskedHead(Head):
@@ -49,6 +54,9 @@ class MaskedHead(Head):
 
     def own_parameters(self, dim: int) -> int:
         return super().own_parameters(dim) + dim * dim + dim
+
+    def matrices(self, dim: int) -> tuple[Matrix, ...]:
+        return (*super().matrices(dim), Matrix("dense", dim, dim))
 
 
 @dataclass(frozen=True)
@@ -220,6 +228,12 @@ def zoo_architectures():
 def zoo_blocks():
     yield Block(TypedEmbedding, "zoo_bert.block:TypedEmbedding", "token, position and token type embeddings")
     yield Block(MaskedHead, "zoo_bert.block:MaskedHead", "masked language model head")
+
+
+@hookimpl
+def zoo_drawings():
+    yield Drawing(TypedEmbedding, "zoo.insight.diagram.parts:embedding")
+    yield Drawing(MaskedHead, "zoo_bert.drawing:masked_head")
 
 
 @hookimpl
