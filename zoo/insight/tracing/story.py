@@ -5,9 +5,11 @@ Axes: T tokens that were read, S tokens that are attended to, H heads, E experts
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any
 
+from zoo.errors import PromptError
 from zoo.frozen import Frozen, frozen
 
 Numbers = tuple[float, ...]
@@ -216,9 +218,51 @@ class Story(Frozen):
         """The row of tokens of that name."""
         return next(track for track in self.tracks if track.name == name)
 
+    def patterns(self, layers: Sequence[int] = (), heads: Sequence[int] = ()) -> list[tuple[Pattern, int]]:
+        """Some attention maps, each with a head's number: of all `layers` asked for, or the last; of all `heads`, or the first.
+
+        PromptError for a layer or a head that the model does not have.
+        """
+        numbered = [(int(layer.address.rpartition(".")[2]), layer) for layer in self.layers]
+        count = 1 + max((number for number, _ in numbered), default=-1)
+        for number in layers:
+            if not 0 <= number < count:
+                raise PromptError(f"`layer`: there is no layer {number}; {_numbered(count, 'layer')}")
+        attending = [number for number, layer in numbered if layer.patterns]
+        wanted = list(layers) or attending[-1:]
+        found = [
+            pattern
+            for number in dict.fromkeys(wanted)
+            for n, layer in numbered
+            if n == number
+            for pattern in layer.patterns
+        ]
+        if heads and not found:
+            raise PromptError("`head`: no attention pattern is there to show")
+        most = max((len(pattern.heads) for pattern in found), default=0)
+        for number in heads:
+            if not 0 <= number < most:
+                raise PromptError(f"`head`: there is no head {number}; {_numbered(most, 'head')}")
+        return [
+            (pattern, head)
+            for pattern in found
+            for head in dict.fromkeys(heads or (0,))
+            if head < len(pattern.heads)
+        ]
+
     def to_json(self) -> dict[str, Any]:
         """The story as JSON values."""
         return as_json(self)
+
+
+def _numbered(count: int, what: str) -> str:
+    return (
+        f"they are numbered 0 to {count - 1}"
+        if count > 1
+        else f"there is one {what}, 0"
+        if count
+        else f"there is no {what} to show"
+    )
 
 
 def as_json(value: Any) -> Any:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from zoo.insight.tokenization import pieces_of
+from zoo.insight.tracing.choices import Choice
 from zoo.insight.tracing.pictures import BINS, FEWER, head, mean_norm, numbers, strip
 from zoo.insight.tracing.result import LOGITS, Trace
 from zoo.insight.tracing.story import (
@@ -15,7 +16,6 @@ from zoo.insight.tracing.story import (
     Draw,
     Experts,
     Guess,
-    Hidden,
     Layer,
     Pattern,
     Piece,
@@ -38,7 +38,7 @@ LENS = 5  # tokens read at each layer
 def tell(trace: Trace, candidates: int | None = None) -> Story:
     """What a trace has to show, as numbers: `candidates` logits for each generated token (all of up to 4,096, else 512)."""
     loaded = trace.loaded
-    teller = _Teller(trace)
+    teller = Teller(trace)
     layers = teller.layers()
     # A model's own address is "": what it gives are the logits, which its head has noted.
     outside = [address for address in trace if address and not LAYER.match(address)]
@@ -82,13 +82,20 @@ def tell(trace: Trace, candidates: int | None = None) -> Story:
         turns=tuple(teller.turns()),
         masks=masks,
         uncoverings=uncoverings,
-        vocabulary={piece.id: piece.text for piece in teller.pieces(sorted(named))},
+        vocabulary={piece.id: _name(piece) for piece in teller.pieces(sorted(named))},
         words=words_of(loaded),
         notes=tuple(teller.notes(bool(lens))),
     )
 
 
-def _decision(choice) -> Decision:
+def _name(piece: Piece) -> str:
+    """The text of a piece; of a part of a character its bytes, as in Python."""
+    if "\ufffd" not in piece.text or not piece.bytes:
+        return piece.text
+    return bytes.fromhex(piece.bytes).decode("utf-8", "backslashreplace")
+
+
+def _decision(choice: Choice) -> Decision:
     return Decision(
         choice.token,
         choice.rank,
@@ -104,7 +111,7 @@ def _decision(choice) -> Decision:
     )
 
 
-class _Teller:
+class Teller:
     """One trace, with what is asked of it again and again."""
 
     def __init__(self, trace: Trace) -> None:
@@ -131,10 +138,10 @@ class _Teller:
             prompt = len(ids) - written
             yield self._track("text", ids[:prompt], (*ids[prompt:], *steps[written:]), len(ids))
         else:
-            ids = list(passes[-1].tokens) if passes else []
-            prompt = next((i for i, id in enumerate(passes[0].tokens) if id != ids[i]), len(ids)) if ids else 0
-            written = _written(self.trace, ids) if prompt < len(ids) else ids[prompt:]
-            yield self._track("text", ids[:prompt], written, len(ids))
+            whole = list(passes[-1].tokens) if passes else []
+            before = passes[0].tokens if passes else []
+            first = next((i for i, id in enumerate(before) if id != whole[i]), len(whole))
+            yield self._track("text", whole[:first], _written(self.trace, whole)[first:], len(whole))
 
     def _track(self, name: str, prompt: Sequence[int], written: Sequence[int], read: int) -> Track:
         pieces = self.pieces([*prompt, *written], ["prompt"] * len(prompt) + ["generated"] * len(written))
@@ -214,11 +221,12 @@ class _Teller:
             address,
             self.track_of(address),
             tuple(self.stage(a, stages[a]) for a in (*inner, *(a for a in [address] if a in stages))),
-            tuple(self._pattern(a) for a in patterns),
+            tuple(self.pattern(a) for a in patterns),
             tuple(e for a in chosen if (e := self._experts(a)) is not None),
         )
 
-    def _pattern(self, address: str) -> Pattern:
+    def pattern(self, address: str) -> Pattern:
+        """The attention at an address, with the tokens that its rows and columns are."""
         value = self.trace[address]  # (H, T, S)
         track = self.track_of(address)
         across = self._across(address)
@@ -284,9 +292,7 @@ def _read_of(ids: Sequence[int], generated: Sequence[int]) -> int:
 
 
 def _written(trace: Trace, ids: Sequence[int]) -> list[int]:
-    """The ids of the text after the last pass over it, from the first token that this pass could change."""
-    first = trace.passes[0].tokens
-    start = next(i for i, (a, b) in enumerate(zip(first, ids, strict=True)) if a != b)
-    last = uncoverings_of(trace)
-    kept = {h.position: h.tokens[0] for h in last[-1].predictions} if last else {}
-    return [kept.get(i, id) for i, id in enumerate(ids)][start:]
+    """The ids of the text after the last pass over it: its masks have what that pass predicts."""
+    passes = uncoverings_of(trace)
+    kept = {hidden.position: hidden.tokens[0] for hidden in passes[-1].predictions} if passes else {}
+    return [kept.get(position, id) for position, id in enumerate(ids)]
