@@ -10,6 +10,7 @@ const listeners = [];
 const onChange = (listener) => (listeners.push(listener), listener());
 const redraws = []; // pictures whose colours depend on the theme
 function change(values) {
+  if (Object.entries(values).every(([name, value]) => state[name] === value)) return;
   Object.assign(state, values);
   for (const listener of listeners) listener();
 }
@@ -90,6 +91,19 @@ function readTokens(track) {
 }
 const select = (track, token) => change({ track, token: Math.min(Math.max(token, 0), tracks[track].pieces.length - 1) });
 
+// Large models have a thousand maps: those far from the window are not drawn until they come near.
+const near = new IntersectionObserver((entries) => entries.forEach(({ target, isIntersecting }) => {
+  target.near = isIntersecting;
+  if (isIntersecting) target.draw();
+}), { rootMargin: "1200px" });
+function drawnNear(canvas, draw) {
+  canvas.draw = draw;
+  const drawIfNear = () => canvas.near && draw();
+  listeners.push(drawIfNear);
+  redraws.push(drawIfNear);
+  near.observe(canvas);
+}
+
 // Arrow keys among the elements of a row, of which one at a time is in the tab order.
 function arrows(container, items, move) {
   container.addEventListener("keydown", (event) => {
@@ -104,7 +118,8 @@ function arrows(container, items, move) {
 }
 
 // A table of coloured cells with arrow keys in both directions; `tell` is called with the row and column of the focus.
-function cells({ label, columns, rows, tall, cell, tell, chosen, later }) {
+// Rows that are `later` than the pass that is looked at are hidden, and so are the columns of a `square`.
+function cells({ label, columns, rows, tall, square, cell, tell, chosen, later }) {
   const head = el("tr", {}, el("th"), ...columns.map((name) => el("th", { scope: "col" }, el("span", {}, name))));
   const table = el("table", { class: tall ? "cells tall" : "cells", "aria-label": label, role: "grid" }, el("thead", {}, head));
   const body = el("tbody"), grid = [];
@@ -126,14 +141,15 @@ function cells({ label, columns, rows, tall, cell, tell, chosen, later }) {
     if (!step || y < 0) return;
     event.preventDefault();
     const x = grid[y].indexOf(document.activeElement), next = grid[y + step[0]]?.[x + step[1]];
-    if (!next) return;
+    if (!next || next.hidden || next.parentElement.hidden) return;
     grid[y][x].tabIndex = -1;
     next.tabIndex = 0;
     next.focus();
   });
   const mark = () => [...body.children].forEach((line, y) => {
-    line.classList.toggle("chosen", chosen(y));
-    line.classList.toggle("later", later(y));
+    line.classList.toggle("chosen", Boolean(chosen(y)));
+    line.hidden = later(y);
+    if (square) [...head.children].slice(1).forEach((name, x) => (name.hidden = grid[y][x].hidden = later(x)));
   });
   const recolour = () => grid.forEach((line, y) => line.forEach((box, x) => cell(box, y, x)));
   return { table, mark, recolour };

@@ -80,7 +80,7 @@ function drawChoice() {
   });
   const reset = el("button", { type: "button", onclick: () => { Object.assign(settings, data.sampling); update(); } }, "As in the run");
   const cols = [["name"], [""], ["share"], ["share"]].map(([name]) => el("col", { class: name }));
-  const heads = ["token", "line: the model's, bar: after the settings", "model", "after"].map((name, at) => el("th", { scope: "col", class: at > 1 ? "number" : "" }, name));
+  const heads = ["token", "bar: after the settings, line: the model's", "model", "after"].map((name, at) => el("th", { scope: "col", class: at > 1 ? "number" : "" }, name));
   byId("choice").append(title, el("div", { class: "controls" }, ...inputs.map((one) => one.box)), reset, told,
     el("table", { class: "bars" }, el("colgroup", {}, ...cols), el("thead", {}, el("tr", {}, ...heads)), body));
   function update() {

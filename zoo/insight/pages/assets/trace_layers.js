@@ -20,7 +20,7 @@ function drawBar() {
   }
   const step = byId("step"), last = data.turns.length - 1;
   step.max = Math.max(last, 0);
-  if (last < 1) byId("bar").querySelector(".scrub").hidden = true, (byId("bar").querySelector(".scrub").style.display = "none");
+  if (last < 1) byId("bar").querySelector(".scrub").hidden = true;
   step.addEventListener("input", () => change({ step: +step.value }));
   byId("back").onclick = () => change({ step: Math.max(state.step - 1, 0) });
   byId("forth").onclick = () => change({ step: Math.min(state.step + 1, last) });
@@ -58,7 +58,7 @@ function drawChips(track, row, chips) {
 function lookedAt(track) {
   const { pattern, head } = state.head ?? {};
   if (!pattern || pattern.rows !== state.track || pattern.columns !== track) return null;
-  return pattern.heads[head].weights[state.token - pattern.first_row] ?? null;
+  return state.token < readTokens(pattern.rows) ? pattern.heads[head].weights[state.token - pattern.first_row] : null;
 }
 
 // A value as rows of bins.
@@ -70,7 +70,7 @@ function drawStrip(stage, canvas) {
 const described = (stage) => `${stage.address}, ${stage.shape.join(" × ")}, ${stage.dtype}`;
 function stripOf(stage) {
   const canvas = el("canvas", { role: "img", "aria-label": `${stage.summary}: ${described(stage)}` });
-  const rows = stage.strip.rows, first = stage.shape.length ? 0 : 0;
+  const rows = stage.strip.rows;
   const readout = el("div", { class: "readout quiet" }, "Point at the picture for its numbers.");
   const labels = stage.track ? rows.map((_, y) => el("span", {}, pieceName(stage.track, y))) : [];
   canvas.style.height = `${rows.length * 16}px`;
@@ -147,19 +147,18 @@ function drawPattern(pattern, box) {
     const map = el("button", { type: "button", class: across ? "map across" : "map", "aria-pressed": "false", "data-item": "", "data-head": index,
       onclick: () => { change({ head: { pattern, head: index } }); openHead(pattern, index, open); maps.forEach((other) => other.setAttribute("aria-pressed", other === map)); } },
       canvas, `head ${index}`, looks);
-    if (across) canvas.style.height = `${Math.min(head.weights.length * 9, 140)}px`;
+    if (across) canvas.style.height = `${Math.min(Math.max(head.weights.length * 9, 40), 140)}px`;
     canvas.addEventListener("mousemove", (event) => {
       const frame = canvas.getBoundingClientRect();
-      select(pattern.rows, pattern.first_row + Math.floor(((event.clientY - frame.top) / frame.height) * head.weights.length));
+      select(pattern.rows, pattern.first_row + Math.floor(((event.clientY - frame.top) / frame.height) * canvas.height));
     });
-    const draw = () => {
-      const read = readTokens(pattern.rows) - pattern.first_row, own = state.track === pattern.rows ? state.token - pattern.first_row : -1;
-      const row = head.weights[own], marked = row ? own : -1;
-      picture(canvas, head.weights, (x, y) => (y >= read ? sequential(0) : y === marked || marked < 0 ? sequential(x) : dimmed(sequential(x))));
-      looks.textContent = row && own < read ? `→ ${pieceName(pattern.columns, head.looks[own])} ${share(row[head.looks[own]])}` : `${short(mean(head.entropy_bits))} bits`;
-    };
-    onChange(draw);
-    redraws.push(draw);
+    drawnNear(canvas, () => {
+      // The map grows from pass to pass, as the text does.
+      const read = Math.max(readTokens(pattern.rows) - pattern.first_row, 1), rows = head.weights.slice(0, read);
+      const own = state.track === pattern.rows ? state.token - pattern.first_row : -1, row = rows[own];
+      picture(canvas, across ? rows : rows.map((weights) => weights.slice(0, read + pattern.first_row)), (x, y) => (!row || y === own ? sequential(x) : dimmed(sequential(x))));
+      looks.textContent = row ? `→ ${pieceName(pattern.columns, head.looks[own])} ${share(row[head.looks[own]])}` : `${short(mean(head.entropy_bits))} bits`;
+    });
     return map;
   });
   const group = el("div", { class: "maps", role: "group", "aria-label": `Heads of ${pattern.address}` }, ...maps);
@@ -178,7 +177,7 @@ function openHead(pattern, index, open) {
     el("p", { class: "quiet" }, `Its rows have ${short(mean(head.entropy_bits))} bits of entropy on average: 0 is a look at one token alone.${own}`), readout);
   open.hidden = false;
   const tellRow = () => {
-    const y = state.track === pattern.rows ? state.token - pattern.first_row : -1, row = head.weights[y];
+    const y = state.track === pattern.rows && state.token < readTokens(pattern.rows) ? state.token - pattern.first_row : -1, row = head.weights[y];
     if (!row) return (readout.textContent = "");
     const best = row.map((x, at) => [x, at]).sort((a, b) => b[0] - a[0]).slice(0, 4).filter(([x]) => x > 0);
     readout.textContent = `${rows[y]} looks at ${best.map(([x, at]) => `${columns[at]} ${x.toFixed(3)}`).join(", ")}`;
@@ -187,7 +186,7 @@ function openHead(pattern, index, open) {
   tellRow.head = open;
   onChange(tellRow);
   if (rows.length * columns.length > MOST_CELLS) return open.append(el("p", { class: "quiet" }, "The map is too large for a table: choose a token to read its row."));
-  const table = cells({ label: `Weights of head ${index}`, columns, rows, tall: columns.length > 8, cell: (box, y, x) => {
+  const table = cells({ label: `Weights of head ${index}`, columns, rows, tall: columns.length > 8, square: pattern.columns === pattern.rows && !pattern.first_row, cell: (box, y, x) => {
     const weight = head.weights[y][x];
     box.textContent = weight ? weight.toFixed(weight >= 0.9995 ? 2 : 3).replace(/^0/, "") : "0";
     paint(box, sequential(weight));
