@@ -23,6 +23,7 @@ from zoo.recipe import (
     Layer,
     LayerNorm,
     LearnedPositions,
+    Matrix,
     Spec,
     repeat,
 )
@@ -38,6 +39,9 @@ class TypedEmbedding(Embedding):
     def own_parameters(self, dim: int) -> int:
         return super().own_parameters(dim) + self.token_types * dim
 
+    def matrices(self, dim: int) -> tuple[Matrix, ...]:
+        return (*super().matrices(dim), Matrix("types", dim, self.token_types, uses=0))
+
 
 @dataclass(frozen=True, kw_only=True)
 class MaskedHead(Head):
@@ -49,6 +53,9 @@ class MaskedHead(Head):
 
     def own_parameters(self, dim: int) -> int:
         return super().own_parameters(dim) + dim * dim + dim
+
+    def matrices(self, dim: int) -> tuple[Matrix, ...]:
+        return (*super().matrices(dim), Matrix("dense", dim, dim))
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from zoo.architecture import Architecture, Block, OutputHead, Preset, Rename, hookimpl, pocket
-from zoo.recipe import Decoder, Embedding, Head, Spec, repeat
+from zoo.recipe import Decoder, Embedding, Head, Matrix, Spec, repeat
 
 
 @dataclass(frozen=True)
@@ -22,6 +22,9 @@ class RecurrentUnit(Spec):
 
     def own_parameters(self, dim):
         return 2 * self.gates * dim * (dim + self.bias)
+
+    def matrices(self, dim):
+        return (Matrix("input", dim, self.gates * dim), Matrix("recurrent", dim, self.gates * dim))
 
     def state_size(self, dim):
         return self.states * dim

@@ -1,8 +1,9 @@
 """Facts and comparisons, read off recipes alone."""
 
+from zoo.insight.facts import amount, comparison, described, facts
+
 from zoo.cli.table import table
 from zoo.host.registry import default_registry
-from zoo.insight.facts import amount, comparison, described, facts
 
 
 def of(name):

@@ -14,14 +14,13 @@ from typing import Any
 
 import mlx.core as mx
 
+from zoo.checkpoint.packings import AFFINE_BITS as AFFINE_BITS
+from zoo.checkpoint.packings import AFFINE_GROUPS as AFFINE_GROUPS
+from zoo.checkpoint.packings import FLOAT_MODES as FLOAT_MODES
 from zoo.errors import CheckpointError
 from zoo.frozen import Frozen, frozen
 
 WORD = 32  # bits
-AFFINE_BITS = (1, 2, 3, 4, 5, 6, 8)
-AFFINE_GROUPS = (32, 64, 128)
-# The other modes' bits and inputs a group; their scales are single bytes.
-FLOAT_MODES = {"mxfp4": (4, 32), "nvfp4": (4, 16), "mxfp8": (8, 32)}
 NAN_SCALE = 0xFF  # of E8M0 and E4M3 alike
 
 

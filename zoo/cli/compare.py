@@ -1,36 +1,73 @@
-"""`zoo compare`: architectures side by side."""
+"""`zoo compare`: models side by side."""
 
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import click
 
 from zoo.cli.complete import sources
+from zoo.cli.show import bullets
 
 
 @click.command()
 @click.argument("names", nargs=-1, required=True, metavar="A B …", shell_complete=sources)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def compare(names: tuple[str, ...], as_json: bool) -> None:
+@click.option("--context", type=int, metavar="N", help="Tokens that cache and FLOPs are told for.")
+@click.option(
+    "--quantize", metavar="FORMAT", help="Format that weights are told in: bfloat16, 8, 4, mxfp4, …"
+)
+@click.option("--all", "everything", is_flag=True, help="Also every fact, and every field of the recipes.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON: numbers with their units.")
+def compare(
+    names: tuple[str, ...], context: int | None, quantize: str | None, everything: bool, as_json: bool
+) -> None:
     """Compare architectures (llama), presets (llama:pocket), folders, hub ids or recipes in .json files, without weights.
 
-    An architecture stands for its full-size preset. Rows that differ are marked with ≠.
+    An architecture stands for its full-size preset. Facts that differ are marked with ≠; then what differs from the
+    first is said in words.
     """
-    from zoo.cli.show import described_source
-    from zoo.cli.table import table
-    from zoo.insight.facts import comparison, facts
+    from zoo.facts import aligned, common_context, describe, fields_of
+    from zoo.facts import compare as compare_sheets
+    from zoo.facts.words import differences
+    from zoo.host.registry import default_registry
 
-    columns = {}
-    for name in names:
-        _, origin, recipe = described_source(name)
-        columns[origin] = facts(recipe)
-    rows = comparison(columns)
+    registry = default_registry()
+    found = [describe(name, registry) for name in names]
+    tokens = context or common_context([one.recipe for one in found])
+    sheets = [one.sheet(registry, tokens if context is None else context, quantize) for one in found]
+    titles = [sheet.title for sheet in sheets]
+    rows = compare_sheets(sheets)
+    words = [differences(found[0].recipe, one.recipe) for one in found[1:]]
+    fields = aligned([fields_of(one.recipe) for one in found]) if everything else []
     if as_json:
-        values = [
-            {"field": n, "values": dict(zip(columns, v, strict=True)), "differs": d} for n, v, d in rows
-        ]
-        click.echo(json.dumps(values, ensure_ascii=False, indent=1))
+        record: dict[str, Any] = {
+            "models": titles,
+            "rows": [row.to_json() for row in rows],
+            "differences": [
+                {"from": titles[0], "to": title, "sentences": sentences}
+                for title, sentences in zip(titles[1:], words, strict=True)
+            ],
+            "sheets": [sheet.to_json() for sheet in sheets],
+        }
+        if everything:
+            record["fields"] = [row.to_json() for row in fields]
+        click.echo(json.dumps(record, ensure_ascii=False, indent=1))
         return
-    marked = [["≠" if differs else " ", name, *values] for name, values, differs in rows]
-    click.echo(table(marked, [" ", "field", *columns], repeated=2))
+    _print_rows([row for row in rows if everything or not (row.detail or row.empty)], "", titles)
+    for title, sentences in zip(titles[1:], words, strict=True):
+        click.echo()
+        told = bullets(sentences) if sentences else "- nothing differs"
+        click.echo(f"{title}, compared with {titles[0]}:\n{told}")
+    if everything:
+        click.echo()
+        _print_rows(fields, "field", titles)
+
+
+def _print_rows(rows: Any, label: str, titles: list[str]) -> None:
+    """A table whose differing rows begin with ≠ and, on a terminal, are bold."""
+    from zoo.cli.table import table
+    from zoo.cli.terminal import write_marked
+
+    marked = [["≠" if row.differs else " ", row.label, *row.texts] for row in rows]
+    write_marked(table(marked, [" ", label, *titles], repeated=2) + "\n", "≠")

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
         CheckpointFormat,
         Command,
         Corpus,
+        FactSource,
         Objective,
         Probe,
         QuantizedFormat,
@@ -197,6 +198,26 @@ def zoo_objectives() -> Iterable[Objective]:  # type: ignore[empty-body]
     ...     yield Objective("smoothed", "my_plugin.smoothed:SMOOTHED", tasks=("generate",))
     >>> [objective.name for objective in zoo_objectives()]
     ['smoothed']
+    """
+
+
+@hookspec
+def zoo_facts() -> Iterable[FactSource]:  # type: ignore[empty-body]
+    """Facts of a plugin's own, which `zoo show`, `zoo compare` and `zoo.facts.facts_of` tell beside the zoo's.
+
+    The function, at "package.module:attribute", is called with a recipe, of any model, and gives or yields facts: a name
+    that no other fact has, what a person reads, a value, and what a number counts. It gives none for a model of which it has
+    nothing to say.
+
+    >>> from zoo.architecture import FactSource, hookimpl
+    >>> from zoo.facts import Fact
+    >>> def deepest(recipe):  # in the module that the record names
+    ...     yield Fact("depth.ratio", "width a layer", recipe.dim // len(recipe.layers))
+    >>> @hookimpl
+    ... def zoo_facts():
+    ...     yield FactSource("depth", "my_plugin.facts:deepest", "how deep a model is for its width")
+    >>> [source.name for source in zoo_facts()]
+    ['depth']
     """
 
 
