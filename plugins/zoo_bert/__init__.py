@@ -6,6 +6,7 @@ from zoo.architecture import (
     GGUF,
     Architecture,
     Block,
+    Drawing,
     Ignore,
     OutputHead,
     Preset,
@@ -227,6 +228,12 @@ def zoo_architectures():
 def zoo_blocks():
     yield Block(TypedEmbedding, "zoo_bert.block:TypedEmbedding", "token, position and token type embeddings")
     yield Block(MaskedHead, "zoo_bert.block:MaskedHead", "masked language model head")
+
+
+@hookimpl
+def zoo_drawings():
+    yield Drawing(TypedEmbedding, "zoo.insight.diagram.parts:embedding")
+    yield Drawing(MaskedHead, "zoo_bert.drawing:masked_head")
 
 
 @hookimpl

@@ -1,6 +1,6 @@
 """Gemma 2, as a difference from LLaMA, and the blocks that only it has. Imports no mlx."""
 
-from zoo.architecture import GGUF, Architecture, Block, Preset, Rename, hookimpl, pocket
+from zoo.architecture import GGUF, Architecture, Block, Drawing, Preset, Rename, hookimpl, pocket
 from zoo.gguf import DECODER, Added
 from zoo.recipe import Attention, Decoder, Embedding, GatedMLP, Head, RoPE
 from zoo_gemma.spec import CappedAttention, CappedHead, OffsetRMSNorm, SandwichLayer
@@ -139,6 +139,14 @@ def zoo_blocks():
     )
     yield Block(CappedAttention, "zoo_gemma.block:CappedAttention", "attention with soft-capped scores")
     yield Block(CappedHead, "zoo_gemma.block:CappedHead", "language model head with soft-capped logits")
+
+
+@hookimpl
+def zoo_drawings():
+    yield Drawing(OffsetRMSNorm, "zoo_gemma.drawing:offset_norm")
+    yield Drawing(SandwichLayer, "zoo_gemma.drawing:sandwich")
+    yield Drawing(CappedAttention, "zoo_gemma.drawing:capped_attention")
+    yield Drawing(CappedHead, "zoo_gemma.drawing:capped_head")
 
 
 @hookimpl

@@ -1,6 +1,17 @@
 """gpt-oss, as a difference from LLaMA. Imports no mlx."""
 
-from zoo.architecture import GGUF, Architecture, Block, Preset, Rename, Split, Transpose, hookimpl, pocket
+from zoo.architecture import (
+    GGUF,
+    Architecture,
+    Block,
+    Drawing,
+    Preset,
+    Rename,
+    Split,
+    Transpose,
+    hookimpl,
+    pocket,
+)
 from zoo.gguf import DECODER, MIXTURE
 from zoo.recipe import MoE, Router
 from zoo_gpt_oss.spec import ClippedExperts, SinkAttention
@@ -126,6 +137,12 @@ def zoo_blocks():
         SinkAttention, "zoo_gpt_oss.block:SinkAttention", "attention with a learned sink for each head"
     )
     yield Block(ClippedExperts, "zoo_gpt_oss.block:ClippedExperts", "gated experts with clipped gate and up")
+
+
+@hookimpl
+def zoo_drawings():
+    yield Drawing(SinkAttention, "zoo_gpt_oss.drawing:sink_attention")
+    yield Drawing(ClippedExperts, "zoo_gpt_oss.drawing:clipped_experts")
 
 
 @hookimpl

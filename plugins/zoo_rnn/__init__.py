@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from zoo.architecture import Architecture, Block, OutputHead, Preset, Rename, hookimpl, pocket
+from zoo.architecture import Architecture, Block, Drawing, OutputHead, Preset, Rename, hookimpl, pocket
 from zoo.recipe import Decoder, Embedding, Head, Matrix, Spec, repeat
 
 
@@ -101,6 +101,13 @@ def zoo_blocks():
     yield Block(LSTM, "zoo_rnn.block:LSTM", "long short-term memory")
     yield Block(GRU, "zoo_rnn.block:GRU", "gated recurrent unit")
     yield Block(StackedLayer, "zoo_rnn.block:StackedLayer", "a mixer without residual or norm")
+
+
+@hookimpl
+def zoo_drawings():
+    yield Drawing(LSTM, "zoo_rnn.drawing:lstm")
+    yield Drawing(GRU, "zoo_rnn.drawing:gru")
+    yield Drawing(StackedLayer, "zoo_rnn.drawing:stacked_layer")
 
 
 @hookimpl

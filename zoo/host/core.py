@@ -7,6 +7,7 @@ from zoo.architecture import (
     Block,
     CheckpointFormat,
     Command,
+    Drawing,
     Objective,
     Probe,
     QuantizedFormat,
@@ -203,6 +204,32 @@ def zoo_objectives() -> tuple[Objective, ...]:
             ("translate",),
             summary="the next token of a translation",
         ),
+    )
+
+
+@hookimpl
+def zoo_drawings() -> tuple[Drawing, ...]:
+    """How the blocks that come with the zoo itself are drawn."""
+    parts, stacks = "zoo.insight.diagram.parts", "zoo.insight.diagram.stacks"
+    return (
+        Drawing(recipe.LayerNorm, f"{parts}:layer_norm"),
+        Drawing(recipe.RMSNorm, f"{parts}:rms_norm"),
+        Drawing(recipe.LearnedPositions, f"{parts}:learned_positions"),
+        Drawing(recipe.SinusoidalPositions, f"{parts}:sinusoidal_positions"),
+        Drawing(recipe.Embedding, f"{parts}:embedding"),
+        Drawing(recipe.Attention, f"{parts}:attention"),
+        Drawing(recipe.CrossAttention, f"{parts}:cross_attention"),
+        Drawing(recipe.MLP, f"{parts}:mlp"),
+        Drawing(recipe.GatedMLP, f"{parts}:gated_mlp"),
+        Drawing(recipe.Router, f"{parts}:router"),
+        Drawing(recipe.Experts, f"{parts}:experts"),
+        Drawing(recipe.MoE, f"{parts}:mixture"),
+        Drawing(recipe.Head, f"{parts}:head"),
+        Drawing(recipe.Layer, f"{stacks}:layer"),
+        Drawing(recipe.CrossLayer, f"{stacks}:cross_layer"),
+        Drawing(recipe.Decoder, f"{stacks}:decoder"),
+        Drawing(recipe.Encoder, f"{stacks}:encoder"),
+        Drawing(recipe.EncoderDecoder, f"{stacks}:encoder_decoder"),
     )
 
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
         CheckpointFormat,
         Command,
         Corpus,
+        Drawing,
         FactSource,
         Objective,
         Probe,
@@ -235,6 +236,33 @@ def zoo_resolve(config: Mapping[str, Any]) -> str | None:
     ...     return "shouting-llama" if "logit_scale" in config else None
     >>> zoo_resolve({"model_type": "llama", "logit_scale": 2.0})
     'shouting-llama'
+    """
+
+
+@hookspec
+def zoo_drawings() -> Iterable[Drawing]:  # type: ignore[empty-body]
+    """Drawings: how a spec looks in the diagrams of `zoo show` and `zoo compare`.
+
+    The function is called with a `zoo.insight.diagram.Subject` and gives the items of the diagram from bottom to top:
+    a `Box`, or a `Residual` around some. `subject.part("mixer")` gives those of a part, by the drawing of its own spec.
+    A spec without a drawing has that of its base class, or a box with its fields.
+
+    >>> from dataclasses import dataclass
+    >>> from zoo.architecture import Drawing, hookimpl
+    >>> from zoo.insight.diagram import Residual  # in the module that the record names
+    >>> from zoo.recipe import Spec
+    >>> @dataclass(frozen=True)
+    ... class ParallelLayer(Spec):
+    ...     kind, name = "layer", "parallel"
+    ...     norm: Spec
+    ...     mixer: Spec
+    >>> def parallel_layer(subject):
+    ...     return Residual((*subject.part("norm"), *subject.part("mixer")))
+    >>> @hookimpl
+    ... def zoo_drawings():
+    ...     yield Drawing(ParallelLayer, "my_plugin.drawing:parallel_layer")
+    >>> [drawing.spec.block() for drawing in zoo_drawings()]
+    ['layer/parallel']
     """
 
 

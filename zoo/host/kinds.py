@@ -11,6 +11,7 @@ from zoo.architecture import (
     CheckpointFormat,
     Command,
     Corpus,
+    Drawing,
     FactSource,
     Objective,
     Probe,
@@ -69,5 +70,14 @@ KINDS = (
     Kind("zoo_objectives", Objective, "objective", "objective/"),
     Kind("zoo_probes", Probe, "probe", "probe/", by_name=False, identify=lambda probe: probe.module),
     Kind("zoo_facts", FactSource, "facts", "facts/"),
+    Kind(
+        "zoo_drawings",
+        Drawing,
+        "drawing",
+        "drawing/",
+        "choose one by ZOO_BLOCK: it is of",
+        by_name=False,
+        identify=lambda drawing: drawing.spec.block(),
+    ),
     Kind("zoo_commands", Command, "command", "zoo ", "run zoo"),
 )

@@ -15,6 +15,7 @@ from zoo.architecture import (
     Block,
     Command,
     Corpus,
+    Drawing,
     Objective,
     QuantizedFormat,
     Sampler,
@@ -222,6 +223,14 @@ class Registry:
         if spec not in self._modules:
             raise PluginError(f"no plugin registers a module for the block {spec.__name__}")
         return import_target(self._modules[spec].module)
+
+    def drawing(self, spec: type) -> Drawing | None:
+        """How a spec's class is drawn, else its nearest base; a third party's drawing comes before the zoo's."""
+        found: dict[type, Drawing] = {}
+        for plugin, record in self.table(Drawing).pairs():
+            if record.spec not in found or not plugin.first_party:
+                found[record.spec] = record
+        return next((found[base] for base in spec.__mro__ if base in found), None)
 
     def strategy(
         self,
