@@ -152,10 +152,8 @@ class Registry:
 
     def plugin_of(self, record: Any) -> Plugin:
         """The plugin that gave this very record; PluginError for none."""
-        if (
-            isinstance(record, Architecture) and record.name == MODEL_TYPE
-        ):  # made for one recipe, registered by none
-            return core()
+        if isinstance(record, Architecture) and record.name == MODEL_TYPE:
+            return core()  # made for one recipe, so no plugin registers it
         table = next(table for kind, table in self._tables.items() if isinstance(record, kind))
         return table.plugin_of(record)
 
