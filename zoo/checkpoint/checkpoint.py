@@ -56,7 +56,7 @@ class Checkpoint(ABC):
     @cached_property
     def architecture(self) -> Architecture:
         """The architecture asked for, else the one that the config is of."""
-        return self._architecture or self.registry.resolve(self.config)
+        return self._architecture or self.registry.resolve(self.config, self.origin)
 
     @property
     def origin(self) -> Origin:
