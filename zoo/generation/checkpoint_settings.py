@@ -85,7 +85,7 @@ BEAMS: Mapping[str, tuple[Any, ...]] = {"length_penalty": (1.0,), "early_stoppin
 def ignored_keys(values: Mapping[str, Any], obeyed: tuple[str, ...], known_only: bool = False) -> list[str]:
     """The keys that ask for something which is not among those `obeyed`.
 
-    `known_only` leaves out keys that nobody knows, as those of a `config.json` that describe the model.
+    `known_only` leaves out unknown keys, such as those of a `config.json` that describe the model.
     """
     effects = dict(NEUTRAL)
     if values.get("do_sample"):

@@ -68,7 +68,7 @@ def _implementations(plugin: Any) -> dict[str, list[Callable[..., Any]]]:
     try:
         manager.register(plugin)
     except pluggy.PluginValidationError as error:
-        _, *lines = str(error).splitlines()  # the first names the plugin, which whoever shows the error does
+        _, *lines = str(error).splitlines()  # the first names the plugin, as the caller will
         raise PluginError(": ".join(lines).removeprefix("hookimpl definition: ")) from error
     found = {
         caller.name: [implementation.function for implementation in caller.get_hookimpls()]

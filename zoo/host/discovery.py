@@ -28,7 +28,7 @@ FIRST_PARTY = "mlx-zoo"
 
 @dataclass
 class Plugin:
-    """One plugin and how it fared. `state`: "loaded", "blocked", "incompatible" or "broken".
+    """One plugin and whether it could be loaded. `state`: "loaded", "blocked", "incompatible" or "broken".
 
     `error` says why it is not loaded, `traceback` where it failed. `records` are what its hooks gave, by hook.
     """

@@ -170,7 +170,7 @@ def _tensor(cursor: Cursor) -> tuple[str, tuple[int, ...], int, int]:
 def _located(
     path: Path, found: list[tuple[str, tuple[int, ...], int, int]], start: int, alignment: int, size: int
 ) -> dict[str, Entry]:
-    """The tensors by name; ValueError unless each lies within the file, in nobody else's place."""
+    """The tensors by name; ValueError unless each lies within the file and overlaps no other."""
     from gguf import GGML_QUANT_SIZES, GGMLQuantizationType
 
     kinds = {int(kind): kind for kind in GGMLQuantizationType}

@@ -182,7 +182,7 @@ def _listed(kinds: Counter[str]) -> str:
 
 
 def unread(entry: Entry, dtype: mx.Dtype, repack: int | None = None) -> Any:
-    """What `read` will give, with zeros that take no memory while nobody asks for them."""
+    """What `read` will give, with zeros that take no memory until they are evaluated."""
     packing = packing_of(entry, repack)
     if packing is None:
         return mx.zeros(entry.shape, dtype)
