@@ -12,6 +12,7 @@ from zoo.architecture import (
     Command,
     Corpus,
     Objective,
+    Probe,
     QuantizedFormat,
     Sampler,
     Strategy,
@@ -65,5 +66,6 @@ KINDS = (
     ),
     Kind("zoo_corpora", Corpus, "corpus", "corpus/"),
     Kind("zoo_objectives", Objective, "objective", "objective/"),
+    Kind("zoo_probes", Probe, "probe", "probe/", by_name=False, identify=lambda probe: probe.module),
     Kind("zoo_commands", Command, "command", "zoo ", "run zoo"),
 )
