@@ -80,7 +80,7 @@ def uncover(
 ) -> Iterator[mx.array]:
     """The text (1, T) after each of `passes` over it, which uncover the `size` masks from `start` on.
 
-    Every masked token is predicted anew in each pass, of which those with the highest probability are kept: the
+    Every masked token is predicted again in each pass, of which those with the highest probability are kept: the
     others are masked again ("low-confidence remasking", algorithm 5). `choose` predicts: logits (L, V) to ids (L,).
     """
     for count in share(size, passes):

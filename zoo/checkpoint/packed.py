@@ -22,7 +22,7 @@ AFFINE_BITS = (1, 2, 3, 4, 5, 6, 8)
 AFFINE_GROUPS = (32, 64, 128)
 # The other modes' bits and inputs a group; their scales are single bytes.
 FLOAT_MODES = {"mxfp4": (4, 32), "nvfp4": (4, 16), "mxfp8": (8, 32)}
-NAN_SCALE = 0xFF  # of E8M0 and E4M3 alike
+NAN_SCALE = 0xFF  # of both E8M0 and E4M3
 
 
 @frozen()

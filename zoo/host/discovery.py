@@ -117,7 +117,7 @@ def _names(environ: Mapping[str, str], variable: str) -> set[str]:
     return {name.strip() for name in environ.get(variable, "").split(",") if name.strip()}
 
 
-@cache  # each access parses the distribution's metadata anew
+@cache  # each access parses the distribution's metadata again
 def _distribution(distribution: Distribution | None) -> tuple[str, str]:
     """The name and version of a distribution, empty where its metadata are damaged."""
     try:

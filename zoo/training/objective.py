@@ -112,10 +112,10 @@ def hidden_words(
     names: Collection[str] = (),
     answers: Collection[str] = (),
 ) -> Iterator[Batch]:
-    """Masked-LM batches, as BERT's, of whole words and names, masked anew each time that a text comes.
+    """Masked-LM batches, as BERT's, of whole words and names, masked differently each time that a text comes.
 
-    Half the names are masked, since they carry a text's facts, and 15% of all else; of what is asked for 80% is masked, 10%
-    becomes other tokens, 10% stays as it was (Devlin et al., 2018, section 3.1 and appendix A.1).
+    Half the names, which carry a text's facts, and 15% of all else are to be predicted; of these 80% are masked, 10%
+    become other tokens, 10% stay as they were (Devlin et al., 2018, section 3.1 and appendix A.1).
     """
     mask, spans, draw = mask_of(tokenizer), Spans(tokenizer, names, answers), random.Random(settings.seed)
     for rows in alike(texts, tokenizer, settings, closed=False):

@@ -1,6 +1,6 @@
 """The header of a GGUF file: its metadata, and where each tensor lies. Every field is validated.
 
-The gguf package's own reader takes counts and lengths at their word, and makes several numpy arrays of every word of a
+The gguf package's own reader does not check counts and lengths, and makes several numpy arrays of every word of a
 vocabulary. Its tables say what the tensors' types are. Layout: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
 """
 
