@@ -58,7 +58,7 @@ def load(
     "bfloat16") casts floats; `adapter` is a folder of mlx-lm's LoRA or DoRA, `revision` a hub id's branch, tag or commit.
     A model that would not fit in this machine's memory with a cache of `context` tokens is refused before it is read,
     unless `force`. `repack` (4, 6 or 8) packs in so many bits those matrices of a GGUF file that no packing of MLX holds
-    exactly. `report` is called with the bytes read so far and those in all (0 while nobody knows) once the files are
+    exactly. `report` is called with the bytes read so far and those in all (0 while unknown) once the files are
     found. Raises a `ZooError` that names the culprit: SourceError, ConfigError, CheckpointError, TokenizerError.
     """
     runtime.check_process()

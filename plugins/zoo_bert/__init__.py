@@ -145,7 +145,7 @@ WEIGHTS = (
     *norm_rules("cls.predictions.transform.LayerNorm", "head.norm"),
     OutputHead("cls.predictions.decoder.weight", "head.output.weight"),
     HeadBias(),
-    # Trained to tell whether one sentence follows another, and read by no one since.
+    # For BERT's training on whether one sentence follows another; no task of the zoo uses it.
     Ignore("[bert.]pooler.dense.*"),
     Ignore("cls.seq_relationship.*"),
     Ignore("[bert.]embeddings.position_ids"),

@@ -47,7 +47,7 @@ def gpt_oss(config):
     spellings = ("rope_scaling", "rope_parameters")
     if not any(key in config or config.is_null(key) for key in spellings):  # null: no scaling
         config = config.with_defaults(rope_parameters=YARN)
-    # The experts have their own activation; the key stands in configs all the same.
+    # Configs have the key, but the experts have an activation of their own.
     config.choice("hidden_act", ("silu",), "silu")
     # The released names of num_experts_per_tok and of the scaling's original_max_position_embeddings.
     config.ignore("experts_per_token", "initial_context_length")

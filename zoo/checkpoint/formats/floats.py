@@ -23,7 +23,7 @@ GROUP = 32  # inputs that share a scale in the MX formats
 def fp4(reading: Reading, name: str, part: str, scale: str, multiplier: mx.array | None = None) -> None:
     """Add to the reading the matrix `name` of FP4: `part` (…, O, I/2) holds two a byte, the low half first.
 
-    The type of its `scale` (…, O, G) tells MXFP4 from NVFP4. `multiplier` is NVFP4's second scale, one a matrix.
+    The type of its `scale` (…, O, G) distinguishes MXFP4 from NVFP4. `multiplier` is NVFP4's second scale, one a matrix.
     """
     kind = reading.kind(scale)
     codes, scales = reading.need(part, part), reading.need(scale, part)
