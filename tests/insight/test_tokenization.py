@@ -8,10 +8,11 @@ import sentencepiece
 from gguf_tokenizers import written as write_gguf
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from random_tokenizers import Draw
 from tokenizers import Tokenizer as LibraryTokenizer
 from tokenizers import decoders, models, normalizers, pre_tokenizers
 
-from zoo.errors import SourceError, TokenizerError
+from zoo.errors import SourceError, TokenizerError, ZooError
 from zoo.insight.tokenization import byte_counts, tokenization, tokenize_pieces, tokenizer_of
 from zoo.tokenizer import Tokenizer, load_tokenizer
 
@@ -223,3 +224,24 @@ def test_of_a_hub_id_the_weights_are_not_fetched(hub, repository):
 
     assert tokenizer_of(ID).encode("a")
     assert sorted(hub.asked()) == ["config.json", "tokenizer.json", "tokenizer_config.json"]
+
+
+def test_the_pieces_of_absurd_tokenizers_are_their_ids_and_lie_in_the_text(tmp_path):
+    placed = 0
+    for seed in range(60):
+        draw = Draw(seed)
+        (tmp_path / "tokenizer.json").write_text(json.dumps(draw.tokenizer()))
+        try:
+            tokenizer = load_tokenizer(tmp_path)
+        except ZooError:
+            continue
+        for text in ("", "a", "the ab b. n't x", "Hello 你好 é \n ab  b"):
+            try:
+                ids, pieces = tokenizer.encode(text), tokenize_pieces(tokenizer, text)
+            except ZooError:
+                continue
+            assert [piece.id for piece in pieces] == ids
+            for piece in pieces:
+                assert piece.start is None or 0 <= piece.start <= piece.end <= len(text)
+                placed += piece.start is not None
+    assert placed > 500

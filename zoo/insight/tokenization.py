@@ -206,9 +206,11 @@ def _placed(tokenizer: Tokenizer, text: str, pieces: list[Piece]) -> list[Piece]
     places = _counted(text, pieces) or tokenizer.offsets(text)
     if places is None or len(places) != len(pieces):
         return [_known(piece, text) for piece in pieces]
+    # The library may place a piece that came of no character behind the text.
+    inside = [(min(start, len(text)), min(max(start, end), len(text))) for start, end in places]
     return [
         replace(_known(piece, text[start:end]), start=start, end=end)
-        for piece, (start, end) in zip(pieces, places, strict=True)
+        for piece, (start, end) in zip(pieces, inside, strict=True)
     ]
 
 
