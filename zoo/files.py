@@ -101,6 +101,23 @@ def read_text(folder: Path, name: str, kind: type[ZooError], most: int = MOST_BY
         raise kind(f"{folder / name}: not UTF-8 text (byte {error.start})") from error
 
 
+def read_persons_text(path: Path, kind: type[ZooError], most: int = MOST_BYTES) -> str:
+    """The UTF-8 text of a person's own file, which may be a link or a pipe; `kind` of error when it is not that."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(most + 1)
+    except OSError as error:
+        raise kind(f"{path}: {error.strerror}") from error
+    if len(data) > most:
+        raise kind(f"{path}: larger than {most // 2**20} MiB")
+    if b"\0" in data:
+        raise kind(f"{path}: is a binary file, not a text (byte {data.index(0)} is zero)")
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise kind(f"{path}: not UTF-8 text (byte {error.start})") from error
+
+
 def read_json(folder: Path, name: str, kind: type[ZooError]) -> Any:
     """What a checkpoint's JSON file holds, None where there is none; `kind` of error when it is not JSON, or a bomb."""
     text = read_text(folder, name, kind, MOST_JSON)

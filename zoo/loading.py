@@ -114,14 +114,19 @@ def check_fit(model: Any, recipe: Any, width: int, context: int | None = None) -
 
 def check_sum(weights: int, recipe: Any, width: int, context: int | None = None) -> None:
     """The same, for weights of so many bytes."""
+    parts = too_large(weights, recipe, width, context)
+    if parts is not None:
+        raise SourceError(f"the model does not fit: {parts}; `force` loads it nevertheless")
+
+
+def too_large(weights: int, recipe: Any, width: int, context: int | None = None) -> str | None:
+    """The sum in words when weights of so many bytes and the cache exceed the machine's memory, None when they fit."""
     room = runtime.total_memory()
     tokens = min(context or CONTEXT, recipe.context or CONTEXT)
     cache = recipe.cached(recipe.dim) * tokens * width
-    if room is not None and weights + cache > room:
-        parts = f"weights {weights / GB:.1f} GB, cache of {tokens} tokens {cache / GB:.1f} GB"
-        raise SourceError(
-            f"the model does not fit: {parts}, this machine {room / GB:.1f} GB; `force` loads it nevertheless"
-        )
+    if room is None or weights + cache <= room:
+        return None
+    return f"weights {weights / GB:.1f} GB, cache of {tokens} tokens {cache / GB:.1f} GB, this machine {room / GB:.1f} GB"
 
 
 CONTEXT = 4096  # tokens, where nothing says how long a text will be

@@ -244,11 +244,13 @@ def zoo_commands() -> tuple[Command, ...]:
         Command(
             "compare", "zoo.cli.compare:compare", "Architectures side by side, their differences marked."
         ),
+        Command("tokenize", "zoo.cli.tokenize:tokenize", "The pieces that tokenizers cut a text into."),
         Command("plugins", "zoo.cli.plugins:plugins", "The installed plugins, and how each fared."),
         Command(
             "train", "zoo.cli.train:train", "Train a model from nothing, on a built-in corpus or your text."
         ),
         Command("evaluate", "zoo.cli.evaluate:evaluate", "How many questions of a corpus a model answers."),
+        Command("perplexity", "zoo.cli.perplexity:perplexity", "How well models predict a text."),
         Command("convert", "zoo.cli.convert:convert", "A checkpoint to a new folder, quantized or not."),
         Command("bench", "zoo.cli.bench:bench", "Timed runs beside a peer's."),
         Command("cache", "zoo.cli.cache:cache", "What was downloaded from the hub, and how to remove it."),
