@@ -79,5 +79,7 @@ KINDS = (
         by_name=False,
         identify=lambda drawing: drawing.spec.block(),
     ),
+    Kind("zoo_probes", Probe, "probe", "probe/", by_name=False, identify=lambda probe: probe.module),
+    Kind("zoo_facts", FactSource, "facts", "facts/"),
     Kind("zoo_commands", Command, "command", "zoo ", "run zoo"),
 )

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from zoo.errors import PluginError
+from zoo.facts.fact import billions
 from zoo.frozen import Frozen, frozen
 from zoo.insight.diagram.model import Box, Cell, Diagram, Frame, Note, Residual, Stack, as_note, boxes
 from zoo.insight.diagram.words import number, spaced
@@ -71,9 +72,9 @@ def diagram_of(recipe: Any, name: str, registry: Registry, summary: str = "") ->
     if not summary:
         total = recipe.parameters(recipe.dim)
         active = recipe.active_parameters(recipe.dim)
-        summary = f"{amount(total)} parameters"
+        summary = f"{billions(total)} parameters"
         if active != total:
-            summary += f", {amount(active)} used by a token"
+            summary += f", {billions(active)} used by a token"
     found = draw(Subject(recipe, "", recipe.dim, Scene(registry)))
     if not all(isinstance(item, Stack) for item in found):
         start, end = Box("input", "Tokens"), Box("output", "Logits")
@@ -84,7 +85,9 @@ def diagram_of(recipe: Any, name: str, registry: Registry, summary: str = "") ->
 def draw(subject: Subject) -> tuple[Any, ...]:
     """The items of a spec, from bottom to top."""
     drawing = subject.scene.registry.drawing(type(subject.spec))
-    if drawing is None:
+    own = drawing is not None and drawing.spec is type(subject.spec)
+    # A layer of a subclass may join its parts in another way than its base does.
+    if drawing is None or (subject.spec.kind == "layer" and not own):
         return (generic(subject),)
     try:
         found = drawing.function()(subject)
@@ -94,7 +97,7 @@ def draw(subject: Subject) -> tuple[Any, ...]:
     for item in items:
         if not isinstance(item, Box | Residual | Frame | Stack):
             raise PluginError(f"the drawing of {subject.spec.block()}, {drawing.target}: gave {item!r}")
-    if drawing.spec is type(subject.spec) or not items or isinstance(items[0], Stack):
+    if own or not items or isinstance(items[0], Stack):
         return items
     return _with_own_fields(items, subject, drawing.spec)
 
@@ -104,6 +107,9 @@ def _with_own_fields(items: tuple[Any, ...], subject: Subject, base: type[Spec])
     known = {field.name for field in dataclasses.fields(base)}
     own = [Note(subject.spec.name, "block")] if subject.spec.block() != base.block() else []
     own += [note for note in field_notes(subject.spec) if note.key not in known]
+    for field, value in subject.spec.parts():
+        if field not in known and isinstance(value, Spec):
+            own.append(Note(f"{field.replace('_', ' ')} {subject.title(field) or spaced(value.name)}", field))
     if not own or not isinstance(items[0], Box):
         return items
     return (items[0].with_notes(*own), *items[1:])
@@ -141,11 +147,3 @@ def field_notes(spec: Spec) -> Iterable[Note]:
                 yield Note(f"{word} {number(value)}", field.name)
         elif isinstance(value, str) and value and len(value) <= 24:
             yield Note(f"{word} {value}", field.name)
-
-
-def amount(count: float) -> str:
-    """A count in three digits: "8.03 billion"."""
-    for size, unit in ((1e12, "trillion"), (1e9, "billion"), (1e6, "million")):
-        if count >= size:
-            return f"{count / size:.3g} {unit}"
-    return number(count)
