@@ -14,9 +14,7 @@ from typing import Any
 
 import mlx.core as mx
 
-from zoo.checkpoint.packings import AFFINE_BITS as AFFINE_BITS
-from zoo.checkpoint.packings import AFFINE_GROUPS as AFFINE_GROUPS
-from zoo.checkpoint.packings import FLOAT_MODES as FLOAT_MODES
+from zoo.checkpoint.packings import AFFINE_BITS, AFFINE_GROUPS, FLOAT_MODES
 from zoo.errors import CheckpointError
 from zoo.frozen import Frozen, frozen
 

@@ -13,7 +13,8 @@ from collections.abc import Sequence
 import mlx.core as mx
 
 from zoo.checkpoint.formats.reading import Reading, is_float, misfit
-from zoo.checkpoint.packed import FLOAT_MODES, WORD, Packed, Packing
+from zoo.checkpoint.packed import WORD, Packed, Packing
+from zoo.checkpoint.packings import FLOAT_MODES
 
 EXPONENTS = ("U8", "F8_E8M0")  # what headers call bytes of E8M0
 ONE = 127  # the byte that is 1 in E8M0
