@@ -185,7 +185,21 @@ def _flops(recipe: Any, tokens: int) -> Iterator[Fact]:
 def _tokenizer(tokenizer: Any) -> Iterator[Fact]:
     if tokenizer is None:
         return
-    yield Fact("tokenizer.vocabulary", "tokenizer's vocabulary", len(tokenizer), "tokens", detail=True)
+    if tokenizer.kind:
+        yield Fact("tokenizer.kind", "tokenizer", tokenizer.kind)
+    yield Fact("tokenizer.size", "tokenizer's tokens", tokenizer.vocab_size, "tokens")
+    yield Fact("tokenizer.bytes", "tokenizer writes any byte", _writes_bytes(tokenizer))
+
+
+RARE = "\U00013080\u0c9a\U0001fae8"  # a hieroglyph, a letter of Kannada, an emoji of 2022
+
+
+def _writes_bytes(tokenizer: Any) -> bool:
+    """Whether it has tokens for all bytes, by which characters that are no token of their own come back as they were."""
+    try:
+        return RARE in tokenizer.decode(tokenizer.encode(RARE, special_tokens=False))
+    except ZooError:
+        return False
 
 
 def plugin_facts(recipe: Any, registry: Any, taken: set[str]) -> list[Fact]:

@@ -21,12 +21,13 @@ class Backend(Protocol):
     """What a `Tokenizer` is made with: a subclass of this, or any object with these attributes and methods.
 
     `vocab_size` is one more than the largest id, `special_tokens` the text of each named special token ("bos_token"),
-    `languages` those that the tokenizer can translate between, or None.
+    `languages` those that the tokenizer can translate between, or None; `kind` how it finds its tokens ("BPE").
     """
 
     vocab_size: int
     special_tokens: dict[str, str]
     languages: Languages | None = None
+    kind: str = ""
 
     @abstractmethod
     def encode(self, text: str, special_tokens: bool) -> list[int]:
@@ -61,6 +62,7 @@ class WrappedBackend(Backend):
         self.inner = inner
         self.vocab_size = inner.vocab_size
         self.special_tokens = inner.special_tokens
+        self.kind = getattr(inner, "kind", "")  # which one of contract version 1 does not say
 
     def encode(self, text: str, special_tokens: bool) -> list[int]:
         return self.inner.encode(text, special_tokens)

@@ -31,6 +31,8 @@ class VocabularyBackend(Backend):
     `target` is the table for decoding, where it is another.
     """
 
+    kind = "sentencepiece"
+
     def __init__(
         self,
         model: Path,
