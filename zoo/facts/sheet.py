@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from zoo import runtime
-from zoo.errors import PluginError, ZooError
+from zoo.errors import ZooError
 from zoo.facts.fact import Fact, Sheet
 from zoo.facts.flops import decode_flops, prefill_flops
 from zoo.facts.memory import (
@@ -22,6 +22,7 @@ from zoo.facts.parameters import by_part
 from zoo.facts.stacks import DECODER, is_opaque, stacks
 from zoo.facts.structure import stack_facts
 from zoo.facts.weights import FORMATS, GROUP, Weights, format_of, weights_of
+from zoo.notices import notice
 
 CONTEXT = 4096  # tokens, where nobody asks for another number and the model takes them
 WEIGHTS = "bfloat16"
@@ -203,22 +204,22 @@ def _writes_bytes(tokenizer: Any) -> bool:
 
 
 def plugin_facts(recipe: Any, registry: Any, taken: set[str]) -> list[Fact]:
-    """What the plugins' hooks `zoo_facts` tell of a recipe; PluginError that names one that raises or gives no facts."""
+    """What the plugins' hooks `zoo_facts` tell of a recipe; one that raises, or gives no facts, is warned of and left out."""
     from zoo.architecture import FactSource, import_target
 
     found: list[Fact] = []
     for source in registry.table(FactSource).listed().values():
         try:
             given = list(import_target(source.target)(recipe))
-        except ZooError:
-            raise
-        except Exception as error:
-            raise PluginError(f"facts {source.name}: {type(error).__name__}: {error}") from error
+        except Exception as error:  # of a plugin's code
+            notice(f"facts {source.name}: {type(error).__name__}: {error}")
+            continue
         for fact in given:
             if not isinstance(fact, Fact):
-                raise PluginError(f"facts {source.name}: gave {fact!r:.60}, not a zoo.facts.Fact")
-            if fact.name in taken:
-                raise PluginError(f"facts {source.name}: there is a fact {fact.name!r} already")
-            taken.add(fact.name)
-            found.append(fact)
+                notice(f"facts {source.name}: gave {fact!r:.60}, not a zoo.facts.Fact")
+            elif fact.name in taken:
+                notice(f"facts {source.name}: there is a fact {fact.name!r} already")
+            else:
+                taken.add(fact.name)
+                found.append(fact)
     return found
