@@ -54,8 +54,8 @@ def test_facts_are_asked_for_by_name():
 
 def test_layers_that_differ_have_a_value_each():
     windows = sheet("gemma2")["decoder.window"]
-    assert windows.value == (4096, None) * 13 and windows.text == "4,096 in 13 of 26 in turn"
-    assert sheet("deepseek-v3")["decoder.experts"].text == "256 in 58 of 61"
+    assert windows.value == (4096, None) * 13 and windows.text == "4,096 in 13 of 26 layers, in turn"
+    assert sheet("deepseek-v3")["decoder.experts"].text == "256 in 58 of 61 layers"
 
 
 def test_a_page_can_compute_cache_and_weights_from_the_numbers():
@@ -135,11 +135,11 @@ def test_fields_tell_equal_layers_once_and_others_by_count():
         return {fact.key: fact for fact in fields_of(found)}
 
     assert fields(recipe("mistral:7b"))["layer.mixer.window"].value == 4096
-    assert fields(recipe("qwen2:tiny"))["layer.mixer.window"].text == "6 in 2 of 3"
+    assert fields(recipe("qwen2:tiny"))["layer.mixer.window"].text == "6 in 2 of 3 layers"
     turned = recipe("llama:pocket").change_layers(
         lambda index, layer: dict(mixer=dict(window=8 if index % 2 else None))
     )
-    assert fields(turned)["layer.mixer.window"].text == "8 in 2 of 4 in turn"
+    assert fields(turned)["layer.mixer.window"].text == "8 in 2 of 4 layers, in turn"
     both = {row.name: row for row in aligned([fields_of(recipe(n)) for n in ("transformer", "bart")])}
     assert both["decoder.embedding.shared"].values == (True, True)
     assert both["layer.mixer.heads"].values == (8, 16) and both["start"].values == (0, 2)

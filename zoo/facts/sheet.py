@@ -7,7 +7,7 @@ from typing import Any
 
 from zoo import runtime
 from zoo.errors import ZooError
-from zoo.facts.fact import Fact, Sheet
+from zoo.facts.fact import Fact, Sheet, text_of
 from zoo.facts.flops import decode_flops, prefill_flops
 from zoo.facts.memory import (
     LENGTHS,
@@ -119,7 +119,9 @@ def _cache(recipe: Any, kept: tuple[Kept, ...], tokens: int) -> Iterator[Fact]:
     each = round(growing * POLICIES["16-bit"])
     note = "an upper bound: which layers have windows is not known" if is_opaque(recipe) else ""
     if growing:
-        yield Fact("cache.token", "cache a token", each, "bytes", note)
+        endless = round(sum(one.per_token for one in kept if one.window is None) * POLICIES["16-bit"])
+        beyond = f"{text_of(endless, 'bytes')} once all windows are full" if endless < each else ""
+        yield Fact("cache.token", "cache a token", each, "bytes", note or beyond)
     if state := sum(one.bytes(0) for one in kept):
         yield Fact("cache.state", "state at any length", state, "bytes")
     if source := source_numbers(recipe):
@@ -127,7 +129,8 @@ def _cache(recipe: Any, kept: tuple[Kept, ...], tokens: int) -> Iterator[Fact]:
         yield Fact("cache.source_token", label, round(source * POLICIES["16-bit"]), "bytes", detail=True)
     if not (growing or state):
         return
-    yield Fact("cache.context", f"cache at {tokens:,} tokens", cache_bytes(kept, tokens), "bytes", note)
+    number, label = cache_bytes(kept, tokens), f"cache at {tokens:,} tokens"
+    yield Fact("cache.context", label, number, "bytes", note, detail=not growing)
     for policy in POLICIES:
         for name, length in LENGTHS.items():
             label = f"cache at {name}, {policy}"
@@ -159,7 +162,7 @@ def _weights(recipe: Any, weights: Weights | None, kept: tuple[Kept, ...], chose
             yield Fact("fits", FITS, 0, "tokens", note, words="the weights do not fit")
         elif DECODER in stacks(recipe) or is_opaque(recipe):
             longest = largest_context(kept, room - taken, recipe.context)
-            words = "any length" if longest is None else ""
+            words = "any length" if longest is None else f"{longest:,} tokens"
             yield Fact("fits", FITS, longest, "tokens", note, words=words)
 
 
