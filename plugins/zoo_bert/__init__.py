@@ -214,8 +214,10 @@ def zoo_architectures():
         ),
         presets=(
             pocket(__file__, "bert", **POCKET),
-            Preset("base", hub="google-bert/bert-base-uncased", config=BASE),
-            Preset("minilm", hub="sentence-transformers/all-MiniLM-L6-v2", config=MINILM),
+            Preset("base", hub="google-bert/bert-base-uncased", config=BASE, licence="Apache-2.0"),
+            Preset(
+                "minilm", hub="sentence-transformers/all-MiniLM-L6-v2", config=MINILM, licence="Apache-2.0"
+            ),
         ),
         references=(
             "Devlin et al., 2018, arXiv:1810.04805",

@@ -156,8 +156,8 @@ def zoo_architectures():
         gguf=GGUF("deepseek2", GGUF_WEIGHTS, keys=GGUF_KEYS, config=config_of_gguf),
         presets=(
             pocket(__file__, "deepseek-v3", **POCKET),
-            Preset("671b", hub="deepseek-ai/DeepSeek-V3", config=V3),
-            Preset("moonlight-16b", hub="moonshotai/Moonlight-16B-A3B", config=MOONLIGHT),
+            Preset("671b", hub="deepseek-ai/DeepSeek-V3", config=V3, licence="DeepSeek Model License"),
+            Preset("moonlight-16b", hub="moonshotai/Moonlight-16B-A3B", config=MOONLIGHT, licence="MIT"),
         ),
         references=("DeepSeek-AI, 2024, arXiv:2412.19437", "DeepSeek-AI, 2024, arXiv:2405.04434"),
     )

@@ -162,7 +162,7 @@ def zoo_architectures():
         gguf=GGUF("gemma2", GEMMA_GGUF, config=score_scale),
         presets=(
             pocket(__file__, "gemma2", **POCKET),
-            Preset("2b", hub="google/gemma-2-2b", config=GEMMA2_2B),
+            Preset("2b", hub="google/gemma-2-2b", config=GEMMA2_2B, licence="Gemma Terms of Use"),
         ),
         references=("Gemma Team, 2024, arXiv:2408.00118",),
     )

@@ -161,6 +161,7 @@ def zoo_architectures():
             published(
                 "20b",
                 "openai/gpt-oss-20b",
+                "Apache-2.0",
                 hidden_size=2880,
                 intermediate_size=2880,
                 num_hidden_layers=24,

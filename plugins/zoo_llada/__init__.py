@@ -136,8 +136,8 @@ def zoo_architectures():
         weights=WEIGHTS,
         presets=(
             pocket(__file__, "llada", **POCKET),
-            Preset("8b", hub="GSAI-ML/LLaDA-8B-Base", config=EIGHT_BILLION),
-            Preset("8b-instruct", hub="GSAI-ML/LLaDA-8B-Instruct", config=EIGHT_BILLION),
+            Preset("8b", hub="GSAI-ML/LLaDA-8B-Base", config=EIGHT_BILLION, licence="MIT"),
+            Preset("8b-instruct", hub="GSAI-ML/LLaDA-8B-Instruct", config=EIGHT_BILLION, licence="MIT"),
         ),
         references=("Nie et al., 2025, arXiv:2502.09992",),
     )
