@@ -1,6 +1,17 @@
 """gpt-oss, as a difference from LLaMA. Imports no mlx."""
 
-from zoo.architecture import GGUF, Architecture, Block, Preset, Rename, Split, Transpose, hookimpl, pocket
+from zoo.architecture import (
+    GGUF,
+    Architecture,
+    Block,
+    Preset,
+    Probe,
+    Rename,
+    Split,
+    Transpose,
+    hookimpl,
+    pocket,
+)
 from zoo.gguf import DECODER, MIXTURE
 from zoo.recipe import MoE, Router
 from zoo_gpt_oss.spec import ClippedExperts, SinkAttention
@@ -168,3 +179,8 @@ def zoo_architectures():
         ),
         references=("OpenAI, 2025, arXiv:2508.10925",),
     )
+
+
+@hookimpl
+def zoo_probes():
+    yield Probe("zoo_gpt_oss.block:SinkAttention", "zoo_gpt_oss.probe:SinkAttentionProbe")

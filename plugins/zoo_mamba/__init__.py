@@ -8,6 +8,7 @@ from zoo.architecture import (
     Block,
     OutputHead,
     Preset,
+    Probe,
     Rename,
     Transpose,
     hookimpl,
@@ -145,3 +146,8 @@ def zoo_architectures():
         ),
         references=("Gu and Dao, 2023, arXiv:2312.00752",),
     )
+
+
+@hookimpl
+def zoo_probes():
+    yield Probe("zoo_mamba.block:SelectiveStateSpace", "zoo_mamba.probe:SelectiveStateSpaceProbe")
