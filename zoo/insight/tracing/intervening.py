@@ -86,6 +86,8 @@ def _edit(address: str, wanted: Any, axis: int | None, index: int) -> Edit:
             value if axis is None else mx.take(value, _within(address, index, value.shape[axis]), axis=axis)
         )
         new = wanted(part) if callable(wanted) else _array(address, wanted)
+        if new is part:
+            return value
         if not isinstance(new, mx.array):
             new = _array(address, new)
         try:
