@@ -122,8 +122,10 @@ def check_ablation(subject: Subject, address: str, record: Pass, about: Mapping[
             f"{address} set to zero changed {before}, which is computed before it"
         )
     assert not mx.any(changed.values[address]).item(), f"{address} was set to zero, and is not"
+    stem = layer_of(address).rpartition(".")[0]
     for after in order[place + 1 :]:
-        if about[after].summary == about.get(layer_of(address), about[address]).summary:
+        found = LAYER.fullmatch(after)
+        if found and after.rpartition(".")[0] == stem and after != address:
             assert not mx.array_equal(changed.values[after], record.values[after]).item(), (
                 f"{address} set to zero did not change {after}"
             )

@@ -57,11 +57,15 @@ class Recorder(Watcher):
         self._cache = None
 
     def note(self, address: str, value: mx.array, about: Value) -> mx.array:
-        """Keep a value of the last pass that began; one that comes token by token is put together along T."""
+        """Keep a value of the last pass that began: the last, of a module that is called several times in it.
+
+        One that comes token by token is put together along T. The values are in the order in which they were computed.
+        """
         if self.passes and (not self.only or any(fnmatchcase(address, p) for p in self.only)):
             values, whole = self.passes[-1].values, value
-            if about.stepwise and address in values:
-                whole = mx.concatenate([values[address], value], axis=about.axes.split().index("T"))
+            before = values.pop(address, None)
+            if about.stepwise and before is not None:
+                whole = mx.concatenate([before, value], axis=about.axes.split().index("T"))
             values[address] = whole
             self.about[address] = about
         return value
