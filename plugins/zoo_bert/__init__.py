@@ -10,6 +10,7 @@ from zoo.architecture import (
     Ignore,
     OutputHead,
     Preset,
+    Probe,
     Rename,
     Rule,
     hookimpl,
@@ -252,3 +253,9 @@ def zoo_resolve(config):
     ):
         return "bert"
     return None
+
+
+@hookimpl
+def zoo_probes():
+    yield Probe("zoo_bert.block:TypedEmbedding", "zoo_bert.probe:TypedEmbeddingProbe")
+    yield Probe("zoo_bert.block:MaskedHead", "zoo_bert.probe:MaskedHeadProbe")

@@ -6,6 +6,7 @@ from zoo.architecture import (
     Block,
     Drawing,
     Preset,
+    Probe,
     Rename,
     Split,
     Transpose,
@@ -186,3 +187,8 @@ def zoo_architectures():
         ),
         references=("OpenAI, 2025, arXiv:2508.10925",),
     )
+
+
+@hookimpl
+def zoo_probes():
+    yield Probe("zoo_gpt_oss.block:SinkAttention", "zoo_gpt_oss.probe:SinkAttentionProbe")
