@@ -12,8 +12,6 @@ from zoo.errors import TokenizerError
 from zoo.frozen import Frozen, frozen
 from zoo.tokenizer import Tokenizer
 
-REPLACEMENT = "\ufffd"
-
 
 @frozen()
 class Piece(Frozen):
@@ -39,7 +37,11 @@ class Piece(Frozen):
     @property
     def partial(self) -> bool:
         """Whether it begins or ends inside a character."""
-        return REPLACEMENT in self.bytes.decode("utf-8", "replace") and REPLACEMENT not in self.token
+        try:
+            self.bytes.decode("utf-8")
+        except UnicodeDecodeError:
+            return True
+        return False
 
     def as_json(self) -> dict[str, Any]:
         """The fields, the bytes in hexadecimal digits."""
