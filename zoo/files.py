@@ -1,6 +1,6 @@
 """Files, read and written: a checkpoint's, which lie in its folder, JSON within bounds, and new ones. Imports no mlx.
 
-A folder comes from anyone. A link in it could name any file of this machine, a pipe would keep its reader waiting for
+A folder may come from anyone. A link in it could name any file of this machine, a pipe would keep its reader waiting for
 ever, and a few megabytes of JSON can ask for gigabytes of memory or for more depth than Python has.
 """
 

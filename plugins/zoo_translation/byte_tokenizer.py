@@ -14,6 +14,8 @@ BYTES = range(len(SPECIAL), len(SPECIAL) + 256)
 class ByteTokenizer:
     """Text to UTF-8 bytes and back; see `zoo.tokenizer.Backend`."""
 
+    kind = "bytes"
+
     def __init__(self, special_tokens, added=()):
         self.special_tokens = {**DEFAULTS, **special_tokens}
         named = enumerate(self.special_tokens[name] for name in SPECIAL)

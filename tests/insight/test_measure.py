@@ -2,6 +2,10 @@
 
 import json
 import math
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -133,3 +137,14 @@ def test_names_take_turns_and_a_warm_up_is_not_kept():
 def test_loading_is_timed_beside_mlx():
     record = bench_load("llama", runs=1)
     assert record["mlx"]["seconds"] > 0 and record["ratio"] > 0 and record["zoo"]["held"] > 4e6
+
+
+def test_a_third_partys_architecture_is_measured_too(site):
+    site.install(Path(__file__).parents[2] / "docs" / "plugins" / "examples" / "zoo-phi3")
+    code = "from zoo.insight.measure import measure, to_json; print(to_json(measure(['phi3:tiny'], runs=1)))"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=os.environ | site.environment
+    )
+    assert done.returncode == 0, done.stderr
+    (one,) = json.loads(done.stdout)["measured"]
+    assert one["architecture"] == "phi3" and one["random"] and one["decode_tokens_per_second"] > 0

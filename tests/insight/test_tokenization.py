@@ -8,11 +8,12 @@ import sentencepiece
 from gguf_tokenizers import written as write_gguf
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from random_tokenizers import Draw
 from tokenizers import Tokenizer as LibraryTokenizer
 from tokenizers import decoders, models, normalizers, pre_tokenizers
 
-from zoo.errors import SourceError, TokenizerError
-from zoo.insight.tokenization import byte_counts, tokenization, tokenize_pieces, tokenizer_of
+from zoo.errors import SourceError, TokenizerError, ZooError
+from zoo.insight.tokenization import Piece, byte_counts, tokenization, tokenize_pieces, tokenizer_of
 from zoo.tokenizer import Tokenizer, load_tokenizer
 
 CORPUS = ["Hello world, don't you see the cat?", "你好世界 naïve café", "the cat sat on the mat 12345"] * 2
@@ -24,13 +25,17 @@ def byte_level():
     return tokenizer_of("llama")
 
 
-def sentencepiece_folder(path, kind, size, **options):
+def sentencepiece_model(kind, size, **options):
     model = io.BytesIO()
     lines = CORPUS + [f"line {n} of a longer text on words and numbers" for n in range(200)]
     options |= {"model_type": kind, "vocab_size": size, "minloglevel": 2}
     sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(lines), model_writer=model, **options)
+    return model.getvalue()
+
+
+def sentencepiece_folder(path, kind, size, **options):
     path.mkdir()
-    (path / "tokenizer.model").write_bytes(model.getvalue())
+    (path / "tokenizer.model").write_bytes(sentencepiece_model(kind, size, **options))
     return load_tokenizer(path)
 
 
@@ -70,6 +75,11 @@ def test_a_character_split_over_pieces_is_told_byte_by_byte(byte_level):
     pieces = tokenize_pieces(byte_level, f"a{FAMILY}")[1:]
     assert all(piece.partial and piece.text == "\ufffd" for piece in pieces)
     assert {(piece.start, piece.end) for piece in pieces} == {(n, n + 1) for n in range(1, 6)}
+
+
+def test_the_sign_for_what_is_no_character_is_one_itself(byte_level):
+    assert not Piece(0, "", "\ufffd", "\ufffd".encode()).partial
+    assert Piece(0, "", "\ufffd", b"\xe4").partial
 
 
 def test_a_special_token_in_the_text_is_marked_and_is_no_unknown_one(byte_level):
@@ -117,6 +127,21 @@ def test_what_a_vocabulary_of_pieces_lacks_is_unknown(tmp_path):
     found = tokenization("it", tokenizer, "the cat ☃")
     assert found.unknown == 1
     assert [piece.bytes for piece in found.pieces if piece.unknown] == [b""]
+
+
+def test_a_translators_pieces_have_the_ids_of_its_table(tmp_path):
+    model = sentencepiece_model("unigram", 60)
+    processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+    known = [processor.id_to_piece(id) for id in range(3, processor.get_piece_size())]
+    tokens = ["</s>", "<unk>", *known, ">>fra<<", "<pad>"]
+    (tmp_path / "source.spm").write_bytes(model)
+    (tmp_path / "vocab.json").write_text(json.dumps({token: id for id, token in enumerate(tokens)}))
+    tokenizer = load_tokenizer(tmp_path)
+    pieces = tokenize_pieces(tokenizer, ">>fra<< the cat")
+    assert [piece.id for piece in pieces] == tokenizer.encode(">>fra<< the cat")
+    assert pieces[0].bytes == b">>fra<<" and pieces[-1].added and pieces[-1].token == "</s>"
+    assert b"".join(piece.bytes for piece in pieces[1:-1]) == b" the cat"
+    assert any(piece.unknown for piece in tokenize_pieces(tokenizer, "the ☃"))
 
 
 def test_a_normalized_text_has_the_places_that_the_library_knows(tmp_path):
@@ -223,3 +248,24 @@ def test_of_a_hub_id_the_weights_are_not_fetched(hub, repository):
 
     assert tokenizer_of(ID).encode("a")
     assert sorted(hub.asked()) == ["config.json", "tokenizer.json", "tokenizer_config.json"]
+
+
+def test_the_pieces_of_absurd_tokenizers_are_their_ids_and_lie_in_the_text(tmp_path):
+    placed = 0
+    for seed in range(60):
+        draw = Draw(seed)
+        (tmp_path / "tokenizer.json").write_text(json.dumps(draw.tokenizer()))
+        try:
+            tokenizer = load_tokenizer(tmp_path)
+        except ZooError:
+            continue
+        for text in ("", "a", "the ab b. n't x", "Hello 你好 é \n ab  b"):
+            try:
+                ids, pieces = tokenizer.encode(text), tokenize_pieces(tokenizer, text)
+            except ZooError:
+                continue
+            assert [piece.id for piece in pieces] == ids
+            for piece in pieces:
+                assert piece.start is None or 0 <= piece.start <= piece.end <= len(text)
+                placed += piece.start is not None
+    assert placed > 500

@@ -45,8 +45,12 @@ def print_diagrams(diagrams: Sequence[Any]) -> None:
 
 
 def write_file(path: Path, text: str) -> None:
-    """Write a picture or a page whole, and say so on the error stream."""
+    """Write a picture or a page whole, and say so on the error stream; ZooError when it cannot be written."""
+    from zoo.errors import ZooError
     from zoo.files import write_text
 
-    write_text(path, text)
+    try:
+        write_text(path, text)
+    except OSError as error:
+        raise ZooError(f"{path}: cannot be written ({error.strerror or error})") from error
     click.echo(f"wrote {path}", err=True)

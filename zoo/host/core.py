@@ -268,14 +268,26 @@ def zoo_probes() -> tuple[Probe, ...]:
     """How the insides of the zoo's own blocks are traced."""
     probes = "zoo.insight.tracing.probes"
     return (
+        Probe("zoo.blocks.model:Model", f"{probes}:SilentProbe"),
         Probe("zoo.blocks.attention:MultiHeadAttention", f"{probes}:AttentionProbe"),
+        Probe("zoo.blocks.cross:CrossAttention", f"{probes}:CrossAttentionProbe"),
         Probe("zoo.blocks.feedforward:MLP", f"{probes}:FeedForwardProbe"),
         Probe("zoo.blocks.feedforward:GatedMLP", f"{probes}:FeedForwardProbe"),
+        Probe("zoo.blocks.moe:MoE", f"{probes}:MixtureProbe"),
         Probe("zoo.blocks.moe:Router", f"{probes}:RouterProbe"),
+        Probe("zoo.blocks.moe:Experts", f"{probes}:ExpertsProbe"),
         Probe("zoo.blocks.caching:CachedLayer", f"{probes}:LayerProbe"),
+        Probe("zoo.blocks.layer:Layer", f"{probes}:SumsProbe"),
+        Probe("zoo.blocks.cross:CrossLayer", f"{probes}:CrossLayerProbe"),
         Probe("zoo.blocks.norm:LayerNorm", f"{probes}:NormProbe"),
         Probe("zoo.blocks.norm:RMSNorm", f"{probes}:NormProbe"),
         Probe("zoo.blocks.embedding:Embedding", f"{probes}:EmbeddingProbe"),
-        Probe("zoo.blocks.position:RoPE", f"{probes}:RotationProbe"),
+        Probe("zoo.blocks.position:LearnedPositions", f"{probes}:PositionsProbe"),
+        Probe("zoo.blocks.position:SinusoidalPositions", f"{probes}:PositionsProbe"),
+        Probe("zoo.blocks.position:RoPE", f"{probes}:SilentProbe"),  # attention notes what is rotated
+        Probe("zoo.blocks.convolution:Convolution", f"{probes}:ConvolutionProbe"),
         Probe("zoo.blocks.head:Head", f"{probes}:HeadProbe"),
+        Probe("zoo.blocks.adapted:AdaptedLinear", f"{probes}:AdaptedProbe"),
+        Probe("zoo.blocks.adapted:AdaptedStackedLinear", f"{probes}:AdaptedProbe"),
+        Probe("zoo.blocks.adapted:AdaptedEmbedding", f"{probes}:AdaptedProbe"),
     )

@@ -15,7 +15,7 @@ from zoo.architecture import Architecture
 from zoo.blocks.model import protocol_of
 from zoo.cache import CachePolicy, settle
 from zoo.checkpoint.checkpoint import open_checkpoint
-from zoo.checkpoint.source import find
+from zoo.checkpoint.source import find, is_architecture, split_preset
 from zoo.errors import PromptError
 from zoo.frozen import Frozen, frozen
 from zoo.generation.prompt import learned_context, pieces
@@ -179,9 +179,14 @@ def check_source(
 ) -> None:
     """The same for a source, as far as its architecture tells, before weights are fetched and loaded."""
     registry = registry or default_registry()
-    found = find(source, registry, revision, weights=False)
-    asked = registry.architecture(architecture) if architecture is not None else found.architecture
-    reason = refusal(open_checkpoint(found.path, registry, asked).architecture)
+    if architecture is not None:
+        asked = registry.architecture(architecture)
+    elif is_architecture(source, registry):
+        asked = registry.architecture(split_preset(source)[0])
+    else:
+        path = find(source, registry, revision, weights=False).path
+        asked = open_checkpoint(path, registry).architecture
+    reason = refusal(asked)
     if reason is not None:
         raise PromptError(f"no perplexity: {reason}")
 

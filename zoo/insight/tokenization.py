@@ -12,8 +12,6 @@ from zoo.errors import TokenizerError
 from zoo.frozen import Frozen, frozen
 from zoo.tokenizer import Tokenizer
 
-REPLACEMENT = "\ufffd"
-
 
 @frozen()
 class Piece(Frozen):
@@ -39,7 +37,11 @@ class Piece(Frozen):
     @property
     def partial(self) -> bool:
         """Whether it begins or ends inside a character."""
-        return REPLACEMENT in self.bytes.decode("utf-8", "replace") and REPLACEMENT not in self.token
+        try:
+            self.bytes.decode("utf-8")
+        except UnicodeDecodeError:
+            return True
+        return False
 
     def as_json(self) -> dict[str, Any]:
         """The fields, the bytes in hexadecimal digits."""
@@ -211,9 +213,11 @@ def _placed(tokenizer: Tokenizer, text: str, pieces: list[Piece]) -> list[Piece]
     places = _counted(text, pieces) or tokenizer.offsets(text)
     if places is None or len(places) != len(pieces):
         return [_known(piece, text) for piece in pieces]
+    # The library may place a piece that came of no character behind the text.
+    inside = [(min(start, len(text)), min(max(start, end), len(text))) for start, end in places]
     return [
         replace(_known(piece, text[start:end]), start=start, end=end)
-        for piece, (start, end) in zip(pieces, places, strict=True)
+        for piece, (start, end) in zip(pieces, inside, strict=True)
     ]
 
 

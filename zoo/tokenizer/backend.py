@@ -21,13 +21,14 @@ class Backend(Protocol):
     """What a `Tokenizer` is made with: a subclass of this, or any object with these attributes and methods.
 
     `vocab_size` is one more than the largest id, `special_tokens` the text of each named special token ("bos_token"),
-    `languages` those that the tokenizer can translate between, or None. An object that is no subclass may lack
-    `languages`, `token_bytes` and `offsets`.
+    `languages` those that the tokenizer can translate between, or None; `kind` how it finds its tokens ("BPE"). An object
+    that is no subclass may lack `languages`, `kind`, `token_bytes` and `offsets`.
     """
 
     vocab_size: int
     special_tokens: dict[str, str]
     languages: Languages | None = None
+    kind: str = ""
 
     @abstractmethod
     def encode(self, text: str, special_tokens: bool) -> list[int]:
@@ -74,6 +75,7 @@ class WrappedBackend(Backend):
         self.vocab_size = inner.vocab_size
         self.special_tokens = inner.special_tokens
         self.languages = getattr(inner, "languages", None)
+        self.kind = getattr(inner, "kind", "")
 
     def encode(self, text: str, special_tokens: bool) -> list[int]:
         return self.inner.encode(text, special_tokens)

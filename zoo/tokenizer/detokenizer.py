@@ -183,7 +183,7 @@ class Each:
 class ByteFallback:
     """Turns a run of tokens such as `<0xE4>` into its characters, or into U+FFFD for each byte if malformed.
 
-    One bad byte spoils the whole run in the library, so a run is kept back until it ends.
+    The library replaces a whole run for one bad byte, so a run is held until it ends.
     """
 
     # Rust's integer parser, which the library uses, takes a plus sign.

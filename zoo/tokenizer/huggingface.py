@@ -51,7 +51,8 @@ class TokenizersBackend(Backend):
         self.special_ids = frozenset(id for id in added if tokenizer.id_to_token(id) in texts)
         self.vocab_size = max([tokenizer.get_vocab_size(with_added_tokens=True), *(id + 1 for id in added)])
         # The reference cleans up no byte-pair text: there it would take away spaces that were written.
-        byte_pair = type(tokenizer.model).__name__ == "BPE"
+        self.kind = type(tokenizer.model).__name__
+        byte_pair = self.kind == "BPE"
         self.clean_up = bool(settings.flag("clean_up_tokenization_spaces", False)) and not byte_pair
 
     def encode(self, text: str, special_tokens: bool) -> list[int]:

@@ -26,6 +26,8 @@ class SentencePieceBackend(Backend):
     in one place: a text that begins with a space keeps it beside the space that the model puts in front.
     """
 
+    kind = "sentencepiece"
+
     def __init__(self, path: Path, settings: TokenizerSettings, proto: bytes | None = None) -> None:
         """`proto` is the model where `path` holds it in another form."""
         if path.name == "spiece.model":

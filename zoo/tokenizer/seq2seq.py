@@ -32,6 +32,8 @@ class VocabularyBackend(Backend):
     `target` is the table for decoding, where it is another.
     """
 
+    kind = "sentencepiece"
+
     def __init__(
         self,
         model: Path,

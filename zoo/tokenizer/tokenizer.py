@@ -31,7 +31,8 @@ class Tokenizer:
     `vocab_size` is one more than the largest id; `bos_id` the start token's id, None where there is none;
     `eos_ids` the ids that end a text, each by itself; `special_tokens` the text of each named special token
     ("bos_token", "eos_token", ...); `chat_template` the Jinja source that lays out a conversation, or None;
-    `languages` those that it can translate between, or None.
+    `languages` those that it can translate between, or None; `kind` how it finds its tokens: "BPE", "Unigram",
+    "WordPiece", "sentencepiece", "" where its backend does not say.
     """
 
     def __init__(
@@ -49,6 +50,7 @@ class Tokenizer:
         self.eos_ids = frozenset(eos_ids)
         self.chat_template = chat_template
         self.languages: Languages | None = backend.languages
+        self.kind = backend.kind
 
     def encode(self, text: str, special_tokens: bool = True) -> list[int]:
         """The ids of a text; TokenizerError for text that no UTF-8 file could hold.

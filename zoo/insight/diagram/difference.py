@@ -17,7 +17,8 @@ Others = list[
 def marked(diagrams: Sequence[Diagram]) -> tuple[Diagram, ...]:
     """The diagrams with `differs` set on whatever is not in all of them, or not the same.
 
-    Stacks are compared by role, decoder with decoder, and simply with each other where every model has only one. A box
+    Stacks are compared by role, decoder with decoder, among the models that have one; and simply with each other where every
+    model has only one. A box
     differs when its title does, or when the others have none in its place; its notes and the parts inside are compared
     one by one.
     """
@@ -30,9 +31,9 @@ def marked(diagrams: Sequence[Diagram]) -> tuple[Diagram, ...]:
 
     def changed(index: int, stack: Stack) -> Stack:
         role = stack.role if by_role else ""
-        if all(role not in stacks for number, stacks in enumerate(known) if number != index):
+        others = [stacks[role] for number, stacks in enumerate(known) if number != index and role in stacks]
+        if not others:
             return dataclasses.replace(stack, differs=True)  # with all that is in it
-        others = [stacks.get(role) for number, stacks in enumerate(known) if number != index]
         keys = iter(_all(stack))
         start = _marked_box(stack.start, next(keys)[0], others)
         items = _marked(stack.items, keys, others)
@@ -53,7 +54,7 @@ def _marked(items: Sequence[Any], keys: Iterator[tuple[str, Any]], others: Other
     found: list[Any] = []
     for item in items:
         key, _ = next(keys)
-        theirs = [None if other is None else other.get(key) for other in others]
+        theirs = [other.get(key) for other in others]
         if isinstance(item, Box):
             found.append(_marked_box(item, key, others))
         elif isinstance(item, Residual):
@@ -70,7 +71,7 @@ def _marked(items: Sequence[Any], keys: Iterator[tuple[str, Any]], others: Other
 
 
 def _marked_box(box: Box, key: str, others: Others) -> Box:
-    theirs: list[Any] = [None if other is None else other.get(key) for other in others]
+    theirs: list[Any] = [other.get(key) for other in others]
     if not all(isinstance(other, Box) for other in theirs):
         return dataclasses.replace(box, differs=True)
     differs = any(other.title != box.title for other in theirs)

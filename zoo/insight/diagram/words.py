@@ -42,9 +42,22 @@ def spaced(name: str) -> str:
 
 def which(indices: Sequence[int], total: int) -> str:
     """Which layers of `total`, counted from 0: "even layers", "first 3 layers", "every 4th layer from 3"."""
-    count, first, last = len(indices), indices[0], indices[-1]
+    count = len(indices)
     if count == total:
         return ""
+    if told := _regular(indices, total):
+        return told
+    others = _regular(sorted(set(range(total)) - set(indices)), total)
+    if others and count > total // 2:
+        return f"all but {others}"
+    if count <= LISTED:
+        return f"layers {', '.join(map(str, indices))}"
+    return f"{count} layers from {indices[0]} to {indices[-1]}"
+
+
+def _regular(indices: Sequence[int], total: int) -> str:
+    """What is said of one layer, of neighbours, and of layers at equal distances; nothing for others."""
+    count, first, last = len(indices), indices[0], indices[-1]
     if count == 1:
         return f"layer {first}"
     if last - first == count - 1:
@@ -52,17 +65,11 @@ def which(indices: Sequence[int], total: int) -> str:
             return f"first {count} layers"
         return f"last {count} layers" if last == total - 1 else f"layers {first}–{last}"
     steps = {after - before for before, after in pairwise(indices)}
-    if len(steps) == 1 and (step := steps.pop()) > first and last + step >= total:
-        if step == 2:
-            return "odd layers" if first else "even layers"
-        return f"every {_ordinal(step)} layer from {first}"
-    others = sorted(set(range(total)) - set(indices))
-    told = which(others, total)
-    if told and not told.startswith("layers ") and len(others) < count:
-        return f"all but {told}"
-    if count <= LISTED:
-        return f"layers {', '.join(map(str, indices))}"
-    return f"{count} layers from {first} to {last}"
+    if len(steps) > 1 or first >= (step := steps.pop()) or last + step < total:
+        return ""
+    if step == 2:
+        return "odd layers" if first else "even layers"
+    return f"every {_ordinal(step)} layer from {first}"
 
 
 def _ordinal(value: int) -> str:
