@@ -10,6 +10,7 @@ from zoo.architecture import (
     Ignore,
     OutputHead,
     Preset,
+    Probe,
     Rename,
     Rule,
     hookimpl,
@@ -145,7 +146,7 @@ WEIGHTS = (
     *norm_rules("cls.predictions.transform.LayerNorm", "head.norm"),
     OutputHead("cls.predictions.decoder.weight", "head.output.weight"),
     HeadBias(),
-    # Trained to tell whether one sentence follows another, and read by no one since.
+    # For BERT's training on whether one sentence follows another; no task of the zoo uses it.
     Ignore("[bert.]pooler.dense.*"),
     Ignore("cls.seq_relationship.*"),
     Ignore("[bert.]embeddings.position_ids"),
@@ -214,8 +215,10 @@ def zoo_architectures():
         ),
         presets=(
             pocket(__file__, "bert", **POCKET),
-            Preset("base", hub="google-bert/bert-base-uncased", config=BASE),
-            Preset("minilm", hub="sentence-transformers/all-MiniLM-L6-v2", config=MINILM),
+            Preset("base", hub="google-bert/bert-base-uncased", config=BASE, licence="Apache-2.0"),
+            Preset(
+                "minilm", hub="sentence-transformers/all-MiniLM-L6-v2", config=MINILM, licence="Apache-2.0"
+            ),
         ),
         references=(
             "Devlin et al., 2018, arXiv:1810.04805",
@@ -250,3 +253,9 @@ def zoo_resolve(config):
     ):
         return "bert"
     return None
+
+
+@hookimpl
+def zoo_probes():
+    yield Probe("zoo_bert.block:TypedEmbedding", "zoo_bert.probe:TypedEmbeddingProbe")
+    yield Probe("zoo_bert.block:MaskedHead", "zoo_bert.probe:MaskedHeadProbe")

@@ -56,8 +56,8 @@ class LatentAttention(Spec):
         return (
             *query,
             Matrix("kv_down", dim, self.kv_rank + self.rope_dim),
-            # One a head; the first is stored as keys, (N, R), and is applied either way.
-            Matrix("key_up", self.kv_rank, self.nope_dim, heads, heads),
+            # One a head, from its query to the latents; it makes keys of them transposed.
+            Matrix("key_up", self.nope_dim, self.kv_rank, heads, heads),
             Matrix("value_up", self.kv_rank, self.value_dim, heads, heads),
             Matrix("output", heads * self.value_dim, dim),
         )

@@ -6,6 +6,7 @@ from zoo.architecture import (
     Block,
     Drawing,
     Preset,
+    Probe,
     Rename,
     Split,
     Transpose,
@@ -47,7 +48,7 @@ def gpt_oss(config):
     spellings = ("rope_scaling", "rope_parameters")
     if not any(key in config or config.is_null(key) for key in spellings):  # null: no scaling
         config = config.with_defaults(rope_parameters=YARN)
-    # The experts have their own activation; the key stands in configs all the same.
+    # Configs have the key, but the experts have an activation of their own.
     config.choice("hidden_act", ("silu",), "silu")
     # The released names of num_experts_per_tok and of the scaling's original_max_position_embeddings.
     config.ignore("experts_per_token", "initial_context_length")
@@ -161,6 +162,7 @@ def zoo_architectures():
             published(
                 "20b",
                 "openai/gpt-oss-20b",
+                "Apache-2.0",
                 hidden_size=2880,
                 intermediate_size=2880,
                 num_hidden_layers=24,
@@ -185,3 +187,8 @@ def zoo_architectures():
         ),
         references=("OpenAI, 2025, arXiv:2508.10925",),
     )
+
+
+@hookimpl
+def zoo_probes():
+    yield Probe("zoo_gpt_oss.block:SinkAttention", "zoo_gpt_oss.probe:SinkAttentionProbe")

@@ -9,6 +9,7 @@ from zoo.architecture import (
     Drawing,
     OutputHead,
     Preset,
+    Probe,
     Rename,
     Transpose,
     hookimpl,
@@ -152,3 +153,8 @@ def zoo_architectures():
         ),
         references=("Gu and Dao, 2023, arXiv:2312.00752",),
     )
+
+
+@hookimpl
+def zoo_probes():
+    yield Probe("zoo_mamba.block:SelectiveStateSpace", "zoo_mamba.probe:SelectiveStateSpaceProbe")

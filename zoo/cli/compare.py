@@ -92,10 +92,43 @@ def compare(
         _print_rows(fields, "field", titles)
 
 
+LABEL = 24  # cells in which a row's label is not broken needlessly
+
+
 def _print_rows(rows: Any, label: str, titles: list[str]) -> None:
-    """A table whose differing rows begin with ≠ and, on a terminal, are bold."""
+    """A table whose differing rows begin with ≠ and, on a terminal, are bold; several where columns do not fit side by side.
+
+    A table leaves out the rows of which its models have nothing.
+    """
     from zoo.cli.table import table
     from zoo.cli.terminal import write_marked
 
-    marked = [["≠" if row.differs else " ", row.label, *row.texts] for row in rows]
-    write_marked(table(marked, [" ", label, *titles], repeated=2) + "\n", "≠")
+    for number, group in enumerate(_groups(rows, titles)):
+        marked = [
+            ["≠" if row.differs else " ", row.label, *texts]
+            for row in rows
+            if set(texts := [row.texts[index] for index in group]) != {"–"}
+        ]
+        head = [" ", label, *(titles[index] for index in group)]
+        write_marked(("\n" if number else "") + table(marked, head) + "\n", "≠")
+
+
+def _groups(rows: Any, titles: list[str]) -> list[list[int]]:
+    """The columns of each table: as many as fit when texts are wrapped between words, spread evenly."""
+    from zoo.cli.table import GAP, longest_word
+    from zoo.cli.terminal import columns
+
+    room, count = columns(), len(titles)
+    if room is None:
+        return [list(range(count))]
+    widths = [
+        max(longest_word(text) for text in (title, *(row.texts[index] for row in rows)))
+        for index, title in enumerate(titles)
+    ]
+    labels = min(LABEL, max((longest_word(row.label) for row in rows), default=0) + LABEL // 2)
+    for tables in range(1, count + 1):
+        size = -(-count // tables)
+        groups = [list(range(first, min(first + size, count))) for first in range(0, count, size)]
+        if all(1 + GAP + labels + sum(widths[i] + GAP for i in group) <= room for group in groups):
+            return groups
+    return [[index] for index in range(count)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from zoo.facts.fact import Fact, Sheet
+from zoo.facts.fact import ABSENT, Fact, Sheet
 from zoo.frozen import Frozen, frozen
 
 SEPARATE = ("layers",)  # a number of layers is of one stack, even where both have as many
@@ -35,8 +35,8 @@ class Row(Frozen):
 
     @property
     def empty(self) -> bool:
-        """Whether no model has it."""
-        return all(value is None for value in self.values)
+        """Whether there is nothing to read: no model has it."""
+        return set(self.texts) <= {ABSENT}
 
 
 def compare(sheets: Sequence[Sheet]) -> list[Row]:
@@ -65,7 +65,7 @@ def aligned(columns: Sequence[Iterable[Fact]]) -> list[Row]:
         first = next(fact for fact in facts if fact is not None)
         named = f"{first.role} {first.label}" if first.role and name == first.name and strict else first.label
         values = tuple(None if fact is None else fact.value for fact in facts)
-        texts = tuple("–" if fact is None else fact.text for fact in facts)
+        texts = tuple(ABSENT if fact is None else fact.text for fact in facts)
         detail = all(fact.detail for fact in facts if fact is not None)
         found.append(Row(name, named, values, texts, first.unit, detail))
     return found

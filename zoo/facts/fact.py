@@ -8,6 +8,7 @@ from typing import Any
 from zoo.errors import ZooError
 from zoo.frozen import Frozen, frozen
 
+ABSENT = "–"  # where there is no value
 Scalar = int | float | str | bool | None
 Value = Scalar | tuple[Scalar, ...]
 
@@ -104,7 +105,7 @@ class Sheet(Frozen):
 def text_of(value: Value, unit: str = "") -> str:
     """A value as a person reads it."""
     if value is None:
-        return "–"
+        return ABSENT
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, tuple):
@@ -155,10 +156,10 @@ def runs_text(items: Iterable[str]) -> str:
     values = {item for item, _ in found}
     if len(values) == 1:
         return found[0][0]
-    if len(values) == 2 and "–" in values:
-        value = next(iter(values - {"–"}))
+    if len(values) == 2 and ABSENT in values:
+        value = next(iter(values - {ABSENT}))
         total, having = sum(count for _, count in found), sum(count for item, count in found if item == value)
-        return f"{value} in {having} of {total}{'' if len(found) <= 3 else ' in turn'}"
+        return f"{value} in {having} of {total} layers{'' if len(found) <= 3 else ', in turn'}"
     if len(found) <= 3:
         return ", ".join(f"{item} ×{count}" for item, count in found)
     counts: dict[str, int] = {}

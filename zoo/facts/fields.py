@@ -12,8 +12,6 @@ from zoo.facts.fact import Fact, runs_text
 from zoo.facts.stacks import stacks
 from zoo.recipe import Spec
 
-ABSENT = "–"
-
 
 def fields_of(recipe: Any) -> tuple[Fact, ...]:
     """Each field as a fact: "decoder.layer.mixer.heads" with the role "decoder". Layers are told together.

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from zoo import runtime
-from zoo.errors import PluginError, ZooError
-from zoo.facts.fact import Fact, Sheet
+from zoo.errors import ZooError
+from zoo.facts.fact import Fact, Sheet, text_of
 from zoo.facts.flops import decode_flops, prefill_flops
 from zoo.facts.memory import (
     LENGTHS,
@@ -22,6 +22,7 @@ from zoo.facts.parameters import by_part
 from zoo.facts.stacks import DECODER, is_opaque, stacks
 from zoo.facts.structure import stack_facts
 from zoo.facts.weights import FORMATS, GROUP, Weights, format_of, weights_of
+from zoo.notices import notice
 
 CONTEXT = 4096  # tokens, where nobody asks for another number and the model takes them
 WEIGHTS = "bfloat16"
@@ -118,7 +119,9 @@ def _cache(recipe: Any, kept: tuple[Kept, ...], tokens: int) -> Iterator[Fact]:
     each = round(growing * POLICIES["16-bit"])
     note = "an upper bound: which layers have windows is not known" if is_opaque(recipe) else ""
     if growing:
-        yield Fact("cache.token", "cache a token", each, "bytes", note)
+        endless = round(sum(one.per_token for one in kept if one.window is None) * POLICIES["16-bit"])
+        beyond = f"{text_of(endless, 'bytes')} once all windows are full" if endless < each else ""
+        yield Fact("cache.token", "cache a token", each, "bytes", note or beyond)
     if state := sum(one.bytes(0) for one in kept):
         yield Fact("cache.state", "state at any length", state, "bytes")
     if source := source_numbers(recipe):
@@ -126,7 +129,8 @@ def _cache(recipe: Any, kept: tuple[Kept, ...], tokens: int) -> Iterator[Fact]:
         yield Fact("cache.source_token", label, round(source * POLICIES["16-bit"]), "bytes", detail=True)
     if not (growing or state):
         return
-    yield Fact("cache.context", f"cache at {tokens:,} tokens", cache_bytes(kept, tokens), "bytes", note)
+    number, label = cache_bytes(kept, tokens), f"cache at {tokens:,} tokens"
+    yield Fact("cache.context", label, number, "bytes", note, detail=not growing)
     for policy in POLICIES:
         for name, length in LENGTHS.items():
             label = f"cache at {name}, {policy}"
@@ -158,7 +162,7 @@ def _weights(recipe: Any, weights: Weights | None, kept: tuple[Kept, ...], chose
             yield Fact("fits", FITS, 0, "tokens", note, words="the weights do not fit")
         elif DECODER in stacks(recipe) or is_opaque(recipe):
             longest = largest_context(kept, room - taken, recipe.context)
-            words = "any length" if longest is None else ""
+            words = "any length" if longest is None else f"{longest:,} tokens"
             yield Fact("fits", FITS, longest, "tokens", note, words=words)
 
 
@@ -185,26 +189,40 @@ def _flops(recipe: Any, tokens: int) -> Iterator[Fact]:
 def _tokenizer(tokenizer: Any) -> Iterator[Fact]:
     if tokenizer is None:
         return
-    yield Fact("tokenizer.vocabulary", "tokenizer's vocabulary", len(tokenizer), "tokens", detail=True)
+    if tokenizer.kind:
+        yield Fact("tokenizer.kind", "tokenizer", tokenizer.kind)
+    yield Fact("tokenizer.size", "tokenizer's tokens", tokenizer.vocab_size, "tokens")
+    yield Fact("tokenizer.bytes", "tokenizer writes any byte", _writes_bytes(tokenizer))
+
+
+RARE = "\U00013080\u0c9a\U0001fae8"  # a hieroglyph, a letter of Kannada, an emoji of 2022
+
+
+def _writes_bytes(tokenizer: Any) -> bool:
+    """Whether it has tokens for all bytes, by which characters that are no token of their own come back as they were."""
+    try:
+        return RARE in tokenizer.decode(tokenizer.encode(RARE, special_tokens=False))
+    except ZooError:
+        return False
 
 
 def plugin_facts(recipe: Any, registry: Any, taken: set[str]) -> list[Fact]:
-    """What the plugins' hooks `zoo_facts` tell of a recipe; PluginError that names one that raises or gives no facts."""
+    """What the plugins' hooks `zoo_facts` tell of a recipe; one that raises, or gives no facts, is warned of and left out."""
     from zoo.architecture import FactSource, import_target
 
     found: list[Fact] = []
     for source in registry.table(FactSource).listed().values():
         try:
             given = list(import_target(source.target)(recipe))
-        except ZooError:
-            raise
-        except Exception as error:
-            raise PluginError(f"facts {source.name}: {type(error).__name__}: {error}") from error
+        except Exception as error:  # of a plugin's code
+            notice(f"facts {source.name}: {type(error).__name__}: {error}")
+            continue
         for fact in given:
             if not isinstance(fact, Fact):
-                raise PluginError(f"facts {source.name}: gave {fact!r:.60}, not a zoo.facts.Fact")
-            if fact.name in taken:
-                raise PluginError(f"facts {source.name}: there is a fact {fact.name!r} already")
-            taken.add(fact.name)
-            found.append(fact)
+                notice(f"facts {source.name}: gave {fact!r:.60}, not a zoo.facts.Fact")
+            elif fact.name in taken:
+                notice(f"facts {source.name}: there is a fact {fact.name!r} already")
+            else:
+                taken.add(fact.name)
+                found.append(fact)
     return found

@@ -172,7 +172,9 @@ def _positions(ours: Any, theirs: Any) -> Iterator[str]:
     if kinds[0] == kinds[1]:
         if old is not None and new is not None and type(old) is type(new):
             for name, (_, value) in changed_fields(old, new).items():
-                if name != "context":
+                if name == "offset":
+                    yield f"Positions begin at {value}."
+                elif name != "context":
                     yield POSITION_FIELDS.get((name, value), f"Positions: {name} {value_text(value)}.")
     elif not kinds[1]:
         yield f"No positions, where the other has {kinds[0]} ones: the layers read tokens in their order."

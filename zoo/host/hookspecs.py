@@ -292,6 +292,7 @@ def zoo_probes() -> Iterable[Probe]:  # type: ignore[empty-body]
     >>> from zoo.insight.tracing import probe
     >>> class GateProbe(probe.Probe):
     ...     traces = probe.Traces(values={"gate": probe.Value("B T F", "how far each channel is open")})
+    ...
     ...     def gate(self, x):
     ...         return self.note("gate", super().gate(x))
     >>> @hookimpl

@@ -35,6 +35,7 @@ def card(plugin: Plugin, registry: Registry) -> str:
         ("tokenizers", "Tokenizer"),
         ("formats", "Quantized format"),
         ("checkpoints", "Checkpoint format"),
+        ("facts", "Facts"),
     ):
         if records := plugin.records.get(f"zoo_{hook}", ()):
             parts.append(_table([title, "What it does"], ([f"`{r.name}`", r.summary] for r in records)))
