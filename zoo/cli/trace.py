@@ -86,15 +86,14 @@ def trace(
     with Progress("loading", waits=True) as report:
         loaded = load(source, architecture=architecture, revision=revision, dtype=dtype, report=report)
     served_by(loaded.architecture)
-    if address is not None:
-        resolve(address, values_of(loaded.model, loaded.registry))
+    whole = None if address is None else resolve(address, values_of(loaded.model, loaded.registry))[0]
     if samplers:
         settings["samplers"] = dict(sampler_asked(loaded.registry, text) for text in samplers)
     ids = prompt_ids(loaded, [{"role": "user", "content": prompt}], Request(settings, raw=raw))
     if strategy is not None:
         settings["strategy"] = strategy
     with Progress("tracing"):
-        found = run(loaded, ids, only=address if address and not written else (), **settings)
+        found = run(loaded, ids, only=whole if whole and not written else (), **settings)
     if npz is not None:
         found.save(npz)
     if address is not None:

@@ -84,7 +84,7 @@ class _Printer:
     def heading(self, text: str, note: str = "") -> None:
         """A line before a part, and what its columns are."""
         self.line("")
-        self.line(text, "bold")
+        self.line(wrapped(text, self.room), "bold")
         if note:
             self.line(wrapped(note, self.room), "dim")
 

@@ -279,6 +279,8 @@ class Teller:
             )
         if not read:
             yield "No head reads the residual stream of this model layer by layer, so there is no logit lens."
+        if uncoverings_of(self.trace)[1:]:
+            yield "Each pass reads the whole text anew: the values shown are those of the last one."
         if self.rows < max((self.shapes[a][1] for a in self.trace.patterns), default=0):
             yield f"The text is long: attention is shown for its last {self.rows:,} tokens."
         if not any(a in self.shapes for a in LOGITS) and not self.shapes:
