@@ -71,7 +71,8 @@ def trace(
     """Follow TEXT through SOURCE (an architecture, a folder, a GGUF file or a hub id), from its pieces to new text.
 
     Shows pieces and ids, vectors, what each layer adds, where its heads look, what the head would predict after each
-    layer, and how each new token was chosen. --html writes all of it as a page; --npz every number.
+    layer, and how each new token was chosen. --html writes all of it as a page; --npz every number. At most 8 tokens
+    are written, unless --max-tokens says otherwise.
     """
     if prompt is None or prompt == "-":
         prompt = piped()

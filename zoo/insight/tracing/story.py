@@ -42,9 +42,13 @@ class Track(Frozen):
 
 @frozen()
 class Strip(Frozen):
-    """A value as a picture: rows of at most 64 bins, each the mean of `per_bin` numbers (the last may hold fewer)."""
+    """A value as a picture: rows of at most 64 bins, each the mean of `per_bin` numbers (the last may hold fewer).
+
+    Of a long text it has the last rows, from `first_row` on.
+    """
 
     per_bin: int
+    first_row: int
     rows: Rows
 
 

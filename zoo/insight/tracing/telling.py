@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from zoo.insight.tokenization import pieces_of
-from zoo.insight.tracing.choices import Choice
-from zoo.insight.tracing.pictures import BINS, FEWER, head, mean_norm, numbers, strip
-from zoo.insight.tracing.result import LOGITS, Trace
+from zoo.insight.tracing.choices import LOGITS, Choice
+from zoo.insight.tracing.pictures import BINS, FEWER, MOST_ROWS, head, mean_norm, numbers, strip
 from zoo.insight.tracing.story import (
     Decision,
     Draw,
@@ -28,10 +28,13 @@ from zoo.insight.tracing.unmasking import hidden_of, uncoverings_of
 from zoo.insight.tracing.watching import modules_of
 from zoo.insight.tracing.words import words_of
 
+if TYPE_CHECKING:
+    from zoo.insight.tracing.result import Trace
+
 LAYER = re.compile(r"^(.*?\blayers\.\d+)(?:\.(.+))?$")
 ALL = 4096  # tokens: of a vocabulary up to this size every logit is told, else those of the likeliest
 LIKELIEST = 512
-PATTERN_NUMBERS = 1_000_000  # of all patterns together; of a longer text the last rows are told
+PATTERN_NUMBERS = 400_000  # of all patterns together; of a longer text the last rows are told
 LENS = 5  # tokens read at each layer
 
 
@@ -281,6 +284,8 @@ class Teller:
             yield "No head reads the residual stream of this model layer by layer, so there is no logit lens."
         if uncoverings_of(self.trace)[1:]:
             yield "Each pass reads the whole text anew: the values shown are those of the last one."
+        if max((track.read for track in self.tracks), default=0) > MOST_ROWS:
+            yield f"The text is long: pictures of values have their last {MOST_ROWS} rows."
         if self.rows < max((self.shapes[a][1] for a in self.trace.patterns), default=0):
             yield f"The text is long: attention is shown for its last {self.rows:,} tokens."
         if not any(a in self.shapes for a in LOGITS) and not self.shapes:
