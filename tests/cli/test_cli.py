@@ -125,11 +125,10 @@ def test_debug_shows_the_traceback(command):
 
 
 def test_compare_measures_when_asked(command):
-    done = command("compare", "gru:pocket", "bert:pocket", "--measure", "--json")
-    gru, bert = json.loads(done.stdout)["measured"]
+    done = command("compare", "gru:pocket", "--measure", "--json")
+    (gru,) = json.loads(done.stdout)["measured"]
     assert gru["decode_tokens_per_second"] > 0 and gru["peak_memory_bytes"] > 0
     assert gru["parameters"] == 1_063_552 and not gru["random"]
-    assert bert["decode_tokens_per_second"] is None and bert["prefill_tokens_per_second"] > 0
 
 
 def test_list_show_compare_plugins_doctor(command):
