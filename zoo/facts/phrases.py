@@ -67,7 +67,9 @@ def explanation(spec: Spec) -> str:
 
 def lowered(text: str) -> str:
     """A text as the middle of a sentence: its first letter is small, unless it begins a name or a formula."""
-    return text[:1].lower() + text[1:] if text[1:2].islower() or text[:2] == "A " else text
+    word = text.partition(" ")[0]
+    plain = re.fullmatch(r"[A-Z](?:[a-z]+(?:-[a-z]+)*)?[,:]?", word)
+    return text[:1].lower() + text[1:] if plain and (len(word) > 1 or word == "A") else text
 
 
 def capital(text: str) -> str:
@@ -103,6 +105,8 @@ def _changes(before: Spec, after: Spec, place: str, word: str, sizes: bool) -> I
     if after.kind == "feedforward" and (renamed or not alike):
         yield from _feedforward(before, after, place)
         related = related and not _has_experts(after)
+        if explanation(after):
+            changed = {name: pair for name, pair in changed.items() if name in vars(before)}
         for name in ("activation", "router", "experts", "shared", "shared_gate", "bias"):
             changed.pop(name, None)
     elif not alike:
