@@ -67,7 +67,7 @@ def _watched(rules: Iterable[Any], parameters: dict[str, Any], recipe: Any) -> l
         taken: list[str] = []
         given: list[str] = []
         for kind, name in events:
-            if kind == "taken" and given:
+            if kind == "taken" and given and taken:
                 pairs[_pair(given, taken)] = None
                 taken, given = [], []
             (taken if kind == "taken" else given).append(name)
