@@ -27,6 +27,8 @@ def compare(
     An architecture stands for its full-size preset. Facts that differ are marked with ≠; then what differs from the
     first is said in words.
     """
+    from zoo.cli.table import wrapped
+    from zoo.cli.terminal import columns
     from zoo.facts import aligned, common_context, describe, fields_of
     from zoo.facts import compare as compare_sheets
     from zoo.facts.words import differences
@@ -58,7 +60,7 @@ def compare(
     for title, sentences in zip(titles[1:], words, strict=True):
         click.echo()
         told = bullets(sentences) if sentences else "- nothing differs"
-        click.echo(f"{title}, compared with {titles[0]}:\n{told}")
+        click.echo(f"{wrapped(f'{title}, compared with {titles[0]}:', columns())}\n{told}")
     if everything:
         click.echo()
         _print_rows(fields, "field", titles)

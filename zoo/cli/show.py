@@ -120,7 +120,8 @@ def _head(found: Any, registry: Any) -> str:
     from zoo.cli.terminal import columns
 
     about = _about(found, registry)
-    parts = [about["described"], f"task {about['task']}", f"plugin {about['plugin']}"]
+    hub = found.preset.hub if found.preset else None
+    parts = [found.origin, *([hub] if hub else []), f"task {about['task']}", f"plugin {about['plugin']}"]
     if types := about["model_types"]:
         parts.append(f"model_type {', '.join(types)}")
     if others := [preset for preset in about["presets"] if found.origin != f"{about['name']}:{preset}"]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from zoo.architecture import Architecture
@@ -48,6 +48,14 @@ class _Events(dict[str, Any]):
 
     def __delitem__(self, name: str) -> None:
         self.pop(name)
+
+    def update(self, values: Mapping[str, Any]) -> None:  # type: ignore[override]
+        for name, value in values.items():
+            self[name] = value
+
+    def __ior__(self, values: Mapping[str, Any]) -> _Events:  # type: ignore[override, misc]
+        self.update(values)
+        return self
 
     def __setitem__(self, name: str, value: Any) -> None:
         if self._kind == "given":
