@@ -6,9 +6,11 @@ from zoo.architecture import (
     GGUF,
     Architecture,
     Block,
+    Drawing,
     Ignore,
     OutputHead,
     Preset,
+    Probe,
     Rename,
     Rule,
     hookimpl,
@@ -144,7 +146,7 @@ WEIGHTS = (
     *norm_rules("cls.predictions.transform.LayerNorm", "head.norm"),
     OutputHead("cls.predictions.decoder.weight", "head.output.weight"),
     HeadBias(),
-    # Trained to tell whether one sentence follows another, and read by no one since.
+    # For BERT's training on whether one sentence follows another; no task of the zoo uses it.
     Ignore("[bert.]pooler.dense.*"),
     Ignore("cls.seq_relationship.*"),
     Ignore("[bert.]embeddings.position_ids"),
@@ -232,6 +234,12 @@ def zoo_blocks():
 
 
 @hookimpl
+def zoo_drawings():
+    yield Drawing(TypedEmbedding, "zoo.insight.diagram.parts:embedding")
+    yield Drawing(MaskedHead, "zoo_bert.drawing:masked_head")
+
+
+@hookimpl
 def zoo_resolve(config):
     # BERT's own folders, and those made from them at first, are older than the key `model_type`. RoBERTa's have one
     # type of token, ALBERT's and ELECTRA's an embedding of another width.
@@ -245,3 +253,9 @@ def zoo_resolve(config):
     ):
         return "bert"
     return None
+
+
+@hookimpl
+def zoo_probes():
+    yield Probe("zoo_bert.block:TypedEmbedding", "zoo_bert.probe:TypedEmbeddingProbe")
+    yield Probe("zoo_bert.block:MaskedHead", "zoo_bert.probe:MaskedHeadProbe")

@@ -2,7 +2,7 @@
 
 import math
 
-from zoo.architecture import GGUF, Architecture, Block, FactSource, Preset, hookimpl, pocket
+from zoo.architecture import GGUF, Architecture, Block, Drawing, FactSource, Preset, Probe, hookimpl, pocket
 from zoo.recipe import Decoder, Embedding, Experts, GatedMLP, Head, Layer, MoE, RMSNorm, RoPE
 from zoo_deepseek.rules import GGUF_KEYS, GGUF_WEIGHTS, MLX_WEIGHTS, WEIGHTS, config_of_gguf
 from zoo_deepseek.sizes import MOONLIGHT, POCKET, V3
@@ -143,6 +143,12 @@ def zoo_facts():
 
 
 @hookimpl
+def zoo_drawings():
+    yield Drawing(LatentAttention, "zoo_deepseek.drawing:latent_attention")
+    yield Drawing(GroupRouter, "zoo_deepseek.drawing:group_router")
+
+
+@hookimpl
 def zoo_architectures():
     """DeepSeek-V3, R1, Kimi K2 and Moonlight."""
     yield Architecture(
@@ -161,3 +167,9 @@ def zoo_architectures():
         ),
         references=("DeepSeek-AI, 2024, arXiv:2412.19437", "DeepSeek-AI, 2024, arXiv:2405.04434"),
     )
+
+
+@hookimpl
+def zoo_probes():
+    yield Probe("zoo_deepseek.block:LatentAttention", "zoo_deepseek.probe:LatentAttentionProbe")
+    yield Probe("zoo_deepseek.block:GroupRouter", "zoo_deepseek.probe:GroupRouterProbe")

@@ -159,6 +159,6 @@ def zoo_strategies():
                 "block_length", int, 32, minimum=1, maximum=MOST, help="Tokens that are uncovered together."
             ),
         ),
-        summary="a text of masks, the surest tokens uncovered first",
+        summary="a text of masks, the most probable tokens uncovered first",
         obeys=("do_sample", "temperature", "top_k", "top_p", "min_p"),
     )

@@ -120,7 +120,7 @@ LLAMA_GGUF = (
 
 
 def biases(config, tensors):
-    """Which matrices have biases: only the tensors tell."""
+    """Which matrices have biases: only the tensors show it."""
     return dict(attention_bias="blk.0.attn_output.bias" in tensors, mlp_bias="blk.0.ffn_up.bias" in tensors)
 
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from zoo.architecture import Architecture, Block, OutputHead, Preset, Rename, hookimpl, pocket
+from zoo.architecture import Architecture, Block, Drawing, OutputHead, Preset, Probe, Rename, hookimpl, pocket
 from zoo.recipe import Decoder, Embedding, Head, Matrix, Spec, repeat
 
 
@@ -104,6 +104,13 @@ def zoo_blocks():
 
 
 @hookimpl
+def zoo_drawings():
+    yield Drawing(LSTM, "zoo_rnn.drawing:lstm")
+    yield Drawing(GRU, "zoo_rnn.drawing:gru")
+    yield Drawing(StackedLayer, "zoo_rnn.drawing:stacked_layer")
+
+
+@hookimpl
 def zoo_architectures():
     yield Architecture(
         name="lstm",
@@ -136,3 +143,9 @@ def zoo_architectures():
         ),
         references=("Cho et al., 2014, arXiv:1406.1078",),
     )
+
+
+@hookimpl
+def zoo_probes():
+    yield Probe("zoo_rnn.block:LSTM", "zoo_rnn.probe:LSTMProbe")
+    yield Probe("zoo_rnn.block:GRU", "zoo_rnn.probe:GRUProbe")

@@ -6,6 +6,7 @@ from zoo.architecture import (
     Block,
     Command,
     Preset,
+    Probe,
     TokenizerFormat,
     hookimpl,
     pocket,
@@ -230,3 +231,8 @@ def zoo_commands():
     yield Command(
         "languages", "zoo_translation.command:languages", "The languages that a model translates between."
     )
+
+
+@hookimpl
+def zoo_probes():
+    yield Probe("zoo_translation.block:RelativeBias", "zoo_translation.probe:RelativeBiasProbe")

@@ -52,6 +52,9 @@ class ByteTokenizer:
     def token(self, id):
         return self.tokens.get(id, chr(id - BYTES.start) if id in BYTES else None)
 
+    def token_bytes(self, id):
+        return bytes([id - BYTES.start]) if id in BYTES else self.tokens.get(id, "").encode("utf-8")
+
     def detokenizer(self, skip_special_tokens):
         return ByteDetokenizer(self.tokens, skip_special_tokens)
 

@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+from slow_run import slow_run
 
 ENGLISH = "The capital city of China is"
 
@@ -200,18 +201,9 @@ def test_help_needs_no_model(command):
 
 
 def test_ctrl_c_ends_with_what_was_generated(tmp_path):
-    code = (
-        "import signal, time, sys, zoo.generation.autoregressive as a\n"
-        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # a job in the background starts without it
-        "plain = a._steps\n"
-        "def slow(*arguments):\n"
-        "    for step in plain(*arguments):\n"
-        "        yield step\n"
-        "        time.sleep(0.3)\n"
-        "a._steps = slow\n"
-        f"sys.argv = ['zoo', 'run', 'llama', {ENGLISH!r}, '--max-tokens', '60']\n"
-        "from zoo.cli import main; main()"
-    )
+    # A job in the background starts without Python's handler.
+    code = "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
+    code += slow_run("llama", ENGLISH, "--max-tokens", "60", seconds=0.3)
     process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert process.stdout.read(5)
     process.send_signal(signal.SIGINT)

@@ -11,6 +11,7 @@ import sys
 import time
 
 import pytest
+from small_llama import NUMBERS
 
 import zoo
 from zoo.checkpoint.convert import convert
@@ -20,24 +21,13 @@ from zoo.training.record import Settings
 from zoo.training.run import train_folder
 from zoo.training.state import open_state, state_path
 
-SMALL = dict(
-    hidden_size=16,
-    intermediate_size=24,
-    num_hidden_layers=1,
-    num_attention_heads=2,
-    num_key_value_heads=2,
-    vocab_size=1,
-    max_position_embeddings=64,
-    tie_word_embeddings=True,
-)
-
 
 @pytest.fixture
 def where(tmp_path, tokenizer_folder):
     """A folder with a text, a config and a tokenizer, and the arguments that use them."""
     lines = (f"line {i} has the numbers {i * 7 % 13} and {i * 11 % 17}" for i in range(400))
     (tmp_path / "text.txt").write_text("\n".join(lines), encoding="utf-8")
-    (tmp_path / "config.json").write_text(json.dumps(SMALL))
+    (tmp_path / "config.json").write_text(json.dumps(NUMBERS))
     return [
         *("llama", "--out", "out", "--corpus", "text.txt", "--config", "config.json"),
         *("--tokenizer", str(tokenizer_folder), "--batch", "2", "--length", "16"),

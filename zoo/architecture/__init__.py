@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from zoo.architecture.architecture import API, Architecture, Block, Preset, hookimpl, pocket
+from zoo.architecture.drawing import Drawing
 from zoo.architecture.fields import import_target
 from zoo.architecture.records import (
     CheckpointFormat,
@@ -30,6 +31,7 @@ __all__ = [
     "Command",
     "Config",
     "Corpus",
+    "Drawing",
     "FactSource",
     "Ignore",
     "Objective",

@@ -9,8 +9,15 @@ from typing import Any
 import mlx.nn as nn
 
 from zoo.blocks.protocols import Quantizable
-from zoo.checkpoint.packed import AFFINE_BITS, AFFINE_GROUPS, FLOAT_MODES, Packed, Packing, dense, pack
-from zoo.checkpoint.packings import ROUTER_BITS, ROUTER_GROUP, ROUTERS
+from zoo.checkpoint.packed import Packed, Packing, dense, pack
+from zoo.checkpoint.packings import (
+    AFFINE_BITS,
+    AFFINE_GROUPS,
+    FLOAT_MODES,
+    ROUTER_BITS,
+    ROUTER_GROUP,
+    ROUTERS,
+)
 from zoo.errors import ZooError
 
 Choice = Callable[[str, Packing], Packing | None]

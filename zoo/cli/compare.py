@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import click
@@ -18,15 +19,30 @@ from zoo.cli.show import bullets
     "--quantize", metavar="FORMAT", help="Format that weights are told in: bfloat16, 8, 4, mxfp4, …"
 )
 @click.option("--all", "everything", is_flag=True, help="Also every fact, and every field of the recipes.")
+@click.option(
+    "--svg",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write the diagrams, side by side, to a file.",
+)
+@click.option(
+    "--html", type=click.Path(path_type=Path, dir_okay=False), help="Write a page to explore to a file."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON: numbers with their units.")
 def compare(
-    names: tuple[str, ...], context: int | None, quantize: str | None, everything: bool, as_json: bool
+    names: tuple[str, ...],
+    context: int | None,
+    quantize: str | None,
+    everything: bool,
+    svg: Path | None,
+    html: Path | None,
+    as_json: bool,
 ) -> None:
     """Compare architectures (llama), presets (llama:pocket), folders, hub ids or recipes in .json files, without weights.
 
-    An architecture stands for its full-size preset. Facts that differ are marked with ≠; then what differs from the
+    An architecture stands for its full-size preset. What differs in the block diagrams and facts is marked with ≠; then what differs from the
     first is said in words.
     """
+    from zoo.cli.drawn import diagrams_of, print_diagrams, write_file
     from zoo.cli.table import wrapped
     from zoo.cli.terminal import columns
     from zoo.facts import aligned, common_context, describe, fields_of
@@ -38,6 +54,17 @@ def compare(
     found = [describe(name, registry) for name in names]
     tokens = context or common_context([one.recipe for one in found])
     sheets = [one.sheet(registry, tokens if context is None else context, quantize) for one in found]
+    diagrams = diagrams_of(found, registry)
+    if svg is not None:
+        from zoo.insight.diagram import to_svg
+
+        write_file(svg, to_svg(diagrams))
+    if html is not None:
+        from zoo.insight.pages import compare_page
+
+        write_file(html, compare_page(found, sheets, diagrams))
+    if (svg or html) and not as_json:
+        return
     titles = [sheet.title for sheet in sheets]
     rows = compare_sheets(sheets)
     words = [differences(found[0].recipe, one.recipe) for one in found[1:]]
@@ -56,6 +83,7 @@ def compare(
             record["fields"] = [row.to_json() for row in fields]
         click.echo(json.dumps(record, ensure_ascii=False, indent=1))
         return
+    print_diagrams(diagrams)
     _print_rows([row for row in rows if everything or not (row.detail or row.empty)], "", titles)
     for title, sentences in zip(titles[1:], words, strict=True):
         click.echo()

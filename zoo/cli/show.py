@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import click
@@ -21,6 +22,9 @@ from zoo.cli.complete import sources
 @click.option("--parameters", is_flag=True, help="Also every parameter's path, with its shape.")
 @click.option("--weights", is_flag=True, help="Also which tensors of a checkpoint become which parameters.")
 @click.option("--recipe", "as_recipe", is_flag=True, help="Print the recipe alone, as JSON to edit.")
+@click.option(
+    "--svg", type=click.Path(path_type=Path, dir_okay=False), help="Write the block diagram to a file."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON: numbers with their units.")
 def show(
     name: str,
@@ -31,13 +35,15 @@ def show(
     parameters: bool,
     weights: bool,
     as_recipe: bool,
+    svg: Path | None,
     as_json: bool,
 ) -> None:
-    """What SOURCE is made of: its facts, what differs from the architecture that it is a variant of, references.
+    """What SOURCE is made of: its block diagram, its facts, what differs from the architecture that it is a variant of, references.
 
     SOURCE is an architecture (llama), one of its presets (llama:pocket), a folder or a hub id, of which the config
     alone is read, or a recipe in a .json file, as --recipe prints it.
     """
+    from zoo.cli.drawn import diagrams_of, print_diagrams, write_file
     from zoo.facts import base_of, describe, fields_of
     from zoo.facts.stacks import is_opaque
     from zoo.facts.words import differences
@@ -50,6 +56,13 @@ def show(
     if as_recipe:
         click.echo(json.dumps(found.recipe.to_json(), ensure_ascii=False, indent=1))
         return
+    diagrams = diagrams_of([found], registry)
+    if svg is not None:
+        from zoo.insight.diagram import to_svg
+
+        write_file(svg, to_svg(diagrams))
+        if not as_json:
+            return
     sheet = found.sheet(registry, context, quantize)
     base = base_of(found, registry)
     words = None if base is None else differences(base[1], found.recipe, sizes=False)
@@ -67,6 +80,7 @@ def show(
             about["weights"] = names
         click.echo(json.dumps(about, ensure_ascii=False, indent=1))
         return
+    print_diagrams(diagrams)
     sections = [_head(found, registry), _sheet(sheet, everything)]
     if words is not None and base is not None:
         sections.append(_differences(words, base[0], bool(found.config)))

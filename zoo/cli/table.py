@@ -38,9 +38,9 @@ def table(
         return ""
     room = columns() if room is None else room
     natural = [max(map(width, column)) for column in zip(*lines, strict=True)]
-    least = [max(map(longest_word, column)) for column in zip(*lines, strict=True)]
     if room is None or _total(natural) <= room:
         return _drawn(lines, natural, bool(head))
+    least = [max(map(longest_word, column)) for column in zip(*lines, strict=True)]
     if _total(least) <= room:
         return _drawn(lines, _shrunk(natural, least, room), bool(head))
     if repeated and len(natural) > repeated + 1:

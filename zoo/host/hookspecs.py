@@ -14,6 +14,7 @@ if TYPE_CHECKING:
         CheckpointFormat,
         Command,
         Corpus,
+        Drawing,
         FactSource,
         Objective,
         Probe,
@@ -239,6 +240,33 @@ def zoo_resolve(config: Mapping[str, Any]) -> str | None:
 
 
 @hookspec
+def zoo_drawings() -> Iterable[Drawing]:  # type: ignore[empty-body]
+    """Drawings: how a spec looks in the diagrams of `zoo show` and `zoo compare`.
+
+    The function is called with a `zoo.insight.diagram.Subject` and gives the items of the diagram from bottom to top:
+    a `Box`, or a `Residual` around some. `subject.part("mixer")` gives those of a part, by the drawing of its own spec.
+    A spec without a drawing has that of its base class, or a box with its fields.
+
+    >>> from dataclasses import dataclass
+    >>> from zoo.architecture import Drawing, hookimpl
+    >>> from zoo.insight.diagram import Residual  # in the module that the record names
+    >>> from zoo.recipe import Spec
+    >>> @dataclass(frozen=True)
+    ... class ParallelLayer(Spec):
+    ...     kind, name = "layer", "parallel"
+    ...     norm: Spec
+    ...     mixer: Spec
+    >>> def parallel_layer(subject):
+    ...     return Residual((*subject.part("norm"), *subject.part("mixer")))
+    >>> @hookimpl
+    ... def zoo_drawings():
+    ...     yield Drawing(ParallelLayer, "my_plugin.drawing:parallel_layer")
+    >>> [drawing.spec.block() for drawing in zoo_drawings()]
+    ['layer/parallel']
+    """
+
+
+@hookspec
 def zoo_commands() -> Iterable[Command]:  # type: ignore[empty-body]
     """Subcommands of `zoo`: click commands at "package.module:attribute", imported only when they are called.
 
@@ -264,6 +292,7 @@ def zoo_probes() -> Iterable[Probe]:  # type: ignore[empty-body]
     >>> from zoo.insight.tracing import probe
     >>> class GateProbe(probe.Probe):
     ...     traces = probe.Traces(values={"gate": probe.Value("B T F", "how far each channel is open")})
+    ...
     ...     def gate(self, x):
     ...         return self.note("gate", super().gate(x))
     >>> @hookimpl

@@ -85,6 +85,17 @@ class Tokenizer:
             raise TokenizerError(f"no token has the id {id}")
         return token
 
+    def token_bytes(self, id: int) -> bytes | None:
+        """The bytes that a token stands for within a text, None where the tokenizer cannot tell.
+
+        Those of a byte-level tokenizer, one after the other, are the bytes of the encoded text.
+        """
+        return self._backend.token_bytes(id)
+
+    def offsets(self, text: str) -> list[tuple[int, int]] | None:
+        """The characters, from and up to, that each id of `encode(text, special_tokens=False)` covers, if it knows."""
+        return self._backend.offsets(text)
+
 
 def load_tokenizer(
     folder: Path,
