@@ -45,6 +45,8 @@ def compare(
     first is said in words.
     """
     from zoo.cli.drawn import diagrams_of, print_diagrams, write_file
+    from zoo.cli.table import wrapped
+    from zoo.cli.terminal import columns
     from zoo.facts import aligned, common_context, describe, fields_of
     from zoo.facts import compare as compare_sheets
     from zoo.facts.words import differences
@@ -91,7 +93,7 @@ def compare(
     for title, sentences in zip(titles[1:], words, strict=True):
         click.echo()
         told = bullets(sentences) if sentences else "- nothing differs"
-        click.echo(f"{title}, compared with {titles[0]}:\n{told}")
+        click.echo(f"{wrapped(f'{title}, compared with {titles[0]}:', columns())}\n{told}")
     if figures:
         first = figures[0]
         new = f", {first.new_tokens} new tokens" if first.new_tokens else ""
