@@ -36,6 +36,7 @@ def traced_equals_untraced(subject: Subject) -> None:
     plain = [run(subject), *in_pieces(subject)]
     with watched(subject.model, Recorder(), subject.registry):
         seen = [run(subject), *in_pieces(subject)]
+    check_released(subject, before)
     for what, expected, found in zip(("logits", "logits in pieces"), plain, seen, strict=False):
         assert mx.array_equal(found, expected).item(), f"{what} of the watched model differ"
     loaded = loaded_with_mask(subject)
@@ -48,6 +49,11 @@ def traced_equals_untraced(subject: Subject) -> None:
         assert [(s.token, s.text, s.draft) for s in told] == [(s.token, s.text, s.draft) for s in steps], (
             "the steps of a traced run differ"
         )
+        check_released(subject, before)
+
+
+def check_released(subject: Subject, before: Mapping[str, type]) -> None:
+    """Every module has the class that it had before it was watched."""
     left = [path for path, module in modules_of(subject.model).items() if type(module) is not before[path]]
     assert not left, f"{left[0] or 'the model'}: its class is not its own again"
 
