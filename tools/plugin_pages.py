@@ -30,6 +30,7 @@ PROMISED: dict[str, tuple[str, ...]] = {
     "zoo.config": ("Config", "Origin"),
     "zoo.weights": ("Rule", "fill", "matches", "Join", "Tensors"),
     "zoo.gguf": ("*",),
+    "zoo.facts": ("Fact",),
     "zoo.cache": ("Cache", "CachePolicy", "KVCache", "WindowCache", "StateCache", "CrossCache"),
     "zoo.checkpoint.checkpoint": ("Checkpoint",),
     "zoo.blocks.activation": ("activation",),

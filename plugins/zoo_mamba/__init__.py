@@ -6,6 +6,7 @@ from zoo.architecture import (
     GGUF,
     Architecture,
     Block,
+    Drawing,
     OutputHead,
     Preset,
     Probe,
@@ -127,6 +128,12 @@ def zoo_blocks():
         "selective state space (S6)",
     )
     yield Block(MixerLayer, "zoo_mamba.block:MixerLayer", "pre-norm residual around a mixer alone")
+
+
+@hookimpl
+def zoo_drawings():
+    yield Drawing(SelectiveStateSpace, "zoo_mamba.drawing:state_space")
+    yield Drawing(MixerLayer, "zoo_mamba.drawing:mixer_layer")
 
 
 @hookimpl

@@ -8,7 +8,7 @@ from functools import cache, partial
 from importlib.util import find_spec
 from pathlib import Path
 
-from zoo.architecture import Architecture, Block, Probe, Rename, hookimpl
+from zoo.architecture import Architecture, Block, Drawing, Probe, Rename, hookimpl
 from zoo_mlx_lm.spec import Bridged
 
 LIBRARY = "mlx-lm"
@@ -33,6 +33,11 @@ def recipe(module, config):
 @hookimpl
 def zoo_blocks():
     yield Block(Bridged, "zoo_mlx_lm.block:BridgedDecoder", "a whole model of mlx-lm")
+
+
+@hookimpl
+def zoo_drawings():
+    yield Drawing(Bridged, "zoo_mlx_lm.drawing:bridged")
 
 
 @hookimpl

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from zoo.architecture import Architecture, Block, OutputHead, Preset, Probe, Rename, hookimpl, pocket
-from zoo.recipe import Decoder, Embedding, Head, Spec, repeat
+from zoo.architecture import Architecture, Block, Drawing, OutputHead, Preset, Probe, Rename, hookimpl, pocket
+from zoo.recipe import Decoder, Embedding, Head, Matrix, Spec, repeat
 
 
 @dataclass(frozen=True)
@@ -22,6 +22,9 @@ class RecurrentUnit(Spec):
 
     def own_parameters(self, dim):
         return 2 * self.gates * dim * (dim + self.bias)
+
+    def matrices(self, dim):
+        return (Matrix("input", dim, self.gates * dim), Matrix("recurrent", dim, self.gates * dim))
 
     def state_size(self, dim):
         return self.states * dim
@@ -98,6 +101,13 @@ def zoo_blocks():
     yield Block(LSTM, "zoo_rnn.block:LSTM", "long short-term memory")
     yield Block(GRU, "zoo_rnn.block:GRU", "gated recurrent unit")
     yield Block(StackedLayer, "zoo_rnn.block:StackedLayer", "a mixer without residual or norm")
+
+
+@hookimpl
+def zoo_drawings():
+    yield Drawing(LSTM, "zoo_rnn.drawing:lstm")
+    yield Drawing(GRU, "zoo_rnn.drawing:gru")
+    yield Drawing(StackedLayer, "zoo_rnn.drawing:stacked_layer")
 
 
 @hookimpl

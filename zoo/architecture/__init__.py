@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from zoo.architecture.architecture import API, Architecture, Block, Preset, hookimpl, pocket
+from zoo.architecture.drawing import Drawing
 from zoo.architecture.fields import import_target
 from zoo.architecture.records import (
     CheckpointFormat,
     Command,
     Corpus,
+    FactSource,
     Objective,
     Probe,
     QuantizedFormat,
@@ -29,6 +31,8 @@ __all__ = [
     "Command",
     "Config",
     "Corpus",
+    "Drawing",
+    "FactSource",
     "Ignore",
     "Objective",
     "OutputHead",

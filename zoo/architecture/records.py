@@ -257,6 +257,22 @@ class Objective(Frozen):
 
 
 @frozen()
+class FactSource(Frozen):
+    """Facts that a plugin adds to fact sheets: the function at "package.module:attribute", imported only when used.
+
+    It is called `function(recipe)` with the recipe of any model and gives `zoo.facts.Fact` records, none where it has
+    nothing to say of this one.
+    """
+
+    name: str
+    target: str
+    summary: str = ""
+
+    def __post_init__(self) -> None:
+        check_target(f"facts {checked_name('facts', self.name)}", self.target)
+
+
+@frozen()
 class Command(Frozen):
     """A subcommand of `zoo`: a click command at "package.module:attribute", imported only when called."""
 
