@@ -41,6 +41,7 @@ PROMISED: dict[str, tuple[str, ...]] = {
     "zoo.generation": ("Generated", "Step"),
     "zoo.generation.prompt": ("encode_prompt", "end_ids", "learned_context", "mask_id", "sampling_of"),
     "zoo.generation.text": ("TextStream",),
+    "zoo.insight.tracing.probe": ("Probe", "Traces", "Value"),
     "zoo.tokenizer": ("Tokenizer", "Backend", "Detokenizer"),
     "zoo.errors": ("*",),
     "zoo.testing": (
