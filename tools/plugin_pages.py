@@ -250,6 +250,7 @@ def signature(function: Any) -> str:
     plain = re.sub(
         r"(: |-> )'([^']*)'", r"\1\2", str(inspect.signature(function))
     )  # annotations are kept as text
+    plain = re.sub(r"ForwardRef\('([^']*)'\)", r"\1", plain)  # those of a named tuple are kept as references
     return (
         re.sub(r"<object object at \w+>", "REQUIRED", plain).replace("(self, ", "(").replace("(self)", "()")
     )
