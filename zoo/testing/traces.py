@@ -15,7 +15,7 @@ import numpy as np
 from zoo.blocks.decoder import Decoder
 from zoo.blocks.encoder import Encoder
 from zoo.blocks.encoder_decoder import EncoderDecoder
-from zoo.errors import PromptError
+from zoo.errors import ZooError
 from zoo.generation import stream
 from zoo.insight.tracing import Trace, intervene, trace
 from zoo.insight.tracing.probe import Value
@@ -42,7 +42,7 @@ def traced_equals_untraced(subject: Subject) -> None:
     loaded = loaded_with_mask(subject)
     try:
         steps = list(stream(loaded, PROMPT, **settings_of(subject)))
-    except PromptError:  # a strategy that needs settings of its own
+    except ZooError:  # a strategy that needs settings of its own, or one whose own check tells what is wrong
         steps = []
     if steps:
         told = trace(loaded, PROMPT, **settings_of(subject)).steps

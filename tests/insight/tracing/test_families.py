@@ -223,3 +223,21 @@ def test_lens_of_the_last_layer_is_the_head(traced, name):
     # A prompt's logits are computed for its last token alone.
     count = min(len(lens.tokens), len(logits))
     assert [best for (best,) in lens.tokens[-count:]] == logits.argmax(axis=-1)[-count:].tolist()
+
+
+def test_bridged_model_gives_its_modules_outputs_and_logits(tmp_path):
+    from mlx_lm_configs import write
+
+    write(tmp_path, "olmo2")
+    loaded = zoo.load(tmp_path)
+    trace = zoo.trace(loaded, [3, 4, 5, 6], max_tokens=3)
+    assert trace["logits"].shape[0] == 6 and trace.about("logits").axes == "B T V"
+    assert [choice.token for choice in trace.choices(2)] == trace.tokens
+    assert trace["network.model.layers.0.mlp"].shape == trace["network.model.layers.0"].shape
+    assert trace.lens() == [] and trace.patterns == []
+    assert set(trace.missing) == {"lens", "patterns"}
+    assert "another library's code" in trace.missing["lens"]
+    with zoo.intervene(loaded, {"network.model.layers.0.mlp": 0}):
+        changed = zoo.trace(loaded, [3, 4, 5, 6], max_tokens=1)
+    assert not changed["network.model.layers.0.mlp"].any()
+    assert not np.array_equal(changed["logits"][:4], trace["logits"][:4])

@@ -70,7 +70,10 @@ class Trace(Mapping[str, np.ndarray]):
 
     def get(self, address: str, default: Any = None) -> Any:
         """The value at `address`, or `default` where the run has none."""
-        return self[address] if address in self else default  # noqa: SIM401
+        try:
+            return self[address]
+        except PromptError:
+            return default
 
     def __getitem__(self, address: str) -> np.ndarray:
         found, axis, index = resolve(address, self._about)
