@@ -16,7 +16,7 @@ NARROW = {"COLUMNS": "80"}
 
 def words(text):
     """The words of a text, without the lines that are drawn."""
-    return [word for word in text.split() if set(word) - set("─≠●→·")]
+    return [word for word in text.split() if not all(c in "≠●→·▲↑⊕" or "─" <= c <= "╿" for c in word)]
 
 
 @pytest.mark.parametrize(
