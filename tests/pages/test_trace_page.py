@@ -9,7 +9,7 @@ import pytest
 import zoo
 from zoo.generation.sampling import min_p, top_k, top_p
 from zoo.insight.tracing.page import page as page_of
-from zoo.insight.tracing.telling import tell
+from zoo.insight.tracing.viewing import view_of
 
 PROMPT = "The capital city of China is"
 TEXTS = {"transformer": "I love natural language.", "bert": "The capital city of China is [MASK]."}
@@ -28,10 +28,10 @@ def paths(trace, tmp_path_factory):
     for name in NAMES:
         run = trace if name == "llama" else zoo.trace(zoo.load(name), TEXTS.get(name, PROMPT))
         found[name] = folder / f"{name}.html"
-        found[name].write_text(page_of(tell(run)), encoding="utf-8")
+        found[name].write_text(page_of(view_of(run)), encoding="utf-8")
     # As a large vocabulary: 40 tokens by themselves, the others in groups.
     found["grouped"] = folder / "grouped.html"
-    found["grouped"].write_text(page_of(tell(trace, candidates=40)), encoding="utf-8")
+    found["grouped"].write_text(page_of(view_of(trace, candidates=40)), encoding="utf-8")
     return found
 
 

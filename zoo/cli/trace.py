@@ -104,20 +104,20 @@ def trace(
             write_json(value_json(found, address), as_json)
     if address is not None and html is None:
         return
-    from zoo.insight.tracing.telling import tell
+    from zoo.insight.tracing.viewing import view_of
 
     with Progress("drawing"):
-        story = tell(found)
-    chosen = story.patterns(layers, heads)
+        view = view_of(found)
+    chosen = view.patterns(layers, heads)
     if html is not None:
-        write_html(story, html)
+        write_html(view, html)
     if address is not None:
         return
     if as_json is not None:
-        write_json(story.to_json(), as_json)
+        write_json(view.to_json(), as_json)
     else:
         from zoo.cli.tracing import show
 
-        show(story, chosen, layers)
+        show(view, chosen, layers)
     if written:
         click.echo("wrote " + ", ".join(map(str, written)), err=True)

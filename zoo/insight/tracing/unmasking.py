@@ -14,7 +14,7 @@ from zoo.errors import PromptError
 from zoo.generation.prompt import mask_id
 from zoo.insight.tracing.choices import LOGITS
 from zoo.insight.tracing.pictures import numbers
-from zoo.insight.tracing.story import Hidden, Uncovering
+from zoo.insight.tracing.view import Hidden, Uncovering
 
 if TYPE_CHECKING:
     from zoo.insight.tracing.result import Trace
