@@ -63,7 +63,7 @@ def show(
         write_file(svg, to_svg(diagrams))
         if not as_json:
             return
-    sheet = found.sheet(registry, context, quantize)
+    sheet = found.sheet(registry, context, quantize, found.tokenizer(registry))
     base = base_of(found, registry)
     words = None if base is None else differences(base[1], found.recipe, sizes=False)
     paths = _paths(found.recipe) if parameters else {}
@@ -145,15 +145,17 @@ def _head(found: Any, registry: Any) -> str:
 
 
 def _sheet(sheet: Any, everything: bool) -> str:
+    """The facts in some fifteen rows, or each in its own, and the notes on them."""
     from zoo.cli.table import wrapped
     from zoo.cli.terminal import columns
-    from zoo.facts import aligned
+    from zoo.facts import Line, aligned, short
 
-    rows = [row for row in aligned([sheet.facts]) if everything or not (row.detail or row.empty)]
-    shown = {row.name for row in rows}
-    notes = {fact.note: fact.label for fact in reversed(sheet.facts) if fact.note and fact.name in shown}
-    lines = [wrapped(f"{label.partition(',')[0]}: {note}", columns()) for note, label in notes.items()]
-    return "\n".join([_table([[row.label, row.texts[0]] for row in rows]), "", *lines]).rstrip()
+    rows = aligned([sheet.facts])
+    lines = [Line(row.label, row.texts[0], (row.name,)) for row in rows] if everything else short(sheet)
+    labels = {name: line.label for line in lines for name in line.names}
+    notes = {fact.note: labels[fact.name] for fact in reversed(sheet.facts) if fact.note and fact.name in labels}
+    told = [wrapped(f"{label.partition(',')[0]}: {note}", columns()) for note, label in notes.items()]
+    return "\n".join([_table([[line.label, line.text] for line in lines]), "", *told]).rstrip()
 
 
 def _differences(words: list[str], base: str, same_numbers: bool) -> str:
