@@ -89,7 +89,7 @@ def described(name: str, registry: Registry) -> tuple[Architecture, Preset, Any]
 def describe(source: str, registry: Registry, revision: str | None = None) -> Described:
     """What a source is: an architecture (llama), a preset (llama:pocket), a folder, a hub id, or a recipe in a .json file.
 
-    Of a folder or a hub id the config alone is read. A `ZooError` says what cannot be found or read.
+    Of a folder or a hub id the config alone is read. ZooError for what cannot be found or read.
     """
     if source.endswith(".json") and not Path(source).is_dir():
         if not Path(source).is_file():

@@ -207,7 +207,7 @@ def _writes_bytes(tokenizer: Any) -> bool:
 
 
 def plugin_facts(recipe: Any, registry: Any, taken: set[str]) -> list[Fact]:
-    """What the plugins' hooks `zoo_facts` tell of a recipe; one that raises, or gives no facts, is warned of and left out."""
+    """The facts that the plugins' hooks `zoo_facts` add; one that raises, or gives no facts, is warned of and left out."""
     from zoo.architecture import FactSource, import_target
 
     found: list[Fact] = []

@@ -51,11 +51,11 @@ TOGETHER: dict[str, dict[str, str]] = {
         "tokenizer.bytes": "",
     },
 }
-FLAGS = {  # what a yes or a no is called
+FLAGS = {  # the texts of yes and no
     "tied": ("head tied to embedding", "head not tied"),
     "tokenizer.bytes": ("any byte has tokens", "unknown characters are lost"),
 }
-# What the name of the model says: an encoder sees all, a decoder beside it what came before.
+# Implied by "encoder-decoder": the encoder sees all tokens, the decoder those before.
 UNDERSTOOD = {"encoder.causality": "all tokens", "decoder.causality": "earlier tokens"}
 SOME_LAYERS = re.compile(r"(.*) (in \d+ of \d+ layers(?:, in turn)?)")
 
@@ -109,12 +109,12 @@ def _texts(members: dict[str, str], rows: dict[str, Row], words: dict[str, str])
     """The text of each fact, and the layers that it is true of where they are not all."""
     values = {name.rpartition(".")[2]: rows[name].values[0] for name in members}
     for name, text in members.items():
-        value, told = rows[name].values[0], rows[name].texts[0]
-        place = SOME_LAYERS.fullmatch(told)
+        value, shown = rows[name].values[0], rows[name].texts[0]
+        place = SOME_LAYERS.fullmatch(shown)
         if name in FLAGS:
             yield FLAGS[name][not value], ""
         elif not (name.endswith("kv_heads") and value == values.get("heads")):
-            yield text.format(place[1] if place else told, **words), place[2] if place else ""
+            yield text.format(place[1] if place else shown, **words), place[2] if place else ""
 
 
 def _joined(texts: list[tuple[str, str]]) -> str:
