@@ -11,4 +11,4 @@ def expanded_cache(recipe):
     numbers = sum(part.heads * (part.nope_dim + part.rope_dim + part.value_dim) for part in parts)
     if numbers:
         size = round(numbers * POLICIES["16-bit"])
-        yield Fact("cache.expanded", "cache a token, without latents", size, "bytes")
+        yield Fact("cache.expanded", "cache without latents, a token", size, "bytes")

@@ -8,9 +8,14 @@ from zoo.recipe import Attention, Head, RMSNorm, Spec
 
 @dataclass(frozen=True)
 class OffsetRMSNorm(RMSNorm):
-    """x / √(mean(x²) + eps) · (1 + weight): the weight is the distance from one, so that decay pulls towards one."""
+    """Its weight w is the distance of a factor from one, so that decay pulls towards one: x / √(mean(x²) + eps) · (1 + w)."""
 
     kind, name = "norm", "offset-rmsnorm"
+
+    @property
+    def title(self) -> str:
+        """RMSNorm, with what is learned."""
+        return "RMSNorm (1 + w)"
 
 
 @dataclass(frozen=True)

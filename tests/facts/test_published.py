@@ -1,39 +1,53 @@
-"""Counts are the published ones: parameters of checkpoints on the hub, as their safetensors or their libraries count them."""
+"""Counts are the published ones.
+
+Counted is what a checkpoint's tensors hold, or what transformers' model of it lists as parameters: a tied head once, no
+buffers. The sources are those that the numbers were read from.
+"""
 
 import pytest
 
+from zoo.config import Config
 from zoo.facts import described, facts_of
 from zoo.host.registry import default_registry
 
-# Preset, parameters, source, and how many of those the zoo does not have (or has more) and why.
+HEADERS = "total_size of the checkpoint's model.safetensors.index.json, 2 bytes a parameter"
+GGUF = "general.parameter_count of its GGUF file, as Ollama shows it"
+COUNTED = "the sum over model.parameters() of transformers' model, as printed by"
+
+# Preset, parameters, where that was read, and how many of those the zoo does not have (or has more) and why.
 PUBLISHED = [
-    ("gpt2:small", 124_439_808, "transformers' GPT2LMHeadModel of openai-community/gpt2", 0),
-    ("gpt:117m", 116_534_784, "transformers' OpenAIGPTLMHeadModel of openai-community/openai-gpt", 0),
-    ("llama:8b", 8_030_261_248, "safetensors of meta-llama/Llama-3.1-8B on its hub page", 0),
-    ("mistral:7b", 7_241_732_096, "safetensors of mistralai/Mistral-7B-v0.1 on its hub page", 0),
-    ("qwen2:7b", 7_615_616_512, "safetensors of Qwen/Qwen2.5-7B on its hub page", 0),
-    ("qwen3:0.6b", 596_049_920, "transformers' Qwen3ForCausalLM of Qwen/Qwen3-0.6B, head tied", 0),
-    ("mixtral:8x7b", 46_702_792_704, "safetensors of mistralai/Mixtral-8x7B-v0.1 on its hub page", 0),
-    ("qwen2-moe:a2.7b", 14_315_784_192, "safetensors of Qwen/Qwen1.5-MoE-A2.7B; keras-hub's preset", 0),
-    ("qwen3-moe:30b-a3b", 30_532_122_624, "safetensors of Qwen/Qwen3-30B-A3B on its hub page", 0),
-    ("gpt-oss:20b", 20_914_757_184, "general.parameter_count of gpt-oss-20b's GGUF files", 0),
-    ("gemma2:2b", 2_614_341_888, "safetensors of google/gemma-2-2b on its hub page", 0),
+    ("gpt2:small", 124_439_808, f"{COUNTED} a module tree of GPT2LMHeadModel; head tied", 0),
+    (
+        "gpt:117m",
+        116_534_784,
+        f"{COUNTED} tests of reimplementations, for AutoModelForCausalLM; head tied",
+        0,
+    ),
+    ("llama:8b", 8_030_261_248, f"{HEADERS}: 16,060,522,496; {GGUF}; head not tied", 0),
+    ("mistral:7b", 7_241_732_096, f"{HEADERS}: 14,483,464,192; head not tied", 0),
+    ("qwen2:7b", 7_615_616_512, f"{HEADERS}: 15,231,233,024; {GGUF}; head not tied", 0),
+    ("qwen3:0.6b", 596_049_920, f"{COUNTED} a model card's example; head tied", 0),
+    ("mixtral:8x7b", 46_702_792_704, "params of keras-hub's preset mixtral_8_7b_en; head not tied", 0),
+    ("qwen2-moe:a2.7b", 14_315_784_192, "params of keras-hub's preset qwen-1.5-moe; head not tied", 0),
+    ("qwen3-moe:30b-a3b", 30_532_122_624, f"{GGUF}, of Qwen3-Coder-30B-A3B, which has its sizes", 0),
+    ("gpt-oss:20b", 20_914_757_184, f"{GGUF}; head not tied", 0),
+    ("gemma2:2b", 2_614_341_888, f"{COUNTED} evaluations of google/gemma-2-2b; head tied", 0),
     (
         "deepseek-v3:671b",
         671_026_419_200,
-        "the main model of deepseek-ai/DeepSeek-V3, without its MTP layer",
+        "audits of the checkpoint's safetensors headers: the main model, without its MTP layer and FP8 scales",
         0,
     ),
-    ("mamba:2.8b", 2_768_345_600, "state-spaces/mamba-2.8b's own count", 0),
-    ("mamba:130m", 129_135_360, "transformers' MambaForCausalLM of state-spaces/mamba-130m-hf", 0),
-    ("bert:base", 109_514_298, "transformers' BertForMaskedLM of google-bert/bert-base-uncased", 0),
+    ("mamba:2.8b", 2_768_345_600, '"Number of parameters" of the authors\' benchmark script; head tied', 0),
+    ("mamba:130m", 129_135_360, "a table of sizes of state-spaces' checkpoints; head tied", 0),
+    ("bert:base", 109_514_298, f"{COUNTED} scripts for BertForMaskedLM, without a pooler; head tied", 0),
     # The checkpoint's pooler, a matrix and a bias of width 384, is not what sentence vectors are made with.
-    ("bert:minilm", 22_713_216, "sentence-transformers/all-MiniLM-L6-v2 on its hub page", 384 * 385),
+    ("bert:minilm", 22_713_216, f"{COUNTED} a test of all-MiniLM-L6-v2, with its pooler; no head", 384 * 385),
     # transformers holds the bias on the logits as a buffer, which it does not count.
-    ("bart:large", 406_291_456, "transformers' BartForConditionalGeneration of facebook/bart-large", -50_265),
-    ("m2m-100:nllb-600m", 615_073_792, "transformers' count of facebook/nllb-200-distilled-600M", 0),
-    ("t5:small", 60_506_624, "transformers' T5ForConditionalGeneration of google-t5/t5-small", 0),
-    ("mt5:small", 300_176_768, "transformers' MT5ForConditionalGeneration of google/mt5-small", 0),
+    ("bart:large", 406_291_456, f"{COUNTED} a table of models, for facebook/bart-large; head tied", -50_265),
+    ("m2m-100:nllb-600m", 615_073_792, f"{COUNTED} training logs of nllb-200-distilled-600M; head tied", 0),
+    ("t5:small", 60_506_624, "params of KerasNLP's preset t5_small; head tied", 0),
+    ("mt5:small", 300_176_768, f"{COUNTED} experiments that trim its vocabulary; head not tied", 0),
 ]
 
 
@@ -41,6 +55,14 @@ PUBLISHED = [
 def test_parameters_are_as_many_as_published(preset, published, source, left_out):
     recipe = described(preset, default_registry())[2]
     assert facts_of(recipe).value("parameters.total") == published - left_out, source
+
+
+def test_the_larger_gpt_oss_has_as_many_as_published():
+    # 116,829,156,672: the total of the safetensors of openai/gpt-oss-120b in lists of the hub's models; model cards: 117B.
+    small = described("gpt-oss:20b", default_registry())[1].config
+    large = Config({**small, "num_hidden_layers": 36, "num_local_experts": 128, "layer_types": None})
+    recipe = default_registry().architecture("gpt-oss").recipe(large)
+    assert facts_of(recipe).value("parameters.total") == 116_829_156_672
 
 
 def test_active_parameters_are_those_that_papers_round():

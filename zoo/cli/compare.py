@@ -14,9 +14,9 @@ from zoo.cli.show import bullets
 
 @click.command()
 @click.argument("names", nargs=-1, required=True, metavar="A B …", shell_complete=sources)
-@click.option("--context", type=int, metavar="N", help="Tokens that cache and FLOPs are told for.")
+@click.option("--context", type=int, metavar="N", help="Tokens for which cache and FLOPs are computed.")
 @click.option(
-    "--quantize", metavar="FORMAT", help="Format that weights are told in: bfloat16, 8, 4, mxfp4, …"
+    "--quantize", metavar="FORMAT", help="Format in which weights are counted: bfloat16, 8, 4, mxfp4, …"
 )
 @click.option("--measure", "measured", is_flag=True, help="Also run each here: speed and memory.")
 @click.option("--all", "everything", is_flag=True, help="Also every fact, and every field of the recipes.")
@@ -41,8 +41,8 @@ def compare(
 ) -> None:
     """Compare architectures (llama), presets (llama:pocket), folders, hub ids or recipes in .json files, without weights.
 
-    An architecture stands for its full-size preset; --measure runs its small checkpoint, or random weights. What differs in the block diagrams and facts is marked with ≠; then what differs from the
-    first is said in words.
+    An architecture stands for its full-size preset; --measure runs its small checkpoint, or random weights. What differs in the block diagrams and facts is marked with ≠; the differences
+    from the first follow in words.
     """
     from zoo.cli.drawn import diagrams_of, print_diagrams, write_file
     from zoo.cli.table import wrapped
@@ -92,8 +92,8 @@ def compare(
     _print_rows([row for row in rows if everything or not (row.detail or row.empty)], "", titles)
     for title, sentences in zip(titles[1:], words, strict=True):
         click.echo()
-        told = bullets(sentences) if sentences else "- nothing differs"
-        click.echo(f"{wrapped(f'{title}, compared with {titles[0]}:', columns())}\n{told}")
+        listed = bullets(sentences) if sentences else "- nothing differs"
+        click.echo(f"{wrapped(f'{title}, compared with {titles[0]}:', columns())}\n{listed}")
     if figures:
         first = figures[0]
         new = f", {first.new_tokens} new tokens" if first.new_tokens else ""

@@ -46,7 +46,7 @@ def print_diagrams(diagrams: Sequence[Any]) -> None:
 
 
 def write_file(path: Path, text: str) -> None:
-    """Write a picture or a page whole, and say so on the error stream; ZooError when it cannot be written."""
+    """Write a picture or a page whole, and report it on the error stream; ZooError when it cannot be written."""
     from zoo.errors import ZooError
     from zoo.files import write_text
 

@@ -22,7 +22,7 @@ GAP = 1  # cells between two pieces
 
 
 def written(piece: Piece) -> str:
-    r"""A piece in signs that can be seen and told apart.
+    r"""A piece in signs that can be seen and distinguished.
 
     A space is ␣, a byte that is a part of a character `\xe4`; a backslash, a ␣ of the text, and what has no width or no
     picture of its own are escapes as in Python.
@@ -127,7 +127,7 @@ def draw(pieces: Sequence[Piece]) -> None:
 
 
 def _cell(piece: Piece, room: int) -> tuple[str, ...]:
-    """The lines of one cell: piece, id, and what else is to be said of it."""
+    """The lines of one cell: piece, id, and its other properties."""
     plain = piece.partial or (piece.bytes.isascii() and piece.text.isprintable())
     note = _kind(piece).removesuffix(", added") if piece.special or piece.unknown else ""
     lines = written(piece), str(piece.id), note or ("" if plain else piece.bytes.hex())

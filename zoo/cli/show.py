@@ -14,9 +14,9 @@ from zoo.cli.complete import sources
 @click.command()
 @click.argument("name", metavar="SOURCE", shell_complete=sources)
 @click.option("--revision", metavar="NAME", help="A hub id's branch, tag or commit.")
-@click.option("--context", type=int, metavar="N", help="Tokens that cache and FLOPs are told for.")
+@click.option("--context", type=int, metavar="N", help="Tokens for which cache and FLOPs are computed.")
 @click.option(
-    "--quantize", metavar="FORMAT", help="Format that weights are told in: bfloat16, 8, 4, mxfp4, …"
+    "--quantize", metavar="FORMAT", help="Format in which weights are counted: bfloat16, 8, 4, mxfp4, …"
 )
 @click.option("--all", "everything", is_flag=True, help="Also every fact, and every field of the recipe.")
 @click.option("--parameters", is_flag=True, help="Also every parameter's path, with its shape.")
@@ -63,7 +63,7 @@ def show(
         write_file(svg, to_svg(diagrams))
         if not as_json:
             return
-    sheet = found.sheet(registry, context, quantize)
+    sheet = found.sheet(registry, context, quantize, found.tokenizer(registry))
     base = base_of(found, registry)
     words = None if base is None else differences(base[1], found.recipe, sizes=False)
     paths = _paths(found.recipe) if parameters else {}
@@ -111,7 +111,7 @@ def bullets(sentences: list[str]) -> str:
 
 
 def _about(found: Any, registry: Any) -> dict[str, Any]:
-    """What the architecture's record says."""
+    """What the architecture's record holds."""
     architecture = found.architecture
     plugin = registry.plugin_of(architecture)
     hub = found.preset.hub if found.preset else None
@@ -145,15 +145,19 @@ def _head(found: Any, registry: Any) -> str:
 
 
 def _sheet(sheet: Any, everything: bool) -> str:
+    """The facts in some fifteen rows, or each in its own, and the notes on them."""
     from zoo.cli.table import wrapped
     from zoo.cli.terminal import columns
-    from zoo.facts import aligned
+    from zoo.facts import Line, aligned, short
 
-    rows = [row for row in aligned([sheet.facts]) if everything or not (row.detail or row.empty)]
-    shown = {row.name for row in rows}
-    notes = {fact.note: fact.label for fact in reversed(sheet.facts) if fact.note and fact.name in shown}
-    lines = [wrapped(f"{label.partition(',')[0]}: {note}", columns()) for note, label in notes.items()]
-    return "\n".join([_table([[row.label, row.texts[0]] for row in rows]), "", *lines]).rstrip()
+    rows = aligned([sheet.facts])
+    lines = [Line(row.label, row.texts[0], (row.name,)) for row in rows] if everything else short(sheet)
+    labels = {name: line.label for line in lines for name in line.names}
+    notes = {
+        fact.note: labels[fact.name] for fact in reversed(sheet.facts) if fact.note and fact.name in labels
+    }
+    notes_below = [wrapped(f"{label.partition(',')[0]}: {note}", columns()) for note, label in notes.items()]
+    return "\n".join([_table([[line.label, line.text] for line in lines]), "", *notes_below]).rstrip()
 
 
 def _differences(words: list[str], base: str, same_numbers: bool) -> str:
@@ -174,7 +178,7 @@ COMMANDS = {"generate": "run", "denoise": "run", "translate": "run", "fill-mask"
 
 
 def _how_to_run(found: Any) -> str:
-    """A command that runs it, or says where weights come from."""
+    """The commands that run it, or train a small one."""
     preset, architecture = found.preset, found.architecture
     command, installed = COMMANDS.get(architecture.task, "run"), architecture.preset()
     lines = []

@@ -8,10 +8,12 @@ from zoo.facts.describe import Described, base_of, describe, described
 from zoo.facts.fact import Fact, Sheet, amount, text_of
 from zoo.facts.fields import fields_of
 from zoo.facts.sheet import common_context, facts_of
+from zoo.facts.short import Line, short
 
 __all__ = [
     "Described",
     "Fact",
+    "Line",
     "Row",
     "Sheet",
     "aligned",
@@ -23,5 +25,6 @@ __all__ = [
     "described",
     "facts_of",
     "fields_of",
+    "short",
     "text_of",
 ]

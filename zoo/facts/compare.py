@@ -40,7 +40,7 @@ class Row(Frozen):
 
 
 def compare(sheets: Sequence[Sheet]) -> list[Row]:
-    """The rows of several sheets, in the order in which facts are told.
+    """The rows of several sheets, in the order of their facts.
 
     Facts of a decoder stand beside those of a decoder, of an encoder beside those of an encoder. Where no model has both,
     the one stack of each stands beside that of the others. A fact in which each model's encoder and decoder agree is one row.

@@ -15,6 +15,7 @@ from zoo.facts.sheet import facts_of
 from zoo.frozen import Frozen, frozen
 from zoo.host.recipes import read_recipe, recipe_architecture, recipe_config
 from zoo.host.registry import Registry
+from zoo.notices import notice
 
 
 @frozen()
@@ -32,14 +33,38 @@ class Described(Frozen):
     config: dict[str, Any] | None = None
     path: Path | None = None
 
-    def sheet(self, registry: Registry, context: int | None = None, quantize: str | None = None) -> Sheet:
-        """Its fact sheet."""
+    def tokenizer(self, registry: Registry) -> Any:
+        """Its `Tokenizer`, where that is at hand without the network: of a folder, a file, an installed checkpoint.
+
+        None for others, and where it cannot be read.
+        """
+        embedded = self.preset is not None and self.preset.embedded
+        if self.path is None and not embedded:
+            return None
+        from zoo.checkpoint.checkpoint import open_checkpoint
+
+        try:
+            path = self.path or find(self.origin, registry, weights=False, tokenizer=True).path
+            return open_checkpoint(path, registry, self.architecture).tokenizer()
+        except ZooError as error:
+            notice(f"{self.origin}: no facts of its tokenizer ({error})")
+            return None
+
+    def sheet(
+        self,
+        registry: Registry,
+        context: int | None = None,
+        quantize: str | None = None,
+        tokenizer: Any = None,
+    ) -> Sheet:
+        """Its fact sheet, with the facts of `tokenizer` where it is given."""
         return facts_of(
             self.recipe,
             context=context,
             quantize=quantize,
             title=self.origin,
             licence=self.preset.licence if self.preset else None,
+            tokenizer=tokenizer,
             registry=registry,
         )
 
@@ -64,7 +89,7 @@ def described(name: str, registry: Registry) -> tuple[Architecture, Preset, Any]
 def describe(source: str, registry: Registry, revision: str | None = None) -> Described:
     """What a source is: an architecture (llama), a preset (llama:pocket), a folder, a hub id, or a recipe in a .json file.
 
-    Of a folder or a hub id the config alone is read. A `ZooError` says what cannot be found or read.
+    Of a folder or a hub id the config alone is read. ZooError for what cannot be found or read.
     """
     if source.endswith(".json") and not Path(source).is_dir():
         if not Path(source).is_file():

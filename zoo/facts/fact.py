@@ -51,10 +51,10 @@ class Fact(Frozen):
 
 @frozen()
 class Sheet(Frozen):
-    """The facts of one model, in the order in which they are told.
+    """The facts of one model, in the order of the sheet.
 
     `recipe` is what they are of. `numbers` are those from which cache and weights can be computed anew for another context
-    or format (`zoo.facts.sheet.numbers_of` says what they hold).
+    or format (`zoo.facts.sheet.numbers_of` documents them).
     """
 
     title: str
@@ -86,7 +86,7 @@ class Sheet(Frozen):
 
     @property
     def roles(self) -> set[str]:
-        """The stacks that it tells of."""
+        """The stacks that it has facts of."""
         return {fact.role for fact in self.facts if fact.role}
 
     @property

@@ -10,7 +10,7 @@ from zoo.facts.structure import scaling_text
 from zoo.recipe import RoPE, Spec
 from zoo.recipe.parts import ACTIVATION_TITLES
 
-# Fields that are sizes: not told of a variant with its base's numbers.
+# Fields that are sizes: left out where a variant has its base's numbers.
 SIZES = frozenset(
     (
         *(
@@ -56,7 +56,7 @@ def same_numbers(old: Any, new: Any) -> tuple[Any, Any]:
 
 
 def _rope(old: Any, new: Any) -> str:
-    """Rotary positions with other numbers; of another kind, they are told with the stack."""
+    """Rotary positions with other numbers; of another kind, they are a difference of the stack."""
     if not isinstance(old, RoPE) or not isinstance(new, RoPE):
         return ""
     parts = []

@@ -14,9 +14,9 @@ from zoo.recipe import Spec
 
 
 def fields_of(recipe: Any) -> tuple[Fact, ...]:
-    """Each field as a fact: "decoder.layer.mixer.heads" with the role "decoder". Layers are told together.
+    """Each field as a fact: "decoder.layer.mixer.heads" with the role "decoder". Equal fields of all layers are one fact.
 
-    A field's value is its own, or, where layers differ, a text that says how many have which. A field that holds a spec
+    A field's value is its own, or, where layers differ, a text with how many layers have which value. A field that holds a spec
     has that spec's name.
     """
     found = list[Fact]()

@@ -1,7 +1,7 @@
 """Floating-point operations a token. Imports no mlx.
 
 Counted are matrix products, attention's scores and its sums of values, two operations for each multiply-add, as
-`Spec.flops` says.
+`Spec.flops` counts them.
 """
 
 from __future__ import annotations

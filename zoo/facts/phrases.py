@@ -1,7 +1,7 @@
 """Sentences about one part of a layer that differs from another model's. Imports no mlx.
 
-What a field of the zoo's own specs means is said in its own sentence. Fields that nobody knows are told by name, and blocks
-of a third party by the first sentence of their docstring.
+Each field of the zoo's own specs has a sentence of its own. Other fields are named, and blocks of a third party are
+described by the first sentence of their docstring.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def replaced(spec: Spec) -> str:
 def part_changes(
     before: Spec | None, after: Spec | None, place: str, part: str, sizes: bool
 ) -> Iterator[str]:
-    """Sentences about a part that a layer has in another form; `place` says which layers: "each layer"."""
+    """Sentences about a part that a layer has in another form; `place` names the layers: "each layer"."""
     word = PARTS.get(part, in_words(part.replace("_", " ")))
     if before is None and after is not None:
         yield f"{capital(replaced(after))} is added to {place}."
@@ -89,7 +89,7 @@ def _changes(before: Spec, after: Spec, place: str, word: str, sizes: bool) -> I
             changed.pop(name, None)
     elif not alike:
         yield _sentence(place, f"{replaced(after)} instead of {before.title}")
-        if explanation(after):  # it says what is new
+        if explanation(after):  # it describes what is new
             changed = {name: pair for name, pair in changed.items() if name in vars(before)}
     elif renamed and sizes:
         old, new = (_with_heads(spec) for spec in (before, after))
@@ -120,8 +120,8 @@ def field_changes(
             continue
         if name == "rope" and not sizes:
             pair = same_numbers(*pair)
-        if (tell := FIELDS.get((after.kind, name))) is not None:
-            text = tell(*pair)
+        if (phrase := FIELDS.get((after.kind, name))) is not None:
+            text = phrase(*pair)
             done |= TOGETHER.get(name, set())
             if text:
                 yield _sentence(place, text)
@@ -143,7 +143,7 @@ def _has_experts(spec: Spec) -> bool:
 
 
 def _feedforward(before: Spec, after: Spec, place: str) -> Iterator[str]:
-    """A feed-forward of another kind; experts say how many there are and how many are used."""
+    """A feed-forward of another kind; of experts, how many there are and how many are used."""
     if not _has_experts(after):
         if _has_experts(before):
             yield _sentence(place, f"one feed-forward, {replaced(after)}, takes the place of the experts")

@@ -120,7 +120,7 @@ def _cache(recipe: Any, kept: tuple[Kept, ...], tokens: int) -> Iterator[Fact]:
     note = "an upper bound: which layers have windows is not known" if is_opaque(recipe) else ""
     if growing:
         endless = round(sum(one.per_token for one in kept if one.window is None) * POLICIES["16-bit"])
-        beyond = f"{text_of(endless, 'bytes')} once all windows are full" if endless < each else ""
+        beyond = f"{text_of(endless, 'bytes')} a token once all windows are full" if endless < each else ""
         yield Fact("cache.token", "cache a token", each, "bytes", note or beyond)
     if state := sum(one.bytes(0) for one in kept):
         yield Fact("cache.state", "state at any length", state, "bytes")
@@ -207,7 +207,7 @@ def _writes_bytes(tokenizer: Any) -> bool:
 
 
 def plugin_facts(recipe: Any, registry: Any, taken: set[str]) -> list[Fact]:
-    """What the plugins' hooks `zoo_facts` tell of a recipe; one that raises, or gives no facts, is warned of and left out."""
+    """The facts that the plugins' hooks `zoo_facts` add; one that raises, or gives no facts, is warned of and left out."""
     from zoo.architecture import FactSource, import_target
 
     found: list[Fact] = []

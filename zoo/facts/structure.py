@@ -179,7 +179,7 @@ LAYER_FACTS: tuple[tuple[str, str, Callable[[Spec, int], Scalar], bool], ...] = 
 
 
 def positions(stack: Any) -> str | None:
-    """How a stack knows the order of its tokens, in words; None where no part says so."""
+    """How a stack knows the order of its tokens, in words; None where no part has positions."""
     found = [
         part for part in (stack.embedding.positions, getattr(stack, "relative", None)) if part is not None
     ]

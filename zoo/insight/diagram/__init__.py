@@ -1,6 +1,6 @@
 """Block diagrams of recipes, for the terminal and as SVG. Imports no mlx.
 
-`diagram_of` draws a recipe as data, `marked` says what differs among several, `to_text` and `to_svg` render them. A
+`diagram_of` draws a recipe as data, `marked` marks what differs among several, `to_text` and `to_svg` render them. A
 plugin's drawings are made of `Box`, `Residual`, `Frame`, `Stack`, `Note` and `Cell`.
 """
 

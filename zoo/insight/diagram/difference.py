@@ -9,6 +9,7 @@ from typing import Any
 from zoo.insight.diagram.arrange import keyed, paired_roles
 from zoo.insight.diagram.model import Box, Cell, Diagram, Frame, Note, Residual, Stack
 
+MAIN = "frame+0"  # the frame of most layers
 Others = list[dict[str, Any]]  # the items of the stack in each other diagram that has it, by key
 
 
@@ -59,13 +60,22 @@ def _marked(items: Sequence[Any], keys: Iterator[tuple[str, Any]], others: Other
             differs = any(not isinstance(other, Residual) for other in theirs)
             found.append(Residual(_marked(item.items, keys, others), differs))
         else:
-            told = [(other.count, other.label) if isinstance(other, Frame) else None for other in theirs]
-            differs = any(other != (item.count, item.label) for other in told)
-            items = _marked(item.items, keys, others)
-            if not any(told):  # nobody else has such layers: they differ as a whole
-                items = item.items
+            frames = [(other.count, other.label) if isinstance(other, Frame) else None for other in theirs]
+            differs = any(other != (item.count, item.label) for other in frames)
+            within = others if any(frames) else _as_main(others, key)
+            items = _marked(item.items, keys, within)
             found.append(dataclasses.replace(item, items=items, differs=differs))
     return tuple(found)
+
+
+def _as_main(others: Others, key: str) -> Others:
+    """The same with the layers of each main frame also at `key`, a frame that nobody else has: what theirs are compared with."""
+    main = f"{key.rpartition('frame')[0]}{MAIN}/"
+    moved = (
+        {f"{key}/{name.removeprefix(main)}": item for name, item in other.items() if name.startswith(main)}
+        for other in others
+    )
+    return [{**other, **more} for other, more in zip(others, moved, strict=True)]
 
 
 def _marked_box(box: Box, key: str, others: Others) -> Box:

@@ -1,6 +1,6 @@
 """A recipe drawn: each spec by the function that a plugin gives for it, others by their fields. Imports no mlx.
 
-Nothing here knows a family. How a layer joins its parts is what its drawing says, or nothing is said.
+Nothing here knows a family. How a layer joins its parts is known from its drawing alone.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ def generic(subject: Subject) -> Box:
 
 
 def field_notes(spec: Spec) -> Iterable[Note]:
-    """The plain fields of a spec, those left out that are None or say no."""
+    """The plain fields of a spec, without those that are None or False."""
     for field in dataclasses.fields(spec):
         value = getattr(spec, field.name)
         word = field.name.replace("_", " ")

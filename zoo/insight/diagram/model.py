@@ -17,7 +17,7 @@ from zoo.frozen import Frozen, frozen
 
 @frozen()
 class Note(Frozen):
-    """A short fact beside a box ("32 heads"). `key` says which one it is ("heads"), so that two can be compared."""
+    """A short fact beside a box ("32 heads"). `key` identifies it ("heads"), so that two can be compared."""
 
     text: str
     key: str = ""
@@ -80,7 +80,7 @@ class Frame(Frozen):
 
 @frozen()
 class Stack(Frozen):
-    """One tower of items. `role` is "decoder" or "encoder"; `start` and `end` say what enters and what leaves it."""
+    """One tower of items. `role` is "decoder" or "encoder"; `start` and `end` are what enters and what leaves it."""
 
     role: str
     title: str

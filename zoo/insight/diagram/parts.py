@@ -6,7 +6,7 @@ import dataclasses
 from typing import Any
 
 from zoo.insight.diagram.draw import Subject
-from zoo.insight.diagram.model import Box, Note
+from zoo.insight.diagram.model import Box, Note, boxes
 from zoo.insight.diagram.words import GATED_WORDS, activation, counted, number, spaced
 
 MASKS = {"causal": "Masked", "prefix": "Prefix-masked", "full": "Bidirectional"}
@@ -84,10 +84,11 @@ def heads_notes(spec: Any, dim: int) -> list[Note]:
     notes.append(Note(f"head width {number(head)}", "head_dim"))
     if spec.scale is not None and abs(spec.scale - head**-0.5) > 1e-9:
         root = spec.scale**-2
-        told = f"scores / √{number(round(root))}" if abs(root - round(root)) < 1e-6 * root else ""
+        by_root = f"scores / √{number(round(root))}" if abs(root - round(root)) < 1e-6 * root else ""
         notes.append(
             Note(
-                "scores unscaled" if spec.scale == 1.0 else told or f"scores × {number(spec.scale)}", "scale"
+                "scores unscaled" if spec.scale == 1.0 else by_root or f"scores × {number(spec.scale)}",
+                "scale",
             )
         )
     if spec.bias or spec.output_bias:
@@ -182,8 +183,8 @@ def mixture(subject: Subject) -> Box:
     if spec.shared is not None:
         row.append(("Shared", "shared"))
         hidden = getattr(spec.shared, "hidden", None)
-        told = "" if hidden is None else f", hidden {number(hidden)}"
-        notes.append(Note(f"shared expert{told}", "shared"))
+        width = "" if hidden is None else f", hidden {number(hidden)}"
+        notes.append(Note(f"shared expert{width}", "shared"))
         if spec.shared_gate:
             notes.append(Note("shared expert gated", "shared_gate"))
     if isinstance(groups := getattr(router, "top_k_groups", None), int) and router.groups > 1:
@@ -211,3 +212,24 @@ def head(subject: Subject) -> Box:
     if spec.scale != 1.0:
         notes.append(Note(f"states × {number(spec.scale)}", "scale"))
     return subject.box("Output head", *notes)
+
+
+def side_by_side(subject: Subject, title: str, **branches: str) -> Box:
+    """A box of parts of a layer that read the same and whose outputs are summed: the title of each, by its field.
+
+    Where every branch has a norm of its own, in the field `<field>_norm`, these stand below the branches. The first
+    branch's notes are those of the box, each of the others has one note.
+    """
+    first, *others = branches
+    norms = [
+        (subject.title(norm) if getattr(subject.spec, norm, None) is not None else "", norm)
+        for norm in (f"{field}_norm" for field in branches)
+    ]
+    rows: list[Any] = [[(word, field) for field, word in branches.items()], "+"]
+    if all(name for name, _ in norms):
+        rows.insert(0, norms)
+    notes = [note for box in boxes(subject.part(first)) for note in box.notes]
+    for field in others:
+        texts = [note.text for box in boxes(subject.part(field)) for note in box.notes]
+        notes.append(Note(f"{branches[field]}: {', '.join(texts)}", field))
+    return subject.box(title, *notes, role="attention", rows=rows)

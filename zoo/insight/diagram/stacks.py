@@ -14,7 +14,7 @@ MOST_KINDS = 4  # frames of one stack; layers of more kinds share the last
 
 
 def summed(subject: Subject, field: str, norm: str) -> tuple[Any, ...]:
-    """A part of a layer with its residual sum, and its norm where the layer's `placement` says."""
+    """A part of a layer with its residual sum, and its norm where the layer's `placement` puts it."""
     part, around = subject.part(field), subject.part(norm)
     if subject.spec.placement == "post":
         return (Residual(part), *around)

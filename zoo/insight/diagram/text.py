@@ -214,8 +214,7 @@ class _Pen:
             texts = [f"{MARK if cell.differs and not box.differs else ''}{cell.title}" for cell in row]
             style = "differs" if any(cell.differs for cell in row) else ""
             texts = [text for text in texts if text]
-            between = "   " if sum(map(cells, texts)) + 3 * len(texts) <= room else "  "
-            lines += [(style, line) for line in wrapped(between.join(texts), room)]
+            lines += [(style, line) for line in _row(texts, room)]
         if box.memory:
             lines.append(("", "↞ the encoder's output"))
         return lines if self.beside else lines + self._notes(box)
@@ -244,6 +243,19 @@ class _Pen:
                 line = longer
             lines += [(style, part) for part in wrapped(line, room)] if line else []
         return lines
+
+
+def _row(texts: Sequence[str], room: int) -> list[str]:
+    """The parts of one row, in as many lines as they need: a line ends between two parts where it can."""
+    between = "   " if sum(map(cells, texts)) + 3 * len(texts) <= room else "  "
+    lines = [""]
+    for text in texts:
+        longer = f"{lines[-1]}{between}{text}" if lines[-1] else text
+        if cells(longer) <= room or not lines[-1]:
+            lines[-1] = longer
+        else:
+            lines.append(text)
+    return [part for line in lines for part in wrapped(line, room)]
 
 
 def rich_text(lines: Sequence[Line], accent: str = "bold yellow") -> Any:

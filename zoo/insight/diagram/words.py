@@ -56,7 +56,7 @@ def which(indices: Sequence[int], total: int) -> str:
 
 
 def _regular(indices: Sequence[int], total: int) -> str:
-    """What is said of one layer, of neighbours, and of layers at equal distances; nothing for others."""
+    """Words for one layer, for neighbours, and for layers at equal distances; "" for others."""
     count, first, last = len(indices), indices[0], indices[-1]
     if count == 1:
         return f"layer {first}"

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import zoo_mamba2
 
 import zoo_llama
-from zoo.architecture import Architecture, Block, Preset, Rename, hookimpl
+from zoo.architecture import Architecture, Block, Drawing, Preset, Rename, hookimpl
 from zoo.recipe import GatedMLP, Layer, Spec, repeat
 
 
@@ -119,6 +119,12 @@ def zoo_blocks():
     yield Block(ParallelLayer, "zoo_falcon_h1.block:ParallelLayer", "two mixers side by side")
     yield Block(ScaledStateSpace, "zoo_falcon_h1.block:ScaledStateSpace", "Mamba-2's mixer, scaled")
     yield Block(ScaledMLP, "zoo_falcon_h1.block:ScaledMLP", "a gated feed-forward, scaled")
+
+
+@hookimpl
+def zoo_drawings():
+    """The layer's block diagram."""
+    yield Drawing(ParallelLayer, "zoo_falcon_h1.drawing:parallel_layer")
 
 
 @hookimpl

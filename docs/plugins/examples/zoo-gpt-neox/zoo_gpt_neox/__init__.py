@@ -2,7 +2,17 @@
 
 from dataclasses import dataclass
 
-from zoo.architecture import Architecture, Block, Ignore, OutputHead, Preset, Rename, Split, hookimpl
+from zoo.architecture import (
+    Architecture,
+    Block,
+    Drawing,
+    Ignore,
+    OutputHead,
+    Preset,
+    Rename,
+    Split,
+    hookimpl,
+)
 from zoo.recipe import MLP, Attention, Decoder, Embedding, Head, Layer, LayerNorm, RoPE, Spec, repeat
 
 
@@ -15,6 +25,11 @@ class ParallelLayer(Spec):
     feedforward: Spec
     mixer_norm: Spec
     feedforward_norm: Spec
+
+    @property
+    def norm_placement(self):
+        """Where the norms stand."""
+        return "before each part"
 
 
 def gpt_neox(config):
@@ -96,6 +111,12 @@ def pythia(size, dim, layers, heads):
 def zoo_blocks():
     """The layer, which is all that the zoo lacks."""
     yield Block(ParallelLayer, "zoo_gpt_neox.block:ParallelLayer", "attention and feed-forward side by side")
+
+
+@hookimpl
+def zoo_drawings():
+    """The layer's block diagram."""
+    yield Drawing(ParallelLayer, "zoo_gpt_neox.drawing:parallel_layer")
 
 
 @hookimpl

@@ -1,0 +1,11 @@
+"""How the layer of Falcon-H1 is drawn. Imports no mlx."""
+
+from zoo.insight.diagram import Residual, parts
+
+
+def parallel_layer(subject):
+    """A residual sum of attention and the state space, which share a norm, then one of the feed-forward."""
+    title = "Attention and state space in parallel"
+    mixers = parts.side_by_side(subject, title, mixer="Attention", memory="State space")
+    yield Residual((*subject.part("mixer_norm"), mixers))
+    yield Residual((*subject.part("feedforward_norm"), *subject.part("feedforward")))
