@@ -14,6 +14,7 @@ if TYPE_CHECKING:
         CheckpointFormat,
         Command,
         Corpus,
+        Experiment,
         Objective,
         QuantizedFormat,
         Sampler,
@@ -213,6 +214,38 @@ def zoo_resolve(config: Mapping[str, Any]) -> str | None:
     ...     return "shouting-llama" if "logit_scale" in config else None
     >>> zoo_resolve({"model_type": "llama", "logit_scale": 2.0})
     'shouting-llama'
+    """
+
+
+@hookspec
+def zoo_experiments() -> Iterable[Experiment]:  # type: ignore[empty-body]
+    """Experiments of `zoo lab`: each a function from a `zoo.lab.plan.Scale` to a `zoo.lab.plan.Plan`.
+
+    A plan has arms, each a function that runs one thing with one seed and gives numbers and curves, and says beforehand
+    what will be claimed of them. `zoo lab NAME` runs every arm with every seed, writes a record, and computes from its
+    numbers which of the claims were seen. `zoo.lab.training.trained` trains a recipe for an arm.
+
+    >>> from zoo.architecture import Experiment, hookimpl
+    >>> import random
+    >>> from zoo.lab.plan import Arm, Metric, Plan, Result, lower  # in the module that the record names
+    >>> def throws(scale):
+    ...     def arm(dice):
+    ...         def run(trial):
+    ...             draw = random.Random(trial.seed)
+    ...             return Result({"sum": sum(draw.randint(1, 6) for _ in range(dice))})
+    ...         return Arm(f"{dice} dice", run)
+    ...     claim = lower("Two dice show less than ten", "2 dice", "10 dice", "sum")
+    ...     return Plan((arm(2), arm(10)), (Metric("sum", "sum of a throw"),), claims=(claim,))
+    >>> @hookimpl
+    ... def zoo_experiments():
+    ...     yield Experiment(
+    ...         name="dice",
+    ...         target="my_plugin.dice:throws",
+    ...         question="Do more dice show more?",
+    ...         expected="Two dice show less than ten.",
+    ...     )
+    >>> [experiment.name for experiment in zoo_experiments()]
+    ['dice']
     """
 
 

@@ -11,6 +11,7 @@ from zoo.architecture import (
     CheckpointFormat,
     Command,
     Corpus,
+    Experiment,
     Objective,
     QuantizedFormat,
     Sampler,
@@ -65,5 +66,6 @@ KINDS = (
     ),
     Kind("zoo_corpora", Corpus, "corpus", "corpus/"),
     Kind("zoo_objectives", Objective, "objective", "objective/"),
+    Kind("zoo_experiments", Experiment, "experiment", "experiment/"),
     Kind("zoo_commands", Command, "command", "zoo ", "run zoo"),
 )
