@@ -85,3 +85,69 @@ def zoo_experiments():
         ),
         seeds=5,
     )
+    yield Experiment(
+        name="cache",
+        target="zoo_lab.decoding:cache",
+        summary="decoding with and without a cache as the text grows, beside LSTM and Mamba",
+        question="How does the time of one more token grow with the text before it?",
+        expected=(
+            "Without a cache every token costs a pass over the whole text; with one it costs a pass over one token and a "
+            "sum over the cache, which grows slowly at this size; LSTM and Mamba keep a state of one size, and their time "
+            "does not grow."
+        ),
+        references=("Pope et al., 2022, arXiv:2211.05102", "Gu and Dao, 2023, arXiv:2312.00752"),
+        seeds=5,
+    )
+    yield Experiment(
+        name="quantization",
+        target="zoo_lab.pockets:quantization",
+        summary="bits against held-out loss and divergence",
+        question="How many bits does a weight need?",
+        expected=(
+            "8 bits change nothing that can be seen, 4 cost a little, and below that the loss grows faster with each bit "
+            "that is left out; small models lose more than large ones."
+        ),
+        references=("Dettmers and Zettlemoyer, 2022, arXiv:2212.09720",),
+        seeds=5,
+    )
+    yield Experiment(
+        name="teacher-forcing",
+        target="zoo_lab.own_tokens:teacher_forcing",
+        summary="errors on true text and on own text, trained with and without own tokens",
+        question="Does a model that learned from true text err more, the further it goes on from its own?",
+        expected=(
+            "A model trained by teacher forcing has never seen its own mistakes: on its own text it errs more than on true "
+            "text, and more the longer it writes. Training on some of its own tokens makes it err less there, at a price "
+            "in its loss on true text."
+        ),
+        references=(
+            "Bengio et al., 2015, arXiv:1506.03099",
+            "Ranzato et al., 2016, arXiv:1511.06732",
+            "Huszár, 2015, arXiv:1511.05101",
+        ),
+    )
+    yield Experiment(
+        name="temperature",
+        target="zoo_lab.decoding:temperature",
+        summary="temperature against diversity and right answers",
+        question="What does a higher temperature give in diversity and cost in right answers?",
+        expected=(
+            "Texts become more diverse with every step of temperature; answers that the model is sure of stay right up to "
+            "about 1 and are lost above it."
+        ),
+        references=("Holtzman et al., 2020, arXiv:1904.09751", "Li et al., 2016, arXiv:1510.03055"),
+        seeds=5,
+    )
+    yield Experiment(
+        name="pockets",
+        target="zoo_lab.pockets:pockets",
+        summary="every embedded checkpoint: answers and held-out text against active parameters and cache bytes",
+        question="What do the embedded checkpoints reach with about a million parameters each?",
+        expected=(
+            "Attention predicts held-out text better than an LSTM of like size; rotary positions, RMSNorm and SwiGLU "
+            "better than GPT-2's parts; where the norm stands hardly matters at four layers; Mamba is close to LLaMA "
+            "without a cache that grows. Each is one training: the intervals are over parts of the text, not over "
+            "trainings."
+        ),
+        references=("Touvron et al., 2023, arXiv:2302.13971", "Gu and Dao, 2023, arXiv:2312.00752"),
+    )

@@ -32,7 +32,9 @@ def positions(scale: Scale) -> Plan:
             "learned": LearnedPositions(context=base.context),
             "sinusoidal": SinusoidalPositions(),
         }.get(name)
-        return base.change(embedding=dict(positions=added)).change_layers(mixer=dict(rope=None))
+        # Waves of amplitude 1 go with embeddings of that size (Vaswani et al., 2017, section 3.4).
+        size = base.dim**0.5 if name == "sinusoidal" else 1.0
+        return base.change(embedding=dict(positions=added, scale=size)).change_layers(mixer=dict(rope=None))
 
     def arm(name: str) -> Arm:
         def run(trial: Trial) -> Result:
@@ -81,7 +83,7 @@ def positions(scale: Scale) -> Plan:
             ),
             lower("Within it, learned positions reach a lower loss than none", "learned", "none", "within"),
         ),
-        settings=told(settings, measured_length=MEASURED),
+        settings=told(settings, measured_length=MEASURED, embedding_scale_with_sinusoids="√width"),
     )
 
 

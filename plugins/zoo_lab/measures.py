@@ -51,7 +51,9 @@ def divergence(loaded: Any, other: Any, texts: Sequence[str]) -> float:
     """Mean over the texts' tokens of KL(loaded ‖ other) of the next one, in nats."""
     total = count = 0.0
     for inputs, targets in text_batches(loaded, texts):
-        wanted, found = (_log_probabilities(model(inputs)) for model in (loaded.model, other))  # (B, T, V)
+        wanted, found = (
+            _log_probabilities(model(inputs)) for model in (loaded.model, other.model)
+        )  # (B, T, V)
         each = (mx.exp(wanted) * (wanted - found)).sum(axis=-1) * (targets != IGNORED)  # (B, T)
         total += each.sum().item()
         count += (targets != IGNORED).sum().item()

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from statistics import median
 from typing import Any
 
 import mlx.core as mx
+
+from zoo.assemble import assemble
+from zoo.host.registry import default_registry
 
 ROWS, LENGTH = 16, 64
 
@@ -32,3 +35,35 @@ def microseconds_a_token(loaded: Any, runs: int) -> tuple[float, float]:
     times = seconds_of(lambda: model(tokens), runs), seconds_of(lambda: norm(hidden), 10 * runs)
     whole, alone = (1e6 * taken / tokens.size for taken in times)
     return whole, alone
+
+
+def step_times(
+    recipe: Any,
+    lengths: Sequence[int],
+    cached: bool,
+    runs: int,
+    report: Callable[[int, int], None] = lambda done, total: None,
+) -> list[float]:
+    """The median seconds of the logits of one more token after each of `lengths` tokens, on random weights.
+
+    `cached`: the text before it has been read. Without, it is read again for each token.
+    """
+    model = assemble(recipe, default_registry())
+    mx.eval(model.parameters())
+    tokens = mx.random.randint(0, recipe.vocab, (1, max(lengths) + 1), key=mx.random.key(0))  # (1, T)
+    times = []
+    for number, length in enumerate(lengths):
+        if cached:
+            times.append(_cached_step(model, tokens[:, :length], runs))
+        else:
+            text = tokens[:, : length + 1]
+            times.append(seconds_of(lambda text=text: model(text)[:, -1], runs))
+        report(number + 1, len(lengths))
+    return times
+
+
+def _cached_step(model: Any, text: mx.array, runs: int) -> float:
+    """The median seconds of a step with a cache that holds the text: the first few after it, one of them not counted."""
+    cache = model.make_cache()
+    mx.eval(model(text, cache)[:, -1])
+    return seconds_of(lambda: model(text[:, :1], cache), runs)
