@@ -1,7 +1,7 @@
 """zoo: a plugin-based model zoo on MLX.
 
 `zoo.load(source)` loads a model, `zoo.stream` and `zoo.generate` run it, `zoo.chat` answers messages, `zoo.embed` makes
-vectors of texts. The names are imported when first used. The one act of this file is to load a fast BLAS on Linux, which must happen
+vectors of texts, `zoo.trace` keeps what a run computes, `zoo.intervene` changes it. The names are imported when first used. The one act of this file is to load a fast BLAS on Linux, which must happen
 before `mlx.core` is.
 """
 
@@ -15,11 +15,25 @@ from zoo.runtime import preload_blas
 if TYPE_CHECKING:
     from zoo.generation import Generated, Step, chat, generate, stream
     from zoo.generation.embedding import embed
+    from zoo.insight.tracing import Trace, intervene, trace
     from zoo.loading import Loaded, load
 
 __version__ = "0.1.0"
 
-__all__ = ["Generated", "Loaded", "Step", "ZooError", "chat", "embed", "generate", "load", "stream"]
+__all__ = [
+    "Generated",
+    "Loaded",
+    "Step",
+    "Trace",
+    "ZooError",
+    "chat",
+    "embed",
+    "generate",
+    "intervene",
+    "load",
+    "stream",
+    "trace",
+]
 
 _HOMES = {
     "Loaded": "zoo.loading",
@@ -30,6 +44,9 @@ _HOMES = {
     "generate": "zoo.generation",
     "stream": "zoo.generation",
     "embed": "zoo.generation.embedding",
+    "Trace": "zoo.insight.tracing",
+    "intervene": "zoo.insight.tracing",
+    "trace": "zoo.insight.tracing",
 }
 
 

@@ -300,3 +300,21 @@ class Command(Frozen):
 
     def __post_init__(self) -> None:
         check_target(f"command {checked_name('command', self.name)}", self.target)
+
+
+@frozen()
+class Probe(Frozen):
+    """How the inside of a class of modules is traced, and intervened in.
+
+    `module`, "package.module:Class", is the class of the modules, and serves those that derive from it and have no
+    probe of their own. `target` is a `zoo.insight.tracing.probe.Probe` at "package.module:Class", imported only when a
+    model with such a module is traced.
+    """
+
+    module: str
+    target: str
+    summary: str = ""
+
+    def __post_init__(self) -> None:
+        check_target("probe", self.module)
+        check_target(f"probe of {self.module}", self.target)

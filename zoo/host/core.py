@@ -8,6 +8,7 @@ from zoo.architecture import (
     CheckpointFormat,
     Command,
     Objective,
+    Probe,
     QuantizedFormat,
     Setting,
     Strategy,
@@ -230,4 +231,22 @@ def zoo_commands() -> tuple[Command, ...]:
         Command(
             "doctor", "zoo.cli.doctor:doctor", "This machine: backend, libraries, what would make it faster."
         ),
+    )
+
+
+@hookimpl
+def zoo_probes() -> tuple[Probe, ...]:
+    """How the insides of the zoo's own blocks are traced."""
+    probes = "zoo.insight.tracing.probes"
+    return (
+        Probe("zoo.blocks.attention:MultiHeadAttention", f"{probes}:AttentionProbe"),
+        Probe("zoo.blocks.feedforward:MLP", f"{probes}:FeedForwardProbe"),
+        Probe("zoo.blocks.feedforward:GatedMLP", f"{probes}:FeedForwardProbe"),
+        Probe("zoo.blocks.moe:Router", f"{probes}:RouterProbe"),
+        Probe("zoo.blocks.caching:CachedLayer", f"{probes}:LayerProbe"),
+        Probe("zoo.blocks.norm:LayerNorm", f"{probes}:NormProbe"),
+        Probe("zoo.blocks.norm:RMSNorm", f"{probes}:NormProbe"),
+        Probe("zoo.blocks.embedding:Embedding", f"{probes}:EmbeddingProbe"),
+        Probe("zoo.blocks.position:RoPE", f"{probes}:RotationProbe"),
+        Probe("zoo.blocks.head:Head", f"{probes}:HeadProbe"),
     )

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         Corpus,
         Experiment,
         Objective,
+        Probe,
         QuantizedFormat,
         Sampler,
         Strategy,
@@ -261,4 +262,25 @@ def zoo_commands() -> Iterable[Command]:  # type: ignore[empty-body]
     ...     yield Command("hello", "my_plugin.cli:hello", "Says hello.")
     >>> [command.name for command in zoo_commands()]
     ['hello']
+    """
+
+
+@hookspec
+def zoo_probes() -> Iterable[Probe]:  # type: ignore[empty-body]
+    """Probes: how the inside of a module is traced and intervened in, beside what it gives, which always is.
+
+    A probe is a class whose methods call those of the module, `super()`, and note what they give under a name. It is in
+    force only while a model is traced.
+
+    >>> from zoo.architecture import Probe, hookimpl
+    >>> from zoo.insight.tracing import probe
+    >>> class GateProbe(probe.Probe):
+    ...     traces = probe.Traces(values={"gate": probe.Value("B T F", "how far each channel is open")})
+    ...     def gate(self, x):
+    ...         return self.note("gate", super().gate(x))
+    >>> @hookimpl
+    ... def zoo_probes():
+    ...     yield Probe("my_plugin.block:GatedAttention", "my_plugin.probe:GateProbe")
+    >>> [probe.module for probe in zoo_probes()]
+    ['my_plugin.block:GatedAttention']
     """

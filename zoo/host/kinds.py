@@ -13,6 +13,7 @@ from zoo.architecture import (
     Corpus,
     Experiment,
     Objective,
+    Probe,
     QuantizedFormat,
     Sampler,
     Strategy,
@@ -67,5 +68,6 @@ KINDS = (
     Kind("zoo_corpora", Corpus, "corpus", "corpus/"),
     Kind("zoo_objectives", Objective, "objective", "objective/"),
     Kind("zoo_experiments", Experiment, "experiment", "experiment/"),
+    Kind("zoo_probes", Probe, "probe", "probe/", by_name=False, identify=lambda probe: probe.module),
     Kind("zoo_commands", Command, "command", "zoo ", "run zoo"),
 )

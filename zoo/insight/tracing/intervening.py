@@ -1,0 +1,106 @@
+"""`zoo.intervene`: other values in the place of those that a model computes, for ablation and activation patching."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from difflib import get_close_matches
+from typing import Any
+
+import mlx.core as mx
+import numpy as np
+
+from zoo.errors import PromptError
+from zoo.generation import check_loaded
+from zoo.insight.tracing.probe import Value
+from zoo.insight.tracing.recorder import Editor
+from zoo.insight.tracing.watching import values_of, watched
+from zoo.loading import Loaded
+
+Edit = Callable[[mx.array], mx.array]
+
+
+@contextmanager
+def intervene(loaded: Loaded, values: Mapping[str, Any]) -> Iterator[Loaded]:
+    """Within the block, `loaded` goes on with other values in the place of some of its own.
+
+    `values` maps an address ("layers.3.mixer.pattern", "layers.3.mixer.head.2", "layers.3") to what is put there: a
+    number, an array that broadcasts to the value's shape (such as one taken from a `Trace`), or a function from the
+    value to another of its shape. Everything that runs the model sees them: `zoo.stream`, `zoo.trace`, `loaded.model`.
+    PromptError names an address that the model does not have, and a value that does not fit.
+
+    >>> with zoo.intervene(loaded, {"layers.0.mixer.head.2": 0}):  # doctest: +SKIP
+    ...     print(zoo.generate(loaded, "The capital city of China is").text)
+    """
+    check_loaded(loaded, "intervene")
+    editor = Editor(edits_of(loaded, values))
+    with watched(loaded.model, editor, loaded.registry):
+        yield loaded
+    if unused := [address for address in editor.edits if address not in editor.used]:
+        warnings.warn(f"the model computed no {', '.join(unused)}: nothing was changed there", stacklevel=3)
+
+
+def edits_of(loaded: Loaded, values: Mapping[str, Any]) -> dict[str, list[Edit]]:
+    """The functions that change each value, by its address."""
+    if not isinstance(values, Mapping):
+        raise PromptError(f"`values` must map addresses to values, got {type(values).__name__}")
+    known = values_of(loaded.model, loaded.registry)
+    edits: dict[str, list[Edit]] = {}
+    for address, wanted in values.items():
+        found, axis, index = resolve(address, known)
+        edits.setdefault(found, []).append(_edit(address, wanted, axis, index))
+    return edits
+
+
+def resolve(address: str, known: Mapping[str, Value]) -> tuple[str, int | None, int]:
+    """The address of a value, and, for a part of it, its axis and the index there: "mixer.head.2" is one of "mixer.heads".
+
+    PromptError, with the nearest address, for one that the model does not have.
+    """
+    if address in known:
+        return address, None, 0
+    owner, _, index = str(address).rpartition(".")
+    path, _, item = owner.rpartition(".")
+    for found, value in known.items():
+        named = value.item == item and found.rpartition(".")[0] == path
+        if index.isdigit() and value.item_axis and (named or found == owner):
+            return found, value.axes.split().index(value.item_axis), int(index)
+    near = get_close_matches(str(address), known, 1)
+    raise PromptError(
+        f"the model has no value {str(address)!r}{f'; did you mean {near[0]}?' if near else ''}"
+    )
+
+
+def _edit(address: str, wanted: Any, axis: int | None, index: int) -> Edit:
+    def change(value: mx.array) -> mx.array:
+        part = (
+            value if axis is None else mx.take(value, _within(address, index, value.shape[axis]), axis=axis)
+        )
+        new = wanted(part) if callable(wanted) else _array(address, wanted)
+        if not isinstance(new, mx.array):
+            new = _array(address, new)
+        try:
+            new = mx.broadcast_to(new.astype(value.dtype), part.shape)
+        except ValueError as error:
+            raise PromptError(f"{address}: a value of shape {new.shape} does not fit {part.shape}") from error
+        if axis is None:
+            return new
+        chosen = (mx.arange(value.shape[axis]) == index).reshape([-1] + [1] * (value.ndim - axis - 1))
+        return mx.where(chosen, mx.expand_dims(new, axis), value)
+
+    return change
+
+
+def _within(address: str, index: int, count: int) -> int:
+    if index >= count:
+        raise PromptError(f"{address}: there are only {count}, numbered from 0")
+    return index
+
+
+def _array(address: str, value: Any) -> mx.array:
+    if isinstance(value, mx.array):
+        return value
+    if isinstance(value, np.ndarray | int | float) and not isinstance(value, bool):
+        return mx.array(value)
+    raise PromptError(f"{address}: give a number, an array or a function, got {type(value).__name__}")

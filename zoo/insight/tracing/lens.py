@@ -1,0 +1,45 @@
+"""The logit lens: the residual stream after each layer, read by the model's own final norm and head.
+
+nostalgebraist, 2020, "interpreting GPT: the logit lens". Axes: B batch (1), T tokens, D width, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import mlx.core as mx
+import numpy as np
+
+from zoo.frozen import Frozen, frozen
+
+ROWS = 64  # tokens whose logits over the whole vocabulary are held at once
+
+
+@frozen()
+class Reading(Frozen):
+    """What the head reads after one layer: for each position the likeliest tokens, their probabilities, the entropy in bits.
+
+    `address` is that of the residual stream which is read. `tokens` and `probabilities` are (T, k), `entropy` (T,).
+    """
+
+    address: str
+    tokens: tuple[tuple[int, ...], ...]
+    probabilities: tuple[tuple[float, ...], ...]
+    entropy: tuple[float, ...]
+
+
+def read(model: Any, address: str, stream: mx.array, count: int) -> Reading:  # (1, T, D)
+    """The `count` likeliest tokens that `model`, with a `head` and perhaps a `norm`, reads from a residual stream."""
+    tokens, probabilities, entropy = [], [], []
+    for start in range(0, stream.shape[1], ROWS):
+        x = stream[:, start : start + ROWS]
+        logits = model.head(model.norm(x) if "norm" in model else x)[0].astype(mx.float32)  # (T, V)
+        each = logits - mx.logsumexp(logits, axis=-1, keepdims=True)
+        best = mx.argsort(-each, axis=-1)[:, :count]
+        chosen = mx.exp(mx.take_along_axis(each, best, axis=-1))
+        bits = -(mx.exp(each) * mx.maximum(each, -1e30)).sum(axis=-1) / float(np.log(2))
+        mx.eval(best, chosen, bits)
+        tokens += [tuple(row) for row in best.tolist()]
+        probabilities += [tuple(row) for row in chosen.tolist()]
+        entropy += bits.tolist()
+    return Reading(address, tuple(tokens), tuple(probabilities), tuple(entropy))

@@ -1,0 +1,85 @@
+"""Probes: how the values inside a module are seen, and replaced, while it runs.
+
+While a model is watched, the class of each of its modules is replaced by a subclass, which is made of a probe and the
+module's own class. The probe's methods call those of the module (`super()`), note what they give, and hand it on. When
+watching ends every module has its own class again: a model that is not watched runs no line of this file.
+
+Axes: B batch, T new tokens, S cached and new, D width, H heads, G key/value heads, K width of a head, F hidden.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, ClassVar, NamedTuple
+
+import mlx.core as mx
+
+
+class Value(NamedTuple):
+    """What a value is: its `axes` ("B H T S", empty where they are not known), what its numbers mean, their `unit`.
+
+    Parts along the axis `item_axis` are addressed by number: `pattern.2`; with `item`, "head", by that name as well:
+    `head.2` is part 2 of the value `heads`.
+    """
+
+    axes: str
+    summary: str
+    unit: str = ""
+    item: str = ""
+    item_axis: str = ""
+
+
+class Watcher:
+    """What a probe reports to: `note` may give another value back, which the model then goes on with."""
+
+    def note(self, address: str, value: mx.array, about: Value) -> mx.array:
+        """The value at `address`, or what is to be in its place."""
+        raise NotImplementedError
+
+    def begin(self, kind: str, inputs: tuple[Any, ...], options: Mapping[str, Any]) -> None:
+        """A pass of the model begins: `kind` is the name of the method that is called, with these arguments."""
+
+    def end(self) -> None:
+        """The pass ends."""
+
+
+class Traces(NamedTuple):
+    """What a probe notes. `output` is what the module gives, at the module's own path; None: that is not noted.
+
+    `values` are those noted by name: a value `pattern` of the module at `layers.3.mixer` has the address
+    `layers.3.mixer.pattern`. `inputs` maps the name of a part to the name of the value that this part is called with:
+    `{"down": "hidden"}`.
+    """
+
+    output: Value | None = Value("", "what the module gives")
+    values: Mapping[str, Value] = MappingProxyType({})
+    inputs: Mapping[str, str] = MappingProxyType({})
+
+
+class Probe:
+    """The probe of any module: it notes what the module gives.
+
+    A probe for a class of modules derives from this one, declares in `traces` what it notes, and overrides methods of
+    the module, each of which calls the module's own (`super()`) and notes a value under its name.
+    """
+
+    traces: ClassVar[Traces] = Traces()
+
+    # Set by `watched`, for each module.
+    _address: ClassVar[str] = ""
+    _watcher: ClassVar[Watcher]
+    _input: ClassVar[tuple[str, Value] | None] = None
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        if self._input is not None and args and isinstance(args[0], mx.array):
+            args = (self._watcher.note(self._input[0], args[0], self._input[1]), *args[1:])
+        given = super().__call__(*args, **options)  # type: ignore[misc]
+        if self.traces.output is None or not isinstance(given, mx.array):
+            return given
+        return self._watcher.note(self._address, given, self.traces.output)
+
+    def note(self, name: str, value: mx.array) -> mx.array:
+        """Report the value `name`, which `traces` declares; gives it back, or what is to be in its place."""
+        address = f"{self._address}.{name}" if self._address else name
+        return self._watcher.note(address, value, self.traces.values[name])

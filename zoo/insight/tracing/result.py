@@ -1,0 +1,201 @@
+"""`Trace`: the values of a run by address. Axes: B batch, T tokens, S cached and new, H heads, D width, V vocabulary."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import mlx.core as mx
+import numpy as np
+
+from zoo.errors import PromptError
+from zoo.files import replacing
+from zoo.generation.sampling import Sampling
+from zoo.generation.step import Step
+from zoo.insight.tracing.choices import Choice, choice_of
+from zoo.insight.tracing.intervening import resolve
+from zoo.insight.tracing.lens import Reading, read
+from zoo.insight.tracing.probe import Value
+from zoo.insight.tracing.recorder import Pass
+from zoo.loading import Loaded
+
+LOGITS = ("logits", "decoder.head", "head")  # the addresses at which a model's logits may be
+STREAM = re.compile(r"^(?:(?:encoder|decoder)\.)?(?:embedding|layers\.\d+)$")
+
+
+class Trace(Mapping[str, np.ndarray]):
+    """The values of one run of a model, by address.
+
+    `trace["layers.3.mixer.pattern"]` is the value over the whole text, prompt and answer, as an array of NumPy without
+    the batch: the rows of all passes one below the other, the keys of earlier passes filled up with zeros. `passes` has
+    each pass by itself, in the model's own dtype; where a model reads the whole text in each pass (masked diffusion),
+    `trace[address]` is that of the last. `about(address)` describes a value: axes, meaning, unit.
+
+    `prompt` are the ids that were read, `steps` what the strategy yielded, `choices` how each token was chosen.
+    """
+
+    def __init__(
+        self,
+        loaded: Loaded,
+        prompt: list[int],
+        passes: list[Pass],
+        about: Mapping[str, Value],
+        steps: list[Step],
+        sampling: Sampling | None,
+    ) -> None:
+        self.loaded, self.prompt, self.passes, self.steps, self.sampling = (
+            loaded,
+            prompt,
+            passes,
+            steps,
+            sampling,
+        )
+        self._about = dict(about)
+        self._joined: dict[str, np.ndarray] = {}
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._about)
+
+    def __len__(self) -> int:
+        return len(self._about)
+
+    def __getitem__(self, address: str) -> np.ndarray:
+        found, axis, index = resolve(address, self._about)
+        if found not in self._joined:
+            self._joined[found] = self._join(found)
+        whole = self._joined[found]
+        if axis is None:
+            return whole
+        if index >= whole.shape[axis - 1]:
+            raise PromptError(f"{address}: there are only {whole.shape[axis - 1]}, numbered from 0")
+        return whole.take(index, axis=axis - 1)
+
+    def about(self, address: str) -> Value:
+        """The axes, meaning and unit of a value. The axis B, which `trace[address]` leaves out, comes first."""
+        return self._about[resolve(address, self._about)[0]]
+
+    def dtype(self, address: str) -> str:
+        """The type of the value's numbers in the model: "float32"."""
+        found = resolve(address, self._about)[0]
+        return str(next(p.values[found].dtype for p in self.passes if found in p.values)).removeprefix(
+            "mlx.core."
+        )
+
+    @property
+    def tokens(self) -> list[int]:
+        """The ids that were generated."""
+        return [step.token for step in self.steps if step.token is not None and step.candidate is None]
+
+    @property
+    def text(self) -> str:
+        """The text that was generated."""
+        return "".join(step.text for step in self.steps)
+
+    @property
+    def grows(self) -> bool:
+        """Whether each token is one more pass with a cache, so that the passes continue one another."""
+        return any(p.cached for p in self.passes)
+
+    @property
+    def streams(self) -> list[str]:
+        """The addresses of the residual stream: after the embedding, then after each layer, in order."""
+        found = [address for address in self._about if STREAM.match(address)]
+        return sorted(
+            found,
+            key=lambda a: (
+                a.startswith("decoder."),
+                "layers." in a,
+                int(a.rpartition(".")[2]) if "layers." in a else 0,
+            ),
+        )
+
+    @property
+    def patterns(self) -> list[str]:
+        """The addresses of the attention patterns, in the order in which they were computed."""
+        return [address for address in self._about if address.rpartition(".")[2] == "pattern"]
+
+    def choices(self, count: int = 20) -> list[Choice]:
+        """How each generated token was chosen, with the `count` likeliest candidates; none where the strategy draws none.
+
+        The logits are the model's own, before what a generation_config.json may forbid.
+        """
+        rows = self._logit_rows()
+        if self.sampling is None or not self.grows or len(rows) < len(self.tokens):
+            return []
+        return [
+            choice_of(row, token, self.sampling, count) for row, token in zip(rows, self.tokens, strict=False)
+        ]
+
+    def lens(self, count: int = 5) -> list[Reading]:
+        """What the model's head reads from the residual stream after each layer, at every position.
+
+        Empty where the model has no head of its own (an encoder without one, a model that another library runs).
+        """
+        model = self.loaded.model
+        owner = model.decoder if "decoder" in model else model
+        prefix = "decoder." if "decoder" in model else ""
+        addresses = [a for a in self.streams if a.startswith(prefix)] if "head" in owner else []
+        return [read(owner, a, mx.array(self[a])[None].astype(self._type(a)), count) for a in addresses]
+
+    def save(self, path: str | Path) -> None:
+        """Write every value by its address to a NumPy archive (.npz), floats as float32."""
+        with replacing(Path(path)) as temporary, open(temporary, "wb") as file:
+            np.savez_compressed(file, **dict(self))  # type: ignore[arg-type]
+
+    def plot(self, address: str, **options: Any) -> Any:
+        """A picture of a value, by matplotlib; see `zoo.insight.tracing.plots.plot`."""
+        from zoo.insight.tracing.plots import plot
+
+        return plot(self, address, **options)
+
+    def _type(self, address: str) -> Any:
+        return next(p.values[address].dtype for p in self.passes if address in p.values)
+
+    def _logit_rows(self) -> list[mx.array]:
+        """The last row of the logits of each pass that has some: those that the tokens were chosen by."""
+        return [p.values[a][0, -1] for p in self.passes for a in LOGITS if a in p.values]
+
+    def _join(self, address: str) -> np.ndarray:
+        arrays = [
+            p.values[address]
+            for p in self.passes
+            if address in p.values and (p.cached or not self.grows or p.kind == "encode")
+        ]
+        rows = [
+            np.array(a.astype(mx.float32) if mx.issubdtype(a.dtype, mx.floating) else a)[0] for a in arrays
+        ]
+        if not self.grows or len(rows) == 1:
+            return rows[-1]
+        return joined(
+            rows,
+            self._about[address].axes.split()[1:],
+            [len(p.tokens) for p in self.passes if address in p.values],
+        )
+
+
+def joined(rows: list[np.ndarray], axes: list[str], lengths: list[int]) -> np.ndarray:
+    """The rows of all passes one below the other, along the axis T.
+
+    Where `axes` does not name it, T is the axis that is as long as each pass has tokens. An axis S is as long as the
+    last pass's; earlier rows are filled up with zeros.
+    """
+    if "T" in axes:
+        along = axes.index("T")
+    else:
+        fitting = [
+            i
+            for i in range(rows[0].ndim)
+            if all(r.ndim > i and r.shape[i] == n for r, n in zip(rows, lengths, strict=True))
+        ]
+        if not fitting:
+            return rows[-1]
+        along = fitting[0]
+    if "S" in axes:
+        seen = axes.index("S")
+        if "T" not in axes:
+            return rows[-1]  # keys and values of all tokens are in the last
+        most = max(row.shape[seen] for row in rows)
+        rows = [np.pad(r, [(0, most - n if i == seen else 0) for i, n in enumerate(r.shape)]) for r in rows]
+    return np.concatenate(rows, axis=along)

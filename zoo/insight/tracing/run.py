@@ -1,0 +1,58 @@
+"""`zoo.trace`: a run of a model whose every value is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from zoo.errors import PromptError
+from zoo.generation import check_loaded, stream
+from zoo.generation.prompt import sampling_of
+from zoo.generation.step import Step
+from zoo.insight.tracing.recorder import Recorder
+from zoo.insight.tracing.result import Trace
+from zoo.insight.tracing.watching import watched
+from zoo.loading import Loaded
+
+TOKENS = 8  # generated, when nothing is said
+
+
+def trace(
+    loaded: Loaded,
+    prompt: str | Sequence[int],
+    *,
+    max_tokens: int | None = None,
+    only: str | Sequence[str] = (),
+    **settings: Any,
+) -> Trace:
+    """Run `loaded` on `prompt` as `zoo.stream` does, and keep the values that it computes, by address.
+
+    At most `max_tokens` (8) are generated; `settings` are those of `zoo.stream`. `only` keeps the values whose addresses
+    match one of its patterns ("layers.3.*", "*.pattern"), which a long text of a large model needs. The model computes
+    what it computes without a trace; `zoo.intervene` can be in force around it. PromptError as from `zoo.stream`.
+
+    >>> trace = zoo.trace(loaded, "The capital city of China is")  # doctest: +SKIP
+    >>> trace["layers.3.mixer.pattern"].shape  # (H, T, S)  # doctest: +SKIP
+    (4, 8, 8)
+    """
+    check_loaded(loaded, "trace")
+    patterns = (only,) if isinstance(only, str) else tuple(only)
+    recorder = Recorder(patterns)
+    takes = loaded.registry.strategy(
+        loaded.architecture.task, settings, name=settings.get("strategy"), architecture=loaded.architecture
+    ).takes
+    if "max_tokens" in takes:
+        settings["max_tokens"] = TOKENS if max_tokens is None else max_tokens
+    elif max_tokens is not None:
+        raise PromptError(f"`max_tokens`: {loaded.architecture.task} has no such setting")
+    steps: list[Step] = []
+    with watched(loaded.model, recorder, loaded.registry):
+        for step in stream(loaded, prompt, **settings):
+            steps.append(step)
+            recorder.evaluate()
+    if patterns and not recorder.about:
+        raise PromptError(f"`only`: no value has an address like {', '.join(patterns)}")
+    narrowing = {name: settings.get(name) for name in ("temperature", "top_k", "top_p", "min_p", "samplers")}
+    sampling = sampling_of(loaded, **narrowing) if "temperature" in takes else None  # type: ignore[arg-type]
+    read = next((p.tokens for p in recorder.passes), [])
+    return Trace(loaded, read, recorder.passes, recorder.about, steps, sampling)
