@@ -26,7 +26,8 @@ SMALL = dict(
 def settings_of(scale: Scale, steps: int, **changes: Any) -> Settings:
     """The settings of a small training, with a warm-up of a tenth of its steps."""
     steps = scale.training(steps)
-    return Settings(**{"steps": steps, "warmup": max(steps // 10, 1), "corpus": "atlas"} | changes)
+    given: dict[str, Any] = {"steps": steps, "warmup": max(steps // 10, 1), "corpus": "atlas"} | changes
+    return Settings(**given)
 
 
 def told(settings: Settings, **more: Any) -> dict[str, Any]:
@@ -43,7 +44,7 @@ def told(settings: Settings, **more: Any) -> dict[str, Any]:
     )
 
 
-def extent(scale: Scale) -> dict[str, int]:
+def extent(scale: Scale) -> dict[str, Any]:
     """How much is measured of a training: the points of its curve, and the held-out documents at the end."""
     return scale.pick(dict(points=10, documents=800), dict(points=2, documents=32))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -37,7 +38,7 @@ def norm_placement(scale: Scale) -> Plan:
             trains(
                 name(placement, warmth, depth),
                 scale,
-                lambda depth=depth, placement=placement: recipe(depth, placement),
+                partial(recipe, depth, placement),
                 settings,
                 {"layers": depth, "placement": PLACEMENTS[placement], "warm-up": warmth},
                 f"{PLACEMENTS[placement]}, {warmth}",
@@ -162,7 +163,7 @@ def feedforward(scale: Scale) -> Plan:
 
     return Plan(
         arms=tuple(
-            trains(name, scale, lambda name=name: recipe(name), settings, {"feed-forward": name})
+            trains(name, scale, partial(recipe, name), settings, {"feed-forward": name})
             for name in ("GELU", "GEGLU", "SwiGLU")
         ),
         metrics=(LOSS,),

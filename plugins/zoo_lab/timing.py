@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from statistics import median
 from typing import Any
 
@@ -56,8 +57,7 @@ def step_times(
         if cached:
             times.append(_cached_step(model, tokens[:, :length], runs))
         else:
-            text = tokens[:, : length + 1]
-            times.append(seconds_of(lambda text=text: model(text)[:, -1], runs))
+            times.append(seconds_of(partial(model, tokens[:, : length + 1]), runs))
         report(number + 1, len(lengths))
     return times
 

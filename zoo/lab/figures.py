@@ -19,7 +19,7 @@ HEIGHT, ROW = 3.4, 0.36  # of a chart's panel, and of one row of dots
 LINE = 52  # characters in a line of a title
 PIXELS = 160  # an inch, in a PNG
 
-STYLE = {
+STYLE: Any = {
     "font.size": 10,
     "font.family": "sans-serif",
     "svg.fonttype": "none",
@@ -36,8 +36,11 @@ STYLE = {
 }
 
 
-def draw(record: Record, folder: Path) -> list[Path]:
-    """Write every chart of a record as `folder`/EXPERIMENT-CHART.svg and .png; gives their paths.
+FORMATS = ("svg", "png")
+
+
+def draw(record: Record, folder: Path, formats: Sequence[str] = FORMATS) -> list[Path]:
+    """Write every chart of a record as `folder`/EXPERIMENT-CHART in each format; gives their paths.
 
     A chart of which nothing was measured is left out. ZooError where matplotlib is missing, or the folder cannot be
     written.
@@ -48,8 +51,8 @@ def draw(record: Record, folder: Path) -> list[Path]:
             figure = _figure(plotting, record, chart)
             if figure is None:
                 continue
-            for suffix in (".svg", ".png"):
-                path = folder / f"{record.experiment.replace('::', '-')}-{chart.name}{suffix}"
+            for suffix in formats:
+                path = folder / f"{record.experiment.replace('::', '-')}-{chart.name}.{suffix}"
                 _write(figure, path)
                 written.append(path)
     return written
@@ -97,6 +100,8 @@ def _figure(make: Any, record: Record, chart: Chart) -> Any:
     arms = [arm for arm in record.arms if measured(record, chart, arm)]
     panels = list(dict.fromkeys(arm.values.get(chart.panel) for arm in arms)) if chart.panel else [None]
     lines = list(dict.fromkeys(label(chart, arm) for arm in arms))
+    # An arm has one colour in all figures of its record.
+    styled = list(dict.fromkeys(label(chart, arm) for arm in record.arms))
     named = chart.kind == "dots" or chart.labels or len(lines) < 2
     columns = 1 if max(map(len, lines)) > 24 else 2
     title = textwrap.fill(record.question, LINE)
@@ -110,7 +115,7 @@ def _figure(make: Any, record: Record, chart: Chart) -> Any:
     for axis, panel in zip(axes, panels, strict=True):
         scales(axis, chart)
         some = [arm for arm in arms if not chart.panel or arm.values.get(chart.panel) == panel]
-        names += [(axis, *point) for point in DRAWN[chart.kind](axis, record, chart, some, lines)]
+        names += [(axis, *point) for point in DRAWN[chart.kind](axis, record, chart, some, styled)]
         if chart.panel:
             axis.set_title(_panel_title(chart, panel), loc="left", fontsize=10)
         if axis is not axes[-1]:

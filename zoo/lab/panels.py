@@ -16,6 +16,7 @@ COLOURS = ("#2a78c8", "#d55e00", "#009e73", "#b565a7", "#9a6b2f", "#7f7f7f")
 MARKERS = ("o", "s", "^", "D", "v", "P")
 DASHES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 1)))
 TEXT = "#767676"
+BROAD = 32  # characters in a line of a label
 APART = 0.012  # of an axis's width: how far the bars of two lines at one x stand apart
 
 Placed = tuple[float, float, str]  # a point, and the name to write beside it
@@ -58,7 +59,7 @@ def curves(
         if bounds:
             axis.fill_between(*zip(*bounds, strict=True), color=style["color"], alpha=0.18, linewidth=0)
     axis.set_xlabel(curve.along_axis)
-    axis.set_ylabel(curve.axis)
+    axis.set_ylabel(textwrap.fill(curve.axis, BROAD))
     return []
 
 
@@ -92,13 +93,13 @@ def points(
             **_style(lines, name),
         )
     axis.set_xlabel(metrics[chart.x].axis if chart.x in metrics else chart.x)
-    axis.set_ylabel(metrics[chart.y].axis)
+    axis.set_ylabel(textwrap.fill(metrics[chart.y].axis, BROAD))
     if chart.x not in metrics:
         _ticks(axis, sorted({x for x, *_ in placed}))
         _move_apart(axis, len(names))
     elif not chart.log_x:
         axis.locator_params(axis="x", nbins=5)
-        axis.xaxis.set_major_formatter("{x:,.5g}")
+        axis.xaxis.set_major_formatter(lambda x, _: f"{x:,.0f}" if abs(x) >= 1000 else f"{x:g}")
     if chart.labels:
         axis.margins(x=0.12, y=0.15)
     return placed if chart.labels else []

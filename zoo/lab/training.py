@@ -21,7 +21,6 @@ from zoo.host.registry import Registry, default_registry
 from zoo.lab.plan import Trial
 from zoo.lab.run import Failed
 from zoo.loading import Loaded
-from zoo.recipe import Model
 from zoo.tokenizer import Tokenizer
 from zoo.training import run_tokenizer
 from zoo.training.corpora import Texts, corpus
@@ -65,7 +64,7 @@ def recipe_of(name: str, numbers: Mapping[str, Any], registry: Registry | None =
 
 
 def trained(
-    recipe: Model,
+    recipe: Any,
     settings: Settings,
     trial: Trial,
     *,
