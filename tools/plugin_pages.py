@@ -30,6 +30,7 @@ PROMISED: dict[str, tuple[str, ...]] = {
     "zoo.config": ("Config", "Origin"),
     "zoo.weights": ("Rule", "fill", "matches", "Join", "Tensors"),
     "zoo.gguf": ("*",),
+    "zoo.facts": ("Fact",),
     "zoo.cache": ("Cache", "CachePolicy", "KVCache", "WindowCache", "StateCache", "CrossCache"),
     "zoo.checkpoint.checkpoint": ("Checkpoint",),
     "zoo.blocks.activation": ("activation",),
@@ -42,6 +43,12 @@ PROMISED: dict[str, tuple[str, ...]] = {
     "zoo.generation.text": ("TextStream",),
     "zoo.tokenizer": ("Tokenizer", "Backend", "Detokenizer"),
     "zoo.errors": ("*",),
+    "zoo.lab.plan": (
+        *("Scale", "Trial", "Result", "Arm", "Metric", "Curve", "Chart", "Claim", "Plan"),
+        *("lower", "higher", "near"),
+    ),
+    "zoo.lab.run": ("Failed",),
+    "zoo.lab.training": ("trained", "Trained", "recipe_of"),
     "zoo.testing": (
         *("check_architecture", "check_strategy", "check_card", "imports_nothing_heavy"),
         *("subject", "Subject", "same"),

@@ -139,7 +139,7 @@ class Config(Mapping[str, Any]):
     """The values of a `config.json`. `where` ("rope_parameters.") prefixes a nested object's keys in errors.
 
     `unread()` names the keys that nothing has asked for and that are not known to be harmless. `tensors` are the
-    names of the checkpoint's tensors, or those by name, None without one, for what only they tell (see `has_tensor`).
+    names of the checkpoint's tensors, or those by name, None without one, for what the config does not say (see `has_tensor`).
     `origin` is where the values come from, if that is no config.json: errors name its file and its keys.
     """
 

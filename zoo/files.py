@@ -1,6 +1,6 @@
 """Files, read and written: a checkpoint's, which lie in its folder, JSON within bounds, and new ones. Imports no mlx.
 
-A folder comes from anyone. A link in it could name any file of this machine, a pipe would keep its reader waiting for
+A folder may come from anyone. A link in it could name any file of this machine, a pipe would keep its reader waiting for
 ever, and a few megabytes of JSON can ask for gigabytes of memory or for more depth than Python has.
 """
 
@@ -99,6 +99,23 @@ def read_text(folder: Path, name: str, kind: type[ZooError], most: int = MOST_BY
         return None if data is None else data.decode("utf-8")
     except UnicodeDecodeError as error:
         raise kind(f"{folder / name}: not UTF-8 text (byte {error.start})") from error
+
+
+def read_persons_text(path: Path, kind: type[ZooError], most: int = MOST_BYTES) -> str:
+    """The UTF-8 text of a person's own file, which may be a link or a pipe; `kind` of error when it is not that."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(most + 1)
+    except OSError as error:
+        raise kind(f"{path}: {error.strerror}") from error
+    if len(data) > most:
+        raise kind(f"{path}: larger than {most // 2**20} MiB")
+    if b"\0" in data:
+        raise kind(f"{path}: is a binary file, not a text (byte {data.index(0)} is zero)")
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise kind(f"{path}: not UTF-8 text (byte {error.start})") from error
 
 
 def read_json(folder: Path, name: str, kind: type[ZooError]) -> Any:

@@ -44,7 +44,7 @@ class GGUF(Frozen):
     """How GGUF files hold an architecture.
 
     `architecture` is the file's `general.architecture`. Where several of the zoo's share one, `when` is the key whose
-    presence tells this one from the plain one. `keys` changes or adds to `KEYS`: None for a key that says nothing, and
+    presence distinguishes this one from the plain one. `keys` changes or adds to `KEYS`: None for a key that says nothing, and
     for what `config` alone needs a name that begins with "gguf.". `config` gives what such files do not say, from the
     config.json that their metadata made and the tensors, a mapping of names to what has a `shape`. `weights` are the
     rules from the file's names to parameter paths.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from zoo import runtime
 from zoo.architecture import Architecture
@@ -14,6 +14,9 @@ from zoo.errors import CheckpointError, SourceError
 from zoo.host.registry import Registry, default_registry
 from zoo.notices import deferred, renamed_argument
 from zoo.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from zoo.facts import Sheet
 
 
 @dataclass(repr=False)
@@ -31,6 +34,13 @@ class Loaded:
     folder: Path
     generation_config: dict[str, Any] = field(default_factory=dict)
     registry: Registry = field(default_factory=default_registry, repr=False)
+
+    @property
+    def facts(self) -> Sheet:
+        """What is known of it, as typed values with units: `loaded.facts["parameters.total"].value`."""
+        from zoo.facts import facts_of
+
+        return facts_of(self.recipe, title=str(self.folder), tokenizer=self.tokenizer, registry=self.registry)
 
     def __repr__(self) -> str:
         count = self.recipe.parameters(self.recipe.dim) if self.recipe is not None else 0
@@ -58,7 +68,7 @@ def load(
     "bfloat16") casts floats; `adapter` is a folder of mlx-lm's LoRA or DoRA, `revision` a hub id's branch, tag or commit.
     A model that would not fit in this machine's memory with a cache of `context` tokens is refused before it is read,
     unless `force`. `repack` (4, 6 or 8) packs in so many bits those matrices of a GGUF file that no packing of MLX holds
-    exactly. `report` is called with the bytes read so far and those in all (0 while nobody knows) once the files are
+    exactly. `report` is called with the bytes read so far and those in all (0 while unknown) once the files are
     found. Raises a `ZooError` that names the culprit: SourceError, ConfigError, CheckpointError, TokenizerError.
     """
     runtime.check_process()
@@ -114,14 +124,19 @@ def check_fit(model: Any, recipe: Any, width: int, context: int | None = None) -
 
 def check_sum(weights: int, recipe: Any, width: int, context: int | None = None) -> None:
     """The same, for weights of so many bytes."""
+    parts = too_large(weights, recipe, width, context)
+    if parts is not None:
+        raise SourceError(f"the model does not fit: {parts}; `force` loads it nevertheless")
+
+
+def too_large(weights: int, recipe: Any, width: int, context: int | None = None) -> str | None:
+    """The sum in words when weights of so many bytes and the cache exceed the machine's memory, None when they fit."""
     room = runtime.total_memory()
     tokens = min(context or CONTEXT, recipe.context or CONTEXT)
     cache = recipe.cached(recipe.dim) * tokens * width
-    if room is not None and weights + cache > room:
-        parts = f"weights {weights / GB:.1f} GB, cache of {tokens} tokens {cache / GB:.1f} GB"
-        raise SourceError(
-            f"the model does not fit: {parts}, this machine {room / GB:.1f} GB; `force` loads it nevertheless"
-        )
+    if room is None or weights + cache <= room:
+        return None
+    return f"weights {weights / GB:.1f} GB, cache of {tokens} tokens {cache / GB:.1f} GB, this machine {room / GB:.1f} GB"
 
 
 CONTEXT = 4096  # tokens, where nothing says how long a text will be

@@ -6,9 +6,11 @@ from zoo.architecture import (
     GGUF,
     Architecture,
     Block,
+    Drawing,
     Ignore,
     OutputHead,
     Preset,
+    Probe,
     Rename,
     Rule,
     hookimpl,
@@ -23,6 +25,7 @@ from zoo.recipe import (
     Layer,
     LayerNorm,
     LearnedPositions,
+    Matrix,
     Spec,
     repeat,
 )
@@ -38,6 +41,9 @@ class TypedEmbedding(Embedding):
     def own_parameters(self, dim: int) -> int:
         return super().own_parameters(dim) + self.token_types * dim
 
+    def matrices(self, dim: int) -> tuple[Matrix, ...]:
+        return (*super().matrices(dim), Matrix("types", dim, self.token_types, uses=0))
+
 
 @dataclass(frozen=True, kw_only=True)
 class MaskedHead(Head):
@@ -49,6 +55,9 @@ class MaskedHead(Head):
 
     def own_parameters(self, dim: int) -> int:
         return super().own_parameters(dim) + dim * dim + dim
+
+    def matrices(self, dim: int) -> tuple[Matrix, ...]:
+        return (*super().matrices(dim), Matrix("dense", dim, dim))
 
 
 @dataclass(frozen=True)
@@ -137,7 +146,7 @@ WEIGHTS = (
     *norm_rules("cls.predictions.transform.LayerNorm", "head.norm"),
     OutputHead("cls.predictions.decoder.weight", "head.output.weight"),
     HeadBias(),
-    # Trained to tell whether one sentence follows another, and read by no one since.
+    # For BERT's training on whether one sentence follows another; no task of the zoo uses it.
     Ignore("[bert.]pooler.dense.*"),
     Ignore("cls.seq_relationship.*"),
     Ignore("[bert.]embeddings.position_ids"),
@@ -206,8 +215,10 @@ def zoo_architectures():
         ),
         presets=(
             pocket(__file__, "bert", **POCKET),
-            Preset("base", hub="google-bert/bert-base-uncased", config=BASE),
-            Preset("minilm", hub="sentence-transformers/all-MiniLM-L6-v2", config=MINILM),
+            Preset("base", hub="google-bert/bert-base-uncased", config=BASE, licence="Apache-2.0"),
+            Preset(
+                "minilm", hub="sentence-transformers/all-MiniLM-L6-v2", config=MINILM, licence="Apache-2.0"
+            ),
         ),
         references=(
             "Devlin et al., 2018, arXiv:1810.04805",
@@ -220,6 +231,12 @@ def zoo_architectures():
 def zoo_blocks():
     yield Block(TypedEmbedding, "zoo_bert.block:TypedEmbedding", "token, position and token type embeddings")
     yield Block(MaskedHead, "zoo_bert.block:MaskedHead", "masked language model head")
+
+
+@hookimpl
+def zoo_drawings():
+    yield Drawing(TypedEmbedding, "zoo.insight.diagram.parts:embedding")
+    yield Drawing(MaskedHead, "zoo_bert.drawing:masked_head")
 
 
 @hookimpl
@@ -236,3 +253,9 @@ def zoo_resolve(config):
     ):
         return "bert"
     return None
+
+
+@hookimpl
+def zoo_probes():
+    yield Probe("zoo_bert.block:TypedEmbedding", "zoo_bert.probe:TypedEmbeddingProbe")
+    yield Probe("zoo_bert.block:MaskedHead", "zoo_bert.probe:MaskedHeadProbe")

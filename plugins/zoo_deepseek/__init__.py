@@ -2,7 +2,7 @@
 
 import math
 
-from zoo.architecture import GGUF, Architecture, Block, Preset, hookimpl, pocket
+from zoo.architecture import GGUF, Architecture, Block, Drawing, Preset, Probe, hookimpl, pocket
 from zoo.recipe import Decoder, Embedding, Experts, GatedMLP, Head, Layer, MoE, RMSNorm, RoPE
 from zoo_deepseek.rules import GGUF_KEYS, GGUF_WEIGHTS, MLX_WEIGHTS, WEIGHTS, config_of_gguf
 from zoo_deepseek.sizes import MOONLIGHT, POCKET, V3
@@ -137,6 +137,12 @@ def zoo_blocks():
 
 
 @hookimpl
+def zoo_drawings():
+    yield Drawing(LatentAttention, "zoo_deepseek.drawing:latent_attention")
+    yield Drawing(GroupRouter, "zoo_deepseek.drawing:group_router")
+
+
+@hookimpl
 def zoo_architectures():
     """DeepSeek-V3, R1, Kimi K2 and Moonlight."""
     yield Architecture(
@@ -150,8 +156,14 @@ def zoo_architectures():
         gguf=GGUF("deepseek2", GGUF_WEIGHTS, keys=GGUF_KEYS, config=config_of_gguf),
         presets=(
             pocket(__file__, "deepseek-v3", **POCKET),
-            Preset("671b", hub="deepseek-ai/DeepSeek-V3", config=V3),
-            Preset("moonlight-16b", hub="moonshotai/Moonlight-16B-A3B", config=MOONLIGHT),
+            Preset("671b", hub="deepseek-ai/DeepSeek-V3", config=V3, licence="DeepSeek Model License"),
+            Preset("moonlight-16b", hub="moonshotai/Moonlight-16B-A3B", config=MOONLIGHT, licence="MIT"),
         ),
         references=("DeepSeek-AI, 2024, arXiv:2412.19437", "DeepSeek-AI, 2024, arXiv:2405.04434"),
     )
+
+
+@hookimpl
+def zoo_probes():
+    yield Probe("zoo_deepseek.block:LatentAttention", "zoo_deepseek.probe:LatentAttentionProbe")
+    yield Probe("zoo_deepseek.block:GroupRouter", "zoo_deepseek.probe:GroupRouterProbe")

@@ -82,12 +82,17 @@ class LatentAttention(nn.Module):
 
     def mix(self, queries: mx.array, latents: mx.array, scores: mx.array) -> mx.array:
         """Queries (B, H, T, N), latents (B, 1, S, R), scores of the rotated parts (B, H, T, S) -> (B, H, T, V)."""
-        attention = mx.fast.scaled_dot_product_attention
         if self.absorbs(*scores.shape[-2:]):
-            queries = self.key_up(queries)  # (B, H, T, R)
-            return self.value_up(attention(queries, latents, latents, scale=self.scale, mask=scores))
+            return self.value_up(self.attend(self.key_up(queries), latents, latents, scores))
         keys, values = self.key_up.transposed(latents), self.value_up(latents)  # (B, H, S, N), (B, H, S, V)
-        return attention(queries, keys, values, scale=self.scale, mask=scores)
+        return self.attend(queries, keys, values, scores)
+
+    def attend(self, queries: mx.array, keys: mx.array, values: mx.array, scores: mx.array) -> mx.array:
+        """softmax(Q Kᵀ · scale + scores) V, in either order: W is N and V, or R twice.
+
+        (B, H, T, W), (B, H or 1, S, W), (B, H or 1, S, W), (B, H, T, S) -> (B, H, T, W).
+        """
+        return mx.fast.scaled_dot_product_attention(queries, keys, values, scale=self.scale, mask=scores)
 
     def absorbs(self, queries: int, keys: int) -> bool:
         """Whether the absorbed order takes fewer multiplications, as it does for the few queries of decoding."""
@@ -145,14 +150,24 @@ class GroupRouter(nn.Module):
     def __call__(
         self, x: mx.array
     ) -> tuple[mx.array, mx.array]:  # (B, T, D) -> indices (B, T, k), weights (B, T, k)
-        # In float32: the bias is small beside the scores that it decides between.
-        scores = mx.sigmoid(x.astype(mx.float32) @ self.weight.T.astype(mx.float32))  # (B, T, E)
-        biased = self.mask_groups(mx.stop_gradient(scores) + self.correction_bias)
-        indices = top(biased, self.spec.top_k)  # (B, T, k)
+        scores = self.score(x)  # (B, T, E)
+        indices = self.choose(scores)
+        return indices, self.weigh(scores, indices).astype(x.dtype)
+
+    def score(self, x: mx.array) -> mx.array:  # (B, T, D) -> (B, T, E)
+        """σ(W x), in float32: the bias is small beside the scores that it decides between."""
+        return mx.sigmoid(x.astype(mx.float32) @ self.weight.T.astype(mx.float32))
+
+    def choose(self, scores: mx.array) -> mx.array:  # (B, T, E) -> (B, T, k)
+        """The chosen experts, by their scores and what is added to these to balance the load."""
+        return top(self.mask_groups(mx.stop_gradient(scores) + self.correction_bias), self.spec.top_k)
+
+    def weigh(self, scores: mx.array, indices: mx.array) -> mx.array:  # (B, T, E), (B, T, k) -> (B, T, k)
+        """What the outputs of the chosen experts are multiplied by."""
         weights = mx.take_along_axis(scores, indices, axis=-1)
         if self.spec.normalised:
             weights = weights / (weights.sum(axis=-1, keepdims=True) + 1e-20)
-        return indices, (weights * self.spec.scale).astype(x.dtype)
+        return weights * self.spec.scale
 
     def mask_groups(self, scores: mx.array) -> mx.array:  # (B, T, E) -> (B, T, E)
         """The scores of experts of the best groups, −∞ for the others."""

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from zoo.errors import RecipeError
-from zoo.recipe import Spec
+from zoo.recipe import Matrix, Spec
 
 
 @dataclass(frozen=True)
@@ -41,20 +41,47 @@ class LatentAttention(Spec):
         return {"kv_norm": self.kv_rank, "query_norm": self.query_rank, "rope": self.rope_dim}[part] or dim
 
     def own_parameters(self, dim: int) -> int:
-        queries = self.heads * (self.nope_dim + self.rope_dim)
-        cached, mixed = self.kv_rank + self.rope_dim, self.heads * self.value_dim
-        matrices = [
-            (dim, cached),
-            (self.kv_rank, self.heads * (self.nope_dim + self.value_dim)),
-            (mixed, dim),
-        ]
-        biases = cached + dim
+        biases = self.kv_rank + self.rope_dim + dim + (self.query_rank or 0)
+        return sum(matrix.numbers for matrix in self.matrices(dim)) + biases * self.bias
+
+    def matrices(self, dim: int) -> tuple[Matrix, ...]:
+        heads, queries = self.heads, self.heads * (self.nope_dim + self.rope_dim)
         if self.query_rank is None:
-            matrices.append((dim, queries))
+            query = [Matrix("query", dim, queries)]
         else:
-            matrices += [(dim, self.query_rank), (self.query_rank, queries)]
-            biases += self.query_rank
-        return sum(inputs * outputs for inputs, outputs in matrices) + biases * self.bias
+            query = [
+                Matrix("query_down", dim, self.query_rank),
+                Matrix("query_up", self.query_rank, queries),
+            ]
+        return (
+            *query,
+            Matrix("kv_down", dim, self.kv_rank + self.rope_dim),
+            # One a head, from its query to the latents; it makes keys of them transposed.
+            Matrix("key_up", self.nope_dim, self.kv_rank, heads, heads),
+            Matrix("value_up", self.kv_rank, self.value_dim, heads, heads),
+            Matrix("output", heads * self.value_dim, dim),
+        )
+
+    def own_flops(self, dim: int, keys: int, prefill: bool = False) -> int:
+        """A text that is read is attended to as keys and values, a token that is written compares latents."""
+        expanded = self.nope_dim + self.rope_dim + self.value_dim
+        absorbed = self.kv_rank + self.rope_dim + self.kv_rank
+        each = expanded if prefill else absorbed
+        return super().own_flops(dim, keys, prefill) + 2 * self.heads * each * keys
+
+    @property
+    def cache_kind(self) -> str:
+        """Latents, from which every head makes its keys and values."""
+        return "latent"
+
+    @property
+    def title(self) -> str:
+        """MLA's whole name."""
+        return "multi-head latent attention"
+
+    def head_width(self, dim: int) -> int:
+        """The width of a head's queries and keys."""
+        return self.nope_dim + self.rope_dim
 
     def cached(self, dim: int) -> int:
         return self.kv_rank + self.rope_dim
@@ -93,3 +120,6 @@ class GroupRouter(Spec):
 
     def own_parameters(self, dim: int) -> int:
         return self.experts * (dim + 1)
+
+    def matrices(self, dim: int) -> tuple[Matrix, ...]:
+        return (Matrix("", dim, self.experts, packs=False),)

@@ -1,6 +1,6 @@
 """Gemma 2, as a difference from LLaMA, and the blocks that only it has. Imports no mlx."""
 
-from zoo.architecture import GGUF, Architecture, Block, Preset, Rename, hookimpl, pocket
+from zoo.architecture import GGUF, Architecture, Block, Drawing, Preset, Probe, Rename, hookimpl, pocket
 from zoo.gguf import DECODER, Added
 from zoo.recipe import Attention, Decoder, Embedding, GatedMLP, Head, RoPE
 from zoo_gemma.spec import CappedAttention, CappedHead, OffsetRMSNorm, SandwichLayer
@@ -142,6 +142,14 @@ def zoo_blocks():
 
 
 @hookimpl
+def zoo_drawings():
+    yield Drawing(OffsetRMSNorm, "zoo_gemma.drawing:offset_norm")
+    yield Drawing(SandwichLayer, "zoo_gemma.drawing:sandwich")
+    yield Drawing(CappedAttention, "zoo_gemma.drawing:capped_attention")
+    yield Drawing(CappedHead, "zoo_gemma.drawing:capped_head")
+
+
+@hookimpl
 def zoo_architectures():
     """Gemma 2."""
     yield Architecture(
@@ -154,7 +162,13 @@ def zoo_architectures():
         gguf=GGUF("gemma2", GEMMA_GGUF, config=score_scale),
         presets=(
             pocket(__file__, "gemma2", **POCKET),
-            Preset("2b", hub="google/gemma-2-2b", config=GEMMA2_2B),
+            Preset("2b", hub="google/gemma-2-2b", config=GEMMA2_2B, licence="Gemma Terms of Use"),
         ),
         references=("Gemma Team, 2024, arXiv:2408.00118",),
     )
+
+
+@hookimpl
+def zoo_probes():
+    yield Probe("zoo_gemma.block:OffsetRMSNorm", "zoo.insight.tracing.probes:NormProbe")
+    yield Probe("zoo_gemma.block:SandwichLayer", "zoo.insight.tracing.probes:SumsProbe")

@@ -57,8 +57,11 @@ class SandwichLayer(CachedLayer):
     def __call__(
         self, x: mx.array, mask: Mask = None, cache: Any = None
     ) -> mx.array:  # (B, T, D) -> (B, T, D)
-        x = x + self.mixer_output_norm(self.mixer(self.mixer_norm(x), mask, cache))
-        return x + self.feedforward_output_norm(self.feedforward(self.feedforward_norm(x)))
+        return self.add("feedforward", self.add("mixer", x, mask, cache))
+
+    def add(self, name: str, x: mx.array, *inputs: Any) -> mx.array:  # (B, T, D) -> (B, T, D)
+        """One residual sum: x and what the part of that name makes of it, called with `inputs`."""
+        return x + self[f"{name}_output_norm"](self[name](self[f"{name}_norm"](x), *inputs))
 
 
 def soft_cap(x: mx.array, cap: float) -> mx.array:

@@ -25,6 +25,11 @@ class SandwichLayer(Spec):
     feedforward: Spec
     feedforward_output_norm: Spec
 
+    @property
+    def norm_placement(self) -> str:
+        """On both sides."""
+        return "before and after each part"
+
 
 @dataclass(frozen=True)
 class CappedAttention(Attention):
@@ -32,6 +37,11 @@ class CappedAttention(Attention):
 
     kind, name = "mixer", "capped-attention"
     cap: float = 50.0
+
+    @property
+    def title(self) -> str:
+        """The kind of attention, with capped scores."""
+        return f"{super().title} with capped scores"
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -148,7 +148,7 @@ def zoo_architectures():
         gguf=GPT2_GGUF,
         presets=(
             pocket(__file__, "gpt2", **POCKET),
-            Preset("small", hub="openai-community/gpt2", config=SMALL),
+            Preset("small", hub="openai-community/gpt2", config=SMALL, licence="MIT"),
         ),
         references=("Radford et al., 2019, Language Models are Unsupervised Multitask Learners",),
     )
@@ -175,6 +175,7 @@ def zoo_architectures():
             Preset(
                 "117m",
                 hub="openai-community/openai-gpt",
+                licence="MIT",
                 config=SMALL | dict(vocab_size=40478, n_positions=512),
             ),
             Preset("pocket", config=POCKET),

@@ -1,6 +1,18 @@
 """gpt-oss, as a difference from LLaMA. Imports no mlx."""
 
-from zoo.architecture import GGUF, Architecture, Block, Preset, Rename, Split, Transpose, hookimpl, pocket
+from zoo.architecture import (
+    GGUF,
+    Architecture,
+    Block,
+    Drawing,
+    Preset,
+    Probe,
+    Rename,
+    Split,
+    Transpose,
+    hookimpl,
+    pocket,
+)
 from zoo.gguf import DECODER, MIXTURE
 from zoo.recipe import MoE, Router
 from zoo_gpt_oss.spec import ClippedExperts, SinkAttention
@@ -36,7 +48,7 @@ def gpt_oss(config):
     spellings = ("rope_scaling", "rope_parameters")
     if not any(key in config or config.is_null(key) for key in spellings):  # null: no scaling
         config = config.with_defaults(rope_parameters=YARN)
-    # The experts have their own activation; the key stands in configs all the same.
+    # Configs have the key, but the experts have an activation of their own.
     config.choice("hidden_act", ("silu",), "silu")
     # The released names of num_experts_per_tok and of the scaling's original_max_position_embeddings.
     config.ignore("experts_per_token", "initial_context_length")
@@ -129,6 +141,12 @@ def zoo_blocks():
 
 
 @hookimpl
+def zoo_drawings():
+    yield Drawing(SinkAttention, "zoo_gpt_oss.drawing:sink_attention")
+    yield Drawing(ClippedExperts, "zoo_gpt_oss.drawing:clipped_experts")
+
+
+@hookimpl
 def zoo_architectures():
     yield Architecture(
         name="gpt-oss",
@@ -144,6 +162,7 @@ def zoo_architectures():
             published(
                 "20b",
                 "openai/gpt-oss-20b",
+                "Apache-2.0",
                 hidden_size=2880,
                 intermediate_size=2880,
                 num_hidden_layers=24,
@@ -168,3 +187,8 @@ def zoo_architectures():
         ),
         references=("OpenAI, 2025, arXiv:2508.10925",),
     )
+
+
+@hookimpl
+def zoo_probes():
+    yield Probe("zoo_gpt_oss.block:SinkAttention", "zoo_gpt_oss.probe:SinkAttentionProbe")

@@ -20,6 +20,11 @@ class SinkAttention(Attention):
     def own_parameters(self, dim: int) -> int:
         return super().own_parameters(dim) + self.heads
 
+    @property
+    def title(self) -> str:
+        """The kind of attention, with sinks."""
+        return f"{super().title} with sinks"
+
 
 @dataclass(frozen=True)
 class ClippedExperts(Experts):
@@ -28,6 +33,11 @@ class ClippedExperts(Experts):
     kind, name = "experts", "clipped-gated-mlp"
     limit: float = 7.0
     alpha: float = 1.702
+
+    @property
+    def title(self) -> str:
+        """Their gate is not any activation's alone."""
+        return "clipped gated experts"
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -136,8 +136,8 @@ def zoo_architectures():
         weights=WEIGHTS,
         presets=(
             pocket(__file__, "llada", **POCKET),
-            Preset("8b", hub="GSAI-ML/LLaDA-8B-Base", config=EIGHT_BILLION),
-            Preset("8b-instruct", hub="GSAI-ML/LLaDA-8B-Instruct", config=EIGHT_BILLION),
+            Preset("8b", hub="GSAI-ML/LLaDA-8B-Base", config=EIGHT_BILLION, licence="MIT"),
+            Preset("8b-instruct", hub="GSAI-ML/LLaDA-8B-Instruct", config=EIGHT_BILLION, licence="MIT"),
         ),
         references=("Nie et al., 2025, arXiv:2502.09992",),
     )
@@ -159,6 +159,6 @@ def zoo_strategies():
                 "block_length", int, 32, minimum=1, maximum=MOST, help="Tokens that are uncovered together."
             ),
         ),
-        summary="a text of masks, the surest tokens uncovered first",
+        summary="a text of masks, the most probable tokens uncovered first",
         obeys=("do_sample", "temperature", "top_k", "top_p", "min_p"),
     )

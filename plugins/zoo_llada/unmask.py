@@ -1,4 +1,4 @@
-"""Text by unmasking: begin with masks alone, uncover a few a step, the surest first (Nie et al., 2025, section 2.4).
+"""Text by unmasking: begin with masks alone, uncover a few a step, the most probable first (Nie et al., 2025, section 2.4).
 
 Axes: B batch (1), T prompt and answer, L tokens of a block, V vocabulary.
 """
@@ -80,7 +80,7 @@ def uncover(
 ) -> Iterator[mx.array]:
     """The text (1, T) after each of `passes` over it, which uncover the `size` masks from `start` on.
 
-    Every masked token is predicted anew in each pass, of which those with the highest probability are kept: the
+    Every masked token is predicted again in each pass, of which those with the highest probability are kept: the
     others are masked again ("low-confidence remasking", algorithm 5). `choose` predicts: logits (L, V) to ids (L,).
     """
     for count in share(size, passes):
@@ -92,7 +92,7 @@ def uncover(
         chosen = choose(logits)  # (L,)
         sure = mx.take_along_axis(mx.softmax(logits, axis=-1), chosen[:, None], axis=-1)[:, 0]  # (L,)
         block = tokens[0, start : start + size]
-        # Rank 0 is the surest of those still masked.
+        # Rank 0 is the most probable of those still masked.
         rank = mx.argsort(mx.argsort(mx.where(block == mask, -sure, 1)))  # (L,)
         block = mx.where(rank < count, chosen.astype(block.dtype), block)
         tokens = mx.concatenate([tokens[:, :start], block[None], tokens[:, start + size :]], axis=1)

@@ -120,7 +120,7 @@ LLAMA_GGUF = (
 
 
 def biases(config, tensors):
-    """Which matrices have biases: only the tensors tell."""
+    """Which matrices have biases: only the tensors show it."""
     return dict(attention_bias="blk.0.attn_output.bias" in tensors, mlp_bias="blk.0.ffn_up.bias" in tensors)
 
 
@@ -149,9 +149,9 @@ EIGHT_BILLION = dict(
 )
 
 
-def published(name, hub, **numbers):
+def published(name, hub, licence=None, **numbers):
     """A preset with the numbers of a published LLaMA-like config.json."""
-    return Preset(name, hub=hub, config=numbers)
+    return Preset(name, hub=hub, config=numbers, licence=licence)
 
 
 @hookimpl
@@ -168,6 +168,7 @@ def zoo_architectures():
             published(
                 "8b",
                 "meta-llama/Llama-3.1-8B",
+                "Llama 3.1 Community License",
                 **EIGHT_BILLION,
                 vocab_size=128256,
                 max_position_embeddings=131072,
@@ -195,6 +196,7 @@ def zoo_architectures():
             published(
                 "7b",
                 "mistralai/Mistral-7B-v0.1",
+                "Apache-2.0",
                 **EIGHT_BILLION,
                 vocab_size=32000,
                 max_position_embeddings=32768,
@@ -217,6 +219,7 @@ def zoo_architectures():
             published(
                 "7b",
                 "Qwen/Qwen2.5-7B",
+                "Apache-2.0",
                 hidden_size=3584,
                 intermediate_size=18944,
                 num_hidden_layers=28,
@@ -246,6 +249,7 @@ def zoo_architectures():
             published(
                 "0.6b",
                 "Qwen/Qwen3-0.6B",
+                "Apache-2.0",
                 hidden_size=1024,
                 intermediate_size=3072,
                 num_hidden_layers=28,

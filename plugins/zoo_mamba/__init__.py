@@ -6,8 +6,10 @@ from zoo.architecture import (
     GGUF,
     Architecture,
     Block,
+    Drawing,
     OutputHead,
     Preset,
+    Probe,
     Rename,
     Transpose,
     hookimpl,
@@ -129,6 +131,12 @@ def zoo_blocks():
 
 
 @hookimpl
+def zoo_drawings():
+    yield Drawing(SelectiveStateSpace, "zoo_mamba.drawing:state_space")
+    yield Drawing(MixerLayer, "zoo_mamba.drawing:mixer_layer")
+
+
+@hookimpl
 def zoo_architectures():
     yield Architecture(
         name="mamba",
@@ -145,3 +153,8 @@ def zoo_architectures():
         ),
         references=("Gu and Dao, 2023, arXiv:2312.00752",),
     )
+
+
+@hookimpl
+def zoo_probes():
+    yield Probe("zoo_mamba.block:SelectiveStateSpace", "zoo_mamba.probe:SelectiveStateSpaceProbe")

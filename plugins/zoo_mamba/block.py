@@ -65,19 +65,42 @@ class SelectiveStateSpace(nn.Module):
         if h is None:
             h = mx.zeros((x.shape[0], spec.state, spec.hidden))
         x, gate = mx.split(self.input(x), 2, axis=-1)  # (B, T, E) each
-        x, before = self.convolution(tokens_only(x, mask), before, mask)
-        x = tokens_only(self.activation(x), mask)  # the convolution's bias is no token's either
-        dt, B, C = mx.split(self.x_proj(x), [spec.dt_rank, spec.dt_rank + spec.state], axis=-1)
-        dt = mx.logaddexp(self.dt_proj(dt).astype(mx.float32), 0.0)  # (B, T, E): softplus
-        dt = tokens_only(dt, mask)  # a dt of 0 leaves the state as it was
-        A = -LOG2_E * mx.power(2.0, LOG2_E * self.A_log.astype(mx.float32))  # (N, E), for powers of 2
-        B, C, x = (array.astype(mx.float32) for array in (B, C, x))  # (B, T, N) twice, (B, T, E)
-        y, h = scan(dt * x, dt, B, C, A, h)
+        x, before = self.convolve(x, before, mask)
+        dt, B, C = self.select(x)
+        y, h = self.scan(x.astype(mx.float32), tokens_only(dt, mask), B, C, h)  # a dt of 0 leaves h as it was
         if cache is not None:
             cache[0], cache[1] = before, h
             cache.advance(x.shape[1])
-        y = (y + self.D * x) * self.gate_activation(gate)
-        return self.output(y.astype(dtype))
+        return self.output((y * self.opened(gate)).astype(dtype))
+
+    def convolve(
+        self, x: mx.array, before: mx.array | None, mask: mx.array | None
+    ) -> tuple[mx.array, mx.array]:  # (B, T, E) -> (B, T, E), (B, K − 1, E)
+        """What enters the state space, and the values before the convolution that the next call needs."""
+        x, before = self.convolution(tokens_only(x, mask), before, mask)
+        return tokens_only(self.activation(x), mask), before  # the convolution's bias is no token's either
+
+    def select(self, x: mx.array) -> tuple[mx.array, mx.array, mx.array]:
+        """dt (B, T, E), B and C (B, T, N) of each token, in float32: (B, T, E) ->."""
+        spec = self.spec
+        dt, B, C = mx.split(self.x_proj(x), [spec.dt_rank, spec.dt_rank + spec.state], axis=-1)
+        dt = mx.logaddexp(self.dt_proj(dt).astype(mx.float32), 0.0)  # softplus
+        return dt, B.astype(mx.float32), C.astype(mx.float32)
+
+    def decay(self) -> mx.array:
+        """A · log₂ e, (N, E), for powers of 2."""
+        return -LOG2_E * mx.power(2.0, LOG2_E * self.A_log.astype(mx.float32))
+
+    def scan(
+        self, x: mx.array, dt: mx.array, B: mx.array, C: mx.array, h: mx.array
+    ) -> tuple[mx.array, mx.array]:  # (B, T, E), (B, N, E) -> (B, T, E), (B, N, E)
+        """The state space's output and D · x, and the last state."""
+        y, h = scan(dt * x, dt, B, C, self.decay(), h)
+        return y + self.D * x, h
+
+    def opened(self, gate: mx.array) -> mx.array:  # (B, T, E) -> (B, T, E)
+        """What the state space's output is multiplied by."""
+        return self.gate_activation(gate)
 
 
 class MixerLayer(CachedLayer):

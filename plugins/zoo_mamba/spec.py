@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from zoo.errors import RecipeError
-from zoo.recipe import ACTIVATIONS, Spec
+from zoo.recipe import ACTIVATIONS, Matrix, Spec
 
 CHUNK = 64  # tokens read one after the other: each such step works on all chunks
 SEGMENT = 512  # tokens scanned at once: bounds the memory of what chunks keep, two states a token
@@ -41,6 +41,14 @@ class SelectiveStateSpace(Spec):
         selection = self.hidden * (self.dt_rank + 2 * self.state) + (self.dt_rank + 1) * self.hidden
         return projections + convolution + selection + self.hidden * (self.state + 1)
 
+    def matrices(self, dim):
+        return (
+            Matrix("input", dim, 2 * self.hidden),
+            Matrix("x_proj", self.hidden, self.dt_rank + 2 * self.state),
+            Matrix("dt_proj", self.dt_rank, self.hidden),
+            Matrix("output", self.hidden, dim),
+        )
+
     def state_size(self, dim):
         return self.hidden * (self.kernel - 1 + self.state)
 
@@ -53,3 +61,8 @@ class MixerLayer(Spec):
     mixer: Spec
     mixer_norm: Spec
     float32_residual: bool = False
+
+    @property
+    def norm_placement(self):
+        """Before the mixer, the only part."""
+        return "before each part"

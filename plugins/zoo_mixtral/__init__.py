@@ -194,6 +194,7 @@ def zoo_architectures():
             published(
                 "8x7b",
                 "mistralai/Mixtral-8x7B-v0.1",
+                "Apache-2.0",
                 hidden_size=4096,
                 intermediate_size=14336,
                 num_hidden_layers=32,
@@ -223,6 +224,7 @@ def zoo_architectures():
             published(
                 "a2.7b",
                 "Qwen/Qwen1.5-MoE-A2.7B",
+                "Tongyi Qianwen License",
                 hidden_size=2048,
                 intermediate_size=5632,
                 moe_intermediate_size=1408,
@@ -266,6 +268,7 @@ def zoo_architectures():
             published(
                 "30b-a3b",
                 "Qwen/Qwen3-30B-A3B",
+                "Apache-2.0",
                 hidden_size=2048,
                 intermediate_size=6144,
                 moe_intermediate_size=768,

@@ -8,7 +8,7 @@ from functools import cache, partial
 from importlib.util import find_spec
 from pathlib import Path
 
-from zoo.architecture import Architecture, Block, Rename, hookimpl
+from zoo.architecture import Architecture, Block, Drawing, Probe, Rename, hookimpl
 from zoo_mlx_lm.spec import Bridged
 
 LIBRARY = "mlx-lm"
@@ -36,6 +36,11 @@ def zoo_blocks():
 
 
 @hookimpl
+def zoo_drawings():
+    yield Drawing(Bridged, "zoo_mlx_lm.drawing:bridged")
+
+
+@hookimpl
 def zoo_architectures():
     for module in modules():
         yield Architecture(
@@ -57,3 +62,8 @@ def zoo_resolve(config):
 
     module = module_of(model_type, config.get("architectures"))
     return f"{LIBRARY}::{module}" if module in modules() else None
+
+
+@hookimpl
+def zoo_probes():
+    yield Probe("zoo_mlx_lm.block:BridgedDecoder", "zoo_mlx_lm.probe:BridgedDecoderProbe")

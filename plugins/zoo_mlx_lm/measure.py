@@ -45,7 +45,7 @@ class _Seen(Exception):
 def measured(network, module):
     """The vocabulary, and how many numbers are cached for each token and at any length.
 
-    They follow from the shapes of two steps, which are never computed. A model that looks at values on its way cannot
+    They follow from the shapes of two steps, which are never computed. A model that reads values while it runs cannot
     be followed to its end: it has no vocabulary here, and the layers not reached are taken to be like those that were.
     """
     found = []

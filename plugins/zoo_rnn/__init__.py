@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from zoo.architecture import Architecture, Block, OutputHead, Preset, Rename, hookimpl, pocket
-from zoo.recipe import Decoder, Embedding, Head, Spec, repeat
+from zoo.architecture import Architecture, Block, Drawing, OutputHead, Preset, Probe, Rename, hookimpl, pocket
+from zoo.recipe import Decoder, Embedding, Head, Matrix, Spec, repeat
 
 
 @dataclass(frozen=True)
@@ -22,6 +22,9 @@ class RecurrentUnit(Spec):
 
     def own_parameters(self, dim):
         return 2 * self.gates * dim * (dim + self.bias)
+
+    def matrices(self, dim):
+        return (Matrix("input", dim, self.gates * dim), Matrix("recurrent", dim, self.gates * dim))
 
     def state_size(self, dim):
         return self.states * dim
@@ -101,6 +104,13 @@ def zoo_blocks():
 
 
 @hookimpl
+def zoo_drawings():
+    yield Drawing(LSTM, "zoo_rnn.drawing:lstm")
+    yield Drawing(GRU, "zoo_rnn.drawing:gru")
+    yield Drawing(StackedLayer, "zoo_rnn.drawing:stacked_layer")
+
+
+@hookimpl
 def zoo_architectures():
     yield Architecture(
         name="lstm",
@@ -133,3 +143,9 @@ def zoo_architectures():
         ),
         references=("Cho et al., 2014, arXiv:1406.1078",),
     )
+
+
+@hookimpl
+def zoo_probes():
+    yield Probe("zoo_rnn.block:LSTM", "zoo_rnn.probe:LSTMProbe")
+    yield Probe("zoo_rnn.block:GRU", "zoo_rnn.probe:GRUProbe")

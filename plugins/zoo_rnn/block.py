@@ -16,8 +16,8 @@ from zoo.cache import CachePolicy, StateCache
 class RecurrentUnit(nn.Module):
     """What LSTM and GRU share: the inputs' share of every gate in one product, then a step a token.
 
-    Subclasses give `advance(inputs, states)`, (B, G·D) and the states before -> the states after, the first of
-    which is also the output.
+    Subclasses give `gates(inputs, states)`, (B, G·D) and the states before -> the gates, (B, D) each, and
+    `step(gates, states)` -> the states after, the first of which is also the output.
     """
 
     def __init__(self, spec: specs.RecurrentUnit, *, dim: int, index: int = 0) -> None:
@@ -46,8 +46,8 @@ class RecurrentUnit(nn.Module):
         states = [mx.zeros((batch, dim), dtype=x.dtype) if state is None else state for state in states]
         inputs = self.input(x)  # (B, T, G·D)
         outputs = []
-        for t, step in enumerate(mx.split(inputs, length, axis=1)):
-            new = self.advance(step.squeeze(1), states)  # (B, D) each
+        for t, token_inputs in enumerate(mx.split(inputs, length, axis=1)):
+            new = self.step(self.gates(token_inputs.squeeze(1), states), states)  # (B, D) each
             if mask is not None:  # a column that holds no token leaves the states as they were
                 token = mask[:, t, None]  # (B, 1)
                 new = [mx.where(token, after, before) for after, before in zip(new, states, strict=True)]
@@ -70,12 +70,16 @@ class LSTM(RecurrentUnit):
             dim = self.input.weight.shape[1]
             self.input.bias = mx.concatenate([mx.zeros(dim), mx.ones(dim), mx.zeros(2 * dim)])
 
-    def advance(self, inputs: mx.array, states: list[mx.array]) -> list[mx.array]:
-        """One token: (B, 4 D) and [h, c] -> [h', c'], (B, D) each."""
-        h, c = states
-        i, f, g, o = mx.split(inputs + self.recurrent(h), 4, axis=-1)  # (B, D) each
-        c = mx.sigmoid(f) * c + mx.sigmoid(i) * mx.tanh(g)
-        return [mx.sigmoid(o) * mx.tanh(c), c]
+    def gates(self, inputs: mx.array, states: list[mx.array]) -> list[mx.array]:
+        """One token: (B, 4 D) and [h, c] -> σ(i), σ(f), tanh(g), σ(o), (B, D) each."""
+        i, f, g, o = mx.split(inputs + self.recurrent(states[0]), 4, axis=-1)
+        return [mx.sigmoid(i), mx.sigmoid(f), mx.tanh(g), mx.sigmoid(o)]
+
+    def step(self, gates: list[mx.array], states: list[mx.array]) -> list[mx.array]:
+        """[h, c] -> [h', c'], (B, D) each."""
+        i, f, g, o = gates
+        c = f * states[1] + i * g
+        return [o * mx.tanh(c), c]
 
 
 class GRU(RecurrentUnit):
@@ -84,14 +88,17 @@ class GRU(RecurrentUnit):
     The reset gate multiplies what the state's product gives, bias included, not the state itself.
     """
 
-    def advance(self, inputs: mx.array, states: list[mx.array]) -> list[mx.array]:
-        """One token: (B, 3 D) and [h] -> [h'], (B, D)."""
-        (h,) = states
-        r, z, n = mx.split(inputs, 3, axis=-1)  # (B, D) each
-        hr, hz, hn = mx.split(self.recurrent(h), 3, axis=-1)
-        z = mx.sigmoid(z + hz)
-        n = mx.tanh(n + mx.sigmoid(r + hr) * hn)
-        return [n + z * (h - n)]
+    def gates(self, inputs: mx.array, states: list[mx.array]) -> list[mx.array]:
+        """One token: (B, 3 D) and [h] -> σ(r), σ(z), n, (B, D) each."""
+        r, z, n = mx.split(inputs, 3, axis=-1)
+        hr, hz, hn = mx.split(self.recurrent(states[0]), 3, axis=-1)
+        r = mx.sigmoid(r + hr)
+        return [r, mx.sigmoid(z + hz), mx.tanh(n + r * hn)]
+
+    def step(self, gates: list[mx.array], states: list[mx.array]) -> list[mx.array]:
+        """[h] -> [h'], (B, D)."""
+        _, z, n = gates
+        return [n + z * (states[0] - n)]
 
 
 class StackedLayer(CachedLayer):

@@ -6,6 +6,7 @@ from zoo.architecture import (
     Block,
     Command,
     Preset,
+    Probe,
     TokenizerFormat,
     hookimpl,
     pocket,
@@ -106,6 +107,7 @@ def zoo_architectures():
             Preset(
                 "opus-mt-en-de",
                 hub="Helsinki-NLP/opus-mt-en-de",
+                licence="CC-BY-4.0",
                 config=sized(
                     *(6, 512, 8, 2048),
                     activation_function="swish",
@@ -135,6 +137,7 @@ def zoo_architectures():
             Preset(
                 "large",
                 hub="facebook/bart-large",
+                licence="Apache-2.0",
                 config=sized(12, 1024, 16, 4096, vocab_size=50265, max_position_embeddings=1024),
             ),
             Preset("pocket", config=POCKET),
@@ -151,10 +154,16 @@ def zoo_architectures():
         recipe=recipes.m2m_100,
         weights=rules.WITHOUT_POSITIONS,
         presets=(
-            Preset("418m", hub="facebook/m2m100_418M", config=sized(12, 1024, 16, 4096, vocab_size=128112)),
+            Preset(
+                "418m",
+                hub="facebook/m2m100_418M",
+                licence="MIT",
+                config=sized(12, 1024, 16, 4096, vocab_size=128112),
+            ),
             Preset(
                 "nllb-600m",
                 hub="facebook/nllb-200-distilled-600M",
+                licence="CC-BY-NC-4.0",
                 config=sized(12, 1024, 16, 4096, vocab_size=256206),
             ),
             Preset("pocket", config=POCKET),
@@ -175,6 +184,7 @@ def zoo_architectures():
             Preset(
                 "small",
                 hub="google-t5/t5-small",
+                licence="Apache-2.0",
                 config=dict(d_model=512, d_kv=64, d_ff=2048, num_layers=6, num_heads=8, vocab_size=32128),
             ),
             # With a head of its own, as from T5 1.1 on: a tied one, scaled down, learns next to nothing at this size.
@@ -195,6 +205,7 @@ def zoo_architectures():
             Preset(
                 "small",
                 hub="google/mt5-small",
+                licence="Apache-2.0",
                 config=dict(d_model=512, d_kv=64, d_ff=1024, num_layers=8, num_heads=6, vocab_size=250112),
             ),
             Preset("pocket", config=POCKET_T5),
@@ -220,3 +231,8 @@ def zoo_commands():
     yield Command(
         "languages", "zoo_translation.command:languages", "The languages that a model translates between."
     )
+
+
+@hookimpl
+def zoo_probes():
+    yield Probe("zoo_translation.block:RelativeBias", "zoo_translation.probe:RelativeBiasProbe")

@@ -14,6 +14,8 @@ BYTES = range(len(SPECIAL), len(SPECIAL) + 256)
 class ByteTokenizer:
     """Text to UTF-8 bytes and back; see `zoo.tokenizer.Backend`."""
 
+    kind = "bytes"
+
     def __init__(self, special_tokens, added=()):
         self.special_tokens = {**DEFAULTS, **special_tokens}
         named = enumerate(self.special_tokens[name] for name in SPECIAL)
@@ -49,6 +51,9 @@ class ByteTokenizer:
 
     def token(self, id):
         return self.tokens.get(id, chr(id - BYTES.start) if id in BYTES else None)
+
+    def token_bytes(self, id):
+        return bytes([id - BYTES.start]) if id in BYTES else self.tokens.get(id, "").encode("utf-8")
 
     def detokenizer(self, skip_special_tokens):
         return ByteDetokenizer(self.tokens, skip_special_tokens)

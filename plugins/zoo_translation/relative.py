@@ -33,6 +33,11 @@ class RelativeBias(Spec):
             )
 
     @property
+    def title(self) -> str:
+        """What the paper calls it."""
+        return "relative position bias"
+
+    @property
     def one_direction(self) -> int:
         """The buckets of one direction."""
         return self.buckets // 2 if self.bidirectional else self.buckets

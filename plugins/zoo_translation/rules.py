@@ -107,7 +107,7 @@ FAIRSEQ = (
     OutputHead("lm_head.weight", "decoder.head.output.weight"),
 )
 
-# Sinusoids are computed; some checkpoints carry their table all the same.
+# Sinusoids are computed, so the table that some checkpoints have is not needed.
 WITHOUT_POSITIONS = (
     *FAIRSEQ,
     Ignore("[model.]encoder.embed_positions.*"),
@@ -153,7 +153,7 @@ T5_GGUF = (
 
 
 def t5_of_gguf(config, tensors):
-    """What a file says by its tensors alone: whether feed-forwards have gates, as T5 1.1 has and its own head with it."""
+    """What only the tensors of a file say: whether feed-forwards have gates, as in T5 1.1, whose head is not tied either."""
     gated = any(name.endswith(".ffn_gate.weight") for name in tensors)
     return dict(
         feed_forward_proj="gated-gelu" if gated else "relu",
@@ -177,7 +177,7 @@ T5_KEYS = {
 
 
 def t5_side(name, feedforward):
-    """The rules of a T5 stack; `feedforward` is the number of its third block, after attention and look."""
+    """The rules of a T5 stack; `feedforward` is the number of that block in a layer: 2 after cross-attention, else 1."""
     source, target = f"{name}.block.{{i}}.layer", f"{name}.layers.{{i}}"
     names = ("q", "k", "v", "o")
     dense = f"{source}.{feedforward}.DenseReluDense"
@@ -196,7 +196,7 @@ def t5_side(name, feedforward):
 
 T5 = (
     Tables("shared.weight", "encoder.embed_tokens.weight", "decoder.embed_tokens.weight", "lm_head.weight"),
-    # The first release has a second bias, for the look at the source, that nothing ever read.
+    # The first release has a relative bias for cross-attention too, which no implementation uses.
     Ignore("decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight"),
     *t5_side("encoder", 1),
     *attention("decoder.block.{i}.layer.1.EncDecAttention", "decoder.layers.{i}.cross", ("q", "k", "v", "o")),

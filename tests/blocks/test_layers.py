@@ -16,8 +16,8 @@ from zoo.blocks.attention import Attention as AttentionModule
 from zoo.blocks.caching import CachedLayer
 from zoo.cache import CachePolicy, KVCache, LayerCache, StateCache, WindowCache
 from zoo.errors import RecipeError
+from zoo.facts import facts_of, fields_of
 from zoo.host.registry import default_registry, isolated, using
-from zoo.insight.facts import facts
 from zoo.recipe import (
     MLP,
     Attention,
@@ -97,10 +97,10 @@ def test_two_mixers_are_the_sum_of_each_alone(known, page):
 
 
 def test_zoo_show_tells_of_every_part(known, page):
-    told = facts(hybrid(page))
+    told = {fact.key: fact.text for fact in fields_of(hybrid(page))}
     assert told["layer"] == "two-mixers ×2, residual ×2 in turn"
     assert "fading" in told["layer.memory"] and "channel-mix" in told["layer.feedforward"]
-    assert told["cache at any length"] == "256 B"  # four vectors of sixteen numbers of four bytes
+    assert facts_of(hybrid(page)).value("cache.state") == 256  # four vectors of sixteen numbers of four bytes
 
 
 def test_every_parameter_has_a_gradient(known, page):

@@ -110,6 +110,21 @@ def test_it_loads_as_the_folder_it_was_made_of(registry, tmp_path):
     assert zoo.embed(loaded, [PROMPT]).shape == (1, 128)
 
 
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        ({"model_type": "humming"}, "model_type 'humming' is of no architecture that the zoo has"),
+        ({"model_type": None}, "model_type is missing; name one with `architecture`"),
+        ({"model_type": "zoo-recipe", "recipe": {}}, "recipe.block: is missing"),
+    ],
+)
+def test_what_tells_no_architecture_is_named_with_the_file(registry, tmp_path, changes, line):
+    path = written(tmp_path / "model.npz", changes)
+    with pytest.raises(ConfigError) as raised:
+        zoo.load(path, registry=registry)
+    assert str(raised.value).startswith(f"{path}, read as a config.json: {line}")
+
+
 def test_one_that_is_not_lazy_is_read_by_its_groups(registry, tmp_path, monkeypatch):
     """Placeholders until `read` is called, whose names the rules of folders know."""
     import numpy_plugin

@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+from slow_run import slow_run
 
 ENGLISH = "The capital city of China is"
 
@@ -128,16 +129,21 @@ def test_list_show_compare_plugins_doctor(command):
     for name in ("gpt", "gpt2", "gpt2-postln", "llama", "mistral", "qwen2", "qwen3"):
         assert any(line.split()[0] == name for line in listed.splitlines())
     shown = command("show", "llama").stdout
-    assert "8.03 G" in shown and "Touvron" in shown and "500000" in shown
-    rows = {
-        row["field"]: row for row in json.loads(command("compare", "gpt2", "gpt2-postln", "--json").stdout)
-    }
-    assert rows["layer.placement"] == {
-        "field": "layer.placement",
-        "values": {"gpt2:small": "pre", "gpt2-postln:small": "post"},
+    assert "8.03 G" in shown and "Touvron" in shown and "500,000" in shown
+    compared = json.loads(command("compare", "gpt2", "gpt2-postln", "--all", "--json").stdout)
+    assert compared["models"] == ["gpt2:small", "gpt2-postln:small"]
+    fields = {row["name"]: row for row in compared["fields"]}
+    assert fields["layer.placement"] == {
+        "name": "layer.placement",
+        "label": "layer.placement",
+        "values": ["pre", "post"],
         "differs": True,
     }
-    assert not rows["layers"]["differs"]
+    rows = {row["name"]: row for row in compared["rows"]}
+    assert rows["layers"]["values"] == [12, 12] and not rows["layers"]["differs"]
+    assert rows["parameters.total"]["values"][0] == 124_439_808 and rows["parameters.total"]["differs"]
+    (words,) = compared["differences"]
+    assert "Norms come after each sum (Post-LN) instead of before each part (Pre-LN)." in words["sentences"]
     plugins = json.loads(command("plugins", "--json").stdout)
     llama = next(plugin for plugin in plugins if plugin["name"] == "llama")
     assert llama["state"] == "loaded" and "mistral" in llama["gives"] and llama["distribution"] == "mlx-zoo"
@@ -154,6 +160,33 @@ def test_show_lists_where_parameters_are(command):
     assert "parameters" not in json.loads(command("show", "llama", "--json").stdout)
 
 
+def test_show_maps_a_checkpoints_names_to_parameters(command):
+    maps = json.loads(command("show", "mixtral:pocket", "--weights", "--json").stdout)["weights"]
+    gate = ["layers.{i}.feedforward.experts.gate.weight"]
+    hf, mlx = (
+        {tuple(pair["parameters"]): pair["tensors"] for pair in maps[layout]} for layout in ("hf", "mlx")
+    )
+    assert hf[tuple(gate)] == ["model.layers.{i}.block_sparse_moe.experts.{i}.w1.weight"]
+    assert mlx[tuple(gate)] == ["model.layers.{i}.block_sparse_moe.switch_mlp.gate_proj.weight"]
+    assert set(json.loads(command("show", "llama:pocket", "--weights", "--json").stdout)["weights"]) == {"hf"}
+
+
+def test_context_and_format_change_what_they_should(command):
+    def facts(*options):
+        done = command("show", "llama", "--json", *options)
+        assert done.returncode == 0, done.stderr
+        return {name: fact["value"] for name, fact in json.loads(done.stdout)["facts"].items()}
+
+    plain, longer, packed = facts(), facts("--context", "8192"), facts("--quantize", "4")
+    assert longer["cache.context"] == 2 * plain["cache.context"]
+    assert longer["flops.decode"] - plain["flops.decode"] == 4 * 4096 * 4096 * 32
+    assert packed["weights.chosen"] == packed["weights.4"] < plain["weights.chosen"] / 3
+    assert {name for name in plain if plain[name] != packed[name]} == {"weights.chosen", "fits"}
+    for options, name in ((("--context", "0"), "--context"), (("--quantize", "q4"), "--quantize")):
+        done = command("show", "llama", *options)
+        assert done.returncode == 1 and name in done.stderr and "Traceback" not in done.stderr
+
+
 def test_doctor_says_what_would_be_faster(command):
     if sys.platform != "linux":
         return
@@ -168,18 +201,9 @@ def test_help_needs_no_model(command):
 
 
 def test_ctrl_c_ends_with_what_was_generated(tmp_path):
-    code = (
-        "import signal, time, sys, zoo.generation.autoregressive as a\n"
-        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # a job in the background starts without it
-        "plain = a._steps\n"
-        "def slow(*arguments):\n"
-        "    for step in plain(*arguments):\n"
-        "        yield step\n"
-        "        time.sleep(0.3)\n"
-        "a._steps = slow\n"
-        f"sys.argv = ['zoo', 'run', 'llama', {ENGLISH!r}, '--max-tokens', '60']\n"
-        "from zoo.cli import main; main()"
-    )
+    # A job in the background starts without Python's handler.
+    code = "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
+    code += slow_run("llama", ENGLISH, "--max-tokens", "60", seconds=0.3)
     process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert process.stdout.read(5)
     process.send_signal(signal.SIGINT)

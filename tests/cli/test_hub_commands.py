@@ -18,7 +18,7 @@ from zoo.cli.show import show
 
 def test_what_a_model_is_made_of_is_told_by_its_config_alone(hub, repository):
     shown = CliRunner().invoke(show, [ID, "--json"])
-    assert json.loads(shown.stdout)["facts"]["parameters"] == "1.05 M"
+    assert json.loads(shown.stdout)["facts"]["parameters.total"]["value"] == 1_049_728
     assert hub.asked() == ["config.json"]
     assert "revision" in str(CliRunner().invoke(show, ["llama", "--revision", "v9"]).exception)
 

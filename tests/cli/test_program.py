@@ -1,5 +1,8 @@
 """The library names arguments, and the command line its options: one message serves both."""
 
+import subprocess
+import sys
+
 import click
 import pytest
 
@@ -81,3 +84,20 @@ def test_a_librarys_error_names_the_argument_and_the_command_its_option(command,
     done = command("new", "child", "--base", "bert")
     assert done.returncode == 1
     assert done.stderr.startswith("zoo: error: --base bert: it is a model of the kind encoder")
+
+
+def test_a_caller_in_process_has_garbage_collected_after_any_end():
+    script = """
+import gc, sys
+from zoo.cli.program import main
+for words in (["no-such-command"], ["show", "--no-such-option"], ["show", "no-such-model"], ["--help"], []):
+    sys.argv = ["zoo", *words]
+    try:
+        main()
+    except SystemExit as ended:
+        assert gc.isenabled(), (words, ended.code)
+    else:
+        raise AssertionError(words)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

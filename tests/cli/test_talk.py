@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from slow_run import slow_run
 from terminal import Terminal
 
 PROMPT = "The capital of France is"
@@ -10,18 +11,7 @@ TEMPLATE = (
     "{% for message in messages %}{{ message['content'] }} {% endfor %}"
     "{% if messages|length > 2 %}{{ raise_exception('turns: ' ~ messages|length) }}{% endif %}"
 )
-# Steps that take their time, so that Ctrl-C finds one under way.
-SLOW = (
-    "import sys, time, zoo.generation.autoregressive as a\n"
-    "plain = a._steps\n"
-    "def slow(*arguments):\n"
-    "    for step in plain(*arguments):\n"
-    "        yield step\n"
-    "        time.sleep(0.2)\n"
-    "a._steps = slow\n"
-    "sys.argv = ['zoo', 'run', 'llama', '--max-tokens', '100']\n"
-    "from zoo.cli import main; main()"
-)
+SLOW = slow_run("llama", "--max-tokens", "100", seconds=0.2)
 
 
 @pytest.fixture

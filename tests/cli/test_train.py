@@ -11,6 +11,7 @@ import sys
 import time
 
 import pytest
+from small_llama import NUMBERS
 
 import zoo
 from zoo.checkpoint.convert import convert
@@ -20,24 +21,13 @@ from zoo.training.record import Settings
 from zoo.training.run import train_folder
 from zoo.training.state import open_state, state_path
 
-SMALL = dict(
-    hidden_size=16,
-    intermediate_size=24,
-    num_hidden_layers=1,
-    num_attention_heads=2,
-    num_key_value_heads=2,
-    vocab_size=1,
-    max_position_embeddings=64,
-    tie_word_embeddings=True,
-)
-
 
 @pytest.fixture
 def where(tmp_path, tokenizer_folder):
     """A folder with a text, a config and a tokenizer, and the arguments that use them."""
     lines = (f"line {i} has the numbers {i * 7 % 13} and {i * 11 % 17}" for i in range(400))
     (tmp_path / "text.txt").write_text("\n".join(lines), encoding="utf-8")
-    (tmp_path / "config.json").write_text(json.dumps(SMALL))
+    (tmp_path / "config.json").write_text(json.dumps(NUMBERS))
     return [
         *("llama", "--out", "out", "--corpus", "text.txt", "--config", "config.json"),
         *("--tokenizer", str(tokenizer_folder), "--batch", "2", "--length", "16"),
@@ -313,17 +303,16 @@ def test_a_recipe_is_shown_edited_trained_run_and_converted(command, where, tmp_
     run["layer"]["feedforward"]["hidden"] = 48
     (tmp_path / "r.json").write_text(json.dumps(recipe))
     (tmp_path / "r (2).json").write_text(json.dumps(recipe))
-    shown = ok("show", "r.json")
+    shown = ok("show", "r.json", "--all")
     assert re.search(r"^layer\.feedforward\.hidden +48$", shown, re.MULTILINE)
-    rows = {
-        row["field"]: row for row in json.loads(ok("compare", "llama", "r (2).json", "gpt2:pocket", "--json"))
-    }
-    assert rows["layers"]["values"] == {"llama:8b": "32", "r (2).json": "2", "gpt2:pocket": "4"}
-    assert not rows["layer"]["differs"]
+    compared = json.loads(ok("compare", "llama", "r (2).json", "gpt2:pocket", "--all", "--json"))
+    assert compared["models"] == ["llama:8b", "r (2).json", "gpt2:pocket"]
+    fields = {row["name"]: row for row in compared["fields"]}
+    assert fields["layers"]["values"] == [32, 2, 4] and not fields["layer"]["differs"]
     train = ["train", "--recipe", "r.json", *where[1:5], *where[7:], "--steps", "3"]
     assert "out: " in ok(*train)
     assert ok("run", "out", "line 3", "--max-tokens", "3")
-    assert re.search(r"^embedding\.vocab +400$", ok("show", "out"), re.MULTILINE)
+    assert re.search(r"^embedding\.vocab +400$", ok("show", "out", "--all"), re.MULTILINE)
     ok("convert", "out", "packed", "-q", "4", "--group-size", "32")
     assert ok("run", "packed", "line 3", "--max-tokens", "3")
     assert "none failed" in ok("test", "out")

@@ -44,10 +44,10 @@ def test_their_own_tests_pass(examples):
 def test_the_zoo_finds_and_shows_them(examples, command):
     listed = command("plugins", environment=examples.environment).stdout
     assert "mamba2, mixer/mamba2" in listed and "falcon-h1, " in listed
-    shown = command("show", "falcon-h1", environment=examples.environment).stdout
+    shown = command("show", "falcon-h1", "--all", environment=examples.environment).stdout
     rows = dict(line.split(maxsplit=1) for line in shown.splitlines() if line.startswith("layer"))
     assert rows["layer.mixer"] == "attention" and rows["layer.memory"] == "falcon-h1"
-    assert "cache per token" in shown and "cache at any length" in shown
+    assert "cache a token" in shown and "state at any length" in shown
 
 
 @pytest.mark.parametrize("name", EXAMPLES)

@@ -10,10 +10,10 @@ def test_the_plugin_is_loaded_and_shown(tutorial, command):
     listed = command("plugins", environment=site.environment).stdout
     (line,) = (line for line in listed.splitlines() if line.startswith("gptj "))
     assert " loaded " in line and "gptj, layer/parallel-gptj" in line
-    shown = command("show", "gptj", environment=site.environment).stdout
+    shown = command("show", "gptj", "--all", environment=site.environment).stdout
     rows = dict(line.split(maxsplit=1) for line in shown.splitlines() if line.startswith("layer"))
     assert rows["layer"] == "parallel-gptj" and rows["layer.mixer.rope.interleaved"] == "yes"
-    compared = command("compare", "gptj", "gpt2:small", environment=site.environment)
+    compared = command("compare", "gptj", "gpt2:small", "--all", environment=site.environment)
     assert compared.returncode == 0 and "layer.norm.eps" in compared.stdout
 
 

@@ -56,6 +56,8 @@ def test_without_a_tokenizer_steps_have_no_text(loaded):
 
 
 def test_log_probabilities_go_with_their_token(loaded):
-    assert TextStream(loaded, 1).add(5, -0.5, {5: -0.5}) == Step(
-        5, "a", -0.5, "length", alternatives={5: -0.5}
-    )
+    first, last = (5, -0.5, {5: -0.5, 6: -1.0}), (6, -1.5, {6: -1.5})
+    assert steps(loaded, [first, last], limit=2) == [
+        Step(5, "", -0.5, alternatives={5: -0.5, 6: -1.0}),
+        Step(6, "ab", -1.5, "length", alternatives={6: -1.5}),
+    ]

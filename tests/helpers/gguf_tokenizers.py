@@ -1,10 +1,13 @@
 """Vocabularies in GGUF files, and the texts that tokenizers are compared on."""
 
 import json
+from itertools import islice
 
 import gguf
+import sentencepiece
 
 from zoo.checkpoint.gguf.header import read_header
+from zoo_corpora.atlas import documents
 
 TEXTS = [
     "The capital city of China is Beijing, isn't it? We'LL see; I'VE 1234567 reasons.",
@@ -17,6 +20,25 @@ TEXTS = [
     " ",
     "\n\n",
 ]
+
+
+def train_pieces(folder, texts, **options):
+    """Train a sentencepiece model of 900 byte pairs like LLaMA's on the atlas and `texts`; gives its file."""
+    prefix = folder / "tokenizer"
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter([*islice(documents("train"), 300), *texts]),
+        model_prefix=str(prefix),
+        model_type="bpe",
+        vocab_size=900,
+        byte_fallback=True,
+        normalization_rule_name="identity",
+        remove_extra_whitespaces=False,
+        split_digits=True,
+        control_symbols=["<|end|>"],
+        minloglevel=2,
+        **options,
+    )
+    return prefix.with_suffix(".model")
 
 
 def written(path, tokenizer, pre, /, **changes):

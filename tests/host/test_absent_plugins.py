@@ -9,9 +9,12 @@ import zoo
 from zoo.checkpoint.convert import convert
 from zoo.checkpoint.gguf.file import GGUFCheckpoint
 from zoo.checkpoint.save import save
-from zoo.errors import ConfigError, SourceError
+from zoo.config import Config
+from zoo.errors import ConfigError, RecipeError, SourceError
 from zoo.host.discovery import load_plugins
+from zoo.host.recipes import recipe_from_json
 from zoo.host.registry import Registry, default_registry, using
+from zoo.host.unloaded import has_block, has_name, has_string
 
 PLUGIN = """
 from dataclasses import replace
@@ -114,9 +117,44 @@ def test_a_gguf_file_names_it_too(tmp_path):
         assert GGUFCheckpoint(tmp_path / "model.gguf", registry=known).architecture
 
 
-def test_what_it_is_told_from_is_not_what_it_gives(site):
-    from zoo.host.unloaded import has_name, has_string
+def test_a_recipe_names_the_plugin_that_has_its_block():
+    mamba = default_registry().architecture("mamba")
+    recipe = mamba.recipe(Config(mamba.preset("pocket").config)).to_json()
+    known = Registry(load_plugins({"ZOO_BLOCK": "mamba"}))
+    with pytest.raises(RecipeError) as raised:
+        recipe_from_json(recipe, known)
+    where, _, line = str(raised.value).partition(": ")
+    assert where == "layers.0.block"
+    assert line.startswith("'layer/mixer-only' is a block of the plugin mamba (mlx-zoo ")
+    assert line.endswith("), which is blocked: ZOO_BLOCK names it")
+    with pytest.raises(
+        ConfigError, match=r"config.json: recipe\.layers\.0\.block: 'layer/mixer-only' is a block"
+    ):
+        known.resolve({"model_type": "zoo-recipe", "recipe": recipe})
 
+
+def test_a_block_is_found_by_the_kind_and_name_of_its_class(site):
+    code = """
+        class Base(Spec):
+            kind: ClassVar[str] = "mixer"
+
+        class One(Base):
+            name = "one"
+
+        class Two(Spec):
+            kind, name = "norm", "two"
+
+        name, kind = "three", "mixer"
+    """
+    site.add("zoo-humming", "humming_plugin", code)
+    found = [
+        has_block("humming_plugin", f"{kind}/{name}") for kind in ("mixer", "norm") for name in ("one", "two")
+    ]
+    assert found == [True, False, True, True]  # One's kind is its base's, which is not followed
+    assert not has_block("humming_plugin", "mixer/three") and not has_block("humming_plugin", "one")
+
+
+def test_what_it_is_told_from_is_not_what_it_gives(site):
     site.add("zoo-humming", "humming_plugin", PLUGIN)
     assert has_string("humming_plugin", "humming") and not has_string("humming_plugin", "llama")
     assert not has_string("no_such_module", "humming") and not has_string("", "humming")

@@ -8,6 +8,8 @@ import torch
 import zoo  # isort: skip (before mlx, so that the fast BLAS is loaded)
 import mlx.core as mx
 
+from zoo.checkpoint.parameters import export
+
 TOLERANCE = 1e-4  # of the range of the reference's logits
 
 
@@ -67,3 +69,22 @@ def agrees_from_folder(model, folder, vocab, **settings):
     agrees(model, zoo.load(folder), vocab, **settings)
     spelled_as_4(folder)
     agrees(model, zoo.load(folder), vocab, **settings)
+
+
+def decodes_as(model, loaded, vocab, prompt, length):
+    """Assert that `prompt` tokens read at once, then one after the other up to `length`, get the reference's logits."""
+    tokens, cache = texts(vocab, 2, length), loaded.model.make_cache()
+    with torch.no_grad():
+        expected = model(torch.tensor(tokens)).logits
+    pieces = [loaded.model(mx.array(tokens[:, :prompt]), cache)]
+    pieces += [loaded.model(mx.array(tokens[:, i : i + 1]), cache) for i in range(prompt, length)]
+    assert difference(mx.concatenate(pieces, axis=1), expected) <= TOLERANCE
+
+
+def exports_as_written(folder):
+    """Assert that what the model in a folder is exported to are the tensors of the folder, to the bit."""
+    loaded = zoo.load(folder)
+    written = mx.load(str(folder / "model.safetensors"))
+    exported = export(loaded.model, loaded.architecture, loaded.recipe)
+    assert exported.keys() == written.keys()
+    assert all(mx.array_equal(exported[name], written[name]) for name in written)

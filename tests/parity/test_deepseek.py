@@ -12,10 +12,18 @@ from transformers import DeepseekV3Config, DeepseekV3ForCausalLM
 import zoo  # isort: skip (before mlx, so that the fast BLAS is loaded)
 import mlx.core as mx
 
-from zoo.checkpoint.parameters import export
 from zoo.errors import CheckpointError
 
-from .support import TOLERANCE, agrees, agrees_from_folder, difference, reference, texts
+from .support import (
+    TOLERANCE,
+    agrees,
+    agrees_from_folder,
+    decodes_as,
+    difference,
+    exports_as_written,
+    reference,
+    texts,
+)
 
 VOCAB = 99
 
@@ -91,14 +99,8 @@ def test_decoding_with_absorbed_projections_equals_transformers(seed, tmp_path):
     model = deepseek(seed)
     model.save_pretrained(tmp_path)
     loaded = zoo.load(tmp_path)
-    tokens = texts(VOCAB, 2, 20)
-    with torch.no_grad():
-        expected = model(torch.tensor(tokens)).logits
-    cache = loaded.model.make_cache()
-    pieces = [loaded.model(mx.array(tokens[:, :7]), cache)]
-    pieces += [loaded.model(mx.array(tokens[:, i : i + 1]), cache) for i in range(7, 20)]
     assert loaded.model.layers[0].mixer.absorbs(1, 20)
-    assert difference(mx.concatenate(pieces, axis=1), expected) <= TOLERANCE
+    decodes_as(model, loaded, VOCAB, 7, 20)
 
 
 def test_kimi_is_told_by_its_model_type(tmp_path):
@@ -110,13 +112,7 @@ def test_kimi_is_told_by_its_model_type(tmp_path):
 
 def test_export_is_what_transformers_wrote(tmp_path):
     deepseek(1).save_pretrained(tmp_path)
-    loaded = zoo.load(tmp_path)
-    exported, written = (
-        export(loaded.model, loaded.architecture, loaded.recipe),
-        load_file(tmp_path / "model.safetensors"),
-    )
-    assert exported.keys() == written.keys()
-    assert all(np.array_equal(np.array(exported[name]), written[name]) for name in written)
+    exports_as_written(tmp_path)
 
 
 def test_the_prediction_layer_is_left_out(tmp_path):

@@ -5,15 +5,12 @@ import json
 import numpy as np
 import pytest
 import torch
-from safetensors.numpy import load_file
 from transformers import Gemma2Config, Gemma2ForCausalLM
 
 import zoo  # isort: skip (before mlx, so that the fast BLAS is loaded)
 import mlx.core as mx
 
-from zoo.checkpoint.parameters import export
-
-from .support import TOLERANCE, agrees, difference, spelled_as_4, texts
+from .support import TOLERANCE, agrees, decodes_as, difference, exports_as_written, spelled_as_4, texts
 
 VOCAB = 97
 COMMON = dict(
@@ -86,26 +83,13 @@ def test_layers_without_types_alternate_as_in_transformers(tmp_path):
 def test_cached_decode_past_the_window_equals_transformers(tmp_path):
     model = gemma("multi-query, low caps")
     model.save_pretrained(tmp_path)
-    tokens = texts(VOCAB, 2, 17)
-    with torch.no_grad():
-        expected = model(torch.tensor(tokens)).logits
-    loaded = zoo.load(tmp_path)
-    cache = loaded.model.make_cache()
-    pieces = [loaded.model(mx.array(tokens[:, :3]), cache)]
-    pieces += [loaded.model(mx.array(tokens[:, i : i + 1]), cache) for i in range(3, 17)]
-    assert difference(mx.concatenate(pieces, axis=1), expected) <= TOLERANCE
+    decodes_as(model, zoo.load(tmp_path), VOCAB, 3, 17)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_export_is_what_transformers_wrote(shape, tmp_path):
     gemma(shape).save_pretrained(tmp_path)
-    loaded = zoo.load(tmp_path)
-    exported, written = (
-        export(loaded.model, loaded.architecture, loaded.recipe),
-        load_file(tmp_path / "model.safetensors"),
-    )
-    assert exported.keys() == written.keys()
-    assert all(np.array_equal(np.array(exported[name]), written[name]) for name in written)
+    exports_as_written(tmp_path)
 
 
 def test_logits_equal_mlx_lm(tmp_path):

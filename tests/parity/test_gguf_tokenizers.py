@@ -1,16 +1,13 @@
 """The tokenizer of a converted GGUF file gives transformers and mlx-lm the ids that it gives the zoo."""
 
 import json
-from itertools import islice
 
 import gguf_tokenizers
 import pytest
-import sentencepiece
 from sentencepiece import sentencepiece_model_pb2
 from transformers import AutoTokenizer
 
 from zoo.checkpoint.gguf.tokenizer import load_gguf_tokenizer, save_gguf_tokenizer
-from zoo_corpora.atlas import documents
 
 TEXTS = [
     "The capital city of China is Beijing.",
@@ -26,21 +23,9 @@ TEXTS = [
 @pytest.fixture(scope="module")
 def vocabulary(tmp_path_factory):
     """The metadata of a sentencepiece model of byte pairs."""
-    prefix = tmp_path_factory.mktemp("pieces") / "tokenizer"
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter([*islice(documents("train"), 300), *TEXTS]),
-        model_prefix=str(prefix),
-        model_type="bpe",
-        vocab_size=900,
-        byte_fallback=True,
-        normalization_rule_name="identity",
-        remove_extra_whitespaces=False,
-        split_digits=True,
-        control_symbols=["<|end|>"],
-        minloglevel=2,
-    )
+    model = gguf_tokenizers.train_pieces(tmp_path_factory.mktemp("pieces"), TEXTS)
     proto = sentencepiece_model_pb2.ModelProto()
-    proto.ParseFromString(prefix.with_suffix(".model").read_bytes())
+    proto.ParseFromString(model.read_bytes())
     return {
         "model": "llama",
         "pre": "default",

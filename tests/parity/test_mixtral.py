@@ -17,9 +17,16 @@ from transformers import (
 import zoo  # isort: skip
 import mlx.core as mx
 
-from zoo.checkpoint.parameters import export
-
-from .support import TOLERANCE, agrees, agrees_from_folder, difference, reference, texts
+from .support import (
+    TOLERANCE,
+    agrees,
+    agrees_from_folder,
+    decodes_as,
+    difference,
+    exports_as_written,
+    reference,
+    texts,
+)
 
 pytestmark = pytest.mark.filterwarnings("error:config.json")  # a key that nothing reads
 
@@ -135,24 +142,13 @@ def test_stacked_tensors_as_transformers_holds_them(shape, tmp_path):
 @pytest.mark.parametrize("shape", ["mixtral", "qwen2-moe, mixed", "qwen3-moe"])
 def test_what_is_exported_is_what_transformers_wrote(shape, tmp_path):
     made(shape).save_pretrained(tmp_path)
-    loaded = zoo.load(tmp_path)
-    written = mx.load(str(tmp_path / "model.safetensors"))
-    exported = export(loaded.model, loaded.architecture, loaded.recipe)
-    assert exported.keys() == written.keys()
-    assert all(mx.array_equal(exported[name], written[name]) for name in written)
+    exports_as_written(tmp_path)
 
 
 def test_cached_decode_past_the_window_equals_transformers(tmp_path):
     model = made("mixtral, windowed")
     model.save_pretrained(tmp_path)
-    tokens = texts(VOCAB, 2, 24)
-    loaded = zoo.load(tmp_path)
-    cache = loaded.model.make_cache()
-    pieces = [loaded.model(mx.array(tokens[:, :5]), cache)]
-    pieces += [loaded.model(mx.array(tokens[:, i : i + 1]), cache) for i in range(5, 24)]
-    with torch.no_grad():
-        expected = model(torch.tensor(tokens)).logits
-    assert difference(mx.concatenate(pieces, axis=1), expected) <= TOLERANCE
+    decodes_as(model, zoo.load(tmp_path), VOCAB, 5, 24)
 
 
 @pytest.mark.parametrize(

@@ -26,9 +26,9 @@ from zoo.cli.show import described_source, show
 from zoo.cli.test import test as suite
 from zoo.config import Config
 from zoo.errors import CheckpointError, ConfigError, PromptError, SourceError, ZooError
+from zoo.facts import described, facts_of, fields_of
 from zoo.host.registry import default_registry, isolated
 from zoo.insight.card import card
-from zoo.insight.facts import described, facts
 from zoo.testing import same
 from zoo_mlx_lm import modules
 from zoo_mlx_lm.measure import measured
@@ -250,8 +250,14 @@ def test_facts_are_those_of_the_model(tmp_path):
     states = sum(a.size for c in cache for a in getattr(c, "cache", []))
     keys = sum(c.keys.shape[1] * c.keys.shape[3] * 2 for c in cache if hasattr(c, "keys"))
     assert recipe.state_size(recipe.dim) == states > 0 and recipe.cached(recipe.dim) == keys > 0
-    rows = facts(recipe)
-    assert rows["layers"] == "4" and rows["text_config.linear_conv_kernel_dim"] == "4"
+    sheet, fields = facts_of(recipe), {fact.name: fact.value for fact in fields_of(recipe)}
+    assert sheet.value("layers") == 4 and fields["text_config.linear_conv_kernel_dim"] == 4
+    assert sheet.value("cache.state") == states * 4 and sheet.value("cache.token") == keys * 2
+    assert sheet.get("flops.decode") is None and sheet.get("parameters.active") is None  # not known
+    assert (
+        sheet.value("weights.4") is None
+        and sheet.value("weights.float32") == sheet.value("parameters.total") * 4
+    )
 
 
 def test_a_model_is_measured_without_being_held():
@@ -291,7 +297,7 @@ def test_show_and_compare_take_folders(tmp_path):
     write(tmp_path / "model", "olmo2")
     shown = CliRunner().invoke(show, [str(tmp_path / "model")]).stdout
     assert "mlx-lm::olmo2" in shown and "intermediate_size" in shown
-    compared = CliRunner().invoke(compare, ["llama:pocket", str(tmp_path / "model")])
+    compared = CliRunner().invoke(compare, ["llama:pocket", str(tmp_path / "model"), "--all"])
     assert str(tmp_path / "model") in compared.stdout and "≠  hidden_size" in compared.stdout
     with pytest.raises(SourceError, match="mlx-lm::olmo2 has no numbers of its own"):
         described("mlx-lm::olmo2", default_registry())

@@ -7,9 +7,9 @@ import pytest
 
 from zoo.config import Config
 from zoo.errors import RecipeError
+from zoo.facts import described
 from zoo.host.recipes import read_recipe, recipe_from_json
 from zoo.host.registry import default_registry, isolated
-from zoo.insight.facts import described
 from zoo.recipe import Decoder, Model, RMSNorm, Spec, from_json
 
 REGISTRY = default_registry()

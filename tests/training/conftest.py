@@ -1,17 +1,7 @@
 """A small model, a small text and a tokenizer of its own."""
 
 import pytest
-
-NUMBERS = dict(
-    hidden_size=16,
-    intermediate_size=24,
-    num_hidden_layers=1,
-    num_attention_heads=2,
-    num_key_value_heads=2,
-    vocab_size=1,
-    max_position_embeddings=64,
-    tie_word_embeddings=True,
-)
+from small_llama import NUMBERS
 
 WORDS = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
 

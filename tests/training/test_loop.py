@@ -6,6 +6,7 @@ import math
 import mlx.core as mx
 import pytest
 from mlx.utils import tree_flatten
+from small_llama import NUMBERS
 
 from zoo.assemble import assemble
 from zoo.checkpoint.open import make_recipe
@@ -17,22 +18,11 @@ from zoo.training.loss import cross_entropy, next_token_loss
 from zoo.training.run import train_folder
 from zoo.training.state import open_state, state_path
 
-NUMBERS = dict(
-    hidden_size=16,
-    intermediate_size=24,
-    num_hidden_layers=1,
-    num_attention_heads=2,
-    num_key_value_heads=2,
-    vocab_size=20,
-    max_position_embeddings=32,
-    tie_word_embeddings=True,
-)
-
 
 def small(seed=0):
-    model = assemble(
-        make_recipe(default_registry().architecture("llama"), NUMBERS, default_registry()), default_registry()
-    )
+    registry = default_registry()
+    config = NUMBERS | {"vocab_size": 20}
+    model = assemble(make_recipe(registry.architecture("llama"), config, registry), registry)
     initialise(model, seed, 1)
     return model
 

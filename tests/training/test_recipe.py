@@ -9,9 +9,9 @@ import zoo
 from zoo.architecture import Block, Corpus, hookimpl
 from zoo.checkpoint.convert import convert
 from zoo.errors import ConfigError, RecipeError, ZooError
+from zoo.facts import described
 from zoo.host.recipes import recipe_architecture, recipe_config, recipe_from_json
 from zoo.host.registry import default_registry, isolated
-from zoo.insight.facts import described
 from zoo.recipe import EncoderDecoder, LearnedPositions, RMSNorm
 from zoo.testing import checks_of, outcome, subject_of
 from zoo.training import objective

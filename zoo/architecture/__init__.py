@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from zoo.architecture.architecture import API, Architecture, Block, Preset, hookimpl, pocket
+from zoo.architecture.drawing import Drawing
+from zoo.architecture.experiment import Experiment
 from zoo.architecture.fields import import_target
 from zoo.architecture.records import (
     CheckpointFormat,
     Command,
     Corpus,
-    Experiment,
+    FactSource,
     Objective,
     Probe,
     QuantizedFormat,
@@ -30,7 +32,9 @@ __all__ = [
     "Command",
     "Config",
     "Corpus",
+    "Drawing",
     "Experiment",
+    "FactSource",
     "Ignore",
     "Objective",
     "OutputHead",

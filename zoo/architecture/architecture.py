@@ -35,7 +35,8 @@ hookimpl = pluggy.HookimplMarker("zoo")
 class Preset(Frozen):
     """A named checkpoint: `folder` when it is embedded, `hub` ("org/name") when it is published.
 
-    `config` holds the numbers of its config.json, so that it can be counted, drawn and compared unfetched.
+    `config` holds the numbers of its config.json, so that it can be counted, drawn and compared unfetched. `licence` is
+    that of the published weights, where it is known.
     """
 
     name: str
@@ -43,6 +44,7 @@ class Preset(Frozen):
     folder: Path | None = None
     hub: str | None = None
     config: Mapping[str, Any] | None = None
+    licence: str | None = None
 
     @property
     def embedded(self) -> bool:

@@ -257,37 +257,19 @@ class Objective(Frozen):
 
 
 @frozen()
-class Experiment(Frozen):
-    """An experiment of `zoo lab`: the function at "package.module:attribute", imported only when it is run.
+class FactSource(Frozen):
+    """Facts that a plugin adds to fact sheets: the function at "package.module:attribute", imported only when used.
 
-    It is called `function(scale)`, with a `zoo.lab.plan.Scale`, and gives a `zoo.lab.plan.Plan`: what is run, measured,
-    drawn and claimed. `question` is what it asks, `expected` what its author expects to see, and by which source of
-    `references`: both are shown with the results. `seeds` is how many times each arm is run unless another number is
-    asked for, `seconds` what that took where the record of its documentation was made.
+    It is called `function(recipe)` with the recipe of any model and gives `zoo.facts.Fact` records, none where it has
+    nothing to say of this one.
     """
 
     name: str
     target: str
-    question: str
-    expected: str
     summary: str = ""
-    references: tuple[str, ...] = ()
-    seeds: int = 3
-    seconds: float | None = None
 
     def __post_init__(self) -> None:
-        label = f"experiment {checked_name('experiment', self.name)}"
-        check_target(label, self.target)
-        check_tuples(label, self, ("references",), str)
-        for field in ("question", "expected"):
-            if not isinstance(getattr(self, field), str) or not getattr(self, field).strip():
-                raise PluginError(f"{label}: {field} is a text, not {getattr(self, field)!r:.60}")
-        if type(self.seeds) is not int or self.seeds < 1:
-            raise PluginError(f"{label}: seeds is a whole number from 1, not {self.seeds!r:.60}")
-
-    def function(self) -> Callable[..., Any]:
-        """The function itself, imported now."""
-        return import_target(self.target)
+        check_target(f"facts {checked_name('facts', self.name)}", self.target)
 
 
 @frozen()

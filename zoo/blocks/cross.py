@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import mlx.core as mx
 import mlx.nn as nn
 
@@ -64,11 +66,10 @@ class CrossLayer(Layer):
         memory: mx.array | None = None,
         memory_mask: mx.array | None = None,
     ) -> mx.array:  # (B, T, D), memory (B or 1, S, D) -> (B, T, D)
-        mixer_cache = None if cache is None else cache.mixer
-        if self.placement == "pre":
-            x = x + self.mixer(self.mixer_norm(x), mask, mixer_cache)
-            x = x + self.cross(self.cross_norm(x), memory, memory_mask, cache)
-            return x + self.feedforward(self.feedforward_norm(x))
-        x = self.mixer_norm(x + self.mixer(x, mask, mixer_cache))
-        x = self.cross_norm(x + self.cross(x, memory, memory_mask, cache))
-        return self.feedforward_norm(x + self.feedforward(x))
+        x = self.add("mixer", x, mask, None if cache is None else cache.mixer)
+        x = self.add("cross", x, memory, memory_mask, cache)
+        return self.add("feedforward", x)
+
+    def run(self, name: str, x: mx.array, *inputs: Any) -> mx.array:  # (B, T, D) -> (B, T, D)
+        """The part of that name, called with `inputs`."""
+        return self[name](x, *inputs)

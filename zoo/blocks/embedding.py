@@ -58,6 +58,5 @@ class Embedding(nn.Module):
 
     def share(self, other: Embedding) -> None:
         """Use the table of `other`, whose parameter it stays."""
-        self._owner = lambda: (
-            other
-        )  # behind a function, so that its table is no parameter of this module, too
+        # Behind a function: nn.Module would count a module among its own parts, and so its table twice.
+        self._owner = lambda: other

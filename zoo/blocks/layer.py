@@ -51,11 +51,15 @@ class Layer(CachedLayer):
     def __call__(
         self, x: mx.array, mask: Any = None, cache: Any = None, passed: dict[str, Any] | None = None
     ) -> mx.array:  # (B, T, D) -> (B, T, D)
+        x = self.add("mixer", x, mask, cache, passed)
+        return self.add("feedforward", x, mask, cache, passed)
+
+    def add(self, name: str, x: mx.array, *inputs: Any) -> mx.array:  # (B, T, D) -> (B, T, D)
+        """One residual sum: x and what the part of that name makes of it, called with `inputs`."""
+        norm = self[f"{name}_norm"]
         if self.placement == "pre":
-            x = x + self.run("mixer", self.mixer_norm(x), mask, cache, passed)
-            return x + self.run("feedforward", self.feedforward_norm(x), mask, cache, passed)
-        x = self.mixer_norm(x + self.run("mixer", x, mask, cache, passed))
-        return self.feedforward_norm(x + self.run("feedforward", x, mask, cache, passed))
+            return x + self.run(name, norm(x), *inputs)
+        return norm(x + self.run(name, x, *inputs))
 
     def run(
         self, name: str, x: mx.array, mask: Any, cache: Any, passed: Mapping[str, Any] | None

@@ -1,4 +1,4 @@
-"""What a model declares of itself, so that nobody has to find out by trying. Axes: B batch, T length, D width."""
+"""What a model declares that it can do, so that callers need not try. Axes: B batch, T length, D width."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Model:
 
 
 class _Undeclared(Model):
-    """The declarations of a model whose class makes none, as version 1 of the contract allows: its methods tell."""
+    """The declarations of a model whose class makes none, as version 1 of the contract allows: its methods imply them."""
 
     def __init__(self, model: Any) -> None:
         encodes, decodes = (callable(getattr(model, method, None)) for method in ("encode", "decode"))

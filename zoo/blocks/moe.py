@@ -26,11 +26,15 @@ class Router(nn.Module):
     def __call__(self, x: mx.array) -> tuple[mx.array, mx.array]:  # (B, T, D) -> (B, T, k), (B, T, k)
         logits = self.scores(x)  # (B, T, E)
         indices = top(logits, self.spec.top_k)
+        return indices, self.weigh(logits, indices)
+
+    def weigh(self, logits: mx.array, indices: mx.array) -> mx.array:  # (B, T, E), (B, T, k) -> (B, T, k)
+        """What the outputs of the chosen experts are multiplied by."""
         if self.spec.normalised:
             weights = mx.softmax(mx.take_along_axis(logits, indices, axis=-1), axis=-1, precise=True)
         else:
             weights = mx.take_along_axis(mx.softmax(logits, axis=-1, precise=True), indices, axis=-1)
-        return indices, weights if self.spec.scale == 1.0 else weights * self.spec.scale
+        return weights if self.spec.scale == 1.0 else weights * self.spec.scale
 
 
 def top(scores: mx.array, count: int) -> mx.array:  # (…, E) -> (…, count)

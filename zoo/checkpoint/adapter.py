@@ -1,4 +1,4 @@
-"""Adapters as mlx-lm trains them: LoRA and DoRA beside the matrices, or whole matrices anew.
+"""Adapters as mlx-lm trains them: LoRA and DoRA beside the matrices, or whole new matrices.
 
 A low-rank change passes through the weight rules under the name of the matrix it belongs to, as a packed matrix does.
 
@@ -87,7 +87,7 @@ class Change:
 
 
 def open_adapter(folder: str | Path, opened: Opened) -> dict[str, Any]:
-    """What an adapter folder changes of an opened model, by parameter path: a `Change`, or the parameter anew.
+    """What an adapter folder changes of an opened model, by parameter path: a `Change`, or the new parameter.
 
     Its tensors have mlx-lm's names, or, when mlx-lm trained the zoo's own model, the paths of that.
     A `ZooError` when there is no adapter, its kind is unknown, or it was made for another model.

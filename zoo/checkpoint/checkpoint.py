@@ -56,7 +56,7 @@ class Checkpoint(ABC):
     @cached_property
     def architecture(self) -> Architecture:
         """The architecture asked for, else the one that the config is of."""
-        return self._architecture or self.registry.resolve(self.config)
+        return self._architecture or self.registry.resolve(self.config, self.origin)
 
     @property
     def origin(self) -> Origin:
@@ -89,7 +89,7 @@ class Checkpoint(ABC):
         return [self.path]
 
     def find_not_finite(self) -> tuple[Path, str] | None:
-        """The file and name of the first tensor that holds NaN or infinity, for a message: each is read anew."""
+        """The file and name of the first tensor that holds NaN or infinity, for a message: each is read again."""
         tensors = self.read(mx.float32).arrays
         return next(((self.path, name) for name in list(tensors) if not finite(tensors.pop(name))), None)
 

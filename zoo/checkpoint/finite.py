@@ -1,6 +1,6 @@
 """Detection of NaN and infinity in weights.
 
-What is evaluated anyway is looked at once while it is in memory, in one pass that runs at memory speed.
+Weights that are evaluated anyway are checked while they are in memory, in one pass at memory speed.
 """
 
 from __future__ import annotations

@@ -115,8 +115,8 @@ class Listing:
             )
 
 
-def download(hub_id: str, revision: str | None, registry: Registry) -> Path:
-    """The folder of a repository's config, tokenizer and safetensors files, fetched or from the cache.
+def download(hub_id: str, revision: str | None, registry: Registry, weights: bool = True) -> Path:
+    """The folder of a repository's config, tokenizer and, with `weights`, safetensors files, fetched or from the cache.
 
     `revision` is a branch, a tag or a commit; `registry` has the plugins whose files are fetched, too. Without a
     network, and with HF_HUB_OFFLINE=1, what is in the cache serves. SourceError says in one line what is wrong with the
@@ -125,9 +125,12 @@ def download(hub_id: str, revision: str | None, registry: Registry) -> Path:
     try:
         listing = ask(hub_id, revision, registry)
     except SourceError as error:
-        return _cached_or_raise(error, _whole(hub_id, revision))
+        serves = _whole(hub_id, revision) if weights else _cached(hub_id, CONFIG, revision)
+        return _cached_or_raise(error, serves)
     listing.fetch(wanted(hub_id, listing.files, registry))
     folder = _snapshot(listing, CONFIG, revision)
+    if not weights:
+        return folder
     names = weight_names(folder, listing.files, hub_id)
     absent = next((name for name in names if name not in listing.files), None)
     if absent is not None:

@@ -1,6 +1,6 @@
 """Checks on what a hub answers, made before huggingface_hub acts on it: an endpoint may be broken, or hostile.
 
-huggingface_hub makes paths of the commit and the etag that it is told, and reads each answer to its end. Here every
+huggingface_hub makes paths of the commit and the etag that the hub answers with, and reads each answer to its end. Here every
 answer passes the event hooks of its HTTP client first.
 """
 
@@ -86,7 +86,7 @@ class Answer:
             raise self.error(f"gives {length:,} bytes for {self.what}, which may have {self.most:,}")
 
     def count(self, amount: int) -> None:
-        """Count bytes that came; SourceError when nobody waits for them any more, or they start over without end."""
+        """Count bytes that came; SourceError when the download was given up, or they start over without end."""
         self.received += amount
         if self.given_up.is_set():
             raise self.error(f"was given up on {self.what}")

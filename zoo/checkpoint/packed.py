@@ -14,15 +14,12 @@ from typing import Any
 
 import mlx.core as mx
 
+from zoo.checkpoint.packings import AFFINE_BITS, AFFINE_GROUPS, FLOAT_MODES
 from zoo.errors import CheckpointError
 from zoo.frozen import Frozen, frozen
 
 WORD = 32  # bits
-AFFINE_BITS = (1, 2, 3, 4, 5, 6, 8)
-AFFINE_GROUPS = (32, 64, 128)
-# The other modes' bits and inputs a group; their scales are single bytes.
-FLOAT_MODES = {"mxfp4": (4, 32), "nvfp4": (4, 16), "mxfp8": (8, 32)}
-NAN_SCALE = 0xFF  # of E8M0 and E4M3 alike
+NAN_SCALE = 0xFF  # of both E8M0 and E4M3
 
 
 @frozen()
@@ -48,7 +45,7 @@ class Packed(Frozen):
     `biases` are the numbers' own, of mode "affine" alone. `global_scale` (…, O or 1) multiplies each output.
     `permutation` (I,) says which input each column belongs to. `swapped` matrices are shown as (…, I, O).
     `floats` is the dtype of the numbers when they are unpacked, where it is not that of the scales. The packing is
-    `certain` where the format itself tells it. `dequantized` collects the names of the matrices that had to be unpacked.
+    `certain` where the format itself says so. `dequantized` collects the names of the matrices that had to be unpacked.
     """
 
     name: str
@@ -202,10 +199,10 @@ def mode_of(bits: int, group_size: int) -> str | None:
 def pack(name: str, matrix: mx.array, packing: Packing) -> Packed:
     """A matrix (…, O, I) quantized. A row that holds NaN or infinity has scales that are NaN.
 
-    MLX would make some number of it, and nobody see that it was none.
+    MLX would pack it as some finite number, and hide the fault.
     """
     weight, scales, *biases = mx.quantize(matrix, packing.group_size, packing.bits, mode=packing.mode)
-    # By the sum of a row, in one pass: it overflows for no numbers that could be packed to some use.
+    # By the sum of a row, in one pass: it overflows only for numbers too large to be packed with any use.
     known = mx.isfinite(
         (matrix.astype(mx.float32) if matrix.dtype == mx.float16 else matrix).sum(-1, keepdims=True)
     )

@@ -9,13 +9,19 @@ from typing import Any
 import mlx.nn as nn
 
 from zoo.blocks.protocols import Quantizable
-from zoo.checkpoint.packed import AFFINE_BITS, AFFINE_GROUPS, FLOAT_MODES, Packed, Packing, dense, pack
+from zoo.checkpoint.packed import Packed, Packing, dense, pack
+from zoo.checkpoint.packings import (
+    AFFINE_BITS,
+    AFFINE_GROUPS,
+    FLOAT_MODES,
+    ROUTER_BITS,
+    ROUTER_GROUP,
+    ROUTERS,
+)
 from zoo.errors import ZooError
 
 Choice = Callable[[str, Packing], Packing | None]
 
-# A router's few scores choose the experts of every token.
-ROUTERS = ("*.router.scores",)
 # What loses most by few bits: values, what comes back to the residual path, and the logits.
 DELICATE = ("*mixer.value", "*feedforward.down", "*feedforward.experts.down")
 HEADS = ("head.output", "embedding.tokens")
@@ -69,7 +75,7 @@ def choose(path: str, layer: Any, asked: Packing, choices: Sequence[Choice] = ()
     """
     if not isinstance(layer, Quantizable):
         return None
-    packing = Packing(8, 64) if any(fnmatchcase(path, pattern) for pattern in ROUTERS) else asked
+    packing = Packing(ROUTER_BITS, ROUTER_GROUP) if path.endswith(f".{ROUTERS}") else asked
     for choice in choices:
         changed = choice(path, packing)
         if changed is None:

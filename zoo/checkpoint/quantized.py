@@ -14,7 +14,8 @@ from typing import Any
 import mlx.core as mx
 
 from zoo.architecture import import_target
-from zoo.checkpoint.packed import AFFINE_BITS, AFFINE_GROUPS, FLOAT_MODES, WORD, Packed, Packing, mode_of
+from zoo.checkpoint.packed import WORD, Packed, Packing, mode_of
+from zoo.checkpoint.packings import AFFINE_BITS, AFFINE_GROUPS, FLOAT_MODES
 from zoo.checkpoint.safetensors import Tensors
 from zoo.checkpoint.settings import Settings, origin_of, refused
 from zoo.config import Origin

@@ -76,7 +76,7 @@ def write(
 
     Gives the bytes of each tensor written. `report` is called with the bytes computed and written, and with how many
     of both there will be. Layout "hf" holds no packed matrices: they are dequantized. `broken` makes the error that is
-    raised for a tensor with NaN or infinity in it, by its name; without it nobody looks. `read` gives the tensors of
+    raised for a tensor with NaN or infinity in it, by its name; without it there is no such check. `read` gives the tensors of
     some names in groups, where those in `tensors` have only their shapes and dtypes.
     """
     folder.mkdir(parents=True, exist_ok=True)

@@ -20,18 +20,23 @@ class Source(Frozen):
 
 
 def find(
-    source: str | Path, registry: Registry, revision: str | None = None, *, weights: bool = True
+    source: str | Path,
+    registry: Registry,
+    revision: str | None = None,
+    *,
+    weights: bool = True,
+    tokenizer: bool = False,
 ) -> Source:
     """The checkpoint that `source` names; `revision` is of a hub id alone.
 
-    Without `weights` only the config.json of a hub id is fetched. SourceError, with the nearest names, when there is
+    Without `weights` only the config.json of a hub id is fetched, with `tokenizer` what stands beside it, too. SourceError, with the nearest names, when there is
     nothing of the name.
     """
     name = str(source)
     named = isinstance(source, str) and not name.startswith((".", "/", "~"))
     if named and is_architecture(name, registry):
         plain, preset = split_preset(name)
-        return _preset(registry.architecture(plain), preset, revision, registry)
+        return _preset(registry.architecture(plain), preset, revision, registry, weights or not tokenizer)
     try:
         folder = Path(source).expanduser()
         exists = folder.exists()
@@ -50,8 +55,8 @@ def find(
         raise SourceError(f"{name}: no such file")
     if named and name.count("/") == 1:
         return Source(
-            _download(name, revision, registry)
-            if weights
+            _download(name, revision, registry, weights)
+            if weights or tokenizer
             else _download_file(f"{name}/config.json", revision, registry).parent
         )
     if "/" in name or not named:
@@ -77,7 +82,13 @@ def _no_revision(name: str, revision: str) -> SourceError:
     return SourceError(f"{name}: has no revision {revision!r}: only a hub id has revisions")
 
 
-def _preset(architecture: Architecture, name: str | None, revision: str | None, registry: Registry) -> Source:
+def _preset(
+    architecture: Architecture,
+    name: str | None,
+    revision: str | None,
+    registry: Registry,
+    weights: bool = True,
+) -> Source:
     preset = architecture.preset(name)
     if preset is None:
         if not architecture.presets:
@@ -94,13 +105,13 @@ def _preset(architecture: Architecture, name: str | None, revision: str | None, 
     if preset.hub is None:
         how = f"; `zoo train {architecture.name} --out FOLDER` makes some" if preset.name == "pocket" else ""
         raise SourceError(f"{architecture.name}:{preset.name} has numbers only and no weights to run{how}")
-    return Source(_download(preset.hub, revision, registry), architecture)
+    return Source(_download(preset.hub, revision, registry, weights), architecture)
 
 
-def _download(hub_id: str, revision: str | None, registry: Registry) -> Path:
+def _download(hub_id: str, revision: str | None, registry: Registry, weights: bool = True) -> Path:
     from zoo.checkpoint.hub import download
 
-    return download(hub_id, revision, registry)
+    return download(hub_id, revision, registry, weights)
 
 
 def _download_file(name: str, revision: str | None, registry: Registry) -> Path:

@@ -55,7 +55,7 @@ def cache(context: click.Context, as_json: bool) -> None:
     from huggingface_hub import constants
 
     from zoo.cli.table import table
-    from zoo.insight.facts import amount
+    from zoo.facts import amount
 
     found = downloaded(scan())
     if as_json:
@@ -83,7 +83,7 @@ def cache(context: click.Context, as_json: bool) -> None:
 def remove(ids: tuple[str, ...], yes: bool) -> None:
     """Remove models as `zoo cache` lists them: all that is there of OWNER/NAME, or the one revision 1234abcd."""
     from zoo.errors import SourceError
-    from zoo.insight.facts import amount
+    from zoo.facts import amount
 
     scanned = scan()
     found = downloaded(scanned)

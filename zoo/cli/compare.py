@@ -1,36 +1,134 @@
-"""`zoo compare`: architectures side by side."""
+"""`zoo compare`: models side by side."""
 
 from __future__ import annotations
 
 import json
+from pathlib import Path
+from typing import Any
 
 import click
 
 from zoo.cli.complete import sources
+from zoo.cli.show import bullets
 
 
 @click.command()
 @click.argument("names", nargs=-1, required=True, metavar="A B …", shell_complete=sources)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def compare(names: tuple[str, ...], as_json: bool) -> None:
+@click.option("--context", type=int, metavar="N", help="Tokens that cache and FLOPs are told for.")
+@click.option(
+    "--quantize", metavar="FORMAT", help="Format that weights are told in: bfloat16, 8, 4, mxfp4, …"
+)
+@click.option("--all", "everything", is_flag=True, help="Also every fact, and every field of the recipes.")
+@click.option(
+    "--svg",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write the diagrams, side by side, to a file.",
+)
+@click.option(
+    "--html", type=click.Path(path_type=Path, dir_okay=False), help="Write a page to explore to a file."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON: numbers with their units.")
+def compare(
+    names: tuple[str, ...],
+    context: int | None,
+    quantize: str | None,
+    everything: bool,
+    svg: Path | None,
+    html: Path | None,
+    as_json: bool,
+) -> None:
     """Compare architectures (llama), presets (llama:pocket), folders, hub ids or recipes in .json files, without weights.
 
-    An architecture stands for its full-size preset. Rows that differ are marked with ≠.
+    An architecture stands for its full-size preset. What differs in the block diagrams and facts is marked with ≠; then what differs from the
+    first is said in words.
     """
-    from zoo.cli.show import described_source
-    from zoo.cli.table import table
-    from zoo.insight.facts import comparison, facts
+    from zoo.cli.drawn import diagrams_of, print_diagrams, write_file
+    from zoo.facts import aligned, common_context, describe, fields_of
+    from zoo.facts import compare as compare_sheets
+    from zoo.facts.words import differences
+    from zoo.host.registry import default_registry
 
-    columns = {}
-    for name in names:
-        _, origin, recipe = described_source(name)
-        columns[origin] = facts(recipe)
-    rows = comparison(columns)
-    if as_json:
-        values = [
-            {"field": n, "values": dict(zip(columns, v, strict=True)), "differs": d} for n, v, d in rows
-        ]
-        click.echo(json.dumps(values, ensure_ascii=False, indent=1))
+    registry = default_registry()
+    found = [describe(name, registry) for name in names]
+    tokens = context or common_context([one.recipe for one in found])
+    sheets = [one.sheet(registry, tokens if context is None else context, quantize) for one in found]
+    diagrams = diagrams_of(found, registry)
+    if svg is not None:
+        from zoo.insight.diagram import to_svg
+
+        write_file(svg, to_svg(diagrams))
+    if html is not None:
+        from zoo.insight.pages import compare_page
+
+        write_file(html, compare_page(found, sheets, diagrams))
+    if (svg or html) and not as_json:
         return
-    marked = [["≠" if differs else " ", name, *values] for name, values, differs in rows]
-    click.echo(table(marked, [" ", "field", *columns], repeated=2))
+    titles = [sheet.title for sheet in sheets]
+    rows = compare_sheets(sheets)
+    words = [differences(found[0].recipe, one.recipe) for one in found[1:]]
+    fields = aligned([fields_of(one.recipe) for one in found]) if everything else []
+    if as_json:
+        record: dict[str, Any] = {
+            "models": titles,
+            "rows": [row.to_json() for row in rows],
+            "differences": [
+                {"from": titles[0], "to": title, "sentences": sentences}
+                for title, sentences in zip(titles[1:], words, strict=True)
+            ],
+            "sheets": [sheet.to_json() for sheet in sheets],
+        }
+        if everything:
+            record["fields"] = [row.to_json() for row in fields]
+        click.echo(json.dumps(record, ensure_ascii=False, indent=1))
+        return
+    print_diagrams(diagrams)
+    _print_rows([row for row in rows if everything or not (row.detail or row.empty)], "", titles)
+    for title, sentences in zip(titles[1:], words, strict=True):
+        click.echo()
+        told = bullets(sentences) if sentences else "- nothing differs"
+        click.echo(f"{title}, compared with {titles[0]}:\n{told}")
+    if everything:
+        click.echo()
+        _print_rows(fields, "field", titles)
+
+
+LABEL = 24  # cells in which a row's label is not broken needlessly
+
+
+def _print_rows(rows: Any, label: str, titles: list[str]) -> None:
+    """A table whose differing rows begin with ≠ and, on a terminal, are bold; several where columns do not fit side by side.
+
+    A table leaves out the rows of which its models have nothing.
+    """
+    from zoo.cli.table import table
+    from zoo.cli.terminal import write_marked
+
+    for number, group in enumerate(_groups(rows, titles)):
+        marked = [
+            ["≠" if row.differs else " ", row.label, *texts]
+            for row in rows
+            if set(texts := [row.texts[index] for index in group]) != {"–"}
+        ]
+        head = [" ", label, *(titles[index] for index in group)]
+        write_marked(("\n" if number else "") + table(marked, head) + "\n", "≠")
+
+
+def _groups(rows: Any, titles: list[str]) -> list[list[int]]:
+    """The columns of each table: as many as fit when texts are wrapped between words, spread evenly."""
+    from zoo.cli.table import GAP, longest_word
+    from zoo.cli.terminal import columns
+
+    room, count = columns(), len(titles)
+    if room is None:
+        return [list(range(count))]
+    widths = [
+        max(longest_word(text) for text in (title, *(row.texts[index] for row in rows)))
+        for index, title in enumerate(titles)
+    ]
+    labels = min(LABEL, max((longest_word(row.label) for row in rows), default=0) + LABEL // 2)
+    for tables in range(1, count + 1):
+        size = -(-count // tables)
+        groups = [list(range(first, min(first + size, count))) for first in range(0, count, size)]
+        if all(1 + GAP + labels + sum(widths[i] + GAP for i in group) <= room for group in groups):
+            return groups
+    return [[index] for index in range(count)]

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from zoo.cli.complete import sources
+from zoo.cli.source_options import architecture_option, repack_option, revision_option
 
 
 @click.command()
@@ -35,14 +36,9 @@ from zoo.cli.complete import sources
     type=click.Path(path_type=Path, file_okay=False),
     help="A folder of mlx-lm's LoRA or DoRA, to be made part of the weights.",
 )
-@click.option("--architecture", metavar="NAME", help="Use this architecture, whatever the config says.")
-@click.option("--revision", metavar="NAME", help="A hub id's branch, tag or commit.")
-@click.option(
-    "--repack",
-    type=click.Choice(["4", "6", "8"]),
-    callback=lambda _, __, bits: None if bits is None else int(bits),
-    help="Pack in so many bits what no packing of MLX holds as a GGUF file has it.",
-)
+@architecture_option
+@revision_option
+@repack_option
 @click.option("--check", is_flag=True, help="Compare what both predict on sample text: the KL divergence.")
 def convert(source: str, out: Path, check: bool, **how: Any) -> None:
     """Write SOURCE (an architecture, a folder, a GGUF file or a hub id) to the new folder OUT, quantized or not."""

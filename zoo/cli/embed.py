@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from zoo.cli.complete import sources
+from zoo.cli.source_options import architecture_option, revision_option
 
 
 @click.command()
@@ -26,8 +27,8 @@ from zoo.cli.complete import sources
 @click.option(
     "--out", type=click.Path(path_type=Path, dir_okay=False), help="Write a .npy or .json file instead."
 )
-@click.option("--architecture", metavar="NAME", help="Use this architecture, whatever the config says.")
-@click.option("--revision", metavar="NAME", help="A hub id's branch, tag or commit.")
+@architecture_option
+@revision_option
 @click.option("--dtype", type=click.Choice(["float32", "float16", "bfloat16"]), help="Compute in this type.")
 def embed(
     source: str,

@@ -10,10 +10,12 @@ from pathlib import Path
 
 import click
 
+from zoo.cli.source_options import revision_option
+
 
 @click.command()
 @click.argument("source")
-@click.option("--revision", metavar="NAME", help="A hub id's branch, tag or commit.")
+@revision_option
 @click.option(
     "--corpus", metavar="NAME", help="Whose questions to ask (default: what its kind is trained on)."
 )

@@ -59,9 +59,6 @@ class Commands(click.Group):
             raise click.UsageError(f"no command {args[0]!r}{hint}")
         found = super().resolve_command(ctx, args)
         self.running = tuple(_chain(ctx, found[1], found[2]))
-        if not gc.isenabled():  # by `main`
-            gc.freeze()
-            gc.enable()
         return found
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -147,12 +144,12 @@ def _mistake(error: Exception) -> str:
 
 def main() -> None:
     """The command `zoo`. An error is one line and a non-zero exit status; `--debug` shows its traceback."""
-    gc.disable()  # until the command is found: what is imported by then is never garbage
     guard()
     listen()
     warnings.simplefilter("once", UserWarning)
     warnings.showwarning = notice
     debug = "--debug" in sys.argv[1:]
+    gc.disable()  # until the subcommand runs: what is imported by then is never garbage
     try:
         status = cli.main(
             args=[a for a in sys.argv[1:] if a != "--debug"],
@@ -182,4 +179,6 @@ def main() -> None:
             raise
         notice(f"error: {_mistake(error)}")
         sys.exit(1)
+    finally:
+        gc.enable()  # where no subcommand ran
     sys.exit(status if isinstance(status, int) else 0)

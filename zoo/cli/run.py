@@ -18,6 +18,7 @@ from zoo.cli.plugins import served_by
 from zoo.cli.progress import Progress
 from zoo.cli.screen import Screen
 from zoo.cli.setting_options import SettingsCommand
+from zoo.cli.source_options import architecture_option, repack_option, revision_option
 
 
 @dataclass
@@ -81,14 +82,9 @@ class Statistics:
     type=click.Path(path_type=Path, file_okay=False),
     help="A folder of mlx-lm's LoRA or DoRA.",
 )
-@click.option("--architecture", metavar="NAME", help="Use this architecture, whatever the config says.")
-@click.option("--revision", metavar="NAME", help="A hub id's branch, tag or commit.")
-@click.option(
-    "--repack",
-    type=click.Choice(["4", "6", "8"]),
-    callback=lambda _, __, bits: None if bits is None else int(bits),
-    help="Pack in so many bits what no packing of MLX holds as a GGUF file has it.",
-)
+@architecture_option
+@revision_option
+@repack_option
 @click.option(
     "--sampler",
     "samplers",

@@ -1,4 +1,4 @@
-"""`zoo show`: what one architecture is made of."""
+"""`zoo show`: the card of one model."""
 
 from __future__ import annotations
 
@@ -14,76 +14,206 @@ from zoo.cli.complete import sources
 @click.command()
 @click.argument("name", metavar="SOURCE", shell_complete=sources)
 @click.option("--revision", metavar="NAME", help="A hub id's branch, tag or commit.")
-@click.option("--recipe", "as_recipe", is_flag=True, help="Print the recipe alone, as JSON to edit.")
+@click.option("--context", type=int, metavar="N", help="Tokens that cache and FLOPs are told for.")
+@click.option(
+    "--quantize", metavar="FORMAT", help="Format that weights are told in: bfloat16, 8, 4, mxfp4, …"
+)
+@click.option("--all", "everything", is_flag=True, help="Also every fact, and every field of the recipe.")
 @click.option("--parameters", is_flag=True, help="Also every parameter's path, with its shape.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def show(name: str, revision: str | None, as_recipe: bool, parameters: bool, as_json: bool) -> None:
-    """What SOURCE is made of: every field of its recipe, and its sums.
+@click.option("--weights", is_flag=True, help="Also which tensors of a checkpoint become which parameters.")
+@click.option("--recipe", "as_recipe", is_flag=True, help="Print the recipe alone, as JSON to edit.")
+@click.option(
+    "--svg", type=click.Path(path_type=Path, dir_okay=False), help="Write the block diagram to a file."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON: numbers with their units.")
+def show(
+    name: str,
+    revision: str | None,
+    context: int | None,
+    quantize: str | None,
+    everything: bool,
+    parameters: bool,
+    weights: bool,
+    as_recipe: bool,
+    svg: Path | None,
+    as_json: bool,
+) -> None:
+    """What SOURCE is made of: its block diagram, its facts, what differs from the architecture that it is a variant of, references.
 
     SOURCE is an architecture (llama), one of its presets (llama:pocket), a folder or a hub id, of which the config
     alone is read, or a recipe in a .json file, as --recipe prints it.
     """
-    from zoo.cli.table import table
+    from zoo.cli.drawn import diagrams_of, print_diagrams, write_file
+    from zoo.facts import base_of, describe, fields_of
+    from zoo.facts.stacks import is_opaque
+    from zoo.facts.words import differences
     from zoo.host.registry import default_registry
-    from zoo.insight.facts import facts
 
     if as_recipe and (parameters or as_json):
         raise click.UsageError("--recipe prints JSON of its own: leave --json and --parameters out")
-    architecture, origin, recipe = described_source(name, revision)
+    registry = default_registry()
+    found = describe(name, registry, revision)
     if as_recipe:
-        click.echo(json.dumps(recipe.to_json(), ensure_ascii=False, indent=1))
+        click.echo(json.dumps(found.recipe.to_json(), ensure_ascii=False, indent=1))
         return
-    plugin = default_registry().plugin_of(architecture)
-    hub = next((p.hub for p in architecture.presets if origin == f"{architecture.name}:{p.name}"), None)
-    about: dict[str, Any] = {
+    diagrams = diagrams_of([found], registry)
+    if svg is not None:
+        from zoo.insight.diagram import to_svg
+
+        write_file(svg, to_svg(diagrams))
+        if not as_json:
+            return
+    sheet = found.sheet(registry, context, quantize)
+    base = base_of(found, registry)
+    words = None if base is None else differences(base[1], found.recipe, sizes=False)
+    paths = _paths(found.recipe) if parameters else {}
+    names = _names(found, registry) if weights else {}
+    if as_json:
+        about: dict[str, Any] = _about(found, registry) | sheet.to_json()
+        if base is not None:
+            about["differences"] = {"from": base[0], "sentences": words}
+        if everything:
+            about["fields"] = {fact.name: fact.to_json() for fact in fields_of(found.recipe)}
+        if parameters:
+            about["parameters"] = paths
+        if weights:
+            about["weights"] = names
+        click.echo(json.dumps(about, ensure_ascii=False, indent=1))
+        return
+    print_diagrams(diagrams)
+    sections = [_head(found, registry), _sheet(sheet, everything)]
+    if words is not None and base is not None:
+        sections.append(_differences(words, base[0], bool(found.config)))
+    sections += [_references(found), _how_to_run(found)]
+    if everything or is_opaque(found.recipe):
+        sections.append(_fields(fields_of(found.recipe)))
+    if parameters:
+        sections.append(_table([[path, " or ".join(map(str, s))] for path, s in paths.items()]))
+    sections += [_names_table(layout, pairs, len(names) > 1) for layout, pairs in names.items()]
+    click.echo("\n\n".join(section for section in sections if section))
+
+
+def described_source(name: str, revision: str | None = None) -> tuple[Any, str, Any]:
+    """The architecture of a source, what of it is described, and its recipe."""
+    from zoo.facts import describe
+    from zoo.host.registry import default_registry
+
+    found = describe(name, default_registry(), revision)
+    return found.architecture, found.origin, found.recipe
+
+
+def bullets(sentences: list[str]) -> str:
+    """Sentences as a list that fits the terminal."""
+    from zoo.cli.table import wrapped
+    from zoo.cli.terminal import columns
+
+    return "\n".join(wrapped(sentence, columns(), "- ", "  ") for sentence in sentences)
+
+
+def _about(found: Any, registry: Any) -> dict[str, Any]:
+    """What the architecture's record says."""
+    architecture = found.architecture
+    plugin = registry.plugin_of(architecture)
+    hub = found.preset.hub if found.preset else None
+    return {
         "name": architecture.name,
         "summary": architecture.summary,
         "task": architecture.task,
         "base": architecture.base,
         "plugin": f"{plugin.name} ({plugin.distribution} {plugin.version})",
-        "model types": list(architecture.model_types),
-        "presets": [p.name for p in architecture.presets],
+        "model_types": list(architecture.model_types),
+        "presets": [preset.name for preset in architecture.presets],
         "references": list(architecture.references),
-        "described": f"{origin} ({hub})" if hub else origin,
+        "described": f"{found.origin} ({hub})" if hub else found.origin,
     }
-    paths = _paths(recipe) if parameters else {}
-    if as_json:
-        about |= {"facts": facts(recipe), **({"parameters": paths} if parameters else {})}
-        click.echo(json.dumps(about, ensure_ascii=False, indent=1))
-        return
-    rows = [[k, "; ".join(v) if isinstance(v, list) else v] for k, v in about.items() if v]
-    click.echo(table(rows))
-    click.echo()
-    click.echo(table([[key, value] for key, value in facts(recipe).items()]))
-    if parameters:
-        click.echo()
-        click.echo(table([[path, " or ".join(map(str, shapes))] for path, shapes in paths.items()]))
 
 
-def described_source(name: str, revision: str | None = None) -> tuple[Any, str, Any]:
-    """The architecture of a source, what of it is described, and its recipe."""
-    from zoo.checkpoint.source import find, is_architecture
-    from zoo.errors import SourceError
-    from zoo.host.recipes import read_recipe, recipe_architecture, recipe_config
-    from zoo.host.registry import default_registry
-    from zoo.insight.facts import described
+def _head(found: Any, registry: Any) -> str:
+    """What is described, in a few lines."""
+    from zoo.cli.table import facts, wrapped
+    from zoo.cli.terminal import columns
 
-    registry = default_registry()
-    if name.endswith(".json") and not Path(name).is_dir():
-        if not Path(name).is_file():
-            raise SourceError(f"{name}: no such file")
-        recipe = read_recipe(Path(name), registry)
-        return recipe_architecture(recipe_config(recipe), registry), name, recipe
-    if is_architecture(name, registry) or not ("/" in name or Path(name).exists()):
-        if revision is not None:
-            raise SourceError(f"{name}: has no revision {revision!r}: only a hub id has revisions")
-        architecture, preset, recipe = described(name, registry)
-        return architecture, f"{architecture.name}:{preset.name}", recipe
-    from zoo.checkpoint.checkpoint import open_checkpoint
+    about = _about(found, registry)
+    parts = [about["described"], f"task {about['task']}", f"plugin {about['plugin']}"]
+    if types := about["model_types"]:
+        parts.append(f"model_type {', '.join(types)}")
+    if others := [preset for preset in about["presets"] if found.origin != f"{about['name']}:{preset}"]:
+        parts.append(f"other presets: {', '.join(others)}")
+    title = f"{about['name']}: {about['summary']}" if about["summary"] else about["name"]
+    return f"{wrapped(title, columns())}\n{facts(parts, columns())}"
 
-    checkpoint = open_checkpoint(find(name, registry, revision, weights=False).path, registry)
-    architecture = checkpoint.architecture
-    return architecture, str(checkpoint.path), architecture.recipe(checkpoint.config_of())
+
+def _sheet(sheet: Any, everything: bool) -> str:
+    from zoo.cli.table import wrapped
+    from zoo.cli.terminal import columns
+    from zoo.facts import aligned
+
+    rows = [row for row in aligned([sheet.facts]) if everything or not (row.detail or row.empty)]
+    shown = {row.name for row in rows}
+    notes = {fact.note: fact.label for fact in reversed(sheet.facts) if fact.note and fact.name in shown}
+    lines = [wrapped(f"{label.partition(',')[0]}: {note}", columns()) for note, label in notes.items()]
+    return "\n".join([_table([[row.label, row.texts[0]] for row in rows]), "", *lines]).rstrip()
+
+
+def _differences(words: list[str], base: str, same_numbers: bool) -> str:
+    if not words:
+        return f"With the same numbers it is {base}."
+    return f"What differs from {base}:\n{bullets(words)}"
+
+
+def _references(found: Any) -> str:
+    return (
+        f"References:\n{bullets(list(found.architecture.references))}"
+        if found.architecture.references
+        else ""
+    )
+
+
+COMMANDS = {"generate": "run", "denoise": "run", "translate": "run", "fill-mask": "run", "encode": "embed"}
+
+
+def _how_to_run(found: Any) -> str:
+    """A command that runs it, or says where weights come from."""
+    preset, architecture = found.preset, found.architecture
+    command, installed = COMMANDS.get(architecture.task, "run"), architecture.preset()
+    lines = []
+    if found.path is not None or (preset is not None and preset.embedded):
+        lines.append(f"zoo {command} {found.origin} TEXT")
+    else:
+        if preset is not None and preset.hub:
+            lines.append(f"zoo {command} {preset.hub} TEXT")
+        if installed is not None and installed.embedded:
+            lines.append(f"zoo {command} {architecture.name} TEXT   (the small checkpoint that is installed)")
+    if not lines and any(p.name == "pocket" for p in architecture.presets):
+        lines.append(f"zoo train {architecture.name}   (trains a small one)")
+    return "Run it:\n" + "\n".join(f"  {line}" for line in lines) if lines else ""
+
+
+def _fields(facts: Any) -> str:
+    from zoo.facts import aligned
+
+    return _table([[row.label, row.texts[0]] for row in aligned([facts])], ["field", "value"])
+
+
+def _names(found: Any, registry: Any) -> dict[str, list[dict[str, list[str]]]]:
+    """The tensors of each layout, and the parameters that they become."""
+    from zoo.insight.names import weight_names
+
+    return {
+        layout: [{"tensors": list(p.tensors), "parameters": list(p.parameters)} for p in pairs]
+        for layout, pairs in weight_names(found.architecture, found.recipe, registry).items()
+    }
+
+
+def _names_table(layout: str, pairs: list[dict[str, list[str]]], several: bool) -> str:
+    rows = [[" + ".join(pair["tensors"]), " + ".join(pair["parameters"])] for pair in pairs]
+    return _table(rows, [f"tensor, layout {layout}" if several else "tensor", "parameter"])
+
+
+def _table(rows: list[list[str]], head: list[str] | None = None) -> str:
+    from zoo.cli.table import table
+
+    return table(rows, head)
 
 
 def _paths(recipe: Any) -> dict[str, list[tuple[int, ...]]]:

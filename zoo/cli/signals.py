@@ -1,4 +1,4 @@
-"""Ctrl-C: one listener for the process, which hears it even while a library that Python cannot interrupt runs."""
+"""Ctrl-C: one listener for the process, which receives it even while a library that Python cannot interrupt runs."""
 
 from __future__ import annotations
 

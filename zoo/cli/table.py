@@ -38,9 +38,9 @@ def table(
         return ""
     room = columns() if room is None else room
     natural = [max(map(width, column)) for column in zip(*lines, strict=True)]
-    least = [max(map(_longest_word, column)) for column in zip(*lines, strict=True)]
     if room is None or _total(natural) <= room:
         return _drawn(lines, natural, bool(head))
+    least = [max(map(longest_word, column)) for column in zip(*lines, strict=True)]
     if _total(least) <= room:
         return _drawn(lines, _shrunk(natural, least, room), bool(head))
     if repeated and len(natural) > repeated + 1:
@@ -81,7 +81,8 @@ def _total(widths: Sequence[int]) -> int:
     return sum(widths) + GAP * (len(widths) - 1)
 
 
-def _longest_word(text: str) -> int:
+def longest_word(text: str) -> int:
+    """The width of the longest unit of a text that is not broken."""
     return max((width(word) for word in _words(text)), default=0)
 
 

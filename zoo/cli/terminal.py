@@ -70,6 +70,23 @@ def write(text: str) -> None:
         sys.stdout.buffer.flush()
 
 
+def write_marked(text: str, mark: str) -> None:
+    """Write text whose lines that begin with `mark` are bold on a terminal.
+
+    Elsewhere, and where NO_COLOR or TERM=dumb asks for plain text, as it is.
+    """
+    plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+    if plain or not isinstance(sys.stdout, Terminal):
+        write(text)
+        return
+    for line in text.splitlines():
+        shown = visible(line)
+        sys.stdout.rich_proxied_file.write(
+            f"\x1b[1m{shown}\x1b[0m\n" if line.startswith(mark) else f"{shown}\n"
+        )
+    sys.stdout.flush()
+
+
 def columns(stream: Any = None) -> int | None:
     """The width of `stream` (the output) in cells: COLUMNS, else the terminal's; None, no limit, for a pipe."""
     stream = sys.stdout if stream is None else stream

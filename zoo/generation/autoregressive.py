@@ -70,14 +70,4 @@ def stream(
     )
     tokens = decode(reader, limit, sampler(sampling, seed), constraints=constraints, logprobs=logprobs)
     stops = [stop] if isinstance(stop, str) else stop or stop_strings(loaded)
-    return _steps(tokens, TextStream(loaded, limit, stops))
-
-
-def _steps(
-    tokens: Iterator[tuple[int, float | None, dict[int, float] | None]], text: TextStream
-) -> Iterator[Step]:
-    for token, logprob, alternatives in tokens:
-        step = text.add(token, logprob, alternatives)
-        yield step
-        if step.finish_reason is not None:
-            return
+    return TextStream(loaded, limit, stops).steps(tokens)

@@ -124,8 +124,7 @@ def stream(
     )
     text = TextStream(loaded, limit)
     if search.count == 1:
-        tokens = decode(reader, limit, sampler(sampling, seed), constraints=constraints)
-        return text.steps(token for token, *_ in tokens)
+        return text.steps(decode(reader, limit, sampler(sampling, seed), constraints=constraints))
     return _searched(loaded, reader, constraints, search, text)
 
 

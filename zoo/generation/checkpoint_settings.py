@@ -81,15 +81,11 @@ SAMPLING: Mapping[str, tuple[Any, ...]] = {
 }
 BEAMS: Mapping[str, tuple[Any, ...]] = {"length_penalty": (1.0,), "early_stopping": (False,)}
 
-_warned: dict[
-    str | tuple[str, type[Warning], int], int
-] = {}  # what Python's warnings remember, so that each checkpoint is warned of once
-
 
 def ignored_keys(values: Mapping[str, Any], obeyed: tuple[str, ...], known_only: bool = False) -> list[str]:
     """The keys that ask for something which is not among those `obeyed`.
 
-    `known_only` leaves out keys that nobody knows, as those of a `config.json` that describe the model.
+    `known_only` leaves out unknown keys, such as those of a `config.json` that describe the model.
     """
     effects = dict(NEUTRAL)
     if values.get("do_sample"):
@@ -121,7 +117,7 @@ def warn_of_ignored(loaded: Loaded, strategy: Strategy) -> None:
     if found:
         file = "config.json" if config else "generation_config.json"
         message = f"{loaded.folder}: {file}: ignored, {strategy.name} generation does not have it: {', '.join(found)}"
-        warnings.warn_explicit(message, UserWarning, file, 1, registry=_warned)
+        warnings.warn(message, stacklevel=2)  # once, as Python shows one message: it has the folder
 
 
 def token_limit(loaded: Loaded, prompt: int, max_tokens: int | None, min_tokens: int | None = None) -> int:

@@ -37,16 +37,16 @@ def stream(
 
 
 def fill(loaded: Loaded, ids: Sequence[int]) -> list[int]:
-    """The ids with every mask filled: the surest first, and then the others anew, given that one."""
+    """The ids with every mask filled, one a pass: the mask whose prediction has the highest probability comes first."""
     mask, filled = mask_id(loaded), list(ids)
     while mask in filled:
         logits = loaded.model(mx.array([filled]))[0].astype(mx.float32)
         check_numbers(logits.max().item(), "the masks")
         probabilities = mx.softmax(logits, axis=-1)  # (S, V)
         probabilities[:, mask] = 0  # a mask is no answer
-        sure = mx.where(mx.array(filled) == mask, probabilities.max(axis=-1), -1)  # (S,)
-        surest = int(mx.argmax(sure).item())
-        filled[surest] = int(mx.argmax(probabilities[surest]).item())
+        highest = mx.where(mx.array(filled) == mask, probabilities.max(axis=-1), -1)  # (S,)
+        position = int(mx.argmax(highest).item())
+        filled[position] = int(mx.argmax(probabilities[position]).item())
     return filled
 
 

@@ -136,7 +136,7 @@ def languages_of(loaded: Loaded, source: str | None = None, target: str | None =
 def first_token(loaded: Loaded, target: str | None = None) -> int | None:
     """The token that a translation into `target` begins with; None when there is none, or the settings force one.
 
-    PromptError when the model needs to be told a language and is not, or does not know it.
+    PromptError when the model needs a language that is not given, or does not know it.
     """
     languages = languages_of(loaded, target=target)
     if languages is None or (target is None and settings_of(loaded).get("forced_bos_token_id") is not None):

@@ -9,6 +9,9 @@ from zoo.generation.step import Step
 from zoo.generation.stop import StopText
 from zoo.loading import Loaded
 
+# A token's id, its log-probability, and the likeliest alternatives with theirs; None where not asked for.
+Decoded = tuple[int, float | None, Mapping[int, float] | None]
+
 
 class TextStream:
     """Turns the tokens of one answer of at most `limit` tokens into steps.
@@ -47,10 +50,13 @@ class TextStream:
         reason = "stop" if ended else "length" if last else None
         return Step(token, text, logprob, reason, alternatives=alternatives)
 
-    def steps(self, tokens: Iterable[int]) -> Iterator[Step]:
-        """The steps of these tokens, up to the one that ends the answer."""
+    def steps(self, tokens: Iterable[int | Decoded]) -> Iterator[Step]:
+        """The steps of these tokens, up to the one that ends the answer.
+
+        Each is an id, or what `decode` yields: the id, its log-probability and the likeliest alternatives.
+        """
         for token in tokens:
-            step = self.add(token)
+            step = self.add(*token) if isinstance(token, tuple) else self.add(token)
             yield step
             if step.finish_reason is not None:
                 return

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import inspect
 import reprlib
 from collections.abc import Callable, Iterable
-from types import FunctionType, ModuleType
 from typing import Any
+
+import pluggy
 
 from zoo.architecture import API, Architecture
 from zoo.errors import PluginError
@@ -14,7 +14,6 @@ from zoo.host import hookspecs
 from zoo.host.kinds import KINDS, Kind
 
 HOOKS = tuple(name for name in vars(hookspecs) if name.startswith("zoo_"))
-MARK = "zoo_impl"  # the attribute that `zoo.architecture.hookimpl`, a marker of pluggy's, sets on a function
 
 
 class NewerContract(PluginError):
@@ -62,58 +61,26 @@ def _checked(kind: Kind, given: Any) -> list[Any]:
 
 
 def _implementations(plugin: Any) -> dict[str, list[Callable[..., Any]]]:
-    """The marked functions of a plugin by the hook that they implement."""
-    functions = _functions(plugin)
-    found: dict[str, list[Callable[..., Any]]] = {}
-    for name, function in functions.items():
-        options = _options(function)
-        if options is not None:
-            found.setdefault(options.get("specname") or name, []).append(function)
-    for hook in sorted(found):
-        _check_name(hook)
-        for function in found[hook]:
-            _check_arguments(hook, function)
-    for hook in HOOKS:
-        if hook in functions and hook not in found:
-            raise PluginError(f"{hook} is not marked: write @hookimpl above it")
-    return found
-
-
-def _functions(plugin: Any) -> dict[str, Callable[..., Any]]:
-    """The functions of a module, or the methods of an object, by name."""
-    if isinstance(plugin, ModuleType):
-        return {name: value for name, value in vars(plugin).items() if isinstance(value, FunctionType)}
-    return dict(inspect.getmembers(plugin, inspect.isroutine))
-
-
-def _options(function: Callable[..., Any]) -> dict[str, Any] | None:
-    """The options that a hook's marker set on a function, None for one without the mark."""
-    plain = function.__func__ if inspect.ismethod(function) else function
-    return vars(plain).get(MARK) if isinstance(plain, FunctionType) else None
-
-
-def _check_name(hook: str) -> None:
-    if hook not in HOOKS:
+    """The marked functions of a plugin by the hook that they implement, each checked against its specification."""
+    # A manager for each plugin: one that breaks the contract leaves nothing behind, and threads share nothing.
+    manager = pluggy.PluginManager("zoo")
+    manager.add_hookspecs(hookspecs)
+    try:
+        manager.register(plugin)
+    except pluggy.PluginValidationError as error:
+        _, *lines = str(error).splitlines()  # the first names the plugin, as the caller will
+        raise PluginError(": ".join(lines).removeprefix("hookimpl definition: ")) from error
+    found = {
+        caller.name: [implementation.function for implementation in caller.get_hookimpls()]
+        for caller in manager.get_hookcallers(plugin) or ()
+    }
+    for hook in sorted(found.keys() - set(HOOKS)):
         from difflib import get_close_matches
 
         near = get_close_matches(hook, HOOKS, 1)
         hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(HOOKS)}"
         raise PluginError(f"there is no hook {hook}; {hint}")
-
-
-def _check_arguments(hook: str, function: Callable[..., Any]) -> None:
-    """PluginError when a hook's implementation has a required argument that the hook's specification lacks."""
-    if isinstance(function, FunctionType) and not function.__code__.co_argcount:
-        return  # most take none, and to ask for a signature takes long
-    given = inspect.signature(getattr(hookspecs, hook)).parameters
-    taken = inspect.signature(function).parameters
-    extra = {
-        name
-        for name, parameter in taken.items()
-        if parameter.default is parameter.empty and name not in given
-    }
-    if extra:
-        raise PluginError(
-            f"{hook}({', '.join(taken)}): Argument(s) {extra} are declared in the hookimpl but can not be found in "
-            "the hookspec"
-        )
+    for hook in HOOKS:
+        if hook not in found and callable(getattr(plugin, hook, None)):
+            raise PluginError(f"{hook} is not marked: write @hookimpl above it")
+    return found

@@ -7,6 +7,7 @@ from zoo.architecture import (
     Block,
     CheckpointFormat,
     Command,
+    Drawing,
     Objective,
     Probe,
     QuantizedFormat,
@@ -207,6 +208,32 @@ def zoo_objectives() -> tuple[Objective, ...]:
 
 
 @hookimpl
+def zoo_drawings() -> tuple[Drawing, ...]:
+    """How the blocks that come with the zoo itself are drawn."""
+    parts, stacks = "zoo.insight.diagram.parts", "zoo.insight.diagram.stacks"
+    return (
+        Drawing(recipe.LayerNorm, f"{parts}:layer_norm"),
+        Drawing(recipe.RMSNorm, f"{parts}:rms_norm"),
+        Drawing(recipe.LearnedPositions, f"{parts}:learned_positions"),
+        Drawing(recipe.SinusoidalPositions, f"{parts}:sinusoidal_positions"),
+        Drawing(recipe.Embedding, f"{parts}:embedding"),
+        Drawing(recipe.Attention, f"{parts}:attention"),
+        Drawing(recipe.CrossAttention, f"{parts}:cross_attention"),
+        Drawing(recipe.MLP, f"{parts}:mlp"),
+        Drawing(recipe.GatedMLP, f"{parts}:gated_mlp"),
+        Drawing(recipe.Router, f"{parts}:router"),
+        Drawing(recipe.Experts, f"{parts}:experts"),
+        Drawing(recipe.MoE, f"{parts}:mixture"),
+        Drawing(recipe.Head, f"{parts}:head"),
+        Drawing(recipe.Layer, f"{stacks}:layer"),
+        Drawing(recipe.CrossLayer, f"{stacks}:cross_layer"),
+        Drawing(recipe.Decoder, f"{stacks}:decoder"),
+        Drawing(recipe.Encoder, f"{stacks}:encoder"),
+        Drawing(recipe.EncoderDecoder, f"{stacks}:encoder_decoder"),
+    )
+
+
+@hookimpl
 def zoo_commands() -> tuple[Command, ...]:
     """The commands that come with the zoo itself, in the order of `zoo --help`."""
     return (
@@ -217,11 +244,13 @@ def zoo_commands() -> tuple[Command, ...]:
         Command(
             "compare", "zoo.cli.compare:compare", "Architectures side by side, their differences marked."
         ),
+        Command("tokenize", "zoo.cli.tokenize:tokenize", "The pieces that tokenizers cut a text into."),
         Command("plugins", "zoo.cli.plugins:plugins", "The installed plugins, and how each fared."),
         Command(
             "train", "zoo.cli.train:train", "Train a model from nothing, on a built-in corpus or your text."
         ),
         Command("evaluate", "zoo.cli.evaluate:evaluate", "How many questions of a corpus a model answers."),
+        Command("perplexity", "zoo.cli.perplexity:perplexity", "How well models predict a text."),
         Command("convert", "zoo.cli.convert:convert", "A checkpoint to a new folder, quantized or not."),
         Command("lab", "zoo.cli.lab:lab", "Experiments that train or run small models here."),
         Command("bench", "zoo.cli.bench:bench", "Timed runs beside a peer's."),
@@ -239,14 +268,26 @@ def zoo_probes() -> tuple[Probe, ...]:
     """How the insides of the zoo's own blocks are traced."""
     probes = "zoo.insight.tracing.probes"
     return (
+        Probe("zoo.blocks.model:Model", f"{probes}:SilentProbe"),
         Probe("zoo.blocks.attention:MultiHeadAttention", f"{probes}:AttentionProbe"),
+        Probe("zoo.blocks.cross:CrossAttention", f"{probes}:CrossAttentionProbe"),
         Probe("zoo.blocks.feedforward:MLP", f"{probes}:FeedForwardProbe"),
         Probe("zoo.blocks.feedforward:GatedMLP", f"{probes}:FeedForwardProbe"),
+        Probe("zoo.blocks.moe:MoE", f"{probes}:MixtureProbe"),
         Probe("zoo.blocks.moe:Router", f"{probes}:RouterProbe"),
+        Probe("zoo.blocks.moe:Experts", f"{probes}:ExpertsProbe"),
         Probe("zoo.blocks.caching:CachedLayer", f"{probes}:LayerProbe"),
+        Probe("zoo.blocks.layer:Layer", f"{probes}:SumsProbe"),
+        Probe("zoo.blocks.cross:CrossLayer", f"{probes}:CrossLayerProbe"),
         Probe("zoo.blocks.norm:LayerNorm", f"{probes}:NormProbe"),
         Probe("zoo.blocks.norm:RMSNorm", f"{probes}:NormProbe"),
         Probe("zoo.blocks.embedding:Embedding", f"{probes}:EmbeddingProbe"),
-        Probe("zoo.blocks.position:RoPE", f"{probes}:RotationProbe"),
+        Probe("zoo.blocks.position:LearnedPositions", f"{probes}:PositionsProbe"),
+        Probe("zoo.blocks.position:SinusoidalPositions", f"{probes}:PositionsProbe"),
+        Probe("zoo.blocks.position:RoPE", f"{probes}:SilentProbe"),  # attention notes what is rotated
+        Probe("zoo.blocks.convolution:Convolution", f"{probes}:ConvolutionProbe"),
         Probe("zoo.blocks.head:Head", f"{probes}:HeadProbe"),
+        Probe("zoo.blocks.adapted:AdaptedLinear", f"{probes}:AdaptedProbe"),
+        Probe("zoo.blocks.adapted:AdaptedStackedLinear", f"{probes}:AdaptedProbe"),
+        Probe("zoo.blocks.adapted:AdaptedEmbedding", f"{probes}:AdaptedProbe"),
     )

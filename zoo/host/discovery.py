@@ -28,7 +28,7 @@ FIRST_PARTY = "mlx-zoo"
 
 @dataclass
 class Plugin:
-    """One plugin and how it fared. `state`: "loaded", "blocked", "incompatible" or "broken".
+    """One plugin and whether it could be loaded. `state`: "loaded", "blocked", "incompatible" or "broken".
 
     `error` says why it is not loaded, `traceback` where it failed. `records` are what its hooks gave, by hook.
     """
@@ -117,7 +117,7 @@ def _names(environ: Mapping[str, str], variable: str) -> set[str]:
     return {name.strip() for name in environ.get(variable, "").split(",") if name.strip()}
 
 
-@cache  # each access parses the distribution's metadata anew
+@cache  # each access parses the distribution's metadata again
 def _distribution(distribution: Distribution | None) -> tuple[str, str]:
     """The name and version of a distribution, empty where its metadata are damaged."""
     try:

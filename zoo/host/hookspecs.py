@@ -14,7 +14,9 @@ if TYPE_CHECKING:
         CheckpointFormat,
         Command,
         Corpus,
+        Drawing,
         Experiment,
+        FactSource,
         Objective,
         Probe,
         QuantizedFormat,
@@ -201,6 +203,26 @@ def zoo_objectives() -> Iterable[Objective]:  # type: ignore[empty-body]
     """
 
 
+@hookspec
+def zoo_facts() -> Iterable[FactSource]:  # type: ignore[empty-body]
+    """Facts of a plugin's own, which `zoo show`, `zoo compare` and `zoo.facts.facts_of` tell beside the zoo's.
+
+    The function, at "package.module:attribute", is called with a recipe, of any model, and gives or yields facts: a name
+    that no other fact has, what a person reads, a value, and what a number counts. It gives none for a model of which it has
+    nothing to say.
+
+    >>> from zoo.architecture import FactSource, hookimpl
+    >>> from zoo.facts import Fact
+    >>> def deepest(recipe):  # in the module that the record names
+    ...     yield Fact("depth.ratio", "width a layer", recipe.dim // len(recipe.layers))
+    >>> @hookimpl
+    ... def zoo_facts():
+    ...     yield FactSource("depth", "my_plugin.facts:deepest", "how deep a model is for its width")
+    >>> [source.name for source in zoo_facts()]
+    ['depth']
+    """
+
+
 @hookspec(firstresult=True)
 def zoo_resolve(config: Mapping[str, Any]) -> str | None:
     """The architecture that a config.json is of, where its `model_type` alone cannot tell; None to pass.
@@ -215,6 +237,33 @@ def zoo_resolve(config: Mapping[str, Any]) -> str | None:
     ...     return "shouting-llama" if "logit_scale" in config else None
     >>> zoo_resolve({"model_type": "llama", "logit_scale": 2.0})
     'shouting-llama'
+    """
+
+
+@hookspec
+def zoo_drawings() -> Iterable[Drawing]:  # type: ignore[empty-body]
+    """Drawings: how a spec looks in the diagrams of `zoo show` and `zoo compare`.
+
+    The function is called with a `zoo.insight.diagram.Subject` and gives the items of the diagram from bottom to top:
+    a `Box`, or a `Residual` around some. `subject.part("mixer")` gives those of a part, by the drawing of its own spec.
+    A spec without a drawing has that of its base class, or a box with its fields.
+
+    >>> from dataclasses import dataclass
+    >>> from zoo.architecture import Drawing, hookimpl
+    >>> from zoo.insight.diagram import Residual  # in the module that the record names
+    >>> from zoo.recipe import Spec
+    >>> @dataclass(frozen=True)
+    ... class ParallelLayer(Spec):
+    ...     kind, name = "layer", "parallel"
+    ...     norm: Spec
+    ...     mixer: Spec
+    >>> def parallel_layer(subject):
+    ...     return Residual((*subject.part("norm"), *subject.part("mixer")))
+    >>> @hookimpl
+    ... def zoo_drawings():
+    ...     yield Drawing(ParallelLayer, "my_plugin.drawing:parallel_layer")
+    >>> [drawing.spec.block() for drawing in zoo_drawings()]
+    ['layer/parallel']
     """
 
 
@@ -276,6 +325,7 @@ def zoo_probes() -> Iterable[Probe]:  # type: ignore[empty-body]
     >>> from zoo.insight.tracing import probe
     >>> class GateProbe(probe.Probe):
     ...     traces = probe.Traces(values={"gate": probe.Value("B T F", "how far each channel is open")})
+    ...
     ...     def gate(self, x):
     ...         return self.note("gate", super().gate(x))
     >>> @hookimpl

@@ -49,7 +49,7 @@ class RecordTable(Generic[T]):
         )
 
     def get(self, name: str) -> T | None:
-        """The record of a name, None when nobody claims it; PluginError when several third parties do."""
+        """The record of a name, None when no plugin claims it; PluginError when several third parties do."""
         claims = self.claims(name)
         return self.winner(claims, name)[1] if claims else None
 

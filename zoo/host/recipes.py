@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from zoo.architecture import Architecture, Block
-from zoo.config import Config
+from zoo.config import CONFIG_JSON, Config, Origin
 from zoo.errors import ConfigError, PluginError, RecipeError
 from zoo.files import read_object
+from zoo.host.discovery import Plugin
 from zoo.recipe import Model, Spec, from_json
 from zoo.weights import Rename
 
@@ -30,6 +31,9 @@ class Blocks(Protocol):
     def block(self, identifier: str) -> Block:
         """The block of that name; PluginError for none."""
 
+    def unloaded_block(self, identifier: str) -> Plugin | None:
+        """The plugin that is not loaded and whose code has that block."""
+
 
 def recipe_from_json(value: Any, registry: Blocks) -> Model:
     """The model that a JSON object describes in the blocks of `registry`.
@@ -43,6 +47,9 @@ def recipe_from_json(value: Any, registry: Blocks) -> Model:
         except PluginError as error:
             if identifier in registry.blocks or "::" in identifier:  # several plugins claim it
                 raise RecipeError(str(error)) from None
+            if unloaded := registry.unloaded_block(identifier):
+                line = f"{identifier!r} is a block of the {unloaded.unloaded_label}"
+                raise RecipeError(line) from None
             import difflib
 
             near = difflib.get_close_matches(identifier, registry.blocks, 2)
@@ -70,16 +77,21 @@ def recipe_config(recipe: Model) -> dict[str, Any]:
     return {"model_type": MODEL_TYPE, "recipe": recipe.to_json()}
 
 
-def recipe_architecture(config: Mapping[str, Any], registry: Blocks) -> Architecture:
-    """The architecture of a config that holds its recipe: task and causality are the recipe's own."""
+def recipe_architecture(
+    config: Mapping[str, Any], registry: Blocks, origin: Origin = CONFIG_JSON
+) -> Architecture:
+    """The architecture of a config that holds its recipe: task and causality are the recipe's own.
+
+    ConfigError that names the file of `origin` and the field.
+    """
 
     def read(config: Config) -> Model:
         try:
             return recipe_from_json(config["recipe"], registry)
         except RecipeError as error:
-            raise ConfigError(f"config.json: recipe.{error}") from None
+            raise ConfigError(f"{config.origin.of('recipe')}.{error}") from None
 
-    recipe = read(Config(config))
+    recipe = read(Config(config, origin=origin))
     return Architecture(
         name=MODEL_TYPE,
         summary="a recipe of its own, in the folder's config.json",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from types import ModuleType
@@ -15,6 +15,7 @@ from zoo.architecture import (
     Block,
     Command,
     Corpus,
+    Drawing,
     Experiment,
     Objective,
     QuantizedFormat,
@@ -23,6 +24,7 @@ from zoo.architecture import (
     TokenizerFormat,
     import_target,
 )
+from zoo.config import CONFIG_JSON, Origin
 from zoo.errors import PluginError, SourceError
 from zoo.host import core as core_plugin
 from zoo.host.choose import choose_objective, choose_strategy
@@ -153,10 +155,8 @@ class Registry:
 
     def plugin_of(self, record: Any) -> Plugin:
         """The plugin that gave this very record; PluginError for none."""
-        if (
-            isinstance(record, Architecture) and record.name == MODEL_TYPE
-        ):  # made for one recipe, registered by none
-            return core()
+        if isinstance(record, Architecture) and record.name == MODEL_TYPE:
+            return core()  # made for one recipe, so no plugin registers it
         table = next(table for kind, table in self._tables.items() if isinstance(record, kind))
         return table.plugin_of(record)
 
@@ -167,9 +167,17 @@ class Registry:
         """
         from zoo.host.unloaded import has_name, has_string
 
+        return self._unloaded(has_name if of_record else has_string, name)
+
+    def unloaded_block(self, identifier: str) -> Plugin | None:
+        """The first plugin that is not loaded and whose code has the block "kind/name"."""
+        from zoo.host.unloaded import has_block
+
+        return self._unloaded(has_block, identifier)
+
+    def _unloaded(self, has: Callable[[str, str], bool], name: str) -> Plugin | None:
         unloaded = (plugin for plugin in self.plugins if plugin.state != "loaded" and plugin.module)
-        found = has_name if of_record else has_string
-        return next((plugin for plugin in unloaded if found(plugin.module, name)), None)
+        return next((plugin for plugin in unloaded if has(plugin.module, name)), None)
 
     @property
     def contested_names(self) -> dict[str, list[str]]:
@@ -206,9 +214,9 @@ class Registry:
         near = [match for match in near if match not in self.bridged] or near
         return f"; did you mean {' or '.join(near)}?" if near else ""
 
-    def resolve(self, config: Mapping[str, Any]) -> Architecture:
-        """The architecture of a checkpoint's config; ConfigError when no plugin knows it."""
-        return resolve(self, config)
+    def resolve(self, config: Mapping[str, Any], origin: Origin = CONFIG_JSON) -> Architecture:
+        """The architecture of a checkpoint's config, read from `origin`; ConfigError when no plugin knows it."""
+        return resolve(self, config, origin)
 
     def block(self, identifier: str) -> Block:
         """The block "kind/name"; PluginError for none."""
@@ -223,6 +231,14 @@ class Registry:
         if spec not in self._modules:
             raise PluginError(f"no plugin registers a module for the block {spec.__name__}")
         return import_target(self._modules[spec].module)
+
+    def drawing(self, spec: type) -> Drawing | None:
+        """How a spec's class is drawn, else its nearest base; a third party's drawing comes before the zoo's."""
+        found: dict[type, Drawing] = {}
+        for plugin, record in self.table(Drawing).pairs():
+            if record.spec not in found or not plugin.first_party:
+                found[record.spec] = record
+        return next((found[base] for base in spec.__mro__ if base in found), None)
 
     def strategy(
         self,

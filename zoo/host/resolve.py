@@ -1,4 +1,4 @@
-"""Resolves a checkpoint's config.json to the architecture that runs it, or to the line that says why none does."""
+"""Resolves a checkpoint's config to the architecture that runs it, or to the line that says why none does."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from zoo.architecture import Architecture
+from zoo.config import CONFIG_JSON, Origin
 from zoo.errors import ConfigError, PluginError, in_words
 from zoo.host.discovery import Plugin
 from zoo.host.recipes import MODEL_TYPE, recipe_architecture
@@ -21,15 +22,15 @@ WRITER = "zoo_plugin"
 _DISTRIBUTION_AND_VERSION = re.compile(r"[\w.-]{1,80}( [\w.+!-]{1,40})?")
 
 
-def resolve(registry: Registry, config: Mapping[str, Any]) -> Architecture:
+def resolve(registry: Registry, config: Mapping[str, Any], origin: Origin = CONFIG_JSON) -> Architecture:
     """The architecture of a checkpoint's config; ConfigError when no plugin knows it.
 
     A plugin's `zoo_resolve` is asked before its `model_types`, and those of third parties before the zoo's own.
-    A plugin that bridges to another library is asked when no other has the config.
+    A plugin that bridges to another library is asked when no other has the config. Errors name the file of `origin`.
     """
     model_type = config.get("model_type")
     if model_type == MODEL_TYPE:
-        return recipe_architecture(config, registry)
+        return recipe_architecture(config, registry, origin)
     typed = registry.model_types.claims(model_type) if isinstance(model_type, str) else []
     resolved = list(_resolved(registry, config))
     for first_party in (False, True):
@@ -42,7 +43,7 @@ def resolve(registry: Registry, config: Mapping[str, Any]) -> Architecture:
             distinct = {id(a): (registry.plugin_of(a), a) for _, a in (*claims, *replaced)}
             return registry.model_types.winner(list(distinct.values()), str(model_type))[1]
     if not isinstance(model_type, str):
-        raise ConfigError("config.json: model_type is missing; name one with `architecture`")
+        raise ConfigError(f"{origin.of('model_type')} is missing; name one with `architecture`")
     unloaded = registry.unloaded_plugin(model_type)
     for _, architecture in _resolved(registry, config, bridges=True):
         if unloaded is not None:
@@ -53,7 +54,7 @@ def resolve(registry: Registry, config: Mapping[str, Any]) -> Architecture:
                 stacklevel=3,
             )
         return architecture
-    raise ConfigError(f"config.json: model_type {model_type!r} {_why_unknown(registry, config, unloaded)}")
+    raise ConfigError(f"{origin.of('model_type')} {model_type!r} {_why_unknown(registry, config, unloaded)}")
 
 
 def _why_unknown(registry: Registry, config: Mapping[str, Any], unloaded: Plugin | None) -> str:

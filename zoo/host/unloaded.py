@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 MOST_FILES, MOST_BYTES = 64, 2**20
 _NO_NAME = re.compile(r"cannot import name '(\w+)' from '(zoo(?:\.\w+)*)'")
@@ -31,6 +32,31 @@ def has_name(module: str, name: str) -> bool:
     """Whether the code of a plugin's package has `name` as a `name=` or among `model_types=`."""
     keywords = (node for tree in _trees(module) for node in _keywords(tree, ("name", "model_types")))
     return any(node.value == name for keyword in keywords for node in _constants(keyword.value))
+
+
+def has_block(module: str, identifier: str) -> bool:
+    """Whether the code of a plugin's package has a class of a spec whose block is `identifier`, "kind/name".
+
+    A class that takes its kind from its base is one where the name is.
+    """
+    kind, _, name = identifier.partition("/")
+    classes = (node for tree in _trees(module) for node in ast.walk(tree) if isinstance(node, ast.ClassDef))
+    found = (dict(_constant_attributes(node)) for node in classes)
+    return any(values.get("name") == name and values.get("kind", kind) == kind for values in found)
+
+
+def _constant_attributes(node: ast.ClassDef) -> Iterator[tuple[str, Any]]:
+    """The class attributes that are assigned constants, with these: by `name = "x"` or by `kind, name = "mixer", "x"`."""
+    for line in node.body:
+        if not isinstance(line, ast.Assign | ast.AnnAssign):
+            continue
+        for target in line.targets if isinstance(line, ast.Assign) else [line.target]:
+            pairs: Iterable[tuple[Any, Any]] = [(target, line.value)]
+            if isinstance(target, ast.Tuple) and isinstance(line.value, ast.Tuple):
+                pairs = zip(target.elts, line.value.elts, strict=False)
+            for left, right in pairs:
+                if isinstance(left, ast.Name) and isinstance(right, ast.Constant):
+                    yield left.id, right.value
 
 
 def _keywords(tree: ast.AST, wanted: tuple[str, ...]) -> Iterator[ast.keyword]:

@@ -5,8 +5,6 @@ Run as a script it is one such process: it does the work it is told to, and prin
 
 from __future__ import annotations
 
-import json
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -14,7 +12,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from zoo.errors import SourceError, ZooError
+from zoo.errors import ZooError
+from zoo.insight.apart import alternating, answer, run_apart
 
 # A peer of loading: the same files read and evaluated, and nothing else.
 WAYS = ("mlx", "zoo")
@@ -38,13 +37,14 @@ def bench_load(
     if runs < 1:
         raise ZooError(f"runs must be at least 1, got {runs}")
     folder = find(source, default_registry()).path
-    taken: dict[str, list[dict[str, float]]] = {way: [] for way in WAYS}
-    for run in range(runs + 1):
-        for way in WAYS:
-            values = _run(way, folder, dtype)
-            if run:
-                taken[way].append(values)
-                report(f"{way}: {values['seconds'] * 1000:,.1f} ms, peak {values['peak'] / 1e6:,.0f} MB")
+
+    def told(way: str, values: dict[str, Any]) -> None:
+        report(f"{way}: {values['seconds'] * 1000:,.1f} ms, peak {values['peak'] / 1e6:,.0f} MB")
+
+    def run(way: str) -> dict[str, Any]:
+        return run_apart("zoo.insight.bench", [way, str(folder), dtype or ""], str(folder))
+
+    taken = alternating(WAYS, runs, run, warm_up=1, report=told)
     record: dict[str, Any] = {"what": "load", "source": str(source), "runs": runs, "dtype": dtype}
     for way, rows in taken.items():
         record[way] = {key: median(row[key] for row in rows) for key in rows[0]}
@@ -52,16 +52,6 @@ def bench_load(
     record["ratio"] = record["zoo"]["seconds"] / record["mlx"]["seconds"]
     record["peak_over_held"] = record["zoo"]["peak"] / record["zoo"]["held"]
     return record | {"versions": versions()}
-
-
-def _run(way: str, folder: Path, dtype: str | None) -> dict[str, float]:
-    command = [sys.executable, "-m", "zoo.insight.bench", way, str(folder), dtype or ""]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise SourceError(
-            f"{folder}: {done.stderr.strip().splitlines()[-1] if done.stderr.strip() else 'failed'}"
-        )
-    return json.loads(done.stdout.splitlines()[-1])
 
 
 def _worker(way: str, folder: str, dtype: str) -> dict[str, float]:
@@ -105,4 +95,4 @@ def _worker(way: str, folder: str, dtype: str) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(_worker(*sys.argv[1:])))
+    answer(_worker)

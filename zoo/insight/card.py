@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 from zoo.architecture import Architecture, Block
-from zoo.config import Config
 from zoo.errors import ZooError
+from zoo.facts import aligned, base_of, describe
+from zoo.facts.words import differences
 from zoo.files import write_text
 from zoo.host.discovery import Plugin
 from zoo.host.registry import Registry
-from zoo.insight.facts import comparison, described, facts
 
+MACHINE = "fits"  # the fact that is another on each machine
+SUMS = ("parameters.total", "parameters.active", "cache.token", "cache.state")
 BEGIN, END = "<!-- card -->", "<!-- end -->"
 
 
@@ -34,6 +35,7 @@ def card(plugin: Plugin, registry: Registry) -> str:
         ("tokenizers", "Tokenizer"),
         ("formats", "Quantized format"),
         ("checkpoints", "Checkpoint format"),
+        ("facts", "Facts"),
     ):
         if records := plugin.records.get(f"zoo_{hook}", ()):
             parts.append(_table([title, "What it does"], ([f"`{r.name}`", r.summary] for r in records)))
@@ -62,38 +64,26 @@ def rewrite(path: Path, text: str) -> None:
 
 
 def _architecture(architecture: Architecture, registry: Registry) -> str:
-    _, preset, recipe = described(
-        f"{registry.plugin_of(architecture).distribution}::{architecture.name}", registry
-    )
+    found = describe(f"{registry.plugin_of(architecture).distribution}::{architecture.name}", registry)
     about = {
         "task": architecture.task,
         "reads `model_type`": ", ".join(architecture.model_types),
         "checkpoints": ", ".join(p.hub or p.name for p in architecture.presets if p.hub or p.embedded),
         "references": "; ".join(architecture.references),
     }
-    own = facts(recipe)
     rows = [[key, value] for key, value in about.items() if value]
-    base = _base_facts(architecture, registry, preset.config or {})
-    if base is None:
-        rows += [[key, value] for key, value in own.items()]
-        return f"**{architecture.name}**: {architecture.summary}\n\n" + _table(["", preset.name], rows)
-    rows += [[key, own[key]] for key in ("parameters", "cache per token")]
-    differing = [[n, *values] for n, values, differs in comparison({"": own, "base": base}) if differs]
-    lines = [f"**{architecture.name}**: {architecture.summary}", "", _table(["", preset.name], rows)]
-    lines += [f"With the same numbers it differs from `{architecture.base}` in:", ""]
-    return "\n".join([*lines, _table(["", architecture.name, architecture.base or ""], differing)])
-
-
-def _base_facts(
-    architecture: Architecture, registry: Registry, numbers: Mapping[str, Any]
-) -> dict[str, str] | None:
-    """The facts of the base's recipe with the same numbers; None when there is none, or it cannot read them."""
-    if architecture.base is None or architecture.base not in registry:
-        return None
-    try:
-        return facts(registry.architecture(architecture.base).recipe(Config(numbers)))
-    except ZooError:
-        return None
+    base = base_of(found, registry)
+    facts = [row for row in aligned([found.sheet(registry).facts]) if row.name != MACHINE]
+    told = [row for row in facts if not (row.detail or row.empty) and (base is None or row.name in SUMS)]
+    rows += [[row.label, row.texts[0]] for row in told]
+    name = found.preset.name if found.preset else ""
+    lines = [f"**{architecture.name}**: {architecture.summary}", "", _table(["", name], rows)]
+    if base is not None:
+        words = differences(base[1], found.recipe, sizes=False)
+        lines += [f"What differs from `{base[0]}`:", ""]
+        lines += [f"- {sentence}" for sentence in words] or ["- nothing, with the same numbers"]
+        lines.append("")
+    return "\n".join(lines)
 
 
 def _block(block: Block) -> list[str]:

@@ -9,6 +9,7 @@ write a recipe as JSON and read it back.
 """
 
 from zoo.recipe.experts import Experts, MoE, Router
+from zoo.recipe.matrix import Matrix
 from zoo.recipe.models import Decoder, Embedding, Encoder, EncoderDecoder, Head, Model, repeat
 from zoo.recipe.parts import (
     ACTIVATIONS,
@@ -46,6 +47,7 @@ __all__ = [
     "LearnedPositions",
     "LinearScaling",
     "Llama3Scaling",
+    "Matrix",
     "MoE",
     "Model",
     "RMSNorm",

@@ -18,7 +18,8 @@ from typing import Any
 
 from zoo.errors import RecipeError
 from zoo.frozen import frozen
-from zoo.recipe.parts import ACTIVATIONS
+from zoo.recipe.matrix import Matrix
+from zoo.recipe.parts import ACTIVATIONS, GATED_TITLES
 from zoo.recipe.spec import Spec
 
 
@@ -45,6 +46,9 @@ class Router(Spec):
     def own_parameters(self, dim: int) -> int:
         return self.experts * (dim + self.bias)
 
+    def matrices(self, dim: int) -> tuple[Matrix, ...]:
+        return (Matrix("scores", dim, self.experts),)
+
 
 @frozen()
 class Experts(Spec):
@@ -65,8 +69,20 @@ class Experts(Spec):
         if self.activation not in ACTIVATIONS:
             raise RecipeError(f"activation: {self.activation!r} is not one of {', '.join(ACTIVATIONS)}")
 
+    @property
+    def title(self) -> str:
+        """SwiGLU experts, where that is what they are."""
+        return f"{GATED_TITLES[self.activation]} experts" if self.activation in GATED_TITLES else "experts"
+
     def own_parameters(self, dim: int) -> int:
         return self.count * (3 * dim * self.hidden + (2 * self.hidden + dim) * self.bias)
+
+    def matrices(self, dim: int) -> tuple[Matrix, ...]:
+        """The three stacks, each with all of its matrices in use: how many a token uses, the mixture knows."""
+        shapes = (("gate", dim, self.hidden), ("up", dim, self.hidden), ("down", self.hidden, dim))
+        return tuple(
+            Matrix(name, inputs, outputs, self.count, self.count) for name, inputs, outputs in shapes
+        )
 
 
 @frozen()
@@ -94,8 +110,22 @@ class MoE(Spec):
         if self.shared_gate and self.shared is None:
             raise RecipeError("shared_gate: there is no shared expert to gate")
 
+    @property
+    def title(self) -> str:
+        """A mixture of experts of the experts' kind."""
+        return f"mixture of {self.experts.title}"
+
     def own_parameters(self, dim: int) -> int:
         return dim * self.shared_gate
+
+    def matrices(self, dim: int) -> tuple[Matrix, ...]:
+        return (Matrix("shared_gate", dim, 1),) if self.shared_gate else ()
+
+    def flops(self, dim: int, keys: int, prefill: bool = False) -> int:
+        router, experts = _contract(self)
+        idle = experts.count - router.top_k
+        whole = super().flops(dim, keys, prefill)
+        return whole - experts.flops(dim, keys, prefill) * idle // experts.count
 
     def active_parameters(self, dim: int) -> int:
         router, experts = _contract(self)

@@ -26,7 +26,7 @@ class Memory(Frozen):
 class Needs(Frozen):
     """The masks, caches and values that a layer takes, and the values it gives: its spec's declarations, read once.
 
-    `caches` are the paths of the parts that make one. Without any, the layer has a mask all the same.
+    `caches` are the paths of the parts that make one. Without any, the layer still gets a mask.
     """
 
     memories: tuple[Memory, ...]

@@ -9,6 +9,7 @@ from typing import Any
 
 from zoo.errors import RecipeError
 from zoo.frozen import frozen
+from zoo.recipe.matrix import Matrix
 from zoo.recipe.memory import check_bidirectional, check_layers
 from zoo.recipe.parts import LearnedPositions
 from zoo.recipe.rope import RoPE
@@ -42,6 +43,9 @@ class Embedding(Spec):
     def own_parameters(self, dim: int) -> int:
         return 0 if self.shared else self.vocab * dim
 
+    def matrices(self, dim: int) -> tuple[Matrix, ...]:
+        return () if self.shared else (Matrix("tokens", dim, self.vocab, uses=0),)
+
 
 @frozen()
 class Head(Spec):
@@ -58,6 +62,13 @@ class Head(Spec):
 
     def own_parameters(self, dim: int) -> int:
         return ((not self.tied) * dim + self.bias) * (self.vocab or 0)
+
+    def matrices(self, dim: int) -> tuple[Matrix, ...]:
+        return () if self.tied else (Matrix("output", dim, self.vocab or 0),)
+
+    def own_flops(self, dim: int, keys: int, prefill: bool = False) -> int:
+        tied = 2 * dim * (self.vocab or 0) if self.tied else 0  # by the embedding's table
+        return super().own_flops(dim, keys, prefill) + tied
 
 
 class Model(Spec):
@@ -233,7 +244,7 @@ class EncoderDecoder(Model):
     """
 
     kind, name = "model", "encoder-decoder"
-    causality, task = "causal", "translate"
+    causality, task, title = "causal", "translate", "encoder-decoder"
     encoder: Encoder
     decoder: Decoder
     start: int = dataclasses.field(default=0, metadata={"least": 0})
@@ -288,6 +299,14 @@ class EncoderDecoder(Model):
 
     def cached(self, dim: int) -> int:
         return self.decoder.cached(dim)
+
+    def flops(self, dim: int, keys: int, prefill: bool = False) -> int:
+        """Of a token of the source under `prefill`, else of one of the target, with `keys` tokens in each text."""
+        if not prefill:
+            return self.decoder.flops(dim, keys)
+        parts = (part for layer in self.decoder.layers for _, part in layer.walk())
+        sources = sum(part.flops(dim, keys, True) for part in parts if part.kind == "cross")
+        return self.encoder.flops(dim, keys, True) + sources
 
 
 def repeat(layer: Spec, count: int) -> tuple[Spec, ...]:

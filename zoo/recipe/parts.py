@@ -7,10 +7,24 @@ from typing import ClassVar
 
 from zoo.errors import RecipeError
 from zoo.frozen import frozen
+from zoo.recipe.matrix import Matrix
 from zoo.recipe.memory import union
 from zoo.recipe.spec import Spec
 
 ACTIVATIONS = ("relu", "relu2", "gelu", "gelu_tanh", "quick_gelu", "silu", "tanh", "sigmoid")
+
+# What papers call them.
+ACTIVATION_TITLES = {
+    "relu": "ReLU",
+    "relu2": "squared ReLU",
+    "gelu": "GELU",
+    "gelu_tanh": "GELU (tanh)",
+    "quick_gelu": "quick GELU",
+    "silu": "SiLU",
+    "tanh": "tanh",
+    "sigmoid": "sigmoid",
+}
+GATED_TITLES = {"silu": "SwiGLU", "gelu": "GEGLU", "gelu_tanh": "GEGLU", "relu": "ReGLU"}
 
 
 @frozen()
@@ -135,6 +149,28 @@ class Attention(Spec):
         biases = (queries + 2 * keys) * self.bias + dim * self.output_bias
         return dim * (queries + 2 * keys) + queries * dim + biases
 
+    def matrices(self, dim: int) -> tuple[Matrix, ...]:
+        queries = self.heads * self.head_width(dim)
+        keys = (self.kv_heads or self.heads) * self.head_width(dim)
+        inner = (Matrix("query", dim, queries), Matrix("key", dim, keys), Matrix("value", dim, keys))
+        return (*inner, Matrix("output", queries, dim))
+
+    def own_flops(self, dim: int, keys: int, prefill: bool = False) -> int:
+        return super().own_flops(dim, keys, prefill) + self.score_flops(dim, keys)
+
+    def score_flops(self, dim: int, keys: int) -> int:
+        """The operations of one query's scores and of the sum of values that they weigh, over those keys it sees."""
+        seen = keys if self.attention_window is None else min(keys, self.attention_window)
+        return 4 * self.heads * self.head_width(dim) * seen
+
+    @property
+    def title(self) -> str:
+        """Multi-head, grouped-query or multi-query attention, by its numbers of heads."""
+        groups = self.kv_heads or self.heads
+        if groups == self.heads:
+            return "multi-head attention"
+        return "multi-query attention" if groups == 1 else "grouped-query attention"
+
     def cached(self, dim: int) -> int:
         return 2 * (self.kv_heads or self.heads) * self.head_width(dim)
 
@@ -170,6 +206,21 @@ class CrossAttention(Spec):
     def own_parameters(self, dim: int) -> int:
         return self.attention().own_parameters(dim)
 
+    def matrices(self, dim: int) -> tuple[Matrix, ...]:
+        return self.attention().matrices(dim)
+
+    def own_flops(self, dim: int, keys: int, prefill: bool = False) -> int:
+        """Reading the source makes its keys and values; writing the target uses them."""
+        query, key, value, output = self.matrices(dim)
+        if prefill:
+            return key.flops + value.flops
+        return query.flops + output.flops + self.attention().score_flops(dim, keys)
+
+    @property
+    def title(self) -> str:
+        """Cross-attention, whatever its numbers of heads."""
+        return "cross-attention"
+
     def cached(self, dim: int) -> int:
         return 0  # the source's keys and values do not grow with the target
 
@@ -192,6 +243,19 @@ class MLP(Spec):
     def own_parameters(self, dim: int) -> int:
         biases = (self.projections - 1) * self.hidden + dim
         return self.projections * dim * self.hidden + biases * self.bias
+
+    def matrices(self, dim: int) -> tuple[Matrix, ...]:
+        inner = ("gate", "up")[-(self.projections - 1) :]
+        return (*(Matrix(name, dim, self.hidden) for name in inner), Matrix("down", self.hidden, dim))
+
+    @property
+    def title(self) -> str:
+        """SwiGLU or GEGLU where it is gated by those, else the activation's name."""
+        if self.projections == 2:
+            return f"{ACTIVATION_TITLES[self.activation]} feed-forward"
+        return GATED_TITLES.get(
+            self.activation, f"feed-forward gated by {ACTIVATION_TITLES[self.activation]}"
+        )
 
 
 @frozen()
@@ -222,6 +286,11 @@ class Layer(Spec):
         super().__post_init__()
         if self.placement not in ("pre", "post"):
             raise RecipeError(f"placement: {self.placement!r} is neither 'pre' nor 'post'")
+
+    @property
+    def norm_placement(self) -> str:
+        """As `placement` says."""
+        return {"pre": "before each part", "post": "after each sum"}[self.placement]
 
     @property
     def by_part(self) -> bool:

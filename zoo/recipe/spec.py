@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import re
 import reprlib
 import sys
 import types
@@ -13,6 +14,7 @@ from typing import Any, ClassVar
 
 from zoo.errors import RecipeError
 from zoo.frozen import Frozen, frozen
+from zoo.recipe.matrix import Matrix
 
 LARGEST = 2**31 - 1  # no count in a recipe may exceed what an array dimension can hold
 
@@ -70,6 +72,23 @@ class Spec(Frozen):
     def attention_window(self) -> int | None:
         """How many tokens its module sees, itself included: its field `window`, where it has one; None for all."""
         return getattr(self, "window", None)
+
+    @property
+    def cache_kind(self) -> str:
+        """What its cache keeps: "state" of a fixed size, keys of a "window", or "full". A plugin may add a kind."""
+        if self.recurrent:
+            return "state"
+        return "full" if self.attention_window is None else "window"
+
+    @property
+    def title(self) -> str:
+        """What the field calls it: the name of its class in words, such as "selective state space" or "RMSNorm"."""
+        return in_words(type(self).__name__)
+
+    @property
+    def norm_placement(self) -> str:
+        """Where a layer has its norms, in words; "" where it does not say."""
+        return ""
 
     @property
     def ties_embedding(self) -> bool:
@@ -159,6 +178,28 @@ class Spec(Frozen):
         """How many of its parameters one token uses: all, but in a mixture of experts."""
         return self.own_parameters(dim) + self._sum("active_parameters", dim)
 
+    def matrices(self, dim: int) -> tuple[Matrix, ...]:
+        """Its own weight matrices, without those of its parts.
+
+        Unless a spec says them, its own parameters are taken for one matrix with `dim` inputs; those of a norm and of
+        positions, and what does not fill a row, for vectors.
+        """
+        outputs = 0 if self.kind in ("norm", "position") else int(self.own_parameters(dim)) // dim
+        return (Matrix("", dim, outputs),) if outputs else ()
+
+    def flops(self, dim: int, keys: int, prefill: bool = False) -> int:
+        """Floating-point operations for one token that attends to `keys` tokens, itself included.
+
+        Counted are matrix products and attention's scores and sums, two operations for each multiply-add; not norms,
+        activations, softmax, convolutions and recurrences. `prefill`: while a text is read, not while one is written,
+        which only matters where the two are computed in different ways.
+        """
+        return self.own_flops(dim, keys, prefill) + self._sum("flops", dim, keys, prefill)
+
+    def own_flops(self, dim: int, keys: int, prefill: bool = False) -> int:
+        """The operations of its own, without those of its parts: by default, of its matrices."""
+        return sum(matrix.flops for matrix in self.matrices(dim))
+
     def cached(self, dim: int) -> int:
         """How many numbers a cache keeps for each token."""
         return self._sum("cached", dim)
@@ -172,11 +213,11 @@ class Spec(Frozen):
     def check_width(self, dim: int) -> None:
         """RecipeError that names the field when the module cannot work in width `dim`; its parts are asked for theirs."""
 
-    def _sum(self, method: str, dim: int) -> int:
+    def _sum(self, method: str, dim: int, *arguments: Any) -> int:
         total = 0
         for name, value in self.parts():
             for part in value if isinstance(value, tuple) else (value,):
-                total += getattr(part, method)(self.width(name, dim))
+                total += getattr(part, method)(self.width(name, dim), *arguments)
         return total
 
     def change(self, **changes: Any) -> typing.Self:
@@ -224,6 +265,14 @@ def check_widths(spec: Spec, dim: int) -> None:
                 fit.add((id(part), width))
 
     visit(spec, dim, "")
+
+
+def in_words(name: str) -> str:
+    """The name of a class in words: "LatentAttention" -> "latent attention", "RMSNorm" and "LSTM" as they are."""
+    if name.endswith("Norm"):
+        return name
+    words = re.findall(r"[A-Z]+(?![a-z])|[A-Z][a-z0-9]*|[a-z0-9]+", name)
+    return " ".join(word if word.isupper() and len(word) > 1 else word.lower() for word in words)
 
 
 _TYPES: dict[type, dict[str, Any]] = {}

@@ -55,7 +55,7 @@ def check_strategy(
 
 
 def strategies_end_as_they_must(subject: Subject) -> None:
-    """Whoever reads a stream relies on steps, of which the last says why it ends."""
+    """A strategy yields steps, and the last one says why the text ends."""
     for strategy in strategies_of(subject):
         _checked_runs(loaded_of(subject), strategy, _full(subject.registry, strategy), {})
 

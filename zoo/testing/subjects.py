@@ -83,7 +83,7 @@ def is_causal(subject: Subject) -> bool:
 
 
 def is_encoder(subject: Subject) -> bool:
-    """Whether the model reads a text at once, and writes none."""
+    """Whether the model is an encoder: it reads a whole text and generates none."""
     return not subject.protocol.decodes
 
 

@@ -30,6 +30,7 @@ from zoo.loading import load
 from zoo.notices import renamed_argument
 from zoo.testing import caches as testing_caches
 from zoo.testing import strategies as testing_strategies
+from zoo.testing import traces as testing_traces
 from zoo.testing import translation as testing_translation
 from zoo.testing.subjects import (
     PACKING,
@@ -289,7 +290,8 @@ class Result:
 
 def checks_of(subject: Subject) -> list[Check]:
     """The checks that apply to a subject."""
-    every = (*CHECKS, *testing_caches.CHECKS, *testing_strategies.CHECKS, *testing_translation.CHECKS)
+    parts = (testing_caches, testing_strategies, testing_translation, testing_traces)
+    every = (*CHECKS, *(check for part in parts for check in part.CHECKS))
     return [check for check in every if check.applies(subject)]
 
 

@@ -12,7 +12,7 @@ from zoo.tokenizer.detokenizer import Detokenizer
 if TYPE_CHECKING:
     from zoo.tokenizer.languages import Languages
 
-# Without `languages`, which a plugin of contract version 1 need not have.
+# Without `languages`, `token_bytes` and `offsets`, which a plugin of contract version 1 need not have.
 REQUIRED = ("vocab_size", "special_tokens", "encode", "decode", "id", "token", "detokenizer")
 
 
@@ -21,12 +21,14 @@ class Backend(Protocol):
     """What a `Tokenizer` is made with: a subclass of this, or any object with these attributes and methods.
 
     `vocab_size` is one more than the largest id, `special_tokens` the text of each named special token ("bos_token"),
-    `languages` those that the tokenizer can translate between, or None.
+    `languages` those that the tokenizer can translate between, or None; `kind` how it finds its tokens ("BPE"). An object
+    that is no subclass may lack `languages`, `kind`, `token_bytes` and `offsets`.
     """
 
     vocab_size: int
     special_tokens: dict[str, str]
     languages: Languages | None = None
+    kind: str = ""
 
     @abstractmethod
     def encode(self, text: str, special_tokens: bool) -> list[int]:
@@ -53,6 +55,17 @@ class Backend(Protocol):
         """A new Detokenizer: its pieces joined are what `decode` gives for all the ids."""
         ...
 
+    def token_bytes(self, id: int) -> bytes | None:
+        """The bytes that a token stands for within a text, None where they cannot be told from the token alone."""
+        return None
+
+    def offsets(self, text: str) -> list[tuple[int, int]] | None:
+        """The characters of the text, from and up to, of each id that `encode` gives without special tokens.
+
+        None where the tokenizer does not know them.
+        """
+        return None
+
 
 class WrappedBackend(Backend):
     """Another backend's behaviour, as a base for one that changes a part of it."""
@@ -61,6 +74,8 @@ class WrappedBackend(Backend):
         self.inner = inner
         self.vocab_size = inner.vocab_size
         self.special_tokens = inner.special_tokens
+        self.languages = getattr(inner, "languages", None)
+        self.kind = getattr(inner, "kind", "")
 
     def encode(self, text: str, special_tokens: bool) -> list[int]:
         return self.inner.encode(text, special_tokens)
@@ -76,6 +91,14 @@ class WrappedBackend(Backend):
 
     def detokenizer(self, skip_special_tokens: bool) -> Detokenizer:
         return self.inner.detokenizer(skip_special_tokens)
+
+    def token_bytes(self, id: int) -> bytes | None:
+        own = getattr(self.inner, "token_bytes", None)
+        return own(id) if own is not None else None
+
+    def offsets(self, text: str) -> list[tuple[int, int]] | None:
+        own = getattr(self.inner, "offsets", None)
+        return own(text) if own is not None else None
 
 
 def checked_backend(backend: Any, origin: str) -> Backend:

@@ -101,7 +101,7 @@ def _ask(request: bytes) -> dict[str, str]:
     # A template that gets out of the sandbox should find no secrets in its environment.
     kept = ("PATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "TZ", "LANG", "LC_ALL")
     environment = {name: os.environ[name] for name in kept if name in os.environ}
-    with tempfile.TemporaryFile() as file:  # a pipe that nobody reads would block us
+    with tempfile.TemporaryFile() as file:  # writing to a pipe blocks until it is read
         file.write(request)
         file.seek(0)
         try:
@@ -155,7 +155,7 @@ def _read(child: subprocess.Popen[bytes]) -> tuple[bytes, str | None]:
 
 
 def _resident_bytes(pid: int) -> int:
-    """The memory that a process occupies, 0 where the system does not tell."""
+    """The memory that a process occupies, 0 where the system does not say."""
     pages = Path(f"/proc/{pid}/statm")  # Linux
     try:
         if pages.exists():

@@ -183,7 +183,7 @@ class Each:
 class ByteFallback:
     """Turns a run of tokens such as `<0xE4>` into its characters, or into U+FFFD for each byte if malformed.
 
-    One bad byte spoils the whole run in the library, so a run is kept back until it ends.
+    The library replaces a whole run for one bad byte, so a run is held until it ends.
     """
 
     # Rust's integer parser, which the library uses, takes a plus sign.
@@ -220,12 +220,13 @@ class ByteLevel:
         self.decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
 
     def push(self, texts: list[str]) -> list[str]:
-        return [self.decoder.decode(self._bytes(text)) for text in texts]
+        return [self.decoder.decode(self.bytes_of(text)) for text in texts]
 
     def flush(self) -> list[str]:
         return [self.decoder.decode(b"", final=True)]
 
-    def _bytes(self, token: str) -> bytes:
+    def bytes_of(self, token: str) -> bytes:
+        """The bytes of one token, as the vocabulary writes it."""
         try:
             return bytes([self.values[character] for character in token])
         except KeyError:  # an added token, written as it is
@@ -311,7 +312,7 @@ def _steps(decoder: Decoder | None) -> list[Step] | None:
         return [Each(None, by_position=True)]
     steps: list[Step] = []
     joined = False  # from here on there are no tokens any more, only text
-    specs = _flat(json.loads(decoder.__getstate__()))
+    specs = flat(json.loads(decoder.__getstate__()))
     for index, spec in enumerate(specs):
         kind = spec["type"]
         if joined:
@@ -319,9 +320,9 @@ def _steps(decoder: Decoder | None) -> list[Step] | None:
                 return None
             steps.append(StripLeft(spec["content"], spec["start"]))
         elif kind in ("Metaspace", "WordPiece"):
-            steps.append(Each(_decoder(spec), by_position=True))
+            steps.append(Each(decoder_of(spec), by_position=True))
         elif kind in ("Replace", "Strip"):
-            steps.append(Each(_decoder(spec), by_position=False))
+            steps.append(Each(decoder_of(spec), by_position=False))
         elif kind == "ByteFallback":
             steps.append(ByteFallback())
         elif kind == "BPEDecoder" and spec["suffix"] and index == len(specs) - 1:
@@ -336,16 +337,14 @@ def _steps(decoder: Decoder | None) -> list[Step] | None:
     return steps
 
 
-def _flat(spec: dict[str, Any]) -> list[dict[str, Any]]:
+def flat(spec: dict[str, Any]) -> list[dict[str, Any]]:
     """The description of a decoder as a list, with nested sequences flattened."""
     return (
-        [part for inner in spec["decoders"] for part in _flat(inner)]
-        if spec["type"] == "Sequence"
-        else [spec]
+        [part for inner in spec["decoders"] for part in flat(inner)] if spec["type"] == "Sequence" else [spec]
     )
 
 
-def _decoder(spec: dict[str, Any]) -> Decoder:
+def decoder_of(spec: dict[str, Any]) -> Decoder:
     """The library's decoder that one description stands for."""
     from tokenizers import decoders
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ from zoo.tokenizer.backend import Backend
 from zoo.tokenizer.detokenizer import Detokenizer, clean_up, token_detokenizer
 from zoo.tokenizer.faults import NamingDetokenizer, naming, probe, quiet
 from zoo.tokenizer.settings import AddedToken, TokenizerSettings, read_bytes, read_json, read_text
+from zoo.tokenizer.token_bytes import token_bytes_of
 
 if TYPE_CHECKING:
     import tokenizers
@@ -49,7 +51,8 @@ class TokenizersBackend(Backend):
         self.special_ids = frozenset(id for id in added if tokenizer.id_to_token(id) in texts)
         self.vocab_size = max([tokenizer.get_vocab_size(with_added_tokens=True), *(id + 1 for id in added)])
         # The reference cleans up no byte-pair text: there it would take away spaces that were written.
-        byte_pair = type(tokenizer.model).__name__ == "BPE"
+        self.kind = type(tokenizer.model).__name__
+        byte_pair = self.kind == "BPE"
         self.clean_up = bool(settings.flag("clean_up_tokenization_spaces", False)) and not byte_pair
 
     def encode(self, text: str, special_tokens: bool) -> list[int]:
@@ -77,6 +80,27 @@ class TokenizersBackend(Backend):
                 self.clean_up,
             )
         return NamingDetokenizer(inner, self.path)
+
+    def token_bytes(self, id: int) -> bytes | None:
+        if id in self._written:
+            return self._written[id].encode("utf-8")
+        token = self.tokenizer.id_to_token(id)
+        with naming(self.path, "its decoder cannot be followed"):
+            return None if token is None else self._bytes_of(token)
+
+    def offsets(self, text: str) -> list[tuple[int, int]] | None:
+        with naming(self.path, "its tokenizer cannot encode this text"):
+            return self.tokenizer.encode(text, add_special_tokens=False).offsets
+
+    @cached_property
+    def _written(self) -> dict[int, str]:
+        """The added tokens, which stand in a text as they are."""
+        added = self.tokenizer.get_added_tokens_decoder()
+        return {id: token.content for id, token in added.items()}
+
+    @cached_property
+    def _bytes_of(self) -> Callable[[str], bytes | None]:
+        return token_bytes_of(self.tokenizer.decoder)
 
     def _add_tokens(self, settings: TokenizerSettings) -> None:
         """Append the added tokens that the vocabulary lacks; TokenizerError when their ids are not the next ones."""

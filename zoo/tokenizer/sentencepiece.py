@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from zoo.errors import TokenizerError
 from zoo.tokenizer.backend import Backend
@@ -25,6 +25,8 @@ class SentencePieceBackend(Backend):
     Text goes through the model's own normalizer. That differs from transformers' conversion of such a model
     in one place: a text that begins with a space keeps it beside the space that the model puts in front.
     """
+
+    kind = "sentencepiece"
 
     def __init__(self, path: Path, settings: TokenizerSettings, proto: bytes | None = None) -> None:
         """`proto` is the model where `path` holds it in another form."""
@@ -92,6 +94,11 @@ class SentencePieceBackend(Backend):
 
         return PieceDetokenizer(piece, self._leading)
 
+    def token_bytes(self, id: int) -> bytes | None:
+        if id in self._added:
+            return self._added[id].content.encode("utf-8")
+        return piece_bytes(self._model, id) if 0 <= id < self._size else None
+
     def _encode_plain(self, text: str, start: int) -> list[int]:
         """The ids of text without added tokens that starts at character `start` of the whole."""
         if not text:
@@ -131,6 +138,14 @@ class SentencePieceBackend(Backend):
         if spaced is None or self._model.decode([spaced]).startswith(" "):
             return "none"
         return "first"
+
+
+def piece_bytes(model: Any, id: int) -> bytes | None:
+    """The bytes of a piece of a sentencepiece model, None for the unknown one, which may stand for any."""
+    if model.is_unknown(id):
+        return None
+    piece: str = model.id_to_piece(id)
+    return bytes([int(piece[3:5], 16)]) if model.is_byte(id) else piece.replace(SPACE, " ").encode("utf-8")
 
 
 def _splitter(tokens: Iterable[AddedToken]) -> re.Pattern[str]:

@@ -14,6 +14,7 @@ from zoo.tokenizer.detokenizer import Detokenizer, PieceDetokenizer
 from zoo.tokenizer.faults import naming
 from zoo.tokenizer.huggingface import TokenizersBackend
 from zoo.tokenizer.languages import LanguageTokens, TargetLanguagePrefix
+from zoo.tokenizer.sentencepiece import piece_bytes
 from zoo.tokenizer.settings import TokenizerSettings, read_bytes, read_json
 
 # The languages of M2M-100 and of Facebook's WMT21 models, in the order of their tokens' ids.
@@ -30,6 +31,8 @@ class VocabularyBackend(Backend):
 
     `target` is the table for decoding, where it is another.
     """
+
+    kind = "sentencepiece"
 
     def __init__(
         self,
@@ -93,6 +96,14 @@ class VocabularyBackend(Backend):
             return int(text[3:5], 16) if byte else text
 
         return Trimmed(PieceDetokenizer(piece, "all"))
+
+    def token_bytes(self, id: int) -> bytes | None:
+        text = self._pieces.get(id)
+        if text is None or id == self._unknown:
+            return None
+        known = self._model.piece_to_id(text)
+        # A special token may be no piece of the model, which then answers "unknown".
+        return text.encode("utf-8") if self._model.is_unknown(known) else piece_bytes(self._model, known)
 
 
 class Trimmed:

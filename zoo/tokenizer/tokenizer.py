@@ -31,7 +31,8 @@ class Tokenizer:
     `vocab_size` is one more than the largest id; `bos_id` the start token's id, None where there is none;
     `eos_ids` the ids that end a text, each by itself; `special_tokens` the text of each named special token
     ("bos_token", "eos_token", ...); `chat_template` the Jinja source that lays out a conversation, or None;
-    `languages` those that it can translate between, or None.
+    `languages` those that it can translate between, or None; `kind` how it finds its tokens: "BPE", "Unigram",
+    "WordPiece", "sentencepiece", "" where its backend does not say.
     """
 
     def __init__(
@@ -49,6 +50,7 @@ class Tokenizer:
         self.eos_ids = frozenset(eos_ids)
         self.chat_template = chat_template
         self.languages: Languages | None = backend.languages
+        self.kind = backend.kind
 
     def encode(self, text: str, special_tokens: bool = True) -> list[int]:
         """The ids of a text; TokenizerError for text that no UTF-8 file could hold.
@@ -82,6 +84,17 @@ class Tokenizer:
         if token is None:
             raise TokenizerError(f"no token has the id {id}")
         return token
+
+    def token_bytes(self, id: int) -> bytes | None:
+        """The bytes that a token stands for within a text, None where the tokenizer cannot tell.
+
+        Those of a byte-level tokenizer, one after the other, are the bytes of the encoded text.
+        """
+        return self._backend.token_bytes(id)
+
+    def offsets(self, text: str) -> list[tuple[int, int]] | None:
+        """The characters, from and up to, that each id of `encode(text, special_tokens=False)` covers, if it knows."""
+        return self._backend.offsets(text)
 
 
 def load_tokenizer(

@@ -23,7 +23,7 @@ class Texts:
     """An opened corpus: an endless stream of documents for a seed, and a finite held-out set.
 
     A document is a text, or, in a `parallel` corpus, a text and its translation. `own` is a person's own text, whose
-    documents have any length; None for a registered corpus. `names` gives the names that its texts tell of, `answers`
+    documents have any length; None for a registered corpus. `names` gives the names that its texts contain, `answers`
     those among them that a text gives when it is asked; `sentences` is the stream with one sentence a document.
     """
 

@@ -51,7 +51,7 @@ def batches(
 ):
     """Teacher-forced batches: inputs (B, T), and targets (B, T), the inputs shifted by one token.
 
-    With `shuffle`, rows are packed and come in a mixed order: neighbours of one text in a batch tell less.
+    With `shuffle`, rows are packed and come in a mixed order: neighbours from one text make a batch less varied.
     """
     found: Iterable[list[int]] = rows(map(encode, texts), length, end, packed=shuffle is not None)
     remaining = iter(found if shuffle is None else shuffled(found, shuffle, POOL))

@@ -4,7 +4,7 @@ import mlx.core as mx
 
 from zoo.training.data import IGNORED
 
-SMALLEST = 1e-37  # a probability below this is taken as this: float32 knows no smaller normal number
+SMALLEST = 1e-37  # smaller probabilities are raised to this, about the smallest normal number of float32
 
 
 def token_losses(logits, targets):  # (B, T, V), (B, T) -> (B, T)

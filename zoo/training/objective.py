@@ -41,8 +41,8 @@ class Method:
     `corpus` is what it is trained on, for `steps` steps of `batch` rows at the peak rate `rate`, unless others are asked
     for. `running` says that its batches take text of any length whole, where `Settings.packed`; another method is given
     long texts in pieces that fit a row. With `sentences` it sees the corpus's sentences one by one, where the corpus has
-    them so. `vocab` is the size of the tokenizer that is trained when none is given; with `names` each name that the
-    corpus tells of is one token of it, and the batches are made with `names` and `answers`, those of the corpus: what is
+    them so. `vocab` is the size of the tokenizer that is trained when none is given; with `names` each of the corpus's
+    names is one token of it, and the batches are made with `names` and `answers`, those of the corpus: what is
     hidden is then a whole answer, and one mask can stand for it.
     """
 
@@ -112,10 +112,10 @@ def hidden_words(
     names: Collection[str] = (),
     answers: Collection[str] = (),
 ) -> Iterator[Batch]:
-    """Masked-LM batches, as BERT's, of whole words and names, masked anew each time that a text comes.
+    """Masked-LM batches, as BERT's, of whole words and names, masked differently each time that a text comes.
 
-    Half the names are, since they are what a text tells, and 15% of all else; of what is asked for 80% is masked, 10%
-    becomes other tokens, 10% stays as it was (Devlin et al., 2018, section 3.1 and appendix A.1).
+    Half the names, which carry a text's facts, and 15% of all else are to be predicted; of these 80% are masked, 10%
+    become other tokens, 10% stay as they were (Devlin et al., 2018, section 3.1 and appendix A.1).
     """
     mask, spans, draw = mask_of(tokenizer), Spans(tokenizer, names, answers), random.Random(settings.seed)
     for rows in alike(texts, tokenizer, settings, closed=False):
@@ -211,8 +211,8 @@ def alike(
 ) -> Iterator[mx.array]:
     """Batches of documents of similar length, one a row, `closed` by an end token: (B, T).
 
-    Where everything is seen at once, other documents in a row are noise, and positions tell more when each begins
-    at the first: packed rows keep a small model from learning at all. A batch has at most batch · length tokens.
+    For bidirectional attention: there, other documents in a row are noise, and positions mean more when each document
+    begins at the first. With packed rows a small model does not learn at all. A batch has at most batch · length tokens.
     With `room`, its rows go on with up to as many end tokens more, mostly few.
     """
     end, most, order = token(tokenizer, END), settings.batch * settings.length, random.Random(settings.seed)

@@ -66,7 +66,7 @@ class Record:
     """What a training run measured: losses in nats a token as [step, loss], validation likewise, time in seconds.
 
     `documents` says whether it saw the corpus's documents or single sentences; `tokenizer` how many tokens its own has,
-    and how many of them are whole names that the corpus told of.
+    and how many of them are whole names of the corpus.
     """
 
     architecture: str

@@ -6,7 +6,7 @@ from itertools import islice
 
 import pytest
 import sentencepiece
-from gguf_tokenizers import TEXTS, write, written
+from gguf_tokenizers import TEXTS, train_pieces, write, written
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 from zoo.checkpoint.gguf.tokenizer import load_gguf_tokenizer, save_gguf_tokenizer
@@ -163,21 +163,7 @@ def test_no_tokenizer_is_none(tmp_path):
 @pytest.fixture(scope="module")
 def pieces(tmp_path_factory):
     """A sentencepiece model of byte pairs like LLaMA's: bytes for what it does not know, tokens of its user."""
-    prefix = tmp_path_factory.mktemp("pieces") / "tokenizer"
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter([*islice(documents("train"), 300), *TEXTS]),
-        model_prefix=str(prefix),
-        model_type="bpe",
-        vocab_size=900,
-        byte_fallback=True,
-        normalization_rule_name="identity",
-        remove_extra_whitespaces=False,
-        split_digits=True,
-        user_defined_symbols=["<tool>", "▁▁▁▁"],
-        control_symbols=["<|end|>"],
-        minloglevel=2,
-    )
-    return prefix.with_suffix(".model")
+    return train_pieces(tmp_path_factory.mktemp("pieces"), TEXTS, user_defined_symbols=["<tool>", "▁▁▁▁"])
 
 
 def with_pieces(path, model, **changes):

@@ -15,7 +15,8 @@ import mlx.core as mx
 
 from zoo.checkpoint.formats.reading import Reading
 from zoo.checkpoint.formats.words import reorder, unpack
-from zoo.checkpoint.packed import AFFINE_BITS, AFFINE_GROUPS, Packed, Packing
+from zoo.checkpoint.packed import Packed, Packing
+from zoo.checkpoint.packings import AFFINE_BITS, AFFINE_GROUPS
 from zoo.errors import CheckpointError
 
 BLOCKS = tuple(sorted(AFFINE_GROUPS, reverse=True))

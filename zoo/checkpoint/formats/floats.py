@@ -13,7 +13,8 @@ from collections.abc import Sequence
 import mlx.core as mx
 
 from zoo.checkpoint.formats.reading import Reading, is_float, misfit
-from zoo.checkpoint.packed import FLOAT_MODES, WORD, Packed, Packing
+from zoo.checkpoint.packed import WORD, Packed, Packing
+from zoo.checkpoint.packings import FLOAT_MODES
 
 EXPONENTS = ("U8", "F8_E8M0")  # what headers call bytes of E8M0
 ONE = 127  # the byte that is 1 in E8M0
@@ -23,7 +24,7 @@ GROUP = 32  # inputs that share a scale in the MX formats
 def fp4(reading: Reading, name: str, part: str, scale: str, multiplier: mx.array | None = None) -> None:
     """Add to the reading the matrix `name` of FP4: `part` (…, O, I/2) holds two a byte, the low half first.
 
-    The type of its `scale` (…, O, G) tells MXFP4 from NVFP4. `multiplier` is NVFP4's second scale, one a matrix.
+    The type of its `scale` (…, O, G) distinguishes MXFP4 from NVFP4. `multiplier` is NVFP4's second scale, one a matrix.
     """
     kind = reading.kind(scale)
     codes, scales = reading.need(part, part), reading.need(scale, part)

@@ -1,6 +1,6 @@
 """The header of a GGUF file: its metadata, and where each tensor lies. Every field is validated.
 
-The gguf package's own reader takes counts and lengths at their word, and makes several numpy arrays of every word of a
+The gguf package's own reader does not check counts and lengths, and makes several numpy arrays of every word of a
 vocabulary. Its tables say what the tensors' types are. Layout: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
 """
 
@@ -170,7 +170,7 @@ def _tensor(cursor: Cursor) -> tuple[str, tuple[int, ...], int, int]:
 def _located(
     path: Path, found: list[tuple[str, tuple[int, ...], int, int]], start: int, alignment: int, size: int
 ) -> dict[str, Entry]:
-    """The tensors by name; ValueError unless each lies within the file, in nobody else's place."""
+    """The tensors by name; ValueError unless each lies within the file and overlaps no other."""
     from gguf import GGML_QUANT_SIZES, GGMLQuantizationType
 
     kinds = {int(kind): kind for kind in GGMLQuantizationType}

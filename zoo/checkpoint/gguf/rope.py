@@ -33,7 +33,7 @@ READ = (
     *ONE,
 )
 
-# LLaMA 3's own; only their ratios can be told from the factors that a file holds.
+# LLaMA 3's own: from the factors that a file holds only their ratios follow.
 LOW, HIGH, CONTEXT = 1.0, 4.0, 8192
 CLOSE = 1e-5  # of a factor: they are float32
 

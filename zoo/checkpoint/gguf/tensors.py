@@ -33,7 +33,7 @@ WIDER = ("F32", "F64", "Q4_K", "Q5_K")  # that only float32 holds so
 
 @dataclass
 class Repacked:
-    """What was packed anew, in `bits`: each tensor's kind, and the squares of its error and its numbers, summed."""
+    """What was repacked, in `bits`: each tensor's kind, and the squares of its error and its numbers, summed."""
 
     bits: int
     tensors: dict[str, tuple[str, float, float]] = field(default_factory=dict)
@@ -147,7 +147,7 @@ def own_dtype(entries: Iterable[Entry]) -> mx.Dtype:
 
 
 def packing_of(entry: Entry, repack: int | None = None) -> Packing | None:
-    """How the tensor is packed: as it is, or anew; None where it is not."""
+    """How the tensor is packed: as in the file, or repacked; None where it is not."""
     if stays_packed(entry):
         return PACKINGS[entry.kind]
     fits = len(entry.shape) > 1 and entry.kind not in PLAIN and not entry.shape[-1] % GROUP
@@ -182,7 +182,7 @@ def _listed(kinds: Counter[str]) -> str:
 
 
 def unread(entry: Entry, dtype: mx.Dtype, repack: int | None = None) -> Any:
-    """What `read` will give, with zeros that take no memory while nobody asks for them."""
+    """What `read` will give, with zeros that take no memory until they are evaluated."""
     packing = packing_of(entry, repack)
     if packing is None:
         return mx.zeros(entry.shape, dtype)

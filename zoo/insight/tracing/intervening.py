@@ -28,7 +28,10 @@ def intervene(loaded: Loaded, values: Mapping[str, Any]) -> Iterator[Loaded]:
     `values` maps an address ("layers.3.mixer.pattern", "layers.3.mixer.head.2", "layers.3") to what is put there: a
     number, an array that broadcasts to the value's shape (such as one taken from a `Trace`), or a function from the
     value to another of its shape. Everything that runs the model sees them: `zoo.stream`, `zoo.trace`, `loaded.model`.
-    PromptError names an address that the model does not have, and a value that does not fit.
+    Each pass computes its own values: an array for six tokens does not fit the pass that reads the seventh, where a
+    function may leave the value as it is. What stands for one expert of a router, "router.expert.5", is what its output
+    is multiplied by; those of the others stay as they are and no longer sum to what they did. PromptError names an
+    address that the model does not have, one that nothing is computed from, and a value that does not fit.
 
     >>> with zoo.intervene(loaded, {"layers.0.mixer.head.2": 0}):  # doctest: +SKIP
     ...     print(zoo.generate(loaded, "The capital city of China is").text)
@@ -49,6 +52,11 @@ def edits_of(loaded: Loaded, values: Mapping[str, Any]) -> dict[str, list[Edit]]
     edits: dict[str, list[Edit]] = {}
     for address, wanted in values.items():
         found, axis, index = resolve(address, known)
+        if instead := known[found].derived:
+            owner = found.rpartition(".")[0]
+            raise PromptError(
+                f"{address}: nothing is computed from this value; intervene in {f'{owner}.' * bool(owner)}{instead}"
+            )
         edits.setdefault(found, []).append(_edit(address, wanted, axis, index))
     return edits
 
@@ -64,7 +72,7 @@ def resolve(address: str, known: Mapping[str, Value]) -> tuple[str, int | None, 
     path, _, item = owner.rpartition(".")
     for found, value in known.items():
         named = value.item == item and found.rpartition(".")[0] == path
-        if index.isdigit() and value.item_axis and (named or found == owner):
+        if index.isdecimal() and value.item_axis and (named or found == owner):
             return found, value.axes.split().index(value.item_axis), int(index)
     near = get_close_matches(str(address), known, 1)
     raise PromptError(
@@ -78,6 +86,8 @@ def _edit(address: str, wanted: Any, axis: int | None, index: int) -> Edit:
             value if axis is None else mx.take(value, _within(address, index, value.shape[axis]), axis=axis)
         )
         new = wanted(part) if callable(wanted) else _array(address, wanted)
+        if new is part:
+            return value
         if not isinstance(new, mx.array):
             new = _array(address, new)
         try:

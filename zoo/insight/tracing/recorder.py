@@ -18,7 +18,8 @@ class Pass:
     """One pass through the model.
 
     `kind` is the method that was called: "backbone", "encode", "decode", or "__call__". `tokens` are the ids that it
-    read, `start` the position of the first. `cached`: it wrote a cache, which then held `cached_numbers` numbers.
+    read, `start` the position of the first. `cached`: it wrote a cache, which then held `cached_numbers` numbers
+    (0 where it is another library's).
     `values` are its values by address, as the model computed them.
     """
 
@@ -56,9 +57,16 @@ class Recorder(Watcher):
         self._cache = None
 
     def note(self, address: str, value: mx.array, about: Value) -> mx.array:
-        """Keep a value of the last pass that began."""
+        """Keep a value of the last pass that began: the last, of a module that is called several times in it.
+
+        One that comes token by token is put together along T. The values are in the order in which they were computed.
+        """
         if self.passes and (not self.only or any(fnmatchcase(address, p) for p in self.only)):
-            self.passes[-1].values[address] = value
+            values, whole = self.passes[-1].values, value
+            before = values.pop(address, None)
+            if about.stepwise and before is not None:
+                whole = mx.concatenate([before, value], axis=about.axes.split().index("T"))
+            values[address] = whole
             self.about[address] = about
         return value
 

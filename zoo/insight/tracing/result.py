@@ -16,6 +16,7 @@ from zoo.generation.sampling import Sampling
 from zoo.generation.step import Step
 from zoo.insight.tracing.choices import Choice, choice_of
 from zoo.insight.tracing.intervening import resolve
+from zoo.insight.tracing.joining import joined
 from zoo.insight.tracing.lens import Reading, read
 from zoo.insight.tracing.probe import Value
 from zoo.insight.tracing.recorder import Pass
@@ -116,6 +117,21 @@ class Trace(Mapping[str, np.ndarray]):
         """The addresses of the attention patterns, in the order in which they were computed."""
         return [address for address in self._about if address.rpartition(".")[2] == "pattern"]
 
+    @property
+    def missing(self) -> dict[str, str]:
+        """Why there is no "lens", there are no "patterns" or no "choices": a sentence for each of them that is empty."""
+        name = self.loaded.architecture.name
+        inside = f"{name} is run by another library's code, whose modules are seen from outside"
+        opaque = self.loaded.architecture.bridged
+        found = {}
+        if not self._lens_addresses():
+            found["lens"] = inside if opaque else "no residual stream was kept that a head of the model reads"
+        if not self.patterns:
+            found["patterns"] = inside if opaque else "no attention pattern was kept: no module notes one"
+        if not self.choices(1):
+            found["choices"] = "no token was drawn from the logits of the last position alone"
+        return found
+
     def choices(self, count: int = 20) -> list[Choice]:
         """How each generated token was chosen, with the `count` likeliest candidates; none where the strategy draws none.
 
@@ -133,11 +149,10 @@ class Trace(Mapping[str, np.ndarray]):
 
         Empty where the model has no head of its own (an encoder without one, a model that another library runs).
         """
-        model = self.loaded.model
-        owner = model.decoder if "decoder" in model else model
-        prefix = "decoder." if "decoder" in model else ""
-        addresses = [a for a in self.streams if a.startswith(prefix)] if "head" in owner else []
-        return [read(owner, a, mx.array(self[a])[None].astype(self._type(a)), count) for a in addresses]
+        return [
+            read(self._reader(), address, mx.array(self[address])[None].astype(self._type(address)), count)
+            for address in self._lens_addresses()
+        ]
 
     def save(self, path: str | Path) -> None:
         """Write every value by its address to a NumPy archive (.npz), floats as float32."""
@@ -150,6 +165,15 @@ class Trace(Mapping[str, np.ndarray]):
 
         return plot(self, address, **options)
 
+    def _reader(self) -> Any:
+        """The part of the model that has the head: the decoder of an encoder-decoder, else the whole."""
+        model = self.loaded.model
+        return model.decoder if "decoder" in model else model
+
+    def _lens_addresses(self) -> list[str]:
+        prefix = "decoder." if "decoder" in self.loaded.model else ""
+        return [a for a in self.streams if a.startswith(prefix)] if "head" in self._reader() else []
+
     def _type(self, address: str) -> Any:
         return next(p.values[address].dtype for p in self.passes if address in p.values)
 
@@ -158,44 +182,16 @@ class Trace(Mapping[str, np.ndarray]):
         return [p.values[a][0, -1] for p in self.passes for a in LOGITS if a in p.values]
 
     def _join(self, address: str) -> np.ndarray:
-        arrays = [
-            p.values[address]
+        passes = [
+            p
             for p in self.passes
             if address in p.values and (p.cached or not self.grows or p.kind == "encode")
         ]
-        rows = [
-            np.array(a.astype(mx.float32) if mx.issubdtype(a.dtype, mx.floating) else a)[0] for a in arrays
-        ]
+        axes = self._about[address].axes.split()
+        arrays = [p.values[address] for p in passes]
+        rows = [np.array(a.astype(mx.float32) if mx.issubdtype(a.dtype, mx.floating) else a) for a in arrays]
+        if axes[:1] == ["B"] or (not axes and all(row.ndim and row.shape[0] == 1 for row in rows)):
+            rows, axes = [row[0] for row in rows], axes[1:]
         if not self.grows or len(rows) == 1:
             return rows[-1]
-        return joined(
-            rows,
-            self._about[address].axes.split()[1:],
-            [len(p.tokens) for p in self.passes if address in p.values],
-        )
-
-
-def joined(rows: list[np.ndarray], axes: list[str], lengths: list[int]) -> np.ndarray:
-    """The rows of all passes one below the other, along the axis T.
-
-    Where `axes` does not name it, T is the axis that is as long as each pass has tokens. An axis S is as long as the
-    last pass's; earlier rows are filled up with zeros.
-    """
-    if "T" in axes:
-        along = axes.index("T")
-    else:
-        fitting = [
-            i
-            for i in range(rows[0].ndim)
-            if all(r.ndim > i and r.shape[i] == n for r, n in zip(rows, lengths, strict=True))
-        ]
-        if not fitting:
-            return rows[-1]
-        along = fitting[0]
-    if "S" in axes:
-        seen = axes.index("S")
-        if "T" not in axes:
-            return rows[-1]  # keys and values of all tokens are in the last
-        most = max(row.shape[seen] for row in rows)
-        rows = [np.pad(r, [(0, most - n if i == seen else 0) for i, n in enumerate(r.shape)]) for r in rows]
-    return np.concatenate(rows, axis=along)
+        return joined(rows, axes, [(p.start, len(p.tokens)) for p in passes])

@@ -29,7 +29,8 @@ def trace(
 
     At most `max_tokens` (8) are generated; `settings` are those of `zoo.stream`. `only` keeps the values whose addresses
     match one of its patterns ("layers.3.*", "*.pattern"), which a long text of a large model needs. The model computes
-    what it computes without a trace; `zoo.intervene` can be in force around it. PromptError as from `zoo.stream`.
+    what it computes without a trace; `zoo.intervene` can be in force around it. A beam search keeps one beam unless
+    `beams` asks for more: then values are those of the first row, and choices none. PromptError as from `zoo.stream`.
 
     >>> trace = zoo.trace(loaded, "The capital city of China is")  # doctest: +SKIP
     >>> trace["layers.3.mixer.pattern"].shape  # (H, T, S)  # doctest: +SKIP
@@ -45,6 +46,8 @@ def trace(
         settings["max_tokens"] = TOKENS if max_tokens is None else max_tokens
     elif max_tokens is not None:
         raise PromptError(f"`max_tokens`: {loaded.architecture.task} has no such setting")
+    if "beams" in takes:
+        settings.setdefault("beams", 1)
     steps: list[Step] = []
     with watched(loaded.model, recorder, loaded.registry):
         for step in stream(loaded, prompt, **settings):
@@ -53,6 +56,7 @@ def trace(
     if patterns and not recorder.about:
         raise PromptError(f"`only`: no value has an address like {', '.join(patterns)}")
     narrowing = {name: settings.get(name) for name in ("temperature", "top_k", "top_p", "min_p", "samplers")}
-    sampling = sampling_of(loaded, **narrowing) if "temperature" in takes else None  # type: ignore[arg-type]
+    draws = "temperature" in takes and settings.get("beams", 1) == 1
+    sampling = sampling_of(loaded, **narrowing) if draws else None  # type: ignore[arg-type]
     read = next((p.tokens for p in recorder.passes), [])
     return Trace(loaded, read, recorder.passes, recorder.about, steps, sampling)

@@ -5,6 +5,7 @@ Several watchers may watch a model at a time: each is given what the one before 
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import wraps
@@ -15,11 +16,13 @@ import mlx.nn as nn
 
 from zoo.architecture import Probe as ProbeRecord
 from zoo.architecture import import_target
+from zoo.errors import PluginError, ZooError, in_words
+from zoo.host.discovery import blamed
 from zoo.host.registry import Registry
 from zoo.insight.tracing.probe import Probe, Value, Watcher
 
 # The methods of a model, any of which may be called first; `encode` and `decode` are those of an encoder-decoder.
-ENTRIES = ("backbone", "encode", "decode")
+ENTRIES = ("backbone", "encode", "decode", "__call__")
 
 
 def modules_of(model: nn.Module) -> dict[str, nn.Module]:
@@ -36,22 +39,32 @@ def modules_of(model: nn.Module) -> dict[str, nn.Module]:
 def values_of(model: nn.Module, registry: Registry) -> dict[str, Value]:
     """Every address of a model, and what is there: the output of each module, and the values that its probe notes."""
     found: dict[str, Value] = {}
-    for path, module in modules_of(model).items():
-        probe = probe_of(type(module), registry)
-        if path and probe.traces.output is not None:
-            found[path] = probe.traces.output
+    kinds = {path: _own_class(module) for path, module in modules_of(model).items()}
+    probes = {path: probe_of(kind, registry) for path, kind in kinds.items()}
+    outputs = _outputs(kinds, probes)
+    for path, probe in probes.items():
+        if (output := outputs[path]) is not None:
+            found[path] = output
         for name, value in probe.traces.values.items():
-            found[f"{path}.{name}" if path else name] = value
+            found[_below(path, name)] = value
     return found
 
 
 def probe_of(kind: type, registry: Registry) -> type[Probe]:
-    """The probe of a class of modules: that of the class itself, else of the nearest class that it derives from."""
+    """The probe of a class of modules: that of the class itself, else of the nearest class that it derives from.
+
+    PluginError when what a plugin gave is no probe.
+    """
     table = registry.table(ProbeRecord)
     for base in kind.__mro__:
         record = table.get(f"{base.__module__}:{base.__qualname__}")
         if record is not None:
-            return import_target(record.target)
+            probe = import_target(record.target)
+            if not (isinstance(probe, type) and issubclass(probe, Probe)):
+                raise PluginError(
+                    f"{record.target} is no probe: it must derive from {Probe.__module__}:Probe"
+                )
+            return probe
     return Probe
 
 
@@ -77,7 +90,10 @@ class _Group(Watcher):
 
 @contextmanager
 def watched(model: nn.Module, watcher: Watcher, registry: Registry) -> Iterator[None]:
-    """Let `watcher` see the values of a model within the block, after those that watch it already."""
+    """Let `watcher` see the values of a model within the block, after those that watch it already.
+
+    PluginError, with the plugin's name, for an error in the code of a third party's probe.
+    """
     if isinstance(model, Probe):
         group = model._watcher
         assert isinstance(group, _Group)
@@ -91,37 +107,79 @@ def watched(model: nn.Module, watcher: Watcher, registry: Registry) -> Iterator[
     group.members.append(watcher)
     modules = modules_of(model)
     before = {path: type(module) for path, module in modules.items()}
-    inputs = _inputs(before, registry)
+    probes = {path: probe_of(kind, registry) for path, kind in before.items()}
+    outputs, inputs = _outputs(before, probes), _inputs(probes)
     try:
         for path, module in modules.items():
-            _set_class(module, _watched_class(before[path], path, group, registry, inputs.get(path)))
+            about = {
+                "_address": path,
+                "_watcher": group,
+                "_output": outputs[path],
+                "_input": inputs.get(path),
+                "__module__": before[path].__module__,
+            }
+            _set_class(module, _watched_class(before[path], probes[path], about))
         yield
+    except Exception as error:
+        if (line := _mistake_of(error, set(probes.values()), registry)) is not None:
+            raise PluginError(line) from error
+        raise
     finally:
         for path, module in modules.items():
             _set_class(module, before[path])
 
 
-def _inputs(kinds: Mapping[str, type], registry: Registry) -> dict[str, tuple[str, Value]]:
+def _own_class(module: nn.Module) -> type:
+    """The class of a module that may be watched."""
+    kind = type(module)
+    return kind.__bases__[1] if issubclass(kind, Probe) else kind
+
+
+def _below(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name
+
+
+def _outputs(kinds: Mapping[str, type], probes: Mapping[str, type[Probe]]) -> dict[str, Value | None]:
+    """What each module gives when it is called, by its path; the model itself gives what its last part does."""
+    found = {path: probe.traces.output if _called(kinds[path]) else None for path, probe in probes.items()}
+    for path, probe in probes.items():
+        for part, value in probe.traces.parts.items():
+            if _called(kinds.get(_below(path, part), object)):
+                found[_below(path, part)] = value
+    return found | {"": None}
+
+
+def _called(kind: type) -> bool:
+    return issubclass(kind, Callable)  # type: ignore[arg-type]
+
+
+def _inputs(probes: Mapping[str, type[Probe]]) -> dict[str, tuple[str, Value]]:
     """The modules whose input is a value of the module above them: by path, that value's address and description."""
-    found = {}
-    for path, kind in kinds.items():
-        probe = probe_of(kind, registry)
-        for part, name in probe.traces.inputs.items():
-            prefix = f"{path}." if path else ""
-            found[prefix + part] = (prefix + name, probe.traces.values[name])
-    return found
+    return {
+        _below(path, part): (_below(path, name), probe.traces.values[name])
+        for path, probe in probes.items()
+        for part, name in probe.traces.inputs.items()
+    }
 
 
-def _watched_class(
-    kind: type, path: str, watcher: Watcher, registry: Registry, taken: tuple[str, Value] | None
-) -> type:
-    probe = probe_of(kind, registry)
-    about = {"_address": path, "_watcher": watcher, "_input": taken, "__module__": kind.__module__}
-    if issubclass(kind, Callable):  # type: ignore[arg-type]
+def _mistake_of(error: Exception, probes: set[type[Probe]], registry: Registry) -> str | None:
+    """The line for an error that was raised by the code of a probe itself, and not by the module that it calls."""
+    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+    name = frame.f_globals.get("__name__")
+    if isinstance(error, ZooError) or name not in {probe.__module__ for probe in probes}:
+        return None
+    plugin = blamed(error, (plugin for plugin in registry.plugins if not plugin.first_party))
+    return f"{f'plugin {plugin.name}: ' if plugin else ''}a probe of {name} failed: {in_words(error)}"
+
+
+def _watched_class(kind: type, probe: type[Probe], about: dict[str, Any]) -> type:
+    """The class of a module while it is watched: the probe before the module's own."""
+    if _called(kind):
         about["__call__"] = _with_signature(probe, kind)
-    if not path:
-        about |= _passes(kind, probe, watcher)
-    return type(kind.__name__, (probe, kind), about)
+    made = type(kind.__name__, (probe, kind), about)
+    if not about["_address"]:
+        _tell_of_passes(made, about["_watcher"])
+    return made
 
 
 def _with_signature(probe: type[Probe], kind: type) -> Any:
@@ -134,28 +192,29 @@ def _with_signature(probe: type[Probe], kind: type) -> Any:
     return call
 
 
-def _passes(kind: type, probe: type[Probe], watcher: Watcher) -> dict[str, Any]:
-    """The methods of the model itself, which tell the watcher that a pass begins and ends."""
-    depth = [0]
+def _tell_of_passes(model: type, watcher: Watcher) -> None:
+    """Let the methods of a model that may be called first tell the watcher that a pass begins and ends."""
+    running = False
 
-    def entry(name: str) -> Any:
-        own = _with_signature(probe, kind) if name == "__call__" else getattr(kind, name)
-
+    def entry(name: str, own: Any) -> Any:
         @wraps(own)
         def call(self: Any, *args: Any, **options: Any) -> Any:
-            if depth[0]:
+            nonlocal running
+            if running:
                 return own(self, *args, **options)
-            depth[0] = 1
+            running = True
             watcher.begin(name, args, options)
             try:
                 return own(self, *args, **options)
             finally:
-                depth[0] = 0
+                running = False
                 watcher.end()
 
         return call
 
-    return {name: entry(name) for name in (*ENTRIES, "__call__") if callable(getattr(kind, name, None))}
+    for name in ENTRIES:
+        if callable(own := getattr(model, name, None)):
+            setattr(model, name, entry(name, own))
 
 
 def _set_class(module: nn.Module, kind: type) -> None:

@@ -1,0 +1,62 @@
+"""How latent attention and the grouped router are traced.
+
+Axes: B batch, T new tokens, S cached and new, D width, H heads, R latent width, N and P the widths of a head's parts without
+and with positions, V width of a head's values, Q width of the queries' latent, E experts.
+"""
+
+from __future__ import annotations
+
+import mlx.core as mx
+
+from zoo.insight.tracing.probe import Traces, Value
+from zoo.insight.tracing.probes import ADDED, CHOSEN, HEADS, PATTERN, ChoiceProbe, PatternProbe
+
+
+class LatentAttentionProbe(PatternProbe):
+    """Latent attention: the latents, the pattern of each head, and what each head gives, in either order of its products."""
+
+    traces = Traces(
+        Value("B T D", ADDED),
+        {
+            "queries": Value("B H T N", "the queries' part without positions", item_axis="H"),
+            "latents": Value(
+                "B 1 S R", "the latents that keys and values are made of, the cached ones included"
+            ),
+            "pattern": PATTERN,
+            "heads": HEADS._replace(axes="B H T V"),
+        },
+        parts={
+            "query": Value("B T H·(N+P)", "the queries of all heads side by side"),
+            "query_down": Value("B T Q", "the queries' latents"),
+            "query_norm": Value("B T Q", "the queries' latents, normalised"),
+            "query_up": Value("B T H·(N+P)", "the queries of all heads side by side"),
+            "kv_down": Value("B T R+P", "the latent of keys and values, and the key that all heads share"),
+            "kv_norm": Value("B 1 T R", "the latents of keys and values, normalised"),
+            # What these are applied to depends on the order.
+            "key_up": None,
+            "value_up": None,
+            "output": None,
+        },
+    )
+
+    def mix(self, queries: mx.array, latents: mx.array, scores: mx.array) -> mx.array:
+        """Note the operands and the result."""
+        queries, latents = self.note("queries", queries), self.note("latents", latents)
+        return self.note("heads", super().mix(queries, latents, scores))  # type: ignore[misc]
+
+    def attend(self, queries: mx.array, keys: mx.array, values: mx.array, scores: mx.array) -> mx.array:
+        """Note the pattern, which is the same for latents and for the values made of them."""
+        own = super().attend  # type: ignore[misc]
+        return self.weighed(lambda weighed: own(queries, keys, weighed, scores), values)
+
+
+class GroupRouterProbe(ChoiceProbe):
+    """The grouped router: the score of every expert, too."""
+
+    traces = Traces(
+        values={**CHOSEN, "scores": Value("B T E", "σ of each expert's logit", "probability", item_axis="E")}
+    )
+
+    def score(self, x: mx.array) -> mx.array:
+        """Note the scores of all experts."""
+        return self.note("scores", super().score(x))  # type: ignore[misc]

@@ -1,0 +1,25 @@
+"""How the blocks of Gemma 2 are drawn. Imports no mlx."""
+
+from zoo.insight.diagram import Note, Residual, parts
+
+
+def offset_norm(subject):
+    """RMSNorm, whose weight is a distance from one."""
+    return subject.box("RMSNorm (1 + w)")
+
+
+def sandwich(subject):
+    """A norm on both sides of the mixer, and of the feed-forward."""
+    for part in ("mixer", "feedforward"):
+        fields = (f"{part}_norm", part, f"{part}_output_norm")
+        yield Residual(tuple(item for field in fields for item in subject.part(field)))
+
+
+def capped_attention(subject):
+    """Attention, with the cap of its scores."""
+    return parts.attention(subject).with_notes(Note(f"scores capped at {subject.spec.cap:g}", "cap"))
+
+
+def capped_head(subject):
+    """The output head, with the cap of its logits."""
+    return parts.head(subject).with_notes(Note(f"logits capped at {subject.spec.cap:g}", "cap"))

@@ -1,0 +1,13 @@
+"""How gpt-oss's attention and experts are drawn. Imports no mlx."""
+
+from zoo.insight.diagram import Note, parts
+
+
+def sink_attention(subject):
+    """Attention, with the learned score of a head that holds no value."""
+    return parts.attention(subject).with_notes(Note("a sink for each head", "sinks"))
+
+
+def clipped_experts(subject):
+    """SwiGLU with clipped inputs."""
+    return subject.box("clipped SwiGLU experts")

@@ -1,0 +1,56 @@
+"""Diagrams on the terminal and in files, for `zoo show` and `zoo compare`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from zoo.cli.terminal import Terminal, columns, visible, write
+
+PIPE = {1: 80}  # the width of one diagram in a pipe; of several OTHERS
+OTHERS = 120
+ANSI = {"title": "1", "quiet": "2", "line": "2", "differs": "1;33"}
+
+
+def diagrams_of(found: Sequence[Any], registry: Any) -> Any:
+    """The diagrams of some described models, what differs marked."""
+    from zoo.insight.diagram import diagram_of, marked
+
+    return marked([diagram_of(one.recipe, one.origin, registry) for one in found])
+
+
+def print_diagrams(diagrams: Sequence[Any]) -> None:
+    """Print diagrams side by side where they fit; in colours on a terminal, unless NO_COLOR or TERM=dumb is set."""
+    from zoo.insight.diagram.text import to_spans
+
+    plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+    coloured = isinstance(sys.stdout, Terminal) and not plain
+    lines = []
+    for line in to_spans(diagrams, columns() or PIPE.get(len(diagrams), OTHERS)):
+        spans = ((ANSI.get(style), visible(text) if coloured else text) for style, text in line)
+        lines.append(
+            "".join(f"\x1b[{code}m{text}\x1b[0m" if coloured and code else text for code, text in spans)
+        )
+    text = "\n".join(lines) + "\n\n"
+    if coloured:
+        sys.stdout.rich_proxied_file.write(text)  # type: ignore[attr-defined]
+        sys.stdout.flush()
+    else:
+        write(text)
+
+
+def write_file(path: Path, text: str) -> None:
+    """Write a picture or a page whole, and say so on the error stream; ZooError when it cannot be written."""
+    from zoo.errors import ZooError
+    from zoo.files import write_text
+
+    try:
+        write_text(path, text)
+    except OSError as error:
+        raise ZooError(f"{path}: cannot be written ({error.strerror or error})") from error
+    click.echo(f"wrote {path}", err=True)

@@ -1,0 +1,117 @@
+"""`zoo perplexity`: how well models predict a text."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from zoo.cli.complete import sources
+
+if TYPE_CHECKING:
+    from zoo.insight.perplexity import Perplexity
+
+
+DIFFERENT = "The tokenizers differ: bits a byte compares these models, perplexity and nats a token do not."
+# What the columns of a table are called in full.
+LONGER = {
+    "perplexity": "perplexity a token",
+    "nats": "nats a token",
+    "context": "context/stride",
+    "unknown": "unknown tokens",
+}
+
+
+@click.command()
+@click.argument("names", nargs=-1, required=True, metavar="SOURCE...", shell_complete=sources)
+@click.argument("file", metavar="FILE", type=click.Path(path_type=Path, allow_dash=True))
+@click.option("--context", type=int, help="Tokens of a window (the model's own, at most 4,096).")
+@click.option("--stride", type=int, help="Tokens by which the window moves on (half of the context).")
+@click.option("--limit", type=int, metavar="TOKENS", help="The most tokens to score.")
+@click.option("--batch", type=int, default=1, show_default=True, help="Windows to read side by side.")
+@click.option("--architecture", metavar="NAME", help="Use this architecture, whatever the config says.")
+@click.option("--revision", metavar="NAME", help="A hub id's branch, tag or commit.")
+@click.option("--dtype", type=click.Choice(["float32", "float16", "bfloat16"]), help="Compute in this type.")
+@click.option("--force", is_flag=True, help="Load even what does not seem to fit in memory.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def perplexity(
+    names: tuple[str, ...],
+    file: Path,
+    context: int | None,
+    stride: int | None,
+    limit: int | None,
+    batch: int,
+    as_json: bool,
+    **how: Any,
+) -> None:
+    """Measure how well each SOURCE predicts the text in FILE ("-": a pipe), in bits a byte and perplexity a token.
+
+    A token is predicted once, from at least context − stride tokens before it. Bits a byte compares models of different
+    tokenizers; perplexity compares those of one tokenizer alone.
+    """
+    from zoo.cli.progress import Progress
+    from zoo.cli.run import piped
+    from zoo.errors import PromptError
+    from zoo.files import read_persons_text
+    from zoo.insight.perplexity import check_source
+    from zoo.insight.perplexity import perplexity as measure
+    from zoo.loading import load
+
+    text = piped() if str(file) == "-" else read_persons_text(file, PromptError)
+    if not text:
+        raise PromptError(f"{'the pipe' if str(file) == '-' else file}: is empty")
+    for name in names:
+        check_source(name, architecture=how["architecture"], revision=how["revision"])
+    found = {}
+    for name in names:
+        with Progress(f"loading {name}", waits=True) as loading:
+            loaded = load(name, report=loading, **how)
+        with Progress(f"reading by {name}") as report:
+            found[name] = measure(
+                loaded, text, context=context, stride=stride, limit=limit, batch=batch, report=report
+            )
+        del loaded
+    if as_json:
+        from zoo.runtime import versions
+
+        values = [{"source": name, **one.as_json()} for name, one in found.items()]
+        click.echo(
+            json.dumps({"file": str(file), "models": values, "versions": versions()}, ensure_ascii=False)
+        )
+    else:
+        click.echo(drawn(found))
+
+
+def drawn(found: dict[str, Perplexity]) -> str:
+    """The figures of one model in rows, those of several side by side."""
+    from zoo.cli.table import table, wrapped
+    from zoo.cli.terminal import columns
+
+    cells = {name: _cells(one) for name, one in found.items()}
+    if len(found) == 1:
+        ((name, values),) = cells.items()
+        return table([["model", name], *([LONGER.get(key, key), value] for key, value in values.items())])
+    unknown = any(one.unknown for one in found.values())
+    heads = [head for head in next(iter(cells.values())) if head != "unknown" or unknown]
+    rows = [[name, *(values[head] for head in heads)] for name, values in cells.items()]
+    drawn = table(rows, ["model", *heads], repeated=1)
+    if len({one.tokens for one in found.values()}) == 1:
+        return drawn
+    return f"{drawn}\n\n{wrapped(DIFFERENT, columns())}"
+
+
+def _cells(one: Perplexity) -> dict[str, str]:
+    window = "all" if one.context is None else f"{one.context:,}"
+    return {
+        "bits a byte": f"{one.bits_per_byte:.4f}",
+        "perplexity": f"{one.perplexity:,.4g}" if math.isfinite(one.perplexity) else "∞",
+        "nats": f"{one.nats_per_token:.4f}",
+        "tokens": f"{one.tokens:,}",
+        "bytes": f"{one.bytes:,}",
+        "unknown": f"{one.unknown:,}",
+        "context": window if one.stride in (None, one.context) else f"{window}/{one.stride:,}",
+        "tokens/s": f"{one.tokens_per_second:,.0f}",
+    }

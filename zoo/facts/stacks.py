@@ -1,0 +1,61 @@
+"""The stacks of layers that a recipe has, by their roles, and all its specs with their widths. Imports no mlx."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from zoo.recipe import Spec
+
+DECODER, ENCODER = "decoder", "encoder"
+
+
+def stacks(recipe: Any) -> dict[str, Any]:
+    """The models with layers in a recipe: by "encoder" and "decoder"; none where the layers are not known.
+
+    A decoder in which every token sees every other is one nevertheless. A model of a third party whose parts are not
+    named so is a decoder when it has layers.
+    """
+    parts = dict(recipe.parts())
+    if isinstance(parts.get("layers"), tuple):
+        return {ENCODER if recipe.name == ENCODER else DECODER: recipe}
+    found = {role: parts[role] for role in (ENCODER, DECODER) if role in parts}
+    return {
+        role: stack for role, stack in found.items() if isinstance(dict(stack.parts()).get("layers"), tuple)
+    }
+
+
+def is_opaque(recipe: Any) -> bool:
+    """Whether only the sums of a recipe are known, because another library's code runs it."""
+    return not stacks(recipe)
+
+
+def with_widths(spec: Spec, dim: int, path: str = "") -> Iterator[tuple[str, Spec, int]]:
+    """A spec and all below it, each with its path and the width that it works in."""
+    yield path, spec, dim
+    for name, value in spec.parts():
+        below, width = (f"{path}.{name}" if path else name), spec.width(name, dim)
+        if isinstance(value, tuple):
+            for index, part in enumerate(value):
+                yield from with_widths(part, width, f"{below}.{index}")
+        else:
+            yield from with_widths(value, width, below)
+
+
+def memories(recipe: Any) -> Iterator[tuple[Spec, int]]:
+    """What has a cache in each layer of the decoder (a mixer, a recurrent part), with its width; none without a cache."""
+    decoder = stacks(recipe).get(DECODER)
+    if decoder is None or decoder.causality == "full":
+        return
+    for layer in decoder.layers:
+        yield from _remembering(layer, decoder.dim)
+
+
+def _remembering(spec: Spec, dim: int) -> Iterator[tuple[Spec, int]]:
+    for name, value in spec.parts():
+        for part in value if isinstance(value, tuple) else (value,):
+            width = spec.width(name, dim)
+            if part.remembers:
+                yield part, width
+            else:
+                yield from _remembering(part, width)

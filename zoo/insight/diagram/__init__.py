@@ -1,0 +1,26 @@
+"""Block diagrams of recipes, for the terminal and as SVG. Imports no mlx.
+
+`diagram_of` draws a recipe as data, `marked` says what differs among several, `to_text` and `to_svg` render them. A
+plugin's drawings are made of `Box`, `Residual`, `Frame`, `Stack`, `Note` and `Cell`.
+"""
+
+from zoo.insight.diagram.difference import marked
+from zoo.insight.diagram.draw import Subject, diagram_of
+from zoo.insight.diagram.model import Box, Cell, Diagram, Frame, Note, Residual, Stack
+from zoo.insight.diagram.svg import to_svg
+from zoo.insight.diagram.text import to_text
+
+__all__ = [
+    "Box",
+    "Cell",
+    "Diagram",
+    "Frame",
+    "Note",
+    "Residual",
+    "Stack",
+    "Subject",
+    "diagram_of",
+    "marked",
+    "to_svg",
+    "to_text",
+]

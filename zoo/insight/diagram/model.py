@@ -1,0 +1,113 @@
+"""What a diagram shows, without any geometry. Imports no mlx.
+
+A diagram has stacks (a decoder, an encoder), a stack has items from bottom (tokens) to top (logits): boxes, residual sums
+around some of them, and frames around layers that repeat. `path` is the path of the field in the recipe that an item is
+drawn from, with `*` for the number of a layer: `layers.*.mixer`. `differs` marks what is not the same in the diagrams that
+are compared.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any
+
+from zoo.frozen import Frozen, frozen
+
+
+@frozen()
+class Note(Frozen):
+    """A short fact beside a box ("32 heads"). `key` says which one it is ("heads"), so that two can be compared."""
+
+    text: str
+    key: str = ""
+    differs: bool = False
+
+    @property
+    def name(self) -> str:
+        """The key, else the text itself."""
+        return self.key or self.text
+
+
+@frozen()
+class Cell(Frozen):
+    """A part inside a box: a projection, a norm, an operator. An empty title leaves its place free."""
+
+    title: str
+    path: str = ""
+    differs: bool = False
+
+
+@frozen()
+class Box(Frozen):
+    """A block: its title, its facts, and rows of parts inside it, from bottom to top.
+
+    `role` is what it is for ("attention", "feedforward", "norm", "embedding", "head"), whatever it is called; items of
+    one role stand in one line. `memory`: it also reads the encoder's output.
+    """
+
+    role: str
+    title: str
+    path: str = ""
+    notes: tuple[Note, ...] = ()
+    rows: tuple[tuple[Cell, ...], ...] = ()
+    memory: bool = False
+    differs: bool = False
+
+    def with_notes(self, *texts: str | Note) -> Box:
+        """A copy with more facts."""
+        return dataclasses.replace(self, notes=(*self.notes, *map(as_note, texts)))
+
+
+@frozen()
+class Residual(Frozen):
+    """x + f(x): the items of f, and an arrow around them to a sum."""
+
+    items: tuple[Any, ...]
+    differs: bool = False
+
+
+@frozen()
+class Frame(Frozen):
+    """Layers that repeat: how many there are, and which, where they are not all ("even layers")."""
+
+    items: tuple[Any, ...]
+    count: int
+    path: str = ""
+    label: str = ""
+    differs: bool = False
+
+
+@frozen()
+class Stack(Frozen):
+    """One tower of items. `role` is "decoder" or "encoder"; `start` and `end` say what enters and what leaves it."""
+
+    role: str
+    title: str
+    items: tuple[Any, ...]
+    start: Box
+    end: Box
+    differs: bool = False
+
+
+@frozen()
+class Diagram(Frozen):
+    """A model: its name, a line about it, and its stacks, those that others read from first."""
+
+    name: str
+    summary: str
+    stacks: tuple[Stack, ...]
+
+
+def as_note(note: str | Note) -> Note:
+    """A text as a note."""
+    return note if isinstance(note, Note) else Note(note)
+
+
+def boxes(items: Any) -> Iterator[Box]:
+    """Every box of some items, from bottom to top."""
+    for item in items:
+        if isinstance(item, Box):
+            yield item
+        else:
+            yield from boxes(item.items)

@@ -1,0 +1,77 @@
+"""How numbers, activations and layers' numbers are written in diagrams. Imports no mlx."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+ACTIVATION_WORDS = {
+    "relu": "ReLU",
+    "relu2": "ReLU²",
+    "gelu": "GELU",
+    "gelu_tanh": "GELU (tanh)",
+    "quick_gelu": "Quick GELU",
+    "silu": "SiLU",
+    "tanh": "tanh",
+    "sigmoid": "sigmoid",
+}
+GATED_WORDS = {"silu": "SwiGLU", "gelu": "GEGLU", "gelu_tanh": "GEGLU", "relu": "ReGLU", "sigmoid": "GLU"}
+LISTED = 6  # layers whose numbers are written one by one
+
+
+def number(value: float) -> str:
+    """A number with separators between thousands; a fraction in four digits."""
+    return f"{value:,.0f}" if float(value).is_integer() else f"{value:.4g}"
+
+
+def counted(count: int, noun: str) -> str:
+    """ "1 head", "8 heads"."""
+    return f"{number(count)} {noun}{'' if count == 1 else 's'}"
+
+
+def activation(name: str) -> str:
+    """What texts call an activation."""
+    return ACTIVATION_WORDS.get(name, name)
+
+
+def spaced(name: str) -> str:
+    """A spec's name as words: "selective-state-space" -> "Selective state space"."""
+    words = name.replace("-", " ").replace("_", " ").strip() or "block"
+    return words[:1].upper() + words[1:]
+
+
+def which(indices: Sequence[int], total: int) -> str:
+    """Which layers of `total`, counted from 0: "even layers", "first 3 layers", "every 4th layer from 3"."""
+    count = len(indices)
+    if count == total:
+        return ""
+    if told := _regular(indices, total):
+        return told
+    others = _regular(sorted(set(range(total)) - set(indices)), total)
+    if others and count > total // 2:
+        return f"all but {others}"
+    if count <= LISTED:
+        return f"layers {', '.join(map(str, indices))}"
+    return f"{count} layers from {indices[0]} to {indices[-1]}"
+
+
+def _regular(indices: Sequence[int], total: int) -> str:
+    """What is said of one layer, of neighbours, and of layers at equal distances; nothing for others."""
+    count, first, last = len(indices), indices[0], indices[-1]
+    if count == 1:
+        return f"layer {first}"
+    if last - first == count - 1:
+        if first == 0:
+            return f"first {count} layers"
+        return f"last {count} layers" if last == total - 1 else f"layers {first}–{last}"
+    steps = {after - before for before, after in pairwise(indices)}
+    if len(steps) > 1 or first >= (step := steps.pop()) or last + step < total:
+        return ""
+    if step == 2:
+        return "odd layers" if first else "even layers"
+    return f"every {_ordinal(step)} layer from {first}"
+
+
+def _ordinal(value: int) -> str:
+    last = value % 10 if value % 100 not in (11, 12, 13) else 0
+    return f"{value}{ {1: 'st', 2: 'nd', 3: 'rd'}.get(last, 'th') }"

@@ -1,0 +1,215 @@
+"""Sources measured here, side by side: each run in a process of its own, in turn, medians of several."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from zoo.architecture import Architecture
+from zoo.checkpoint.source import is_architecture, split_preset
+from zoo.config import Config
+from zoo.errors import PromptError, SourceError, ZooError
+from zoo.frozen import Frozen, frozen
+from zoo.host.recipes import read_recipe, recipe_architecture, recipe_config
+from zoo.host.registry import Registry, default_registry
+from zoo.insight.apart import alternating, run_apart
+
+PROMPT_TOKENS, NEW_TOKENS = 128, 32  # where every model has the context
+MEASURED = (
+    "prefill_tokens_per_second",
+    "decode_tokens_per_second",
+    "first_token_seconds",
+    "peak_memory_bytes",
+)
+
+Report = Callable[[int, int], None]
+
+
+@frozen()
+class Measured(Frozen):
+    """What one source did on this machine: medians of `runs` runs, each in a process of its own after a warm-up in it.
+
+    `measured` says which model that was, a source's own name or the preset it stands for ("llama:pocket"), `random`
+    whether its weights were drawn at random. Prefill is the reading of `prompt_tokens`, decode the writing of
+    `new_tokens` one after the other; for a translator the encoding of a source and the decoding of a target, for an
+    encoder the encoding alone, for a model that uncovers masks (`task` "denoise") the rate at which tokens are uncovered,
+    in "decode". What a model does not do is None. `peak_memory_bytes` is the most that MLX held, weights included.
+    """
+
+    source: str
+    measured: str
+    architecture: str
+    task: str
+    parameters: int
+    random: bool
+    dtype: str
+    prompt_tokens: int
+    new_tokens: int | None
+    prefill_tokens_per_second: float | None
+    decode_tokens_per_second: float | None
+    first_token_seconds: float | None
+    peak_memory_bytes: int
+    runs: tuple[dict[str, float | None], ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """The fields; each of `runs` has the figures of one run."""
+        return {name: getattr(self, name) for name in self.__dataclass_fields__} | {"runs": list(self.runs)}
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What is run for a source: its checkpoint, or, where `recipe` is given, that recipe with random weights."""
+
+    name: str
+    architecture: Architecture | None = None
+    recipe: Any = None
+
+
+def measure(
+    sources: Sequence[str],
+    *,
+    prompt_tokens: int | None = None,
+    new_tokens: int | None = None,
+    runs: int = 3,
+    report: Report | None = None,
+    registry: Registry | None = None,
+) -> list[Measured]:
+    """Run every source on this machine and give what was measured, in the order of `sources`.
+
+    A source is an architecture (its pocket checkpoint, or a model of the pocket's size), a preset, a folder, a file, a hub
+    id, or a recipe in a .json file. A preset that is not part of this installation and a recipe get random weights:
+    nothing is downloaded for them. `prompt_tokens` and `new_tokens` default to 128 and 32, fewer where a model has a
+    smaller context, the same for all. `report` is called with the runs that are done and those in all. The processes have
+    the plugins that are installed; `registry` is asked here.
+    SourceError, by name and with the sum, for a model that does not fit in memory; PromptError for numbers that cannot be.
+    """
+    for name, value in (("prompt_tokens", prompt_tokens), ("new_tokens", new_tokens), ("runs", runs)):
+        if value is not None and value < 1:
+            raise PromptError(f"`{name}` must be at least 1, got {value}")
+    if not sources:
+        raise ZooError("there is nothing to measure")
+    registry = registry or default_registry()
+    names = list(dict.fromkeys(sources))
+    for name in names:
+        check_memory(
+            subject_of(name, registry), (prompt_tokens or PROMPT_TOKENS) + (new_tokens or NEW_TOKENS)
+        )
+    contexts = [context for name in names if (context := _context(subject_of(name, registry), registry))]
+    prompt, new = _lengths(min(contexts, default=None), prompt_tokens, new_tokens)
+    done = 0
+
+    def run(name: str) -> dict[str, Any]:
+        return run_apart("zoo.insight.measured_run", [name, str(prompt), str(new)], name)
+
+    def count(name: str, values: dict[str, Any]) -> None:
+        nonlocal done
+        done += 1
+        if report is not None:
+            report(done, runs * len(names))
+
+    if report is not None:
+        report(0, runs * len(names))
+    taken = alternating(names, runs, run, report=count)
+    found = {name: _summed(name, rows) for name, rows in taken.items()}
+    return [found[name] for name in sources]
+
+
+def subject_of(source: str, registry: Registry) -> Subject:
+    """What is run for a source; SourceError where there is nothing that could be."""
+    if source.endswith(".json") and not Path(source).is_dir():
+        if not Path(source).is_file():
+            raise SourceError(f"{source}: no such file")
+        recipe = read_recipe(Path(source), registry)
+        return Subject(source, recipe_architecture(recipe_config(recipe), registry), recipe)
+    if not is_architecture(source, registry):
+        return Subject(source)
+    plain, wanted = split_preset(source)
+    architecture = registry.architecture(plain)
+    preset = architecture.preset(wanted)
+    if wanted is None and not (preset and preset.embedded):
+        small = (architecture.preset(name) for name in ("pocket", "tiny"))
+        preset = next((p for p in small if p is not None and p.config is not None), preset)
+    if preset is None:
+        if not architecture.presets:
+            raise SourceError(f"{source}: has no numbers of its own: give a folder, a hub id or a recipe")
+        has = ", ".join(p.name for p in architecture.presets)
+        raise SourceError(f"{source}: {architecture.name} has no preset {wanted!r}; it has {has}")
+    name = f"{architecture.name}:{preset.name}"
+    if preset.embedded or preset.config is None:
+        return Subject(name)
+    return Subject(name, architecture, architecture.recipe(Config(preset.config)))
+
+
+def check_memory(subject: Subject, tokens: int) -> None:
+    """SourceError, with the sum, when a model of random weights does not fit in this machine's memory."""
+    if subject.recipe is None:
+        return  # loading checks it
+    from zoo.loading import too_large
+
+    recipe, width = subject.recipe, random_dtype().size
+    sum_in_words = too_large(recipe.parameters(recipe.dim) * width, recipe, width, tokens)
+    if sum_in_words is not None:
+        raise SourceError(f"{subject.name}: does not fit, with random weights: {sum_in_words}")
+
+
+def random_dtype() -> Any:
+    """The dtype of random weights: what this device computes in, on a GPU that of most published checkpoints."""
+    import mlx.core as mx
+
+    from zoo.runtime import compute_dtype
+
+    return compute_dtype() or mx.bfloat16
+
+
+def _context(subject: Subject, registry: Registry) -> int | None:
+    """The most tokens that the model is made for, None where its recipe names no end."""
+    if subject.recipe is not None:
+        return subject.recipe.context
+    from zoo.checkpoint.checkpoint import open_checkpoint
+    from zoo.checkpoint.source import find
+
+    found = find(subject.name, registry)  # a hub id's weights are fetched here, where their bar is seen
+    checkpoint = open_checkpoint(found.path, registry, found.architecture)
+    recipe: Any = checkpoint.architecture.recipe(checkpoint.config_of())
+    context: int | None = recipe.context
+    return context
+
+
+def _lengths(context: int | None, prompt: int | None, new: int | None) -> tuple[int, int]:
+    """How many tokens are read and written; PromptError where more are asked for than the smallest context has."""
+    if context is None or (prompt or PROMPT_TOKENS) + (new or NEW_TOKENS) <= context:
+        return prompt or PROMPT_TOKENS, new or NEW_TOKENS
+    if (prompt or 1) + (new or 1) > context:
+        raise PromptError(
+            f"`prompt_tokens` and `new_tokens`: {prompt or 1} and {new or 1} are more than the smallest context, {context}"
+        )
+    new = new or min(NEW_TOKENS, max(context // 4, 1), context - (prompt or 1))
+    return prompt or min(PROMPT_TOKENS, context - new), new
+
+
+def _summed(source: str, rows: list[dict[str, Any]]) -> Measured:
+    """The medians of a source's runs."""
+
+    def middle(name: str) -> Any:
+        values = [row[name] for row in rows]
+        return None if None in values else median(values)
+
+    about = {name: value for name, value in rows[0].items() if name not in MEASURED}
+    figures = {name: middle(name) for name in MEASURED}
+    figures["peak_memory_bytes"] = int(figures["peak_memory_bytes"])
+    return Measured(
+        source=source, **about, **figures, runs=tuple({name: row[name] for name in MEASURED} for row in rows)
+    )
+
+
+def to_json(found: Sequence[Measured]) -> str:
+    """The record of a measurement: figures, and versions and machine they are of."""
+    from zoo.runtime import versions
+
+    return json.dumps(
+        {"measured": [one.as_json() for one in found], "versions": versions()}, ensure_ascii=False
+    )

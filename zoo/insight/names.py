@@ -1,0 +1,87 @@
+"""Which tensors of a checkpoint each parameter is read from: the map that the weight rules make."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from zoo.architecture import Architecture
+from zoo.frozen import Frozen, frozen
+from zoo.host.registry import Registry
+
+
+@frozen()
+class Pair(Frozen):
+    """Tensors of a checkpoint and the parameters that they become, numbers of layers and experts as {i}."""
+
+    tensors: tuple[str, ...]
+    parameters: tuple[str, ...]
+
+
+def weight_names(architecture: Architecture, recipe: Any, registry: Registry) -> dict[str, list[Pair]]:
+    """The pairs of each published layout, "hf" and "mlx"; one layout where both are the same.
+
+    The model is made, unevaluated, and the rules that save it are watched.
+    """
+    from mlx.utils import tree_flatten
+
+    from zoo.assemble import assemble
+
+    parameters = dict(tree_flatten(assemble(recipe, registry).parameters()))
+    found = {layout: _watched(rules, parameters, recipe) for layout, rules in architecture.layouts.items()}
+    if found["hf"] == found["mlx"]:
+        del found["mlx"]
+    return found
+
+
+class _Events(dict[str, Any]):
+    """A dict that notes in a list which names are taken out of it, or put into it."""
+
+    def __init__(self, values: dict[str, Any], kind: str, events: list[tuple[str, str]]) -> None:
+        super().__init__(values)
+        self._kind, self._events = kind, events
+
+    def pop(self, name: str, *default: Any) -> Any:
+        if self._kind == "taken" and name in self:
+            self._events.append((self._kind, name))
+        return super().pop(name, *default)
+
+    def __delitem__(self, name: str) -> None:
+        self.pop(name)
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        if self._kind == "given":
+            self._events.append((self._kind, name))
+        super().__setitem__(name, value)
+
+
+def _watched(rules: Iterable[Any], parameters: dict[str, Any], recipe: Any) -> list[Pair]:
+    from zoo.checkpoint.parameters import join
+
+    events: list[tuple[str, str]] = []
+    source, target = _Events(parameters, "taken", events), _Events({}, "given", events)
+    pairs: dict[Pair, None] = {}
+    for rule in rules:
+        events.clear()
+        rule.backward(source, target, recipe, join)
+        taken: list[str] = []
+        given: list[str] = []
+        for kind, name in events:
+            if kind == "taken" and given:
+                pairs[_pair(given, taken)] = None
+                taken, given = [], []
+            (taken if kind == "taken" else given).append(name)
+        if given and taken:
+            pairs[_pair(given, taken)] = None
+    return list(pairs)
+
+
+def _pair(tensors: list[str], parameters: list[str]) -> Pair:
+    plain = (
+        tuple(dict.fromkeys(_without_numbers(name) for name in names)) for names in (tensors, parameters)
+    )
+    return Pair(*plain)
+
+
+def _without_numbers(name: str) -> str:
+    return ".".join("{i}" if step.isdigit() else step for step in name.split("."))

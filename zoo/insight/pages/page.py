@@ -1,0 +1,47 @@
+"""A page from a template, with the style sheet and the scripts that all pages share. Imports no mlx."""
+
+from __future__ import annotations
+
+import json
+from importlib.resources import files
+from typing import Any
+
+from zoo.insight.diagram.style import DARK, LIGHT, properties
+
+
+def page(template: str, scripts: tuple[str, ...] = (), *, data: Any = None, **values: Any) -> str:
+    """The page of a template in `assets`, given `values`; text in them is escaped.
+
+    `scripts` are the names of scripts in `assets`, put in after the shared one. `data` is what they find as JSON in the
+    element `#data`.
+    """
+    from jinja2 import Environment, StrictUndefined
+
+    environment = Environment(
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    return environment.from_string(_asset(template)).render(
+        style=_theme() + _asset("page.css"),
+        script="\n".join(_asset(name) for name in ("page.js", *scripts)),
+        # Nothing in a text may end the element that holds it.
+        data=json.dumps(data, ensure_ascii=False).replace("<", "\\u003c"),
+        **values,
+    )
+
+
+def _asset(name: str) -> str:
+    return (files("zoo.insight.pages") / "assets" / name).read_text(encoding="utf-8")
+
+
+def _theme() -> str:
+    """The colours of both themes, chosen by the browser's wish or by the page's own switch."""
+    light, dark = properties(LIGHT), properties(DARK)
+    both = ":root{0},:root{0} .zoo-diagram"
+    return "\n".join(
+        (
+            f":root,:root .zoo-diagram{{{light}}}",
+            f"@media (prefers-color-scheme:dark){{{both.format(':not([data-theme=light])')}{{{dark}}}}}",
+            f"{both.format('[data-theme=dark]')}{{{dark}}}",
+            f"{both.format('[data-theme=light]')}{{{light}}}\n",
+        )
+    )

@@ -1,0 +1,299 @@
+"""Perplexity: how well a model predicts a text. Axes: B windows side by side, T length, D width, V vocabulary."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
+from typing import Any
+
+import mlx.core as mx
+
+from zoo import runtime
+from zoo.architecture import Architecture
+from zoo.blocks.model import protocol_of
+from zoo.cache import CachePolicy, settle
+from zoo.checkpoint.checkpoint import open_checkpoint
+from zoo.checkpoint.source import find, is_architecture, split_preset
+from zoo.errors import PromptError
+from zoo.frozen import Frozen, frozen
+from zoo.generation.prompt import learned_context, pieces
+from zoo.generation.sampling import check_numbers
+from zoo.host.registry import Registry, default_registry
+from zoo.insight.tokenization import byte_counts
+from zoo.loading import Loaded
+
+MOST_CONTEXT = 4096  # tokens of a window, where nobody asks for more
+
+Report = Callable[[int, int], None]
+
+
+@frozen()
+class Perplexity(Frozen):
+    """What a text costs a model: `nats`, the sum of −ln p over its `tokens`, which stand for `bytes` of UTF-8.
+
+    `context` and `stride` are those of the window, None where the whole text was read as one. `seconds` is the time of
+    the passes, which read `read` tokens, those that windows share several times. `unknown` tokens stand for text that
+    the vocabulary lacks, which costs nothing: with any, the figures are too good. `sees` is what a token is predicted from.
+    """
+
+    nats: float
+    tokens: int
+    bytes: int
+    read: int
+    seconds: float
+    context: int | None
+    stride: int | None
+    unknown: int
+    sees: str
+
+    @property
+    def bits_per_byte(self) -> float:
+        """nats / ln 2 / bytes, which compares models of different tokenizers."""
+        return self.nats / math.log(2) / self.bytes if self.bytes else math.inf
+
+    @property
+    def nats_per_token(self) -> float:
+        """The mean cross-entropy."""
+        return self.nats / self.tokens
+
+    @property
+    def perplexity(self) -> float:
+        """exp of the nats a token, which compares models of one tokenizer; infinite where no float is so large."""
+        try:
+            return math.exp(self.nats_per_token)
+        except OverflowError:
+            return math.inf
+
+    @property
+    def tokens_per_second(self) -> float:
+        """Tokens of the text by the time of the passes."""
+        return self.tokens / self.seconds
+
+    def as_json(self) -> dict[str, Any]:
+        """Numbers, their units in the names."""
+        return {
+            "bits_per_byte": self.bits_per_byte,
+            "perplexity_per_token": self.perplexity if math.isfinite(self.perplexity) else None,
+            "nats_per_token": self.nats_per_token,
+            "nats": self.nats,
+            "tokens": self.tokens,
+            "bytes": self.bytes,
+            "unknown_tokens": self.unknown,
+            "context_tokens": self.context,
+            "stride_tokens": self.stride,
+            "sees": self.sees,
+            "read_tokens": self.read,
+            "seconds": self.seconds,
+            "tokens_per_second": self.tokens_per_second,
+        }
+
+
+def perplexity(
+    loaded: Loaded,
+    text: str,
+    *,
+    context: int | None = None,
+    stride: int | None = None,
+    limit: int | None = None,
+    batch: int = 1,
+    chunk: int | None = None,
+    report: Report | None = None,
+) -> Perplexity:
+    """The perplexity of a text, by a window of `context` tokens that moves on by `stride`.
+
+    Each token is predicted once: those of the first window from all before them, the others, in the first window that
+    reaches them, from at least `context` − `stride` tokens before. A `stride` of `context` cuts the text into windows
+    that see nothing of each other. The tokens that the tokenizer puts before a text are read and not scored; where it
+    puts none, the text's first token is read and not scored either, nor are its bytes counted.
+
+    `context` defaults to the model's own, at most 4,096, `stride` to half of it. A model of recurrent states alone reads
+    the whole text as one, whatever the `stride`, unless told a `context`. `limit`: the most tokens to score. `batch`
+    windows are read side by side, in passes of `chunk` tokens, neither of which changes the result. `report` is called
+    with the tokens that are scored and those to score. A prefix language model is measured without a prefix: each token sees those before it.
+    PromptError for a model that gives no probability of a next token, for an empty text and a setting that cannot be.
+    """
+    check_predicts(loaded)
+    runtime.check_process()
+    before, own = _ids(loaded, text)
+    skipped = 0 if before else 1
+    first = len(before) + skipped
+    if limit is not None and limit < 1:
+        raise PromptError(f"`limit` must be at least 1, got {limit}")
+    ids = [*before, *own][: None if limit is None else first + limit]
+    if len(ids) <= first:
+        raise PromptError("the text has too few tokens: there is none with another before it")
+    context, stride = _window(loaded, context, stride)
+    for name, value in (("batch", batch), ("chunk", chunk)):
+        if value is not None and value < 1:
+            raise PromptError(f"`{name}` must be at least 1, got {value}")
+    scored = ids[first:]
+    tokens = mx.array(ids)
+    nats, done, read = 0.0, 0, 0
+    began = time.perf_counter()
+    for rows in _batches(windows(first, len(ids), context or len(ids), stride or len(ids)), batch):
+        for count, part in _pass(loaded.model, tokens, rows, chunk or runtime.prefill_chunk()):
+            nats, done = nats + part, done + count
+            if report is not None:
+                report(done, len(scored))
+        read += sum(end - start for start, end, _ in rows)
+    seconds = time.perf_counter() - began
+    check_numbers(nats, "the text")
+    assert done == len(scored) and loaded.tokenizer is not None
+    unknown = loaded.tokenizer.special_tokens.get("unk_token")
+    missing = loaded.tokenizer.id(unknown) if unknown is not None and unknown not in text else None
+    return Perplexity(
+        nats=nats,
+        tokens=len(scored),
+        bytes=_bytes(loaded.tokenizer, text, own, skipped, len(scored)),
+        read=read,
+        seconds=seconds,
+        context=context,
+        stride=stride,
+        unknown=sum(id == missing for id in scored),
+        sees="all tokens before, no prefix"
+        if loaded.architecture.causality == "prefix"
+        else "all tokens before",
+    )
+
+
+def check_predicts(loaded: Loaded) -> None:
+    """PromptError for a model that gives no probability of a text's next token, saying why, or has no tokenizer."""
+    protocol, name = protocol_of(loaded.model), loaded.architecture.name
+    reason = refusal(loaded.architecture)
+    if reason is None and (protocol.translates or not protocol.decodes):
+        reason = f"{name} does not predict the next token of a text"
+    if reason is None and loaded.tokenizer is None:
+        reason = f"{loaded.folder.name or name} has no tokenizer, without which a text cannot be read"
+    if reason is not None:
+        raise PromptError(f"no perplexity: {reason}")
+
+
+def check_source(
+    source: str,
+    *,
+    architecture: str | None = None,
+    revision: str | None = None,
+    registry: Registry | None = None,
+) -> None:
+    """The same for a source, as far as its architecture tells, before weights are fetched and loaded."""
+    registry = registry or default_registry()
+    if architecture is not None:
+        asked = registry.architecture(architecture)
+    elif is_architecture(source, registry):
+        asked = registry.architecture(split_preset(source)[0])
+    else:
+        path = find(source, registry, revision, weights=False).path
+        asked = open_checkpoint(path, registry).architecture
+    reason = refusal(asked)
+    if reason is not None:
+        raise PromptError(f"no perplexity: {reason}")
+
+
+def refusal(architecture: Architecture) -> str | None:
+    """Why models of an architecture give no probability of a text's next token; None where they do."""
+    name = architecture.name
+    if architecture.task == "translate":
+        return f"{name} translates: it predicts a target from a source, and gives a text by itself no probability"
+    if architecture.task == "denoise":
+        return (
+            f"{name} uncovers masked tokens in any order: it gives a bound of a text's probability alone, which is "
+            "not measured"
+        )
+    if architecture.causality == "full":
+        return (
+            f"{name} sees the tokens on both sides and predicts no next one; its so-called pseudo-perplexity is "
+            "another measure"
+        )
+    return None
+
+
+def windows(first: int, total: int, context: int, stride: int) -> Iterator[tuple[int, int, int]]:
+    """The windows over `total` tokens as (start, end, scored): the tokens `start` … `end` − 1 are read, and predict.
+
+    From them the tokens `scored` … `end` are predicted, each one behind the last that is read; `first` is the first of all.
+    """
+    start = 0
+    while True:
+        end = min(start + context, total - 1)
+        if end >= first:
+            yield start, end, first
+            first = end + 1
+        if end == total - 1:
+            return
+        start += stride
+
+
+def _batches(found: Iterator[tuple[int, int, int]], batch: int) -> Iterator[list[tuple[int, int, int]]]:
+    """Windows in groups of at most `batch` of one shape."""
+    for _, alike in groupby(found, key=lambda window: (window[1] - window[0], window[2] - window[0])):
+        rows = list(alike)
+        for start in range(0, len(rows), batch):
+            yield rows[start : start + batch]
+
+
+def _pass(
+    model: Any, tokens: mx.array, rows: Sequence[tuple[int, int, int]], chunk: int
+) -> Iterator[tuple[int, float]]:
+    """How many tokens each pass of one batch of windows scores, and their nats."""
+    start, end, scored = rows[0]
+    length, skipped = (
+        end - start,
+        scored - start - 1,
+    )  # of the read positions, those that predict nothing new
+    cache = model.make_cache(CachePolicy(reserve=length))
+    for at in range(0, length, chunk):
+        until = min(at + chunk, length)
+        inputs = mx.stack([tokens[row + at : row + until] for row, _, _ in rows])  # (B, T)
+        hidden = model.backbone(inputs, cache)  # (B, T, D)
+        settle(cache, until - at)
+        if until <= skipped:
+            continue
+        begin = max(at, skipped)
+        logits = model.head(hidden[:, begin - at :]).astype(mx.float32)  # (B, T, V)
+        targets = mx.stack([tokens[row + begin + 1 : row + until + 1] for row, _, _ in rows])  # (B, T)
+        chosen = mx.take_along_axis(logits, targets[..., None], axis=-1)[..., 0]  # (B, T)
+        nats = mx.logsumexp(logits, axis=-1) - chosen  # (B, T)
+        yield nats.size, nats.sum().item()
+
+
+def _ids(loaded: Loaded, text: str) -> tuple[list[int], list[int]]:
+    """The ids that the tokenizer puts before a text, and the text's own."""
+    assert loaded.tokenizer is not None
+    if not text:
+        raise PromptError("the text is empty")
+    before, own, _ = pieces(loaded.tokenizer, text)
+    vocab = loaded.recipe.embedding.vocab
+    strange = next((id for id in (*before, *own) if not 0 <= id < vocab), None)
+    if strange is not None:
+        raise PromptError(f"token id {strange} lies outside the vocabulary of {vocab}")
+    return before, own
+
+
+def _window(loaded: Loaded, context: int | None, stride: int | None) -> tuple[int | None, int | None]:
+    """The tokens of a window and its step, or None for the whole text at once; PromptError for what cannot be."""
+    recipe = loaded.recipe
+    if context is None and not recipe.cached(recipe.dim):  # states, which do not grow with the text
+        return None, None
+    own = recipe.context or MOST_CONTEXT
+    asked = min(own, MOST_CONTEXT) if context is None else context
+    learned = learned_context(recipe)
+    if asked < 1:
+        raise PromptError(f"`context` must be at least 1, got {asked}")
+    if learned is not None and asked > learned:
+        raise PromptError(f"`context` {asked} is more than the {learned} learned positions")
+    step = max(asked // 2, 1) if stride is None else stride
+    if not 1 <= step <= asked:
+        raise PromptError(f"`stride` must be from 1 to the context of {asked}, got {step}")
+    return asked, step
+
+
+def _bytes(tokenizer: Any, text: str, own: Sequence[int], skipped: int, scored: int) -> int:
+    """The UTF-8 bytes that `scored` of the text's own ids stand for, those after the first `skipped`."""
+    counts = byte_counts(tokenizer, text, own)
+    if counts is not None:
+        return sum(counts[skipped : skipped + scored])
+    if scored == len(own):
+        return len(text.encode("utf-8"))
+    return len(tokenizer.decode(list(own[skipped : skipped + scored])).encode("utf-8"))

@@ -1,0 +1,262 @@
+"""The checks of the conformance suite about traces: what a watched model computes, and what an intervention changes.
+
+Axes: B batch, T length, V vocabulary.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import mlx.core as mx
+import numpy as np
+
+from zoo.blocks.decoder import Decoder
+from zoo.blocks.encoder import Encoder
+from zoo.blocks.encoder_decoder import EncoderDecoder
+from zoo.errors import PromptError
+from zoo.generation import stream
+from zoo.insight.tracing import Trace, intervene, trace
+from zoo.insight.tracing.probe import Value
+from zoo.insight.tracing.probes import AttentionProbe
+from zoo.insight.tracing.recorder import Pass, Recorder
+from zoo.insight.tracing.watching import modules_of, probe_of, watched
+from zoo.testing.strategies import LENGTH, PROMPT
+from zoo.testing.strategies import loaded_of as loaded_with_mask
+from zoo.testing.subjects import Check, Subject, is_causal, loaded_of, same, translates
+
+LAYER = re.compile(r"(?:.*\.)?layers\.(\d+)")
+PIECES = (1, 8, 13)  # where a text is cut that is read in pieces, and then token by token
+
+
+def traced_equals_untraced(subject: Subject) -> None:
+    """Watching a model must not change what it computes, by a single bit, nor leave anything behind."""
+    before = {path: type(module) for path, module in modules_of(subject.model).items()}
+    plain = [run(subject), *in_pieces(subject)]
+    with watched(subject.model, Recorder(), subject.registry):
+        seen = [run(subject), *in_pieces(subject)]
+    for what, expected, found in zip(("logits", "logits in pieces"), plain, seen, strict=False):
+        assert mx.array_equal(found, expected).item(), f"{what} of the watched model differ"
+    loaded = loaded_with_mask(subject)
+    try:
+        steps = list(stream(loaded, PROMPT, **settings_of(subject)))
+    except PromptError:  # a strategy that needs settings of its own
+        steps = []
+    if steps:
+        told = trace(loaded, PROMPT, **settings_of(subject)).steps
+        assert [(s.token, s.text, s.draft) for s in told] == [(s.token, s.text, s.draft) for s in steps], (
+            "the steps of a traced run differ"
+        )
+    left = [path for path, module in modules_of(subject.model).items() if type(module) is not before[path]]
+    assert not left, f"{left[0] or 'the model'}: its class is not its own again"
+
+
+def traced_values_fit_together(subject: Subject) -> None:
+    """A value has the axes that are declared, and those that follow from others by a product are that product."""
+    record, about = recorded(subject)
+    known = {"B": {1}, "T": {subject.tokens.shape[1]}}
+    if translates(subject):
+        known["T"].add(target_of(subject).shape[1])
+    for address, value in record.values.items():
+        axes = about[address].axes.split()
+        if not axes:
+            continue
+        assert len(axes) == value.ndim, (
+            f"{address}: axes {' '.join(axes)!r} of a value of shape {value.shape}"
+        )
+        for axis, size in zip(axes, value.shape, strict=True):
+            expected = known.get(axis, {size})
+            assert size in expected, f"{address}: {size} along {axis}, expected {min(expected)}"
+    for path, module in modules_of(subject.model).items():
+        if issubclass(probe_of(type(module), subject.registry), AttentionProbe):
+            check_heads(path, record.values)
+    check_last_stream(subject, record.values)
+
+
+def check_heads(path: str, values: Mapping[str, mx.array]) -> None:
+    """The heads of the attention at `path` are its pattern times its values."""
+    if f"{path}.pattern" not in values:
+        return  # it was not called
+    pattern, each = values[f"{path}.pattern"], values[f"{path}.values"]
+    expected = pattern @ mx.repeat(each, pattern.shape[1] // each.shape[1], axis=1)
+    same(values[f"{path}.heads"], expected, f"{path}.heads, beside its pattern times its values")
+
+
+def check_last_stream(subject: Subject, values: Mapping[str, mx.array]) -> None:
+    """The residual stream after the last layer, read by norm and head, is the logits."""
+    model = subject.model
+    if not isinstance(model, Decoder | Encoder | EncoderDecoder):
+        return
+    prefix, owner = ("decoder.", model.decoder) if isinstance(model, EncoderDecoder) else ("", model)
+    last = f"{prefix}layers.{len(owner.layers) - 1}"
+    if "head" in owner and last in values and f"{prefix}head" in values:
+        x = values[last]
+        logits = owner.head(owner.norm(x) if "norm" in owner else x)
+        same(values[f"{prefix}head"], logits, f"{prefix}head, beside {last} read by norm and head")
+
+
+def intervention_changes_what_follows_and_nothing_before(subject: Subject) -> None:
+    """A value set to zero changes what is computed from it, and a value put in its own place changes nothing."""
+    plain, record = run(subject), recorded(subject)
+    address = middle_of(record[1])
+    if address is not None:
+        check_ablation(subject, address, *record)
+    free = [address for address, about in record[1].items() if not about.derived]
+    with intervene(loaded_of(subject), dict.fromkeys(free, lambda value: value)):
+        kept = run(subject)
+    assert mx.array_equal(kept, plain).item(), "an intervention that changes no value changes the logits"
+    with intervene(loaded_of(subject), dict.fromkeys(free, lambda value: value + 0)):
+        same(run(subject), plain, "logits with every value replaced by its equal")
+    assert mx.array_equal(run(subject), plain).item(), "the logits differ after the intervention has ended"
+
+
+def check_ablation(subject: Subject, address: str, record: Pass, about: Mapping[str, Value]) -> None:
+    """With zeros at an address: what was computed before is the same, and every later residual stream is another."""
+    with intervene(loaded_of(subject), {address: 0}):
+        changed, _ = recorded(subject)
+    order = list(record.values)
+    place = order.index(address)
+    for before in order[:place]:
+        assert mx.array_equal(changed.values[before], record.values[before], equal_nan=True).item(), (
+            f"{address} set to zero changed {before}, which is computed before it"
+        )
+    assert not mx.any(changed.values[address]).item(), f"{address} was set to zero, and is not"
+    stem = layer_of(address).rpartition(".")[0]
+    for after in order[place + 1 :]:
+        found = LAYER.fullmatch(after)
+        if found and after.rpartition(".")[0] == stem and after != address:
+            assert not mx.array_equal(changed.values[after], record.values[after]).item(), (
+                f"{address} set to zero did not change {after}"
+            )
+    heads = f"{address}.heads"
+    if heads in record.values and about[heads].item:
+        check_head(subject, heads, about[heads], record)
+
+
+def check_head(subject: Subject, address: str, about: Value, record: Pass) -> None:
+    """With zeros in one of several heads the others are the same."""
+    axis = about.axes.split().index(about.item_axis)
+    last = record.values[address].shape[axis] - 1
+    with intervene(loaded_of(subject), {f"{address.rpartition('.')[0]}.{about.item}.{last}": 0}):
+        changed, _ = recorded(subject)
+    expected, rest = mx.split(record.values[address], [last], axis=axis)
+    found, own = mx.split(changed.values[address], [last], axis=axis)
+    assert mx.array_equal(found, expected).item(), f"{address}: zeros in part {last} changed another"
+    assert not mx.any(own).item() and mx.any(rest).item(), f"{address}: part {last} was not set to zero"
+
+
+def every_value_takes_part(subject: Subject) -> None:
+    """What nothing is computed from cannot be intervened in, and is declared `derived`."""
+    plain, (_, about) = run(subject), recorded(subject)
+    for address, value in about.items():
+        found = LAYER.match(address)
+        if value.derived or not value.axes or (found and found[1] != "0"):
+            continue  # one layer shows it, and what has no axes is noted without a probe of its own
+        with intervene(loaded_of(subject), {address: 0}):
+            changed = run(subject)
+        assert not mx.array_equal(changed, plain).item(), (
+            f"{address} set to zero changes no logit: its probe must use what `note` gives back, or declare it `derived`"
+        )
+
+
+def cached_values_equal_the_full_forwards(subject: Subject) -> None:
+    """The values of a text are the same by address, whether it is read whole, in pieces or token by token."""
+    recorder = Recorder()
+    with watched(subject.model, recorder, subject.registry):
+        run(subject)
+        count = len(recorder.passes)
+        mx.eval(list(in_pieces(subject)))
+    loaded = loaded_of(subject)
+    whole, pieces = (
+        Trace(loaded, [], passes, recorder.about, [], None)
+        for passes in (recorder.passes[:count], recorder.passes[count:])
+    )
+    for address, about in recorder.about.items():
+        axes = about.axes.split()
+        if not {"T", "S"} & set(axes) or "k" in axes:
+            continue  # the order of a token's experts is the router's own affair: their gates have it
+        found, expected = (seen_of(values[address], axes[1:]) for values in (pieces, whole))
+        same(found, expected, f"{address} of a text read in pieces")
+
+
+def seen_of(value: np.ndarray, axes: Sequence[str]) -> mx.array:
+    """A value with zeros for the columns that come after a token: in pieces there are none yet."""
+    if {"T", "S"} <= set(axes):
+        rows, columns = (np.arange(value.shape[axes.index(axis)]) for axis in "TS")
+        later = columns[None] > rows[:, None]  # (T, S)
+        value = np.moveaxis(value, (axes.index("T"), axes.index("S")), (-2, -1))
+        value = np.where(later, 0, value)
+    return mx.array(np.nan_to_num(value))
+
+
+def settings_of(subject: Subject) -> dict[str, Any]:
+    """What `zoo.stream` needs for a short run of the architecture's own strategy."""
+    strategy = subject.registry.strategy(subject.architecture.task, {}, architecture=subject.architecture)
+    few = {"max_tokens": LENGTH, "beams": 1}
+    return {name: value for name, value in few.items() if name in strategy.takes}
+
+
+def target_of(subject: Subject) -> mx.array:
+    """A target (1, T) that is shorter than its source."""
+    return subject.tokens[:1, ::-1][:, : subject.tokens.shape[1] - 5]
+
+
+def run(subject: Subject) -> mx.array:
+    """The logits (1, T, V) of one text, read whole."""
+    tokens = subject.tokens[:1]
+    return subject.model(tokens, target_of(subject)) if translates(subject) else subject.model(tokens)
+
+
+def in_pieces(subject: Subject) -> Iterator[mx.array]:
+    """The logits of one text that is read in pieces with a cache, where the model can."""
+    if not (is_causal(subject) or translates(subject)):
+        return
+    text = target_of(subject) if translates(subject) else subject.tokens[:1]
+    memory, caches, pieces = None, subject.model.make_cache(), []
+    if translates(subject):
+        memory = subject.model.encode(subject.tokens[:1])
+    ends = [*(end for end in PIECES if end < text.shape[1]), *range(PIECES[-1] + 1, text.shape[1] + 1)]
+    for start, end in zip([0, *ends], ends, strict=False):
+        piece = text[:, start:end]
+        if translates(subject):
+            pieces.append(subject.model.decode(piece, None if start else memory, caches))
+        else:
+            pieces.append(subject.model(piece, caches))
+    yield mx.concatenate(pieces, axis=1)
+
+
+def recorded(subject: Subject) -> tuple[Pass, Mapping[str, Value]]:
+    """One text, read whole: its values in the order in which they were computed, and what they are."""
+    recorder = Recorder()
+    with watched(subject.model, recorder, subject.registry):
+        mx.eval(run(subject))
+    recorder.evaluate()
+    return recorder.passes[0], recorder.about
+
+
+def middle_of(about: Mapping[str, Value]) -> str | None:
+    """The mixer of a layer in the middle, else the layer; of the part that makes text, where there are two."""
+    layers = [address for address in about if LAYER.fullmatch(address)]
+    last = [address for address in layers if address.startswith("decoder.")] or layers
+    if not last:
+        return None
+    layer = last[(len(last) - 1) // 2]
+    return f"{layer}.mixer" if f"{layer}.mixer" in about else layer
+
+
+def layer_of(address: str) -> str:
+    """The layer that an address lies in."""
+    found = LAYER.match(address)
+    return found[0] if found else address
+
+
+CHECKS = (
+    Check.of(traced_equals_untraced, lambda subject: True),
+    Check.of(traced_values_fit_together, lambda subject: True),
+    Check.of(intervention_changes_what_follows_and_nothing_before, lambda subject: True),
+    Check.of(every_value_takes_part, lambda subject: True),
+    Check.of(
+        cached_values_equal_the_full_forwards, lambda subject: is_causal(subject) or translates(subject)
+    ),
+)
