@@ -73,7 +73,7 @@ def trained(
     points: int = 10,
     documents: int = DOCUMENTS,
     depth_scaled: bool = True,
-    observe: Callable[[Loaded, int], None] = lambda loaded, step: None,
+    observe: Callable[[Loaded, int], None] | None = None,
     registry: Registry | None = None,
 ) -> Trained:
     """Train a recipe from nothing on the corpus that `settings` names (default: the atlas).
@@ -105,7 +105,8 @@ def trained(
         trial.report(number, settings.steps)
 
     def validate() -> float:
-        observe(loaded, done)
+        if observe is not None:
+            observe(loaded, done)
         return measure(min(MEASURED, documents))
 
     with tempfile.TemporaryDirectory() as folder:
