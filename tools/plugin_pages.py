@@ -273,7 +273,12 @@ def type_of(field: dataclasses.Field[Any]) -> str:
 
 def default(field: dataclasses.Field[Any]) -> str:
     """A field's default, or nothing when it must be given."""
-    return "" if field.default is dataclasses.MISSING else f"`{field.default!r}`"
+    if field.default is not dataclasses.MISSING:
+        return f"`{field.default!r}`"
+    if field.default_factory is dataclasses.MISSING:
+        return ""
+    made = field.default_factory()
+    return "a function" if callable(made) else f"`{made!r}`"
 
 
 def table(head: list[str], rows: Iterable[list[str]]) -> str:
