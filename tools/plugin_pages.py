@@ -278,7 +278,7 @@ def default(field: dataclasses.Field[Any]) -> str:
     if field.default_factory is dataclasses.MISSING:
         return ""
     made = field.default_factory()
-    return "a function" if callable(made) else f"`{made!r}`"
+    return f"`{made!r}`" if isinstance(made, dict | list | tuple) else "made"
 
 
 def table(head: list[str], rows: Iterable[list[str]]) -> str:
