@@ -18,8 +18,8 @@ def norm_placement(scale: Scale) -> Plan:
     from zoo.lab.training import recipe_of
 
     depths = scale.pick((2, 6, 12), (2, 4, 6))
-    warm = settings_of(scale, 300, length=32)
-    cold = settings_of(scale, 300, length=32, warmup=1)
+    warm = settings_of(scale, 200, length=32)
+    cold = settings_of(scale, 200, length=32, warmup=1)
 
     def recipe(depth: int, placement: str) -> Any:
         numbers = dict(n_embd=64, n_layer=depth, n_head=4, n_positions=64)
