@@ -39,15 +39,19 @@ def test_what_was_run_is_not_run_again(dice, tmp_path):
     more = run_experiment("dice", tmp_path, seeds=4, watch=watch)
     assert seen == [("2 dice", 3), ("10 dice", 3)] and more.runs[:6] == first.runs
     fewer = run_experiment("dice", tmp_path, seeds=2)
-    assert fewer.complete and len(fewer.runs) == 4
-    run_experiment("dice", tmp_path, seeds=2, fresh=True, watch=watch)
-    assert len(seen) == 6
+    assert fewer.runs == more.runs
+    anew = run_experiment("dice", tmp_path, seeds=2, fresh=True, watch=watch)
+    assert len(seen) == 6 and anew.complete and anew.seeds == 2
 
 
-def test_runs_of_other_settings_are_not_taken_over(dice, tmp_path):
+def test_a_record_of_other_settings_is_neither_taken_over_nor_lost(dice, tmp_path):
     run_experiment("dice", tmp_path)
+    written = (tmp_path / "dice.json").read_bytes()
+    with pytest.raises(ZooError, match=r"dice\.json: is a record of other settings"):
+        run_experiment("dice", tmp_path, scale=Scale(quick=True))
+    assert (tmp_path / "dice.json").read_bytes() == written
     watch, seen = counted()
-    run_experiment("dice", tmp_path, scale=Scale(quick=True), watch=watch)
+    run_experiment("dice", tmp_path, scale=Scale(quick=True), fresh=True, watch=watch)
     assert len(seen) == 6
 
 

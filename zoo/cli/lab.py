@@ -27,7 +27,7 @@ OUT = Path("lab")
 @click.option("--seeds", type=int, help="Runs of each arm (default: the experiment's).")
 @click.option("--steps", type=int, help="Steps of each training (default: the experiment's).")
 @click.option("--quick", is_flag=True, help="A tiny version, in seconds: it shows that everything runs.")
-@click.option("--fresh", is_flag=True, help="Run again what OUT has a record of.")
+@click.option("--fresh", is_flag=True, help="Replace a record in OUT, whatever it is of.")
 @click.option(
     "--figures",
     type=click.Path(path_type=Path, dir_okay=False),

@@ -65,9 +65,10 @@ def run_experiment(
 ) -> Record:
     """Run an experiment and write its record `out`/NAME.json; gives the record.
 
-    The record is written after every run, and runs that it has already, of the same arms and settings on the same
-    software, are not run again unless `fresh`. `seeds` is the number of runs an arm (default: the experiment's own).
-    PluginError for an experiment that is not there or breaks its contract.
+    The record is written after every run. One that is there already, of the same arms and settings on the same software,
+    is gone on with: its runs are kept, and none is run twice. One of others is refused, unless `fresh` replaces it.
+    `seeds` is the least number of runs an arm (default: the experiment's own). PluginError for an experiment that is not
+    there or breaks its contract.
     """
     watch = watch or Watch()
     experiment = (registry or default_registry()).experiment(name)
@@ -80,10 +81,10 @@ def run_experiment(
     record.settings = dict(record.settings) | {"quick": scale.quick}
     path = record_path(experiment.name, out)
     if path.exists() and not fresh:
-        _take_over(record, read(path))
-    watch.begun(count * len(plan.arms), len(record.runs))
+        _take_over(record, read(path), path)
+    watch.begun(record.seeds * len(plan.arms), len(record.runs))
     # Seed by seed: arms that are compared run close to one another in time, whatever else the machine does.
-    pairs = [(arm, seed) for seed in range(count) for arm in plan.arms]
+    pairs = [(arm, seed) for seed in range(record.seeds) for arm in plan.arms]
     for number, (arm, seed) in enumerate(pairs):
         if record.run_of(arm.name, seed) is None:
             watch.run(number, arm.name, seed)
@@ -95,10 +96,15 @@ def run_experiment(
     return record
 
 
-def _take_over(record: Record, before: Record) -> None:
-    """Keep those runs of a record of the same design that are asked for."""
-    if record.same_design(before):
-        record.runs = [run for run in before.runs if run.seed < record.seeds]
+def _take_over(record: Record, before: Record, path: Path) -> None:
+    """Keep the runs of a record of the same design; ZooError for one of another."""
+    if not record.same_design(before):
+        raise ZooError(
+            f"{path}: is a record of other settings or on other software: choose another `out`, or `fresh` to replace it"
+        )
+    if before.complete:
+        record.seeds = max(record.seeds, before.seeds)
+    record.runs = [run for run in before.runs if run.seed < record.seeds]
 
 
 def _run(experiment: Experiment, plan: Plan, arm: Arm, trial: Trial) -> RunRecord:
