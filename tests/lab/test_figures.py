@@ -31,6 +31,8 @@ def test_a_figure_shows_question_units_and_arms_as_text(made_up, tmp_path):
     for path in (curves, rows, size):
         assert "Is a lower than b?" in texts(path) and "loss (nats)" in texts(path)
         assert {"a", "b"} <= set(texts(path).split())
+        (title,) = ElementTree.parse(path).getroot().findall(f"{SVG}title")
+        assert title.text.startswith("Is a lower than b? loss (nats)")
 
 
 def test_other_numbers_draw_another_figure(made_up, tmp_path):

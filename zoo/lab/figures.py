@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,11 @@ from zoo.files import replacing
 from zoo.lab.panels import DRAWN, TEXT, label, measured, scales
 from zoo.lab.plan import Chart
 from zoo.lab.record import Record
+from zoo.lab.summary import described
 
-WIDTH = 5.4  # inches: about 520 CSS pixels, whose letters can still be read at 360
-HEIGHT, ROW = 3.4, 0.36  # of a chart's panel, and of one row of dots
-LINE = 52  # characters in a line of a title
+WIDTH = 4.7  # inches: about 450 CSS pixels, whose letters can still be read at 360
+HEIGHT, ROW = 3.1, 0.36  # of a chart's panel, and of one row of dots
+LINE = 46  # characters in a line of a title
 PIXELS = 160  # an inch, in a PNG
 
 STYLE: Any = {
@@ -53,7 +55,7 @@ def draw(record: Record, folder: Path, formats: Sequence[str] = FORMATS) -> list
                 continue
             for suffix in formats:
                 path = folder / f"{record.experiment.replace('::', '-')}-{chart.name}.{suffix}"
-                _write(figure, path)
+                _write(figure, path, f"{record.question} {described(record, chart)}")
                 written.append(path)
     return written
 
@@ -77,12 +79,17 @@ def _matplotlib() -> Iterator[Any]:
         yield Figure
 
 
-def _write(figure: Any, path: Path) -> None:
+def _write(figure: Any, path: Path, title: str) -> None:
+    """Write a figure, whole or not at all; an SVG has a title for who does not see it."""
     metadata = {"Date": None} if path.suffix == ".svg" else {"Software": None}
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with replacing(path) as part:
             figure.savefig(part, format=path.suffix[1:], dpi=PIXELS, transparent=True, metadata=metadata)
+            if path.suffix == ".svg":
+                start, opening, rest = part.read_text(encoding="utf-8").partition("<svg ")
+                named = f' role="img" {rest}'.replace(">", f">\n<title>{escape(title)}</title>", 1)
+                part.write_text(start + opening.rstrip() + named, encoding="utf-8")
     except OSError as error:
         raise ZooError(f"{path}: cannot be written ({error.strerror or error})") from error
 
@@ -103,7 +110,7 @@ def _figure(make: Any, record: Record, chart: Chart) -> Any:
     # An arm has one colour in all figures of its record.
     styled = list(dict.fromkeys(label(chart, arm) for arm in record.arms))
     named = chart.kind == "dots" or chart.labels or len(lines) < 2
-    columns = 1 if max(map(len, lines)) > 24 else 2
+    columns = 1 if max(map(len, lines)) > 22 else 2
     title = textwrap.fill(record.question, LINE)
     figure = make(
         figsize=(WIDTH, _height(chart, len(panels), len(arms), title, 0 if named else len(lines) // columns))
@@ -125,7 +132,14 @@ def _figure(make: Any, record: Record, chart: Chart) -> Any:
     if not named:
         found = [axis.get_legend_handles_labels() for axis in axes]
         handles = {text: handle for pair in found for handle, text in zip(*pair, strict=True)}
-        figure.legend(handles.values(), handles.keys(), loc="outside lower left", ncols=columns)
+        figure.legend(
+            handles.values(),
+            handles.keys(),
+            loc="outside lower left",
+            ncols=columns,
+            columnspacing=1.2,
+            handlelength=2.4,
+        )
     if names:
         _write_names(figure, names)
     return figure
@@ -164,7 +178,7 @@ def _write_names(figure: Any, names: Sequence[tuple[Any, float, float, str]]) ->
     taken: list[tuple[float, float, float]] = []  # left and right end, and height
     placed = [(axis, axis.transData.transform((x, y)), x, y, text) for axis, x, y, text in names]
     for axis, (across, up), x, y, text in sorted(placed, key=lambda each: -each[1][1]):
-        frame, width = axis.bbox, 4.8 * point * len(text)
+        frame, width = axis.bbox, 5.3 * point * len(text)
         leftwards = across + width + 8 * point > frame.x1 and across - width - 8 * point > figure.bbox.x0
         start = across - 7 * point - width if leftwards else across + 7 * point
         height = up + 6 * point
@@ -181,6 +195,6 @@ def _write_names(figure: Any, names: Sequence[tuple[Any, float, float, str]]) ->
             textcoords="offset points",
             ha="right" if leftwards else "left",
             va="center",
-            fontsize=8,
+            fontsize=9,
             color=TEXT,
         )

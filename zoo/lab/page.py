@@ -8,7 +8,7 @@ from typing import Any
 from zoo.lab.conclusion import conclusion, findings, method
 from zoo.lab.plan import Chart
 from zoo.lab.record import Record
-from zoo.lab.summary import rows
+from zoo.lab.summary import described, rows
 
 MARKS = {
     "seen": "✓ seen",
@@ -25,7 +25,7 @@ def section(record: Record, charts: Sequence[Chart], figures: str) -> str:
         f"## {record.experiment}",
         f"**{record.question}**",
         f"*Expected:* {record.expected}{_sources(record)}",
-        *(f"![{_described(record, chart)}]({figures}/{_file(record, chart)})" for chart in charts),
+        *(f"![{described(record, chart)}]({figures}/{_file(record, chart)})" for chart in charts),
         _table([head, *body]),
         _table(
             [["", "said beforehand", "measured"]]
@@ -49,18 +49,6 @@ def _sources(record: Record) -> str:
 def _linked(reference: str) -> str:
     text, _, number = reference.partition(" arXiv:")
     return f"[{text.rstrip(',')}](https://arxiv.org/abs/{number})" if number else reference
-
-
-def _described(record: Record, chart: Chart) -> str:
-    """What a figure shows, for who does not see it."""
-    if chart.kind == "curves":
-        curve = next(curve for curve in record.curves if curve.name == chart.y)
-        return f"{curve.axis} against {curve.along}, a line an arm"
-    axis = record.metric(chart.y).axis
-    if chart.kind == "dots":
-        return f"{axis} of each arm"
-    names = {metric.name: metric.axis for metric in record.metrics}
-    return f"{axis} against {names.get(chart.x, chart.x)}"
 
 
 def _table(lines: Sequence[Sequence[str]]) -> str:

@@ -11,6 +11,7 @@ from zoo.errors import ZooError
 from zoo.host.registry import Registry
 from zoo.lab.conclusion import number
 from zoo.lab.intervals import Interval
+from zoo.lab.plan import Chart
 from zoo.lab.record import Record
 from zoo.lab.saving import read
 
@@ -71,3 +72,15 @@ def text_of(found: Interval | None) -> str:
     if half >= 1000 or half < 1e-6:
         return f"{number(found.mean)} ± {number(half)}"
     return f"{found.mean:.{places}f} ± {half:.{places}f}".replace("-", "−")
+
+
+def described(record: Record, chart: Chart) -> str:
+    """What a figure shows, for who does not see it."""
+    if chart.kind == "curves":
+        curve = next(curve for curve in record.curves if curve.name == chart.y)
+        return f"{curve.axis} against {curve.along}, a line an arm"
+    axis = record.metric(chart.y).axis
+    if chart.kind == "dots":
+        return f"{axis} of each arm"
+    names = {metric.name: metric.axis for metric in record.metrics}
+    return f"{axis} against {names.get(chart.x, chart.x)}"
