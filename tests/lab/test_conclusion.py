@@ -59,6 +59,12 @@ def test_a_record_that_is_not_finished_says_that_it_is_not(made_up):
     assert conclusion(record) == "Not finished: 5 of 6 runs."
 
 
+def test_a_quick_run_concludes_nothing(made_up):
+    record = made_up([1.0, 1.01, 0.99], [2.0, 2.01, 1.99])
+    record.settings = {"quick": True}
+    assert conclusion(record).startswith("A quick run") and "seen" not in conclusion(record)
+
+
 def test_numbers_have_three_digits_and_a_true_minus():
     assert [number(x) for x in (0, 1234567.0, 0.123456, -2.5, 0.0000123)] == [
         "0",

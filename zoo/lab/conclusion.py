@@ -79,6 +79,8 @@ def number(value: float, signed: bool = False) -> str:
 
 def conclusion(record: Record) -> str:
     """In a sentence or two, how many of the claims the numbers bear out, and which they do not."""
+    if record.settings.get("quick"):
+        return "A quick run: it shows that everything runs, and nothing about the question."
     found = findings(record)
     if not found:
         return "Nothing was claimed beforehand: the numbers are shown as they are."
