@@ -43,10 +43,11 @@ def own_tokens(share: float, steps: int) -> Method:
 def errors_by_position(
     loaded: Any, *, rows: int, length: int, gram: int, documents: int, free: bool, seed: int
 ) -> list[tuple[int, int]]:
-    """At each position the number of tokens drawn that end an unknown run of `gram` tokens, and of all that were judged.
+    """At each position the number of tokens drawn that the corpus never has after the `gram` − 1 before, and of all judged.
 
-    With `free` a row goes on from the end token by what the model draws; else each token is drawn after the true text.
-    Runs that hold the end of a document within them are not judged, since any document may follow another.
+    With `free` a row goes on from the end token by what the model draws; else each token is drawn after the true text. A
+    token is judged where the corpus has the run before it, so that an error counts once, and not in each run that holds
+    it. Nor is one judged after the end of a document within the run, since any document may follow another.
     """
     end = token(loaded.tokenizer, END)
     known = known_runs(loaded.tokenizer, gram, documents)
@@ -58,7 +59,7 @@ def errors_by_position(
     for true, own in zip(shown, drawn, strict=True):
         for place in range(gram - 1, length + 1):
             run = (*true[place - gram + 1 : place], own[place])
-            if end in run[1:-1]:
+            if end in run[1:-1] or run[:-1] not in known:
                 continue
             errors, judged = found[place - 1]
             found[place - 1] = errors + (run not in known), judged + 1
@@ -88,11 +89,12 @@ def read(loaded: Any, rows: int, length: int, end: int, seed: int) -> tuple[list
 
 @lru_cache(maxsize=1)
 def known_runs(tokenizer: Tokenizer, gram: int, count: int) -> frozenset[tuple[int, ...]]:
-    """Every run of `gram` tokens in so many documents of the corpus, the end token before and after each."""
+    """Every run of `gram` tokens, and of one fewer, in so many documents of the corpus, between end tokens."""
     end = token(tokenizer, END)
     texts = corpus("atlas", "generate")
     runs: set[tuple[int, ...]] = set()
     for text in (*islice(texts.training(0), count), *texts.validation()):
         ids = [end, *tokenizer.encode(text), end]
-        runs.update(tuple(ids[start : start + gram]) for start in range(len(ids) - gram + 1))
+        for size in (gram - 1, gram):
+            runs.update(tuple(ids[start : start + size]) for start in range(len(ids) - size + 1))
     return frozenset(runs)

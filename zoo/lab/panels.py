@@ -16,7 +16,7 @@ COLOURS = ("#2a78c8", "#d55e00", "#009e73", "#b565a7", "#9a6b2f", "#7f7f7f")
 MARKERS = ("o", "s", "^", "D", "v", "P")
 DASHES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 1)))
 TEXT = "#767676"
-BROAD = 32  # characters in a line of a label
+BROAD, WIDE = 32, 44  # characters in a line of the label of an upright axis, and of a level one
 APART = 0.012  # of an axis's width: how far the bars of two lines at one x stand apart
 
 Placed = tuple[float, float, str]  # a point, and the name to write beside it
@@ -58,7 +58,7 @@ def curves(
         bounds = [(x, found.low, found.high) for x, found in points if found.low is not None]
         if bounds:
             axis.fill_between(*zip(*bounds, strict=True), color=style["color"], alpha=0.18, linewidth=0)
-    axis.set_xlabel(curve.along_axis)
+    axis.set_xlabel(textwrap.fill(curve.along_axis, WIDE))
     axis.set_ylabel(textwrap.fill(curve.axis, BROAD))
     return []
 
@@ -92,7 +92,7 @@ def points(
             capsize=3,
             **_style(lines, name),
         )
-    axis.set_xlabel(metrics[chart.x].axis if chart.x in metrics else chart.x)
+    axis.set_xlabel(textwrap.fill(metrics[chart.x].axis if chart.x in metrics else chart.x, WIDE))
     axis.set_ylabel(textwrap.fill(metrics[chart.y].axis, BROAD))
     if chart.x not in metrics:
         _ticks(axis, sorted({x for x, *_ in placed}))
@@ -119,7 +119,7 @@ def dots(
         )
     axis.set_yticks(range(len(arms)), [textwrap.fill(arm.name, 24) for arm in arms])
     axis.set_ylim(len(arms) - 0.5, -0.5)
-    axis.set_xlabel(record.metric(chart.y).axis)
+    axis.set_xlabel(textwrap.fill(record.metric(chart.y).axis, WIDE))
     return []
 
 
