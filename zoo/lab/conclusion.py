@@ -41,7 +41,7 @@ def _finding(record: Record, claim: Claim) -> Finding:
             for arm in claim.contrast
             if (count := record.failures(arm))
         )
-        return Finding(claim, NOT_MEASURED, None, failed or "runs are missing")
+        return Finding(claim, NOT_MEASURED, None, failed or "runs of some arms gave no such number")
     value = contrast(arms, record.paired)
     return Finding(claim, _verdict(claim, value), value, _words(record, claim, value))
 
