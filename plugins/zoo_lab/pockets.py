@@ -39,10 +39,9 @@ def quantization(scale: Scale) -> Plan:
 
             whole = pocket_of(name)
             some = held_out()[trial.seed * texts : (trial.seed + 1) * texts]
-            loaded = whole if bits is None else packed(name, bits, GROUP)
+            loaded, size = (whole, weight_bytes(whole)) if bits is None else packed(name, bits, GROUP)
             kept = 0.0 if bits is None else divergence(whole, loaded, some)
-            size = weight_bytes(loaded) / 1e3
-            return Result({"bits": bits_a_byte(loaded, some), "divergence": kept, "size": size})
+            return Result({"bits": bits_a_byte(loaded, some), "divergence": kept, "size": size / 1e3})
 
         width = bits or 16
         return Arm(f"{name}, {width} bits", run, {"bits": width}, name)
@@ -87,7 +86,13 @@ def quantization(scale: Scale) -> Plan:
                 "above",
             ),
         ),
-        settings={"packing": "affine", "group_size": GROUP, "documents": texts, "corpus": "atlas, held out"},
+        settings={
+            "packing": "affine",
+            "group_size": GROUP,
+            "products": "of the unpacked matrices",
+            "documents": texts,
+            "corpus": "atlas, held out",
+        },
         repeated="part of the held-out text",
         paired=True,
     )
