@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: run test lint types parity docs pockets wheel clean
+.PHONY: run test lint types parity pages docs pockets wheel clean
 
 run: $(VENV)/.installed
 	$(BIN)/zoo run llama "The capital city of China is"
@@ -23,6 +23,10 @@ types: $(VENV)/.test
 # since one test counts the others of its file.
 parity: $(VENV)-parity/.installed
 	$(VENV)-parity/bin/pytest -n auto --dist loadfile tests/parity
+
+# The HTML pages in a browser: needs a Chromium on the PATH (Debian: apt-get install chromium).
+pages: $(VENV)/.pages
+	$(BIN)/pytest tests/pages
 
 docs: $(VENV)/.docs
 	$(BIN)/sphinx-build -W -b html docs docs/_build/html

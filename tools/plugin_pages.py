@@ -41,6 +41,8 @@ PROMISED: dict[str, tuple[str, ...]] = {
     "zoo.generation": ("Generated", "Step"),
     "zoo.generation.prompt": ("encode_prompt", "end_ids", "learned_context", "mask_id", "sampling_of"),
     "zoo.generation.text": ("TextStream",),
+    "zoo.insight.diagram": ("Subject", "Box", "Residual", "Frame", "Stack", "Note", "Cell"),
+    "zoo.insight.tracing.probe": ("Probe", "Traces", "Value"),
     "zoo.tokenizer": ("Tokenizer", "Backend", "Detokenizer"),
     "zoo.errors": ("*",),
     "zoo.lab.plan": (
@@ -255,6 +257,7 @@ def signature(function: Any) -> str:
     plain = re.sub(
         r"(: |-> )'([^']*)'", r"\1\2", str(inspect.signature(function))
     )  # annotations are kept as text
+    plain = re.sub(r"ForwardRef\('([^']*)'\)", r"\1", plain)  # those of a named tuple are kept as references
     return (
         re.sub(r"<object object at \w+>", "REQUIRED", plain).replace("(self, ", "(").replace("(self)", "()")
     )

@@ -2,7 +2,7 @@
 
 import math
 
-from zoo.architecture import GGUF, Architecture, Block, Drawing, Preset, Probe, hookimpl, pocket
+from zoo.architecture import GGUF, Architecture, Block, Drawing, FactSource, Preset, Probe, hookimpl, pocket
 from zoo.recipe import Decoder, Embedding, Experts, GatedMLP, Head, Layer, MoE, RMSNorm, RoPE
 from zoo_deepseek.rules import GGUF_KEYS, GGUF_WEIGHTS, MLX_WEIGHTS, WEIGHTS, config_of_gguf
 from zoo_deepseek.sizes import MOONLIGHT, POCKET, V3
@@ -134,6 +134,12 @@ def zoo_blocks():
     """Latent attention and the grouped router."""
     yield Block(LatentAttention, "zoo_deepseek.block:LatentAttention", "multi-head latent attention (MLA)")
     yield Block(GroupRouter, "zoo_deepseek.block:GroupRouter", "group-limited top-k router over sigmoids")
+
+
+@hookimpl
+def zoo_facts():
+    """What latents save."""
+    yield FactSource("latent", "zoo_deepseek.facts:expanded_cache", "what the cache would be without latents")
 
 
 @hookimpl

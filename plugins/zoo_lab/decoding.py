@@ -93,7 +93,6 @@ def temperature(scale: Scale) -> Plan:
         charts=(
             Chart("right", "points", "right", "temperature"),
             Chart("distinct", "points", "distinct", "temperature"),
-            Chart("both", "points", "right", "distinct", labels=True),
         ),
         claims=(
             higher("Texts are more diverse at 1 than at 0.25", "1", "0.25", "distinct"),

@@ -124,6 +124,13 @@ def test_debug_shows_the_traceback(command):
     assert "Traceback" in done.stderr and done.returncode != 0
 
 
+def test_compare_measures_when_asked(command):
+    done = command("compare", "gru:pocket", "--measure", "--json")
+    (gru,) = json.loads(done.stdout)["measured"]
+    assert gru["decode_tokens_per_second"] > 0 and gru["peak_memory_bytes"] > 0
+    assert gru["parameters"] == 1_063_552 and not gru["random"]
+
+
 def test_list_show_compare_plugins_doctor(command):
     listed = command("list").stdout
     for name in ("gpt", "gpt2", "gpt2-postln", "llama", "mistral", "qwen2", "qwen3"):

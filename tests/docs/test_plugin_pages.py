@@ -6,8 +6,10 @@ import importlib.util
 import re
 import sys
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
+import mlx.core as mx
+import mlx.nn as nn
 import pytest
 
 import zoo_llama
@@ -15,6 +17,8 @@ from zoo.architecture import Architecture, Block, Preset, Rename, hookimpl
 from zoo.host import hookspecs
 from zoo.host.collect import HOOKS
 from zoo.host.registry import default_registry, isolated
+from zoo.insight.tracing.recorder import Recorder
+from zoo.insight.tracing.watching import watched
 from zoo.testing import check_architecture
 
 ROOT = Path(__file__).parents[2]
@@ -117,7 +121,7 @@ def test_a_pages_python_is_python(page):
         ast.parse(code)
 
 
-@pytest.mark.parametrize("name", ["blocks.md", "publishing.md"])
+@pytest.mark.parametrize("name", ["blocks.md", "publishing.md", "tracing.md"])
 def test_a_pages_python_runs(name, monkeypatch):
     page = ROOT / "docs" / "plugins" / name
     known = {"__file__": str(page), "__name__": "page"}
@@ -125,12 +129,37 @@ def test_a_pages_python_runs(name, monkeypatch):
     for code in blocks:
         exec(code, known)
     assert blocks
+    if name == "tracing.md":
+        gate_is_seen_from_inside(known, monkeypatch)
     if name == "blocks.md":
         gate = known["Gate"](hidden=3)
         assert gate.parameters(4) == 24 and gate.block() == "feedforward/gate"
         with pytest.raises(known["RecipeError"], match="leak"):
             known["Gate"](hidden=3, leak=-1.0)
         holds_the_suite(known, monkeypatch)
+
+
+def gate_is_seen_from_inside(page, monkeypatch):
+    """The page's gate and probe, by the page's hook."""
+    module = ModuleType("page")
+    vars(module).update(page)
+    monkeypatch.setitem(sys.modules, "page", module)
+    page["GateModule"].__module__ = page["GateProbe"].__module__ = "page"
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.gated = page["GateModule"](SimpleNamespace(hidden=6), dim=4)
+
+        def __call__(self, x):
+            return self.gated(x)
+
+    model, recorder = Model(), Recorder()
+    with watched(model, recorder, isolated(SimpleNamespace(zoo_probes=page["zoo_probes"]))):
+        model(mx.ones((1, 3, 4)))
+    values = recorder.passes[0].values
+    assert set(values) == {"gated", "gated.gate", "gated.opening", "gated.up"}
+    assert values["gated.opening"].shape == (1, 3, 6)
 
 
 def holds_the_suite(page, monkeypatch):

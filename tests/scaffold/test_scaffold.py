@@ -172,7 +172,7 @@ def test_it_is_told_as_a_difference(packages):
     code = (packages / "my-arch" / "zoo_my_arch" / "__init__.py").read_text()
     assert "zoo_llama.llama(config)" in code and 'num_attention_heads"' not in code
     readme = (packages / "my-arch" / "README.md").read_text()
-    assert "| embedding.scale | 12 | 1 |" in readme
+    assert "- Embeddings are multiplied by 12." in readme
 
 
 @pytest.mark.parametrize("base", DECODERS)

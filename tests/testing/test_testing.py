@@ -247,7 +247,7 @@ def test_pytest_runs_the_suite_of_an_architecture(bad, tmp_path):
         "raising",
         "-v",
         "-k",
-        "cached",
+        "cached_decode",
         environment=bad.environment,
     )
     assert done.returncode == 1

@@ -18,6 +18,7 @@ from zoo.cli.show import bullets
 @click.option(
     "--quantize", metavar="FORMAT", help="Format that weights are told in: bfloat16, 8, 4, mxfp4, …"
 )
+@click.option("--measure", "measured", is_flag=True, help="Also run each here: speed and memory.")
 @click.option("--all", "everything", is_flag=True, help="Also every fact, and every field of the recipes.")
 @click.option(
     "--svg",
@@ -32,6 +33,7 @@ def compare(
     names: tuple[str, ...],
     context: int | None,
     quantize: str | None,
+    measured: bool,
     everything: bool,
     svg: Path | None,
     html: Path | None,
@@ -39,10 +41,12 @@ def compare(
 ) -> None:
     """Compare architectures (llama), presets (llama:pocket), folders, hub ids or recipes in .json files, without weights.
 
-    An architecture stands for its full-size preset. What differs in the block diagrams and facts is marked with ≠; then what differs from the
+    An architecture stands for its full-size preset; --measure runs its small checkpoint, or random weights. What differs in the block diagrams and facts is marked with ≠; then what differs from the
     first is said in words.
     """
     from zoo.cli.drawn import diagrams_of, print_diagrams, write_file
+    from zoo.cli.table import wrapped
+    from zoo.cli.terminal import columns
     from zoo.facts import aligned, common_context, describe, fields_of
     from zoo.facts import compare as compare_sheets
     from zoo.facts.words import differences
@@ -53,6 +57,7 @@ def compare(
     tokens = context or common_context([one.recipe for one in found])
     sheets = [one.sheet(registry, tokens if context is None else context, quantize) for one in found]
     diagrams = diagrams_of(found, registry)
+    figures = _measured(names) if measured else []
     if svg is not None:
         from zoo.insight.diagram import to_svg
 
@@ -79,6 +84,8 @@ def compare(
         }
         if everything:
             record["fields"] = [row.to_json() for row in fields]
+        if measured:
+            record["measured"] = [one.as_json() for one in figures]
         click.echo(json.dumps(record, ensure_ascii=False, indent=1))
         return
     print_diagrams(diagrams)
@@ -86,10 +93,24 @@ def compare(
     for title, sentences in zip(titles[1:], words, strict=True):
         click.echo()
         told = bullets(sentences) if sentences else "- nothing differs"
-        click.echo(f"{title}, compared with {titles[0]}:\n{told}")
+        click.echo(f"{wrapped(f'{title}, compared with {titles[0]}:', columns())}\n{told}")
+    if figures:
+        first = figures[0]
+        new = f", {first.new_tokens} new tokens" if first.new_tokens else ""
+        click.echo(f"\nMeasured on this machine, {first.prompt_tokens} tokens read{new}:")
+        _print_rows(aligned([one.facts() for one in figures]), "", titles)
     if everything:
         click.echo()
         _print_rows(fields, "field", titles)
+
+
+def _measured(names: tuple[str, ...]) -> Any:
+    """What each source does on this machine, with a bar on the error stream."""
+    from zoo.cli.progress import Progress
+    from zoo.insight.measure import measure
+
+    with Progress("measuring") as report:
+        return measure(names, report=report)
 
 
 LABEL = 24  # cells in which a row's label is not broken needlessly

@@ -38,8 +38,9 @@ def print_diagrams(diagrams: Sequence[Any]) -> None:
         )
     text = "\n".join(lines) + "\n\n"
     if coloured:
-        sys.stdout.rich_proxied_file.write(text)  # type: ignore[attr-defined]
-        sys.stdout.flush()
+        stream: Any = sys.stdout
+        stream.rich_proxied_file.write(text)
+        stream.flush()
     else:
         write(text)
 

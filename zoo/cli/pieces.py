@@ -28,11 +28,12 @@ def written(piece: Piece) -> str:
     picture of its own are escapes as in Python.
     """
     if piece.special or piece.unknown:
-        return _visible(piece.token)
-    return _visible(piece.bytes.replace(b"\\", b"\\\\").decode("utf-8", "backslashreplace"))
+        return escaped(piece.token)
+    return escaped(piece.bytes.replace(b"\\", b"\\\\").decode("utf-8", "backslashreplace"))
 
 
-def _visible(text: str) -> str:
+def escaped(text: str) -> str:
+    r"""Text in signs that can be seen: a space is ␣, what has no picture of its own an escape as in Python."""
     signs = [SPACE if sign == " " else sign if _stands_alone(sign) else ascii(sign)[1:-1] for sign in text]
     if signs and unicodedata.category(text[0]).startswith("M"):  # it would join what is before it
         signs[0] = ascii(text[0])[1:-1]

@@ -134,7 +134,8 @@ def _head(found: Any, registry: Any) -> str:
     from zoo.cli.terminal import columns
 
     about = _about(found, registry)
-    parts = [about["described"], f"task {about['task']}", f"plugin {about['plugin']}"]
+    hub = found.preset.hub if found.preset else None
+    parts = [found.origin, *([hub] if hub else []), f"task {about['task']}", f"plugin {about['plugin']}"]
     if types := about["model_types"]:
         parts.append(f"model_type {', '.join(types)}")
     if others := [preset for preset in about["presets"] if found.origin != f"{about['name']}:{preset}"]:
@@ -183,10 +184,15 @@ def _how_to_run(found: Any) -> str:
         if preset is not None and preset.hub:
             lines.append(f"zoo {command} {preset.hub} TEXT")
         if installed is not None and installed.embedded:
-            lines.append(f"zoo {command} {architecture.name} TEXT   (the small checkpoint that is installed)")
+            lines.append(f"zoo {command} {architecture.name} TEXT (the small checkpoint that is installed)")
     if not lines and any(p.name == "pocket" for p in architecture.presets):
-        lines.append(f"zoo train {architecture.name}   (trains a small one)")
-    return "Run it:\n" + "\n".join(f"  {line}" for line in lines) if lines else ""
+        lines.append(f"zoo train {architecture.name} (trains a small one)")
+    from zoo.cli.table import wrapped
+    from zoo.cli.terminal import columns
+
+    return (
+        "\n".join(["Run it:", *(wrapped(line, columns(), "  ", "    ") for line in lines)]) if lines else ""
+    )
 
 
 def _fields(facts: Any) -> str:

@@ -9,6 +9,7 @@ from zoo.errors import ZooError
 from zoo.frozen import Frozen, frozen
 
 ABSENT = "–"  # where there is no value
+MEASURED_UNITS = ("tokens/s", "s")
 Scalar = int | float | str | bool | None
 Value = Scalar | tuple[Scalar, ...]
 
@@ -116,7 +117,14 @@ def text_of(value: Value, unit: str = "") -> str:
         return f"{amount(value)}B"
     if unit in ("parameters", "FLOPs", "numbers"):
         return amount(value).rstrip()
+    if unit in MEASURED_UNITS:
+        return f"{_figure(value)} {unit}"
     return f"{value:,}" if isinstance(value, int) else f"{value:,.12g}"
+
+
+def _figure(value: float) -> str:
+    """A measured number in three digits."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def amount(number: float) -> str:

@@ -245,6 +245,7 @@ def zoo_commands() -> tuple[Command, ...]:
             "compare", "zoo.cli.compare:compare", "Architectures side by side, their differences marked."
         ),
         Command("tokenize", "zoo.cli.tokenize:tokenize", "The pieces that tokenizers cut a text into."),
+        Command("trace", "zoo.cli.trace:trace", "The journey of a prompt through a model."),
         Command("plugins", "zoo.cli.plugins:plugins", "The installed plugins, and how each fared."),
         Command(
             "train", "zoo.cli.train:train", "Train a model from nothing, on a built-in corpus or your text."

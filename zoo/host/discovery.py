@@ -64,11 +64,14 @@ class Plugin:
 
     @property
     def gives(self) -> list[str]:
-        """The names of its records; of another library's architectures how many there are."""
+        """The names of its records; of drawings, probes and another library's architectures how many there are."""
         names: list[str] = []
         for kind in KINDS:
             records = self.records.get(kind.hook, ())
             libraries = Counter(kind.identify(r).partition("::")[0] for r in records if _is_bridged(r))
+            if kind.counted:
+                names += [f"{len(records)} {kind.noun}{'s' if len(records) > 1 else ''}"] if records else []
+                continue
             names += [kind.prefix + kind.identify(record) for record in records if not _is_bridged(record)]
             names += [f"{library}::… ({count})" for library, count in libraries.items()]
         return [*names, *("zoo_resolve" for _ in self.records.get("zoo_resolve", ()))]

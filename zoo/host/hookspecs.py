@@ -246,24 +246,25 @@ def zoo_drawings() -> Iterable[Drawing]:  # type: ignore[empty-body]
 
     The function is called with a `zoo.insight.diagram.Subject` and gives the items of the diagram from bottom to top:
     a `Box`, or a `Residual` around some. `subject.part("mixer")` gives those of a part, by the drawing of its own spec.
-    A spec without a drawing has that of its base class, or a box with its fields.
+    A spec without a drawing has that of its base class (a layer has not: it may join its parts in another way), or a box
+    with its fields. The function may change what another gives: `zoo.insight.diagram.parts` has the zoo's own.
 
     >>> from dataclasses import dataclass
     >>> from zoo.architecture import Drawing, hookimpl
     >>> from zoo.insight.diagram import Residual  # in the module that the record names
     >>> from zoo.recipe import Spec
     >>> @dataclass(frozen=True)
-    ... class ParallelLayer(Spec):
-    ...     kind, name = "layer", "parallel"
+    ... class MixerLayer(Spec):
+    ...     kind, name = "layer", "my-mixer-only"
     ...     norm: Spec
     ...     mixer: Spec
-    >>> def parallel_layer(subject):
+    >>> def mixer_layer(subject):
     ...     return Residual((*subject.part("norm"), *subject.part("mixer")))
     >>> @hookimpl
     ... def zoo_drawings():
-    ...     yield Drawing(ParallelLayer, "my_plugin.drawing:parallel_layer")
+    ...     yield Drawing(MixerLayer, "my_plugin.drawing:mixer_layer")
     >>> [drawing.spec.block() for drawing in zoo_drawings()]
-    ['layer/parallel']
+    ['layer/my-mixer-only']
     """
 
 

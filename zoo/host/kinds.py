@@ -33,7 +33,7 @@ class Kind(NamedTuple):
     `hook` yields the records, all of type `record`. `noun` is what messages call one, and `ask` how they tell a person
     to choose between two of one name. `prefix` stands before its name where the records of several kinds are listed.
     `by_name`: one is asked for by its name, and not found by what a folder holds. `identify` gives the name that a
-    record claims.
+    record claims. `counted`: of a plugin's records only the number is listed, since each goes with a block.
     """
 
     hook: str
@@ -43,6 +43,7 @@ class Kind(NamedTuple):
     ask: str = "ask for"
     by_name: bool = True
     identify: Callable[[Any], str] = _name
+    counted: bool = False
 
 
 KINDS = (
@@ -78,8 +79,17 @@ KINDS = (
         "choose one by ZOO_BLOCK: it is of",
         by_name=False,
         identify=lambda drawing: drawing.spec.block(),
+        counted=True,
     ),
-    Kind("zoo_probes", Probe, "probe", "probe/", by_name=False, identify=lambda probe: probe.module),
+    Kind(
+        "zoo_probes",
+        Probe,
+        "probe",
+        "probe/",
+        by_name=False,
+        identify=lambda probe: probe.module,
+        counted=True,
+    ),
     Kind("zoo_facts", FactSource, "facts", "facts/"),
     Kind("zoo_commands", Command, "command", "zoo ", "run zoo"),
 )

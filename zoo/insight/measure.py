@@ -13,6 +13,7 @@ from zoo.architecture import Architecture
 from zoo.checkpoint.source import is_architecture, split_preset
 from zoo.config import Config
 from zoo.errors import PromptError, SourceError, ZooError
+from zoo.facts import Fact
 from zoo.frozen import Frozen, frozen
 from zoo.host.recipes import read_recipe, recipe_architecture, recipe_config
 from zoo.host.registry import Registry, default_registry
@@ -58,6 +59,19 @@ class Measured(Frozen):
     def as_json(self) -> dict[str, Any]:
         """The fields; each of `runs` has the figures of one run."""
         return {name: getattr(self, name) for name in self.__dataclass_fields__} | {"runs": list(self.runs)}
+
+    def facts(self) -> tuple[Fact, ...]:
+        """The figures as facts, to be shown beside those of other models."""
+        return (
+            Fact("measured", "measured model", self.measured),
+            Fact("random", "random weights", self.random),
+            Fact("dtype", "numbers", self.dtype),
+            Fact("parameters", "parameters", self.parameters, "parameters"),
+            Fact("prefill", "prefill", self.prefill_tokens_per_second, "tokens/s"),
+            Fact("decode", "decode", self.decode_tokens_per_second, "tokens/s"),
+            Fact("first", "first token after", self.first_token_seconds, "s"),
+            Fact("peak", "peak memory", self.peak_memory_bytes, "bytes"),
+        )
 
 
 @dataclass(frozen=True)

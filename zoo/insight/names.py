@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from zoo.architecture import Architecture
@@ -49,6 +49,14 @@ class _Events(dict[str, Any]):
     def __delitem__(self, name: str) -> None:
         self.pop(name)
 
+    def update(self, values: Mapping[str, Any]) -> None:  # type: ignore[override]
+        for name, value in values.items():
+            self[name] = value
+
+    def __ior__(self, values: Mapping[str, Any]) -> _Events:  # type: ignore[override, misc]
+        self.update(values)
+        return self
+
     def __setitem__(self, name: str, value: Any) -> None:
         if self._kind == "given":
             self._events.append((self._kind, name))
@@ -67,7 +75,7 @@ def _watched(rules: Iterable[Any], parameters: dict[str, Any], recipe: Any) -> l
         taken: list[str] = []
         given: list[str] = []
         for kind, name in events:
-            if kind == "taken" and given:
+            if kind == "taken" and given and taken:
                 pairs[_pair(given, taken)] = None
                 taken, given = [], []
             (taken if kind == "taken" else given).append(name)

@@ -117,6 +117,11 @@ def tokenize_pieces(tokenizer: Tokenizer, text: str, special_tokens: bool = True
     return [*added[0], *_placed(tokenizer, text, _pieces(tokenizer, own)), *added[1]]
 
 
+def pieces_of(tokenizer: Tokenizer, ids: Sequence[int]) -> list[Piece]:
+    """The pieces that ids stand for, without their places in a text."""
+    return _pieces(tokenizer, ids)
+
+
 def byte_counts(tokenizer: Tokenizer, text: str, ids: Sequence[int]) -> list[int] | None:
     """How many bytes of the text each of its ids stands for; None where their bytes are not those of the text.
 

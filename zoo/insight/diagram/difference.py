@@ -9,9 +9,7 @@ from typing import Any
 from zoo.insight.diagram.arrange import keyed, paired_roles
 from zoo.insight.diagram.model import Box, Cell, Diagram, Frame, Note, Residual, Stack
 
-Others = list[
-    dict[str, Any] | None
-]  # the items of each other diagram, by key; None where it has no such stack
+Others = list[dict[str, Any]]  # the items of the stack in each other diagram that has it, by key
 
 
 def marked(diagrams: Sequence[Diagram]) -> tuple[Diagram, ...]:

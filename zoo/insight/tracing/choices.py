@@ -34,7 +34,8 @@ class Choice(Frozen):
 
     `candidates` are token ids, the likeliest first, with their `logits`. `logsumexp` is that of all logits, so that
     exp(logit − logsumexp) is a token's probability. `entropy` (bits) and `rank`, from 0, of the chosen token are those
-    of the model's own distribution.
+    of the model's own distribution. `rest` has the mean logit and the number of the tokens that are not candidates, put
+    together in at most 64 groups of like logits, the likeliest first.
     """
 
     token: int
@@ -44,6 +45,7 @@ class Choice(Frozen):
     candidates: tuple[int, ...]
     logits: tuple[float, ...]
     stages: tuple[Stage, ...]
+    rest: tuple[tuple[float, int], ...] = ()
 
 
 def choice_of(logits: mx.array, token: int, sampling: Sampling, count: int) -> Choice:  # (V,)
@@ -59,7 +61,21 @@ def choice_of(logits: mx.array, token: int, sampling: Sampling, count: int) -> C
     own = np.exp(row - total)
     entropy = -float(np.sum(own * np.log2(np.maximum(own, 1e-30))))
     stages = tuple(_stage(name, setting, array, shown) for name, setting, array in _stages(logits, sampling))
-    return Choice(token, rank, total, entropy, tuple(shown), tuple(float(row[id]) for id in shown), stages)
+    logits_shown = tuple(float(row[id]) for id in shown)
+    rest = _grouped(np.delete(row, shown))
+    return Choice(token, rank, total, entropy, tuple(shown), logits_shown, stages, rest)
+
+
+def _grouped(logits: np.ndarray, groups: int = 64) -> tuple[tuple[float, int], ...]:
+    """The mean and the number of the logits of each group: those between two of `groups` + 1 evenly spaced values."""
+    logits = logits[np.isfinite(logits)]
+    if not logits.size:
+        return ()
+    edges = np.linspace(logits.min(), logits.max(), groups + 1)[1:-1]
+    of = np.digitize(logits, edges)
+    counts = np.bincount(of, minlength=groups)
+    sums = np.bincount(of, weights=logits, minlength=groups)
+    return tuple((float(sums[g] / counts[g]), int(counts[g])) for g in range(groups)[::-1] if counts[g])
 
 
 def _stages(logits: mx.array, sampling: Sampling) -> Iterator[tuple[str, float | None, mx.array]]:

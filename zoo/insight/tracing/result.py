@@ -62,6 +62,19 @@ class Trace(Mapping[str, np.ndarray]):
     def __len__(self) -> int:
         return len(self._about)
 
+    def __contains__(self, address: object) -> bool:
+        try:
+            return isinstance(address, str) and bool(resolve(address, self._about))
+        except PromptError:
+            return False
+
+    def get(self, address: str, default: Any = None) -> Any:
+        """The value at `address`, or `default` where the run has none."""
+        try:
+            return self[address]
+        except PromptError:
+            return default
+
     def __getitem__(self, address: str) -> np.ndarray:
         found, axis, index = resolve(address, self._about)
         if found not in self._joined:

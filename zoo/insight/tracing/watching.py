@@ -29,11 +29,16 @@ def modules_of(model: nn.Module) -> dict[str, nn.Module]:
     """Every module of a model by its path, "" for the model itself; one that is used twice has the first of its paths."""
     found: dict[str, nn.Module] = {}
     seen: set[int] = set()
-    for path, module in sorted(model.named_modules(), key=lambda pair: pair[0].count(".") if pair[0] else -1):
+    for path, module in sorted(model.named_modules(), key=lambda pair: _depth_first(pair[0])):
         if id(module) not in seen:
             seen.add(id(module))
             found[path] = module
     return found
+
+
+def _depth_first(path: str) -> list[tuple[int, str]]:
+    """What paths are sorted by, so that layer 10 comes after layer 9."""
+    return [(int(step), "") if step.isdecimal() else (-1, step) for step in path.split(".") if step]
 
 
 def values_of(model: nn.Module, registry: Registry) -> dict[str, Value]:

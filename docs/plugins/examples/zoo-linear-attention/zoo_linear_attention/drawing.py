@@ -1,0 +1,14 @@
+"""How linear attention is drawn. Imports no mlx."""
+
+from zoo.insight.diagram import Note
+
+
+def linear_attention(subject):
+    """The projections, the features, and the state that they add to."""
+    rows = [
+        [("Query", "query"), ("Key", "key"), ("Value", "value")],
+        [("elu + 1", "query"), ("elu + 1", "key"), ""],
+        "State",
+        ("Output", "output"),
+    ]
+    return subject.box("Linear attention", Note(f"{subject.spec.heads} heads", "heads"), rows=rows)

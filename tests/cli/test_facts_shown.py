@@ -1,0 +1,67 @@
+"""`zoo show` and `zoo compare` as a person sees them: at any width, on a terminal and in a pipe."""
+
+import re
+
+import pytest
+from click.testing import CliRunner
+from terminal import Terminal
+
+from zoo.cli.program import cli
+from zoo.cli.table import width
+from zoo.host.registry import default_registry
+
+NAMES = sorted(default_registry().architectures)
+
+
+def at(columns, *arguments):
+    done = CliRunner(env={"COLUMNS": str(columns)}).invoke(cli, arguments)
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+@pytest.mark.parametrize("columns", [40, 80, 120])
+@pytest.mark.parametrize("name", NAMES)
+def test_every_card_fits(name, columns):
+    shown = at(columns, "show", name)
+    assert max(map(width, shown.splitlines())) <= columns
+    for part in ("parameters", "weights, bfloat16", "References:", "Run it:"):
+        assert part in re.sub(r"\s+", " ", shown)
+
+
+@pytest.mark.parametrize("columns", [40, 80, 120])
+def test_tables_of_many_models_are_several_that_fit(columns):
+    names = ["gpt2", "llama", "gemma2", "mamba", "deepseek-v3", "transformer", "bert"]
+    shown = at(columns, "compare", *names)
+    assert max(map(width, shown.splitlines())) <= columns
+    heads = [line for line in shown.splitlines() if "gpt2:small" in line and "compared" not in line]
+    assert ("llama:8b" in heads[0]) == (columns >= 80)
+
+
+def test_what_differs_can_be_read_without_colour_and_is_bold_on_a_terminal(tmp_path):
+    with Terminal("compare", "llama", "mixtral", columns=100, cwd=tmp_path) as terminal:
+        status, seen = terminal.end()
+    assert status == 0
+    bold = [line for line in seen.splitlines() if line.startswith("\x1b[1m≠  ")]  # rows of the table
+    assert bold and all(line.rstrip().endswith("\x1b[0m") for line in bold)
+    assert any("vocabulary" in line for line in bold) and not any("head width" in line for line in bold)
+    assert "\x1b" not in at(100, "compare", "llama", "mixtral")
+
+
+def test_all_adds_every_fact_and_field():
+    plain, everything = at(100, "show", "mixtral"), at(100, "show", "mixtral", "--all")
+    assert "cache at 128k, 4-bit" not in plain and "layer.mixer.rope.theta" not in plain
+    for row in (
+        "cache at 128k, 4-bit",
+        "weights, mxfp4",
+        "parameters, experts",
+        "layer.feedforward.router.top_k",
+    ):
+        assert row in everything
+
+
+def test_a_variant_says_what_differs_and_a_base_does_not():
+    assert "What differs from llama:\n- RMSNorm on each query and key head.\n" in at(80, "show", "qwen3")
+    assert "What differs" not in at(80, "show", "llama")
+    assert "zoo run qwen3 TEXT" in at(80, "show", "qwen3") and "zoo run qwen3:pocket TEXT" in at(
+        80, "show", "qwen3:pocket"
+    )

@@ -1,0 +1,34 @@
+"""The map from a checkpoint's names to parameters has every parameter, read off rules of all kinds."""
+
+import pytest
+from mlx.utils import tree_flatten
+
+from zoo.checkpoint.parameters import export
+from zoo.host.registry import default_registry
+from zoo.insight.names import weight_names
+from zoo.testing import subject
+
+
+def plain(name):
+    return ".".join("{i}" if step.isdigit() else step for step in name.split("."))
+
+
+@pytest.mark.parametrize("name", sorted(default_registry().architectures))
+def test_every_parameter_and_every_tensor_is_in_it(name):
+    made = subject(name)
+    layouts = weight_names(made.architecture, made.recipe, made.registry)
+    parameters = {plain(path) for path, _ in tree_flatten(made.model.parameters())}
+    for layout, pairs in layouts.items():
+        assert {path for pair in pairs for path in pair.parameters} == parameters
+        tensors = {plain(n) for n in export(made.model, made.architecture, made.recipe, layout)}
+        assert {tensor for pair in pairs for tensor in pair.tensors} == tensors
+
+
+def test_fused_and_split_tensors_are_one_pair():
+    made = subject("deepseek-v3")
+    pairs = {
+        pair.tensors: pair.parameters
+        for pair in weight_names(made.architecture, made.recipe, made.registry)["hf"]
+    }
+    heads = pairs[("model.layers.{i}.self_attn.kv_b_proj.weight",)]
+    assert heads == ("layers.{i}.mixer.key_up.weight", "layers.{i}.mixer.value_up.weight")

@@ -1,0 +1,46 @@
+"""A browser for tests of pages; these run with `make pages`, and not with the other tests."""
+
+import shutil
+
+import pytest
+from playwright.sync_api import sync_playwright
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+FLAGS = (
+    *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"),
+    *("--disable-component-update", "--disable-sync"),
+)
+
+
+@pytest.fixture(scope="session")
+def browser():
+    """A Chromium of this machine; without one the tests fail."""
+    found = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if found is None:
+        pytest.exit(f"no browser: put one of {', '.join(BROWSERS)} on the PATH", returncode=1)
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=found, args=list(FLAGS))
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture
+def visit(browser):
+    """Open a file in a window of a size; a test fails when the page wrote an error or is wider than its window."""
+    opened = []
+
+    def go(path, width=1280, height=900, scheme="light"):
+        page = browser.new_page(viewport={"width": width, "height": height}, color_scheme=scheme)
+        errors = []
+        page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        page.goto(path.as_uri())
+        opened.append((page, errors))
+        return page
+
+    yield go
+    for page, errors in opened:
+        assert errors == []
+        wide, room = page.evaluate("[document.documentElement.scrollWidth, window.innerWidth]")
+        assert wide <= room, f"{wide} pixels wide in a window of {room}"
+        page.close()

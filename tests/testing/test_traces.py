@@ -1,0 +1,137 @@
+"""Each check of traces notices a fault of its kind."""
+
+import mlx.core as mx
+import pytest
+
+from zoo.insight.tracing import intervening, joining, probes, result, watching
+from zoo.insight.tracing.probe import Traces, Value
+from zoo.testing import checks_of, outcome, subject, traces
+
+
+def forgets_a_class(patch):
+    plain = watching._set_class
+
+    def set_class(module, kind):
+        if not (kind.__name__ == "RMSNorm" and isinstance(module, watching.Probe)):
+            plain(module, kind)
+
+    patch.setattr(watching, "_set_class", set_class)
+
+
+def doubles_heads(patch):
+    plain = probes.PatternProbe.weighed
+    patch.setattr(probes.PatternProbe, "weighed", lambda self, *inputs: plain(self, *inputs) * 2)
+
+
+def tells_other_axes(patch):
+    patch.setattr(probes.NormProbe, "traces", Traces(Value("B D", "the normalised vectors")))
+
+
+def tells_a_shorter_axis(patch):
+    plain = probes.EmbeddingProbe.note
+    patch.setattr(
+        probes.EmbeddingProbe, "note", lambda self, name, x: plain(self, name, x[:, 1:]) if name else x
+    )
+    patch.setattr(probes.EmbeddingProbe, "vectors", lambda self, ids: _apart(self, ids))
+
+
+def _apart(self, ids):
+    x = super(probes.EmbeddingProbe, self).vectors(ids)
+    self.note("vectors", x)
+    return x
+
+
+def sees_all_alike(patch):
+    plain = probes.pattern_of
+
+    def uniform(attend, values):
+        pattern = plain(attend, values)
+        return mx.ones_like(pattern) / pattern.shape[-1]
+
+    patch.setattr(probes, "pattern_of", uniform)
+
+
+def means_the_head_before(patch):
+    plain = intervening.resolve
+
+    def resolve(address, known):
+        found, axis, index = plain(address, known)
+        return found, axis, max(index - 1, 0)
+
+    patch.setattr(intervening, "resolve", resolve)
+
+
+def changes_without_being_asked(patch):
+    plain = intervening._edit
+
+    def edit(address, wanted, axis, index):
+        change = plain(address, wanted, axis, index)
+        return lambda value: change(value) * 1.01 if callable(wanted) else change(value)
+
+    patch.setattr(intervening, "_edit", edit)
+
+
+def weighs_other_values(patch):
+    """A replaced pattern weighs values that are not the block's."""
+    plain = mx.repeat
+    patch.setattr(probes.mx, "repeat", lambda values, *rest, **more: plain(values + 1, *rest, **more))
+
+
+def hands_nothing_on(patch):
+    patch.setattr(probes.EmbeddingProbe, "vectors", _apart)
+
+
+def puts_columns_first(patch):
+    def placed(rows, axis, tokens, apart):
+        return plain(rows, axis, [(0, count) for _, count in tokens], apart)
+
+    plain = joining._placed
+    patch.setattr(joining, "_placed", placed)
+    patch.setattr(result, "joined", joining.joined)
+
+
+# The architecture, the check, the fault, and a part of what the check must say.
+FAULTS = [
+    ("llama", "traced_equals_untraced", forgets_a_class, "its class is not its own again"),
+    ("llama", "traced_equals_untraced", doubles_heads, "logits of the watched model differ"),
+    ("llama", "traced_values_fit_together", tells_other_axes, "axes 'B D' of a value of shape"),
+    ("llama", "traced_values_fit_together", tells_a_shorter_axis, "embedding.vectors: 23 along T"),
+    ("llama", "traced_values_fit_together", sees_all_alike, "layers.0.mixer.heads, beside its pattern"),
+    (
+        "llama",
+        "intervention_changes_what_follows_and_nothing_before",
+        means_the_head_before,
+        "zeros in part 3 changed another",
+    ),
+    (
+        "llama",
+        "intervention_changes_what_follows_and_nothing_before",
+        changes_without_being_asked,
+        "an intervention that changes no value changes the logits",
+    ),
+    (
+        "llama",
+        "intervention_changes_what_follows_and_nothing_before",
+        weighs_other_values,
+        "logits with every value replaced by its equal",
+    ),
+    ("llama", "every_value_takes_part", hands_nothing_on, "embedding.vectors set to zero changes no logit"),
+    ("mistral", "cached_values_equal_the_full_forwards", puts_columns_first, "of a text read in pieces"),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "check", "fault", "message"), FAULTS, ids=[fault.__name__ for _, _, fault, _ in FAULTS]
+)
+def test_a_fault_of_each_kind_is_noticed_by_its_check(name, check, fault, message, monkeypatch):
+    made = subject(name)
+    run = next(found for found in checks_of(made) if found.name == check)
+    assert outcome(run, made).passed
+    with monkeypatch.context() as patch:
+        fault(patch)
+        found = outcome(run, made)
+    assert not found.passed and message in found.message, found
+
+
+def test_no_check_is_left_out_of_these():
+    assert {check.name for check in traces.CHECKS} == {check for _, check, *_ in FAULTS}

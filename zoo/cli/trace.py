@@ -1,0 +1,123 @@
+"""`zoo trace`: the journey of a prompt through a model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from zoo.cli.complete import sources
+from zoo.cli.generating import Request, prompt_ids, sampler_asked
+from zoo.cli.plugins import served_by
+from zoo.cli.progress import Progress
+from zoo.cli.run import piped
+from zoo.cli.setting_options import SettingsCommand
+
+FILE = click.Path(path_type=Path, dir_okay=False)
+
+
+@click.command(cls=SettingsCommand)
+@click.argument("source", shell_complete=sources)
+@click.argument("prompt", metavar="TEXT", required=False)
+@click.option(
+    "--layer", "layers", type=int, multiple=True, metavar="N", help="Show this layer's attention and values."
+)
+@click.option(
+    "--head", "heads", type=int, multiple=True, metavar="N", help="Show the attention of this head."
+)
+@click.option("--html", type=FILE, help="Write a page to explore, with everything in one file.")
+@click.option("--npz", type=FILE, help="Write every value, by its address, as a NumPy archive.")
+@click.option(
+    "--json",
+    "as_json",
+    is_flag=False,
+    flag_value="-",
+    metavar="[FILE]",
+    help="Print one JSON object, or write it to a file.",
+)
+@click.option(
+    "--value", "address", metavar="ADDRESS", help="Print one value as numbers: layers.3.mixer.pattern."
+)
+@click.option("--architecture", metavar="NAME", help="Use this architecture, whatever the config says.")
+@click.option("--revision", metavar="NAME", help="A hub id's branch, tag or commit.")
+@click.option("--dtype", type=click.Choice(["float32", "float16", "bfloat16"]), help="Compute in this type.")
+@click.option(
+    "--sampler",
+    "samplers",
+    multiple=True,
+    metavar="NAME[:KEY=VALUE,…]",
+    help="Narrow the draw by a plugin's sampler; may be given several times.",
+)
+@click.option("--strategy", metavar="NAME", help="Make the text this way: a plugin's strategy, for example.")
+@click.option("--raw", is_flag=True, help="Give the text as it is, without the chat template.")
+def trace(
+    source: str,
+    prompt: str | None,
+    layers: tuple[int, ...],
+    heads: tuple[int, ...],
+    html: Path | None,
+    npz: Path | None,
+    as_json: str | None,
+    address: str | None,
+    architecture: str | None,
+    revision: str | None,
+    dtype: str | None,
+    samplers: tuple[str, ...],
+    strategy: str | None,
+    raw: bool,
+    settings: dict[str, Any],
+) -> None:
+    """Follow TEXT through SOURCE (an architecture, a folder, a GGUF file or a hub id), from its pieces to new text.
+
+    Shows pieces and ids, vectors, what each layer adds, where its heads look, what the head would predict after each
+    layer, and how each new token was chosen. --html writes all of it as a page; --npz every number.
+    """
+    if prompt is None or prompt == "-":
+        prompt = piped()
+    written = [path for path in (html, npz, Path(as_json) if as_json not in (None, "-") else None) if path]
+    from zoo.insight.tracing.export import check_writable, value_json, value_lines, write_html, write_json
+    from zoo.insight.tracing.intervening import resolve
+    from zoo.insight.tracing.run import trace as run
+    from zoo.insight.tracing.watching import values_of
+    from zoo.loading import load
+
+    check_writable(written)
+    with Progress("loading", waits=True) as report:
+        loaded = load(source, architecture=architecture, revision=revision, dtype=dtype, report=report)
+    served_by(loaded.architecture)
+    if address is not None:
+        resolve(address, values_of(loaded.model, loaded.registry))
+    if samplers:
+        settings["samplers"] = dict(sampler_asked(loaded.registry, text) for text in samplers)
+    ids = prompt_ids(loaded, [{"role": "user", "content": prompt}], Request(settings, raw=raw))
+    if strategy is not None:
+        settings["strategy"] = strategy
+    with Progress("tracing"):
+        found = run(loaded, ids, only=address if address and not written else (), **settings)
+    if npz is not None:
+        found.save(npz)
+    if address is not None:
+        if as_json is None:
+            click.echo("\n".join(value_lines(found, address)))
+        else:
+            write_json(value_json(found, address), as_json)
+    if address is not None and html is None:
+        return
+    from zoo.insight.tracing.telling import tell
+
+    with Progress("drawing"):
+        story = tell(found)
+    chosen = story.patterns(layers, heads)
+    if html is not None:
+        write_html(story, html)
+    if address is not None:
+        return
+    if as_json is not None:
+        write_json(story.to_json(), as_json)
+    else:
+        from zoo.cli.tracing import show
+
+        show(story, chosen, layers)
+    if written:
+        click.echo("wrote " + ", ".join(map(str, written)), err=True)

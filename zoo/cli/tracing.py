@@ -1,0 +1,372 @@
+"""The story of a trace on a terminal: in colours there, the same characters in a pipe."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from zoo.cli.pieces import COLOURS, SPECIAL, escaped
+from zoo.cli.table import facts, table, width, wrapped
+from zoo.cli.terminal import columns
+
+if TYPE_CHECKING:
+    from zoo.insight.tracing.story import Pattern, Piece, Stage, Story
+
+PIPE = 100  # columns, where nothing says how many there are
+SHADES = " ░▒▓█"
+EIGHTHS = " ▏▎▍▌▋▊▉█"
+LABEL = 12  # cells of a piece beside a map
+CANDIDATES = 6
+LEAST = 0.005  # probability of a candidate that is listed
+LENS_CELL = 12
+
+
+def show(story: Story, maps: Sequence[tuple[Pattern, int]], layers: Sequence[int]) -> None:
+    """Print a story: pieces, vectors, layers, the attention maps, the lens, each choice, the text."""
+    _Printer(story).print(maps, layers)
+
+
+class _Printer:
+    """One story and the terminal that it is printed on."""
+
+    def __init__(self, story: Story) -> None:
+        from rich.console import Console
+
+        self.story, self.room = story, columns() or PIPE
+        self.console = Console(file=sys.stdout, width=self.room, highlight=False)
+        self.names = {t.name: [written(piece) for piece in t.pieces] for t in story.tracks}
+
+    def print(self, maps: Sequence[tuple[Pattern, int]], layers: Sequence[int]) -> None:
+        """Print everything, in the order of the journey."""
+        story = self.story
+        self.line(facts([story.architecture, *(self.counted(t.name) for t in story.tracks)], self.room))
+        for note in story.notes:
+            self.line(wrapped(note, self.room))
+        for track in story.tracks:
+            self.heading("Pieces and ids" if len(story.tracks) == 1 else f"Pieces and ids: {track.name}")
+            self.pieces(track.pieces)
+        self.heading("Vectors and positions")
+        self.stages(story.before)
+        self.heading(
+            "Layers",
+            f"mean norm of what each part adds; from {self.from_()}: where heads look most, what is read",
+        )
+        self.layers()
+        for number, layer in ((int(a.address.rpartition(".")[2]), a) for a in story.layers):
+            if number in layers:
+                self.heading(f"Values of {layer.address}")
+                self.stages(layer.stages)
+        for pattern, head in maps:
+            self.map(pattern, head)
+        if story.lens:
+            self.heading("Logit lens", "the likeliest next token after each layer, and its probability")
+            self.lens()
+        for number in range(len(story.decisions)):
+            self.decision(number)
+        for hidden in story.masks:
+            self.heading(f"The mask at position {hidden.position}")
+            pairs = zip(hidden.tokens, hidden.probabilities, strict=True)
+            self.bars([[self.token(id), p] for id, p in pairs], 0)
+        self.passes()
+        if not story.masks:
+            self.heading("Text")
+            self.line(_safe(story.prompt), end="")
+            self.line(_safe(story.text), "bold")
+
+    def line(self, text: str, style: str = "", end: str = "\n") -> None:
+        """Print text as it is, in one style."""
+        from rich.text import Text
+
+        self.console.print(Text(text, style), soft_wrap=True, end=end)
+
+    def heading(self, text: str, note: str = "") -> None:
+        """A line before a part, and what its columns are."""
+        self.line("")
+        self.line(text, "bold")
+        if note:
+            self.line(wrapped(note, self.room), "dim")
+
+    def counted(self, track: str) -> str:
+        """How many tokens there are, by where they come from."""
+        pieces = self.story.track(track).pieces
+        made = sum(piece.origin == "generated" for piece in pieces)
+        name = f"{track}: " if len(self.story.tracks) > 1 else ""
+        return f"{name}{len(pieces) - made} tokens given, {made} written"
+
+    def pieces(self, pieces: Sequence[Piece]) -> None:
+        """Pieces as cells with their ids below, written ones after given ones."""
+        cells = [(_fitted(written(piece), self.room - 1), str(piece.id), piece) for piece in pieces]
+        rows: list[list[tuple[str, str, Any]]] = [[]]
+        used = 0
+        for cell in cells:
+            size = max(width(cell[0]), width(cell[1])) + 1
+            if rows[-1] and used + size > self.room:
+                rows.append([])
+                used = 0
+            rows[-1].append(cell)
+            used += size
+        number = 0
+        from rich.text import Text
+
+        for row in rows:
+            above, below = Text(), Text(style="dim")
+            for text, id, piece in row:
+                size = max(width(text), width(id))
+                style = SPECIAL if piece.special else COLOURS[number % len(COLOURS)]
+                above.append(text, f"{style} underline" if piece.origin == "generated" else style)
+                above.append(" " * (size - width(text) + 1))
+                below.append(id + " " * (size - width(id) + 1))
+                number += 1
+            for line in (above, below):
+                line.rstrip()
+                self.console.print(line, soft_wrap=True)
+
+    def stages(self, stages: Sequence[Stage]) -> None:
+        """A line for each value."""
+        rows = [
+            [
+                s.address,
+                f"{' '.join(s.axes.split())}",
+                " × ".join(map(str, s.shape)),
+                s.dtype,
+                _number(s.norm),
+            ]
+            for s in stages
+        ]
+        self.line(table(rows, ["address", "axes", "shape", "type", "norm"], room=self.room))
+
+    def layers(self) -> None:
+        """A line for each layer."""
+        story = self.story
+        reads = {guess.address: guess for guess in story.lens}
+        rows = []
+        token = {track.name: self.looking(track.name) for track in story.tracks}
+        for layer in story.layers:
+            at = token[layer.track]
+            guess = reads.get(layer.address)
+            norms = "  ".join(f"{s.name} {_number(s.norm)}" for s in layer.stages if _adds(s))
+            looks = "; ".join(_looks(p, at, self.names[p.columns]) for p in layer.patterns)
+            experts = ", ".join(
+                " ".join(f"e{e} {_share(w)}" for e, w in zip(x.chosen[at], x.weights[at], strict=True))
+                for x in layer.experts
+            )
+            read = f"{self.token(guess.tokens[at][0])} {_share(guess.probabilities[at][0])}" if guess else ""
+            rows.append([layer.address, norms, looks, experts, read])
+        head = ["layer", "adds", "heads look at", "experts", "reads"]
+        used = [i for i in range(5) if any(row[i] for row in rows)]
+        self.line(table([[row[i] for i in used] for row in rows], [head[i] for i in used], room=self.room))
+
+    def from_(self) -> str:
+        """The tokens whose looks are told."""
+        return " and ".join(
+            dict.fromkeys(self.names[t.name][self.looking(t.name)] for t in self.story.tracks)
+        )
+
+    def looking(self, track: str) -> int:
+        """The token whose looks are told: the first mask or, without one, the last token that was given."""
+        if self.story.masks:
+            return self.story.masks[0].position
+        if self.story.uncoverings:
+            return self.story.uncoverings[0].predictions[0].position
+        found = self.story.track(track)
+        given = sum(piece.origin != "generated" for piece in found.pieces)
+        return max(min(given, found.read) - 1, 0)
+
+    def map(self, pattern: Pattern, head: int) -> None:
+        """One attention map in shades, two characters a token where there is room."""
+        rows, names, seen = pattern.heads[head].weights, self.names[pattern.rows], self.names[pattern.columns]
+        self.heading(
+            f"Attention: {pattern.address}.{head}",
+            "a row is a token, its columns those that it looks at: ░ from 0.05, ▒ 0.3, ▓ 0.55, █ 0.8",
+        )
+        label = min(max((width(n) for n in names), default=1), LABEL)
+        count = len(rows[0])
+        room = self.room - label - 6
+        cell = 2 if count * 2 <= room else 1
+        first = max(count - room // cell, 0)
+        if first:
+            self.line(f"the first {first} columns are left out", "dim")
+        numbers = range(first, count)
+        for power in (100, 10, 1)[(count <= 10) + (count <= 100) :]:
+            marks = "".join(str(n // power % 10 if n >= power else " ").rjust(cell) for n in numbers)
+            marks = marks if power > 1 else "".join(str(n % 10).rjust(cell) for n in numbers)
+            self.line(" " * (label + 5) + marks, "dim")
+        for number, row in enumerate(rows[-200:], max(len(rows) - 200, 0) + pattern.first_row):
+            name = _fitted(names[number], label)
+            cells = "".join(SHADES[_shade(weight)] * cell for weight in row[first:])
+            self.line(f"{number:4d} {' ' * (label - width(name))}{name}│"[1:] + cells.rstrip())
+        if seen is not names:
+            self.line(
+                wrapped(
+                    "columns: " + " ".join(f"{i} {n}" for i, n in enumerate(seen[first:count], first)),
+                    self.room,
+                ),
+                "dim",
+            )
+
+    def lens(self) -> None:
+        """Tokens by layers: what the head reads, and how surely."""
+        story = self.story
+        names = self.names[story.lens[0].track]
+        head = ["", *(g.address.removeprefix("decoder.").replace("layers.", "layer ") for g in story.lens)]
+        shown = range(len(story.lens[0].tokens))[-40:]
+        each = (self.room - LABEL) // len(story.lens) - 7
+        cell = max(min(each, LENS_CELL), 6)
+        rows = [
+            [
+                _fitted(names[at], LABEL - 2),
+                *(
+                    f"{_fitted(self.token(g.tokens[at][0]), cell)} {_share(g.probabilities[at][0])}"
+                    for g in story.lens
+                ),
+            ]
+            for at in shown
+        ]
+        if len(rows) < len(story.lens[0].tokens):
+            self.line(f"the last {len(rows)} of {len(story.lens[0].tokens)} tokens", "dim")
+        self.line(table(rows, head, repeated=1, room=self.room))
+
+    def decision(self, number: int) -> None:
+        """How one token was chosen: its candidates before and after each step of sampling."""
+        decision = self.story.decisions[number]
+        self.heading(
+            f"Choice {number + 1}: {self.token(decision.token)}",
+            f"entropy {decision.entropy_bits:.2f} bits; the chosen token has rank {decision.rank + 1}",
+        )
+        first = decision.stages[0].probabilities[:CANDIDATES]
+        order = [i for i, p in enumerate(first) if p >= LEAST or not i]
+        if decision.token not in (decision.candidates[i] for i in order):
+            order.append(decision.candidates.index(decision.token))
+        stages = decision.stages
+        shown = [i for i in order if all(i < len(s.probabilities) for s in stages)]
+        heads = [
+            f"{s.name.replace('_', '-')}" + (f" {s.setting:g}" if s.setting is not None else "")
+            for s in stages[1:]
+        ]
+        rows = [[self.token(decision.candidates[i]), *(s.probabilities[i] for s in stages)] for i in shown]
+        self.bars(
+            rows,
+            next((n for n, i in enumerate(shown) if decision.candidates[i] == decision.token), -1),
+            heads,
+        )
+        if len(stages) > 1:
+            kept = ", ".join(f"{h}: {s.kept:,}" for h, s in zip(heads, stages[1:], strict=True))
+            self.line(wrapped(f"tokens kept after {kept}", self.room), "dim")
+
+    def bars(self, rows: Sequence[Sequence[Any]], chosen: int, stages: Sequence[str] = ()) -> None:
+        """Candidates with a probability and a bar for the model, and for each stage of sampling."""
+        names = [_fitted(str(row[0]), 16) for row in rows]
+        label = max((width(name) for name in names), default=1)
+        columns = max(len(row) - 1 for row in rows)
+        each = max(min((self.room - label - 2) // columns - 8, 30), 4)
+        if stages:
+            titles = ["model", *stages]
+            self.line(
+                " " * (label + 2) + "".join(_fitted(t, each + 7).ljust(each + 8) for t in titles).rstrip(),
+                "dim",
+            )
+        for number, (name, row) in enumerate(zip(names, rows, strict=True)):
+            parts = "".join(f"{_bar(p, each)} {_share(p):>5}  " for p in row[1:])
+            mark = "●" if number == chosen else " "
+            self.line(
+                f"{mark} {name}{' ' * (label - width(name))} {parts.rstrip()}",
+                "bold" if number == chosen else "",
+            )
+
+    def passes(self) -> None:
+        """What each pass read, and what its cache held."""
+        story = self.story
+        if len(story.turns) < 2:
+            return
+        self.heading("Passes")
+        rows = []
+        for number, turn in enumerate(story.turns):
+            names = self.names[turn.track]
+            if story.uncoverings:
+                read = self.uncovered(number)
+            elif turn.tokens == 1 and turn.start < len(names):
+                read = names[turn.start]
+            else:
+                read = f"{turn.tokens} tokens" + (" of the source" if turn.kind == "encode" else "")
+            rows.append([str(number + 1), read, f"{turn.cached_numbers:,}" if turn.cached_numbers else ""])
+        heads = ["pass", "reads", "numbers in the cache"]
+        used = 3 if any(row[2] for row in rows) else 2
+        self.line(table([row[:used] for row in rows], heads[:used], room=self.room))
+
+    def uncovered(self, number: int) -> str:
+        """The text as a pass of unmasking reads it, up to its first end token; ░ is a mask."""
+        masked = {hidden.position for hidden in self.story.uncoverings[number].predictions}
+        read = ""
+        for at, piece in enumerate(self.story.tracks[0].pieces):
+            if piece.special and piece.origin == "generated" and at not in masked:
+                break
+            read += "░" if at in masked else written(piece)
+        return read
+
+    def token(self, id: int) -> str:
+        """The text of an id."""
+        return escaped(self.story.vocabulary.get(id, f"[{id}]")) or "∅"
+
+
+def written(piece: Piece) -> str:
+    """A piece in signs that can be seen; parts of a character as bytes."""
+    if "\ufffd" in piece.text and piece.bytes:
+        return "".join(f"\\x{piece.bytes[i : i + 2]}" for i in range(0, len(piece.bytes), 2))
+    return escaped(piece.text) or "∅"
+
+
+def _adds(stage: Stage) -> bool:
+    """Whether a value is what a part of a layer adds to the residual stream, or the stream itself."""
+    return (
+        not stage.noted
+        and "." not in stage.name
+        and "norm" not in stage.name
+        and stage.norm is not None
+        and stage.name != "output"
+    )
+
+
+def _looks(pattern: Pattern, at: int, names: Sequence[str]) -> str:
+    """Which tokens the heads look at most, with how many heads look there."""
+    row = at - pattern.first_row
+    if not 0 <= row < len(pattern.heads[0].looks):
+        return ""
+    found = Counter(head.looks[row] for head in pattern.heads)
+    parts = [
+        f"{names[index]}{f' ({count} heads)' if count > 1 else ''}" for index, count in found.most_common(4)
+    ]
+    return ", ".join(parts) + (" …" if len(found) > 4 else "")
+
+
+def _shade(weight: float) -> int:
+    return 0 if weight < 0.05 else min(1 + int((weight - 0.05) * 4), 4)
+
+
+def _bar(share: float, cells: int) -> str:
+    eighths = round(share * cells * 8)
+    full, rest = divmod(eighths, 8)
+    return ("█" * full + (EIGHTHS[rest] if rest else "")).ljust(cells)
+
+
+def _share(p: float) -> str:
+    return "1.00" if p >= 0.995 else f"{p:.2f}" if p >= 0.01 else "<.01" if p > 0 else "0"
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:.3g}"
+
+
+def _fitted(text: str, room: int) -> str:
+    if width(text) <= room:
+        return text
+    while width(text) >= room:
+        text = text[:-1]
+    return text + "…"
+
+
+def _safe(text: str) -> str:
+    from zoo.cli.terminal import visible
+
+    return visible(text)

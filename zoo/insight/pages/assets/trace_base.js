@@ -1,0 +1,166 @@
+// What every part of a trace's page uses: the data, elements, colours, pictures, keys.
+"use strict";
+const data = JSON.parse(document.getElementById("data").textContent);
+const byId = (id) => document.getElementById(id);
+const tracks = Object.fromEntries(data.tracks.map((track) => [track.name, track]));
+
+// The token, the pass and the head that are looked at, and who is told when they change.
+const state = { track: "", token: 0, step: 0, head: null };
+const listeners = [];
+const onChange = (listener) => (listeners.push(listener), listener());
+const redraws = []; // pictures whose colours depend on the theme
+function change(values) {
+  if (Object.entries(values).every(([name, value]) => state[name] === value)) return;
+  Object.assign(state, values);
+  for (const listener of listeners) listener();
+}
+
+function el(tag, attributes = {}, ...children) {
+  const node = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
+    else if (value === true) node.setAttribute(name, "");
+    else if (value !== false && value != null) node.setAttribute(name, value);
+  }
+  node.append(...children.filter((child) => child != null));
+  return node;
+}
+
+// A piece as it is written on the page: spaces and line ends visible, parts of characters as bytes.
+function written(piece) {
+  if (piece.text.includes("\ufffd") && piece.bytes) return piece.bytes.match(/../g).map((b) => "\\x" + b).join("");
+  return visible(piece.text);
+}
+const visible = (text) => text.replace(/\n/g, "⏎").replace(/\t/g, "⇥").replace(/ /g, "␣") || "∅";
+const nameOf = (id) => visible(data.vocabulary[id] ?? `[${id}]`);
+const pieceName = (track, index) => written(tracks[track].pieces[index]);
+const short = (x) => (x === 0 ? "0" : Math.abs(x) >= 1000 ? Math.round(x).toLocaleString("en") : x.toPrecision(3));
+const share = (p) => (p >= 0.9995 ? "1.00" : p >= 0.0995 ? p.toFixed(2) : p >= 0.0005 ? p.toFixed(3) : p > 0 ? "<.001" : "0");
+
+// Sequential: from the page's ground through green to deep violet, or up to pale yellow when it is dark. Lightness grows
+// evenly, so that it is read without hue. Diverging: orange below zero, blue above.
+const RAMPS = {
+  light: { up: ["#f8f8f4", "#dcebc4", "#9fd0a0", "#52aa93", "#2f7f8e", "#30568a", "#37286e"], plus: "#1f5fae", minus: "#b5560b", zero: "#f8f8f4" },
+  dark: { up: ["#1a1e26", "#302f6a", "#33598f", "#2f8591", "#4eb083", "#a3d65f", "#fbf0a4"], plus: "#63a8ff", minus: "#ff9d4a", zero: "#1a1e26" },
+};
+const rgb = (hex) => [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16));
+const mixed = (a, b, t) => rgb(a).map((x, i) => Math.round(x + (rgb(b)[i] - x) * t));
+const isDark = () => {
+  const chosen = document.documentElement.dataset.theme;
+  return chosen ? chosen === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+};
+const ramp = () => RAMPS[isDark() ? "dark" : "light"];
+function sequential(share) {
+  const { up } = ramp(), at = Math.min(Math.max(share, 0), 1) * (up.length - 1), low = Math.min(Math.floor(at), up.length - 2);
+  return mixed(up[low], up[low + 1], at - low);
+}
+function diverging(share) {
+  const { plus, minus, zero } = ramp();
+  return mixed(zero, share < 0 ? minus : plus, Math.min(Math.abs(share), 1) ** 0.7);
+}
+const css = (colour) => `rgb(${colour.join(",")})`;
+const inkOn = ([r, g, b]) => (0.299 * r + 0.587 * g + 0.114 * b > 140 ? "#14171d" : "#ffffff");
+function paint(cell, colour) {
+  cell.style.background = css(colour);
+  cell.style.color = inkOn(colour);
+}
+
+// A matrix as a picture of one pixel a number, which CSS makes large.
+function picture(canvas, rows, colour) {
+  canvas.width = rows[0]?.length || 1;
+  canvas.height = rows.length || 1;
+  const context = canvas.getContext("2d"), image = context.createImageData(canvas.width, canvas.height);
+  rows.forEach((row, y) => row.forEach((x, at) => {
+    const [r, g, b] = colour(x, y);
+    image.data.set([r, g, b, 255], 4 * (y * canvas.width + at));
+  }));
+  context.putImageData(image, 0, 0);
+}
+function redrawn(draw) {
+  redraws.push(draw);
+  draw();
+}
+
+// How many tokens of a track had been read after the pass that is looked at.
+function readTokens(track) {
+  let read = 0;
+  data.turns.slice(0, state.step + 1).forEach((turn) => {
+    if (turn.track === track) read = Math.max(read, turn.start + turn.tokens);
+  });
+  return read;
+}
+const select = (track, token) => change({ track, token: Math.min(Math.max(token, 0), tracks[track].pieces.length - 1) });
+
+// Large models have a thousand maps: those far from the window are not drawn until they come near.
+const near = new IntersectionObserver((entries) => entries.forEach(({ target, isIntersecting }) => {
+  target.near = isIntersecting;
+  if (isIntersecting) target.draw();
+}), { rootMargin: "1200px" });
+function drawnNear(canvas, draw) {
+  canvas.draw = draw;
+  const drawIfNear = () => canvas.near && draw();
+  listeners.push(drawIfNear);
+  redraws.push(drawIfNear);
+  near.observe(canvas);
+}
+
+// Arrow keys among the elements of a row, of which one at a time is in the tab order.
+function arrows(container, items, move) {
+  container.addEventListener("keydown", (event) => {
+    const at = items.indexOf(document.activeElement.closest("[data-item]"));
+    const to = { ArrowLeft: at - 1, ArrowRight: at + 1, Home: 0, End: items.length - 1 }[event.key];
+    if (to === undefined || at < 0) return;
+    event.preventDefault();
+    const next = Math.min(Math.max(to, 0), items.length - 1);
+    items[next].focus();
+    move?.(next);
+  });
+}
+
+// A table of coloured cells with arrow keys in both directions; `tell` is called with the row and column of the focus.
+// Rows that are `later` than the pass that is looked at are hidden, and so are the columns of a `square`.
+function cells({ label, columns, rows, tall, square, cell, tell, chosen, later }) {
+  const head = el("tr", {}, el("th"), ...columns.map((name) => el("th", { scope: "col" }, el("span", {}, name))));
+  const table = el("table", { class: tall ? "cells tall" : "cells", "aria-label": label, role: "grid" }, el("thead", {}, head));
+  const body = el("tbody"), grid = [];
+  rows.forEach((name, y) => {
+    const line = el("tr", {}, el("th", { scope: "row" }, name));
+    grid.push(columns.map((_, x) => {
+      const box = el("td", { role: "gridcell", tabindex: x || y ? -1 : 0 });
+      cell(box, y, x);
+      for (const event of ["focus", "mouseenter"]) box.addEventListener(event, () => tell(y, x));
+      line.append(box);
+      return box;
+    }));
+    body.append(line);
+  });
+  table.append(body);
+  table.addEventListener("keydown", (event) => {
+    const step = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] }[event.key];
+    const y = grid.findIndex((line) => line.includes(document.activeElement));
+    if (!step || y < 0) return;
+    event.preventDefault();
+    const x = grid[y].indexOf(document.activeElement), next = grid[y + step[0]]?.[x + step[1]];
+    if (!next || next.hidden || next.parentElement.hidden) return;
+    grid[y][x].tabIndex = -1;
+    next.tabIndex = 0;
+    next.focus();
+  });
+  const mark = () => [...body.children].forEach((line, y) => {
+    line.classList.toggle("chosen", Boolean(chosen(y)));
+    line.hidden = later(y);
+    if (square) [...head.children].slice(1).forEach((name, x) => (name.hidden = grid[y][x].hidden = later(x)));
+  });
+  const recolour = () => grid.forEach((line, y) => line.forEach((box, x) => cell(box, y, x)));
+  return { table, mark, recolour };
+}
+
+// Numbers in a `details` are made when it is opened: most never are.
+function lazily(title, make) {
+  const inside = el("div"), box = el("details", {}, el("summary", {}, title), inside);
+  box.addEventListener("toggle", () => {
+    if (box.open && !inside.hasChildNodes()) inside.append(...[make()].flat());
+  });
+  return box;
+}
+const scroll = (label, ...inside) => el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": label }, ...inside);

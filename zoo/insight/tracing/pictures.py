@@ -1,0 +1,64 @@
+"""Values reduced to what a picture can show. Axes: T tokens, S attended tokens, H heads, k experts of a token."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from zoo.insight.tracing.story import Head, Numbers, Rows, Strip
+
+BINS = 64  # of the residual stream,
+FEWER = 32  # of the other values
+MOST_ROWS = 512
+
+
+def numbers(values: np.ndarray, digits: int = 4) -> Numbers:
+    """A vector as numbers of so many significant digits; what is no number (an infinite logit) becomes 0."""
+    return tuple(float(f"{x:.{digits}g}") if np.isfinite(x) else 0.0 for x in values.tolist())
+
+
+def strip(value: np.ndarray, axes: Sequence[str], bins: int) -> Strip:
+    """A value as rows, one a token where it has such an axis, of at most `bins` means; the last 512 rows of a long one."""
+    rows = as_rows(value, axes)[-MOST_ROWS:].astype(np.float64)
+    width = rows.shape[1]
+    size = max(-(-width // bins), 1)
+    starts = np.arange(0, width, size)
+    counts = np.minimum(starts + size, width) - starts
+    means = np.add.reduceat(rows, starts, axis=1) / counts
+    return Strip(size, tuple(numbers(row, 3) for row in means))
+
+
+def as_rows(value: np.ndarray, axes: Sequence[str]) -> np.ndarray:
+    """A value as a matrix whose rows are its tokens: along T, else S, else its first axis."""
+    value = np.atleast_1d(value)
+    named = [name for name in ("T", "S") if name in axes and axes.index(name) < value.ndim]
+    along = axes.index(named[0]) if named else (0 if value.ndim > 1 else None)
+    if along is None:
+        return value[None]
+    return np.moveaxis(value, along, 0).reshape(value.shape[along], -1)
+
+
+def mean_norm(value: np.ndarray, axes: Sequence[str]) -> float | None:
+    """The mean over tokens of the L2 norm; None for whole numbers, which count or name something."""
+    if not np.issubdtype(value.dtype, np.floating) or not value.size:
+        return None
+    return numbers(np.linalg.norm(as_rows(value, axes), axis=1).mean()[None], 6)[0]
+
+
+def head(weights: np.ndarray, first_row: int, across: bool) -> Head:  # (T, S)
+    """One head of a pattern, of which the rows from `first_row` on are kept; `across`: its columns are other tokens."""
+    share = np.where(weights > 0, weights, 1)
+    entropy = -(share * np.log2(share)).sum(axis=1)
+    index = np.arange(weights.shape[0])
+    own = np.zeros(1) if across else weights[index, index]
+    before = np.zeros(1) if across or len(index) < 2 else weights[index[1:], index[:-1]]
+    rows: Rows = tuple(
+        tuple(float(x) if x else 0 for x in row) for row in np.round(weights[first_row:], 3).tolist()
+    )
+    return Head(
+        rows,
+        tuple(weights[first_row:].argmax(axis=1).tolist()),
+        numbers(np.abs(entropy[first_row:]), 4),
+        *(round(float(mean), 4) for mean in (weights[:, 0].mean(), before.mean(), own.mean())),
+    )

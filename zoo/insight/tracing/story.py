@@ -1,0 +1,276 @@
+"""The story of a trace: what the terminal, the page and JSON show of a run, as numbers. Imports no mlx.
+
+Axes: T tokens that were read, S tokens that are attended to, H heads, E experts, k experts of a token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields
+from typing import Any
+
+from zoo.errors import PromptError
+from zoo.frozen import Frozen, frozen
+
+Numbers = tuple[float, ...]
+Rows = tuple[Numbers, ...]
+
+
+@frozen()
+class Piece(Frozen):
+    """One token: its id, what the vocabulary writes, the text that it stands for, and its bytes in hexadecimal digits.
+
+    `text` has U+FFFD for bytes that are a part of a character. `origin` is "prompt", "generated" or "mask".
+    """
+
+    id: int
+    token: str
+    text: str
+    bytes: str
+    special: bool
+    origin: str
+
+
+@frozen()
+class Track(Frozen):
+    """A row of tokens: "text", or "source" and "target". The model has read the first `read` of them."""
+
+    name: str
+    pieces: tuple[Piece, ...]
+    read: int
+
+
+@frozen()
+class Strip(Frozen):
+    """A value as a picture: rows of at most 64 bins, each the mean of `per_bin` numbers (the last may hold fewer)."""
+
+    per_bin: int
+    rows: Rows
+
+
+@frozen()
+class Stage(Frozen):
+    """A value of the run: its address, and `name`, the part of it below the layer.
+
+    `shape` and `axes` are those of `trace[address]`. `norm` is the mean over tokens of the L2 norm, None for counts.
+    `track` names the tokens that are the rows of the picture, "" where the rows are something else. `noted`: a probe
+    notes it by name; otherwise it is what a module gives.
+    """
+
+    address: str
+    name: str
+    track: str
+    shape: tuple[int, ...]
+    dtype: str
+    axes: str
+    unit: str
+    summary: str
+    noted: bool
+    norm: float | None
+    strip: Strip
+
+
+@frozen()
+class Head(Frozen):
+    """One attention head. `weights` (T, S) to 3 decimals: the rows from `Pattern.first_row` on.
+
+    For each of these rows `looks` is the token with the largest weight and `entropy_bits` that of the row. `first`,
+    `previous` and `itself` are mean weights of the first token, the one before and the token itself.
+    """
+
+    weights: Rows
+    looks: tuple[int, ...]
+    entropy_bits: Numbers
+    first: float
+    previous: float
+    itself: float
+
+
+@frozen()
+class Pattern(Frozen):
+    """The attention of a layer: its rows are tokens of the track `rows`, its columns those of `columns`."""
+
+    address: str
+    rows: str
+    columns: str
+    first_row: int
+    heads: tuple[Head, ...]
+
+
+@frozen()
+class Experts(Frozen):
+    """The experts of each token, (T, k), the heaviest first, with their weights; `count` is how many there are."""
+
+    address: str
+    track: str
+    count: int
+    chosen: tuple[tuple[int, ...], ...]
+    weights: Rows
+
+
+@frozen()
+class Layer(Frozen):
+    """A layer: its stages in the order in which they ran, its attention, its experts."""
+
+    address: str
+    track: str
+    stages: tuple[Stage, ...]
+    patterns: tuple[Pattern, ...]
+    experts: tuple[Experts, ...]
+
+
+@frozen()
+class Guess(Frozen):
+    """What the head reads from the residual stream at `address`: for each token the likeliest ids, the first the best."""
+
+    address: str
+    track: str
+    tokens: tuple[tuple[int, ...], ...]
+    probabilities: Rows
+    entropy_bits: Numbers
+
+
+@frozen()
+class Draw(Frozen):
+    """The distribution of one generated token after one step of sampling, over the choice's candidates."""
+
+    name: str
+    setting: float | None
+    kept: int
+    probabilities: Numbers
+
+
+@frozen()
+class Decision(Frozen):
+    """How a generated token was chosen.
+
+    `candidates` are ids, the likeliest first, with the model's `logits`; `rest_logits` and `rest_counts` are the mean
+    logit and the number of the other tokens, put together by likeness, so that any setting can be tried out.
+    """
+
+    token: int
+    rank: int
+    logsumexp: float
+    entropy_bits: float
+    candidates: tuple[int, ...]
+    logits: Numbers
+    rest_logits: Numbers
+    rest_counts: tuple[int, ...]
+    stages: tuple[Draw, ...]
+
+
+@frozen()
+class Turn(Frozen):
+    """One pass through the model: the position of its first token, how many it read, and what its cache held then."""
+
+    kind: str
+    track: str
+    start: int
+    tokens: int
+    cached_numbers: int
+
+
+@frozen()
+class Hidden(Frozen):
+    """The likeliest tokens in the place of one mask, at `position`."""
+
+    position: int
+    tokens: tuple[int, ...]
+    probabilities: Numbers
+
+
+@frozen()
+class Uncovering(Frozen):
+    """One pass of unmasking: the ids as the model read them, and what it predicts for each mask; `kept` stay."""
+
+    ids: tuple[int, ...]
+    predictions: tuple[Hidden, ...]
+    kept: tuple[int, ...]
+
+
+@frozen()
+class Story(Frozen):
+    """A run from text to text. `vocabulary` has the text of every id that is named anywhere in it.
+
+    `notes` say what cannot be shown of this model; `words` are sentences for a learner, by part of the page.
+    """
+
+    architecture: str
+    task: str
+    prompt: str
+    text: str
+    finish_reason: str | None
+    sampling: dict[str, float]
+    tracks: tuple[Track, ...]
+    before: tuple[Stage, ...]
+    layers: tuple[Layer, ...]
+    after: tuple[Stage, ...]
+    lens: tuple[Guess, ...]
+    decisions: tuple[Decision, ...]
+    turns: tuple[Turn, ...]
+    masks: tuple[Hidden, ...]
+    uncoverings: tuple[Uncovering, ...]
+    vocabulary: dict[int, str]
+    words: dict[str, str]
+    notes: tuple[str, ...]
+
+    def track(self, name: str) -> Track:
+        """The row of tokens of that name."""
+        return next(track for track in self.tracks if track.name == name)
+
+    def patterns(self, layers: Sequence[int] = (), heads: Sequence[int] = ()) -> list[tuple[Pattern, int]]:
+        """Some attention maps, each with a head's number: of all `layers` asked for, or the last; of all `heads`, or the first.
+
+        PromptError for a layer or a head that the model does not have.
+        """
+        numbered = [(int(layer.address.rpartition(".")[2]), layer) for layer in self.layers]
+        count = 1 + max((number for number, _ in numbered), default=-1)
+        for number in layers:
+            if not 0 <= number < count:
+                raise PromptError(f"`layer`: there is no layer {number}; {_numbered(count, 'layer')}")
+        attending = [number for number, layer in numbered if layer.patterns]
+        wanted = list(layers) or attending[-1:]
+        found = [
+            pattern
+            for number in dict.fromkeys(wanted)
+            for n, layer in numbered
+            if n == number
+            for pattern in layer.patterns
+        ]
+        if heads and not found:
+            raise PromptError("`head`: no attention pattern is there to show")
+        most = max((len(pattern.heads) for pattern in found), default=0)
+        for number in heads:
+            if not 0 <= number < most:
+                raise PromptError(f"`head`: there is no head {number}; {_numbered(most, 'head')}")
+        return [
+            (pattern, head)
+            for pattern in found
+            for head in dict.fromkeys(heads or (0,))
+            if head < len(pattern.heads)
+        ]
+
+    def to_json(self) -> dict[str, Any]:
+        """The story as JSON values."""
+        return as_json(self)
+
+
+def _numbered(count: int, what: str) -> str:
+    return (
+        f"they are numbered 0 to {count - 1}"
+        if count > 1
+        else f"there is one {what}, 0"
+        if count
+        else f"there is no {what} to show"
+    )
+
+
+def as_json(value: Any) -> Any:
+    """A record of this module as JSON values: objects, lists, numbers, texts."""
+    if isinstance(value, Frozen):
+        return {field.name: as_json(getattr(value, field.name)) for field in fields(type(value))}  # type: ignore[arg-type]
+    if isinstance(value, dict):
+        return {str(key): as_json(inner) for key, inner in value.items()}
+    if isinstance(value, tuple):
+        return [as_json(inner) for inner in value]
+    return value

@@ -1,0 +1,298 @@
+"""A trace told as a `Story`. Axes: T tokens, S attended tokens, M tokens of a source, H heads, D width, k experts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from zoo.insight.tokenization import pieces_of
+from zoo.insight.tracing.choices import Choice
+from zoo.insight.tracing.pictures import BINS, FEWER, head, mean_norm, numbers, strip
+from zoo.insight.tracing.result import LOGITS, Trace
+from zoo.insight.tracing.story import (
+    Decision,
+    Draw,
+    Experts,
+    Guess,
+    Layer,
+    Pattern,
+    Piece,
+    Stage,
+    Story,
+    Track,
+    Turn,
+)
+from zoo.insight.tracing.unmasking import hidden_of, uncoverings_of
+from zoo.insight.tracing.watching import modules_of
+from zoo.insight.tracing.words import words_of
+
+LAYER = re.compile(r"^(.*?\blayers\.\d+)(?:\.(.+))?$")
+ALL = 4096  # tokens: of a vocabulary up to this size every logit is told, else those of the likeliest
+LIKELIEST = 512
+PATTERN_NUMBERS = 1_000_000  # of all patterns together; of a longer text the last rows are told
+LENS = 5  # tokens read at each layer
+
+
+def tell(trace: Trace, candidates: int | None = None) -> Story:
+    """What a trace has to show, as numbers: `candidates` logits for each generated token (all of up to 4,096, else 512)."""
+    loaded = trace.loaded
+    teller = Teller(trace)
+    layers = teller.layers()
+    # A model's own address is "": what it gives are the logits, which its head has noted.
+    outside = [address for address in trace if address and not LAYER.match(address)]
+    first = min((list(trace).index(layer.address) for layer in layers if layer.address in trace), default=0)
+    order = list(trace)
+    before = [a for a in outside if order.index(a) < first or "embedding" in a]
+    lens = tuple(
+        Guess(
+            reading.address,
+            teller.track_of(reading.address),
+            reading.tokens,
+            tuple(numbers(np.array(row)) for row in reading.probabilities),
+            numbers(np.abs(np.array(reading.entropy))),
+        )
+        for reading in trace.lens(LENS)
+    )
+    vocabulary = loaded.recipe.embedding.vocab
+    count = candidates or (vocabulary if vocabulary <= ALL else LIKELIEST)
+    decisions = tuple(_decision(choice) for choice in trace.choices(count))
+    masks, uncoverings = hidden_of(trace), uncoverings_of(trace)
+    sampling = trace.sampling
+    named = {id for guess in lens for row in guess.tokens for id in row}
+    named |= {id for decision in decisions for id in (*decision.candidates, decision.token)}
+    named |= {id for hidden in masks for id in hidden.tokens}
+    named |= {id for p in uncoverings for id in (*p.ids, *(t for h in p.predictions for t in h.tokens))}
+    return Story(
+        architecture=loaded.architecture.name,
+        task=loaded.architecture.task,
+        prompt="".join(p.text for p in teller.tracks[0].pieces if p.origin != "generated" and not p.special),
+        text=trace.text,
+        finish_reason=trace.steps[-1].finish_reason if trace.steps else None,
+        sampling={}
+        if sampling is None
+        else {name: float(getattr(sampling, name)) for name in ("temperature", "top_k", "top_p", "min_p")},
+        tracks=teller.tracks,
+        before=tuple(teller.stage(a, a) for a in before),
+        layers=layers,
+        after=tuple(teller.stage(a, a) for a in outside if a not in before),
+        lens=lens,
+        decisions=decisions,
+        turns=tuple(teller.turns()),
+        masks=masks,
+        uncoverings=uncoverings,
+        vocabulary={piece.id: _name(piece) for piece in teller.pieces(sorted(named))},
+        words=words_of(loaded),
+        notes=tuple(teller.notes(bool(lens))),
+    )
+
+
+def _name(piece: Piece) -> str:
+    """The text of a piece; of a part of a character its bytes, as in Python."""
+    if "\ufffd" not in piece.text or not piece.bytes:
+        return piece.text
+    return bytes.fromhex(piece.bytes).decode("utf-8", "backslashreplace")
+
+
+def _decision(choice: Choice) -> Decision:
+    return Decision(
+        choice.token,
+        choice.rank,
+        choice.logsumexp,
+        round(choice.entropy, 4),
+        choice.candidates,
+        numbers(np.array(choice.logits), 7),
+        numbers(np.array([logit for logit, _ in choice.rest]), 6),
+        tuple(count for _, count in choice.rest),
+        tuple(
+            Draw(s.name, s.setting, s.kept, numbers(np.array(s.probabilities[:50]))) for s in choice.stages
+        ),
+    )
+
+
+class Teller:
+    """One trace, with what is asked of it again and again."""
+
+    def __init__(self, trace: Trace) -> None:
+        self.trace = trace
+        self.modules = modules_of(trace.loaded.model)
+        self.tracks = tuple(self._tracks())
+        self.shapes = {address: trace[address].shape for address in trace}
+        patterns = [self.shapes[a] for a in trace.patterns]
+        each = sum(shape[0] * shape[-1] for shape in patterns)
+        self.rows = max(PATTERN_NUMBERS // each, 1) if each else 1
+
+    def _tracks(self) -> Iterable[Track]:
+        passes, steps = self.trace.passes, self.trace.tokens
+        encoded = [p for p in passes if p.kind == "encode"]
+        if encoded:
+            yield self._track("source", encoded[-1].tokens, (), len(encoded[-1].tokens))
+            target = [id for p in passes if p.kind == "decode" for id in p.tokens]
+            start = next((len(p.tokens) for p in passes if p.kind == "decode"), 0)
+            unread = steps[_read_of(target, steps) :]
+            yield self._track("target", target[:start], (*target[start:], *unread), len(target))
+        elif self.trace.grows:
+            ids = [id for p in passes if p.cached for id in p.tokens]
+            written = _read_of(ids, steps)
+            prompt = len(ids) - written
+            yield self._track("text", ids[:prompt], (*ids[prompt:], *steps[written:]), len(ids))
+        else:
+            whole = list(passes[-1].tokens) if passes else []
+            before = passes[0].tokens if passes else []
+            first = next((i for i, id in enumerate(before) if id != whole[i]), len(whole))
+            yield self._track("text", whole[:first], _written(self.trace, whole)[first:], len(whole))
+
+    def _track(self, name: str, prompt: Sequence[int], written: Sequence[int], read: int) -> Track:
+        pieces = self.pieces([*prompt, *written], ["prompt"] * len(prompt) + ["generated"] * len(written))
+        return Track(name, tuple(pieces), read)
+
+    def pieces(self, ids: Sequence[int], origins: Sequence[str] = ()) -> list[Piece]:
+        """The pieces of ids; where there is no tokenizer, their numbers."""
+        tokenizer = self.trace.loaded.tokenizer
+        kinds = origins or ["prompt"] * len(ids)
+        if tokenizer is None:
+            return [Piece(id, str(id), f"[{id}]", "", False, o) for id, o in zip(ids, kinds, strict=True)]
+        known = [id for id in ids if 0 <= id < tokenizer.vocab_size]
+        found = {piece.id: piece for piece in pieces_of(tokenizer, known)} if known else {}
+        return [
+            Piece(id, p.token, p.text, p.bytes.hex(), p.special, origin)
+            if (p := found.get(id)) is not None
+            else Piece(id, f"[{id}]", f"[{id}]", "", True, origin)  # rows that only fill the table
+            for id, origin in zip(ids, kinds, strict=True)
+        ]
+
+    def track_of(self, address: str) -> str:
+        """The row of tokens that a value's axis T counts."""
+        if len(self.tracks) == 1:
+            return "text"
+        return "source" if address.startswith("encoder.") else "target"
+
+    def axes(self, address: str) -> list[str]:
+        """The axes of `trace[address]`, found by their length where they are not declared."""
+        axes = self.trace.about(address).axes.split()
+        axes = axes[1:] if axes[:1] == ["B"] else axes
+        shape = self.shapes[address]
+        if len(axes) == len(shape):
+            return axes
+        read = self._read(address)
+        return ["T" if n == read and read not in shape[:i] else "·" for i, n in enumerate(shape)]
+
+    def _read(self, address: str) -> int:
+        name = self.track_of(address)
+        return next(track.read for track in self.tracks if track.name == name)
+
+    def stage(self, address: str, name: str) -> Stage:
+        """One value, reduced to a picture."""
+        value, axes, about = self.trace[address], self.axes(address), self.trace.about(address)
+        rows = next((axis for axis in ("T", "S", "M") if axis in axes), "")
+        of = "source" if rows == "M" else self.track_of(address)
+        whole = bool(rows) and value.shape[axes.index(rows)] == next(
+            t.read for t in self.tracks if t.name == of
+        )
+        stream = address in self.trace.streams
+        return Stage(
+            address,
+            name,
+            of if whole else "",
+            tuple(value.shape),
+            self.trace.dtype(address),
+            " ".join(axes),
+            about.unit,
+            about.summary,
+            address not in self.modules,
+            mean_norm(value, axes),
+            strip(value, ["T" if axis == "M" else axis for axis in axes], BINS if stream else FEWER),
+        )
+
+    def layers(self) -> tuple[Layer, ...]:
+        """The layers in order, the encoder's first, each with what lies below its address."""
+        found: dict[str, dict[str, str]] = {}
+        for address in self.trace:
+            if parts := LAYER.match(address):
+                found.setdefault(parts[1], {})[address] = parts[2] or "output"
+        return tuple(self._layer(address, stages) for address, stages in found.items())
+
+    def _layer(self, address: str, stages: dict[str, str]) -> Layer:
+        patterns = [a for a in stages if a.endswith(".pattern") and len(self.shapes[a]) == 3]
+        chosen = [a for a in stages if self.trace.about(a).unit == "expert" and len(self.shapes[a]) == 2]
+        inner = [a for a in stages if a not in patterns and a != address]
+        return Layer(
+            address,
+            self.track_of(address),
+            tuple(self.stage(a, stages[a]) for a in (*inner, *(a for a in [address] if a in stages))),
+            tuple(self.pattern(a) for a in patterns),
+            tuple(e for a in chosen if (e := self._experts(a)) is not None),
+        )
+
+    def pattern(self, address: str) -> Pattern:
+        """The attention at an address, with the tokens that its rows and columns are."""
+        value = self.trace[address]  # (H, T, S)
+        track = self.track_of(address)
+        across = self._across(address)
+        first = max(value.shape[1] - self.rows, 0)
+        heads = tuple(head(weights, first, across) for weights in value.astype(np.float64))
+        return Pattern(address, track, "source" if across else track, first, heads)
+
+    def _across(self, address: str) -> bool:
+        """Whether the columns of a pattern are the source's tokens, and its rows the target's."""
+        if self.track_of(address) != "target":
+            return False
+        axes = self.trace.about(address).axes.split()
+        if axes[-1:] == ["M"]:
+            return True
+        seen = [p.values[address].shape[-1] for p in self.trace.passes if address in p.values]
+        source = self.tracks[0].read
+        return all(count == source for count in seen) and (len(seen) > 1 or ".cross" in address)
+
+    def _experts(self, address: str) -> Experts | None:
+        owner = address.rpartition(".")[0]
+        beside = f"{owner}.weights"
+        if beside not in self.shapes or self.shapes[beside] != self.shapes[address]:
+            return None
+        chosen, weights = self.trace[address].astype(int), self.trace[beside]
+        order = np.argsort(-weights, axis=1, kind="stable")
+        chosen, weights = np.take_along_axis(chosen, order, 1), np.take_along_axis(weights, order, 1)
+        over_all = [self.shapes[a][-1] for a in (f"{owner}.gates", f"{owner}.scores") if a in self.shapes]
+        count = over_all[0] if over_all else int(chosen.max()) + 1
+        return Experts(
+            owner,
+            self.track_of(address),
+            count,
+            tuple(tuple(row) for row in chosen.tolist()),
+            tuple(numbers(row) for row in weights),
+        )
+
+    def turns(self) -> Iterable[Turn]:
+        """The passes in order."""
+        for p in self.trace.passes:
+            name = "source" if p.kind == "encode" else self.tracks[-1].name
+            yield Turn(p.kind, name, p.start, len(p.tokens), p.cached_numbers)
+
+    def notes(self, read: bool) -> Iterable[str]:
+        """What cannot be shown, and why."""
+        loaded = self.trace.loaded
+        if loaded.architecture.bridged:
+            yield (
+                f"{loaded.architecture.name} is run by another library's code: what its modules give is shown; "
+                "attention patterns are computed inside that code."
+            )
+        if not read:
+            yield "No head reads the residual stream of this model layer by layer, so there is no logit lens."
+        if self.rows < max((self.shapes[a][1] for a in self.trace.patterns), default=0):
+            yield f"The text is long: attention is shown for its last {self.rows:,} tokens."
+        if not any(a in self.shapes for a in LOGITS) and not self.shapes:
+            yield "The run has no values."
+
+
+def _read_of(ids: Sequence[int], generated: Sequence[int]) -> int:
+    """How many of the generated tokens are the last of the ids that were read: all but the last, or all."""
+    counts = (len(generated) - 1, len(generated))
+    return next((n for n in counts if n > 0 and list(ids[-n:]) == list(generated[:n])), 0)
+
+
+def _written(trace: Trace, ids: Sequence[int]) -> list[int]:
+    """The ids of the text after the last pass over it: its masks have what that pass predicts."""
+    passes = uncoverings_of(trace)
+    kept = {hidden.position: hidden.tokens[0] for hidden in passes[-1].predictions} if passes else {}
+    return [kept.get(position, id) for position, id in enumerate(ids)]
