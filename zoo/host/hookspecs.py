@@ -278,15 +278,15 @@ def zoo_experiments() -> Iterable[Experiment]:  # type: ignore[empty-body]
 
     >>> from zoo.architecture import Experiment, hookimpl
     >>> import random
+    >>> from functools import partial
     >>> from zoo.lab.plan import Arm, Metric, Plan, Result, lower  # in the module that the record names
+    >>> def throw(dice, trial):
+    ...     draw = random.Random(trial.seed)
+    ...     return Result({"sum": sum(draw.randint(1, 6) for _ in range(dice))})
     >>> def throws(scale):
-    ...     def arm(dice):
-    ...         def run(trial):
-    ...             draw = random.Random(trial.seed)
-    ...             return Result({"sum": sum(draw.randint(1, 6) for _ in range(dice))})
-    ...         return Arm(f"{dice} dice", run)
+    ...     arms = tuple(Arm(f"{dice} dice", partial(throw, dice)) for dice in (2, 10))
     ...     claim = lower("Two dice show less than ten", "2 dice", "10 dice", "sum")
-    ...     return Plan((arm(2), arm(10)), (Metric("sum", "sum of a throw"),), claims=(claim,))
+    ...     return Plan(arms, (Metric("sum", "sum of a throw"),), claims=(claim,))
     >>> @hookimpl
     ... def zoo_experiments():
     ...     yield Experiment(
