@@ -141,6 +141,7 @@ def pockets(scale: Scale) -> Plan:
         ),
         charts=(
             Chart("right", "dots", "right"),
+            Chart("bits", "dots", "bits"),
             Chart("active", "points", "bits", "active", labels=True),
             Chart("cache", "points", "bits", "cache", labels=True),
         ),

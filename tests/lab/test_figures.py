@@ -67,3 +67,21 @@ def test_a_section_has_what_was_asked_measured_and_seen(made_up):
     assert "[Somebody, 2020](https://arxiv.org/abs/2001.00001)" in page
     assert "![loss (nats) of each arm](figures/made-up-rows.svg)" in page
     assert "| a | 1.000 ± 0.025 |" in page and "| ✓ seen | a is lower |" in page
+
+
+def test_names_of_crowded_points_cover_neither_each_other_nor_the_points():
+    from matplotlib.figure import Figure
+
+    from zoo.lab.names import write_names
+
+    figure = Figure(figsize=(4, 3))
+    axis = figure.subplots()
+    points = [(1.0, 1.0), (1.0, 1.01), (1.01, 1.0), (1.01, 1.01), (3.0, 3.0), (3.0, 2.99)]
+    axis.plot(*zip(*points, strict=True), "o")
+    write_names(figure, [(axis, x, y, f"point {number}") for number, (x, y) in enumerate(points)])
+    figure.draw_without_rendering()
+    boxes = [text.get_window_extent() for text in axis.texts]
+    assert len(boxes) == 6
+    for number, box in enumerate(boxes):
+        assert not any(box.overlaps(other) for other in boxes[number + 1 :])
+        assert not any(box.contains(*axis.transData.transform(point)) for point in points)

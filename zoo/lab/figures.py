@@ -11,6 +11,7 @@ from typing import Any
 
 from zoo.errors import ZooError
 from zoo.files import replacing
+from zoo.lab.names import write_names
 from zoo.lab.panels import DRAWN, TEXT, label, measured, scales
 from zoo.lab.plan import Chart
 from zoo.lab.record import Record
@@ -18,6 +19,7 @@ from zoo.lab.summary import described
 
 WIDTH = 4.7  # inches: about 450 CSS pixels, whose letters can still be read at 360
 HEIGHT, ROW = 3.1, 0.36  # of a chart's panel, and of one row of dots
+CROWDED = 8  # names, for which a panel is higher
 LINE = 46  # characters in a line of a title
 PIXELS = 160  # an inch, in a PNG
 
@@ -141,13 +143,18 @@ def _figure(make: Any, record: Record, chart: Chart) -> Any:
             handlelength=2.4,
         )
     if names:
-        _write_names(figure, names)
+        write_names(figure, names)
     return figure
 
 
 def _height(chart: Chart, panels: int, arms: int, title: str, legend: int) -> float:
     """The height of a figure in inches: title, panels and the rows of the legend."""
-    panel = arms * ROW + 0.9 if chart.kind == "dots" else HEIGHT if panels == 1 else HEIGHT * 0.75
+    if chart.kind == "dots":
+        panel = arms * ROW + 0.9
+    elif chart.labels and arms > CROWDED:
+        panel = HEIGHT * 1.5
+    else:
+        panel = HEIGHT if panels == 1 else HEIGHT * 0.75
     return 0.4 + 0.19 * title.count("\n") + panels * panel + 0.2 * legend
 
 
@@ -168,33 +175,3 @@ def _mark(axis: Any, x: float, text: str) -> None:
         fontsize=9,
         color=TEXT,
     )
-
-
-def _write_names(figure: Any, names: Sequence[tuple[Any, float, float, str]]) -> None:
-    """Names beside their points, on the side with more room; where two would meet, the lower one moves down."""
-    figure.draw_without_rendering()  # what is where is known from now on
-    figure.set_layout_engine("none")
-    point = figure.dpi / 72  # pixels
-    taken: list[tuple[float, float, float]] = []  # left and right end, and height
-    placed = [(axis, axis.transData.transform((x, y)), x, y, text) for axis, x, y, text in names]
-    for axis, (across, up), x, y, text in sorted(placed, key=lambda each: -each[1][1]):
-        frame, width = axis.bbox, 5.3 * point * len(text)
-        leftwards = across + width + 8 * point > frame.x1 and across - width - 8 * point > figure.bbox.x0
-        start = across - 7 * point - width if leftwards else across + 7 * point
-        height = up + 6 * point
-        while any(
-            left < start + width and start < right and abs(other - height) < 10 * point
-            for left, right, other in taken
-        ):
-            height -= 2 * point
-        taken.append((start, start + width, height))
-        axis.annotate(
-            text,
-            (x, y),
-            xytext=(-7 if leftwards else 7, (height - up) / point),
-            textcoords="offset points",
-            ha="right" if leftwards else "left",
-            va="center",
-            fontsize=9,
-            color=TEXT,
-        )
