@@ -28,7 +28,7 @@ def cache(scale: Scale) -> Plan:
 
             architecture, cached = kinds[name]
             recipe = shape_of(architecture, 2 * LENGTHS[-1])
-            times = step_times(recipe, lengths, cached, runs=scale.pick(9, 2), report=trial.report)
+            times = step_times(recipe, lengths, cached, runs=scale.pick(15, 2), report=trial.report)
             short, long = times[0] * 1e3, times[-1] * 1e3
             numbers = {"short": short, "long": long, "growth": long / short}
             return Result(numbers, {"time": [[n, 1e3 * t] for n, t in zip(lengths, times, strict=True)]})
@@ -55,7 +55,7 @@ def cache(scale: Scale) -> Plan:
         ),
         settings={
             "shapes": "of the pockets, 4 layers, random weights",
-            "timed": "median of 9 steps a length",
+            "timed": "median of 15 steps a length",
         },
         repeated="repetition",
     )

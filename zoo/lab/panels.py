@@ -42,6 +42,7 @@ def scales(axis: Any, chart: Chart) -> None:
         axis.set_xscale("log")
     if chart.log_y:
         axis.set_yscale("log")
+        axis.yaxis.set_major_formatter(lambda y, _: f"{y:g}")
     axis.grid(True, axis="x" if chart.kind == "dots" else "y", color=TEXT, alpha=0.25, linewidth=0.6)
     axis.set_axisbelow(True)
 
@@ -58,6 +59,8 @@ def curves(
         bounds = [(x, found.low, found.high) for x, found in points if found.low is not None]
         if bounds:
             axis.fill_between(*zip(*bounds, strict=True), color=style["color"], alpha=0.18, linewidth=0)
+    if chart.log_x:
+        _ticks(axis, sorted({x for arm in arms for x, _ in _curve(record, chart, arm)}))
     axis.set_xlabel(textwrap.fill(curve.along_axis, WIDE))
     axis.set_ylabel(textwrap.fill(curve.axis, BROAD))
     return []
@@ -173,7 +176,7 @@ def _ticks(axis: Any, values: Sequence[float]) -> None:
     """Ticks at the values themselves, where these are few."""
     if len(values) <= 10:
         axis.set_xticks(values, [f"{x:g}" for x in values])
-        axis.minorticks_off()
+        axis.xaxis.minorticks_off()
 
 
 def _move_apart(axis: Any, lines: int) -> None:
