@@ -24,7 +24,7 @@ def doubles_heads(patch):
 
 
 def tells_other_axes(patch):
-    patch.setattr(probes.NormProbe, "traces", Traces(Value("B D", "the normalised vectors")))
+    patch.setattr(probes.HeadProbe, "traces", Traces(Value("B V", "the logits")))
 
 
 def tells_a_shorter_axis(patch):
@@ -94,7 +94,7 @@ def puts_columns_first(patch):
 FAULTS = [
     ("llama", "traced_equals_untraced", forgets_a_class, "its class is not its own again"),
     ("llama", "traced_equals_untraced", doubles_heads, "logits of the watched model differ"),
-    ("llama", "traced_values_fit_together", tells_other_axes, "axes 'B D' of a value of shape"),
+    ("llama", "traced_values_fit_together", tells_other_axes, "axes 'B V' of a value of shape"),
     ("llama", "traced_values_fit_together", tells_a_shorter_axis, "embedding.vectors: 23 along T"),
     ("llama", "traced_values_fit_together", sees_all_alike, "layers.0.mixer.heads, beside its pattern"),
     (

@@ -222,6 +222,13 @@ class NormProbe(Probe):
 
     traces = Traces(Value("B T D", NORMALISED))
 
+    def gives(self, value: mx.array) -> mx.array:
+        """Report the vectors; the axes are unknown of a norm over something else, such as the heads of a plugin's mixer."""
+        about = self._output
+        if about is not None and len(about.axes.split()) != value.ndim:
+            return self._watcher.note(self._address, value, about._replace(axes=""))
+        return super().gives(value)
+
 
 class EmbeddingProbe(Probe):
     """An embedding: the rows of its table, what positions add, the sum."""
