@@ -44,7 +44,7 @@ def quantization(scale: Scale) -> Plan:
             return Result({"bits": bits_a_byte(loaded, some), "divergence": kept, "size": size / 1e3})
 
         width = bits or 16
-        return Arm(f"{name}, {width} bits", run, {"bits": width}, name)
+        return Arm(f"{name}, {width} bits", run, {"bits a weight": width}, name)
 
     def of(bits: int, name: str = "llama") -> str:
         return f"{name}, {bits} bits"
@@ -57,7 +57,7 @@ def quantization(scale: Scale) -> Plan:
             Metric("size", "weights", "kB", "lower"),
         ),
         charts=(
-            Chart("bits", "points", "bits", "bits"),
+            Chart("bits", "points", "bits", "bits a weight"),
             Chart("size", "points", "bits", "size"),
         ),
         claims=(

@@ -101,6 +101,7 @@ def test_a_broken_arm_is_one_line_that_names_it(dice, tmp_path, monkeypatch, run
     [
         ({"arms": ()}, "at least one arm"),
         ({"arms": (Arm("a", divide), Arm("a", divide))}, "two are called 'a'"),
+        ({"arms": (Arm("a", divide, {"x": 1}),)}, "'x' is a metric and a value of the arms"),
         ({"claims": (lower("c", "a", "z", "x"),)}, "claim 'c': 'z' is not one of a, b"),
         ({"claims": (lower("c", "a", "b", "z"),)}, "claim 'c': 'z' is not one of x"),
     ],

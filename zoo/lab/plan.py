@@ -184,6 +184,10 @@ class Plan:
         if not arms or not metrics:
             raise PluginError(f"{label}: a plan has at least one arm and one metric")
         values = set().union(*(arm.values for arm in self.arms))
+        if both := sorted(values & metrics):
+            raise PluginError(
+                f"{label}: {both[0]!r} is a metric and a value of the arms: a chart could mean either"
+            )
         for chart in self.charts:
             told = f"{label}: chart {chart.name}"
             if chart.kind not in CHARTS:
