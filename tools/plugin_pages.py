@@ -45,6 +45,12 @@ PROMISED: dict[str, tuple[str, ...]] = {
     "zoo.insight.tracing.probe": ("Probe", "Traces", "Value"),
     "zoo.tokenizer": ("Tokenizer", "Backend", "Detokenizer"),
     "zoo.errors": ("*",),
+    "zoo.lab.plan": (
+        *("Scale", "Trial", "Result", "Arm", "Metric", "Curve", "Chart", "Claim", "Plan"),
+        *("lower", "higher", "near"),
+    ),
+    "zoo.lab.run": ("Failed",),
+    "zoo.lab.training": ("trained", "Trained", "recipe_of"),
     "zoo.testing": (
         *("check_architecture", "check_strategy", "check_card", "imports_nothing_heavy"),
         *("subject", "Subject", "same"),
@@ -270,7 +276,12 @@ def type_of(field: dataclasses.Field[Any]) -> str:
 
 def default(field: dataclasses.Field[Any]) -> str:
     """A field's default, or nothing when it must be given."""
-    return "" if field.default is dataclasses.MISSING else f"`{field.default!r}`"
+    if field.default is not dataclasses.MISSING:
+        return f"`{field.default!r}`"
+    if field.default_factory is dataclasses.MISSING:
+        return ""
+    made = field.default_factory()
+    return f"`{made!r}`" if isinstance(made, dict | list | tuple) else "made"
 
 
 def table(head: list[str], rows: Iterable[list[str]]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from zoo.architecture.architecture import API, Architecture, Block, Preset, hookimpl, pocket
 from zoo.architecture.drawing import Drawing
+from zoo.architecture.experiment import Experiment
 from zoo.architecture.fields import import_target
 from zoo.architecture.records import (
     CheckpointFormat,
@@ -32,6 +33,7 @@ __all__ = [
     "Config",
     "Corpus",
     "Drawing",
+    "Experiment",
     "FactSource",
     "Ignore",
     "Objective",

@@ -253,6 +253,7 @@ def zoo_commands() -> tuple[Command, ...]:
         Command("evaluate", "zoo.cli.evaluate:evaluate", "How many questions of a corpus a model answers."),
         Command("perplexity", "zoo.cli.perplexity:perplexity", "How well models predict a text."),
         Command("convert", "zoo.cli.convert:convert", "A checkpoint to a new folder, quantized or not."),
+        Command("lab", "zoo.cli.lab:lab", "Experiments that train or run small models here."),
         Command("bench", "zoo.cli.bench:bench", "Timed runs beside a peer's."),
         Command("cache", "zoo.cli.cache:cache", "What was downloaded from the hub, and how to remove it."),
         Command("new", "zoo.cli.new:new", "Write a plugin of your own, as a package."),

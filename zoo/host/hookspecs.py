@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         Command,
         Corpus,
         Drawing,
+        Experiment,
         FactSource,
         Objective,
         Probe,
@@ -264,6 +265,38 @@ def zoo_drawings() -> Iterable[Drawing]:  # type: ignore[empty-body]
     ...     yield Drawing(MixerLayer, "my_plugin.drawing:mixer_layer")
     >>> [drawing.spec.block() for drawing in zoo_drawings()]
     ['layer/my-mixer-only']
+    """
+
+
+@hookspec
+def zoo_experiments() -> Iterable[Experiment]:  # type: ignore[empty-body]
+    """Experiments of `zoo lab`: each a function from a `zoo.lab.plan.Scale` to a `zoo.lab.plan.Plan`.
+
+    A plan has arms, each a function that runs one thing with one seed and gives numbers and curves, and says beforehand
+    what will be claimed of them. `zoo lab NAME` runs every arm with every seed, writes a record, and computes from its
+    numbers which of the claims were seen. `zoo.lab.training.trained` trains a recipe for an arm.
+
+    >>> from zoo.architecture import Experiment, hookimpl
+    >>> import random
+    >>> from functools import partial
+    >>> from zoo.lab.plan import Arm, Metric, Plan, Result, lower  # in the module that the record names
+    >>> def throw(dice, trial):
+    ...     draw = random.Random(trial.seed)
+    ...     return Result({"sum": sum(draw.randint(1, 6) for _ in range(dice))})
+    >>> def throws(scale):
+    ...     arms = tuple(Arm(f"{dice} dice", partial(throw, dice)) for dice in (2, 10))
+    ...     claim = lower("Two dice show less than ten", "2 dice", "10 dice", "sum")
+    ...     return Plan(arms, (Metric("sum", "sum of a throw"),), claims=(claim,))
+    >>> @hookimpl
+    ... def zoo_experiments():
+    ...     yield Experiment(
+    ...         name="dice",
+    ...         target="my_plugin.dice:throws",
+    ...         question="Do more dice show more?",
+    ...         expected="Two dice show less than ten.",
+    ...     )
+    >>> [experiment.name for experiment in zoo_experiments()]
+    ['dice']
     """
 
 

@@ -12,6 +12,7 @@ from zoo.architecture import (
     Command,
     Corpus,
     Drawing,
+    Experiment,
     FactSource,
     Objective,
     Probe,
@@ -69,6 +70,7 @@ KINDS = (
     ),
     Kind("zoo_corpora", Corpus, "corpus", "corpus/"),
     Kind("zoo_objectives", Objective, "objective", "objective/"),
+    Kind("zoo_experiments", Experiment, "experiment", "experiment/"),
     Kind(
         "zoo_drawings",
         Drawing,

@@ -16,6 +16,7 @@ from zoo.architecture import (
     Command,
     Corpus,
     Drawing,
+    Experiment,
     Objective,
     QuantizedFormat,
     Sampler,
@@ -270,6 +271,15 @@ class Registry:
     def format(self, method: str) -> QuantizedFormat | None:
         """The quantized format of a `quant_method`, None for none; PluginError when several plugins claim it."""
         return self.table(QuantizedFormat).get(method)
+
+    @property
+    def experiments(self) -> dict[str, Experiment]:
+        """The experiments of `zoo lab`, by name."""
+        return self.table(Experiment).listed()
+
+    def experiment(self, name: str) -> Experiment:
+        """The experiment of that name; PluginError, which lists those there are, for none."""
+        return self.table(Experiment).require(name)
 
     def sampler(self, name: str) -> Sampler:
         """The sampler of that name; PluginError, which lists those there are, for none."""

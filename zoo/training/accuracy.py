@@ -65,11 +65,14 @@ def fills_in(loaded: Loaded, question: Any) -> bool:
     return fill(loaded, before + hidden + after) == before + ids + after
 
 
-def goes_on(loaded: Loaded, question: Any) -> bool:
-    """Whether the greedy continuation of the prompt is the answer, up to the punctuation that ends the sentence."""
+def goes_on(loaded: Loaded, question: Any, **settings: Any) -> bool:
+    """Whether the continuation of the prompt is the answer, up to the punctuation that ends the sentence.
+
+    It is the greedy one, unless `settings` of generation, such as a temperature and a seed, say otherwise.
+    """
     assert loaded.tokenizer is not None
     room = len(loaded.tokenizer.encode(question.continuation)) + 4
-    text = generate(loaded, question.prompt, max_tokens=room, temperature=0.0).text
+    text = generate(loaded, question.prompt, **{"max_tokens": room, "temperature": 0.0} | settings).text
     if not text.startswith(question.continuation):
         return False
     rest = text[len(question.continuation) :]

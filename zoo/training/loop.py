@@ -68,7 +68,7 @@ def schedule(settings: Settings) -> Callable[[mx.array], mx.array]:
     return optim.join_schedules(curves, borders[:-1])
 
 
-def initialise(model: Any, seed: int, layers: int, spread: float = 0.02) -> None:
+def initialise(model: Any, seed: int, layers: float, spread: float = 0.02) -> None:
     """GPT-2's initialisation: matrices from N(0, spread), those that end a residual branch scaled by 1/√(2 layers).
 
     A module below the model that `Initialises` itself then starts its own parameters as it needs.
