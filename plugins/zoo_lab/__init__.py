@@ -15,6 +15,7 @@ def zoo_experiments():
             "first step spoils it unless it is shallow; Pre-LN's are bounded at every depth and warm-up changes little."
         ),
         references=("Xiong et al., 2020, arXiv:2002.04745", "Liu et al., 2020, arXiv:2004.08249"),
+        seconds=933,
     )
     yield Experiment(
         name="norm",
@@ -27,6 +28,7 @@ def zoo_experiments():
         ),
         references=("Zhang and Sennrich, 2019, arXiv:1910.07467", "Ba et al., 2016, arXiv:1607.06450"),
         seeds=5,
+        seconds=270,
     )
     yield Experiment(
         name="positions",
@@ -44,6 +46,7 @@ def zoo_experiments():
             "Haviv et al., 2022, arXiv:2203.16634",
             "Su et al., 2021, arXiv:2104.09864",
         ),
+        seconds=357,
     )
     yield Experiment(
         name="feedforward",
@@ -53,6 +56,7 @@ def zoo_experiments():
         expected="Both gated ones reach a lower loss than GELU, and hardly differ from each other.",
         references=("Shazeer, 2020, arXiv:2002.05202",),
         seeds=5,
+        seconds=548,
     )
     yield Experiment(
         name="experts",
@@ -68,6 +72,7 @@ def zoo_experiments():
             "Fedus et al., 2021, arXiv:2101.03961",
             "Jiang et al., 2024, arXiv:2401.04088",
         ),
+        seconds=438,
     )
     yield Experiment(
         name="heads",
@@ -84,6 +89,7 @@ def zoo_experiments():
             "DeepSeek-AI, 2024, arXiv:2405.04434",
         ),
         seeds=5,
+        seconds=596,
     )
     yield Experiment(
         name="cache",
@@ -97,6 +103,7 @@ def zoo_experiments():
         ),
         references=("Pope et al., 2022, arXiv:2211.05102", "Gu and Dao, 2023, arXiv:2312.00752"),
         seeds=5,
+        seconds=62,
     )
     yield Experiment(
         name="quantization",
@@ -109,6 +116,7 @@ def zoo_experiments():
         ),
         references=("Dettmers and Zettlemoyer, 2022, arXiv:2212.09720",),
         seeds=5,
+        seconds=149,
     )
     yield Experiment(
         name="teacher-forcing",
@@ -125,6 +133,7 @@ def zoo_experiments():
             "Ranzato et al., 2016, arXiv:1511.06732",
             "Huszár, 2015, arXiv:1511.05101",
         ),
+        seconds=312,
     )
     yield Experiment(
         name="temperature",
@@ -137,6 +146,7 @@ def zoo_experiments():
         ),
         references=("Holtzman et al., 2020, arXiv:1904.09751", "Li et al., 2016, arXiv:1510.03055"),
         seeds=5,
+        seconds=184,
     )
     yield Experiment(
         name="pockets",
@@ -150,4 +160,5 @@ def zoo_experiments():
             "trainings."
         ),
         references=("Touvron et al., 2023, arXiv:2302.13971", "Gu and Dao, 2023, arXiv:2312.00752"),
+        seconds=180,
     )

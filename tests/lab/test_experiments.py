@@ -99,7 +99,7 @@ def test_the_documented_record_is_whole_and_of_this_experiment(name):
     assert (record.question, record.expected) == (experiment.question, experiment.expected)
     assert [arm.name for arm in record.arms] == [arm.name for arm in plan.arms]
     assert record.claims == plan.claims
-    assert experiment.seconds == round(record.seconds)
+    assert abs(experiment.seconds - record.seconds) < 1
     for run in record.runs:
         assert all(len(points) <= 100 for points in run.curves.values())
 

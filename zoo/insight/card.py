@@ -39,6 +39,13 @@ def card(plugin: Plugin, registry: Registry) -> str:
     ):
         if records := plugin.records.get(f"zoo_{hook}", ()):
             parts.append(_table([title, "What it does"], ([f"`{r.name}`", r.summary] for r in records)))
+    if experiments := plugin.records.get("zoo_experiments", ()):
+        parts.append(
+            _table(
+                ["Experiment", "What is compared", "What it asks"],
+                ([f"`{e.name}`", e.summary, e.question] for e in experiments),
+            )
+        )
     if corpora := plugin.records.get("zoo_corpora", ()):
         rows = ([f"`{c.name}`", c.summary, ", ".join(c.tasks)] for c in corpora)
         parts.append(_table(["Corpus", "What it has", "Tasks"], rows))

@@ -113,7 +113,7 @@ def method(record: Record) -> str:
         else "Differences of arms have the degrees of freedom of Welch and Satterthwaite."
     )
     return (
-        f"Each arm has {record.seeds} runs, which differ by {record.repeated}. Means, with Student's {LEVEL:.0%} "
+        f"Each arm has {record.seeds} runs, which differ by {record.repeated}. Means, with Student's {100 * LEVEL:.0f} % "
         f"intervals. {compared} A claim is seen when the whole interval lies where it says, contradicted when none of it "
         "does, and otherwise not shown. Each claim is judged by itself: no correction is made for their number."
     )
