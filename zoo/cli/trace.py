@@ -71,7 +71,8 @@ def trace(
     """Follow TEXT through SOURCE (an architecture, a folder, a GGUF file or a hub id), from its pieces to new text.
 
     Shows pieces and ids, vectors, what each layer adds, where its heads look, what the head would predict after each
-    layer, and how each new token was chosen. --html writes all of it as a page; --npz every number.
+    layer, and how each new token was chosen. --html writes all of it as a page; --npz every number. At most 8 tokens
+    are written, unless --max-tokens says otherwise.
     """
     if prompt is None or prompt == "-":
         prompt = piped()
@@ -86,15 +87,14 @@ def trace(
     with Progress("loading", waits=True) as report:
         loaded = load(source, architecture=architecture, revision=revision, dtype=dtype, report=report)
     served_by(loaded.architecture)
-    if address is not None:
-        resolve(address, values_of(loaded.model, loaded.registry))
+    whole = None if address is None else resolve(address, values_of(loaded.model, loaded.registry))[0]
     if samplers:
         settings["samplers"] = dict(sampler_asked(loaded.registry, text) for text in samplers)
     ids = prompt_ids(loaded, [{"role": "user", "content": prompt}], Request(settings, raw=raw))
     if strategy is not None:
         settings["strategy"] = strategy
     with Progress("tracing"):
-        found = run(loaded, ids, only=address if address and not written else (), **settings)
+        found = run(loaded, ids, only=whole if whole and not written else (), **settings)
     if npz is not None:
         found.save(npz)
     if address is not None:
@@ -104,20 +104,20 @@ def trace(
             write_json(value_json(found, address), as_json)
     if address is not None and html is None:
         return
-    from zoo.insight.tracing.telling import tell
+    from zoo.insight.tracing.viewing import view_of
 
     with Progress("drawing"):
-        story = tell(found)
-    chosen = story.patterns(layers, heads)
+        view = view_of(found)
+    chosen = view.patterns(layers, heads)
     if html is not None:
-        write_html(story, html)
+        write_html(view, html)
     if address is not None:
         return
     if as_json is not None:
-        write_json(story.to_json(), as_json)
+        write_json(view.to_json(), as_json)
     else:
         from zoo.cli.tracing import show
 
-        show(story, chosen, layers)
+        show(view, chosen, layers)
     if written:
         click.echo("wrote " + ", ".join(map(str, written)), err=True)

@@ -1,4 +1,4 @@
-"""The story of a trace on a terminal: in colours there, the same characters in a pipe."""
+"""The view of a trace on a terminal: in colours there, the same characters in a pipe."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from zoo.cli.table import facts, table, width, wrapped
 from zoo.cli.terminal import columns
 
 if TYPE_CHECKING:
-    from zoo.insight.tracing.story import Pattern, Piece, Stage, Story
+    from zoo.insight.tracing.view import Pattern, Piece, Stage, TraceView
 
 PIPE = 100  # columns, where nothing says how many there are
 SHADES = " ░▒▓█"
@@ -23,57 +23,57 @@ LEAST = 0.005  # probability of a candidate that is listed
 LENS_CELL = 12
 
 
-def show(story: Story, maps: Sequence[tuple[Pattern, int]], layers: Sequence[int]) -> None:
-    """Print a story: pieces, vectors, layers, the attention maps, the lens, each choice, the text."""
-    _Printer(story).print(maps, layers)
+def show(view: TraceView, maps: Sequence[tuple[Pattern, int]], layers: Sequence[int]) -> None:
+    """Print a view: pieces, vectors, layers, the attention maps, the lens, each choice, the text."""
+    _Printer(view).print(maps, layers)
 
 
 class _Printer:
-    """One story and the terminal that it is printed on."""
+    """One view and the terminal that it is printed on."""
 
-    def __init__(self, story: Story) -> None:
+    def __init__(self, view: TraceView) -> None:
         from rich.console import Console
 
-        self.story, self.room = story, columns() or PIPE
+        self.view, self.room = view, columns() or PIPE
         self.console = Console(file=sys.stdout, width=self.room, highlight=False)
-        self.names = {t.name: [written(piece) for piece in t.pieces] for t in story.tracks}
+        self.names = {t.name: [written(piece) for piece in t.pieces] for t in view.tracks}
 
     def print(self, maps: Sequence[tuple[Pattern, int]], layers: Sequence[int]) -> None:
         """Print everything, in the order of the journey."""
-        story = self.story
-        self.line(facts([story.architecture, *(self.counted(t.name) for t in story.tracks)], self.room))
-        for note in story.notes:
+        view = self.view
+        self.line(facts([view.architecture, *(self.counted(t.name) for t in view.tracks)], self.room))
+        for note in view.notes:
             self.line(wrapped(note, self.room))
-        for track in story.tracks:
-            self.heading("Pieces and ids" if len(story.tracks) == 1 else f"Pieces and ids: {track.name}")
+        for track in view.tracks:
+            self.heading("Pieces and ids" if len(view.tracks) == 1 else f"Pieces and ids: {track.name}")
             self.pieces(track.pieces)
         self.heading("Vectors and positions")
-        self.stages(story.before)
+        self.stages(view.before)
         self.heading(
             "Layers",
             f"mean norm of what each part adds; from {self.from_()}: where heads look most, what is read",
         )
         self.layers()
-        for number, layer in ((int(a.address.rpartition(".")[2]), a) for a in story.layers):
+        for number, layer in ((int(a.address.rpartition(".")[2]), a) for a in view.layers):
             if number in layers:
                 self.heading(f"Values of {layer.address}")
                 self.stages(layer.stages)
         for pattern, head in maps:
             self.map(pattern, head)
-        if story.lens:
+        if view.lens:
             self.heading("Logit lens", "the likeliest next token after each layer, and its probability")
             self.lens()
-        for number in range(len(story.decisions)):
+        for number in range(len(view.decisions)):
             self.decision(number)
-        for hidden in story.masks:
+        for hidden in view.masks:
             self.heading(f"The mask at position {hidden.position}")
             pairs = zip(hidden.tokens, hidden.probabilities, strict=True)
             self.bars([[self.token(id), p] for id, p in pairs], 0)
         self.passes()
-        if not story.masks:
+        if not view.masks:
             self.heading("Text")
-            self.line(_safe(story.prompt), end="")
-            self.line(_safe(story.text), "bold")
+            self.line(_safe(view.prompt), end="")
+            self.line(_safe(view.text), "bold")
 
     def line(self, text: str, style: str = "", end: str = "\n") -> None:
         """Print text as it is, in one style."""
@@ -84,15 +84,15 @@ class _Printer:
     def heading(self, text: str, note: str = "") -> None:
         """A line before a part, and what its columns are."""
         self.line("")
-        self.line(text, "bold")
+        self.line(wrapped(text, self.room), "bold")
         if note:
             self.line(wrapped(note, self.room), "dim")
 
     def counted(self, track: str) -> str:
         """How many tokens there are, by where they come from."""
-        pieces = self.story.track(track).pieces
+        pieces = self.view.track(track).pieces
         made = sum(piece.origin == "generated" for piece in pieces)
-        name = f"{track}: " if len(self.story.tracks) > 1 else ""
+        name = f"{track}: " if len(self.view.tracks) > 1 else ""
         return f"{name}{len(pieces) - made} tokens given, {made} written"
 
     def pieces(self, pieces: Sequence[Piece]) -> None:
@@ -139,11 +139,11 @@ class _Printer:
 
     def layers(self) -> None:
         """A line for each layer."""
-        story = self.story
-        reads = {guess.address: guess for guess in story.lens}
+        view = self.view
+        reads = {guess.address: guess for guess in view.lens}
         rows = []
-        token = {track.name: self.looking(track.name) for track in story.tracks}
-        for layer in story.layers:
+        token = {track.name: self.looking(track.name) for track in view.tracks}
+        for layer in view.layers:
             at = token[layer.track]
             guess = reads.get(layer.address)
             norms = "  ".join(f"{s.name} {_number(s.norm)}" for s in layer.stages if _adds(s))
@@ -160,17 +160,15 @@ class _Printer:
 
     def from_(self) -> str:
         """The tokens whose looks are told."""
-        return " and ".join(
-            dict.fromkeys(self.names[t.name][self.looking(t.name)] for t in self.story.tracks)
-        )
+        return " and ".join(dict.fromkeys(self.names[t.name][self.looking(t.name)] for t in self.view.tracks))
 
     def looking(self, track: str) -> int:
         """The token whose looks are told: the first mask or, without one, the last token that was given."""
-        if self.story.masks:
-            return self.story.masks[0].position
-        if self.story.uncoverings:
-            return self.story.uncoverings[0].predictions[0].position
-        found = self.story.track(track)
+        if self.view.masks:
+            return self.view.masks[0].position
+        if self.view.uncoverings:
+            return self.view.uncoverings[0].predictions[0].position
+        found = self.view.track(track)
         given = sum(piece.origin != "generated" for piece in found.pieces)
         return max(min(given, found.read) - 1, 0)
 
@@ -208,29 +206,29 @@ class _Printer:
 
     def lens(self) -> None:
         """Tokens by layers: what the head reads, and how surely."""
-        story = self.story
-        names = self.names[story.lens[0].track]
-        head = ["", *(g.address.removeprefix("decoder.").replace("layers.", "layer ") for g in story.lens)]
-        shown = range(len(story.lens[0].tokens))[-40:]
-        each = (self.room - LABEL) // len(story.lens) - 7
+        view = self.view
+        names = self.names[view.lens[0].track]
+        head = ["", *(g.address.removeprefix("decoder.").replace("layers.", "layer ") for g in view.lens)]
+        shown = range(len(view.lens[0].tokens))[-40:]
+        each = (self.room - LABEL) // len(view.lens) - 7
         cell = max(min(each, LENS_CELL), 6)
         rows = [
             [
                 _fitted(names[at], LABEL - 2),
                 *(
                     f"{_fitted(self.token(g.tokens[at][0]), cell)} {_share(g.probabilities[at][0])}"
-                    for g in story.lens
+                    for g in view.lens
                 ),
             ]
             for at in shown
         ]
-        if len(rows) < len(story.lens[0].tokens):
-            self.line(f"the last {len(rows)} of {len(story.lens[0].tokens)} tokens", "dim")
+        if len(rows) < len(view.lens[0].tokens):
+            self.line(f"the last {len(rows)} of {len(view.lens[0].tokens)} tokens", "dim")
         self.line(table(rows, head, repeated=1, room=self.room))
 
     def decision(self, number: int) -> None:
         """How one token was chosen: its candidates before and after each step of sampling."""
-        decision = self.story.decisions[number]
+        decision = self.view.decisions[number]
         self.heading(
             f"Choice {number + 1}: {self.token(decision.token)}",
             f"entropy {decision.entropy_bits:.2f} bits; the chosen token has rank {decision.rank + 1}",
@@ -277,14 +275,14 @@ class _Printer:
 
     def passes(self) -> None:
         """What each pass read, and what its cache held."""
-        story = self.story
-        if len(story.turns) < 2:
+        view = self.view
+        if len(view.turns) < 2:
             return
         self.heading("Passes")
         rows = []
-        for number, turn in enumerate(story.turns):
+        for number, turn in enumerate(view.turns):
             names = self.names[turn.track]
-            if story.uncoverings:
+            if view.uncoverings:
                 read = self.uncovered(number)
             elif turn.tokens == 1 and turn.start < len(names):
                 read = names[turn.start]
@@ -297,9 +295,9 @@ class _Printer:
 
     def uncovered(self, number: int) -> str:
         """The text as a pass of unmasking reads it, up to its first end token; ░ is a mask."""
-        masked = {hidden.position for hidden in self.story.uncoverings[number].predictions}
+        masked = {hidden.position for hidden in self.view.uncoverings[number].predictions}
         read = ""
-        for at, piece in enumerate(self.story.tracks[0].pieces):
+        for at, piece in enumerate(self.view.tracks[0].pieces):
             if piece.special and piece.origin == "generated" and at not in masked:
                 break
             read += "░" if at in masked else written(piece)
@@ -307,7 +305,7 @@ class _Printer:
 
     def token(self, id: int) -> str:
         """The text of an id."""
-        return escaped(self.story.vocabulary.get(id, f"[{id}]")) or "∅"
+        return escaped(self.view.vocabulary.get(id, f"[{id}]")) or "∅"
 
 
 def written(piece: Piece) -> str:

@@ -71,7 +71,8 @@ def compare_page(found: Sequence[Described], sheets: Sequence[Sheet], diagrams: 
     }
     return page(
         "compare.html",
-        ("compare.js",),
+        ("page.js", "compare.js"),
+        ("page.css",),
         data=data,
         title=" and ".join(titles),
         titles=titles,

@@ -1,19 +1,22 @@
-"""A page from a template, with the style sheet and the scripts that all pages share. Imports no mlx."""
+"""A page from a template: one HTML file with its styles, scripts and numbers inside. Imports no mlx."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from importlib.resources import files
 from typing import Any
 
 from zoo.insight.diagram.style import DARK, LIGHT, properties
 
 
-def page(template: str, scripts: tuple[str, ...] = (), *, data: Any = None, **values: Any) -> str:
-    """The page of a template in `assets`, given `values`; text in them is escaped.
+def page(
+    template: str, scripts: Sequence[str], styles: Sequence[str], *, data: Any = None, **values: Any
+) -> str:
+    """The page of a template in `assets`, given `values`; text in them is escaped. It needs no other file and no network.
 
-    `scripts` are the names of scripts in `assets`, put in after the shared one. `data` is what they find as JSON in the
-    element `#data`.
+    `scripts` and `styles` are the names of files in `assets`; the colours of both themes come before them. `data` is what
+    scripts find as JSON in the element `#data`.
     """
     from jinja2 import Environment, StrictUndefined
 
@@ -21,10 +24,10 @@ def page(template: str, scripts: tuple[str, ...] = (), *, data: Any = None, **va
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     return environment.from_string(_asset(template)).render(
-        style=_theme() + _asset("page.css"),
-        script="\n".join(_asset(name) for name in ("page.js", *scripts)),
+        style=_theme() + "\n".join(map(_asset, styles)),
+        script="\n".join(map(_asset, scripts)),
         # Nothing in a text may end the element that holds it.
-        data=json.dumps(data, ensure_ascii=False).replace("<", "\\u003c"),
+        data=json.dumps(data, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c"),
         **values,
     )
 

@@ -14,6 +14,8 @@ import numpy as np
 from zoo.frozen import Frozen, frozen
 from zoo.generation.sampling import Sampling, min_p, top_k, top_p
 
+LOGITS = ("logits", "decoder.head", "head")  # the addresses at which a model's logits may be
+
 
 @frozen()
 class Stage(Frozen):

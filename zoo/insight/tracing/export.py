@@ -13,7 +13,7 @@ import numpy as np
 from zoo.errors import SourceError
 from zoo.files import write_text
 from zoo.insight.tracing.result import Trace
-from zoo.insight.tracing.story import Story
+from zoo.insight.tracing.view import TraceView
 
 
 def check_writable(paths: Iterable[Path]) -> None:
@@ -25,11 +25,11 @@ def check_writable(paths: Iterable[Path]) -> None:
             raise SourceError(f"{path}: is a folder, where a file is to be written")
 
 
-def write_html(story: Story, path: Path) -> None:
-    """Write the page of a story; SourceError when that cannot be."""
+def write_html(view: TraceView, path: Path) -> None:
+    """Write the page of a view; SourceError when that cannot be."""
     from zoo.insight.tracing.page import page
 
-    _write(path, page(story))
+    _write(path, page(view))
 
 
 def write_json(values: dict[str, Any], target: str) -> None:

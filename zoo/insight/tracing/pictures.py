@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from zoo.insight.tracing.story import Head, Numbers, Rows, Strip
+from zoo.insight.tracing.view import Head, Numbers, Rows, Strip
 
 BINS = 64  # of the residual stream,
 FEWER = 32  # of the other values
-MOST_ROWS = 512
+MOST_ROWS = 128
 
 
 def numbers(values: np.ndarray, digits: int = 4) -> Numbers:
@@ -19,14 +19,16 @@ def numbers(values: np.ndarray, digits: int = 4) -> Numbers:
 
 
 def strip(value: np.ndarray, axes: Sequence[str], bins: int) -> Strip:
-    """A value as rows, one a token where it has such an axis, of at most `bins` means; the last 512 rows of a long one."""
-    rows = as_rows(value, axes)[-MOST_ROWS:].astype(np.float64)
+    """A value as rows, one a token where it has such an axis, of at most `bins` means; the last 128 rows of a long one."""
+    rows = as_rows(value, axes)
+    first = max(len(rows) - MOST_ROWS, 0)
+    rows = rows[first:].astype(np.float64)
     width = rows.shape[1]
     size = max(-(-width // bins), 1)
     starts = np.arange(0, width, size)
     counts = np.minimum(starts + size, width) - starts
     means = np.add.reduceat(rows, starts, axis=1) / counts
-    return Strip(size, tuple(numbers(row, 3) for row in means))
+    return Strip(size, first, tuple(numbers(row, 3) for row in means))
 
 
 def as_rows(value: np.ndarray, axes: Sequence[str]) -> np.ndarray:

@@ -12,7 +12,7 @@ from zoo.insight.tracing.pictures import as_rows
 
 if TYPE_CHECKING:
     from zoo.insight.tracing.result import Trace
-    from zoo.insight.tracing.telling import Teller
+    from zoo.insight.tracing.viewing import Viewer
 
 ACROSS = 4  # small multiples side by side
 MOST_LABELS = 48  # tokens named along an axis
@@ -31,17 +31,17 @@ def plot(
     step that is not there, or where matplotlib is missing.
     """
     _import()
-    from zoo.insight.tracing.telling import Teller
+    from zoo.insight.tracing.viewing import Viewer
 
-    teller = Teller(trace)
+    viewer = Viewer(trace)
     if address == "lens":
-        return _lens(trace, teller, size)
+        return _lens(trace, viewer, size)
     if address == "choices":
-        return _choices(trace, teller, step, count)
+        return _choices(trace, viewer, step, count)
     value, axes = trace[address], trace.about(address).axes.split()[1:]
     if value.ndim == 3 and axes[:2] == ["H", "T"] and axes[2:] in (["S"], ["M"]):
-        return _pattern(trace, teller, address, head, size)
-    return _heat(teller, address, value, axes)
+        return _pattern(trace, viewer, address, head, size)
+    return _heat(viewer, address, value, axes)
 
 
 def _import() -> None:
@@ -59,8 +59,8 @@ def _figure(width: float, height: float) -> Any:
     return Figure(figsize=(width, height), layout="constrained")
 
 
-def _names(teller: Teller, track: str, count: int) -> list[str]:
-    pieces = next(t.pieces for t in teller.tracks if t.name == track)
+def _names(viewer: Viewer, track: str, count: int) -> list[str]:
+    pieces = next(t.pieces for t in viewer.tracks if t.name == track)
     # A dollar sign begins a formula in matplotlib.
     return [
         (piece.text or "∅").replace(" ", "␣").replace("\n", "⏎").replace("$", r"\$")
@@ -73,7 +73,7 @@ def _label(axis: Any, names: Sequence[str], **options: Any) -> None:
         axis.set_ticks(range(len(names)), names, fontsize=7, **options)
 
 
-def _pattern(trace: Trace, teller: Teller, address: str, head: int | None, size: float) -> Any:
+def _pattern(trace: Trace, viewer: Viewer, address: str, head: int | None, size: float) -> Any:
     value = trace[address]
     if head is not None and not 0 <= head < len(value):
         raise PromptError(f"`head`: {address} has no head {head}; they are numbered 0 to {len(value) - 1}")
@@ -81,7 +81,7 @@ def _pattern(trace: Trace, teller: Teller, address: str, head: int | None, size:
     size = size if head is None else 2 * size
     columns = min(len(heads), ACROSS)
     lines = -(-len(heads) // columns)
-    pattern = teller.pattern(address)
+    pattern = viewer.pattern(address)
     figure = _figure(size * columns + 1, size * lines + 0.9)
     panels = figure.subplots(lines, columns, squeeze=False)
     for panel in panels.flat[len(heads) :]:
@@ -89,8 +89,8 @@ def _pattern(trace: Trace, teller: Teller, address: str, head: int | None, size:
     for index, (panel, number) in enumerate(zip(panels.flat, heads, strict=False)):
         image = panel.imshow(value[number], cmap=COLOURS, vmin=0, vmax=1)
         panel.set_title(f"head {number}", fontsize=9)
-        _label(panel.xaxis, _names(teller, pattern.columns, value.shape[2]), rotation=90)
-        _label(panel.yaxis, _names(teller, pattern.rows, value.shape[1]) if index % columns == 0 else [])
+        _label(panel.xaxis, _names(viewer, pattern.columns, value.shape[2]), rotation=90)
+        _label(panel.yaxis, _names(viewer, pattern.rows, value.shape[1]) if index % columns == 0 else [])
         if index % columns:
             panel.set_yticks([])
     figure.colorbar(image, ax=panels, shrink=0.8, label="share of each row")
@@ -98,9 +98,9 @@ def _pattern(trace: Trace, teller: Teller, address: str, head: int | None, size:
     return figure
 
 
-def _heat(teller: Teller, address: str, value: np.ndarray, axes: Sequence[str]) -> Any:
+def _heat(viewer: Viewer, address: str, value: np.ndarray, axes: Sequence[str]) -> Any:
     rows = as_rows(value, axes)
-    stage = teller.stage(address, address)
+    stage = viewer.stage(address, address)
     figure = _figure(9, min(max(0.24 * len(rows) + 1.2, 2), 12))
     panel = figure.subplots()
     most = float(np.abs(rows).max()) or 1.0
@@ -109,14 +109,14 @@ def _heat(teller: Teller, address: str, value: np.ndarray, axes: Sequence[str]) 
         rows, aspect="auto", cmap=SIGNED if signed else COLOURS, vmin=-most if signed else 0, vmax=most
     )
     if stage.track:
-        _label(panel.yaxis, _names(teller, stage.track, len(rows)))
+        _label(panel.yaxis, _names(viewer, stage.track, len(rows)))
     panel.set_xlabel(stage.summary, fontsize=8)
     figure.colorbar(image, ax=panel, label=stage.unit or None)
     figure.suptitle(f"{address}  ({stage.axes})  {' × '.join(map(str, stage.shape))}", fontsize=10)
     return figure
 
 
-def _lens(trace: Trace, teller: Teller, size: float) -> Any:
+def _lens(trace: Trace, viewer: Viewer, size: float) -> Any:
     readings = trace.lens(1)
     if not readings:
         raise PromptError("lens: no head of this model reads its residual stream layer by layer")
@@ -125,7 +125,7 @@ def _lens(trace: Trace, teller: Teller, size: float) -> Any:
     figure = _figure(max(1.25 * len(readings), 3) + 2, 0.28 * len(best) + 1.4)
     panel = figure.subplots()
     image = panel.imshow(best, aspect="auto", cmap=COLOURS, vmin=0, vmax=1)
-    names = {piece.id: piece.text for piece in teller.pieces(sorted({id for column in ids for id in column}))}
+    names = {piece.id: piece.text for piece in viewer.pieces(sorted({id for column in ids for id in column}))}
     for column, tokens in enumerate(ids):
         for row, id in enumerate(tokens):
             text = (names[id] or "∅").replace(" ", "␣").replace("$", r"\$")[:14]
@@ -139,18 +139,18 @@ def _lens(trace: Trace, teller: Teller, size: float) -> Any:
                 color="black" if best[row, column] > 0.6 else "white",
             )
     _label(panel.xaxis, [reading.address.replace("layers.", "layer ") for reading in readings], rotation=30)
-    _label(panel.yaxis, _names(teller, teller.track_of(readings[0].address), len(best)))
+    _label(panel.yaxis, _names(viewer, viewer.track_of(readings[0].address), len(best)))
     figure.colorbar(image, ax=panel, label="probability of the likeliest token")
     return figure
 
 
-def _choices(trace: Trace, teller: Teller, step: int, count: int) -> Any:
+def _choices(trace: Trace, viewer: Viewer, step: int, count: int) -> Any:
     choices = trace.choices(count)
     if not 0 <= step < len(choices):
         raise PromptError(f"`step`: there is no choice {step}; the run has {len(choices)}")
     choice = choices[step]
     names = [
-        piece.text.replace(" ", "␣").replace("$", r"\$") or "∅" for piece in teller.pieces(choice.candidates)
+        piece.text.replace(" ", "␣").replace("$", r"\$") or "∅" for piece in viewer.pieces(choice.candidates)
     ]
     figure = _figure(2.6 * len(choice.stages) + 1, 0.26 * len(names) + 1.2)
     panels = figure.subplots(1, len(choice.stages), sharey=True, squeeze=False)[0]

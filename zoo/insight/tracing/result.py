@@ -14,7 +14,7 @@ from zoo.errors import PromptError
 from zoo.files import replacing
 from zoo.generation.sampling import Sampling
 from zoo.generation.step import Step
-from zoo.insight.tracing.choices import Choice, choice_of
+from zoo.insight.tracing.choices import LOGITS, Choice, choice_of
 from zoo.insight.tracing.intervening import resolve
 from zoo.insight.tracing.joining import joined
 from zoo.insight.tracing.lens import Reading, read
@@ -22,7 +22,6 @@ from zoo.insight.tracing.probe import Value
 from zoo.insight.tracing.recorder import Pass
 from zoo.loading import Loaded
 
-LOGITS = ("logits", "decoder.head", "head")  # the addresses at which a model's logits may be
 STREAM = re.compile(r"^(?:(?:encoder|decoder)\.)?(?:embedding|layers\.\d+)$")
 
 

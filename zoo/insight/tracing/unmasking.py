@@ -5,14 +5,19 @@ Axes: L predicted positions, V vocabulary.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import mlx.core as mx
 import numpy as np
 
 from zoo.errors import PromptError
 from zoo.generation.prompt import mask_id
+from zoo.insight.tracing.choices import LOGITS
 from zoo.insight.tracing.pictures import numbers
-from zoo.insight.tracing.result import LOGITS, Trace
-from zoo.insight.tracing.story import Hidden, Uncovering
+from zoo.insight.tracing.view import Hidden, Uncovering
+
+if TYPE_CHECKING:
+    from zoo.insight.tracing.result import Trace
 
 COUNT = 5  # tokens of a prediction
 

@@ -72,28 +72,28 @@ function stripOf(stage) {
   const canvas = el("canvas", { role: "img", "aria-label": `${stage.summary}: ${described(stage)}` });
   const rows = stage.strip.rows;
   const readout = el("div", { class: "readout quiet" }, "Point at the picture for its numbers.");
-  const labels = stage.track ? rows.map((_, y) => el("span", {}, pieceName(stage.track, y))) : [];
+  const first = stage.strip.first_row, labels = stage.track ? rows.map((_, y) => el("span", {}, pieceName(stage.track, y + first))) : [];
   canvas.style.height = `${rows.length * 16}px`;
   canvas.addEventListener("mousemove", (event) => {
     const box = canvas.getBoundingClientRect();
     const y = Math.min(rows.length - 1, Math.floor(((event.clientY - box.top) / box.height) * rows.length));
     const x = Math.min(rows[0].length - 1, Math.floor(((event.clientX - box.left) / box.width) * rows[0].length));
     const from = x * stage.strip.per_bin, size = stage.strip.per_bin;
-    readout.textContent = `${labels[y]?.textContent ?? `row ${y}`}: ${size > 1 ? `mean of numbers ${from}–${from + size - 1}` : `number ${from}`} is ${short(rows[y][x])}${stage.unit ? " " + stage.unit : ""}`;
-    if (stage.track) select(stage.track, y);
+    readout.textContent = `${labels[y]?.textContent ?? `row ${y + first}`}: ${size > 1 ? `mean of numbers ${from}–${from + size - 1}` : `number ${from}`} is ${short(rows[y][x])}${stage.unit ? " " + stage.unit : ""}`;
+    if (stage.track) select(stage.track, y + first);
   });
   drawStrip(stage, canvas);
-  onChange(() => labels.forEach((label, y) => label.classList.toggle("chosen", state.track === stage.track && state.token === y)));
+  onChange(() => labels.forEach((label, y) => label.classList.toggle("chosen", state.track === stage.track && state.token === y + first)));
   const box = el("div", { class: "strip" }, el("div", { class: "labels", "aria-hidden": "true" }, ...labels), canvas);
   return [box, readout, lazily("Numbers of the picture", () => stripNumbers(stage))];
 }
 function stripNumbers(stage) {
-  const { rows, per_bin } = stage.strip, most = Math.max(...rows.flat().map(Math.abs)) || 1;
+  const { rows, per_bin, first_row } = stage.strip, most = Math.max(...rows.flat().map(Math.abs)) || 1;
   const table = cells({ label: described(stage), columns: rows[0].map((_, x) => `${x * per_bin}`),
-    rows: rows.map((_, y) => (stage.track ? pieceName(stage.track, y) : `${y}`)), cell: (box, y, x) => {
+    rows: rows.map((_, y) => (stage.track ? pieceName(stage.track, y + first_row) : `${y + first_row}`)), cell: (box, y, x) => {
       box.textContent = short(rows[y][x]);
       paint(box, diverging(rows[y][x] / most));
-    }, tell: (y) => stage.track && select(stage.track, y), chosen: (y) => stage.track && state.track === stage.track && state.token === y, later: () => false });
+    }, tell: (y) => stage.track && select(stage.track, y + first_row), chosen: (y) => stage.track && state.track === stage.track && state.token === y + first_row, later: () => false });
   onChange(table.mark);
   redraws.push(table.recolour);
   const how = per_bin > 1 ? `Each number is the mean of ${per_bin}, the first of which is named above it. ` : "";
@@ -207,7 +207,7 @@ function drawStates(layer, box) {
     drawStrip(stage, canvas);
     canvas.addEventListener("mousemove", (event) => {
       const frame = canvas.getBoundingClientRect();
-      select(stage.track, Math.floor(((event.clientY - frame.top) / frame.height) * stage.strip.rows.length));
+      select(stage.track, stage.strip.first_row + Math.floor(((event.clientY - frame.top) / frame.height) * stage.strip.rows.length));
     });
     return el("figure", {}, canvas, el("figcaption", {}, el("b", {}, stage.name), ` ${stage.summary}`));
   })));

@@ -61,7 +61,10 @@ def zoo_architectures():
         model_types=("linear_llama",),
         recipe=linear_llama,
         weights=zoo_llama.WEIGHTS,
-        presets=(Preset("tiny", "for tests", config=zoo_llama.TINY),),
+        presets=(
+            Preset("tiny", "for tests", config=zoo_llama.TINY),
+            Preset("pocket", "what `zoo train` starts from", config=zoo_llama.POCKET),
+        ),
         references=("Katharopoulos et al., 2020, arXiv:2006.16236",),
         api=1,
     )

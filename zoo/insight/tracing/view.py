@@ -1,4 +1,4 @@
-"""The story of a trace: what the terminal, the page and JSON show of a run, as numbers. Imports no mlx.
+"""The view of a trace: what the terminal, the page and JSON show of a run, as numbers. Imports no mlx.
 
 Axes: T tokens that were read, S tokens that are attended to, H heads, E experts, k experts of a token.
 """
@@ -42,9 +42,13 @@ class Track(Frozen):
 
 @frozen()
 class Strip(Frozen):
-    """A value as a picture: rows of at most 64 bins, each the mean of `per_bin` numbers (the last may hold fewer)."""
+    """A value as a picture: rows of at most 64 bins, each the mean of `per_bin` numbers (the last may hold fewer).
+
+    Of a long text it has the last rows, from `first_row` on.
+    """
 
     per_bin: int
+    first_row: int
     rows: Rows
 
 
@@ -189,7 +193,7 @@ class Uncovering(Frozen):
 
 
 @frozen()
-class Story(Frozen):
+class TraceView(Frozen):
     """A run from text to text. `vocabulary` has the text of every id that is named anywhere in it.
 
     `notes` say what cannot be shown of this model; `words` are sentences for a learner, by part of the page.
@@ -251,7 +255,7 @@ class Story(Frozen):
         ]
 
     def to_json(self) -> dict[str, Any]:
-        """The story as JSON values."""
+        """The view as JSON values."""
         return as_json(self)
 
 

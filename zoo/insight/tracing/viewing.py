@@ -1,17 +1,18 @@
-"""A trace told as a `Story`. Axes: T tokens, S attended tokens, M tokens of a source, H heads, D width, k experts."""
+"""A trace told as a `TraceView`. Axes: T tokens, S attended tokens, M tokens of a source, H heads, D width, k experts."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from zoo.insight.tokenization import pieces_of
-from zoo.insight.tracing.choices import Choice
-from zoo.insight.tracing.pictures import BINS, FEWER, head, mean_norm, numbers, strip
-from zoo.insight.tracing.result import LOGITS, Trace
-from zoo.insight.tracing.story import (
+from zoo.insight.tracing.choices import LOGITS, Choice
+from zoo.insight.tracing.pictures import BINS, FEWER, MOST_ROWS, head, mean_norm, numbers, strip
+from zoo.insight.tracing.unmasking import hidden_of, uncoverings_of
+from zoo.insight.tracing.view import (
     Decision,
     Draw,
     Experts,
@@ -20,26 +21,28 @@ from zoo.insight.tracing.story import (
     Pattern,
     Piece,
     Stage,
-    Story,
+    TraceView,
     Track,
     Turn,
 )
-from zoo.insight.tracing.unmasking import hidden_of, uncoverings_of
 from zoo.insight.tracing.watching import modules_of
 from zoo.insight.tracing.words import words_of
+
+if TYPE_CHECKING:
+    from zoo.insight.tracing.result import Trace
 
 LAYER = re.compile(r"^(.*?\blayers\.\d+)(?:\.(.+))?$")
 ALL = 4096  # tokens: of a vocabulary up to this size every logit is told, else those of the likeliest
 LIKELIEST = 512
-PATTERN_NUMBERS = 1_000_000  # of all patterns together; of a longer text the last rows are told
+PATTERN_NUMBERS = 400_000  # of all patterns together; of a longer text the last rows are told
 LENS = 5  # tokens read at each layer
 
 
-def tell(trace: Trace, candidates: int | None = None) -> Story:
+def view_of(trace: Trace, candidates: int | None = None) -> TraceView:
     """What a trace has to show, as numbers: `candidates` logits for each generated token (all of up to 4,096, else 512)."""
     loaded = trace.loaded
-    teller = Teller(trace)
-    layers = teller.layers()
+    viewer = Viewer(trace)
+    layers = viewer.layers()
     # A model's own address is "": what it gives are the logits, which its head has noted.
     outside = [address for address in trace if address and not LAYER.match(address)]
     first = min((list(trace).index(layer.address) for layer in layers if layer.address in trace), default=0)
@@ -48,7 +51,7 @@ def tell(trace: Trace, candidates: int | None = None) -> Story:
     lens = tuple(
         Guess(
             reading.address,
-            teller.track_of(reading.address),
+            viewer.track_of(reading.address),
             reading.tokens,
             tuple(numbers(np.array(row)) for row in reading.probabilities),
             numbers(np.abs(np.array(reading.entropy))),
@@ -64,27 +67,27 @@ def tell(trace: Trace, candidates: int | None = None) -> Story:
     named |= {id for decision in decisions for id in (*decision.candidates, decision.token)}
     named |= {id for hidden in masks for id in hidden.tokens}
     named |= {id for p in uncoverings for id in (*p.ids, *(t for h in p.predictions for t in h.tokens))}
-    return Story(
+    return TraceView(
         architecture=loaded.architecture.name,
         task=loaded.architecture.task,
-        prompt="".join(p.text for p in teller.tracks[0].pieces if p.origin != "generated" and not p.special),
+        prompt="".join(p.text for p in viewer.tracks[0].pieces if p.origin != "generated" and not p.special),
         text=trace.text,
         finish_reason=trace.steps[-1].finish_reason if trace.steps else None,
         sampling={}
         if sampling is None
         else {name: float(getattr(sampling, name)) for name in ("temperature", "top_k", "top_p", "min_p")},
-        tracks=teller.tracks,
-        before=tuple(teller.stage(a, a) for a in before),
+        tracks=viewer.tracks,
+        before=tuple(viewer.stage(a, a) for a in before),
         layers=layers,
-        after=tuple(teller.stage(a, a) for a in outside if a not in before),
+        after=tuple(viewer.stage(a, a) for a in outside if a not in before),
         lens=lens,
         decisions=decisions,
-        turns=tuple(teller.turns()),
+        turns=tuple(viewer.turns()),
         masks=masks,
         uncoverings=uncoverings,
-        vocabulary={piece.id: _name(piece) for piece in teller.pieces(sorted(named))},
+        vocabulary={piece.id: _name(piece) for piece in viewer.pieces(sorted(named))},
         words=words_of(loaded),
-        notes=tuple(teller.notes(bool(lens))),
+        notes=tuple(viewer.notes(bool(lens))),
     )
 
 
@@ -111,7 +114,7 @@ def _decision(choice: Choice) -> Decision:
     )
 
 
-class Teller:
+class Viewer:
     """One trace, with what is asked of it again and again."""
 
     def __init__(self, trace: Trace) -> None:
@@ -279,6 +282,10 @@ class Teller:
             )
         if not read:
             yield "No head reads the residual stream of this model layer by layer, so there is no logit lens."
+        if uncoverings_of(self.trace)[1:]:
+            yield "Each pass reads the whole text anew: the values shown are those of the last one."
+        if max((track.read for track in self.tracks), default=0) > MOST_ROWS:
+            yield f"The text is long: pictures of values have their last {MOST_ROWS} rows."
         if self.rows < max((self.shapes[a][1] for a in self.trace.patterns), default=0):
             yield f"The text is long: attention is shown for its last {self.rows:,} tokens."
         if not any(a in self.shapes for a in LOGITS) and not self.shapes:

@@ -1,0 +1,171 @@
+"""The view of a trace, and its page."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+
+import zoo
+from zoo.errors import PromptError
+from zoo.insight.tracing.page import page
+from zoo.insight.tracing.viewing import view_of
+
+PROMPT = "The capital city of China is"
+
+
+@pytest.fixture(scope="module")
+def llama():
+    return zoo.load("llama")
+
+
+@pytest.fixture(scope="module")
+def trace(llama):
+    return zoo.trace(llama, PROMPT, temperature=0.8, top_k=20, seed=3)
+
+
+@pytest.fixture(scope="module")
+def view(trace):
+    return view_of(trace)
+
+
+def data_of(html):
+    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', html, re.DOTALL)
+    return json.loads(found[1])
+
+
+def test_pieces_are_the_prompt_and_what_was_written(view, trace):
+    (track,) = view.tracks
+    assert "".join(piece.text for piece in track.pieces if not piece.special) == PROMPT + trace.text
+    assert [p.id for p in track.pieces if p.origin == "prompt"] == trace.prompt
+    assert [p.id for p in track.pieces if p.origin == "generated"] == trace.tokens
+
+
+def test_every_address_of_the_trace_is_told(view, trace):
+    told = {stage.address for stage in (*view.before, *view.after)}
+    told |= {stage.address for layer in view.layers for stage in layer.stages}
+    told |= {pattern.address for layer in view.layers for pattern in layer.patterns}
+    assert told == set(trace)
+
+
+def test_weights_of_heads_are_those_of_the_trace(view, trace):
+    pattern = view.layers[2].patterns[0]
+    weights = np.array([head.weights for head in pattern.heads])
+    assert np.abs(weights - trace[pattern.address]).max() <= 0.0005 + 1e-6
+    assert pattern.heads[1].looks == tuple(trace[pattern.address][1].argmax(axis=1))
+
+
+def test_bins_of_a_strip_are_means(view, trace):
+    stage = next(stage for stage in view.before if stage.address == "embedding")
+    value = trace["embedding"]
+    assert stage.strip.per_bin == 2 and len(stage.strip.rows[0]) == 64
+    assert np.allclose(stage.strip.rows, value.reshape(len(value), 64, 2).mean(axis=2), rtol=0.01, atol=1e-6)
+    assert stage.norm == pytest.approx(np.linalg.norm(value, axis=1).mean(), rel=1e-4)
+
+
+def test_choices_tell_every_token_of_a_small_vocabulary(view, llama):
+    decision = view.decisions[0]
+    assert len(decision.candidates) == llama.recipe.embedding.vocab and decision.rest_counts == ()
+    shares = np.exp(np.array(decision.logits) - decision.logsumexp)
+    assert shares.sum() == pytest.approx(1, abs=1e-4)
+
+
+def test_tokens_beyond_the_candidates_are_grouped_with_their_mass(trace, llama):
+    decision = view_of(trace, candidates=100).decisions[0]
+    assert sum(decision.rest_counts) == llama.recipe.embedding.vocab - len(decision.candidates)
+    shares = np.exp(np.array([*decision.logits, *decision.rest_logits]) - decision.logsumexp)
+    counts = np.array([*[1] * len(decision.logits), *decision.rest_counts])
+    assert (shares * counts).sum() == pytest.approx(1, abs=1e-3)
+
+
+def test_page_holds_the_story_and_asks_for_nothing(view):
+    html = page(view)
+    assert data_of(html) == json.loads(json.dumps(view.to_json()))
+    assert len(html.encode()) < 1_500_000
+    assert not re.search(r"https?://|@import|<link(?! rel=\"icon\" href=\"data:)|<img", html)
+
+
+def test_text_cannot_become_markup(llama):
+    html = page(view_of(zoo.trace(llama, "</script><b>&amp; ${x}", max_tokens=1)))
+    assert html.count("</script>") == 2 and "<b>" not in html
+    pieces = data_of(html)["tracks"][0]["pieces"]
+    assert "".join(p["text"] for p in pieces if p["origin"] == "prompt") == "</script><b>&amp; ${x}"
+
+
+def test_translation_tells_source_target_and_what_lies_across():
+    view = view_of(zoo.trace(zoo.load("transformer"), "Hello world", max_tokens=3))
+    assert [track.name for track in view.tracks] == ["source", "target"]
+    across = {p.address for layer in view.layers for p in layer.patterns if p.columns != p.rows}
+    assert across == {"decoder.layers.0.cross.pattern", "decoder.layers.1.cross.pattern"}
+    assert len(view.decisions) == 3 and "h-choice" in page(view)
+
+
+def test_masks_tell_their_candidates():
+    trace = zoo.trace(zoo.load("bert"), "The capital city of China is [MASK].")
+    (hidden,) = view_of(trace).masks
+    assert trace.prompt[hidden.position] == 2 and hidden.probabilities[0] == pytest.approx(0.88, abs=0.01)
+    assert "h-masks" in page(view_of(trace))
+
+
+def test_unmasking_ends_in_the_text_that_was_written():
+    loaded = zoo.load("llada")
+    trace = zoo.trace(loaded, PROMPT, max_tokens=8)
+    view = view_of(trace)
+    assert len(view.uncoverings) == len(trace.passes) > 1
+    for before, after in zip(view.uncoverings, view.uncoverings[1:], strict=False):
+        predicted = {hidden.position: hidden.tokens[0] for hidden in before.predictions}
+        assert all(after.ids[position] == predicted[position] for position in before.kept)
+    written = [piece.id for piece in view.tracks[0].pieces if piece.origin == "generated"]
+    assert loaded.tokenizer.decode(written) == trace.text
+
+
+def test_experts_are_told_the_heaviest_first():
+    trace = zoo.trace(zoo.load("mixtral"), PROMPT, max_tokens=1)
+    (experts,) = view_of(trace).layers[1].experts
+    assert experts.count == 8 and all(a >= b for a, b in experts.weights)
+    indices = trace["layers.1.feedforward.router.indices"]
+    assert [set(row) for row in experts.chosen] == [set(row) for row in indices.tolist()]
+
+
+def test_long_text_tells_the_last_rows_of_its_patterns(llama, monkeypatch):
+    monkeypatch.setattr("zoo.insight.tracing.viewing.PATTERN_NUMBERS", 16 * 40 * 10)
+    view = view_of(zoo.trace(llama, [5 + i % 50 for i in range(40)], max_tokens=1))
+    pattern = view.layers[0].patterns[0]
+    assert pattern.first_row == 30 and len(pattern.heads[0].weights) == 10
+    assert any("last 10 tokens" in note for note in view.notes)
+
+
+def test_missing_layer_and_head_are_named(view):
+    with pytest.raises(PromptError, match="`layer`: there is no layer 9; they are numbered 0 to 3"):
+        view.patterns([9])
+    with pytest.raises(PromptError, match="`head`: there is no head 4; they are numbered 0 to 3"):
+        view.patterns([0], [4])
+    assert [(p.address, head) for p, head in view.patterns([1], [3])] == [("layers.1.mixer.pattern", 3)]
+
+
+@pytest.mark.parametrize("address", ["layers.1.mixer.pattern", "layers.0.feedforward", "lens", "choices"])
+def test_plots_show_their_numbers(trace, address):
+    pytest.importorskip("matplotlib")
+    figure = trace.plot(address)
+    if address == "choices":
+        widths = [bar.get_width() for bar in figure.axes[0].patches]
+        assert widths == pytest.approx(trace.choices(10)[0].stages[0].probabilities)
+    else:
+        shown = np.asarray(figure.axes[0].images[0].get_array())
+        lens = [[row[0] for row in reading.probabilities] for reading in trace.lens(1)]
+        wanted = {"lens": np.array(lens).T, "layers.1.mixer.pattern": trace["layers.1.mixer.pattern"][0]}
+        assert np.allclose(shown, wanted[address] if address in wanted else trace[address])
+
+
+def test_plot_of_a_missing_head_or_step_is_named(trace):
+    pytest.importorskip("matplotlib")
+    with pytest.raises(PromptError, match="has no head 7"):
+        trace.plot("layers.1.mixer.pattern", head=7)
+    with pytest.raises(PromptError, match="no choice 99"):
+        trace.plot("choices", step=99)
+
+
+def test_plot_without_matplotlib_names_the_extra(trace, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "matplotlib.figure", None)
+    with pytest.raises(PromptError, match=r"mlx-zoo\[plots\]"):
+        trace.plot("lens")

@@ -1,0 +1,182 @@
+"""The page of a trace in a browser: sliders, heads, passes, by mouse and by keyboard."""
+
+import math
+
+import mlx.core as mx
+import numpy as np
+import pytest
+
+import zoo
+from zoo.generation.sampling import min_p, top_k, top_p
+from zoo.insight.tracing.page import page as page_of
+from zoo.insight.tracing.viewing import view_of
+
+PROMPT = "The capital city of China is"
+TEXTS = {"transformer": "I love natural language.", "bert": "The capital city of China is [MASK]."}
+NAMES = ("llama", "mixtral", "deepseek-v3", "transformer", "bert", "llada", "mamba", "lstm")
+
+
+@pytest.fixture(scope="module")
+def trace():
+    return zoo.trace(zoo.load("llama"), PROMPT, temperature=1.0, seed=2)
+
+
+@pytest.fixture(scope="module")
+def paths(trace, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("pages")
+    found = {}
+    for name in NAMES:
+        run = trace if name == "llama" else zoo.trace(zoo.load(name), TEXTS.get(name, PROMPT))
+        found[name] = folder / f"{name}.html"
+        found[name].write_text(page_of(view_of(run)), encoding="utf-8")
+    # As a large vocabulary: 40 tokens by themselves, the others in groups.
+    found["grouped"] = folder / "grouped.html"
+    found["grouped"].write_text(page_of(view_of(trace, candidates=40)), encoding="utf-8")
+    return found
+
+
+def expected(logits, temperature=1.0, k=0, p=1.0, least=0.0):
+    """The probabilities of the next token by the zoo's own functions."""
+    row = mx.array(logits)[None] / temperature
+    row = top_k(row, k) if k else row
+    row = top_p(row, p) if p < 1 else row
+    row = min_p(row, least) if least else row
+    return np.array(mx.softmax(row, axis=-1)[0])
+
+
+def shown(page):
+    """The probabilities in the bars by token: the model's, and those after the settings."""
+    rows = page.eval_on_selector_all(
+        "#choice tr[data-token]", "rows => rows.map(r => [r.dataset.token, r.dataset.model, r.dataset.after])"
+    )
+    return {int(id): (float(model), float(after)) for id, model, after in rows}
+
+
+def slide(page, name, value):
+    page.eval_on_selector(
+        f"#{name}",
+        "(e, v) => { e.value = v; e.dispatchEvent(new Event('input', {bubbles: true})); }",
+        str(value),
+    )
+
+
+@pytest.mark.parametrize("settings", [(0.5, 0, 1, 0), (1.5, 7, 1, 0), (2, 0, 0.8, 0), (1.2, 30, 0.9, 0.05)])
+@pytest.mark.parametrize("name", ["llama", "grouped"])
+def test_sliders_give_what_sampling_gives(visit, paths, trace, name, settings):
+    page = visit(paths[name])
+    temperature, k, p, least = settings
+    for step, logits in enumerate(trace["head"][:2]):
+        for slider, value in zip(("temperature", "top_k", "top_p", "min_p"), settings, strict=True):
+            slide(page, slider, value)
+        own, wanted = expected(logits), expected(logits, temperature, k, p, least)
+        rows = shown(page)
+        assert len(rows) >= 12 and trace.tokens[step] in rows
+        for id, (model, after) in rows.items():
+            assert model == pytest.approx(float(own[id]), abs=1e-5)
+            # Where tokens stand in groups, their mass at another temperature is near, and not exact.
+            assert after == pytest.approx(float(wanted[id]), abs=2e-3 if name == "grouped" else 1e-5)
+        page.click("#forth")
+
+
+def test_temperature_zero_takes_the_likeliest(visit, paths, trace):
+    page = visit(paths["llama"])
+    slide(page, "temperature", 0)
+    best = int(np.argmax(trace["head"][0]))
+    assert {id for id, (_, after) in shown(page).items() if after == 1} == {best}
+    page.click("#choice button")  # as in the run
+    assert page.input_value("#temperature") == "1"
+
+
+def test_temperature_by_keyboard(visit, paths, trace):
+    page = visit(paths["llama"])
+    page.focus("#temperature")
+    for _ in range(4):
+        page.keyboard.press("ArrowRight")
+    temperature = float(page.input_value("#temperature"))
+    assert temperature == pytest.approx(1.2)
+    wanted = expected(trace["head"][0], temperature)
+    assert all(after == pytest.approx(float(wanted[id]), abs=1e-5) for id, (_, after) in shown(page).items())
+
+
+def test_head_is_picked_and_its_numbers_read(visit, paths, trace):
+    page = visit(paths["llama"])
+    head = page.locator("#layers\\.2 .map").nth(1)
+    head.focus()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Enter")
+    assert page.locator("#layers\\.2 .map").nth(2).get_attribute("aria-pressed") == "true"
+    assert page.inner_text("#layers\\.2 .open .address") == "layers.2.mixer.pattern.2"
+    cells = page.eval_on_selector_all(
+        "#layers\\.2 .open tbody tr:not([hidden])",
+        "rows => rows.map(r => [...r.querySelectorAll('td:not([hidden])')].map(c => +c.textContent))",
+    )
+    count = len(trace.prompt)
+    assert np.abs(np.array(cells) - trace["layers.2.mixer.pattern.2"][:count, :count]).max() <= 0.0006
+
+
+def test_arrow_keys_move_the_token_that_is_followed(visit, paths):
+    page = visit(paths["llama"])
+    page.locator(".map").first.click()
+    page.locator(".chip").nth(4).focus()
+    assert page.inner_text(".open .readout").startswith("␣China looks at")
+    page.keyboard.press("ArrowLeft")
+    assert page.locator(".chip[aria-selected=true]").inner_text().startswith("␣of")
+    assert page.inner_text(".open .readout").startswith("␣of looks at")
+    assert page.locator(".strip .labels .chosen").first.inner_text() == "␣of"
+
+
+def test_scrubbing_reads_more_tokens_and_the_cache_grows(visit, paths, trace):
+    page = visit(paths["llama"])
+    page.focus("#step")
+    told = []
+    for _ in range(3):
+        told.append(
+            (page.inner_text("#turn"), page.locator(".chip.later").count(), page.inner_text("#choice h3"))
+        )
+        page.keyboard.press("ArrowRight")
+    numbers = [p.cached_numbers for p in trace.passes]
+    for (turn, later, choice), count, index in zip(told, numbers, range(3), strict=False):
+        assert f"{count:,} numbers" in turn
+        assert later == len(page.query_selector_all(".chip")) - len(trace.prompt) - index
+        assert choice.startswith(f"Token {index + 1} of")
+
+
+def test_lens_cells_are_read_by_keyboard(visit, paths, trace):
+    page = visit(paths["llama"])
+    page.locator("#lens td").first.focus()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowDown")
+    reading = trace.lens(5)[1]
+    bits = float(page.inner_text("#lens .readout").rpartition("entropy ")[2].split()[0])
+    assert math.isclose(bits, reading.entropy[1], abs_tol=0.006)
+
+
+def test_unmasking_shows_each_pass(visit, paths):
+    page = visit(paths["llada"])
+    masked = []
+    for _ in range(4):
+        masked.append(
+            page.eval_on_selector_all(".chip", "cs => cs.filter(c => c.firstChild.data === '░').length")
+        )
+        page.click("#forth")
+    assert masked == sorted(masked, reverse=True) and masked[0] > masked[-1]
+
+
+def test_theme_is_switched(visit, paths):
+    page = visit(paths["llama"])
+    ground = "getComputedStyle(document.body).backgroundColor"
+    light = page.evaluate(ground)
+    page.click("#theme")
+    assert page.evaluate(ground) != light and page.inner_text("#theme") == "Light"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("name", NAMES)
+def test_everything_opens_without_error_and_fits(visit, paths, name, width, scheme):
+    page = visit(paths[name], width=width, scheme=scheme)
+    if head := page.query_selector(".map"):
+        head.click()
+    for summary in page.query_selector_all("main details > summary")[:8]:
+        summary.click()
+    assert page.locator("h2").count() >= 5
