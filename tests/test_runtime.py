@@ -18,7 +18,7 @@ def blas_and_advice(code, **environment):
         capture_output=True,
         text=True,
         check=True,
-        env={**os.environ, **environment},
+        env={name: value for name, value in os.environ.items() if name != "ZOO_BLAS"} | environment,
     )
     return json.loads(done.stdout)
 

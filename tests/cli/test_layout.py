@@ -25,7 +25,7 @@ def words(text):
         ("list",),
         ("list", "--all"),
         ("plugins",),
-        ("test", "llama"),
+        ("test", "bert"),
         ("compare", "gpt2", "gpt2-postln", "llama"),
         ("compare", "gpt2", "llama", "qwen3", "gemma2", "mamba", "deepseek-v3", "transformer"),
         ("show", "llama"),

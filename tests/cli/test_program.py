@@ -1,5 +1,6 @@
 """The library names arguments, and the command line its options: one message serves both."""
 
+import re
 import subprocess
 import sys
 
@@ -114,3 +115,30 @@ main()
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["tokenize", "llama", "中国 is", "--json"],
+        ["run", "llama", "The capital city of China is", "--max-tokens", "3", "--seed", "1"],
+        ["run", "llama", "--top-k", "-1", "text"],
+        ["run", "lama", "text"],
+        ["nothing"],
+        [],
+        ["--debug", "show", "lama"],
+    ],
+    ids=" ".join,
+)
+def test_within_this_process_the_command_says_what_it_says_in_its_own(arguments, command, process):
+    """Most tests call it by the fixture `command`: what they see is what a user does."""
+    within, apart = command(*arguments), process(*arguments)
+    assert (within.returncode, within.stdout) == (apart.returncode, apart.stdout)
+    if "--debug" in arguments:  # the traceback begins in another file
+        within, apart = (done.stderr.strip().splitlines()[-1:] for done in (within, apart))
+        assert within == apart and within
+    else:
+        within, apart = (
+            re.sub(r"\d+\.\d+", "…", done.stderr) for done in (within, apart)
+        )  # times are not equal
+        assert within == apart

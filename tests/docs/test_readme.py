@@ -76,6 +76,10 @@ class Reader:
                 self.site.install(self.folder / package)
             case ["zoo", "run", "llama"]:
                 self.talk()
+            case ["zoo", "train", *arguments]:
+                steps = arguments.index("--steps") + 1
+                arguments[steps] = "1"  # as many as are shown would only take longer
+                self.run([sys.executable, "-m", "zoo", "train", *arguments], line)
             case ["zoo", *arguments, ">", file]:
                 text = self.run([sys.executable, "-m", "zoo", *arguments], line)
                 (self.folder / file).write_text(text, encoding="utf-8")

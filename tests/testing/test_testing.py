@@ -13,7 +13,7 @@ import zoo
 from zoo.architecture import Architecture, hookimpl
 from zoo.errors import PluginError, SourceError, ZooError
 from zoo.host.registry import default_registry, isolated, using
-from zoo.testing import imports_nothing_heavy, run_checks, subject, subject_of
+from zoo.testing import checks_of, imports_nothing_heavy, outcome, subject, subject_of
 from zoo.testing.reference import agreement
 
 # An architecture whose layer adds a number to its cache's position, and one whose layer raises.
@@ -112,9 +112,11 @@ def test_a_plugin_that_imports_mlx_is_told(site):
 def test_a_third_partys_architecture_must_leave_mlx_out(bad):
     import bad_plugin
 
-    names = {result.name for result in run_checks("forgetful", registry=isolated(bad_plugin))}
-    assert "importing_the_plugin_imports_nothing_heavy" in names
-    assert "importing_the_plugin_imports_nothing_heavy" not in {result.name for result in run_checks("lstm")}
+    heavy = "importing_the_plugin_imports_nothing_heavy"
+    made = subject("forgetful", registry=isolated(bad_plugin))
+    (check,) = (check for check in checks_of(made) if check.name == heavy)
+    assert outcome(check, made).passed
+    assert heavy not in {check.name for check in checks_of(subject("lstm"))}
 
 
 @pytest.mark.parametrize(
@@ -148,18 +150,18 @@ def tokens_of(made, rows=2, length=7):
 
 def test_a_checkpoint_is_held_to_the_suite_and_to_a_reference(llama, tmp_path, command):
     tokens = tokens_of(llama)
-    np.savez(tmp_path / "good.npz", tokens=tokens, logits=np.array(llama.model(mx.array(tokens))), other=1)
-    done = command("test", llama.architecture.preset().folder, "--reference", "good.npz")
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "the checkpoint " in done.stdout and "ok      logits equal the references" in done.stdout
-    assert "half precision" not in done.stdout
     off = np.array(llama.model(mx.array(tokens)))
+    np.savez(tmp_path / "good.npz", tokens=tokens, logits=off, other=1)
+    assert agreement(llama, tmp_path / "good.npz").passed
     off[1, 3, 5] += 0.01 * np.ptp(off)
     np.savez(tmp_path / "off.npz", tokens=tokens, logits=off)
-    done = command("test", "llama", "--reference", "off.npz")
+    folder = llama.architecture.preset().folder
+    done = command("test", folder, "--reference", "off.npz")
     assert done.returncode == 1 and "at (1, 3, 5)" in done.stdout
-    done = command("test", "llama", "--reference", "off.npz", "--tolerance", "0.02")
-    assert done.returncode == 0 and "ok      logits equal" in done.stdout
+    assert "the checkpoint " in done.stdout and "half precision" not in done.stdout
+    done = command("test", folder, "--reference", "off.npz", "--tolerance", "0.02")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "ok      logits equal the references" in done.stdout
 
 
 def test_another_folder_of_the_same_model(llama, folder):
