@@ -20,7 +20,7 @@ def test_every_architecture_has_some_fifteen_rows_that_leave_no_fact_out(name):
     shown = [key for line in rows.values() for key in line.names]
     assert len(shown) == len(set(shown))
     implied = {"causality"} if {"encoder.causality", "decoder.causality"} & {f.name for f in sheet} else set()
-    asked = {fact.key for fact in sheet if not fact.detail and fact.value is not None or fact.words}
+    asked = {fact.key for fact in sheet if (not fact.detail and fact.value is not None) or fact.words}
     assert asked - {key.removeprefix("encoder.").removeprefix("decoder.") for key in shown} <= implied
 
 
