@@ -101,3 +101,16 @@ for words in (["no-such-command"], ["show", "--no-such-option"], ["show", "no-su
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_command_runs_with_garbage_collected():
+    script = """
+import gc, sys
+from zoo.cli import doctor
+from zoo.cli.program import main
+doctor.examine = lambda: sys.exit(0 if gc.isenabled() and gc.get_freeze_count() else "not collected")
+sys.argv = ["zoo", "doctor"]
+main()
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

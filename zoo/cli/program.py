@@ -102,6 +102,9 @@ def _imported(target: str) -> click.Command:
 @click.version_option(package_name="mlx-zoo", prog_name="zoo")
 def cli(debug: bool) -> None:
     """A model zoo on MLX: every architecture a plugin, one core that runs, trains and compares them."""
+    if not gc.isenabled():  # by `main`
+        gc.freeze()
+        gc.enable()
 
 
 def notice(message: Any, *_: Any, **__: Any) -> None:

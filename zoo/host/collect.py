@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import reprlib
 from collections.abc import Callable, Iterable
+from types import FunctionType, ModuleType
 from typing import Any
 
 import pluggy
@@ -14,6 +15,20 @@ from zoo.host import hookspecs
 from zoo.host.kinds import KINDS, Kind
 
 HOOKS = tuple(name for name in vars(hookspecs) if name.startswith("zoo_"))
+
+
+class _Manager(pluggy.PluginManager):
+    """A manager that looks at the functions of a module only: most of its names are of imported classes."""
+
+    def parse_hookimpl_opts(self, plugin: Any, name: str) -> Any:
+        """pluggy's own, for what may be a hook."""
+        if isinstance(plugin, ModuleType) and not isinstance(vars(plugin).get(name), FunctionType):
+            return None
+        return super().parse_hookimpl_opts(plugin, name)
+
+    def parse_hookspec_opts(self, module_or_class: Any, name: str) -> Any:
+        """pluggy's own, for names of hooks."""
+        return super().parse_hookspec_opts(module_or_class, name) if name in HOOKS else None
 
 
 class NewerContract(PluginError):
@@ -63,7 +78,7 @@ def _checked(kind: Kind, given: Any) -> list[Any]:
 def _implementations(plugin: Any) -> dict[str, list[Callable[..., Any]]]:
     """The marked functions of a plugin by the hook that they implement, each checked against its specification."""
     # A manager for each plugin: one that breaks the contract leaves nothing behind, and threads share nothing.
-    manager = pluggy.PluginManager("zoo")
+    manager = _Manager("zoo")
     manager.add_hookspecs(hookspecs)
     try:
         manager.register(plugin)
