@@ -227,8 +227,8 @@ class _Pen:
             for note in box.notes:
                 style = "differs" if note.differs else "quiet"
                 text = (MARK if note.differs else "") + note.text
-                lines = wrapped(text, room)
-                first, *more = lines if len(lines) == 1 else wrapped(text, room - 2)
+                whole = wrapped(text, room)
+                first, *more = whole if len(whole) == 1 else wrapped(text, room - 2)
                 found += [(style, first), *((style, f"  {line}") for line in more)]
             return found
         room = self.box_width - 4
