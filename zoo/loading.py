@@ -40,7 +40,13 @@ class Loaded:
         """What is known of it, as typed values with units: `loaded.facts["parameters.total"].value`."""
         from zoo.facts import facts_of
 
-        return facts_of(self.recipe, title=str(self.folder), tokenizer=self.tokenizer, registry=self.registry)
+        return facts_of(
+            self.recipe,
+            title=str(self.folder),
+            tokenizer=self.tokenizer,
+            registry=self.registry,
+            quantizes=self.architecture.quantizes,
+        )
 
     def __repr__(self) -> str:
         count = self.recipe.parameters(self.recipe.dim) if self.recipe is not None else 0

@@ -30,6 +30,11 @@ class Bridged(Spec):
     positions: int | None = None
 
     @property
+    def title(self):
+        """What it is, whatever its layers are."""
+        return "decoder, run by mlx-lm"
+
+    @property
     def config(self):
         """The settings as mlx-lm takes them, a new copy."""
         return json.loads(self.settings)

@@ -6,10 +6,12 @@ import mlx.nn as nn
 import pytest
 from mlx.utils import tree_flatten
 
+from zoo.assemble import assemble
 from zoo.blocks import moe
 from zoo.blocks.protocols import Quantizable
 from zoo.checkpoint.convert import convert
-from zoo.checkpoint.packed import AFFINE_GROUPS
+from zoo.checkpoint.packed import AFFINE_GROUPS, Packing
+from zoo.checkpoint.quantize import quantize
 from zoo.config import Config
 from zoo.facts import facts_of
 from zoo.facts.flops import prefill_flops
@@ -185,6 +187,30 @@ def test_bytes_are_those_of_a_converted_checkpoint(name, tmp_path):
             2 * model.spec.vocab if name == "bert" else 0
         )  # its file has the bias on the logits under two names
         assert converted.bytes == weights.bytes(format) + twice
+
+
+def own_rule(path, packing):
+    """The head whole, what goes down in eight bits, all else as asked."""
+    if path == "head.output":
+        return None
+    return Packing(8, 64) if path.endswith(".down") else packing
+
+
+@pytest.mark.parametrize("format", ["4", "mxfp4", "bfloat16"])
+def test_an_architecture_may_have_a_rule_of_its_own_for_what_is_packed(format):
+    registry = default_registry()
+    architecture = registry.architecture("mixtral")
+    recipe = architecture.recipe(Config(architecture.preset("pocket").config))
+    model = assemble(recipe, registry)
+    model.set_dtype(mx.bfloat16)
+    if format != "bfloat16":
+        mode, group = ("affine", 64) if format == "4" else ("mxfp4", 32)
+        quantize(model, Packing(4, group, mode), [own_rule])
+    found = facts_of(recipe, quantize=format, quantizes=own_rule)
+    held = sum(array.nbytes for _, array in tree_flatten(model.parameters()))
+    assert found.value("weights.chosen") == held == found.numbers["weights"]["bytes"][format]
+    plain = facts_of(recipe, quantize=format).value("weights.chosen")
+    assert (plain == held) == (format == "bfloat16")
 
 
 def test_groups_of_affine_packings_are_those_that_mlx_has():

@@ -49,9 +49,9 @@ class _Printer:
             self.pieces(track.pieces)
         self.heading("Vectors and positions")
         self.stages(view.before)
+        looks = "where heads look most, " if any(layer.patterns for layer in view.layers) else ""
         self.heading(
-            "Layers",
-            f"mean norm of what each part adds; from {self.from_()}: where heads look most, what is read",
+            "Layers", f"mean norm of what each part adds; from {self.from_()}: {looks}what the head reads"
         )
         self.layers()
         for number, layer in ((int(a.address.rpartition(".")[2]), a) for a in view.layers):
@@ -72,7 +72,7 @@ class _Printer:
         self.passes()
         if not view.masks:
             self.heading("Text")
-            self.line(_safe(view.prompt), end="")
+            self.line(_safe(view.prompt), end="" if len(view.tracks) == 1 else " → ")
             self.line(_safe(view.text), "bold")
 
     def line(self, text: str, style: str = "", end: str = "\n") -> None:

@@ -66,6 +66,7 @@ class Described(Frozen):
             licence=self.preset.licence if self.preset else None,
             tokenizer=tokenizer,
             registry=registry,
+            quantizes=self.architecture.quantizes,
         )
 
 

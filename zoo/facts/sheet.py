@@ -38,19 +38,21 @@ def facts_of(
     licence: str | None = None,
     tokenizer: Any = None,
     registry: Any = None,
+    quantizes: Any = None,
 ) -> Sheet:
     """The facts of a recipe, with cache and FLOPs at `context` tokens and weights in the format `quantize`.
 
     `context`: None for 4,096, or as many as the model takes. `quantize`: a dtype, bits ("4") or a mode ("mxfp4"); None
     for bfloat16. `licence` is that of the checkpoint and `tokenizer` its `Tokenizer`, where they are known. `registry`
-    has the plugins that are asked for facts of theirs; None: none are. ZooError for an impossible `context` or
+    has the plugins that are asked for facts of theirs; None: none are. `quantizes` is its architecture's rule for packed
+    weights, where that has one. ZooError for an impossible `context` or
     `quantize`.
     """
     if context is not None and (type(context) is not int or context < 1):
         raise ZooError(f"`context` must be a number of tokens, got {context!r:.60}")
     tokens = context or min(CONTEXT, recipe.context or CONTEXT)
     chosen = format_of(quantize or WEIGHTS).name
-    weights, kept = weights_of(recipe), kept_of(recipe)
+    weights, kept = weights_of(recipe, quantizes), kept_of(recipe)
     found = [
         *_sums(recipe),
         *_model(recipe),

@@ -1,12 +1,12 @@
 """The bytes of a model's weights in each format, by the rule of `zoo convert`. Imports no mlx.
 
 A matrix is packed where its layer has a quantized form and its rows divide into groups; a router's scores get eight bits;
-all else stays whole. An architecture's own `quantizes` is not asked.
+all else stays whole. An architecture's own `quantizes` may change what a matrix gets.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from zoo.checkpoint.packings import AFFINE_BITS, FLOAT_MODES, ROUTER_BITS, ROUTER_GROUP, ROUTERS
@@ -55,12 +55,15 @@ class Weights(Frozen):
     """The numbers of a model by how they are packed.
 
     `rows`: how many numbers are in matrices with rows of so many inputs; `routers` the same of those that get eight
-    bits; `whole`: all that is never packed.
+    bits; `whole`: all that is never packed. Where the architecture has a `quantizes`, it is asked for each of
+    `matrices`, as (path, inputs, numbers).
     """
 
     rows: tuple[tuple[int, int], ...]
     routers: tuple[tuple[int, int], ...]
     whole: int
+    matrices: tuple[tuple[str, int, int], ...] = ()
+    quantizes: Callable[[str, Any], Any] | None = None
 
     def bytes(self, name: str, whole: int = 2) -> int:
         """Their bytes in a format, where what stays whole, and scales, have `whole` bytes a number."""
@@ -68,17 +71,39 @@ class Weights(Frozen):
         if not chosen.group:
             numbers = self.whole + sum(n for _, n in (*self.rows, *self.routers))
             return chosen.bytes(numbers)
+        if self.quantizes is not None:
+            return sum(self._asked(matrix, chosen, whole) for matrix in self.matrices) + self.whole * whole
         router = Format("routers", ROUTER_BITS, ROUTER_GROUP, 2 * whole)
         packed = _packed(self.rows, chosen, whole) + _packed(self.routers, router, whole)
         return packed + self.whole * whole
 
+    def _asked(self, matrix: tuple[str, int, int], asked: Format, whole: int) -> int:
+        """The bytes of one matrix as `quantizes` has it packed."""
+        from zoo.checkpoint.packed import Packing
+
+        path, inputs, numbers = matrix
+        mode = asked.name if asked.name in FLOAT_MODES else "affine"
+        packing = Packing(asked.bits, asked.group, mode)
+        if path.endswith(f".{ROUTERS}"):
+            packing = Packing(ROUTER_BITS, ROUTER_GROUP)
+        assert self.quantizes is not None
+        packing = self.quantizes(path, packing)
+        if packing is None or inputs % packing.group_size:
+            return numbers * whole
+        scale = 2 * whole if packing.mode == "affine" else 1
+        return Format(path, packing.bits, packing.group_size, scale).bytes(numbers)
+
     def to_json(self) -> dict[str, Any]:
-        """The same as JSON: rows as [inputs, numbers]."""
-        return {
+        """The same as JSON: rows as [inputs, numbers]; with `bytes` by format where `quantizes` has its own rule."""
+        found: dict[str, Any] = {
             "rows": [list(pair) for pair in self.rows],
             "router_rows": [list(pair) for pair in self.routers],
             "whole": self.whole,
         }
+        if self.quantizes is not None:
+            names = (*FLOATS, *map(str, AFFINE_BITS[1:]), *FLOAT_MODES)
+            found["bytes"] = {name: self.bytes(name) for name in names}
+        return found
 
 
 def _packed(rows: Iterable[tuple[int, int]], chosen: Format, whole: int) -> int:
@@ -87,17 +112,23 @@ def _packed(rows: Iterable[tuple[int, int]], chosen: Format, whole: int) -> int:
     )
 
 
-def weights_of(recipe: Any) -> Weights | None:
-    """The numbers of a recipe by how they are packed; None where its matrices are not known."""
+def weights_of(recipe: Any, quantizes: Callable[[str, Any], Any] | None = None) -> Weights | None:
+    """The numbers of a recipe by how they are packed; None where its matrices are not known.
+
+    `quantizes` is that of its architecture.
+    """
     if is_opaque(recipe):
         return None
+    matrices: list[tuple[str, int, int]] = []
     rows: dict[int, int] = {}
     routers: dict[int, int] = {}
     for path, spec, width in with_widths(recipe, recipe.dim):
         for matrix in spec.matrices(width):
             if matrix.packs:
-                into = routers if f"{path}.{matrix.name}".endswith(f".{ROUTERS}") else rows
+                matrices.append((f"{path}.{matrix.name}", matrix.inputs, matrix.numbers))
+                into = routers if matrices[-1][0].endswith(f".{ROUTERS}") else rows
                 into[matrix.inputs] = into.get(matrix.inputs, 0) + matrix.numbers
     packable = sum(rows.values()) + sum(routers.values())
     whole = recipe.parameters(recipe.dim) - packable
-    return Weights(tuple(sorted(rows.items())), tuple(sorted(routers.items())), whole)
+    packed, routed = tuple(sorted(rows.items())), tuple(sorted(routers.items()))
+    return Weights(packed, routed, whole, tuple(matrices), quantizes)

@@ -247,7 +247,8 @@ def zoo_drawings() -> Iterable[Drawing]:  # type: ignore[empty-body]
     The function is called with a `zoo.insight.diagram.Subject` and gives the items of the diagram from bottom to top:
     a `Box`, or a `Residual` around some. `subject.part("mixer")` gives those of a part, by the drawing of its own spec.
     A spec without a drawing has that of its base class (a layer has not: it may join its parts in another way), or a box
-    with its fields. The function may change what another gives: `zoo.insight.diagram.parts` has the zoo's own.
+    with its fields. The function may change what another gives: `zoo.insight.diagram.parts` has the zoo's own, and
+    `side_by_side` for parts that run in parallel.
 
     >>> from dataclasses import dataclass
     >>> from zoo.architecture import Drawing, hookimpl

@@ -11,8 +11,9 @@ from zoo.facts import described
 from zoo.host.registry import default_registry, isolated
 from zoo.insight.diagram import Box, Frame, Residual, diagram_of
 from zoo.insight.diagram.model import boxes
+from zoo.insight.diagram.parts import side_by_side
 from zoo.insight.diagram.words import which
-from zoo.recipe import RMSNorm, Spec
+from zoo.recipe import Layer, RMSNorm, Spec
 
 
 def frames(diagram, stack=0):
@@ -251,3 +252,25 @@ def test_what_mlx_lm_runs_is_a_closed_box():
     recipe = Bridged("gemma3", "{}", vocab=100, dim=16, depth=7, parameter_count=12.0)
     diagram = diagram_of(recipe, "bridged", default_registry())
     assert frames(diagram)[0].count == 7 and box(diagram, "layer").title == "Layer run by mlx-lm"
+
+
+@dataclass(frozen=True)
+class Parallel(Layer):
+    kind, name = "layer", "parallel"
+
+
+def in_parallel(subject):
+    fields = dict(mixer="Attention", feedforward="Feed-forward")
+    return Residual((side_by_side(subject, "Both in parallel", **fields),))
+
+
+def test_parts_that_read_the_same_stand_side_by_side():
+    llama = described("llama:8b", default_registry())[2].layers[0]
+    layer = Parallel(**{field.name: getattr(llama, field.name) for field in dataclasses.fields(llama)})
+    found = box(third_party(layer, Drawing(Parallel, f"{__name__}:in_parallel")), "attention")
+    assert [[cell.title for cell in row] for row in found.rows] == [
+        ["RMSNorm", "RMSNorm"],
+        ["Attention", "Feed-forward"],
+        ["+"],
+    ]
+    assert "8 key/value heads" in texts(found) and "Feed-forward: hidden 14,336" in texts(found)

@@ -1,5 +1,6 @@
 """Diagrams in a terminal: nothing wider than it, nothing cut."""
 
+import dataclasses
 import re
 
 import pytest
@@ -61,3 +62,21 @@ def test_wide_characters_take_two_cells():
         assert cells(line) <= 40
         if "注" in line:
             assert cells(line) == 38 and line.endswith(" │")
+
+
+def test_long_notes_lose_nothing_where_they_are_wrapped(draw):
+    note = (
+        "a long note with 2 groups, 4 heads, 16 channels, 128 states and 9 other numbers, each in its place"
+    )
+    diagram = draw("gpt2")
+    (stack,) = diagram.stacks
+    items = (*stack.items[:-1], stack.items[-1].with_notes(note))
+    changed = dataclasses.replace(diagram, stacks=(dataclasses.replace(stack, items=items),))
+    shown = re.sub(r"[^\w,]+", " ", to_text([changed], 80))
+    assert all(word in shown.split() for word in note.split())
+
+
+def test_a_row_of_parts_ends_between_two_parts(draw):
+    lines = to_text([draw("bert")], 80).splitlines()
+    (row,) = (number for number, line in enumerate(lines) if "Tokens  Learned positions" in line)
+    assert lines[row + 1].strip("│ ") == "Token types"

@@ -117,3 +117,10 @@ def test_flops_between_its_points_are_exact(name):
 def test_one_model_has_a_page_too():
     text, _ = made("bert")
     assert "Differences in words" not in text and "Masked language model head" in text
+
+
+def test_a_model_that_another_library_runs_has_a_page_too():
+    from zoo_mlx_lm.spec import Bridged
+
+    recipe = Bridged("gemma3", "{}", vocab=100, dim=16, depth=7, parameter_count=12.0)
+    assert flops_points(recipe) == {"decode": None, "prefill": None, "head": 0, "sums": False}

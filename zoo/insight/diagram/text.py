@@ -226,8 +226,10 @@ class _Pen:
             found: list[tuple[str, str]] = []
             for note in box.notes:
                 style = "differs" if note.differs else "quiet"
-                first, *more = wrapped((MARK if note.differs else "") + note.text, room)
-                found += [(style, first), *((style, f"  {line}"[:room]) for line in more)]
+                text = (MARK if note.differs else "") + note.text
+                whole = wrapped(text, room)
+                first, *more = whole if len(whole) == 1 else wrapped(text, room - 2)
+                found += [(style, first), *((style, f"  {line}") for line in more)]
             return found
         room = self.box_width - 4
         lines: list[tuple[str, str]] = []

@@ -13,6 +13,7 @@ from zoo.facts import compare as compared
 from zoo.facts.flops import decode_flops, prefill_flops
 from zoo.facts.memory import STATE_BYTES
 from zoo.facts.sheet import format_label
+from zoo.facts.stacks import is_opaque
 from zoo.facts.weights import FLOATS, format_of
 from zoo.facts.words import differences
 from zoo.insight.diagram import Diagram
@@ -109,10 +110,12 @@ def flops_points(recipe: Any) -> dict[str, Any]:
     """The numbers from which a page computes FLOPs a token for any number of tokens.
 
     `decode` and `prefill` are points (tokens seen, FLOPs) between which the count is linear: at 1, at every window, and
-    far beyond. `decode` is None where no text is written, `prefill` where it is not known. `sums`: a text is read with
+    far beyond. `decode` is None where no text is written, both are None where they are not known. `sums`: a text is read with
     each token seeing those before it, so that the average over them is asked for; `head` is then left out of all but the
     last.
     """
+    if is_opaque(recipe):
+        return {"decode": None, "prefill": None, "head": 0, "sums": False}
     windows = {part.attention_window for _, part in recipe.walk()} - {None}
     tokens = sorted({1, *windows, FAR})
     decode = None if decode_flops(recipe, 1) is None else [[n, decode_flops(recipe, n)] for n in tokens]

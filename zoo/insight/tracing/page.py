@@ -17,6 +17,7 @@ def page(view: TraceView) -> str:
         data=view.to_json(),
         title=f"{view.architecture}: {view.prompt[:60]}",
         prompt=view.prompt,
+        translated=len(view.tracks) > 1,
         answer=view.text if not view.masks else "",
         about=_about(view),
         notes=view.notes,

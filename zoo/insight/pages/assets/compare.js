@@ -39,7 +39,8 @@
     const format = data.formats[quantize.value];
     if (!format.group) return Math.floor((model.parameters * format.bits) / 8);
     if (model.weights === null) return null;
-    const { rows, router_rows: routers, whole } = model.weights;
+    const { rows, router_rows: routers, whole, bytes } = model.weights;
+    if (bytes) return bytes[quantize.value]; // by a rule of the architecture's own
     return packed(rows, format) + packed(routers, data.router) + 2 * whole;
   };
 

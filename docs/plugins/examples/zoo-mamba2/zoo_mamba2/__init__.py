@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from zoo.architecture import Architecture, Block, Preset, Rename, hookimpl
+from zoo.architecture import Architecture, Block, Drawing, Preset, Rename, hookimpl
 from zoo.errors import RecipeError
 from zoo.recipe import Spec
 from zoo_mamba import Depthwise, mamba, weights
@@ -89,6 +89,12 @@ TINY = dict(vocab_size=64, hidden_size=16, num_hidden_layers=2, num_heads=4, hea
 @hookimpl
 def zoo_blocks():
     yield Block(StateSpace, "zoo_mamba2.block:StateSpace", "states of heads, updated in chunks")
+
+
+@hookimpl
+def zoo_drawings():
+    """The mixer's block diagram."""
+    yield Drawing(StateSpace, "zoo_mamba2.drawing:state_space")
 
 
 @hookimpl

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from zoo.architecture import Architecture, Block, Preset, Rename, hookimpl
+from zoo.architecture import Architecture, Block, Drawing, Preset, Rename, hookimpl
 from zoo.recipe import Spec
 from zoo_llama import WEIGHTS as LLAMA_WEIGHTS
 from zoo_llama import llama
@@ -82,6 +82,13 @@ def zoo_blocks():
         OutputNormLayer, "zoo_olmo2.block:OutputNormLayer", "norms on what mixer and feed-forward give"
     )
     yield Block(JointRMSNorm, "zoo_olmo2.block:JointRMSNorm", "RMSNorm over all heads at once")
+
+
+@hookimpl
+def zoo_drawings():
+    """How the layer and the norm look in block diagrams."""
+    yield Drawing(OutputNormLayer, "zoo_olmo2.drawing:output_norm_layer")
+    yield Drawing(JointRMSNorm, "zoo_olmo2.drawing:joint_norm")
 
 
 @hookimpl
