@@ -51,6 +51,6 @@ def test_the_zoo_finds_and_shows_them(examples, command):
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_they_are_under_150_lines(name):
+def test_they_are_under_200_lines(name):
     code = [path.read_text(encoding="utf-8") for path in (FOLDER / name).glob("zoo_*/*.py")]
-    assert code and sum(bool(line.strip()) for text in code for line in text.splitlines()) < 150
+    assert code and sum(bool(line.strip()) for text in code for line in text.splitlines()) < 200
