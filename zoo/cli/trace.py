@@ -115,7 +115,7 @@ def trace(
         return
     if as_json is not None:
         write_json(view.to_json(), as_json)
-    else:
+    elif not written:
         from zoo.cli.tracing import show
 
         show(view, chosen, layers)
