@@ -170,6 +170,16 @@ def check_process() -> None:
 _peak = 0  # bytes: the most that MLX held since memory went back to the system
 
 
+def wait() -> None:
+    """Wait until everything that was begun is computed.
+
+    A program that ends while MLX's thread computes may be aborted: the interpreter takes down what the thread uses.
+    """
+    import mlx.core as mx
+
+    mx.synchronize()
+
+
 def give_back() -> None:
     """Give freed memory back to the system, once there is much of it.
 

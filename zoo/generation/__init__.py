@@ -132,6 +132,7 @@ def _run(steps: Iterator[Step]) -> Iterator[Step]:
         for step in steps:
             yield step
             runtime.check_process()
+        runtime.wait()  # for the pass that was begun before the last token was known to be the last
     finally:
         if isinstance(steps, Generator):
             steps.close()
