@@ -81,6 +81,8 @@ def test_ctrl_c_keeps_what_was_run(run, site, tmp_path):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        # A background job, which these tests may be, ignores it.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
     record = tmp_path / "lab" / "heights.json"
     deadline = time.monotonic() + 60
