@@ -12,7 +12,6 @@ import tomllib
 from pathlib import Path
 
 import blas_threads  # noqa: F401
-import hypothesis
 import pytest
 from loopback_hub import ID, Hub, Repository
 
@@ -23,8 +22,11 @@ from zoo.testing import subject
 
 # Before huggingface_hub is imported, which reads them once: no test may see, or fill, the cache of who runs it.
 os.environ.pop("COLUMNS", None)  # in a pipe tables then have all the room they want
-hypothesis.settings.register_profile("zoo", deadline=None, database=None)  # a busy machine is no failure
-hypothesis.settings.load_profile("zoo")
+if importlib.util.find_spec("hypothesis"):  # not where the wheel alone is tested, or parity
+    import hypothesis
+
+    hypothesis.settings.register_profile("zoo", deadline=None, database=None)  # a busy machine is no failure
+    hypothesis.settings.load_profile("zoo")
 _HOME = tempfile.TemporaryDirectory(prefix="zoo-tests-")
 os.environ["HF_HOME"] = _HOME.name
 for _name in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HF_TOKEN_PATH"):
