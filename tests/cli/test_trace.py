@@ -34,6 +34,16 @@ def test_it_tells_the_journey_in_order():
     assert "The ␣capital ␣city ␣of ␣China ␣is" in lines[3]
 
 
+@pytest.mark.parametrize(("source", "gate"), [("lstm", "forget_gate"), ("mamba", "scanned")])
+def test_gates_of_a_recurrent_layer_are_means_over_its_channels(source, gate):
+    trace = zoo.trace(zoo.load(source), PROMPT, max_tokens=1)
+    means = trace[f"{trace.streams[-1]}.mixer.{gate}"].mean(axis=-1)
+    (row,) = [
+        line for line in run(source, PROMPT, "--max-tokens", 1).splitlines() if line.startswith(f"{gate} ")
+    ]
+    assert np.allclose([float(cell) for cell in row.split()[1:]], means, atol=0.0051)
+
+
 @pytest.mark.parametrize(
     ("source", "text"),
     [

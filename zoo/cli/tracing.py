@@ -19,6 +19,7 @@ SHADES = " ░▒▓█"
 EIGHTHS = " ▏▎▍▌▋▊▉█"
 LABEL = 12  # cells of a piece beside a map
 CANDIDATES = 6
+TOKENS = 8  # of a recurrent layer: the last that are shown
 LEAST = 0.005  # probability of a candidate that is listed
 LENS_CELL = 12
 
@@ -58,6 +59,7 @@ class _Printer:
             if number in layers:
                 self.heading(f"Values of {layer.address}")
                 self.stages(layer.stages)
+        self.states(layers)
         for pattern, head in maps:
             self.map(pattern, head)
         if view.lens:
@@ -157,6 +159,23 @@ class _Printer:
         head = ["layer", "adds", "heads look at", "experts", "reads"]
         used = [i for i in range(5) if any(row[i] for row in rows)]
         self.line(table([[row[i] for i in used] for row in rows], [head[i] for i in used], room=self.room))
+
+    def states(self, layers: Sequence[int]) -> None:
+        """Of a recurrent layer, the last unless others are chosen: each gate and state, its mean at the last tokens."""
+        recurrent = [layer for layer in self.view.layers if not layer.patterns]
+        chosen = [a for a in recurrent if int(a.address.rpartition(".")[2]) in layers] or recurrent[-1:]
+        for layer in chosen:
+            values = [s for s in layer.stages if s.noted and s.track and s.name.startswith("mixer.")]
+            if not values:
+                continue
+            track = self.view.track(layer.track)
+            last = range(max(0, track.read - TOKENS), track.read)
+            rows = []
+            for value in values:
+                means = value.strip.means(value.shape[-1] if len(value.shape) > 1 else 1)
+                rows.append([value.name.removeprefix("mixer."), *(f"{means[t]:.2f}" for t in last)])
+            self.heading(f"Gates and state: {layer.address}", "the mean over channels, token by token")
+            self.line(table(rows, ["", *(self.names[track.name][t] for t in last)], room=self.room))
 
     def from_(self) -> str:
         """The tokens whose looks are told."""

@@ -51,6 +51,12 @@ class Strip(Frozen):
     first_row: int
     rows: Rows
 
+    def means(self, width: int) -> dict[int, float]:
+        """The mean of each row, of `width` numbers, by the row's token; the last of its columns may be of fewer than the others."""
+        last = width - self.per_bin * (len(self.rows[0]) - 1) if self.rows else 0
+        sums = (sum(row) * self.per_bin - row[-1] * (self.per_bin - last) for row in self.rows)
+        return {self.first_row + y: total / width for y, total in enumerate(sums)}
+
 
 @frozen()
 class Stage(Frozen):
