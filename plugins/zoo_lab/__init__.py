@@ -28,7 +28,7 @@ def zoo_experiments():
         ),
         references=("Zhang and Sennrich, 2019, arXiv:1910.07467", "Ba et al., 2016, arXiv:1607.06450"),
         seeds=5,
-        seconds=270,
+        seconds=214,
     )
     yield Experiment(
         name="positions",
@@ -103,7 +103,7 @@ def zoo_experiments():
         ),
         references=("Pope et al., 2022, arXiv:2211.05102", "Gu and Dao, 2023, arXiv:2312.00752"),
         seeds=5,
-        seconds=62,
+        seconds=35,
     )
     yield Experiment(
         name="quantization",
