@@ -21,7 +21,7 @@ HEAD = """# The lab
 
 ```console
 $ zoo lab                        # the experiments, what each asks, and how long it takes
-$ zoo lab experts --quick        # a tiny version, in seconds: it shows that everything runs
+$ zoo lab experts --quick        # a tiny version, which shows that everything runs
 $ zoo lab experts                # a record and figures, in the folder lab
 $ zoo lab experts --seeds 5      # two more runs of each arm: those that are recorded are kept
 $ zoo lab --figures lab/experts.json

@@ -235,7 +235,7 @@ def zoo_blocks():
 
 @hookimpl
 def zoo_drawings():
-    yield Drawing(TypedEmbedding, "zoo.insight.diagram.parts:embedding")
+    yield Drawing(TypedEmbedding, "zoo_bert.drawing:typed_embedding")
     yield Drawing(MaskedHead, "zoo_bert.drawing:masked_head")
 
 

@@ -1,9 +1,15 @@
-"""How BERT's head is drawn. Imports no mlx."""
+"""How BERT's embedding and head are drawn. Imports no mlx."""
 
 import dataclasses
 
-from zoo.insight.diagram import Cell, parts
-from zoo.insight.diagram.words import activation
+from zoo.insight.diagram import Cell, Note, parts
+from zoo.insight.diagram.words import activation, number
+
+
+def typed_embedding(subject):
+    """The zoo's own with the vector of each token's type added."""
+    note = Note(f"{number(subject.spec.token_types)} token types", "token_types")
+    return parts.embedding(subject, [(("Token types", "types"), note)])
 
 
 def masked_head(subject):

@@ -28,5 +28,7 @@ def latent_attention(subject):
 
 
 def group_router(subject):
-    """The router, which scores by a sigmoid."""
-    return subject.box("Router: sigmoid")
+    """The router, which scores by a sigmoid, and the groups that it chooses from."""
+    spec = subject.spec
+    groups = [Note(f"{spec.top_k_groups} of {spec.groups} groups", "groups")] if spec.groups > 1 else []
+    return subject.box("Router: sigmoid", *groups)

@@ -26,7 +26,7 @@ OUT = Path("lab")
 )
 @click.option("--seeds", type=int, help="Runs of each arm (default: the experiment's).")
 @click.option("--steps", type=int, help="Steps of each training (default: the experiment's).")
-@click.option("--quick", is_flag=True, help="A tiny version, in seconds: it shows that everything runs.")
+@click.option("--quick", is_flag=True, help="A tiny version, which shows that everything runs.")
 @click.option("--fresh", is_flag=True, help="Replace a record in OUT, whatever it is of.")
 @click.option(
     "--figures",
@@ -178,7 +178,7 @@ def _list(out: Path, as_json: bool) -> None:
     ]
     click.echo(table(rows, head))
     room = columns()
-    click.echo("\n" + wrapped("`zoo lab NAME` runs one, with --quick a tiny version in seconds", room))
+    click.echo("\n" + wrapped("`zoo lab NAME` runs one, with --quick a tiny version", room))
 
 
 def _minutes(seconds: float | None) -> str:

@@ -145,7 +145,6 @@ def test_missing_layer_and_head_are_named(view):
 
 @pytest.mark.parametrize("address", ["layers.1.mixer.pattern", "layers.0.feedforward", "lens", "choices"])
 def test_plots_show_their_numbers(trace, address):
-    pytest.importorskip("matplotlib")
     figure = trace.plot(address)
     if address == "choices":
         widths = [bar.get_width() for bar in figure.axes[0].patches]
@@ -158,7 +157,6 @@ def test_plots_show_their_numbers(trace, address):
 
 
 def test_plot_of_a_missing_head_or_step_is_named(trace):
-    pytest.importorskip("matplotlib")
     with pytest.raises(PromptError, match="has no head 7"):
         trace.plot("layers.1.mixer.pattern", head=7)
     with pytest.raises(PromptError, match="no choice 99"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 from zoo.insight.diagram.draw import Subject
@@ -32,8 +33,8 @@ def sinusoidal_positions(subject: Subject) -> Box:
     return subject.box("Sinusoidal positions")
 
 
-def embedding(subject: Subject) -> Box:
-    """The table of tokens, what is added to it, and a norm."""
+def embedding(subject: Subject, more: Sequence[tuple[tuple[str, str], Note]] = ()) -> Box:
+    """The table of tokens, what is added to it, and a norm; `more` are other summands, each with a fact of its own."""
     spec = subject.spec
     notes = [
         Note(f"vocabulary {number(spec.vocab)}", "vocab"),
@@ -50,9 +51,9 @@ def embedding(subject: Subject) -> Box:
         for box in subject.part("positions"):
             added.append((box.title, "positions"))
             notes += box.notes
-    if types := getattr(spec, "token_types", None):
-        added.append(("Token types", "types"))
-        notes.append(Note(f"{number(types)} token types", "token_types"))
+    for part, note in more:
+        added.append(part)
+        notes.append(note)
     rows: list[Any] = [[("Tokens", "tokens"), *added], "+"] if added else []
     if spec.norm is not None:
         rows.append((subject.title("norm"), "norm"))
@@ -187,8 +188,8 @@ def mixture(subject: Subject) -> Box:
         notes.append(Note(f"shared expert{width}", "shared"))
         if spec.shared_gate:
             notes.append(Note("shared expert gated", "shared_gate"))
-    if isinstance(groups := getattr(router, "top_k_groups", None), int) and router.groups > 1:
-        notes.append(Note(f"{groups} of {router.groups} groups", "groups"))
+    chosen = [note for box in boxes(subject.part("router")) for note in box.notes]
+    notes += [note for note in chosen if note.name not in ("experts", "top_k")]  # which stand above
     if getattr(router, "bias", False) or getattr(experts, "bias", False):
         notes.append(Note("biases", "bias"))
     rows: list[Any] = [
