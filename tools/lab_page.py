@@ -12,9 +12,10 @@ from pathlib import Path
 from zoo.host.registry import default_registry
 from zoo.lab.figures import draw, drawn_charts
 from zoo.lab.intervals import LEVEL
-from zoo.lab.page import line, page
+from zoo.lab.page import file_name, line, page
 from zoo.lab.record import Record
 from zoo.lab.saving import read
+from zoo.lab.summary import told
 
 DOCS = Path(__file__).parent.parent / "docs"
 PAGES, RECORDS = DOCS / "lab", DOCS / "records" / "lab"
@@ -41,6 +42,10 @@ Each page is made from its record. A mean stands with its {100 * LEVEL:.0f} % in
 the same intervals.
 """
 
+FIGURE = """```{{drawing}} lab_chart {file}
+:alt: {told}
+```"""
+
 CODE = """## Its code
 
 ```{{code-of}} {target}
@@ -56,8 +61,12 @@ def pages() -> dict[str, str]:
 
 
 def _page(record: Record) -> str:
-    target = default_registry().experiment(record.experiment).target
-    return page(record, drawn_charts(record), "../records/lab", CODE.format(target=target))
+    charts = drawn_charts(record)
+    figures = [
+        FIGURE.format(file=f"{file_name(record)}-{chart.name}", told=told(record, chart)) for chart in charts
+    ]
+    code = CODE.format(target=default_registry().experiment(record.experiment).target)
+    return page(record, figures, f"../records/lab/{file_name(record)}.json", code)
 
 
 ORDER = tuple(

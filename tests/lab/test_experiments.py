@@ -112,8 +112,8 @@ def test_the_pages_are_made_from_the_records():
     for name, text in pages.items():
         assert (ROOT / "docs" / "lab" / name).read_text(encoding="utf-8") == text, "run tools/lab_page.py"
         for line in text.splitlines():
-            if line.startswith("!["):
-                assert (ROOT / "docs" / "lab" / line.rpartition("(")[2].rstrip(")")).is_file()
+            if line.startswith("```{drawing} lab_chart "):
+                assert (RECORDS / f"{line.split()[-1]}.svg").is_file()
 
 
 def test_the_list_has_a_line_for_each_experiment():

@@ -64,10 +64,10 @@ def test_without_matplotlib_the_extra_is_named(made_up, tmp_path, monkeypatch):
 
 def test_a_page_has_what_was_asked_measured_and_seen(made_up):
     record = made_up([1.0, 1.01, 0.99], [2.0, 2.01, 1.99])
-    text = page(record, drawn_charts(record), "figures", "its code")
+    text = page(record, ["a figure"], "records/made-up.json", "its code")
     assert text.startswith("# made-up\n\n**Is a lower than b?**") and text.endswith("its code\n")
     assert "[Somebody, 2020](https://arxiv.org/abs/2001.00001)" in text
-    assert "![loss (nats) of each arm. a: 1.000 ± 0.025; b: 2.000 ± 0.025](figures/made-up-rows.svg)" in text
+    assert "a figure" in text and "[The record](records/made-up.json)" in text
     assert "| a | 1.000 ± 0.025 |" in text and "| ✓ seen | a is lower |" in text
     assert line(record) == "- [made-up](made-up.md): Is a lower than b? *1 of 3 claims were seen.*"
 
@@ -75,6 +75,7 @@ def test_a_page_has_what_was_asked_measured_and_seen(made_up):
 def test_a_figure_is_told_by_its_values_or_the_extremes_of_many(made_up):
     record = made_up([1.0, 3.0], [4.0, 6.0])
     curves, rows, _ = record.charts
+    assert told(record, rows) == "loss (nats) of each arm. a: 2 ± 13; b: 5 ± 13"
     assert told(record, curves).endswith("a line an arm, at the right end. a: 2 ± 13; b: 5 ± 13")
     record.arms = tuple(ArmRecord(name) for name in ("a", *"cdefg", "b"))
     record.runs += [RunRecord(name, 0, {"loss": 3.0}, {}, 1.0) for name in "cdefg"]

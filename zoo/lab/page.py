@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from zoo.lab.conclusion import SEEN, conclusion, findings, method
-from zoo.lab.plan import Chart
 from zoo.lab.record import Record
-from zoo.lab.summary import rows, told
+from zoo.lab.summary import rows
 
 MARKS = {
     "seen": "✓ seen",
@@ -18,13 +17,11 @@ MARKS = {
 }
 
 
-def page(record: Record, charts: Sequence[Chart], figures: str, code: str = "") -> str:
+def page(record: Record, figures: Sequence[str], data: str, code: str = "") -> str:
     """The page of one record.
 
-    `figures` is the folder of its `charts`, as a link from the page, which the record itself lies in, too; `code` is
-    Markdown that shows how the experiment is made, "" where there is none.
+    `figures` are its figures and `code` shows how the experiment is made, both as Markdown; `data` is the link to the record.
     """
-    name = _file_name(record)
     head, *body = rows(record)
     judged = [[MARKS[f.verdict], f.claim.text, f.words] for f in findings(record)]
     parts = [
@@ -34,13 +31,13 @@ def page(record: Record, charts: Sequence[Chart], figures: str, code: str = "") 
         "## Expected",
         f"{record.expected}{_sources(record)}",
         "## Measured",
-        *(f"![{told(record, chart)}]({figures}/{name}-{chart.name}.svg)" for chart in charts),
+        *figures,
         _table([head, *body]),
         "## Claims",
         _table([["", "said beforehand", "measured"], *judged]),
         "## How it was run",
         f"{method(record)}",
-        f"{_how(record)} The record: [{name}.json]({figures}/{name}.json).",
+        f"{_how(record)} [The record]({data}) has every run.",
         f"```text\n$ zoo lab {record.experiment}\n```",
         code,
     ]
@@ -52,10 +49,10 @@ def line(record: Record) -> str:
     found = findings(record)
     seen = sum(finding.verdict == SEEN for finding in found)
     shown = f" *{seen} of {len(found)} claims were seen.*" if found else ""
-    return f"- [{record.experiment}]({_file_name(record)}.md): {record.question}{shown}"
+    return f"- [{record.experiment}]({file_name(record)}.md): {record.question}{shown}"
 
 
-def _file_name(record: Record) -> str:
+def file_name(record: Record) -> str:
     """What the files of an experiment are called, without their suffix."""
     return record.experiment.replace("::", "-")
 
