@@ -29,7 +29,8 @@ pages: $(VENV)/.pages
 	$(BIN)/pytest tests/pages
 
 docs: $(VENV)/.docs
-	$(BIN)/sphinx-build -W -b html docs docs/_build/html
+	$(BIN)/sphinx-build -W -E -q -b html -d docs/_build/doctrees/en docs docs/_build/html
+	$(BIN)/sphinx-build -W -E -q -b html -d docs/_build/doctrees/zh -c docs -t zh docs/zh docs/_build/html/zh
 
 # Every embedded checkpoint, trained again from nothing.
 pockets: $(VENV)/.fast
