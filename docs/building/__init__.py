@@ -4,9 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
-from building import answers, code, console, diagrams, drawings, facts, languages, maths, python, theme
+from building import (
+    answers,
+    code,
+    console,
+    diagrams,
+    drawings,
+    facts,
+    languages,
+    maths,
+    python,
+    search,
+    theme,
+)
 
-PARTS = (answers, code, console, diagrams, drawings, facts, languages, maths, python, theme)
+PARTS = (answers, code, console, diagrams, drawings, facts, languages, maths, python, search, theme)
 
 
 def setup(app: Any) -> dict[str, Any]:
