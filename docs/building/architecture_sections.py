@@ -16,7 +16,7 @@ from zoo.facts import compare, describe
 from zoo.facts.fact import ABSENT
 from zoo.host.registry import Registry
 from zoo.insight.language import in_language
-from zoo.insight.running import command_of
+from zoo.insight.commands import command_of
 
 MACHINE = "fits"  # the fact that is another on each machine
 AT_CONTEXT = ("cache.context", "flops.decode", "flops.prefill")

@@ -178,10 +178,12 @@ def _how_to_run(found: Any) -> str:
     """The commands that run it, or train a small one."""
     from zoo.cli.table import wrapped
     from zoo.cli.terminal import columns
-    from zoo.insight.running import commands_to_run
+    from zoo.insight.commands import how_to_run
 
-    lines = [wrapped(line, columns(), "  ", "    ") for line in commands_to_run(found)]
-    return "\n".join(["Run it:", *lines]) if lines else ""
+    lines = [f"{command} ({remark})" if remark else command for command, remark in how_to_run(found)]
+    if not lines:
+        return ""
+    return "\n".join(["Run it:", *(wrapped(line, columns(), "  ", "    ") for line in lines)])
 
 
 def _fields(facts: Any) -> str:

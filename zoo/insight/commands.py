@@ -12,8 +12,8 @@ def command_of(task: str) -> str:
     return COMMANDS.get(task, "run")
 
 
-def commands_to_run(found: Described) -> list[str]:
-    """The command lines that run what is described, with TEXT for a person's text; [] where there is none.
+def how_to_run(found: Described) -> list[tuple[str, str]]:
+    """The command lines that run what is described, each with a remark or "", with TEXT for a person's text; [] for none.
 
     A folder or an installed checkpoint is named itself, a published one by its hub id, and beside that the installed
     checkpoint of its architecture. Where none can be run, `zoo train` is the line for an architecture that has the numbers
@@ -22,12 +22,12 @@ def commands_to_run(found: Described) -> list[str]:
     preset, architecture = found.preset, found.architecture
     command, installed = command_of(architecture.task), architecture.preset()
     if found.path is not None or (preset is not None and preset.embedded):
-        return [f"zoo {command} {found.origin} TEXT"]
+        return [(f"zoo {command} {found.origin} TEXT", "")]
     lines = []
     if preset is not None and preset.hub:
-        lines.append(f"zoo {command} {preset.hub} TEXT")
+        lines.append((f"zoo {command} {preset.hub} TEXT", ""))
     if installed is not None and installed.embedded:
-        lines.append(f"zoo {command} {architecture.name} TEXT (the small checkpoint that is installed)")
+        lines.append((f"zoo {command} {architecture.name} TEXT", "the small checkpoint that is installed"))
     if not lines and architecture.preset("pocket") is not None:
-        lines.append(f"zoo train {architecture.name} (trains a small one)")
+        lines.append((f"zoo train {architecture.name}", "trains a small one"))
     return lines
