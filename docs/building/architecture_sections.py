@@ -11,12 +11,11 @@ from typing import Any
 from building.architecture_words import WORDS
 from building.diagrams import figure
 from building.family import Member, members, variants
-
 from zoo.facts import compare, describe
 from zoo.facts.fact import ABSENT
 from zoo.host.registry import Registry
-from zoo.insight.language import in_language
 from zoo.insight.commands import command_of
+from zoo.insight.language import in_language
 
 MACHINE = "fits"  # the fact that is another on each machine
 AT_CONTEXT = ("cache.context", "flops.decode", "flops.prefill")

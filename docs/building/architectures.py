@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from docutils import nodes
+
 from building import architecture_sections as sections
 from building.architecture_code import code
 from building.architecture_words import WORDS
-from building.family import Member, by_task, descendants, members, roots
+from building.family import Member, by_task, members
 from building.pieces import ZooDirective, html
-from docutils import nodes
-
 from zoo.host.registry import Registry, default_registry
 from zoo.insight.language import in_language
 

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from html import escape
 from typing import Any
 
-from building.architecture_words import WORDS
-from building.family import Member, by_task, members, roots, variants
-from building.pieces import ZooDirective, html
 from docutils import nodes
 from figures.parts import line, rect, svg, text
 
+from building.architecture_words import WORDS
+from building.family import Member, by_task, members, roots, variants
+from building.pieces import ZooDirective, html
 from zoo.frozen import Frozen, frozen
 from zoo.insight.diagram.measure import lines_within
 from zoo.insight.language import in_language
@@ -42,9 +42,8 @@ def label(one: Member, language: str) -> list[str]:
     lines = lines_within(said, BOX - 2 * PAD, 12)
     if len(lines) > LINES:
         lines = [*lines[: LINES - 1], f"{lines[LINES - 1]} …"]
-    if more := len(one.sentences) - 1:
-        if more > 0:
-            lines.append(WORDS[language]["and more"].format(count=more))
+    if (more := len(one.sentences) - 1) and more > 0:
+        lines.append(WORDS[language]["and more"].format(count=more))
     return lines
 
 
@@ -127,7 +126,7 @@ class FamilyTree(ZooDirective):
         address = "architectures/"
         lists = "".join(
             f"<h2>{words[f'task {task}']}</h2>"
-            f'<ul>{"".join(listed(one, among, self.language, address) for one in found)}</ul>'
+            f"<ul>{''.join(listed(one, among, self.language, address) for one in found)}</ul>"
             for task, found in by_task(roots(among)).items()
         )
         picture = drawn(among, self.language, address)
