@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from building import answers, architectures, code, console, diagrams, drawings, facts, languages, maths, python, theme
+from building import (
+    answers,
+    architectures,
+    code,
+    console,
+    diagrams,
+    drawings,
+    facts,
+    languages,
+    maths,
+    python,
+    theme,
+)
 
 PARTS = (answers, architectures, code, console, diagrams, drawings, facts, languages, maths, python, theme)
 

@@ -13,7 +13,6 @@ from building.architecture_words import WORDS
 from building.code import address_of
 from building.family import Member
 from building.kept import ROOT
-
 from zoo.architecture import Block
 from zoo.errors import PluginError
 from zoo.facts.fact import ABSENT
