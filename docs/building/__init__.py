@@ -15,10 +15,24 @@ from building import (
     languages,
     maths,
     python,
+    search,
     theme,
 )
 
-PARTS = (answers, architectures, code, console, diagrams, drawings, facts, languages, maths, python, theme)
+PARTS = (
+    answers,
+    architectures,
+    code,
+    console,
+    diagrams,
+    drawings,
+    facts,
+    languages,
+    maths,
+    python,
+    search,
+    theme,
+)
 
 
 def setup(app: Any) -> dict[str, Any]:
