@@ -8,6 +8,7 @@ from typing import Any
 from docutils import nodes
 
 from building import architecture_sections as sections
+from building import gallery, matrix, tree
 from building.architecture_code import code
 from building.architecture_words import WORDS
 from building.family import Member, by_task, members
@@ -86,10 +87,13 @@ class Architectures(ZooDirective):
 
 
 def setup(app: Any) -> None:
-    """Write the pages before Sphinx looks for them, and add the directive that lists them."""
+    """Write the pages before Sphinx looks for them, and add the directives about all architectures."""
 
     def write(app: Any) -> None:
         write_pages(Path(app.srcdir) / FOLDER, default_registry(), app.config.zoo_language)
 
     app.connect("builder-inited", write)
     app.add_directive("architectures", Architectures)
+    app.add_css_file("architectures.css")
+    for part in (gallery, matrix, tree):
+        part.setup(app)
