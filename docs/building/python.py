@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import io
+import tempfile
 from typing import Any
 
 from docutils import nodes
@@ -35,14 +36,18 @@ def run(code: str, names: dict[str, Any]) -> str:
 
 
 class Python(ZooDirective):
-    """Code, and what it prints."""
+    """Code, and what it prints. `:folder:` runs it in a folder of the page, which is empty at first."""
 
     has_content = True
-    option_spec = {"hidden": directives.flag, "output-only": directives.flag}  # noqa: RUF012
+    option_spec = {"hidden": directives.flag, "output-only": directives.flag, "folder": directives.flag}  # noqa: RUF012
 
     def made(self) -> list[nodes.Node]:
         code = "\n".join(self.content)
-        output = run(code, namespace(self.env)).rstrip()
+        with contextlib.ExitStack() as stack:
+            if "folder" in self.options:
+                folder = page_data(self.env, "zoo-python-folder", tempfile.TemporaryDirectory)
+                stack.enter_context(contextlib.chdir(folder.name))
+            output = run(code, namespace(self.env)).rstrip()
         if "hidden" in self.options:
             return []
         shown: list[nodes.Node] = [] if "output-only" in self.options else [literal(code, "python")]

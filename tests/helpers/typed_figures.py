@@ -3,10 +3,24 @@
 import re
 
 # Directives whose text is prose: their bodies are read like the page. The body of any other is code, or computed.
-PROSE = {"answer", "note", "tip", "hint", "warning", "important", "admonition", "seealso", "drawing", "figure", "list-table"}
+PROSE = {
+    "answer",
+    "note",
+    "tip",
+    "hint",
+    "warning",
+    "important",
+    "admonition",
+    "seealso",
+    "drawing",
+    "figure",
+    "list-table",
+}
 PROSE |= {"dropdown", "glossary", "epigraph", "table", "container"}
 
-FENCE = re.compile(r"^\s*(?P<mark>`{3,}|~{3,}|:{3,})\s*(?:\{(?P<directive>[\w:-]+)\}|(?P<language>[\w+-]*))(?P<title>.*)$")
+FENCE = re.compile(
+    r"^\s*(?P<mark>`{3,}|~{3,}|:{3,})\s*(?:\{(?P<directive>[\w:-]+)\}|(?P<language>[\w+-]*))(?P<title>.*)$"
+)
 OPTION = re.compile(r"^\s*:[\w-]+:.*$")
 
 # What is no prose within a line, or a citation: replaced by a blank, in this order.
