@@ -15,10 +15,11 @@ from building import (
     languages,
     maths,
     python,
+    search,
     theme,
 )
 
-PARTS = (answers, code, commands, console, diagrams, drawings, facts, languages, maths, python, theme)
+PARTS = (answers, code, commands, console, diagrams, drawings, facts, languages, maths, python, search, theme)
 
 
 def setup(app: Any) -> dict[str, Any]:
