@@ -1,0 +1,100 @@
+"""The code behind what is shown: `{code-of}`, and a page for each file that a diagram or a page of the docs leads to.
+
+The pages are those of the English build; Chinese ones lead there.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from html import escape
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from docutils import nodes
+from docutils.parsers.rst import directives
+
+from building.kept import ROOT
+from building.languages import SAID
+from building.pieces import ZooDirective, boxed, html, literal
+
+# Files that get a page: what a box of a diagram may lead to, and what the tour shows.
+SHOWN = (
+    *("zoo/blocks", "zoo/recipe", "zoo/weights", "zoo/generation", "zoo/training", "zoo/cache.py"),
+    *("zoo/assemble.py", "zoo/loading.py", "zoo/tokenizer", "plugins"),
+)
+
+
+def files() -> Iterator[Path]:
+    """The files that have a page, as paths from the root."""
+    for name in SHOWN:
+        path = ROOT / name
+        for found in [path] if path.is_file() else sorted(path.rglob("*.py")):
+            if found.read_text(encoding="utf-8").strip():
+                yield found.relative_to(ROOT)
+
+
+def place_of(target: Any) -> tuple[Path, int]:
+    """Where a class or function is: its file from the root, and its first line. ValueError for one that is not the zoo's."""
+    path = Path(inspect.getsourcefile(target) or "").resolve()
+    if not path.is_relative_to(ROOT):
+        raise ValueError(f"{target} is not in this repository")
+    return path.relative_to(ROOT), inspect.getsourcelines(target)[1]
+
+
+def address_of(target: Any, docname: str, language: str) -> str:
+    """The link from a page to a class or function."""
+    path, line = place_of(target)
+    up = "../" * (docname.count("/") + (language == "zh"))
+    return f"{up}code/{path.with_suffix('.html').as_posix()}#line-{line}"
+
+
+def found_by_name(name: str) -> Any:
+    """What "zoo.blocks.attention:Attention" names; a method may follow: "…:Attention.__call__"."""
+    module, _, attribute = name.partition(":")
+    found: Any = import_module(module)
+    for part in attribute.split(".") if attribute else ():
+        found = getattr(found, part)
+    return found
+
+
+class CodeOf(ZooDirective):
+    """The source of a class or function, or of one of its methods, with the file and line that it stands in."""
+
+    required_arguments = 1
+    option_spec = {"method": directives.unchanged}  # noqa: RUF012
+
+    def made(self) -> list[nodes.Node]:
+        target = found_by_name(self.arguments[0])
+        if method := self.options.get("method"):
+            target = getattr(target, method)
+        path, line = place_of(target)
+        self.env.note_dependency(str(ROOT / path))
+        source = inspect.cleandoc("\n" + inspect.getsource(target))
+        link = address_of(target, self.env.docname, self.language)
+        label = f"{SAID[self.language]['code']}: {path.as_posix()}:{line}"
+        head = html(f'<p class="zoo-place"><a href="{link}">{escape(label)}</a></p>')
+        return [boxed(head, literal(source, "python"), classes=("zoo-code",))]
+
+
+def pages(app: Any) -> Iterator[tuple[str, dict[str, Any], str]]:
+    """The page of each file, highlighted, every line with an anchor."""
+    if app.config.zoo_language != "en":
+        return
+    from pygments import highlight
+    from pygments.formatters import HtmlFormatter
+    from pygments.lexers import PythonLexer
+
+    for path in files():
+        text = (ROOT / path).read_text(encoding="utf-8")
+        formatter = HtmlFormatter(linespans="line", wrapcode=True)
+        body = highlight(text, PythonLexer(), formatter)
+        name = path.with_suffix("").as_posix()
+        yield f"code/{name}", {"title": path.as_posix(), "body": body}, "code.html"
+
+
+def setup(app: Any) -> None:
+    """Add the directive and the pages."""
+    app.add_directive("code-of", CodeOf)
+    app.connect("html-collect-pages", pages)

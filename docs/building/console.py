@@ -1,0 +1,105 @@
+"""`{console}`: commands that are run when the docs are built, with what they print."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from docutils import nodes
+from docutils.parsers.rst import directives
+
+from building.kept import kept
+from building.pieces import ZooDirective, boxed, literal, page_data
+
+WIDTH = 100  # columns of the terminal
+SECONDS = 120
+
+
+class Shell:
+    """The commands of one page, run in a folder that is empty at first."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.done = 0
+        self.folder: Any = None
+
+    def run(self, line: str) -> dict[str, Any]:
+        """What a line prints: `out`, `err` and its exit status `code`."""
+        self.lines.append(line)
+        found: dict[str, Any] = kept(self._now, "console", *self.lines)
+        return found
+
+    def _now(self) -> dict[str, Any]:
+        """Run the last line, and before it those whose results were kept, for the files that they made."""
+        result: dict[str, Any] = {}
+        for line in self.lines[self.done :]:
+            result = self._process(line)
+        self.done = len(self.lines)
+        return result
+
+    def _process(self, line: str) -> dict[str, Any]:
+        if self.folder is None:
+            self.folder = tempfile.TemporaryDirectory()
+        folder = Path(self.folder.name)
+        words = shlex.split(line, comments=True)
+        if words[0] == "zoo":
+            words = [sys.executable, "-m", "zoo", *words[1:]]
+        elif words[0] == "python":
+            words[0] = sys.executable
+        environment = {
+            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+            "HOME": str(folder),
+            "LANG": "C.UTF-8",
+            "TERM": "dumb",
+            "COLUMNS": str(WIDTH),
+        }
+        ended = subprocess.run(
+            words,
+            cwd=folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            encoding="utf-8",
+            timeout=SECONDS,
+        )
+        return {"out": ended.stdout, "err": ended.stderr, "code": ended.returncode}
+
+
+class Console(ZooDirective):
+    """Lines that begin with `$ `, run one after the other."""
+
+    has_content = True
+    option_spec = {  # noqa: RUF012
+        "lines": directives.positive_int,
+        "stderr": directives.flag,
+        "exit": directives.nonnegative_int,
+    }
+
+    def made(self) -> list[nodes.Node]:
+        shell = page_data(self.env, "zoo-shell", Shell)
+        wanted = self.options.get("exit", 0)
+        shown = []
+        for line in self.content:
+            if not line.startswith("$ "):
+                raise ValueError(f"a line must begin with '$ ': {line!r}")
+            found = shell.run(line[2:])
+            if found["code"] != wanted:
+                raise ValueError(f"{line!r} ended with {found['code']}, not {wanted}: {found['err'].strip()}")
+            shown.append(line)
+            both = found["err"] if "stderr" in self.options or wanted else ""
+            output = (found["out"].rstrip() + "\n" + both.rstrip()).strip("\n")
+            lines = [text.rstrip() for text in output.splitlines()]
+            limit = self.options.get("lines", len(lines))
+            shown += [*lines[:limit], "…"] if len(lines) > limit else lines
+        return [boxed(literal("\n".join(shown), "console"), classes=("zoo-console",))]
+
+
+def setup(app: Any) -> None:
+    """Add the directive."""
+    app.add_directive("console", Console)

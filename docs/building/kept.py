@@ -1,0 +1,38 @@
+"""Results that took time, kept between builds and shared by both languages: keyed by what made them and by all code."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+DOCS = Path(__file__).parent.parent
+ROOT = DOCS.parent
+FOLDER = DOCS / "_build" / "kept"
+
+
+def kept(make: Callable[[], Any], *key: str) -> Any:
+    """What `make` returns, a value that JSON can hold; read from a file when the same `key` and code made it before."""
+    name = hashlib.sha256("\0".join((digest(), *key)).encode()).hexdigest()
+    path = FOLDER / f"{name}.json"
+    if path.is_file():
+        return json.loads(path.read_text(encoding="utf-8"))
+    value = make()
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(value, ensure_ascii=False), encoding="utf-8")
+    return value
+
+
+@cache
+def digest() -> str:
+    """Changes whenever the zoo, a plugin or a figure does."""
+    found = hashlib.sha256()
+    for folder in (ROOT / "zoo", ROOT / "plugins", DOCS / "building", DOCS / "figures"):
+        for path in sorted(folder.rglob("*")):
+            if path.is_file() and path.suffix != ".pyc":
+                status = path.stat()
+                found.update(f"{path}\0{status.st_size}\0{status.st_mtime_ns}\n".encode())
+    return found.hexdigest()

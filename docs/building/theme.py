@@ -1,0 +1,39 @@
+"""The colours of diagrams, figures and traces in furo's three themes: light, dark, and what the browser asks for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from zoo.insight.diagram.style import DARK, LIGHT, properties
+
+
+def colours() -> str:
+    """The style sheet: custom properties on `body`, and on the diagrams, whose own sheet sets them, too."""
+
+    def rule(selector: str, values: dict[str, str]) -> str:
+        return f"{selector},{selector} .zoo-diagram{{{properties(values)}}}"
+
+    return "\n".join(
+        (
+            rule("body", LIGHT),
+            f"@media (prefers-color-scheme:dark){{{rule('body:not([data-theme=light])', DARK)}}}",
+            rule("body[data-theme=dark]", DARK),
+            rule("body[data-theme=light]", LIGHT),
+            "",
+        )
+    )
+
+
+def write(app: Any, error: Exception | None) -> None:
+    """Write it beside the other style sheets."""
+    if error is None and app.builder.format == "html":
+        Path(app.outdir, "_static", "zoo-colours.css").write_text(colours(), encoding="utf-8")
+
+
+def setup(app: Any) -> None:
+    """Add the style sheets, and the script for what is wider than its place."""
+    app.add_css_file("zoo-colours.css")
+    app.add_css_file("zoo.css")
+    app.add_js_file("zoo.js")
+    app.connect("build-finished", write)

@@ -1,0 +1,1 @@
+"""The figures of the docs: one file each, with `draw(language)`."""
