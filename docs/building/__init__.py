@@ -7,6 +7,7 @@ from typing import Any
 from building import (
     answers,
     code,
+    comparing,
     console,
     diagrams,
     drawings,
@@ -18,7 +19,7 @@ from building import (
     theme,
 )
 
-PARTS = (answers, code, console, diagrams, drawings, facts, languages, maths, python, search, theme)
+PARTS = (answers, code, comparing, console, diagrams, drawings, facts, languages, maths, python, search, theme)
 
 
 def setup(app: Any) -> dict[str, Any]:
