@@ -18,21 +18,32 @@ def page(
     `scripts` and `styles` are the names of files in `assets`; the colours of both themes come before them. `data` is what
     scripts find as JSON in the element `#data`.
     """
+    return filled(
+        template,
+        style=_theme() + "\n".join(map(asset, styles)),
+        script="\n".join(map(asset, scripts)),
+        data=json_text(data),
+        **values,
+    )
+
+
+def filled(template: str, **values: Any) -> str:
+    """A template of `assets` with values in it; text in them is escaped."""
     from jinja2 import Environment, StrictUndefined
 
     environment = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    return environment.from_string(_asset(template)).render(
-        style=_theme() + "\n".join(map(_asset, styles)),
-        script="\n".join(map(_asset, scripts)),
-        # Nothing in a text may end the element that holds it.
-        data=json.dumps(data, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c"),
-        **values,
-    )
+    return environment.from_string(asset(template)).render(**values)
 
 
-def _asset(name: str) -> str:
+def json_text(value: Any) -> str:
+    """JSON that may stand in an element of HTML: nothing in a text ends the element."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
+
+
+def asset(name: str) -> str:
+    """The text of a file in `assets`."""
     return (files("zoo.insight.pages") / "assets" / name).read_text(encoding="utf-8")
 
 
