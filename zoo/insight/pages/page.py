@@ -20,15 +20,15 @@ def page(
     """
     return filled(
         template,
-        style=_theme() + "\n".join(map(asset, styles)),
+        style=theme() + "\n".join(map(asset, styles)),
         script="\n".join(map(asset, scripts)),
-        data=json_text(data),
+        data=as_data(data),
         **values,
     )
 
 
 def filled(template: str, **values: Any) -> str:
-    """A template of `assets` with values in it; text in them is escaped."""
+    """A template in `assets`, given its values; text in them is escaped, unless the template calls it safe."""
     from jinja2 import Environment, StrictUndefined
 
     environment = Environment(
@@ -37,8 +37,8 @@ def filled(template: str, **values: Any) -> str:
     return environment.from_string(asset(template)).render(**values)
 
 
-def json_text(value: Any) -> str:
-    """JSON that may stand in an element of HTML: nothing in a text ends the element."""
+def as_data(value: Any) -> str:
+    """A value as JSON within HTML: nothing in a text may end the element that holds it."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
 
 
@@ -47,7 +47,7 @@ def asset(name: str) -> str:
     return (files("zoo.insight.pages") / "assets" / name).read_text(encoding="utf-8")
 
 
-def _theme() -> str:
+def theme() -> str:
     """The colours of both themes, chosen by the browser's wish or by the page's own switch."""
     light, dark = properties(LIGHT), properties(DARK)
     both = ":root{0},:root{0} .zoo-diagram"

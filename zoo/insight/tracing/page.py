@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Iterator, Sequence
 from functools import cache
@@ -9,7 +10,7 @@ from typing import Any
 
 from zoo.errors import ZooError
 from zoo.insight.language import check_language, in_language
-from zoo.insight.pages.page import asset, filled, json_text
+from zoo.insight.pages.page import asset, filled, as_data
 from zoo.insight.pages.page import page as page_of
 from zoo.insight.tracing.view import TraceView
 
@@ -37,11 +38,18 @@ def page(view: TraceView, language: str = "en") -> str:
     )
 
 
-def embedded(view: TraceView, parts: Sequence[str], language: str = "en") -> str:
+def embedded(view: TraceView, parts: Sequence[str], language: str = "en", layers: Sequence[int] = ()) -> str:
     """Some parts of a view for a page that has `script` and `style`, and the colours of diagrams as custom properties.
 
-    Without scripts it has the pieces and the likeliest next tokens. ZooError for a part that the view does not have.
+    `layers`: the numbers of those that are shown; () for all. Without scripts it has the pieces and the likeliest next
+    tokens. ZooError for a part or a layer that the view does not have.
     """
+    numbers = [int(layer.address.rpartition(".")[2]) for layer in view.layers]
+    if missing := set(layers) - set(numbers):
+        raise ZooError(f"a trace of {view.architecture} has no layer {min(missing)}")
+    if layers:
+        chosen = (layer for layer, number in zip(view.layers, numbers, strict=True) if number in layers)
+        view = dataclasses.replace(view, layers=tuple(chosen))
     for name in parts:
         if name not in PARTS or not _has(view, name):
             there = ", ".join(part for part in PARTS if _has(view, part))
@@ -133,7 +141,7 @@ def _parts(view: TraceView, parts: Sequence[str], language: str, *, whole: bool)
             for name in parts
         ],
         rows=list(_rows(view)) if not whole else [],
-        data=json_text(data_of(view, parts, language, whole=whole)),
+        data=as_data(data_of(view, parts, language, whole=whole)),
     )
 
 
