@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from contextlib import suppress
 from functools import partial
 from html import escape
 from importlib.util import find_spec
@@ -12,6 +13,7 @@ from typing import Any
 from building.architecture_words import WORDS
 from building.code import address_of
 from building.family import Member
+from building.html_tables import raw, table
 from building.kept import ROOT
 from zoo.architecture import Block
 from zoo.errors import PluginError
@@ -60,21 +62,21 @@ def _blocks(one: Member, registry: Registry, docname: str, language: str) -> str
     for path, spec in one.found.recipe.walk():
         seen.setdefault(type(spec), path)
     blocks = {block.spec: block for block in registry.table(Block).listed().values()}
-    lines = [f"| {words['path']} | {words['block']} |  | {words['class']} |", "|---|---|---|---|"]
+    rows = []
     for spec, path in seen.items():
         if spec not in blocks:
             continue  # a part without a module: numbers of the block that holds it
         module = registry.module(spec)
-        try:
-            address = address_of(module, docname, language)
-        except (OSError, TypeError, ValueError):
-            name = f"`{module.__name__}`"
-        else:
-            name = f'<a href="{address}">`{module.__name__}`</a>'
-        summary = in_language(blocks[spec].summary, language).replace("|", "\\|")
-        place = f"`{_starred(path)}`" if path else ABSENT
-        lines.append(f"| {place} | `{spec.block()}` | {summary} | {name} |")
-    return "\n".join(lines) + "\n"
+        name = f"<code>{escape(module.__name__)}</code>"
+        with suppress(
+            OSError, TypeError, ValueError
+        ):  # a third party's has no page: its files stand on this one
+            name = f'<a href="{address_of(module, docname, language)}">{name}</a>'
+        place = f"<code>{_starred(path)}</code>" if path else ABSENT
+        summary = escape(in_language(blocks[spec].summary, language))
+        rows.append([place, name, f"{summary}<br><code>{spec.block()}</code>"])
+    head = [words[name] for name in ("path", "class", "what")]
+    return raw(table(head, rows, "zoo-parts", words["code"]))
 
 
 def _own(one: Member, registry: Registry, package: str, language: str) -> str:

@@ -44,7 +44,7 @@ def page(one: Member, registry: Registry, language: str) -> str:
         f"## {words['weights']}\n",
         sections.weights(one, registry, language),
         f"## {words['compare']}\n",
-        sections.comparisons(one, language),
+        sections.comparisons(one, registry, language),
     ]
     if one.found.architecture.references:
         parts += [f"## {words['references']}\n", sections.references(one)]
@@ -55,7 +55,12 @@ def sentence(summary: str, language: str) -> str:
     """A summary as a sentence of its own."""
     text = in_language(summary, language)
     end = "。" if language == "zh" else "."
-    return text[:1].upper() + text[1:] + ("" if text.endswith(end) else end)
+    return titled(text) + ("" if text.endswith(end) else end)
+
+
+def titled(text: str) -> str:
+    """A text with a capital at its beginning."""
+    return text[:1].upper() + text[1:]
 
 
 def write_pages(folder: Path, registry: Registry, language: str) -> None:
@@ -78,7 +83,7 @@ class Architectures(ZooDirective):
         up = "" if self.env.docname.startswith(f"{FOLDER}/") else f"{FOLDER}/"
         parts = []
         for task, found in by_task(list(among.values())).items():
-            parts.append(f"<h2>{words[f'task {task}']}</h2><ul>")
+            parts.append(f"<h2>{titled(words[f'task {task}'])}</h2><ul>")
             for one in found:
                 summary = sentence(one.found.architecture.summary, self.language)
                 parts.append(f'<li><a href="{up}{one.name}.html">{one.name}</a>: {summary}</li>')
