@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import re
 from html import escape
-from pathlib import Path
 from typing import Any
 
-from zoo.insight.running import command_of
-
 from building.architecture_words import WORDS
+from building.comparing import record
 from building.diagrams import figure
 from building.family import Member, members, variants
 from building.html_tables import raw, table
 from zoo.facts import compare, describe
 from zoo.facts.fact import ABSENT
 from zoo.host.registry import Registry
+from zoo.insight.commands import RUN
 from zoo.insight.language import in_language
+from zoo.insight.pages.compare import about_record
+from zoo.insight.pocket import pocket_facts
 
 MACHINE = "fits"  # the fact that is another on each machine
 AT_CONTEXT = ("cache.context", "flops.decode", "flops.prefill")
@@ -141,50 +141,18 @@ def pocket(one: Member, language: str) -> str:
     if preset is None or not preset.embedded:
         said = "no pocket" if preset is not None else "no pocket config"
         return words[said].format(name=one.name) + "\n"
-    rows = [list(row) for row in _measured(preset.folder, words)]
+    facts = pocket_facts(one.found.architecture, record().get("pockets", {}).get(one.name))
+    rows = [[escape(in_language(text, language)) for text in (fact.label, fact.text)] for fact in facts]
     shown = table([words["measure"], words["value"]], rows, "zoo-sheet", words["pocket"])
-    return f"{words['pocket said'].format(name=one.name)}\n\n" + raw(shown)
-
-
-def _measured(folder: Path, words: dict[str, str]) -> list[tuple[str, str]]:
-    """The rows of the training's record and of the scores."""
-    rows = []
-    trained = _record(folder / "training.json")
-    if trained:
-        settings = trained["settings"]
-        rows = [
-            (words["corpus"], escape(str(settings["corpus"]))),
-            (words["steps"], f"{settings['steps']:,}"),
-            (words["tokens"], f"{trained['tokens']:,}"),
-            (words["seconds"], words["minutes"].format(value=f"{trained['seconds'] / 60:.0f}")),
-        ]
-        if trained.get("validation"):
-            rows.append((words["loss"], words["nats"].format(value=f"{trained['validation'][-1][1]:.3f}")))
-    scores = _record(folder / "accuracy.json")
-    for language in dict.fromkeys(score["language"] for score in scores.get("scores", ())):
-        for kind, all_of, right in (("right", "questions", "right"), ("unseen", "unseen", "unseen_right")):
-            some = [score for score in scores["scores"] if score["language"] == language]
-            counts = [f"{sum(score[name] for score in some):,}" for name in (right, all_of)]
-            named = words.get(f"language {language}", language)
-            rows.append(
-                (words[kind].format(language=named), words["of"].format(right=counts[0], all=counts[1]))
-            )
-    versions = (trained or scores).get("versions")
-    if versions:
-        told = words["list"].join(f"{key} {value}" for key, value in versions.items())
-        rows.append((words["measured with"], escape(told)))
-    return rows or [(words["pocket"], words["not measured"])]
-
-
-def _record(path: Path) -> dict[str, Any]:
-    """A record beside a checkpoint, {} where there is none."""
-    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    said = words["pocket said"].format(name=one.name)
+    about = about_record(record(), language)
+    return "\n\n".join(part for part in (said, raw(shown), about) if part) + "\n"
 
 
 def run(one: Member, language: str) -> str:
     """Commands: of the small checkpoint with what it writes, of published ones, else to train one."""
     words, architecture = WORDS[language], one.found.architecture
-    command, prompt = command_of(one.task), words[f"prompt {one.task}"]
+    command, prompt = RUN[one.task], words[f"prompt {one.task}"]
     parts = []
     small = architecture.preset("pocket")
     if small is not None and small.embedded:

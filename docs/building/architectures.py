@@ -10,7 +10,7 @@ from docutils import nodes
 from building import architecture_sections as sections
 from building import gallery, matrix, tree
 from building.architecture_code import code
-from building.architecture_words import WORDS
+from building.architecture_words import WORDS, titled
 from building.family import Member, by_task, members
 from building.pieces import ZooDirective, html
 from zoo.host.registry import Registry, default_registry
@@ -56,11 +56,6 @@ def sentence(summary: str, language: str) -> str:
     text = in_language(summary, language)
     end = "。" if language == "zh" else "."
     return titled(text) + ("" if text.endswith(end) else end)
-
-
-def titled(text: str) -> str:
-    """A text with a capital at its beginning."""
-    return text[:1].upper() + text[1:]
 
 
 def write_pages(folder: Path, registry: Registry, language: str) -> None:

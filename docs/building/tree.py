@@ -10,7 +10,7 @@ from typing import Any
 from docutils import nodes
 from figures.parts import line, rect, svg, text
 
-from building.architecture_words import WORDS
+from building.architecture_words import WORDS, titled
 from building.family import Member, by_task, members, roots, variants
 from building.pieces import ZooDirective, html
 from zoo.frozen import Frozen, frozen
