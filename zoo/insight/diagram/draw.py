@@ -64,7 +64,7 @@ class Subject(Frozen):
 
         found = tuple(tuple(cell(part) for part in (row if isinstance(row, list) else [row])) for row in rows)
         role = role or ROLES.get(self.spec.kind, self.spec.kind)
-        return Box(role, title, self.path, tuple(map(as_note, notes)), found)
+        return Box(role, title, self.path, tuple(map(as_note, notes)), found, block=self.spec.block())
 
 
 def diagram_of(recipe: Any, name: str, registry: Registry, summary: str = "") -> Diagram:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from html import escape
 
 from zoo.insight.diagram.arrange import Element
-from zoo.insight.diagram.describe import described
+from zoo.insight.diagram.describe import WORDS, described
 from zoo.insight.diagram.geometry import (
     APART,
     BOX,
@@ -72,7 +72,8 @@ def to_svgs(diagrams: Sequence[Diagram], *, ident: str = "zoo") -> list[str]:
 def _document(
     diagrams: Sequence[Diagram], width: float, height: float, parts: Sequence[str], ident: str
 ) -> str:
-    title = "Block diagram of " + ", ".join(diagram.name for diagram in diagrams)
+    words = WORDS[diagrams[0].language if diagrams else "en"]
+    title = words["picture"].format(words["list"].join(diagram.name for diagram in diagrams))
     about = " ".join(described(diagram) for diagram in diagrams)
     return "\n".join(
         (
