@@ -47,7 +47,9 @@ class Shell:
             self.folder = tempfile.TemporaryDirectory()
         folder = Path(self.folder.name)
         words = shlex.split(line, comments=True)
-        if words[0] == "zoo":
+        if {"|", ">"} & set(words):
+            words = ["sh", "-c", line]
+        elif words[0] == "zoo":
             words = [sys.executable, "-m", "zoo", *words[1:]]
         elif words[0] == "python":
             words[0] = sys.executable
