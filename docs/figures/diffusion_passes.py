@@ -51,9 +51,8 @@ def draw(language: str) -> str:
         for row in passes()
     ]
     widths = [max(width_of(row[column][0]) for row in rows) + 14 for column in range(TOKENS)]
-    parts = [
-        text(0, 15, said(language, f"answer to “{PROMPT}”", f"对 “{PROMPT}” 的回答"), size=13, bold=True)
-    ]
+    title = said(language, "prediction for each mask", "对每个掩码的预测")
+    parts = [text(LEFT, 15, title, size=13, bold=True)]
     for number, row in enumerate(rows):
         y, x = TOP + number * DOWN, float(LEFT)
         parts.append(
