@@ -14,11 +14,12 @@ from building import (
     languages,
     maths,
     python,
+    records,
     search,
     theme,
 )
 
-PARTS = (answers, code, console, diagrams, drawings, facts, languages, maths, python, search, theme)
+PARTS = (answers, code, console, diagrams, drawings, facts, languages, maths, python, records, search, theme)
 
 
 def setup(app: Any) -> dict[str, Any]:

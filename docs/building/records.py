@@ -10,7 +10,6 @@ from docutils import nodes
 from sphinx.util.docutils import SphinxRole
 
 from building.kept import DOCS
-from building.languages import SAID
 from building.pieces import ZooDirective, boxed
 
 POCKETS = "pockets"  # the experiment that measures the embedded checkpoints
@@ -28,10 +27,17 @@ UNITS = {
     "µs a token": "微秒每词元",
     "ms": "毫秒",
     "times": "倍",
+    "times its even share": "倍平均份额",
     "%": "%",
 }
+SAID = {
+    "en": "Means with {level} % intervals, over parts of the held-out text and of the questions; measured on {machine}, "
+    "mlx {mlx}, {backend}, {blas}.",
+    "zh": "均值与 {level}% 区间，取自未见过的文本和问题的各部分；测于 {machine}，mlx {mlx}，{backend}，{blas}。",
+}
 WORDS = re.compile(
-    r"(?:difference )?(?P<mean>[+−\d.e-]+) (?P<unit>.+), interval (?P<low>\S+) to (?P<high>\S+), (?P<runs>\d+) runs"
+    r"(?P<what>.+? )?(?P<mean>[+−]?[\d.e-]+) (?P<unit>[^,\d]+), "
+    r"interval (?P<low>\S+) to (?P<high>\S+), (?P<runs>\d+) runs"
 )
 
 
@@ -61,9 +67,10 @@ def in_chinese(words: str) -> str:
     found = WORDS.fullmatch(words)
     if found is None:
         raise ValueError(f"no Chinese for: {words}")
-    unit = UNITS[found["unit"]]
-    space = "" if unit == "%" else " "
-    return f"相差 {found['mean']}{space}{unit}，区间 {found['low']} 至 {found['high']}，{found['runs']} 次运行"
+    what = "相差" if found["what"] == "difference " else "为"
+    space = "" if found["unit"] == "%" else " "
+    unit, low, high, runs = UNITS[found["unit"]], found["low"], found["high"], found["runs"]
+    return f"{what} {found['mean']}{space}{unit}，区间 {low} 至 {high}，{runs} 次运行"
 
 
 def measured(names: list[str], language: str) -> tuple[list[str], list[list[str]]]:
@@ -99,14 +106,11 @@ class Measured(ZooDirective):
 
     def made(self) -> list[nodes.Node]:
         self.env.note_dependency(str(DOCS / "records" / "lab" / f"{POCKETS}.json"))
+        from zoo.lab.intervals import LEVEL
+
         head, body = measured(self.arguments[0].split(), self.language)
-        about = record(POCKETS).versions
-        said = SAID[self.language]["measured"].format(
-            machine=about["machine"], mlx=about["mlx"], backend=about["backend"], blas=about["blas"]
-        )
-        return [
-            boxed(table(head, body), nodes.paragraph("", said), classes=("zoo-measured",)),
-        ]
+        said = SAID[self.language].format(level=round(100 * LEVEL), **record(POCKETS).versions)
+        return [boxed(table(head, body), nodes.paragraph("", said), classes=("zoo-measured",))]
 
 
 class FindingRole(SphinxRole):
