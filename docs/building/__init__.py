@@ -19,7 +19,20 @@ from building import (
     theme,
 )
 
-PARTS = (answers, code, comparing, console, diagrams, drawings, facts, languages, maths, python, search, theme)
+PARTS = (
+    answers,
+    code,
+    comparing,
+    console,
+    diagrams,
+    drawings,
+    facts,
+    languages,
+    maths,
+    python,
+    search,
+    theme,
+)
 
 
 def setup(app: Any) -> dict[str, Any]:
