@@ -98,11 +98,12 @@ class Stack(Frozen):
 
 @frozen()
 class Diagram(Frozen):
-    """A model: its name, a line about it, and its stacks, those that others read from first."""
+    """A model: its name, a line about it, and its stacks, those that others read from first; `language` is that of its texts."""
 
     name: str
     summary: str
     stacks: tuple[Stack, ...]
+    language: str = "en"
 
 
 def as_note(note: str | Note) -> Note:
