@@ -77,12 +77,13 @@ def _preset(preset: Any, words: dict[str, str]) -> str:
 
 def diagram(one: Member, registry: Registry, language: str) -> str:
     """The block diagram; what the base has not is marked."""
-    from zoo.insight.diagram import diagram_of, marked
+    from zoo.insight.diagram import diagram_in, diagram_of, marked
     from zoo.insight.diagram.svg import to_svgs
 
     words = WORDS[language]
     recipes = [*([one.base_recipe] if one.base else []), one.found.recipe]
     drawn = marked([diagram_of(recipe, one.origin, registry) for recipe in recipes])[-1]
+    drawn = diagram_in(drawn, language)
     picture = to_svgs([drawn], ident=f"diagram-{one.name}")[0]
     said = "diagram marked" if one.base else "diagram of"
     shown = figure(picture, drawn, one.found.recipe, f"architectures/{one.name}", language)

@@ -86,10 +86,11 @@ class Architectures(ZooDirective):
 
 
 def setup(app: Any) -> None:
-    """Write the pages before Sphinx looks for them, and add the directive that lists them."""
+    """Write the pages before Sphinx looks for them, and add the directives about all architectures."""
 
     def write(app: Any) -> None:
         write_pages(Path(app.srcdir) / FOLDER, default_registry(), app.config.zoo_language)
 
     app.connect("builder-inited", write)
     app.add_directive("architectures", Architectures)
+    app.add_css_file("architectures.css")

@@ -70,7 +70,8 @@ class Shell:
             encoding="utf-8",
             timeout=SECONDS,
         )
-        return {"out": ended.stdout, "err": ended.stderr, "code": ended.returncode}
+        out, err = (text.replace(str(folder), "~") for text in (ended.stdout, ended.stderr))
+        return {"out": out, "err": err, "code": ended.returncode}
 
 
 class Console(ZooDirective):

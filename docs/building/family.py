@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
+from zoo.architecture.fields import TASKS
 from zoo.facts import Described, base_of, describe
 from zoo.facts.words import differences
 from zoo.frozen import Frozen, frozen
@@ -70,16 +70,7 @@ def roots(among: dict[str, Member]) -> list[Member]:
     return [one for one in among.values() if one.base not in among]
 
 
-def descendants(one: Member, among: dict[str, Member], depth: int = 0) -> Iterator[tuple[Member, int]]:
-    """A member and all that is told from it, each after its base, with how many steps it is away."""
-    yield one, depth
-    for variant in variants(one.name, among):
-        yield from descendants(variant, among, depth + 1)
-
-
 def by_task(some: list[Member]) -> dict[str, list[Member]]:
-    """The members of each task."""
-    found: dict[str, list[Member]] = {}
-    for one in some:
-        found.setdefault(one.task, []).append(one)
-    return found
+    """The members of each task that any has, in the order of the tasks."""
+    found = {task: [one for one in some if one.task == task] for task in TASKS}
+    return {task: those for task, those in found.items() if those}
