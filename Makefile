@@ -24,13 +24,16 @@ types: $(VENV)/.test
 parity: $(VENV)-parity/.installed
 	$(VENV)-parity/bin/pytest -n auto --dist loadfile tests/parity
 
-# The HTML pages in a browser: needs a Chromium on the PATH (Debian: apt-get install chromium).
-pages: $(VENV)/.pages
+# The HTML pages and the built docs in a browser: needs a Chromium on the PATH (Debian: apt-get install chromium).
+pages: $(VENV)/.pages docs/_build/html/index.html
 	$(BIN)/pytest tests/pages
 
 docs: $(VENV)/.docs
 	$(BIN)/sphinx-build -W -E -q -b html -d docs/_build/doctrees/en docs docs/_build/html
 	$(BIN)/sphinx-build -W -E -q -b html -d docs/_build/doctrees/zh -c docs -t zh docs/zh docs/_build/html/zh
+
+docs/_build/html/index.html:
+	$(MAKE) docs
 
 # Every embedded checkpoint, trained again from nothing.
 pockets: $(VENV)/.fast

@@ -39,6 +39,21 @@ def linked(picture: str, recipe: Any, address: Callable[[type], str | None]) -> 
     return BLOCK.sub(link, picture)
 
 
+def figure(picture: str, diagram: Any, recipe: Any, docname: str, language: str) -> str:
+    """A diagram's picture in a page, its boxes links to their code where that has a page."""
+    from zoo.host.registry import default_registry
+
+    registry = default_registry()
+
+    def address(spec: type) -> str | None:
+        try:
+            return address_of(registry.module(spec), docname, language)
+        except Exception:
+            return None
+
+    return f'<figure style="--stacks:{len(diagram.stacks)}">{linked(picture, recipe, address)}</figure>'
+
+
 class DiagramDirective(ZooDirective):
     """The diagrams of the models that are named."""
 
@@ -48,23 +63,17 @@ class DiagramDirective(ZooDirective):
     def made(self) -> list[nodes.Node]:
         from zoo.facts import describe
         from zoo.host.registry import default_registry
-        from zoo.insight.diagram import diagram_of, marked
+        from zoo.insight.diagram import diagram_in, diagram_of, marked
         from zoo.insight.diagram.svg import to_svgs
 
         registry = default_registry()
         found = [describe(name, registry) for name in self.arguments[0].split()]
-        diagrams = marked([diagram_of(one.recipe, one.origin, registry) for one in found])
+        plain = [diagram_of(one.recipe, one.origin, registry) for one in found]
+        diagrams = [diagram_in(diagram, self.language) for diagram in marked(plain)]
         number = self.env.new_serialno("diagram")
         pictures = to_svgs(diagrams, ident=f"diagram-{number}")
-
-        def address(spec: type) -> str | None:
-            try:
-                return address_of(registry.module(spec), self.env.docname, self.language)
-            except Exception:
-                return None
-
         shown = (
-            f'<figure style="--stacks:{len(diagram.stacks)}">{linked(picture, one.recipe, address)}</figure>'
+            figure(picture, diagram, one.recipe, self.env.docname, self.language)
             for one, diagram, picture in zip(found, diagrams, pictures, strict=True)
         )
         return [html(f'<div class="zoo-diagrams">{"".join(shown)}</div>')]

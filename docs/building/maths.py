@@ -17,9 +17,7 @@ def inline(writer: Any, node: nodes.math) -> None:
 def display(writer: Any, node: nodes.math_block) -> None:
     """A formula of its own, in a box that scrolls where it is wider than the page."""
     formula = convert(node.astext(), display="block")
-    writer.body.append(
-        f'<div class="zoo-formula" tabindex="0" role="group" aria-label="formula">{formula}</div>\n'
-    )
+    writer.body.append(f'<div class="zoo-formula">{formula}</div>\n')
     raise nodes.SkipNode
 
 

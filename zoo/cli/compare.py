@@ -41,8 +41,9 @@ def compare(
 ) -> None:
     """Compare architectures (llama), presets (llama:pocket), folders, hub ids or recipes in .json files, without weights.
 
-    An architecture stands for its full-size preset; --measure runs its small checkpoint, or random weights. What differs in the block diagrams and facts is marked with ≠; the differences
-    from the first follow in words.
+    An architecture stands for its full-size preset; --measure runs its small checkpoint, or random weights. What differs in
+    the block diagrams and facts is marked with ≠; the differences from the first follow in words. With one name, --html
+    writes the page of that model alone.
     """
     from zoo.cli.drawn import diagrams_of, print_diagrams, write_file
     from zoo.cli.table import wrapped
@@ -65,7 +66,8 @@ def compare(
     if html is not None:
         from zoo.insight.pages import compare_page
 
-        write_file(html, compare_page(found, sheets, diagrams))
+        facts = [one.facts() for one in figures]
+        write_file(html, compare_page(found, registry, context=context, quantize=quantize, measured=facts))
     if (svg or html) and not as_json:
         return
     titles = [sheet.title for sheet in sheets]

@@ -174,29 +174,16 @@ def _references(found: Any) -> str:
     )
 
 
-COMMANDS = {"generate": "run", "denoise": "run", "translate": "run", "fill-mask": "run", "encode": "embed"}
-
-
 def _how_to_run(found: Any) -> str:
     """The commands that run it, or train a small one."""
-    preset, architecture = found.preset, found.architecture
-    command, installed = COMMANDS.get(architecture.task, "run"), architecture.preset()
-    lines = []
-    if found.path is not None or (preset is not None and preset.embedded):
-        lines.append(f"zoo {command} {found.origin} TEXT")
-    else:
-        if preset is not None and preset.hub:
-            lines.append(f"zoo {command} {preset.hub} TEXT")
-        if installed is not None and installed.embedded:
-            lines.append(f"zoo {command} {architecture.name} TEXT (the small checkpoint that is installed)")
-    if not lines and any(p.name == "pocket" for p in architecture.presets):
-        lines.append(f"zoo train {architecture.name} (trains a small one)")
     from zoo.cli.table import wrapped
     from zoo.cli.terminal import columns
+    from zoo.insight.commands import how_to_run
 
-    return (
-        "\n".join(["Run it:", *(wrapped(line, columns(), "  ", "    ") for line in lines)]) if lines else ""
-    )
+    lines = [f"{command} ({remark})" if remark else command for command, remark in how_to_run(found)]
+    if not lines:
+        return ""
+    return "\n".join(["Run it:", *(wrapped(line, columns(), "  ", "    ") for line in lines)])
 
 
 def _fields(facts: Any) -> str:

@@ -31,7 +31,16 @@ def differences(base: Any, other: Any, *, sizes: bool = True) -> list[str]:
     """What `other`, a recipe, has that `base` has not, as sentences; [] when they are alike.
 
     Decoders are compared with decoders and encoders with encoders. `sizes`: also numbers, such as the width;
-    without them only what the models are made of.
+    without them only what the models are made of. Raises nothing of its own.
+
+    >>> from zoo.facts import describe
+    >>> from zoo.facts.words import differences
+    >>> from zoo.host.registry import default_registry
+    >>> gpt2, postln = (describe(name, default_registry()).recipe for name in ("gpt2", "gpt2-postln"))
+    >>> for sentence in differences(gpt2, postln):
+    ...     print(sentence)
+    Norms come after each sum (Post-LN) instead of before each part (Pre-LN).
+    No final norm before the head.
     """
     ours, theirs = stacks(base), stacks(other)
     found: list[str] = []
@@ -96,11 +105,15 @@ def _stack(ours: Any, theirs: Any, sizes: bool) -> Iterator[str]:
 def _parts(stack: Any) -> dict[str, list[Spec | None]]:
     """Each part of the layers, norms aside, by name: one a layer."""
     found: dict[str, list[Spec | None]] = {}
+    spelled: dict[tuple[int, int], Spec] = {}  # equal layers mostly are one object
     for index, layer in enumerate(stack.layers):
         for name, part in layer.children():
             if part.kind != "norm":
                 row = found.setdefault(name, [None] * len(stack.layers))
-                row[index] = _spelled_out(part, layer.width(name, stack.dim))
+                key = (id(part), layer.width(name, stack.dim))
+                if key not in spelled:
+                    spelled[key] = _spelled_out(part, key[1])
+                row[index] = spelled[key]
     return found
 
 
@@ -171,8 +184,10 @@ def where(places: Sequence[int], layers: int) -> str:
 
 def _with_active(sentence: str, recipe: Any) -> str:
     """A sentence about experts, with how many parameters a token uses."""
+    if "of which a token uses" not in sentence:
+        return sentence
     total, active = (int(count(recipe.dim)) for count in (recipe.parameters, recipe.active_parameters))
-    if total == active or "of which a token uses" not in sentence:
+    if total == active:
         return sentence
     used, whole = billions(active), billions(total)
     if used.split(" ")[1:] == whole.split(" ")[1:]:

@@ -64,11 +64,18 @@ class Subject(Frozen):
 
         found = tuple(tuple(cell(part) for part in (row if isinstance(row, list) else [row])) for row in rows)
         role = role or ROLES.get(self.spec.kind, self.spec.kind)
-        return Box(role, title, self.path, tuple(map(as_note, notes)), found)
+        return Box(role, title, self.path, tuple(map(as_note, notes)), found, block=self.spec.block())
 
 
 def diagram_of(recipe: Any, name: str, registry: Registry, summary: str = "") -> Diagram:
-    """The diagram of a recipe. PluginError names a drawing that does not give what it should."""
+    """The diagram of a recipe. PluginError names a drawing that does not give what it should.
+
+    >>> from zoo.host.registry import default_registry
+    >>> from zoo.insight.diagram import diagram_of
+    >>> diagram = diagram_of(zoo.load("llama").recipe, "llama", default_registry())
+    >>> diagram.summary
+    '1.05 million parameters'
+    """
     if not summary:
         total = recipe.parameters(recipe.dim)
         active = recipe.active_parameters(recipe.dim)

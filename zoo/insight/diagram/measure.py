@@ -5,6 +5,8 @@ Nobody knows which font a browser will find for `system-ui`. The widths are thos
 
 from __future__ import annotations
 
+import re
+
 from zoo.insight.diagram.canvas import cells
 
 CLASSES = (
@@ -14,6 +16,10 @@ CLASSES = (
     ("ABCDEGHKNRTUVXYZ", 0.77),
 )
 WIDTHS = {character: width for characters, width in CLASSES for character in characters}
+HAN = "\u3400-\u9fff"
+CLOSING = "，。；：、）》”？！"
+# A character of Chinese, or a word of others, with what may not begin a line after it; a gap before it is a space or nothing.
+PIECES = re.compile(f"( ?)((?:[{HAN}]|（?[^ {HAN}{CLOSING}（]+|（)[{CLOSING}]*|[{CLOSING}]+)")
 OTHER, BOLD = 0.64, 1.11  # every other character; what bold type adds
 
 
@@ -24,10 +30,13 @@ def text_width(text: str, size: float, bold: bool = False) -> float:
 
 
 def lines_within(text: str, room: float, size: float, bold: bool = False) -> list[str]:
-    """A text in lines of at most `room` pixels, broken between words, or within a word that is longer than a line."""
+    """A text in lines of at most `room` pixels, broken between words, or within a word that is longer than a line.
+
+    A line may end after any Chinese character, but does not begin with a mark of punctuation.
+    """
     lines = [""]
-    for word in text.split(" "):
-        longer = f"{lines[-1]} {word}" if lines[-1] else word
+    for gap, word in PIECES.findall(text):
+        longer = f"{lines[-1]}{gap}{word}" if lines[-1] else word
         if text_width(longer, size, bold) <= room:
             lines[-1] = longer
             continue

@@ -43,7 +43,8 @@ class Box(Frozen):
     """A block: its title, its facts, and rows of parts inside it, from bottom to top.
 
     `role` is what it is for ("attention", "feedforward", "norm", "embedding", "head"), whatever it is called; items of
-    one role stand in one line. `memory`: it also reads the encoder's output.
+    one role stand in one line. `memory`: it also reads the encoder's output. `block` is the spec that it stands for, as
+    the registry calls it: "mixer/attention".
     """
 
     role: str
@@ -53,6 +54,7 @@ class Box(Frozen):
     rows: tuple[tuple[Cell, ...], ...] = ()
     memory: bool = False
     differs: bool = False
+    block: str = ""
 
     def with_notes(self, *texts: str | Note) -> Box:
         """A copy with more facts."""
@@ -69,13 +71,17 @@ class Residual(Frozen):
 
 @frozen()
 class Frame(Frozen):
-    """Layers that repeat: how many there are, and which, where they are not all ("even layers")."""
+    """Layers that repeat: how many there are, and which, where they are not all ("even layers").
+
+    `block` is the first one's spec, as the registry calls it.
+    """
 
     items: tuple[Any, ...]
     count: int
     path: str = ""
     label: str = ""
     differs: bool = False
+    block: str = ""
 
 
 @frozen()
@@ -92,11 +98,12 @@ class Stack(Frozen):
 
 @frozen()
 class Diagram(Frozen):
-    """A model: its name, a line about it, and its stacks, those that others read from first."""
+    """A model: its name, a line about it, and its stacks, those that others read from first; `language` is that of its texts."""
 
     name: str
     summary: str
     stacks: tuple[Stack, ...]
+    language: str = "en"
 
 
 def as_note(note: str | Note) -> Note:

@@ -94,8 +94,9 @@ def frames(subject: Subject, layers: Sequence[Any]) -> list[Frame]:
     found = []
     for variants in list(shapes.values())[:MOST_KINDS]:
         indices = sorted(index for group in variants.values() for index in group)
-        label = which(indices, len(layers))
-        found.append(Frame(_merged(variants, len(layers)), len(indices), f"{path}.*", label))
+        label, block = which(indices, len(layers)), layers[indices[0]].block()
+        items = _merged(variants, len(layers))
+        found.append(Frame(items, len(indices), f"{path}.*", label, block=block))
     if rest := list(shapes.values())[MOST_KINDS:]:
         count = sum(len(group) for variants in rest for group in variants.values())
         box = Box("layer", "Layers of other kinds", f"{path}.*", (Note(f"{len(rest)} kinds"),))

@@ -34,11 +34,9 @@ def properties(colours: dict[str, str]) -> str:
     return ";".join(f"--{name}:{colour}" for name, colour in colours.items())
 
 
-STYLE = (
-    f".zoo-diagram{{{properties(LIGHT)};"
-    "font-family:system-ui,-apple-system,'Segoe UI',Roboto,'Helvetica Neue',Arial,sans-serif}"
-    f"@media (prefers-color-scheme:dark){{.zoo-diagram{{{properties(DARK)}}}}}"
-    """
+# How everything is drawn, in the colours that the properties give.
+RULES = """
+.zoo-diagram{font-family:system-ui,-apple-system,'Segoe UI',Roboto,'Helvetica Neue',Arial,sans-serif}
 .zoo-diagram .ground{fill:var(--ground)}
 .zoo-diagram text{fill:var(--ink)}
 .zoo-diagram .name{font-weight:700}
@@ -65,4 +63,9 @@ STYLE = (
 .zoo-diagram text.differs{fill:var(--accent)}
 .zoo-diagram text.differs{font-weight:600}
 """
+
+STYLE = (
+    f".zoo-diagram{{{properties(LIGHT)}}}"
+    f"@media (prefers-color-scheme:dark){{.zoo-diagram{{{properties(DARK)}}}}}"
+    f"{RULES}"
 )

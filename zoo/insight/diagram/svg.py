@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from html import escape
 
 from zoo.insight.diagram.arrange import Element
-from zoo.insight.diagram.describe import described
+from zoo.insight.diagram.describe import WORDS, described
 from zoo.insight.diagram.geometry import (
     APART,
     BOX,
@@ -39,7 +39,16 @@ PLAIN = ("input", "output", "memory")
 
 
 def to_svg(diagrams: Sequence[Diagram], *, ident: str = "zoo") -> str:
-    """One picture of the diagrams side by side. `ident` begins the ids in it, for pages that hold several."""
+    """One picture of the diagrams side by side. `ident` begins the ids in it, for pages that hold several.
+
+    Raises nothing of its own.
+
+    >>> from zoo.host.registry import default_registry
+    >>> from zoo.insight.diagram import diagram_of, to_svg
+    >>> picture = to_svg([diagram_of(zoo.load("llama").recipe, "llama", default_registry())])
+    >>> picture.startswith("<svg ")
+    True
+    """
     layouts = lay_out(diagrams)
     x, parts = 0.0, []
     for layout in layouts:
@@ -63,7 +72,8 @@ def to_svgs(diagrams: Sequence[Diagram], *, ident: str = "zoo") -> list[str]:
 def _document(
     diagrams: Sequence[Diagram], width: float, height: float, parts: Sequence[str], ident: str
 ) -> str:
-    title = "Block diagram of " + ", ".join(diagram.name for diagram in diagrams)
+    words = WORDS[diagrams[0].language if diagrams else "en"]
+    title = words["picture"].format(words["list"].join(diagram.name for diagram in diagrams))
     about = " ".join(described(diagram) for diagram in diagrams)
     return "\n".join(
         (

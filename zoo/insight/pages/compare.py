@@ -1,28 +1,34 @@
-"""The page that compares models: diagrams, facts that follow a context and a format, differences. Imports no mlx."""
+"""The comparison of models as a page, alone or within others: its script, its styles, its element. Imports no mlx.
+
+The page has a card for each model (`zoo.insight.pages.compare_card`), and draws all else from these.
+"""
 
 from __future__ import annotations
 
-import difflib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from zoo.checkpoint.packings import AFFINE_BITS, FLOAT_MODES, ROUTER_BITS, ROUTER_GROUP
-from zoo.facts import Described, Row, Sheet
+from zoo.facts import Described, Fact, common_context
 from zoo.facts import compare as compared
-from zoo.facts.flops import decode_flops, prefill_flops
-from zoo.facts.memory import STATE_BYTES
-from zoo.facts.sheet import format_label
-from zoo.facts.stacks import is_opaque
+from zoo.facts.fact import ABSENT
+from zoo.facts.memory import POLICIES, STATE_BYTES
+from zoo.facts.sheet import CONTEXT, WEIGHTS
 from zoo.facts.weights import FLOATS, format_of
 from zoo.facts.words import differences
-from zoo.insight.diagram import Diagram
-from zoo.insight.diagram.svg import to_svgs
-from zoo.insight.pages.page import page
+from zoo.host.registry import Registry
+from zoo.insight.diagram.style import RULES
+from zoo.insight.language import in_language
+from zoo.insight.pages.compare_card import LEFT_OUT, card, code_table, with_words, words_between
+from zoo.insight.pages.compare_diagram import GEOMETRY
+from zoo.insight.pages.page import as_data, asset, filled, theme
+from zoo.insight.pocket import pocket_facts
 
 LONGEST = 2**20  # tokens that the slider reaches where a model has no bound
-FAR = 2**31  # a text beyond every window
-CONTEXT_LINES = 2  # lines of a recipe around a difference
+FORMATS = (*FLOATS, *map(str, reversed(AFFINE_BITS[1:])), *FLOAT_MODES)
+SCRIPTS = tuple(f"compare_{name}.js" for name in ("base", "facts", "marks", "draw", "parts", "picker"))
 
 # The facts that a box is about, by its role; "norm" is also that of the layers' boxes.
 ABOUT = {
@@ -40,98 +46,126 @@ ABOUT = {
 }
 
 
-def compare_page(found: Sequence[Described], sheets: Sequence[Sheet], diagrams: Sequence[Diagram]) -> str:
-    """One HTML file that compares models: what each is, its sheet, and its diagram, with differences marked."""
-    titles = [sheet.title for sheet in sheets]
-    numbers = [sheet.numbers for sheet in sheets]
-    rows = [row for row in compared(sheets) if not (row.detail or row.empty or row.name == "fits")]
-    pictures = [
-        {"title": diagram.name, "svg": svg, "stacks": len(diagram.stacks)}
-        for diagram, svg in zip(diagrams, to_svgs(diagrams, ident="diagram"), strict=True)
+def compare_page(
+    found: Sequence[Described],
+    registry: Registry,
+    *,
+    context: int | None = None,
+    quantize: str | None = None,
+    measured: Sequence[Sequence[Fact]] = (),
+) -> str:
+    """One HTML file that compares models, or shows one; it needs no other file and no network.
+
+    `context` and `quantize` are the settings that it begins with, `measured` the figures of each on this machine.
+    ZooError for settings that cannot be.
+    """
+    titles = [one.origin for one in found]
+    words = words_between(dict(zip(titles, found, strict=True)))
+    cards = [
+        with_words(
+            card(one, registry, pocket=pocket_facts(one.architecture), measured=figures), words[one.origin]
+        )
+        for one, figures in zip(found, measured or [()] * len(found), strict=True)
     ]
-    longest = max([one.recipe.context or LONGEST for one in found], default=LONGEST)
-    context, quantize = (numbers[0]["context"], numbers[0]["quantize"]) if numbers else (4096, "bfloat16")
-    words = [
-        {"title": title, "sentences": differences(found[0].recipe, one.recipe)}
-        for title, one in zip(titles[1:], found[1:], strict=True)
-    ]
-    changes = [
-        {"title": title, "lines": recipe_lines(found[0].recipe, one.recipe, titles[0], title)}
-        for title, one in zip(titles[1:], found[1:], strict=True)
-    ]
-    formats = [*FLOATS, *map(str, reversed(AFFINE_BITS[1:])), *FLOAT_MODES]
-    data = {
-        "models": [
-            {**own, "flops": flops_points(one.recipe)} for own, one in zip(numbers, found, strict=True)
-        ],
-        "formats": {name: _format(name) for name in formats},
-        "router": {"bits": ROUTER_BITS, "group": ROUTER_GROUP, "scale_bytes": 4},
-        "state_bytes": STATE_BYTES,
-        "about": ABOUT,
-        "longest": longest,
-    }
-    return page(
+    given = [f"zooCompare.card({as_data(one)});" for one in cards]
+    return filled(
         "compare.html",
-        ("page.js", "compare.js"),
-        ("page.css",),
-        data=data,
+        style=theme() + asset("page.css") + app_style(),
+        script="\n".join(
+            (
+                asset("page.js"),
+                app_script(before=(*given, f"zooCompare.code = {as_data(code_table(found, registry))};")),
+            )
+        ),
         title=" and ".join(titles),
         titles=titles,
-        pictures=pictures,
-        rows=[_row(row) for row in rows],
-        words=words,
-        changes=changes,
-        formats=[(name, format_label(name)) for name in formats],
-        policies=list(numbers[0]["cache_bytes"]) if numbers else [],
-        context=context,
-        quantize=quantize,
-        steps=max(longest - 1, 1).bit_length(),
+        app=app_element(found, registry, context=context, quantize=quantize),
     )
 
 
-def _format(name: str) -> dict[str, Any]:
-    chosen = format_of(name)
-    return {"bits": chosen.bits, "group": chosen.group, "scale_bytes": chosen.scale_bytes}
+def app_style() -> str:
+    """The style sheet of the comparison and its diagrams; the colours are custom properties, which the page sets."""
+    return RULES + asset("compare.css")
 
 
-def _row(row: Row) -> dict[str, Any]:
-    role, _, key = row.name.partition(".")
+def app_script(language: str = "en", *, record: str = "", before: Sequence[str] = ()) -> str:
+    """The script of the comparison; it starts in every element that `app_element` made.
+
+    `record` says how the pockets were measured, `before` are statements that give it cards and code.
+    """
+    shared = f"zooCompare.common = {as_data(common(language, record))};"
+    return "\n".join((*map(asset, SCRIPTS), shared, *before, asset("compare.js")))
+
+
+def common(language: str, record: str = "") -> dict[str, Any]:
+    """What the page knows besides its cards: its words, formats, sizes, and which facts a box is about."""
     return {
-        "name": row.name,
-        "key": key if role in ("decoder", "encoder") else row.name,
-        "role": role if role in ("decoder", "encoder") else "",
-        "label": row.label,
-        "texts": row.texts,
-        "differs": row.differs,
+        "words": json.loads(asset(f"compare.{language}.json")),
+        "formats": {name: _format(name, language) for name in FORMATS},
+        "router": {"bits": ROUTER_BITS, "group": ROUTER_GROUP, "scale_bytes": 4},
+        "policies": POLICIES,
+        "state_bytes": STATE_BYTES,
+        "context": CONTEXT,
+        "longest": LONGEST,
+        "absent": ABSENT,
+        "about": ABOUT,
+        "geometry": GEOMETRY,
+        "record": record,
     }
 
 
-def flops_points(recipe: Any) -> dict[str, Any]:
-    """The numbers from which a page computes FLOPs a token for any number of tokens.
+def choices(found: Iterable[Described], language: str = "en") -> list[dict[str, str]]:
+    """The models that a person may choose among: each one's name, and what it is."""
+    return [
+        {"name": one.origin, "about": in_language(one.architecture.summary, language)} for one in found
+    ]
 
-    `decode` and `prefill` are points (tokens seen, FLOPs) between which the count is linear: at 1, at every window, and
-    far beyond. `decode` is None where no text is written, both are None where they are not known. `sums`: a text is read with
-    each token seeing those before it, so that the average over them is asked for; `head` is then left out of all but the
-    last.
+
+def about_record(record: Mapping[str, Any], language: str = "en") -> str:
+    """How the small checkpoints were measured: the machine, the day, and what else it did; "" for no record."""
+    if not record:
+        return ""
+    text: str = json.loads(asset(f"compare.{language}.json"))["record"]
+    return text.format(**record["versions"], **{key: record[key] for key in ("date", "load", "tokens", "new")})
+
+
+def _format(name: str, language: str) -> dict[str, Any]:
+    chosen = format_of(name)
+    bits = json.loads(asset(f"compare.{language}.json"))["bits"]
+    label = bits.format(bits=name) if name.isdecimal() else name
+    return {"bits": chosen.bits, "group": chosen.group, "scale_bytes": chosen.scale_bytes, "label": label}
+
+
+def app_element(
+    found: Sequence[Described],
+    registry: Registry,
+    *,
+    language: str = "en",
+    context: int | None = None,
+    quantize: str | None = None,
+    more: Mapping[str, Any] | None = None,
+) -> str:
+    """The element in which the comparison of some models runs; without scripts it has their facts and differences as text.
+
+    `more` is what the script is told besides: `folder`, where it finds the cards that are not in the page, `models`, those
+    that a person may choose among, `files`, where pages of code are, `level`, that of its headings.
     """
-    if is_opaque(recipe):
-        return {"decode": None, "prefill": None, "head": 0, "sums": False}
-    windows = {part.attention_window for _, part in recipe.walk()} - {None}
-    tokens = sorted({1, *windows, FAR})
-    decode = None if decode_flops(recipe, 1) is None else [[n, decode_flops(recipe, n)] for n in tokens]
-    prefill, head = None, 0
-    if prefill_flops(recipe, 1) is not None:
-        prefill = [[n, recipe.flops(recipe.dim, n, True)] for n in tokens]
-        if recipe.task == "generate":
-            head = recipe.head.flops(recipe.dim, 1, True)
-    sums = recipe.task == "generate" and recipe.causality == "causal"
-    return {"decode": decode, "prefill": prefill, "head": head, "sums": sums}
-
-
-def recipe_lines(base: Any, other: Any, base_name: str, name: str) -> list[tuple[str, str]]:
-    """The lines of two recipes in JSON that differ, with some around them: pairs of "+", "-", "@" or " " and a line."""
-    before, after = (
-        json.dumps(one.to_json(), ensure_ascii=False, indent=1).splitlines() for one in (base, other)
-    )
-    found = difflib.unified_diff(before, after, base_name, name, n=CONTEXT_LINES, lineterm="")
-    return [("@" if line.startswith("@@") else line[0], line) for line in list(found)[2:]]
+    say = partial(in_language, language=language)
+    tokens = context or common_context([one.recipe for one in found])
+    sheets = [one.sheet(registry, tokens, quantize) for one in found]
+    rows = [
+        {"label": say(row.label), "texts": list(map(say, row.texts)), "differs": row.differs}
+        for row in compared(sheets)
+        if not (row.detail or row.empty or row.name.startswith(LEFT_OUT))
+    ]
+    titles = [one.origin for one in found]
+    compared_with = json.loads(asset(f"compare.{language}.json"))["compared"]
+    words = [
+        {
+            "title": compared_with.format(name=title, first=titles[0]),
+            "sentences": [say(text) for text in differences(found[0].recipe, one.recipe)],
+        }
+        for title, one in zip(titles[1:], found[1:], strict=True)
+    ]
+    data = {"names": titles, "context": context, "weights": quantize or WEIGHTS, "level": 2, **(more or {})}
+    return filled("compare_app.html", data=as_data(data), titles=titles, rows=rows, words=words)

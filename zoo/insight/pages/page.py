@@ -18,25 +18,36 @@ def page(
     `scripts` and `styles` are the names of files in `assets`; the colours of both themes come before them. `data` is what
     scripts find as JSON in the element `#data`.
     """
+    return filled(
+        template,
+        style=theme() + "\n".join(map(asset, styles)),
+        script="\n".join(map(asset, scripts)),
+        data=as_data(data),
+        **values,
+    )
+
+
+def filled(template: str, **values: Any) -> str:
+    """A template in `assets`, given its values; text in them is escaped, unless the template calls it safe."""
     from jinja2 import Environment, StrictUndefined
 
     environment = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    return environment.from_string(_asset(template)).render(
-        style=_theme() + "\n".join(map(_asset, styles)),
-        script="\n".join(map(_asset, scripts)),
-        # Nothing in a text may end the element that holds it.
-        data=json.dumps(data, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c"),
-        **values,
-    )
+    return environment.from_string(asset(template)).render(**values)
 
 
-def _asset(name: str) -> str:
+def as_data(value: Any) -> str:
+    """A value as JSON within HTML: nothing in a text may end the element that holds it."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
+
+
+def asset(name: str) -> str:
+    """The text of a file in `assets`."""
     return (files("zoo.insight.pages") / "assets" / name).read_text(encoding="utf-8")
 
 
-def _theme() -> str:
+def theme() -> str:
     """The colours of both themes, chosen by the browser's wish or by the page's own switch."""
     light, dark = properties(LIGHT), properties(DARK)
     both = ":root{0},:root{0} .zoo-diagram"

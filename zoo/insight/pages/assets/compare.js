@@ -1,151 +1,357 @@
 "use strict";
 
-(() => {
-  const data = JSON.parse(document.getElementById("data").textContent);
-  const field = (id) => document.getElementById(id);
-  const context = field("context");
-  const slider = field("slider");
-  const quantize = field("quantize");
-  const policy = field("policy");
+// One comparison in an element of a page: its state, and the sections that are drawn from it.
+zooCompare.App = class {
+  constructor(root) {
+    const data = JSON.parse(root.querySelector("script[type='application/json']").textContent);
+    Object.assign(this, { root, data, number: 0 });
+    this.state = { cache: Object.keys(zooCompare.common.policies)[0], weights: data.weights, names: data.names };
+    if (data.context) this.state.context = data.context;
+    if (data.models) this.models = data.models.map((one) => ({ ...one, search: `${one.name} ${one.about}`.toLowerCase() }));
+    this.asked = data.context || null; // the number of tokens that a person chose
+    this.start();
+  }
 
-  // Numbers as zoo/facts/fact.py writes them: three digits and a unit.
-  const three = (number) => (number >= 999.5 ? number.toFixed(0) : String(Number(number.toPrecision(3))));
-  const amount = (number) => {
-    for (const [unit, size] of [["T", 1e12], ["G", 1e9], ["M", 1e6], ["k", 1e3]]) {
-      if (number >= size * 0.9995) return `${three(number / size)} ${unit}`;
+  async start() {
+    if (this.models) {
+      window.addEventListener("hashchange", () => this.follow());
+      this.read();
     }
-    return `${Math.round(number)} `;
-  };
-  const grouped = (number) => number.toLocaleString("en-US");
+    await this.show();
+    new ResizeObserver(() => this.drawn && this.drawn.compact !== this.room().compact && this.pictures()).observe(this.root);
+  }
 
-  const cacheBytes = (model, tokens) => {
-    const each = model.cache_bytes[policy.value];
-    let bytes = 0;
-    for (const kept of model.cache) {
-      const held = kept.window === null ? tokens : Math.min(tokens, kept.window);
-      bytes += Math.round(kept.numbers_per_token * held * each) + kept.state_numbers * data.state_bytes;
+  // A name for an element, of which there is one in the page.
+  ident() {
+    this.number += 1;
+    return `zoo-compare-${[...document.querySelectorAll(".zoo-compare")].indexOf(this.root)}-${this.number}`;
+  }
+
+  heading(below, ...children) {
+    return zooCompare.element(`h${this.data.level + below}`, {}, ...children);
+  }
+
+  say(key, values) {
+    return zooCompare.say(key, values);
+  }
+
+  // The choice that the address holds, else that of the page.
+  read() {
+    const found = zooCompare.fromAddress(location.hash, this.models.map((model) => model.name));
+    this.asked = found.context || null;
+    const names = found.names.length ? found.names : this.data.names;
+    this.state = { ...this.state, ...found, names };
+  }
+
+  follow() {
+    if (location.hash === this.written) return;
+    this.read();
+    this.show();
+  }
+
+  // Write the choice into the address: as a step that the back button undoes, or in the place of the last one.
+  write(step) {
+    if (!this.models) return;
+    const before = location.hash;
+    this.written = zooCompare.toAddress(this.state);
+    if (step && before !== this.written) history.pushState(null, "", this.written);
+    else history.replaceState(null, "", this.written);
+  }
+
+  async code() {
+    if (!zooCompare.code) await zooCompare.load(`${this.data.folder}code.js`);
+    return zooCompare.code;
+  }
+
+  // The page of a file of the project, where this site has one.
+  codeAddress({ file, line, page }) {
+    return this.data.files && page ? `${this.data.files}${file.replace(/\.py$/, ".html")}#line-${line}` : null;
+  }
+
+  async cards(names) {
+    const missing = names.filter((name) => !zooCompare.cards[name]);
+    await Promise.all(missing.map((name) => zooCompare.load(`${this.data.folder}${name.replaceAll(":", ".")}.js`)));
+    return names.map((name) => zooCompare.cards[name]);
+  }
+
+  async choose(names, focus) {
+    this.state.names = [...new Set(names)];
+    await this.show();
+    this.write(true);
+    const boxes = this.root.querySelectorAll("[role=combobox]");
+    if (boxes.length) boxes[Math.min(focus, boxes.length - 1)].focus();
+  }
+
+  async show() {
+    const wanted = this.state.names;
+    this.chosen = await this.cards(wanted);
+    if (wanted !== this.state.names) return; // another choice came meanwhile
+    const bounds = this.chosen.map((card) => card.context).filter(Boolean);
+    this.state.context = this.asked || Math.min(zooCompare.common.context, ...bounds);
+    this.longest = Math.max(...this.chosen.map((card) => card.context || zooCompare.common.longest), this.state.context);
+    this.render();
+  }
+
+  render() {
+    const { chosen } = this;
+    const several = chosen.length > 1;
+    const sections = [
+      several ? null : this.about(chosen[0]),
+      this.section("diagrams", this.diagrams()),
+      this.section("facts", this.facts()),
+      several ? this.section("words", this.words()) : null,
+      several ? this.section("recipes", chosen.slice(1).map((card) => zooCompare.recipeChanges(chosen[0], card))) : null,
+      this.section("code", zooCompare.codeDifferences(this, chosen)),
+      this.section("measured", zooCompare.measured(this, chosen)),
+      this.section("weights", chosen.map((card) => zooCompare.weightMap(this, card))),
+      this.section("run", chosen.flatMap((card) => zooCompare.run(this, card))),
+    ];
+    const picker = this.models ? [this.choice()] : [];
+    this.dialog = zooCompare.element("dialog", {});
+    this.peek = zooCompare.element("div", { class: "peek", hidden: true });
+    this.root.replaceChildren(...picker, ...sections.filter(Boolean), this.peek, this.dialog);
+    this.pictures();
+    this.update();
+  }
+
+  section(key, children) {
+    const ident = this.ident();
+    const { element } = zooCompare;
+    const heading = this.heading(0, this.say(key));
+    heading.id = ident;
+    return element("section", { class: key, "aria-labelledby": ident }, heading, children);
+  }
+
+  choice() {
+    const { element } = zooCompare;
+    const picker = zooCompare.picker(this, this.models, this.state.names, (names, focus) => this.choose(names, focus));
+    const copy = element("button", { type: "button", class: "copy", onclick: () => this.copy(copy) }, this.say("copy"));
+    return element("div", { class: "choice" }, picker, copy);
+  }
+
+  async copy(button) {
+    this.write(false);
+    try {
+      await navigator.clipboard.writeText(location.href);
+      button.textContent = this.say("copied");
+    } catch {
+      button.textContent = this.say("copy_from_bar");
     }
-    return bytes;
-  };
+    setTimeout(() => (button.textContent = this.say("copy")), 2500);
+  }
 
-  const packed = (rows, format) =>
-    rows.reduce((sum, [inputs, numbers]) => {
-      if (inputs % format.group) return sum + 2 * numbers;
-      const scales = Math.floor(numbers / format.group) * format.scale_bytes;
-      return sum + Math.floor((numbers * format.bits) / 8) + scales;
-    }, 0);
+  about(card) {
+    const { element } = zooCompare;
+    const lines = [
+      card.about, card.hub, this.say("plugin", { plugin: card.plugin }),
+      card.types.length ? `model_type ${card.types.join(", ")}` : "",
+    ];
+    const base = card.base && [
+      this.heading(1, this.say("base", { name: card.base.name })),
+      card.base.sentences.length
+        ? element("ul", {}, card.base.sentences.map((text) => element("li", {}, text)))
+        : element("p", {}, this.say("same_as_base")),
+    ];
+    return element(
+      "section",
+      { class: "about", "aria-label": card.name },
+      element("p", {}, card.summary),
+      element("p", { class: "quiet" }, lines.filter(Boolean).join(" · ")),
+      base,
+      card.references.length ? element("p", { class: "quiet" }, `${this.say("references")} ${card.references.join("; ")}`) : null,
+    );
+  }
 
-  const weightBytes = (model) => {
-    const format = data.formats[quantize.value];
-    if (!format.group) return Math.floor((model.parameters * format.bits) / 8);
-    if (model.weights === null) return null;
-    const { rows, router_rows: routers, whole, bytes } = model.weights;
-    if (bytes) return bytes[quantize.value]; // by a rule of the architecture's own
-    return packed(rows, format) + packed(routers, data.router) + 2 * whole;
-  };
+  diagrams() {
+    const help = this.chosen.length > 1 ? `${this.say("diagrams_differ")} ${this.say("diagrams_help")}` : this.say("diagrams_help");
+    this.frame = zooCompare.element("div", { class: "pictures" });
+    return [zooCompare.element("p", { class: "quiet" }, help), this.frame];
+  }
 
-  // A count that is linear between the points [tokens, FLOPs].
-  const between = (points, tokens) => {
-    let index = 1;
-    while (index < points.length - 1 && tokens > points[index][0]) index += 1;
-    const [[x0, y0], [x1, y1]] = [points[index - 1], points[index]];
-    return y0 + ((y1 - y0) * (tokens - x0)) / (x1 - x0);
-  };
+  // How much room there is: whether notes stand in the boxes, and whether the pictures stand side by side.
+  room() {
+    const sizes = [false, true].map((compact) => zooCompare.sizes(compact));
+    const stacks = this.chosen.reduce((sum, card) => sum + card.stacks.length, 0);
+    const [wide, small] = sizes.map((size) => stacks * size.column + this.chosen.length * 2 * size.margin);
+    const width = this.root.clientWidth;
+    if (width >= 0.85 * wide) return { compact: false, beside: true };
+    if (width >= 0.8 * small) return { compact: true, beside: true };
+    return { compact: width < 470, beside: width >= 700 };
+  }
 
-  const prefillFlops = ({ prefill, head, sums }, tokens) => {
-    if (!sums) return between(prefill, tokens) - (head * (tokens - 1)) / tokens;
-    let total = 0;
-    let first = 1;
-    for (const last of [...prefill.map(([at]) => at).filter((at) => at < tokens), tokens]) {
-      if (last < first) continue;
-      total += ((last - first + 1) * (between(prefill, first) + between(prefill, last))) / 2;
-      first = last + 1;
-    }
-    return (total - (tokens - 1) * head) / tokens;
-  };
+  pictures() {
+    const { element } = zooCompare;
+    const { chosen } = this;
+    this.drawn = this.room();
+    const { compact, beside } = this.drawn;
+    const marked = zooCompare.marked(chosen.map((card) => card.stacks));
+    const names = chosen.map((card) => card.name);
+    const pictures = beside
+      ? zooCompare.draw(marked, names, compact)
+      : marked.flatMap((stacks, index) => zooCompare.draw([stacks], [names[index]], compact));
+    this.frame.classList.toggle("beside", beside);
+    this.frame.replaceChildren(
+      ...pictures.map(({ svg, width }, index) => {
+        const card = chosen[index];
+        const caption = element("figcaption", {}, element("b", {}, card.name), element("span", {}, card.about));
+        const figure = element("figure", { style: `--width:${width}` }, caption, element("div", { class: "picture" }, svg));
+        for (const block of svg.querySelectorAll(".block, .frame")) this.live(block, card);
+        return figure;
+      }),
+    );
+  }
 
-  const computed = {
-    "cache.context": (model, tokens) => {
-      const grows = model.cache.some((kept) => kept.numbers_per_token || kept.state_numbers);
-      return grows ? `${amount(cacheBytes(model, tokens))}B` : "–";
-    },
-    "weights.chosen": (model) => {
-      const bytes = weightBytes(model);
-      return bytes === null ? "–" : `${amount(bytes)}B`;
-    },
-    "flops.decode": (model, tokens) =>
-      model.flops.decode ? amount(between(model.flops.decode, tokens)).trimEnd() : "–",
-    "flops.prefill": (model, tokens) =>
-      model.flops.prefill ? amount(prefillFlops(model.flops, tokens)).trimEnd() : "–",
-  };
-  const labels = {
-    "cache.context": (tokens) => `cache at ${grouped(tokens)} tokens`,
-    "weights.chosen": () => `weights, ${quantize.selectedOptions[0].textContent}`,
-    "flops.decode": (tokens) => `FLOPs a token, after ${grouped(tokens)}`,
-    "flops.prefill": (tokens) => `FLOPs a token, reading ${grouped(tokens)}`,
-  };
-
-  const update = () => {
-    const tokens = Math.floor(Number(context.value));
-    if (!(tokens >= 1 && tokens <= 2 ** 31)) {
-      field("status").textContent = "The context is a number of tokens, 1 or more.";
-      return;
-    }
-    field("status").textContent = "";
-    for (const [name, compute] of Object.entries(computed)) {
-      const row = document.querySelector(`tr[data-fact="${name}"]`);
-      if (!row) continue;
-      const cells = [...row.querySelectorAll("td")];
-      const texts = data.models.map((model) => compute(model, tokens));
-      cells.forEach((cell, index) => {
-        cell.textContent = texts[index];
+  // A box marks its facts, and opens its code.
+  live(block, card) {
+    const known = card.code.blocks[block.dataset.block];
+    const role = block.dataset.role || "frame";
+    const title = (block.querySelector(".title, .count") || block).textContent;
+    if (known) {
+      block.setAttribute("role", "button");
+      block.setAttribute("aria-label", this.say("code_of", { name: title }));
+      block.classList.add("opens");
+      const open = () => this.open(card, block.dataset.block, title);
+      block.addEventListener("click", open);
+      block.addEventListener("keydown", (event) => {
+        if (event.key !== "Enter" && event.key !== " ") return;
+        event.preventDefault();
+        open();
       });
-      const differs = new Set(texts).size > 1;
-      row.classList.toggle("differs", differs);
-      row.querySelector(".mark").textContent = differs ? "≠" : "";
-      row.querySelector(".label").textContent = labels[name](tokens);
     }
-  };
+    const about = zooCompare.common.about[role] || [];
+    if (!known && !about.length) return;
+    block.setAttribute("tabindex", "0");
+    for (const [event, on] of [["mouseenter", true], ["focus", true], ["mouseleave", false], ["blur", false]]) {
+      block.addEventListener(event, () => this.mark(on ? about : [], block.dataset.path));
+    }
+  }
 
-  const fromSlider = () => {
-    context.value = String(2 ** Number(slider.value));
-    update();
-  };
-  const fromNumber = () => {
-    const tokens = Number(context.value);
-    if (tokens >= 1) slider.value = String(Math.round(Math.log2(tokens)));
-    update();
-  };
-  slider.addEventListener("input", fromSlider);
-  context.addEventListener("input", fromNumber);
-  quantize.addEventListener("change", update);
-  policy.addEventListener("change", update);
-  field("settings").addEventListener("submit", (event) => event.preventDefault());
-  slider.value = String(Math.round(Math.log2(Number(context.value))));
-
-  // A box marks the rows of its facts, and shows them at the edge of the window, since the table may be out of sight.
-  const peek = field("peek");
-  const rows = [...document.querySelectorAll("tr[data-fact]")];
-  const mark = (box) => {
-    const keys = box ? data.about[box.dataset.role] || [] : [];
-    const path = box ? box.dataset.path : "";
-    const stack = path.startsWith("encoder.") ? "encoder" : path.startsWith("decoder.") ? "decoder" : "";
+  mark(keys, path) {
+    const stack = ["encoder", "decoder"].find((role) => path.startsWith(`${role}.`)) || "";
+    const rows = [...this.table.querySelectorAll("tbody tr")];
     for (const row of rows) {
       const own = !stack || !row.dataset.stack || row.dataset.stack === stack;
-      row.classList.toggle("about", own && keys.includes(row.dataset.key));
+      row.classList.toggle("is-about", own && keys.includes(row.dataset.key));
     }
-    const table = document.createElement("table");
-    table.append(...rows.filter((row) => row.classList.contains("about")).map((row) => row.cloneNode(true)));
-    for (const row of table.querySelectorAll("tr")) row.classList.remove("about");
-    peek.replaceChildren(table);
-    peek.hidden = !table.rows.length;
-  };
-  for (const box of document.querySelectorAll(".zoo-diagram .block")) {
-    if (!(data.about[box.dataset.role] || []).length) continue;
-    box.setAttribute("tabindex", "0");
-    box.addEventListener("mouseenter", () => mark(box));
-    box.addEventListener("mouseleave", () => mark(null));
-    box.addEventListener("focus", () => mark(box));
-    box.addEventListener("blur", () => mark(null));
+    const copies = rows.filter((row) => row.classList.contains("is-about") && !row.hidden).map((row) => row.cloneNode(true));
+    const table = zooCompare.element("table", {}, copies);
+    this.peek.replaceChildren(table);
+    this.peek.hidden = !copies.length;
   }
-})();
+
+  async open(card, block, title) {
+    const { element } = zooCompare;
+    const { code: name, parts } = card.code.blocks[block];
+    const table = await this.code();
+    const close = element("button", { type: "button", class: "close", onclick: () => this.dialog.close() }, this.say("close"));
+    const inherited = (table[name] ? table[name].bases : []).filter((base) => table[base]);
+    const known = parts.filter((part) => card.code.blocks[part]);
+    const heading = this.heading(0, title.replace("≠ ", ""));
+    heading.id = this.ident();
+    this.dialog.setAttribute("aria-labelledby", heading.id);
+    this.peek.hidden = true;
+    this.dialog.replaceChildren(
+      ...[
+        element("div", { class: "top" }, heading, close),
+        element("p", { class: "quiet" }, `${card.name} · ${name.split(":")[1]}`),
+        ...zooCompare.source(this, table, name),
+        inherited.length ? this.heading(1, this.say("inherits")) : null,
+        ...inherited.map((base) => zooCompare.piece(this, base)),
+        known.length ? this.heading(1, this.say("made_of")) : null,
+        ...known.map((part) => zooCompare.piece(this, card.code.blocks[part].code)),
+      ].filter(Boolean),
+    );
+    if (!this.dialog.open) this.dialog.showModal();
+    this.dialog.scrollTop = 0;
+  }
+
+  facts() {
+    const { element } = zooCompare;
+    const { common } = zooCompare;
+    const { context, weights, cache } = this.state;
+    const ident = this.ident();
+    const steps = Math.ceil(Math.log2(this.longest));
+    const number = element("input", {
+      type: "number", min: 1, step: 1, value: context, inputmode: "numeric", class: "context", id: ident,
+      oninput: () => this.set({ context: Math.floor(Number(number.value)) }, slider),
+    });
+    const slider = element("input", {
+      type: "range", min: 0, max: steps, step: 1, class: "slider", "aria-label": this.say("context_slider"),
+      oninput: () => {
+        number.value = String(Math.min(2 ** Number(slider.value), this.longest));
+        this.set({ context: Number(number.value) });
+      },
+    });
+    slider.value = String(Math.round(Math.log2(context)));
+    const option = (value, label, now) => element("option", { value, selected: value === now }, label);
+    const select = (key, options) =>
+      element("select", { class: key, onchange: (event) => this.set({ [key]: event.target.value }) }, options);
+    const formats = Object.entries(common.formats).map(([name, { label }]) => option(name, label, weights));
+    const policies = Object.keys(common.policies).map((name) => option(name, this.say(`cache_${name}`), cache));
+    this.status = element("p", { class: "quiet", role: "status" });
+    const details = element("input", { type: "checkbox", onchange: () => this.table.classList.toggle("whole", details.checked) });
+    const form = element(
+      "form",
+      { onsubmit: (event) => event.preventDefault() },
+      element(
+        "div",
+        { class: "grow" },
+        element("label", { for: ident }, this.say("context")),
+        element("span", { class: "pair" }, slider, number, this.say("tokens")),
+      ),
+      element("label", {}, this.say("weights_setting"), select("weights", formats)),
+      element("label", {}, this.say("cache_setting"), select("cache", policies)),
+      element("label", { class: "check" }, details, this.say("all_facts")),
+    );
+    this.rows = zooCompare.rows(this.chosen.map((card) => card.facts));
+    const shown = this.rows.filter((row) => row.texts.some((text) => text !== common.absent));
+    this.table = zooCompare.table(this, this.chosen, shown, this.say("facts"));
+    return [form, this.table, this.status];
+  }
+
+  // Take settings, and show what follows from them.
+  set(settings, slider = null) {
+    const context = settings.context;
+    if (context !== undefined && !(context >= 1 && context <= 2 ** 31)) {
+      this.status.textContent = this.say("bad_context");
+      return;
+    }
+    this.status.textContent = "";
+    Object.assign(this.state, settings);
+    if (context !== undefined) this.asked = context;
+    if (slider) slider.value = String(Math.round(Math.log2(context)));
+    this.update();
+    this.write(false);
+  }
+
+  // The rows that follow the settings.
+  update() {
+    for (const [name, { number, text, label }] of Object.entries(zooCompare.computed)) {
+      const row = this.table.querySelector(`tr[data-fact="${name}"]`);
+      if (!row) continue;
+      const numbers = this.chosen.map((card) => number(card, this.state));
+      const texts = numbers.map((one) => (one === null ? zooCompare.common.absent : text(one)));
+      row.querySelectorAll("td").forEach((cell, index) => (cell.textContent = texts[index]));
+      const differs = numbers.some((one) => one !== numbers[0]);
+      row.classList.toggle("differs", differs);
+      row.querySelector(".mark").textContent = differs ? "≠" : "";
+      row.querySelector(".label").textContent = label(this.state);
+    }
+  }
+
+  words() {
+    const { element } = zooCompare;
+    const [first, ...others] = this.chosen;
+    return others.flatMap((card) => {
+      const sentences = zooCompare.words(first, card) || [];
+      return [
+        this.heading(1, this.say("compared", { name: card.name, first: first.name })),
+        sentences.length
+          ? element("ul", {}, sentences.map((text) => element("li", {}, text)))
+          : element("p", {}, this.say("nothing_differs")),
+      ];
+    });
+  }
+};
+
+for (const root of document.querySelectorAll(".zoo-compare[data-app]")) new zooCompare.App(root);

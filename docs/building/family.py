@@ -1,0 +1,76 @@
+"""The architectures that the docs tell of: each described by its full-size preset, beside the one it is a variant of."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from zoo.architecture.fields import TASKS
+from zoo.facts import Described, base_of, describe
+from zoo.facts.words import differences
+from zoo.frozen import Frozen, frozen
+from zoo.host.registry import Registry, default_registry
+
+
+@frozen()
+class Member(Frozen):
+    """One architecture: what of it is described, its base's name and its recipe with the same numbers, and the differences.
+
+    `base` is "" and `base_recipe` None for one that is a variant of none.
+    """
+
+    found: Described
+    base: str = ""
+    base_recipe: Any = None
+    sentences: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The architecture's name."""
+        return self.found.architecture.name
+
+    @property
+    def task(self) -> str:
+        """What it is for."""
+        return self.found.architecture.task
+
+    @property
+    def origin(self) -> str:
+        """What of it is described: "llama:8b"."""
+        return self.found.origin
+
+
+@cache
+def members(registry: Registry | None = None) -> dict[str, Member]:
+    """Every architecture that has the numbers of a preset, by name, another library's left out."""
+    registry = registry or default_registry()
+    return {
+        name: member(name, registry)
+        for name, architecture in registry.architectures.items()
+        if any(preset.config for preset in architecture.presets)
+    }
+
+
+def member(name: str, registry: Registry) -> Member:
+    """One architecture beside its base."""
+    found = describe(name, registry)
+    base = base_of(found, registry)
+    if base is None:
+        return Member(found)
+    return Member(found, *base, tuple(differences(base[1], found.recipe, sizes=False)))
+
+
+def variants(name: str, among: dict[str, Member]) -> list[Member]:
+    """The members that are told as differences from the one of that name."""
+    return [one for one in among.values() if one.base == name]
+
+
+def roots(among: dict[str, Member]) -> list[Member]:
+    """The members that no other member is the base of."""
+    return [one for one in among.values() if one.base not in among]
+
+
+def by_task(some: list[Member]) -> dict[str, list[Member]]:
+    """The members of each task that any has, in the order of the tasks."""
+    found = {task: [one for one in some if one.task == task] for task in TASKS}
+    return {task: those for task, those in found.items() if those}

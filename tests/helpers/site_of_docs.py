@@ -1,0 +1,43 @@
+"""The built docs as tests see them: where they are, which pages there are, and what a page's HTML links to."""
+
+from functools import cache
+from html.parser import HTMLParser
+from pathlib import Path
+
+SITE = Path(__file__).parents[2] / "docs" / "_build" / "html"
+MADE = ("genindex", "search", "py-modindex")  # by Sphinx
+
+
+class Links(HTMLParser):
+    """The ids of a page, and what it refers to."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.ids, self.found = set(), []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        for name, value in attributes:
+            if name in ("id", "name") and value:
+                self.ids.add(value)
+            elif name in ("href", "src", "xlink:href") and value:
+                self.found.append(value)
+
+
+@cache
+def links_of(path):
+    return Links(path.read_text(encoding="utf-8"))
+
+
+def all_pages():
+    """Every HTML file."""
+    return sorted(SITE.rglob("*.html"))
+
+
+def pages(code=False):
+    """The pages that people read: all but those that Sphinx makes and, unless `code`, those of source files."""
+    return [
+        path
+        for path in all_pages()
+        if path.stem not in MADE and (code or "code" not in path.relative_to(SITE).parts)
+    ]

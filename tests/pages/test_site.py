@@ -1,0 +1,97 @@
+"""The docs as a reader's browser has them: every page, every link, both languages, both themes, two widths."""
+
+import functools
+import threading
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import unquote, urlsplit
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from site_of_docs import SITE, all_pages, links_of, pages
+
+LARGEST = 15_000_000  # bytes of the whole site
+SERIOUS = ("serious", "critical")
+OPTIONS = {
+    "resultTypes": ["violations"],
+    "preload": False,
+}  # it would fetch the style sheets, which a file may not
+READ = [str(path.relative_to(SITE)) for path in pages()]
+
+
+@pytest.fixture(scope="module")
+def served():
+    """The address of the site on this machine: from a file, a browser lets no script read the pages that search quotes."""
+    handler = functools.partial(Quiet, directory=str(SITE))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    """Files, without a line on the terminal for each."""
+
+    def log_message(self, *arguments):
+        pass
+
+
+def test_the_site_is_built():
+    assert len(READ) > 100, "run `make docs` first"
+    assert (SITE / "zh" / "index.html").is_file()
+
+
+def test_the_whole_site_is_small():
+    assert sum(path.stat().st_size for path in SITE.rglob("*") if path.is_file()) < LARGEST
+
+
+@pytest.mark.parametrize("path", all_pages(), ids=lambda path: str(path.relative_to(SITE)))
+def test_every_link_leads_somewhere(path):
+    lost = []
+    for link in links_of(path).found:
+        parts = urlsplit(link)
+        if parts.scheme or parts.netloc:
+            if parts.scheme not in ("https", "data", "mailto"):
+                lost.append(link)
+            continue
+        target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
+        if not target.is_file():
+            lost.append(link)
+        elif parts.fragment and target.suffix == ".html" and "=" not in parts.fragment:
+            fragment = unquote(parts.fragment)
+            if fragment not in links_of(target).ids and "compare/index" not in str(target):
+                lost.append(link)
+    assert lost == []
+
+
+@pytest.mark.parametrize("name", READ)
+def test_a_page_is_accessible_in_both_themes(name, visit):
+    page = visit(SITE / name)
+    for theme in ("light", "dark"):
+        page.evaluate("theme => document.body.dataset.theme = theme", theme)
+        result = Axe().run(page, options=OPTIONS)
+        found = [
+            (one["id"], [node["html"][:120] for node in one["nodes"]][:3])
+            for one in result.response["violations"]
+            if one["impact"] in SERIOUS
+        ]
+        assert found == [], theme
+
+
+@pytest.mark.parametrize("name", READ)
+def test_a_page_fits_a_phone(name, visit):
+    visit(SITE / name, width=390, height=844)  # which fails where the page is wider than its window
+
+
+@pytest.mark.parametrize(
+    ("place", "words", "leads"),
+    [("", "causal mask", "tour/attention"), ("zh/", "因果掩码", "tour/attention")],
+)
+def test_search_finds_a_page(place, words, leads, served, browser):
+    page = browser.new_page()
+    page.goto(f"{served}/{place}search.html")
+    page.fill("input[name=q] >> nth=0", words)
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#search-results li a")
+    found = page.eval_on_selector_all("#search-results li a", "links => links.map(link => link.href)")
+    page.close()
+    assert any(leads in link for link in found)
