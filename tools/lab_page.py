@@ -1,6 +1,6 @@
-"""The page docs/lab.md, and the figures on it, from the records in docs/records/lab.
+"""The pages in docs/lab, and the figures on them, from the records in docs/records/lab.
 
-python tools/lab_page.py            write the page anew
+python tools/lab_page.py            write the pages anew
 python tools/lab_page.py --figures  draw the figures anew, too
 """
 
@@ -11,15 +11,18 @@ from pathlib import Path
 
 from zoo.host.registry import default_registry
 from zoo.lab.figures import draw, drawn_charts
-from zoo.lab.page import section
+from zoo.lab.intervals import LEVEL
+from zoo.lab.page import file_name, line, page
+from zoo.lab.record import Record
 from zoo.lab.saving import read
+from zoo.lab.summary import told
 
 DOCS = Path(__file__).parent.parent / "docs"
-RECORDS = DOCS / "records" / "lab"
+PAGES, RECORDS = DOCS / "lab", DOCS / "records" / "lab"
 
-HEAD = """# The lab
+HEAD = f"""# The lab
 
-```console
+```text
 $ zoo lab                        # the experiments, what each asks, and how long it takes
 $ zoo lab experts --quick        # a tiny version, which shows that everything runs
 $ zoo lab experts                # a record and figures, in the folder lab
@@ -32,21 +35,38 @@ which source, and every claim that is tested stand in its code before it is run;
 from the numbers. Ctrl-C keeps what was run, and the same command goes on. Figures need matplotlib, `pip install
 'mlx-zoo[plots]'`; without it the record is written all the same.
 
-The models have about 0.2 million parameters and see some hundred batches. What is seen here is seen *here*: whether it
-holds for large models is what the sources are for. An experiment can be yours: [zoo_experiments](plugins/hooks.md).
+The models are small and see some hundred batches. What is seen here is seen *here*: whether it holds for large models is
+what the sources are for. An experiment can be yours: [zoo_experiments](../plugins/hooks.md).
 
-What follows was made from the records in `docs/records/lab`, by `tools/lab_page.py`. A mean stands with its 95 % interval;
-in the figures, bands and bars are the same intervals.
+Each page is made from its record. A mean stands with its {100 * LEVEL:.0f} % interval; in the figures, bands and bars are
+the same intervals.
 """
 
+FIGURE = """```{{drawing}} lab_chart {file}
+:alt: {told}
+```"""
 
-def page() -> str:
-    """The page: every experiment of the zoo that has a record, in the order of their registration."""
-    parts = [HEAD]
-    for name in ORDER:
-        record = read(RECORDS / f"{name}.json")
-        parts.append(section(record, drawn_charts(record), "records/lab"))
-    return "\n".join(parts)
+CODE = """## Its code
+
+```{{code-of}} {target}
+```"""
+
+
+def pages() -> dict[str, str]:
+    """The pages by the names of their files: the list, and every experiment of the zoo that has a record."""
+    records = [read(RECORDS / f"{name}.json") for name in ORDER]
+    names = "\n".join(["```{toctree}", ":hidden:", "", *ORDER, "```"])
+    found = {"index.md": "\n".join([HEAD, "\n".join(map(line, records)), "", names, ""])}
+    return found | {f"{record.experiment}.md": _page(record) for record in records}
+
+
+def _page(record: Record) -> str:
+    charts = drawn_charts(record)
+    figures = [
+        FIGURE.format(file=f"{file_name(record)}-{chart.name}", told=told(record, chart)) for chart in charts
+    ]
+    code = CODE.format(target=default_registry().experiment(record.experiment).target)
+    return page(record, figures, f"../records/lab/{file_name(record)}.json", code)
 
 
 ORDER = tuple(
@@ -62,4 +82,6 @@ if __name__ == "__main__":
     if "--figures" in sys.argv[1:]:
         for name in ORDER:
             draw(read(RECORDS / f"{name}.json"), RECORDS, formats=("svg",))
-    (DOCS / "lab.md").write_text(page(), encoding="utf-8")
+    PAGES.mkdir(exist_ok=True)
+    for file, text in pages().items():
+        (PAGES / file).write_text(text, encoding="utf-8")

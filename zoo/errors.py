@@ -4,7 +4,14 @@ MOST = 2000  # characters of a message, which may quote a damaged file
 
 
 class ZooError(Exception):
-    """The base of every error the zoo raises on purpose; the command line prints its message alone."""
+    """The base of every error the zoo raises on purpose; the command line prints its message alone.
+
+    >>> try:
+    ...     zoo.load("no-such-folder")
+    ... except zoo.ZooError as error:
+    ...     print(type(error).__name__)
+    SourceError
+    """
 
     def __str__(self) -> str:
         text = " ".join(super().__str__().splitlines())

@@ -23,7 +23,15 @@ if TYPE_CHECKING:
 class Loaded:
     """A model, ready to run. `tokenizer` may be None: prompts are then lists of ids.
 
-    `folder` is the folder or file that it was read from. `registry` has the plugins that serve it.
+    `folder` is the folder or file that it was read from. `registry` has the plugins that serve it. The model takes token
+    ids (B, T) and gives logits (B, T, V).
+
+    >>> loaded = zoo.load("llama")
+    >>> tokens = mx.array([loaded.tokenizer.encode("中国的首都是")])  # (B, T)
+    >>> loaded.model(tokens).shape  # (B, T, V)
+    (1, 6, 2048)
+    >>> loaded.facts["cache.token"].value, loaded.facts["cache.token"].unit
+    (1024, 'bytes')
     """
 
     model: Any
@@ -76,6 +84,12 @@ def load(
     unless `force`. `repack` (4, 6 or 8) packs in so many bits those matrices of a GGUF file that no packing of MLX holds
     exactly. `report` is called with the bytes read so far and those in all (0 while unknown) once the files are
     found. Raises a `ZooError` that names the culprit: SourceError, ConfigError, CheckpointError, TokenizerError.
+
+    >>> zoo.load("llama").architecture.name
+    'llama'
+    >>> zoo.load("lama")
+    Traceback (most recent call last):
+    zoo.errors.SourceError: 'lama' is no architecture, folder or hub id; did you mean llama?; `zoo list` shows all
     """
     runtime.check_process()
     if context is not None and (type(context) is not int or context < 0):

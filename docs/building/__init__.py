@@ -2,43 +2,15 @@
 
 from __future__ import annotations
 
+import pkgutil
+from importlib import import_module
 from typing import Any
-
-from building import (
-    answers,
-    architectures,
-    code,
-    comparing,
-    console,
-    diagrams,
-    drawings,
-    facts,
-    languages,
-    maths,
-    python,
-    search,
-    theme,
-)
-
-PARTS = (
-    answers,
-    architectures,
-    code,
-    comparing,
-    console,
-    diagrams,
-    drawings,
-    facts,
-    languages,
-    maths,
-    python,
-    search,
-    theme,
-)
 
 
 def setup(app: Any) -> dict[str, Any]:
-    """Add each part to Sphinx."""
-    for part in PARTS:
-        part.setup(app)
+    """Add each module of this package that has something to add."""
+    for found in pkgutil.iter_modules(__path__):
+        module = import_module(f"{__name__}.{found.name}")
+        if hasattr(module, "setup"):
+            module.setup(app)
     return {"version": "1", "parallel_read_safe": False}

@@ -14,7 +14,7 @@ from building.markup import plain, raw, table
 from zoo.facts import compare, describe
 from zoo.facts.fact import ABSENT
 from zoo.host.registry import Registry
-from zoo.insight.commands import RUN
+from zoo.insight.commands import command_of
 from zoo.insight.language import in_language
 from zoo.insight.pages.compare import about_record
 from zoo.insight.pocket import pocket_facts
@@ -152,7 +152,7 @@ def pocket(one: Member, language: str) -> str:
 def run(one: Member, language: str) -> str:
     """Commands: of the small checkpoint with what it writes, of published ones, else to train one."""
     words, architecture = WORDS[language], one.found.architecture
-    command, prompt = RUN[one.task], words[f"prompt {one.task}"]
+    command, prompt = command_of(one.task), words[f"prompt {one.task}"]
     parts = []
     small = architecture.preset("pocket")
     if small is not None and small.embedded:

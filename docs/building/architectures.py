@@ -9,7 +9,6 @@ from typing import Any
 from docutils import nodes
 
 from building import architecture_sections as sections
-from building import gallery, matrix, tree
 from building.architecture_code import code
 from building.architecture_words import WORDS, titled
 from building.family import Member, by_task, members
@@ -97,5 +96,3 @@ def setup(app: Any) -> None:
     app.connect("builder-inited", write)
     app.add_directive("architectures", Architectures)
     app.add_css_file("architectures.css")
-    for part in (gallery, matrix, tree):
-        part.setup(app)

@@ -13,7 +13,7 @@ from typing import Any
 from docutils import nodes
 from docutils.parsers.rst import directives
 
-from building.kept import kept
+from building.kept import ROOT, kept
 from building.pieces import ZooDirective, boxed, literal, page_data
 
 WIDTH = 100  # columns of the terminal
@@ -47,7 +47,9 @@ class Shell:
             self.folder = tempfile.TemporaryDirectory()
         folder = Path(self.folder.name)
         words = shlex.split(line, comments=True)
-        if words[0] == "zoo":
+        if {"|", ">"} & set(words):
+            words = ["sh", "-c", line]
+        elif words[0] == "zoo":
             words = [sys.executable, "-m", "zoo", *words[1:]]
         elif words[0] == "python":
             words[0] = sys.executable
@@ -68,7 +70,10 @@ class Shell:
             encoding="utf-8",
             timeout=SECONDS,
         )
-        return {"out": ended.stdout, "err": ended.stderr, "code": ended.returncode}
+        out, err = (
+            text.replace(str(folder), "~").replace(f"{ROOT}/", "") for text in (ended.stdout, ended.stderr)
+        )
+        return {"out": out, "err": err, "code": ended.returncode}
 
 
 class Console(ZooDirective):

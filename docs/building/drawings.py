@@ -14,19 +14,24 @@ from building.pieces import ZooDirective, html
 
 
 class DrawnFigure(ZooDirective):
-    """The figure `NAME`: what `draw(language)` of docs/figures/NAME.py returns, with an alternative text and a caption."""
+    """The figure `NAME`: what `draw(language)` of docs/figures/NAME.py returns, with an alternative text and a caption.
+
+    Words after the name are given to `draw`, too.
+    """
 
     required_arguments = 1
+    optional_arguments = 1
+    final_argument_whitespace = True
     has_content = True
     option_spec = {"alt": directives.unchanged_required}  # noqa: RUF012
 
     def made(self) -> list[nodes.Node]:
-        name = self.arguments[0]
+        name, *words = " ".join(self.arguments).split()
         if "alt" not in self.options:
             raise ValueError("no :alt:, the text for those who cannot see it")
         module = import_module(f"figures.{name}")
         self.env.note_dependency(module.__file__)
-        drawn = kept(lambda: module.draw(self.language), "drawing", name, self.language)
+        drawn = kept(lambda: module.draw(self.language, *words), "drawing", name, self.language, *words)
         alt = escape(" ".join(self.options["alt"].split()))
         shown: list[nodes.Node] = [
             html(

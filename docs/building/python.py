@@ -5,13 +5,19 @@ from __future__ import annotations
 import ast
 import contextlib
 import io
+import re
+import tempfile
 from typing import Any
 
 from docutils import nodes
 from docutils.parsers.rst import directives
+from docutils.statemachine import StringList
 from sphinx.util.docutils import SphinxRole
 
+from building.kept import ROOT
 from building.pieces import ZooDirective, boxed, literal, page_data
+
+ESCAPES = re.compile(r"\x1b\[[\d;]*m")  # colours of a terminal
 
 
 def namespace(env: Any) -> dict[str, Any]:
@@ -31,20 +37,37 @@ def run(code: str, names: dict[str, Any]) -> str:
             value = eval(compile(ast.Expression(last.value), "<page>", "eval"), names)
             if value is not None:
                 print(repr(value))
-    return printed.getvalue()
+    return ESCAPES.sub("", printed.getvalue()).replace(f"{ROOT}/", "")
 
 
 class Python(ZooDirective):
-    """Code, and what it prints."""
+    """Code, and what it prints.
+
+    `:folder:` runs it in a folder of the page, which is empty at first; `:markdown:` reads what it prints as a part of the page.
+    """
 
     has_content = True
-    option_spec = {"hidden": directives.flag, "output-only": directives.flag}  # noqa: RUF012
+    option_spec = {  # noqa: RUF012
+        "hidden": directives.flag,
+        "output-only": directives.flag,
+        "folder": directives.flag,
+        "markdown": directives.flag,
+    }
 
     def made(self) -> list[nodes.Node]:
         code = "\n".join(self.content)
-        output = run(code, namespace(self.env)).rstrip()
+        with contextlib.ExitStack() as stack:
+            if "folder" in self.options:
+                folder = page_data(self.env, "zoo-python-folder", tempfile.TemporaryDirectory)
+                stack.enter_context(contextlib.chdir(folder.name))
+            output = run(code, namespace(self.env)).rstrip()
         if "hidden" in self.options:
             return []
+        if "markdown" in self.options:
+            inside = nodes.container()
+            lines = StringList(output.splitlines(), source=self.env.docname)
+            self.state.nested_parse(lines, self.content_offset, inside)
+            return inside.children
         shown: list[nodes.Node] = [] if "output-only" in self.options else [literal(code, "python")]
         if output:
             shown.append(boxed(literal(output, "text"), classes=("zoo-output",)))

@@ -3,13 +3,13 @@
 import re
 from pathlib import Path
 
-PAGE = Path(__file__).parents[2] / "docs" / "tracing.md"
+PAGE = Path(__file__).parents[2] / "docs" / "guides" / "trace.md"
 
 
 def test_the_pages_examples_run_and_show_what_they_say(capsys):
     known = {}
     for code in re.findall(
-        r"^```python\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
+        r"^```\{python\}\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
     ):
         exec(code, known)
     assert known["about"].axes == "B H T S" and known["pattern"].ndim == 3

@@ -8,6 +8,7 @@ import pytest
 from zoo.assemble import assemble
 from zoo.host.registry import default_registry
 from zoo.lab import training
+from zoo.lab.conclusion import findings
 from zoo.lab.plan import Scale, Trial
 from zoo.lab.run import plan_of
 from zoo.lab.saving import read
@@ -104,9 +105,21 @@ def test_the_documented_record_is_whole_and_of_this_experiment(name):
         assert all(len(points) <= 100 for points in run.curves.values())
 
 
-def test_the_page_is_made_from_the_records():
-    tool = page_tool()
-    assert (ROOT / "docs" / "lab.md").read_text(encoding="utf-8") == tool.page(), "run tools/lab_page.py"
-    for line in tool.page().splitlines():
-        if line.startswith("!["):
-            assert (ROOT / "docs" / line.rpartition("(")[2].rstrip(")")).is_file()
+def test_the_pages_are_made_from_the_records():
+    pages = page_tool().pages()
+    assert {f"{name}.md" for name in EXPERIMENTS} | {"index.md"} == set(pages)
+    assert {path.name for path in (ROOT / "docs" / "lab").iterdir()} == set(pages), "run tools/lab_page.py"
+    for name, text in pages.items():
+        assert (ROOT / "docs" / "lab" / name).read_text(encoding="utf-8") == text, "run tools/lab_page.py"
+        for line in text.splitlines():
+            if line.startswith("```{drawing} lab_chart "):
+                assert (RECORDS / f"{line.split()[-1]}.svg").is_file()
+
+
+def test_the_list_has_a_line_for_each_experiment():
+    index = page_tool().pages()["index.md"]
+    for name in EXPERIMENTS:
+        (line,) = [line for line in index.splitlines() if line.startswith(f"- [{name}]({name}.md): ")]
+        record = read(RECORDS / f"{name}.json")
+        seen = sum(finding.verdict == "seen" for finding in findings(record))
+        assert f"{seen} of {len(record.claims)} claims" in line and record.question in line

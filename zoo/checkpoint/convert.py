@@ -69,6 +69,11 @@ def convert(
     dequantized. `revision` is a hub id's branch, tag or commit. `adapter` is a folder of mlx-lm's LoRA or DoRA, to be
     made part of the weights. `repack` (4, 6 or 8) packs in so many bits what no packing of MLX holds as a GGUF file has
     it. `report` is called as by `zoo.load`. A `ZooError` says what is impossible.
+
+    >>> from zoo.checkpoint.convert import convert
+    >>> written = convert("llama", "my-llama", quantize="4")
+    >>> written.parameters, round(written.bits, 2)  # parameters, bits of each
+    (1049728, 4.51)
     """
     out = Path(out).expanduser()
     if layout not in LAYOUTS:

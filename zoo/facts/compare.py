@@ -44,6 +44,12 @@ def compare(sheets: Sequence[Sheet]) -> list[Row]:
 
     Facts of a decoder stand beside those of a decoder, of an encoder beside those of an encoder. Where no model has both,
     the one stack of each stands beside that of the others. A fact in which each model's encoder and decoder agree is one row.
+    Raises nothing of its own.
+
+    >>> from zoo.facts import compare
+    >>> rows = compare([zoo.load("llama").facts, zoo.load("gpt2").facts])
+    >>> next(row.texts for row in rows if row.name == "norm")
+    ('RMSNorm', 'LayerNorm')
     """
     return aligned([sheet.facts for sheet in sheets])
 

@@ -91,6 +91,12 @@ def describe(source: str, registry: Registry, revision: str | None = None) -> De
     """What a source is: an architecture (llama), a preset (llama:pocket), a folder, a hub id, or a recipe in a .json file.
 
     Of a folder or a hub id the config alone is read. ZooError for what cannot be found or read.
+
+    >>> from zoo.facts import describe
+    >>> from zoo.host.registry import default_registry
+    >>> found = describe("llama:8b", default_registry())
+    >>> found.recipe.parameters(found.recipe.dim)
+    8030261248
     """
     if source.endswith(".json") and not Path(source).is_dir():
         if not Path(source).is_file():

@@ -21,6 +21,10 @@ class Fact(Frozen):
     `name` is its key ("parameters.total"), `label` what a person reads, `unit` what a number counts ("bytes"). A tuple
     is a value a layer. `role` is the stack that it is about: "decoder", "encoder", or "" for the whole model. `detail`: it is
     left out of the short sheet. `words` are shown in the place of the value, where that alone would mislead.
+
+    >>> from zoo.facts import Fact
+    >>> Fact("weights.chosen", "weights, bfloat16", 16_060_522_496, "bytes").text
+    '16.1 GB'
     """
 
     name: str
@@ -54,7 +58,13 @@ class Sheet(Frozen):
     """The facts of one model, in the order of the sheet.
 
     `recipe` is what they are of. `numbers` are those from which cache and weights can be computed anew for another context
-    or format (`zoo.facts.sheet.numbers_of` documents them).
+    or format (`zoo.facts.sheet.numbers_of` documents them). `sheet[name]` raises ZooError for a name that it has not.
+
+    >>> sheet = zoo.load("llama").facts
+    >>> sheet["parameters.total"].text
+    '1.05 M'
+    >>> sheet.value("decoder.heads"), "decoder.experts" in sheet
+    (4, False)
     """
 
     title: str

@@ -45,8 +45,13 @@ def facts_of(
     `context`: None for 4,096, or as many as the model takes. `quantize`: a dtype, bits ("4") or a mode ("mxfp4"); None
     for bfloat16. `licence` is that of the checkpoint and `tokenizer` its `Tokenizer`, where they are known. `registry`
     has the plugins that are asked for facts of theirs; None: none are. `quantizes` is its architecture's rule for packed
-    weights, where that has one. ZooError for an impossible `context` or
-    `quantize`.
+    weights, where that has one. ZooError for an impossible `context` or `quantize`.
+
+    >>> from zoo.facts import facts_of
+    >>> recipe = zoo.load("llama").recipe
+    >>> sheet = facts_of(recipe, context=128, quantize="4")
+    >>> sheet["cache.context"].value, sheet["cache.context"].unit
+    (131072, 'bytes')
     """
     if context is not None and (type(context) is not int or context < 1):
         raise ZooError(f"`context` must be a number of tokens, got {context!r:.60}")

@@ -31,7 +31,16 @@ def differences(base: Any, other: Any, *, sizes: bool = True) -> list[str]:
     """What `other`, a recipe, has that `base` has not, as sentences; [] when they are alike.
 
     Decoders are compared with decoders and encoders with encoders. `sizes`: also numbers, such as the width;
-    without them only what the models are made of.
+    without them only what the models are made of. Raises nothing of its own.
+
+    >>> from zoo.facts import describe
+    >>> from zoo.facts.words import differences
+    >>> from zoo.host.registry import default_registry
+    >>> gpt2, postln = (describe(name, default_registry()).recipe for name in ("gpt2", "gpt2-postln"))
+    >>> for sentence in differences(gpt2, postln):
+    ...     print(sentence)
+    Norms come after each sum (Post-LN) instead of before each part (Pre-LN).
+    No final norm before the head.
     """
     ours, theirs = stacks(base), stacks(other)
     found: list[str] = []

@@ -26,7 +26,12 @@ from zoo.loading import Loaded
 class Generated(Frozen):
     """All of a generation: the new ids and their text; `candidates` of a task with several answers, best first.
 
-    `logprobs` and `alternatives` have an entry a token, as `Step` does, when they were asked for.
+    `logprobs` (nats) and `alternatives` have an entry a token, as `Step` does, when they were asked for; `finish_reason` is
+    "stop" or "length".
+
+    >>> answer = zoo.generate(zoo.load("llama"), "The capital city of China is")
+    >>> answer.text, answer.finish_reason
+    (' Beijing.', 'stop')
     """
 
     tokens: list[int]
@@ -55,6 +60,13 @@ def stream(
     strategy can; what it cannot is warned of once.
     PromptError, before anything runs, for a prompt or a setting that cannot be; PluginError for a plugin's strategy
     that yields something else than steps, of which the last has a finish reason.
+
+    >>> loaded = zoo.load("llama")
+    >>> [step.text for step in zoo.stream(loaded, "中国的首都是", max_tokens=3)]
+    ['北', '京', '。']
+    >>> zoo.stream(loaded, "中国的首都是", temperature=-1)
+    Traceback (most recent call last):
+    zoo.errors.PromptError: `temperature` must be a number of at least 0 and at most 1e+30, got -1
     """
     check_loaded(loaded, "stream")
     runtime.check_process()
@@ -107,10 +119,13 @@ def chat(
     before anything runs, for a model without a chat template (`zoo.stream` continues a text); TokenizerError for what
     the template refuses.
 
-    >>> loaded = zoo.load("mistralai/Mistral-7B-Instruct-v0.3")  # doctest: +SKIP
-    >>> messages = [{"role": "user", "content": "Name three rivers."}]  # doctest: +SKIP
-    >>> for step in zoo.chat(loaded, messages, max_tokens=100):  # doctest: +SKIP
-    ...     print(step.text, end="", flush=True)
+    The embedded checkpoints have no template; one that continues a text can be given by hand:
+
+    >>> loaded = zoo.load("llama")
+    >>> loaded.tokenizer.chat_template = "{% for message in messages %}{{ message.content }}{% endfor %}"
+    >>> messages = [{"role": "user", "content": "The capital city of China is"}]
+    >>> "".join(step.text for step in zoo.chat(loaded, messages))
+    ' Beijing.'
     """
     check_loaded(loaded, "chat")
     return stream(loaded, encode_messages(loaded, messages, variables), **settings)
@@ -141,7 +156,16 @@ def _run(steps: Iterator[Step]) -> Iterator[Step]:
 
 
 def generate(loaded: Loaded, prompt: str | Sequence[int], **settings: Any) -> Generated:
-    """Run `loaded` on `prompt` to the end; the settings are those of `stream`."""
+    """Run `loaded` on `prompt` to the end; the settings are those of `stream`, and so are the errors.
+
+    PromptError for a prompt or a setting that cannot be.
+
+    >>> loaded = zoo.load("llama")
+    >>> zoo.generate(loaded, "The capital city of China is").text
+    ' Beijing.'
+    >>> zoo.generate(zoo.load("transformer"), "I love NLP", beams=4).text
+    '我爱NLP'
+    """
     check_loaded(loaded, "generate")
     steps = list(stream(loaded, prompt, **settings))
     return Generated(

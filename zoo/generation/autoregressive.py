@@ -43,6 +43,16 @@ def stream(
     its settings. Settings left None are those of the checkpoint's `generation_config.json`, whose constraints hold in
     any case, else greedy. While a long prompt is read `report` is called with the tokens read and those in all.
     PromptError, before anything runs, for a prompt or setting that cannot be.
+
+    `zoo.stream` calls it for the architectures that continue a text:
+
+    >>> loaded = zoo.load("llama")
+    >>> for step in zoo.stream(loaded, "The capital city of China is", stop=".", logprobs=2):
+    ...     print(repr(step.text), step.logprob > -0.1, len(step.alternatives))
+    ' Bei' True 2
+    'j' True 2
+    'ing' True 2
+    '' True 2
     """
     sampling = sampling_of(
         loaded, temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p, samplers=samplers

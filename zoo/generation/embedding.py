@@ -32,6 +32,14 @@ def embed(
     `pooling` ("mean", "first", "last") and `normalise` default to what the folder's sentence-transformers files
     say (`modules.json`, `1_Pooling/config.json`), else to the mean, as it is. A text longer than their
     `max_seq_length` is cut. PromptError for an empty text, ConfigError for a module or mode that is not implemented.
+
+    >>> loaded = zoo.load("bert")
+    >>> vectors = zoo.embed(loaded, ["Paris is in France.", "Paris is the capital of France.", "一"], normalise=True)
+    >>> vectors.shape  # (N, D)
+    (3, 128)
+    >>> likeness = vectors @ vectors.T  # (N, N), the cosines
+    >>> (likeness[0, 1] > likeness[0, 2]).item()
+    True
     """
     check_loaded(loaded, "embed")
     runtime.check_process()

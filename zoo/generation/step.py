@@ -19,6 +19,11 @@ class Step(Frozen):
 
     A step without a token is progress only: its `draft` is the text not yet certain as it stands now, which replaces
     the draft before. `candidate`, of a task with several answers, describes the answer that this step is.
+
+    >>> for step in zoo.stream(zoo.load("llama"), "中国的首都是", max_tokens=2):
+    ...     print(step.token, step.text, step.finish_reason)
+    741 北 None
+    1779 京 length
     """
 
     token: int | None

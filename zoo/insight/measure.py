@@ -39,6 +39,11 @@ class Measured(Frozen):
     `new_tokens` one after the other; for a translator the encoding of a source and the decoding of a target, for an
     encoder the encoding alone, for a model that uncovers masks (`task` "denoise") the rate at which tokens are uncovered,
     in "decode". What a model does not do is None. `peak_memory_bytes` is the most that MLX held, weights included.
+
+    >>> from zoo.insight.measure import measure
+    >>> (found,) = measure(["llama"], prompt_tokens=8, new_tokens=2, runs=1)
+    >>> found.measured, found.random, found.peak_memory_bytes > found.parameters
+    ('llama:pocket', False, True)
     """
 
     source: str
@@ -100,6 +105,11 @@ def measure(
     smaller context, the same for all. `report` is called with the runs that are done and those in all. The processes have
     the plugins that are installed; `registry` is asked here.
     SourceError, by name and with the sum, for a model that does not fit in memory; PromptError for numbers that cannot be.
+
+    >>> from zoo.insight.measure import measure
+    >>> llama, mamba = measure(["llama", "mamba"], prompt_tokens=8, new_tokens=2, runs=1)
+    >>> llama.decode_tokens_per_second > 0 and mamba.first_token_seconds > 0
+    True
     """
     for name, value in (("prompt_tokens", prompt_tokens), ("new_tokens", new_tokens), ("runs", runs)):
         if value is not None and value < 1:

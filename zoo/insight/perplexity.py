@@ -36,6 +36,13 @@ class Perplexity(Frozen):
     `context` and `stride` are those of the window, None where the whole text was read as one. `seconds` is the time of
     the passes, which read `read` tokens, those that windows share several times. `unknown` tokens stand for text that
     the vocabulary lacks, which costs nothing: with any, the figures are too good. `sees` is what a token is predicted from.
+
+    >>> from zoo.insight.perplexity import Perplexity
+    >>> found = Perplexity(
+    ...     nats=20.0, tokens=10, bytes=40, read=10, seconds=0.5, context=None, stride=None, unknown=0, sees="all"
+    ... )
+    >>> found.nats_per_token, round(found.perplexity, 3), round(found.bits_per_byte, 3), found.tokens_per_second
+    (2.0, 7.389, 0.721, 20.0)
     """
 
     nats: float
@@ -113,6 +120,13 @@ def perplexity(
     windows are read side by side, in passes of `chunk` tokens, neither of which changes the result. `report` is called
     with the tokens that are scored and those to score. A prefix language model is measured without a prefix: each token sees those before it.
     PromptError for a model that gives no probability of a next token, for an empty text and a setting that cannot be.
+
+    >>> from zoo.insight.perplexity import perplexity
+    >>> loaded = zoo.load("llama")
+    >>> right = perplexity(loaded, "The capital city of China is Beijing.")
+    >>> wrong = perplexity(loaded, "The capital city of China is Paris.")
+    >>> right.perplexity < wrong.perplexity
+    True
     """
     check_predicts(loaded)
     runtime.check_process()

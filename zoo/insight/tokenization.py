@@ -22,6 +22,11 @@ class Piece(Frozen):
     of one that stands for unknown text none. It covers the characters `start` up to `end` of the text, those of which it
     has a part included; both are None where the tokenizer does not know them. `special`: it controls the model, as the
     start of a text does. `added`: the tokenizer puts it around the text. `unknown`: the vocabulary lacks what is there.
+
+    >>> from zoo.insight.tokenization import tokenize_pieces, tokenizer_of
+    >>> piece = tokenize_pieces(tokenizer_of("llama"), "naïve")[1]
+    >>> piece.bytes, piece.partial, (piece.start, piece.end)
+    (b'\\xc3', True, (2, 3))
     """
 
     id: int
@@ -102,6 +107,12 @@ def tokenize_pieces(tokenizer: Tokenizer, text: str, special_tokens: bool = True
     """The pieces of a text in order; `special_tokens` adds those that the tokenizer puts around it.
 
     The ids are those of `tokenizer.encode(text, special_tokens)`. TokenizerError for text that no UTF-8 file could hold.
+
+    >>> from zoo.insight.tokenization import tokenize_pieces, tokenizer_of
+    >>> for piece in tokenize_pieces(tokenizer_of("bert"), "Beijing!"):
+    ...     print(piece.id, piece.token, piece.start, piece.end, piece.added)
+    1010 Beijing 0 7 False
+    5 ! 7 8 False
     """
     own = tokenizer.encode(text, special_tokens=False)
     ids = tokenizer.encode(text) if special_tokens else own
@@ -141,7 +152,11 @@ def byte_counts(tokenizer: Tokenizer, text: str, ids: Sequence[int]) -> list[int
 def tokenizer_of(source: str | Path, revision: str | None = None, registry: Any = None) -> Tokenizer:
     """The tokenizer of an architecture's checkpoint, a folder, a file or a hub id, whose weights are not read.
 
-    Of a hub id the weights are not fetched. TokenizerError where the source has none.
+    Of a hub id the weights are not fetched. SourceError where there is no such source, TokenizerError where it has none.
+
+    >>> from zoo.insight.tokenization import tokenizer_of
+    >>> tokenizer_of("llama").encode("中国")
+    [868, 289]
     """
     from zoo.checkpoint.checkpoint import open_checkpoint
     from zoo.checkpoint.source import find

@@ -1,14 +1,13 @@
-"""A record as a section of a page in Markdown: question, expectation, figures, numbers, what was seen. Imports no mlx."""
+"""A record as a page in Markdown: question, conclusion, figures, claims, numbers, method. Imports no mlx."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from zoo.lab.conclusion import conclusion, findings, method
-from zoo.lab.plan import Chart
+from zoo.lab.conclusion import SEEN, conclusion, findings, method
 from zoo.lab.record import Record
-from zoo.lab.summary import described, rows
+from zoo.lab.summary import rows
 
 MARKS = {
     "seen": "✓ seen",
@@ -18,27 +17,44 @@ MARKS = {
 }
 
 
-def section(record: Record, charts: Sequence[Chart], figures: str) -> str:
-    """The section of one record; `figures` is the folder of its `charts`, as a link from the page."""
+def page(record: Record, figures: Sequence[str], data: str, code: str = "") -> str:
+    """The page of one record.
+
+    `figures` are its figures and `code` shows how the experiment is made, both as Markdown; `data` is the link to the record.
+    """
     head, *body = rows(record)
+    judged = [[MARKS[f.verdict], f.claim.text, f.words] for f in findings(record)]
     parts = [
-        f"## {record.experiment}",
+        f"# {record.experiment}",
         f"**{record.question}**",
-        f"*Expected:* {record.expected}{_sources(record)}",
-        *(f"![{described(record, chart)}]({figures}/{_file(record, chart)})" for chart in charts),
+        conclusion(record),
+        "## Expected",
+        f"{record.expected}{_sources(record)}",
+        "## Measured",
+        *figures,
         _table([head, *body]),
-        _table(
-            [["", "said beforehand", "measured"]]
-            + [[MARKS[f.verdict], f.claim.text, f.words] for f in findings(record)]
-        ),
-        f"*Seen:* {conclusion(record)}",
-        f"*How:* {method(record)} {_how(record)}",
+        "## Claims",
+        _table([["", "said beforehand", "measured"], *judged]),
+        "## How it was run",
+        f"{method(record)}",
+        f"{_how(record)} [The record]({data}) has every run.",
+        f"```text\n$ zoo lab {record.experiment}\n```",
+        code,
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _file(record: Record, chart: Chart) -> str:
-    return f"{record.experiment.replace('::', '-')}-{chart.name}.svg"
+def line(record: Record) -> str:
+    """The experiment in one line of a list: a link to its page, the question, how many claims were seen."""
+    found = findings(record)
+    seen = sum(finding.verdict == SEEN for finding in found)
+    shown = f" *{seen} of {len(found)} claims were seen.*" if found else ""
+    return f"- [{record.experiment}]({file_name(record)}.md): {record.question}{shown}"
+
+
+def file_name(record: Record) -> str:
+    """What the files of an experiment are called, without their suffix."""
+    return record.experiment.replace("::", "-")
 
 
 def _sources(record: Record) -> str:

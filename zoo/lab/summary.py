@@ -10,10 +10,12 @@ from zoo.architecture import Experiment
 from zoo.errors import ZooError
 from zoo.host.registry import Registry
 from zoo.lab.conclusion import number
-from zoo.lab.intervals import Interval
+from zoo.lab.intervals import Interval, interval
 from zoo.lab.plan import Chart
-from zoo.lab.record import Record
+from zoo.lab.record import ArmRecord, Record
 from zoo.lab.saving import read
+
+FEW = 6  # arms, of which a description of a figure tells every value
 
 
 def listed(registry: Registry, out: Path) -> list[dict[str, Any]]:
@@ -75,7 +77,7 @@ def text_of(found: Interval | None) -> str:
 
 
 def described(record: Record, chart: Chart) -> str:
-    """What a figure shows, for who does not see it."""
+    """What a figure is about: its axes."""
     if chart.kind == "curves":
         curve = next(curve for curve in record.curves if curve.name == chart.y)
         return f"{curve.axis} against {curve.along}, a line an arm"
@@ -84,3 +86,23 @@ def described(record: Record, chart: Chart) -> str:
         return f"{axis} of each arm"
     names = {metric.name: metric.axis for metric in record.metrics}
     return f"{axis} against {names.get(chart.x, chart.x)}"
+
+
+def told(record: Record, chart: Chart) -> str:
+    """What is to be seen in a figure, for who does not see it: its axes, and each arm's value or the extremes of many."""
+    found = [(arm.name, ends) for arm in record.arms if (ends := _values(record, chart, arm))]
+    values = [(f"{name}: {text_of(interval(ends))}", sum(ends) / len(ends)) for name, ends in found]
+    texts = [text for text, _ in values]
+    if len(values) > FEW:
+        lowest, highest = (extreme(values, key=lambda value: value[1])[0] for extreme in (min, max))
+        texts = [f"lowest {lowest}", f"highest {highest}"]
+    where = ", at the right end" if chart.kind == "curves" else ""
+    return f"{described(record, chart)}{where}. {'; '.join(texts)}"
+
+
+def _values(record: Record, chart: Chart, arm: ArmRecord) -> list[float]:
+    """What the runs of an arm give to a figure, of a curve their last points."""
+    if chart.kind != "curves":
+        return record.values(arm.name, chart.y)
+    curves = (run.curves.get(chart.y) for run in record.runs if run.arm == arm.name)
+    return [curve[-1][1] for curve in curves if curve]

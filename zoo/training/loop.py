@@ -28,6 +28,7 @@ __all__ = ["Batch", "Loss", "Record", "Settings", "Stopped", "Watch", "initialis
 Batch = tuple[mx.array, ...]
 Loss = Callable[..., mx.array]
 FIRST_STEP = "the first step"  # the last phase: from now on there is something to save
+STEPS_SAVED = 200  # at most, between two states that are saved
 SAVED = 60.0  # seconds after which a state is saved, between the steps at which it is anyway
 
 
@@ -113,7 +114,7 @@ def train(
     """
     watch = watch or Watch()
     # A short run is measured a few times, too.
-    every = every or min(200, max(settings.steps // 4, 50))
+    every = every or min(STEPS_SAVED, max(settings.steps // 4, 50))
     # AdamW's decay is for matrices: norms, biases and a state's rates of decay have no reason to shrink.
     decayed = optim.AdamW(schedule(settings), betas=[0.9, 0.95], weight_decay=settings.decay)
     plain = optim.AdamW(schedule(settings), betas=[0.9, 0.95], weight_decay=0.0)

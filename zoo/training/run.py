@@ -42,6 +42,11 @@ def settings_of(what: str | Model, given: Mapping[str, Any], registry: Registry 
     """The settings given, the others as suits what is trained; ZooError for one that cannot be.
 
     `what` is an architecture's name or a recipe.
+
+    >>> from zoo.training.run import settings_of
+    >>> settings = settings_of("llama", {"steps": 20})
+    >>> settings.steps, settings.corpus
+    (20, None)
     """
     registry = registry or default_registry()
     objective = objective_of(architecture_of(what, registry), given.get("objective"), registry)
@@ -67,7 +72,13 @@ def train_folder(
     numbers of an architecture's config.json (default: the pocket preset's), `tokenizer` a folder or tokenizer.json to use
     (default: one trained on the corpus); the vocabulary's size becomes the tokenizer's. `out/run` holds the state that
     `resume` starts from, after the end too unless `keep` is false. A folder that holds something is refused unless
-    `overwrite` allows a new model in its place.
+    `overwrite` allows a new model in its place. ZooError names what cannot be: a setting, a folder, a text, a recipe.
+
+    >>> from pathlib import Path
+    >>> from zoo.training.run import settings_of, train_folder
+    >>> record = train_folder("llama", Path("mine"), settings_of("llama", {"steps": 1, "batch": 1}))
+    >>> zoo.load("mine").architecture.name
+    'llama'
     """
     registry, watch = registry or default_registry(), watch or Watch()
     state = open_state(state_path(out)) if resume else None

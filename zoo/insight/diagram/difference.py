@@ -19,7 +19,14 @@ def marked(diagrams: Sequence[Diagram]) -> tuple[Diagram, ...]:
     Stacks are compared by role, decoder with decoder, among the models that have one; and simply with each other where every
     model has only one. A box
     differs when its title does, or when the others have none in its place; its notes and the parts inside are compared
-    one by one.
+    one by one. Raises nothing of its own.
+
+    >>> from zoo.host.registry import default_registry
+    >>> from zoo.insight.diagram import diagram_of, marked
+    >>> recipes = {name: zoo.load(name).recipe for name in ("llama", "qwen3")}
+    >>> llama, qwen3 = marked([diagram_of(recipe, name, default_registry()) for name, recipe in recipes.items()])
+    >>> llama.name, qwen3.name
+    ('llama', 'qwen3')
     """
     if len(diagrams) < 2:
         return tuple(diagrams)

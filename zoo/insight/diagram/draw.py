@@ -68,7 +68,14 @@ class Subject(Frozen):
 
 
 def diagram_of(recipe: Any, name: str, registry: Registry, summary: str = "") -> Diagram:
-    """The diagram of a recipe. PluginError names a drawing that does not give what it should."""
+    """The diagram of a recipe. PluginError names a drawing that does not give what it should.
+
+    >>> from zoo.host.registry import default_registry
+    >>> from zoo.insight.diagram import diagram_of
+    >>> diagram = diagram_of(zoo.load("llama").recipe, "llama", default_registry())
+    >>> diagram.summary
+    '1.05 million parameters'
+    """
     if not summary:
         total = recipe.parameters(recipe.dim)
         active = recipe.active_parameters(recipe.dim)

@@ -39,7 +39,16 @@ PLAIN = ("input", "output", "memory")
 
 
 def to_svg(diagrams: Sequence[Diagram], *, ident: str = "zoo") -> str:
-    """One picture of the diagrams side by side. `ident` begins the ids in it, for pages that hold several."""
+    """One picture of the diagrams side by side. `ident` begins the ids in it, for pages that hold several.
+
+    Raises nothing of its own.
+
+    >>> from zoo.host.registry import default_registry
+    >>> from zoo.insight.diagram import diagram_of, to_svg
+    >>> picture = to_svg([diagram_of(zoo.load("llama").recipe, "llama", default_registry())])
+    >>> picture.startswith("<svg ")
+    True
+    """
     layouts = lay_out(diagrams)
     x, parts = 0.0, []
     for layout in layouts:

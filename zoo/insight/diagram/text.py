@@ -24,7 +24,16 @@ Line = list[tuple[str, str]]
 
 
 def to_text(diagrams: Sequence[Diagram], width: int = 80) -> str:
-    """The diagrams as lines of at most `width` cells (at least 38), side by side where they fit."""
+    """The diagrams as lines of at most `width` cells (at least 38), side by side where they fit.
+
+    Raises nothing of its own.
+
+    >>> from zoo.host.registry import default_registry
+    >>> from zoo.insight.diagram import diagram_of, to_text
+    >>> lines = to_text([diagram_of(zoo.load("llama").recipe, "llama", default_registry())], width=60).splitlines()
+    >>> max(map(len, lines)) <= 60
+    True
+    """
     return "\n".join("".join(text for _, text in line) for line in to_spans(diagrams, width))
 
 

@@ -33,8 +33,15 @@ def intervene(loaded: Loaded, values: Mapping[str, Any]) -> Iterator[Loaded]:
     is multiplied by; those of the others stay as they are and no longer sum to what they did. PromptError names an
     address that the model does not have, one that nothing is computed from, and a value that does not fit.
 
-    >>> with zoo.intervene(loaded, {"layers.0.mixer.head.2": 0}):  # doctest: +SKIP
-    ...     print(zoo.generate(loaded, "The capital city of China is").text)
+    >>> loaded = zoo.load("llama")
+    >>> tokens = mx.array([loaded.tokenizer.encode("The capital city of China is")])  # (B, T)
+    >>> before = loaded.model(tokens)  # (B, T, V)
+    >>> with zoo.intervene(loaded, {"layers.0.mixer.head.2": 0}):
+    ...     without = loaded.model(tokens)
+    >>> mx.array_equal(before, without).item()
+    False
+    >>> mx.array_equal(before, loaded.model(tokens)).item()
+    True
     """
     check_loaded(loaded, "intervene")
     editor = Editor(edits_of(loaded, values))

@@ -34,6 +34,17 @@ class Trace(Mapping[str, np.ndarray]):
     `trace[address]` is that of the last. `about(address)` describes a value: axes, meaning, unit.
 
     `prompt` are the ids that were read, `steps` what the strategy yielded, `choices` how each token was chosen.
+    PromptError for an address that the run has not.
+
+    >>> trace = zoo.trace(zoo.load("llama"), "The capital city of China is", max_tokens=2)
+    >>> trace.text
+    ' Beij'
+    >>> trace.about("layers.3.mixer.pattern").axes
+    'B H T S'
+    >>> trace["layers.3.mixer.pattern.2"].shape  # (T, S), of one head
+    (7, 7)
+    >>> trace.streams
+    ['embedding', 'layers.0', 'layers.1', 'layers.2', 'layers.3']
     """
 
     def __init__(

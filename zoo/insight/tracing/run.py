@@ -32,9 +32,10 @@ def trace(
     what it computes without a trace; `zoo.intervene` can be in force around it. A beam search keeps one beam unless
     `beams` asks for more: then values are those of the first row, and choices none. PromptError as from `zoo.stream`.
 
-    >>> trace = zoo.trace(loaded, "The capital city of China is")  # doctest: +SKIP
-    >>> trace["layers.3.mixer.pattern"].shape  # (H, T, S)  # doctest: +SKIP
-    (4, 8, 8)
+    >>> loaded = zoo.load("llama")
+    >>> trace = zoo.trace(loaded, "The capital city of China is", max_tokens=2)
+    >>> trace["layers.3.mixer.pattern"].shape  # (H, T, S)
+    (4, 7, 7)
     """
     check_loaded(loaded, "trace")
     patterns = (only,) if isinstance(only, str) else tuple(only)

@@ -1,0 +1,59 @@
+"""The page of the command line has every command, each with an example that is run, and no other."""
+
+import importlib.util
+import re
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+from zoo.cli.program import cli
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "reference" / "cli.md").read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def tool():
+    """docs/building/helped.py, which needs no Sphinx."""
+    spec = importlib.util.spec_from_file_location("helped", ROOT / "docs" / "building" / "helped.py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["helped"] = module  # where dataclasses look for it
+    spec.loader.exec_module(module)
+    yield module
+    del sys.modules["helped"]
+
+
+def test_every_command_is_shown_with_an_example(tool):
+    shown = re.findall(r"^#+ zoo (.*)\n\n```\{command\} \1\n```\n((?:(?!^#).*\n?)*)", PAGE, re.MULTILINE)
+    assert [name for name, _ in shown] == tool.paths(cli)
+    groups = {name for name in tool.paths(cli) if " " in name}
+    for name, rest in shown:
+        leads_on = any(other.startswith(f"{name} ") for other in groups)
+        assert f"$ zoo {name}" in rest or leads_on, f"{name} has no example"
+
+
+def test_settings_that_strategies_declare_are_told(tool):
+    sections = dict(tool.helped(cli, "run").sections)
+    assert "--block-length INTEGER" in dict(sections["Settings of masked-diffusion (plugin llada)"])
+    assert "--beams INTEGER" in dict(sections["Settings of beam"])
+    assert tool.helped(cli, "run").usage == "zoo run [OPTIONS] SOURCE [PROMPT]"
+
+
+def test_every_option_is_told(tool):
+    for path in tool.paths(cli):
+        command, context = cli, click.Context(cli, info_name="zoo", **cli.context_settings)
+        for name in path.split():
+            command = command.get_command(context, name)
+            context = click.Context(command, info_name=name, parent=context)
+        rows = {name for _, section in tool.helped(cli, path).sections for name, _ in section}
+        for option in command.get_params(context):
+            if isinstance(option, click.Option) and not option.hidden:
+                assert any(option.opts[-1] in row for row in rows), f"zoo {path} {option.opts}"
+
+
+def test_a_command_that_there_is_not_is_an_error(tool):
+    for name in ("fly", "run away", "cache fly"):
+        with pytest.raises(KeyError):
+            tool.helped(cli, name)

@@ -1,0 +1,74 @@
+"""The pictures of docs/pictures: each is what the zoo makes now."""
+
+import sys
+from pathlib import Path
+
+import pytest
+from invoked import invoke
+
+ROOT = Path(__file__).parents[2]
+PICTURES = ROOT / "docs" / "pictures"
+
+
+@pytest.fixture
+def recording(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "tools")
+    import recording
+
+    yield recording
+    for name in ("recording", "recording_svg"):
+        sys.modules.pop(name)
+
+
+def test_the_comparison_is_what_the_command_writes(tmp_path):
+    made = tmp_path / "comparison.svg"
+    done = invoke(tmp_path, ["compare", "llama:8b", "mixtral:8x7b", "--svg", str(made)])
+    assert done.returncode == 0, done.stderr
+    assert made.read_bytes() == (PICTURES / "comparison.svg").read_bytes(), (
+        "run: zoo compare llama:8b mixtral:8x7b --svg docs/pictures/comparison.svg"
+    )
+
+
+def without_statistics(lines):
+    """The lines, blank ones aside, but for what a run says of its own speed and memory."""
+    kept, inside = [], False
+    for line in lines:
+        inside = inside or " · prompt " in line
+        if line.strip() and not inside:
+            kept.append(line.rstrip())
+        inside = inside and "peak memory" not in line
+    return kept
+
+
+def test_the_recordings_text_is_what_the_commands_print(recording, tmp_path):
+    from recording_svg import text_of
+
+    shown = text_of(recording.PICTURE.read_text(encoding="utf-8"))
+    printed = []
+    for command in (command for screen in recording.SCREENS for command in screen):
+        printed.append(recording.PROMPT + command.text)
+        for line in recording.lines(recording.pieces(command.text, tmp_path)):
+            printed.append("".join(cell.text for cell in line))
+    assert without_statistics(shown) == without_statistics(printed), "run: python tools/recording.py"
+    assert " Beijing." in shown and "peak memory" in "".join(shown)
+
+
+def test_the_recording_is_small_and_has_a_still_view(recording):
+    svg = recording.PICTURE.read_text(encoding="utf-8")
+    assert len(svg.encode()) < 60_000
+    assert "prefers-reduced-motion" in svg and "prefers-color-scheme" in svg
+    assert "<script" not in svg and "<title" in svg and "<desc" in svg
+
+
+def test_a_recorder_wraps_styles_and_places_letters_as_a_terminal_does(recording):
+    written = [(0.5, "\x1b[1mbold\x1b[0m and 中国\r\n"), (0.9, "x" * recording.COLUMNS + "y")]
+    lines = recording.lines(written)
+    assert ["".join(cell.text for cell in line) for line in lines] == [
+        "bold and 中国",
+        "x" * recording.COLUMNS,
+        "y",
+    ]
+    assert [cell.text for cell in lines[0] if "bold" in cell.style] == list("bold")
+    assert sum(cell.width for cell in lines[0]) == len("bold and ") + 4
+    with pytest.raises(ValueError, match="not shown"):
+        recording.lines([(0.0, "\x1b[2Jcleared\x1b[0m")])

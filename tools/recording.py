@@ -1,0 +1,229 @@
+"""The recording of a terminal, docs/pictures/recording.svg: commands run anew, as one animated SVG without scripts.
+
+python tools/recording.py
+"""
+
+from __future__ import annotations
+
+import codecs
+import fcntl
+import os
+import pty
+import select
+import struct
+import subprocess
+import sys
+import tempfile
+import termios
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from recording_svg import Cell, Line, Moment, Typed, picture, width_of
+
+PICTURE = Path(__file__).parent.parent / "docs" / "pictures" / "recording.svg"
+COLUMNS, ROWS = 60, 30
+PROMPT = "$ "
+KEY = 0.025  # seconds a typed character
+SECONDS = 60  # the longest that a command may take
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command, and how long each part of its output is looked at.
+
+    `looks` are pairs: a line's beginning, "" for the end, that the view moves to, and the seconds it stays there.
+    """
+
+    text: str
+    pause: float = 0.6
+    looks: tuple[tuple[str, float], ...] = ()
+
+
+SCREENS: tuple[tuple[Command, ...], ...] = (
+    (
+        Command('zoo run llama "The capital city of China is"'),
+        Command('zoo run llama "中国的首都是"'),
+        Command("zoo new my-arch --base llama", pause=0.3),
+        Command("sed -n 7,11p my-arch/zoo_my_arch/__init__.py | fold -sw 60", pause=2.0),
+    ),
+    (Command("zoo compare gpt2 gpt2-postln", pause=1.2, looks=(("gpt2-postln:small", 1.2), ("", 2.0))),),
+    (
+        Command(
+            'zoo trace llama "The capital of France is" --max-tokens 1',
+            pause=1.6,
+            looks=(("Attention", 1.8), ("", 2.0)),
+        ),
+    ),
+)
+
+
+def pieces(command: str, folder: Path) -> list[tuple[float, str]]:
+    """What a command writes to a terminal of its own, each piece with the seconds since it began.
+
+    Raises RuntimeError when it fails.
+    """
+    leader, follower = pty.openpty()
+    fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
+    unwanted = ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR")
+    environment = {name: value for name, value in os.environ.items() if name not in unwanted}
+    zoo = folder / ".bin" / "zoo"
+    zoo.parent.mkdir(exist_ok=True)
+    zoo.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m zoo "$@"\n')
+    zoo.chmod(0o755)
+    environment |= {
+        "TERM": "xterm-256color",
+        "LANG": "C.UTF-8",
+        "HF_HUB_OFFLINE": "1",
+        "PATH": f"{zoo.parent}{os.pathsep}{os.environ['PATH']}",
+    }
+    began = time.monotonic()
+    process = subprocess.Popen(
+        command, shell=True, cwd=folder, env=environment, stdin=follower, stdout=follower, stderr=follower
+    )
+    os.close(follower)
+    found: list[tuple[float, bytes]] = []
+    while select.select([leader], [], [], SECONDS)[0]:
+        try:
+            found.append((time.monotonic() - began, os.read(leader, 65536)))
+        except OSError:  # the process has closed its end
+            break
+    os.close(leader)
+    if process.wait(timeout=SECONDS):
+        raise RuntimeError(f"{command} ended with {process.returncode}: {found}")
+    return _characters(found)
+
+
+def _characters(found: list[tuple[float, bytes]]) -> list[tuple[float, str]]:
+    """The pieces as text; a character or an escape sequence cut in two goes to the piece that ends it."""
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    texts, rest = [], ""
+    for moment, data in found:
+        text = rest + decoder.decode(data)
+        escape = text.rfind("\x1b")
+        cut = escape if escape >= 0 and "m" not in text[escape:] else len(text)
+        texts.append((moment, text[:cut]))
+        rest = text[cut:]
+    return texts
+
+
+def lines(written: list[tuple[float, str]]) -> list[Line]:
+    """The lines that a terminal of COLUMNS cells shows, each cell with its style and the moment it was written.
+
+    Raises ValueError for control sequences other than colours and line ends.
+    """
+    shown: list[Line] = [[]]
+    style: frozenset[str] = frozenset()
+    for moment, text in written:
+        position = 0
+        while position < len(text):
+            character = text[position]
+            if character == "\x1b":
+                end = text.index("m", position)
+                style = _styled(style, text[position + 1 : end])
+                position = end + 1
+                continue
+            position += 1
+            if character == "\n":
+                shown.append([])
+            elif character != "\r":
+                if ord(character) < 32:
+                    raise ValueError(f"a control character that is not shown: {character!r}")
+                if sum(cell.width for cell in shown[-1]) + width_of(character) > COLUMNS:
+                    shown.append([])
+                shown[-1].append(Cell(character, style, moment))
+    return shown if shown[-1] else shown[:-1]
+
+
+def _styled(style: frozenset[str], sequence: str) -> frozenset[str]:
+    """The style after an escape sequence: names of `recording_svg.STYLES`, and "on-N" for a background of 256."""
+    if not sequence.startswith("["):
+        raise ValueError(f"a control sequence that is not shown: {sequence!r}")
+    codes = iter(sequence[1:].split(";"))
+    names = {"1": "bold", "2": "dim", "4": "under", "30": "black", "33": "yellow"}
+    for code in codes:
+        if code in ("", "0"):
+            style = frozenset()
+        elif code == "48" and next(codes) == "5":
+            style |= {f"on-{next(codes)}"}
+        elif code in names:
+            style |= {names[code]}
+        else:
+            raise ValueError(f"a style that is not shown: {sequence!r}")
+    return style
+
+
+@dataclass
+class Reel:
+    """The recording so far: its lines from top to bottom, when each command is typed, and where the view is when."""
+
+    clock: float = 0.0
+    lines: list[Line] = field(default_factory=list)
+    typed: list[Typed] = field(default_factory=list)
+    views: list[Moment] = field(default_factory=list)  # when, the row at the top, whether it glides there
+
+    def screen(self, commands: tuple[Command, ...], folder: Path) -> None:
+        """Run the commands of one screen, which begins empty."""
+        top = len(self.lines)
+        self.views.append(Moment(self.clock, top))
+        for command in commands:
+            self._run(command, folder)
+        self.lines += [[] for _ in range(top + ROWS - len(self.lines))]
+
+    def _run(self, command: Command, folder: Path) -> None:
+        shown, begin = self.clock, self.clock + 0.3
+        row = len(self.lines)
+        characters = [Cell(one, frozenset({"typed"}), self.clock) for one in command.text]
+        prompt = [Cell(one, frozenset({"prompt"}), self.clock) for one in PROMPT]
+        cells = sum(cell.width for cell in characters)
+        if len(PROMPT) + cells > COLUMNS:
+            raise ValueError(f"longer than a line: {command.text}")
+        self.lines.append(prompt + characters)
+        self.clock = begin + KEY * cells
+        self.typed.append(Typed(row, cells, shown, begin, self.clock))
+        self.clock += 0.15
+        written = [(self.clock + moment, text) for moment, text in pieces(command.text, folder)]
+        self.lines += lines(written)
+        self.clock = max((moment for moment, _ in written), default=self.clock) + command.pause
+        for beginning, seconds in command.looks:
+            self.views.append(Moment(self.clock, self._top(row, beginning), glides=True))
+            self.clock += 0.7 + seconds
+
+    def _top(self, row: int, beginning: str) -> int:
+        """The row to be at the top of the view, for a line of the output that begins so; "" for the end."""
+        last = len(self.lines) - ROWS
+        if not beginning:
+            return last
+        for number in range(row + 1, len(self.lines)):
+            if "".join(cell.text for cell in self.lines[number]).startswith(beginning):
+                return min(number, last)
+        raise ValueError(f"no line begins with {beginning!r}")
+
+
+def recorded() -> Reel:
+    """All screens, run now."""
+    reel = Reel()
+    with tempfile.TemporaryDirectory() as folder:
+        for commands in SCREENS:
+            reel.screen(commands, Path(folder))
+    return reel
+
+
+def described(reel: Reel) -> str:
+    """What is to be seen, for who cannot see it: each command and the first line that it prints."""
+    said = []
+    for row in (one.row for one in reel.typed):
+        command, first = ("".join(cell.text for cell in line) for line in reel.lines[row : row + 2])
+        said.append(f"{command.removeprefix(PROMPT)} prints: {first.strip()}")
+    return "; ".join(said)
+
+
+if __name__ == "__main__":
+    reel = recorded()
+    drawn = picture(
+        reel.lines, reel.typed, reel.views, reel.clock, (COLUMNS, ROWS, len(PROMPT)), described(reel)
+    )
+    PICTURE.write_text(drawn, encoding="utf-8")
+    print(f"{PICTURE.name}: {len(drawn.encode()):,} bytes, {reel.clock:.1f} seconds")
