@@ -63,12 +63,13 @@ class DiagramDirective(ZooDirective):
     def made(self) -> list[nodes.Node]:
         from zoo.facts import describe
         from zoo.host.registry import default_registry
-        from zoo.insight.diagram import diagram_of, marked
+        from zoo.insight.diagram import diagram_in, diagram_of, marked
         from zoo.insight.diagram.svg import to_svgs
 
         registry = default_registry()
         found = [describe(name, registry) for name in self.arguments[0].split()]
-        diagrams = marked([diagram_of(one.recipe, one.origin, registry) for one in found])
+        plain = [diagram_of(one.recipe, one.origin, registry) for one in found]
+        diagrams = [diagram_in(diagram, self.language) for diagram in marked(plain)]
         number = self.env.new_serialno("diagram")
         pictures = to_svgs(diagrams, ident=f"diagram-{number}")
         shown = (

@@ -10,7 +10,7 @@ from typing import Any
 from docutils import nodes
 from figures.parts import line, rect, svg, text
 
-from building.architecture_words import WORDS
+from building.architecture_words import WORDS, titled
 from building.family import Member, by_task, members, roots, variants
 from building.pieces import ZooDirective, html
 from zoo.frozen import Frozen, frozen
@@ -21,7 +21,7 @@ BOX, GAP = 216, 44  # the width of a box and the room between generations
 LINE, PAD = 16, 9  # of the small text in a box
 APART, HEADING = 10, 44  # between boxes; the room of a task's name
 LINES = 3
-ASIDE = re.compile(r" ?[((][^()()]*[))]")  # what a sentence says in brackets
+ASIDE = re.compile(r" ?[(\uff08][^()\uff08\uff09]*[)\uff09]")  # what a sentence says in brackets
 
 
 @frozen()
@@ -38,24 +38,36 @@ class Placed(Frozen):
 def label(one: Member, language: str) -> list[str]:
     """What the box says: the first difference from the base, and how many more there are; of a root its summary."""
     plain = one.sentences[0] if one.sentences else one.found.architecture.summary
-    said = ASIDE.sub("", in_language(plain, language)).rstrip(".。")
+    said = without_asides(in_language(plain, language)).rstrip(".。")
     lines = lines_within(said, BOX - 2 * PAD, 12)
     if len(lines) > LINES:
         lines = [*lines[: LINES - 1], f"{lines[LINES - 1]} …"]
-    if (more := len(one.sentences) - 1) and more > 0:
+    if (more := len(one.sentences) - 1) > 0:
         lines.append(WORDS[language]["and more"].format(count=more))
     return lines
 
 
-def placed(one: Member, among: dict[str, Member], top: float, depth: int, language: str) -> list[Placed]:
-    """The boxes of a member and of all that is told from it, below `top`; the member's own is the first."""
+def without_asides(sentence: str) -> str:
+    """A sentence without what it says in brackets, and in brackets within these."""
+    while (shorter := ASIDE.sub("", sentence)) != sentence:
+        sentence = shorter
+    return sentence
+
+
+def placed(
+    one: Member, among: dict[str, Member], top: float, language: str, task: str, depth: int = 0
+) -> list[Placed]:
+    """The boxes of a member and of all that is told from it, below `top`; the member's own is the first.
+
+    `task` is that of the family: a member with another has a line that says so.
+    """
     lines = tuple(label(one, language))
-    height = 2 * PAD + 18 + LINE * len(lines)
+    height = 2 * PAD + 18 + LINE * (len(lines) + (one.task != task))
     below: list[Placed] = []
     heads: list[float] = []
     end = top
     for variant in variants(one.name, among):
-        found = placed(variant, among, end, depth + 1, language)
+        found = placed(variant, among, end, language, task, depth + 1)
         heads.append(found[0].middle)
         end = max(bottom(found) + APART, end)
         below += found
@@ -72,11 +84,11 @@ def drawn(among: dict[str, Member], language: str, address: str) -> str:
     """The tree as SVG; each box leads to the page of its architecture at `address` + its name + ".html"."""
     words, parts, top = WORDS[language], [], 0.0
     for task, found in by_task(roots(among)).items():
-        parts.append(text(0, top + 28, words[f"task {task}"], size=15, bold=True))
+        parts.append(text(0, top + 28, titled(words[f"task {task}"]), size=15, bold=True))
         parts.append(line([(0, top + 36), (3 * BOX + 2 * GAP, top + 36)], colour="edge", width=1))
         top += HEADING + 6
         for one in found:
-            boxes = placed(one, among, top, 0, language)
+            boxes = placed(one, among, top, language, task)
             by_name = {box.one.name: box for box in boxes}
             parts += [_edge(by_name[box.one.base], box) for box in boxes[1:]]
             parts += [part for box in boxes for part in _box(box, task, words, address)]
@@ -99,11 +111,11 @@ def _box(box: Placed, task: str, words: dict[str, str], address: str) -> Iterato
     yield f'<a href="{address}{one.name}.html"><title>{escape(" ".join(one.sentences))}</title>'
     yield rect(box.x + 1, top, BOX - 2, box.height, radius=8)
     yield text(box.x + PAD, top + PAD + 13, one.name, size=15, bold=True)
+    lines = [(said, "quiet") for said in box.lines]
     if one.task != task:
-        named = words[f"task {one.task}"]
-        yield text(box.x + BOX - PAD, top + PAD + 13, named, size=11, colour="accent", anchor="end")
-    for number, said in enumerate(box.lines):
-        yield text(box.x + PAD, top + PAD + 31 + number * LINE, said, size=12, colour="quiet")
+        lines.append((words[f"task {one.task}"], "accent"))
+    for number, (said, colour) in enumerate(lines):
+        yield text(box.x + PAD, top + PAD + 31 + number * LINE, said, size=12, colour=colour)
     yield "</a>"
 
 
@@ -125,7 +137,7 @@ class FamilyTree(ZooDirective):
         among, words = members(), WORDS[self.language]
         address = "architectures/"
         lists = "".join(
-            f"<h2>{words[f'task {task}']}</h2>"
+            f"<h2>{titled(words[f'task {task}'])}</h2>"
             f"<ul>{''.join(listed(one, among, self.language, address) for one in found)}</ul>"
             for task, found in by_task(roots(among)).items()
         )

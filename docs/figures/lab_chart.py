@@ -9,10 +9,9 @@ from zoo.lab.panels import TEXT
 
 RECORDS = Path(__file__).parent.parent / "records" / "lab"
 IDENT = re.compile(r'(\bid="|href="#|url\(#)')
-GLOBAL = re.compile(
-    r"\s*<(metadata|style)\b.*?</\1>", re.DOTALL
-)  # of a style sheet the whole page would take note
-WIDTH = 460  # points, wide enough for its letters to be read
+# The style sheet would hold for the whole page.
+GLOBAL = re.compile(r"\s*<(metadata|style)\b.*?</\1>", re.DOTALL)
+WIDTH = 460  # pixels at most
 
 
 def draw(language: str, name: str) -> str:

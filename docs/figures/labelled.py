@@ -38,7 +38,7 @@ def labelled(
     above = (20 if title else 0) + (max(map(width_of, columns)) if upright else SIZE) + 8
     wide, high = len(columns) * across, len(rows) * down
     strongest = most or max(abs(float(value)) for row in values for value in row)
-    parts = [text(0, 14, title, size=SIZE, bold=True)] if title else []
+    parts = [text(left, 14, title, size=SIZE, bold=True)] if title else []
     parts += [
         text(left - 6, above + index * down + down / 2 + 5, name, size=SIZE, anchor="end")
         for index, name in enumerate(rows)
@@ -60,4 +60,4 @@ def labelled(
             parts.append(rect(x, y, across, down, fill=colour, line="transparent", radius=0, title=about))
             if written:
                 parts.append(text(x + across / 2, y + down / 2 + 4.5, words, size=12, anchor="middle"))
-    return svg(max(left + wide + 2, width_of(title) + 12), above + high + 2, parts)
+    return svg(left + max(wide + 2, width_of(title) + 8), above + high + 2, parts)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 from importlib.resources import files
+from itertools import pairwise
 
 from figures.parts import svg, text
 from figures.tour_marks import chip, chip_width, panels, said
@@ -40,7 +40,7 @@ def merged(word: str) -> list[tuple[int | None, tuple[str, str] | None, list[str
     parts = list(word.replace(" ", "Ġ"))
     states: list[tuple[int | None, tuple[str, str] | None, list[str]]] = [(None, None, list(parts))]
     while True:
-        pairs = [pair for pair in itertools.pairwise(parts) if pair in ranks]
+        pairs = [pair for pair in pairwise(parts) if pair in ranks]
         if not pairs:
             return states
         best = min(pairs, key=lambda pair: ranks[pair])

@@ -10,7 +10,7 @@ import zoo
 from figures.parts import FONT, line, rect, text
 from figures.tour_marks import PROMPT, arrow, grid, pieces, said, shade
 
-WIDTH, LEFT, RIGHT = 430.0, 64.0, 420.0
+WIDTH, LEFT, RIGHT = 438.0, 76.0, 430.0
 BEAT = 78.0  # from one stage to the next
 LAYER, HEAD = 1, 2
 
@@ -57,7 +57,7 @@ def draw(language: str) -> str:
     drawn.insert(
         0,
         around
-        + text(LEFT - 12, (top + bottom) / 2 + 5, f"× {count}", anchor="end", bold=True, colour="accent"),
+        + text(LEFT - 14, (top + bottom) / 2 + 5, f"× {count}", anchor="end", bold=True, colour="accent"),
     )
     return picture_of(drawn, y, loop(language, y))
 
@@ -144,7 +144,7 @@ def loop(language: str, height: float) -> str:
     start = height - BEAT + 46
     cache = f'<a href="cache.html">{text(0, 0, said(language, "append, with the cache", "追加词元，用 KV 缓存"), anchor="middle", size=14, colour="accent")}</a>'
     return (
-        line([(LEFT, start), (28, start), (28, 24), (LEFT - 8, 24)], colour="accent", width=1.8)
+        line([(LEFT, start), (26, start), (26, 24), (LEFT - 8, 24)], colour="accent", width=1.8)
         + f'<polygon points="{LEFT - 8},19 {LEFT - 8},29 {LEFT},24" style="fill:var(--accent)"/>'
-        + f'<g transform="translate(20 {height / 2}) rotate(-90)">{cache}</g>'
+        + f'<g transform="translate(18 {height / 2}) rotate(-90)">{cache}</g>'
     )

@@ -105,11 +105,15 @@ def _stack(ours: Any, theirs: Any, sizes: bool) -> Iterator[str]:
 def _parts(stack: Any) -> dict[str, list[Spec | None]]:
     """Each part of the layers, norms aside, by name: one a layer."""
     found: dict[str, list[Spec | None]] = {}
+    spelled: dict[tuple[int, int], Spec] = {}  # equal layers mostly are one object
     for index, layer in enumerate(stack.layers):
         for name, part in layer.children():
             if part.kind != "norm":
                 row = found.setdefault(name, [None] * len(stack.layers))
-                row[index] = _spelled_out(part, layer.width(name, stack.dim))
+                key = (id(part), layer.width(name, stack.dim))
+                if key not in spelled:
+                    spelled[key] = _spelled_out(part, key[1])
+                row[index] = spelled[key]
     return found
 
 
@@ -180,8 +184,10 @@ def where(places: Sequence[int], layers: int) -> str:
 
 def _with_active(sentence: str, recipe: Any) -> str:
     """A sentence about experts, with how many parameters a token uses."""
+    if "of which a token uses" not in sentence:
+        return sentence
     total, active = (int(count(recipe.dim)) for count in (recipe.parameters, recipe.active_parameters))
-    if total == active or "of which a token uses" not in sentence:
+    if total == active:
         return sentence
     used, whole = billions(active), billions(total)
     if used.split(" ")[1:] == whole.split(" ")[1:]:

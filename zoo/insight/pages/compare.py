@@ -6,7 +6,7 @@ The page has a card for each model (`zoo.insight.pages.compare_card`), and draws
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -112,6 +112,21 @@ def common(language: str, record: str = "") -> dict[str, Any]:
         "geometry": GEOMETRY,
         "record": record,
     }
+
+
+def choices(found: Iterable[Described], language: str = "en") -> list[dict[str, str]]:
+    """The models that a person may choose among: each one's name, and what it is."""
+    return [
+        {"name": one.origin, "about": in_language(one.architecture.summary, language)} for one in found
+    ]
+
+
+def about_record(record: Mapping[str, Any], language: str = "en") -> str:
+    """How the small checkpoints were measured: the machine, the day, and what else it did; "" for no record."""
+    if not record:
+        return ""
+    text: str = json.loads(asset(f"compare.{language}.json"))["record"]
+    return text.format(**record["versions"], **{key: record[key] for key in ("date", "load", "tokens", "new")})
 
 
 def _format(name: str, language: str) -> dict[str, Any]:

@@ -59,13 +59,14 @@ Object.assign(zooCompare, {
   },
 
   // A piece of code that opens: where it stands, and its text, fetched when it is wanted.
-  piece(app, name, heading = name.split(":")[1]) {
+  piece(app, name, open = false) {
     const { element } = zooCompare;
-    const body = element("div");
-    const details = element("details", { class: "piece" }, element("summary", {}, element("code", {}, heading)), body);
-    details.addEventListener("toggle", async () => {
-      if (details.open && !body.childNodes.length) body.append(...zooCompare.source(app, await app.code(), name));
-    });
+    const [body, heading] = [element("div"), name.split(":")[1]];
+    const fill = async () => {
+      if (details.open && !body.childNodes.length) body.replaceChildren(...zooCompare.source(app, await app.code(), name));
+    };
+    const title = element("summary", {}, element("code", {}, heading));
+    const details = element("details", { class: "piece", open, ontoggle: fill }, title, body);
     return details;
   },
 
@@ -103,7 +104,10 @@ Object.assign(zooCompare, {
         cards.length === 1
           ? say.call(zooCompare, "code_of", { name: having[0] })
           : say.call(zooCompare, whole ? "code_all" : "code_only", { names: having.join(", ") });
-      const pieces = names.map((name) => zooCompare.piece(app, name));
+      // What makes a recipe is short, and where it differs it is the answer.
+      const making = cards.flatMap((card) => card.code.recipe.slice(0, cards.length > 1 && !whole ? undefined : 1));
+      const opens = (name) => making.includes(name) && /:[a-z_]/.test(name) && !(whole && cards.length > 1);
+      const pieces = names.map((name) => zooCompare.piece(app, name, opens(name)));
       if (whole && cards.length > 1) return element("details", { class: "shared" }, element("summary", {}, title), pieces);
       return element("div", { class: "own" }, app.heading(1, title), pieces);
     });

@@ -1,0 +1,156 @@
+"""`{matrix}`: architectures against features, computed from the recipe of each one's full-size preset and its record."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from html import escape
+from typing import Any
+
+from docutils import nodes
+
+from building.architecture_words import WORDS
+from building.family import Member, members
+from building.pieces import ZooDirective, html
+from building.task_filter import task_filter
+from zoo.checkpoint.packings import AFFINE_BITS, FLOAT_MODES
+from zoo.facts import Sheet
+from zoo.facts.fact import ABSENT, amount
+from zoo.facts.memory import kept_of
+from zoo.facts.structure import position_text, scaling_text
+from zoo.facts.weights import weights_of
+from zoo.frozen import Frozen, frozen
+from zoo.host.registry import default_registry
+from zoo.insight.language import in_language
+
+READ = ("mixer", "head_norm", "window", "feedforward", "norm", "placement", "causality")
+TITLES = {"causality": "sees"}  # the columns of facts whose word has another name
+
+
+@frozen()
+class Entry(Frozen):
+    """One cell: its text, and what a column of numbers is sorted by."""
+
+    text: str
+    number: float | None = None
+
+
+def features(one: Member, language: str) -> dict[str, Entry]:
+    """The cells of one architecture, by the names of their columns."""
+    words, architecture, recipe = WORDS[language], one.found.architecture, one.found.recipe
+    sheet = one.found.sheet(default_registry())
+
+    def said(text: str) -> str:
+        return in_language(text, language)
+
+    def joined(texts: Iterator[str]) -> str:
+        return " / ".join(dict.fromkeys(map(said, texts))) or ABSENT
+
+    found = {name: Entry(joined(_texts(sheet, name))) for name in READ}
+    total = sheet.value("parameters.total")
+    found["parameters total"] = Entry(amount(total).rstrip(), total)
+    found["positions"] = Entry(joined(_positions(recipe)))
+    found["experts"] = _experts(sheet, words)
+    found["tied"] = Entry(
+        ABSENT if sheet.get("tied") is None else words["yes" if sheet.value("tied") else "no"]
+    )
+    kinds = dict.fromkeys(one.kind for one in kept_of(recipe))
+    found["cache"] = Entry(
+        "; ".join(words.get(f"cache {kind}", kind) for kind in kinds) or words["cache none"]
+    )
+    found["formats"] = Entry(_formats(one, words))
+    small = architecture.preset("pocket")
+    found["small"] = Entry(words["yes" if small is not None and small.embedded else "no"])
+    found["gguf short"] = Entry(architecture.gguf.architecture if architecture.gguf else ABSENT)
+    found["layouts"] = Entry(words["layout own" if architecture.mlx_weights else "layout same"])
+    found["task"] = Entry(words[f"task {one.task}"])
+    found["base"] = Entry(one.base or ABSENT)
+    return found
+
+
+COLUMNS = (
+    *("task", "base", "parameters total", "mixer", "head_norm", "window", "positions", "norm", "placement"),
+    *("feedforward", "experts", "tied", "causality", "cache", "formats", "small", "gguf short", "layouts"),
+)
+
+
+def _texts(sheet: Sheet, key: str) -> Iterator[str]:
+    """The values of a fact, of each stack that has it."""
+    return (fact.text for fact in sheet if fact.key == key and fact.value is not None)
+
+
+def _positions(recipe: Any) -> Iterator[str]:
+    """The kinds of positions, and of their scaling, without numbers."""
+    for _, spec in recipe.walk():
+        if spec.kind == "position":
+            yield position_text(spec).partition(",")[0]
+        elif spec.kind == "rope-scaling":
+            yield scaling_text(spec).partition(" ×")[0]
+
+
+def _experts(sheet: Sheet, words: dict[str, str]) -> Entry:
+    """How many experts there are and a token uses, in the layers that have them."""
+
+    def number(key: str) -> int | None:
+        for fact in sheet:
+            if fact.key == key:
+                values = fact.value if isinstance(fact.value, tuple) else (fact.value,)
+                return next((int(value) for value in values if value is not None), None)
+        return None
+
+    count = number("experts")
+    if count is None:
+        return Entry(ABSENT, 0)
+    said = "experts shared" if number("shared_width") else "experts value"
+    return Entry(words[said].format(used=number("experts_used"), count=count), count)
+
+
+def _formats(one: Member, words: dict[str, str]) -> str:
+    """The formats in which the model's weights take less room than whole: its rows must divide into their groups."""
+    weights = weights_of(one.found.recipe, one.found.architecture.quantizes)
+    if weights is None:
+        return ABSENT
+    whole = weights.bytes("bfloat16")
+    bits = [str(bits) for bits in AFFINE_BITS[1:] if weights.bytes(str(bits)) < whole]
+    modes = [mode for mode in FLOAT_MODES if weights.bytes(mode) < whole]
+    several = [words["bits"].format(bits=words["list"].join(bits))] if bits else []
+    return words["list"].join([*several, *modes]) or ABSENT
+
+
+def matrix(among: dict[str, Member], language: str, address: str) -> str:
+    """The table, with buttons that sort it and choices that filter it, as HTML."""
+    words = WORDS[language]
+    heads = [(words["architecture"], "architecture")]
+    heads += [(words[TITLES.get(column, column)], column) for column in COLUMNS]
+    top = "".join(
+        f'<th scope="col"><button type="button" title="{escape(words["sort"].format(column=title))}">{title}</button></th>'
+        for title, _ in heads
+    )
+    rows = []
+    for name, one in among.items():
+        found = features(one, language)
+        cells = "".join(_cell(found[column]) for column in COLUMNS)
+        link = f'<a href="{address}{name}.html">{name}</a>'
+        rows.append(f'<tr data-task="{one.task}"><th scope="row">{link}</th>{cells}</tr>')
+    return (
+        f'<div class="zoo-filtered">{task_filter(among, language, "matrix")}'
+        f'<div class="zoo-scroll zoo-matrix" tabindex="0" role="group" aria-label="{words["matrix"]}">'
+        f"<table><thead><tr>{top}</tr></thead><tbody>{''.join(rows)}</tbody></table></div></div>"
+    )
+
+
+def _cell(entry: Entry) -> str:
+    order = "" if entry.number is None else f' data-number="{entry.number:.12g}"'
+    return f"<td{order}>{escape(entry.text)}</td>"
+
+
+class Matrix(ZooDirective):
+    """The table of all architectures."""
+
+    def made(self) -> list[nodes.Node]:
+        return [html(matrix(members(), self.language, "architectures/"))]
+
+
+def setup(app: Any) -> None:
+    """Add the directive."""
+    app.add_directive("matrix", Matrix)
+    app.add_js_file("matrix.js", loading_method="defer")

@@ -1,0 +1,102 @@
+"""Which experts of a pocket each kind of token goes to, and how evenly each layer's experts are used."""
+
+from __future__ import annotations
+
+import numpy as np
+
+import zoo
+from figures.parts import heat, rect, svg, text
+from figures.plots import panels
+from figures.seen import held_out, values_on
+
+MODEL, SENTENCES, LAYER = "mixtral", 150, 0
+KINDS = {
+    "name": {"en": "capitalised", "zh": "大写开头的词元"},
+    "word": {"en": "other words", "zh": "其他英文词"},
+    "piece": {"en": "parts of words", "zh": "英文词的片段"},
+    "chinese": {"en": "Chinese", "zh": "汉字"},
+    "number": {"en": "digits", "zh": "数字"},
+    "mark": {"en": "punctuation", "zh": "标点"},
+}
+SAID = {
+    "en": {
+        "kinds": "Layer {layer}: % of a kind's tokens",
+        "load": "Load, times the even share",
+        "layer": "layer",
+    },
+    "zh": {
+        "kinds": "第 {layer} 层：每类词元选中各专家的百分比",
+        "load": "负载（平均份额的倍数）",
+        "layer": "第 {} 层",
+    },
+}
+CELL, ROW = 30, 26
+
+
+def draw(language: str) -> str:
+    """Two tables of cells: kinds of tokens by experts in one layer, layers by experts."""
+    said = SAID[language]
+    kinds, chosen = tokens_and_choices()
+    count = chosen.shape[-1]
+    shares = {kind: chosen[LAYER, kinds == kind].mean(axis=0) for kind in KINDS}
+    by_kind = table(
+        said["kinds"].format(layer=LAYER),
+        {KINDS[kind][language]: [(x, f"{100 * x:.0f}") for x in share] for kind, share in shares.items()},
+        count,
+    )
+    loads = chosen.mean(axis=1) / chosen.mean(axis=1).mean(axis=-1, keepdims=True)  # (L, E)
+    names = [
+        said["layer"].format(n) if "{" in said["layer"] else f"{said['layer']} {n}" for n in range(len(loads))
+    ]
+    by_layer = table(
+        said["load"],
+        {
+            name: [(x / loads.max(), f"{x:.1f}") for x in load]
+            for name, load in zip(names, loads, strict=True)
+        },
+        count,
+    )
+    return panels((by_kind, by_layer))
+
+
+def table(title: str, rows: dict[str, list[tuple[float, str]]], count: int) -> str:
+    """Rows of cells, one an expert: how strongly each is coloured, and its words."""
+    left = 106
+    parts = [text(0, 14, title, size=13, bold=True)]
+    for expert in range(count):
+        x = left + CELL * expert + CELL / 2
+        parts.append(text(x, 36, f"e{expert}", size=12, colour="quiet", anchor="middle"))
+    for number, (name, cells) in enumerate(rows.items()):
+        y = 44 + ROW * number
+        parts.append(text(left - 8, y + 17, name, size=12, anchor="end"))
+        for expert, (strength, words) in enumerate(cells):
+            x = left + CELL * expert
+            parts.append(rect(x, y, CELL - 2, ROW - 2, fill=heat(0.5 * strength), line="none", radius=2))
+            parts.append(text(x + CELL / 2 - 1, y + 17, words, size=12, anchor="middle"))
+    return svg(left + CELL * count, 48 + ROW * len(rows), parts)
+
+
+def tokens_and_choices() -> tuple[np.ndarray, np.ndarray]:
+    """The kind of each token of some held-out sentences (T,), and in each layer whether it uses an expert (L, T, E)."""
+    loaded = zoo.load(MODEL)
+    addresses = [f"layers.{layer}.feedforward.router.gates" for layer in range(len(loaded.recipe.layers))]
+    kinds: list[str] = []
+    chosen = []
+    for ids, gates in values_on(loaded, held_out(SENTENCES), addresses):
+        kinds += [kind_of(loaded.tokenizer.decode([id])) for id in ids]
+        chosen.append(np.stack(gates) > 0)
+    return np.array(kinds), np.concatenate(chosen, axis=1)
+
+
+def kind_of(token: str) -> str:
+    """The kind of a token, by its first character that is no space; "" where it is a part of a character."""
+    first = token.strip()[:1]
+    if first == "\ufffd" or not first:
+        return ""
+    if not first.isalnum():
+        return "mark"
+    if first.isdigit():
+        return "number"
+    if not first.isascii():
+        return "chinese"
+    return "name" if first.isupper() else "word" if token[0] == " " else "piece"
