@@ -30,7 +30,7 @@ def kept(make: Callable[[], Any], *key: str) -> Any:
 def digest() -> str:
     """Changes whenever the zoo, a plugin or a figure does."""
     found = hashlib.sha256()
-    for folder in (ROOT / "zoo", ROOT / "plugins", DOCS / "building", DOCS / "figures"):
+    for folder in (ROOT / "zoo", ROOT / "plugins", DOCS / "building", DOCS / "figures", DOCS / "pictures"):
         for path in sorted(folder.rglob("*")):
             if path.is_file() and path.suffix != ".pyc":
                 status = path.stat()

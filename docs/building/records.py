@@ -1,4 +1,4 @@
-"""What was measured, from the committed records of docs/records/lab: the directive `{measured}` and the role `{finding}`."""
+"""What was measured, in words and tables, from the committed records of docs/records/lab. Needs no Sphinx."""
 
 from __future__ import annotations
 
@@ -6,12 +6,7 @@ import re
 from functools import cache
 from typing import Any
 
-from docutils import nodes
-from sphinx.util.docutils import SphinxRole
-
 from building.kept import DOCS
-from building.languages import SAID
-from building.pieces import ZooDirective, boxed
 
 POCKETS = "pockets"  # the experiment that measures the embedded checkpoints
 LABELS = {
@@ -28,10 +23,17 @@ UNITS = {
     "µs a token": "微秒每词元",
     "ms": "毫秒",
     "times": "倍",
+    "times its even share": "倍平均份额",
     "%": "%",
 }
+SAID = {
+    "en": "Means with {level} % intervals, over parts of the held-out text and of the questions; measured on {machine}, "
+    "mlx {mlx}, {backend}, {blas}.",
+    "zh": "均值与 {level}% 区间，取自未见过的文本和问题的各部分；测于 {machine}，mlx {mlx}，{backend}，{blas}。",
+}
 WORDS = re.compile(
-    r"(?:difference )?(?P<mean>[+−\d.e-]+) (?P<unit>.+), interval (?P<low>\S+) to (?P<high>\S+), (?P<runs>\d+) runs"
+    r"(?P<what>.+? )?(?P<mean>[+−]?[\d.e-]+) (?P<unit>[^,\d]+), "
+    r"interval (?P<low>\S+) to (?P<high>\S+), (?P<runs>\d+) runs"
 )
 
 
@@ -61,9 +63,10 @@ def in_chinese(words: str) -> str:
     found = WORDS.fullmatch(words)
     if found is None:
         raise ValueError(f"no Chinese for: {words}")
-    unit = UNITS[found["unit"]]
-    space = "" if unit == "%" else " "
-    return f"相差 {found['mean']}{space}{unit}，区间 {found['low']} 至 {found['high']}，{found['runs']} 次运行"
+    what = "相差" if found["what"] == "difference " else "为"
+    space = "" if found["unit"] == "%" else " "
+    unit, low, high, runs = UNITS[found["unit"]], found["low"], found["high"], found["runs"]
+    return f"{what} {found['mean']}{space}{unit}，区间 {low} 至 {high}，{runs} 次运行"
 
 
 def measured(names: list[str], language: str) -> tuple[list[str], list[list[str]]]:
@@ -78,52 +81,3 @@ def measured(names: list[str], language: str) -> tuple[list[str], list[list[str]
         if set(cells) - {"0", "–"}:
             found.append([LABELS[head[column]] if language == "zh" else head[column], *cells])
     return ["", *names], found
-
-
-def table(head: list[str], body: list[list[str]]) -> nodes.table:
-    """A table whose first column names its rows."""
-    group = nodes.tgroup("", *(nodes.colspec(colwidth=1) for _ in head), cols=len(head))
-    for part, lines in ((nodes.thead(), [head]), (nodes.tbody(), body)):
-        for line in lines:
-            cells = (nodes.entry("", nodes.paragraph("", cell)) for cell in line)
-            part += nodes.row("", *cells)
-        group += part
-    return nodes.table("", group)
-
-
-class Measured(ZooDirective):
-    """What the embedded checkpoints of some architectures reached, on the same data, with 95 % intervals."""
-
-    required_arguments = 1
-    final_argument_whitespace = True
-
-    def made(self) -> list[nodes.Node]:
-        self.env.note_dependency(str(DOCS / "records" / "lab" / f"{POCKETS}.json"))
-        head, body = measured(self.arguments[0].split(), self.language)
-        about = record(POCKETS).versions
-        said = SAID[self.language]["measured"].format(
-            machine=about["machine"], mlx=about["mlx"], backend=about["backend"], blas=about["blas"]
-        )
-        return [
-            boxed(table(head, body), nodes.paragraph("", said), classes=("zoo-measured",)),
-        ]
-
-
-class FindingRole(SphinxRole):
-    """`EXPERIMENT NUMBER VERDICT`: what was measured for a claim, whose verdict must be the one that the page tells of."""
-
-    def run(self) -> tuple[list[nodes.Node], list[nodes.system_message]]:
-        try:
-            name, number, verdict = self.text.split(maxsplit=2)
-            words = finding(name, int(number), verdict)
-            text = in_chinese(words) if self.config.zoo_language == "zh" else words
-        except Exception as error:
-            problem = self.inliner.reporter.error(f"finding: {self.text}: {error!r}", line=self.lineno)
-            return [], [problem]
-        return [nodes.Text(text)], []
-
-
-def setup(app: Any) -> None:
-    """Add the directive and the role."""
-    app.add_directive("measured", Measured)
-    app.add_role("finding", FindingRole())

@@ -35,5 +35,6 @@ def setup(app: Any) -> None:
     """Add the style sheets, and the script for what is wider than its place."""
     app.add_css_file("zoo-colours.css")
     app.add_css_file("zoo.css")
+    app.add_css_file("home.css")
     app.add_js_file("zoo.js")
     app.connect("build-finished", write)

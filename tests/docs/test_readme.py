@@ -153,4 +153,12 @@ def test_the_table_is_the_registrys():
 
 def test_its_links_lead_somewhere():
     links = re.findall(r"\]\((?!http)([^)#]+)", README)
+    links += re.findall(r'(?:src|href)="(?!http)([^"#]+)"', README)
     assert links and all((ROOT / link).exists() for link in links)
+
+
+def test_it_leads_with_pictures_that_are_described():
+    first = README.split("## Install")[0]
+    shown = dict(re.findall(r'<img src="([^"]+)"[^>]* alt="([^"]+)"', first))
+    assert set(shown) == {"docs/pictures/comparison.svg", "docs/pictures/recording.svg"}
+    assert all(len(text.split()) > 10 for text in shown.values())

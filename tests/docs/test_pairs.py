@@ -1,0 +1,69 @@
+"""The pages of pairs: the same in both languages, and what they say of records is what the records show."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+DOCS = Path(__file__).parents[2] / "docs"
+PAIRS = sorted(path.stem for path in (DOCS / "compare").glob("*-*.md"))
+
+
+@pytest.fixture(scope="module")
+def records():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(DOCS)
+        from building import records
+
+        yield records
+
+
+def page(name, language):
+    return (DOCS / ("zh" if language == "zh" else "") / "compare" / f"{name}.md").read_text(encoding="utf-8")
+
+
+def computed(text):
+    """What a page has computed: its directives with their contents, and its findings."""
+    blocks = re.findall(r"```\{([^}]+)\}([^\n]*)\n(.*?)```", text, re.DOTALL)
+    return [*blocks, *sorted(re.findall(r"\{finding\}`([^`]+)`", text))]
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_both_languages_show_the_same(name):
+    assert computed(page(name, "en")) == computed(page(name, "zh"))
+
+
+def test_every_pair_is_listed():
+    assert len(PAIRS) >= 10
+    for language in ("en", "zh"):
+        listed = page("pairs", language)
+        assert all(f"({name}.md)" in listed and f"\n{name}\n" in listed for name in PAIRS)
+
+
+def test_a_finding_is_told_only_with_its_verdict(records):
+    words = records.finding("experts", 1, "seen")
+    assert re.fullmatch(r"difference −0\.\d+ nats a token, interval .+, 3 runs", words)
+    with pytest.raises(ValueError, match="seen, not contrary"):
+        records.finding("experts", 1, "contrary")
+
+
+def test_every_finding_can_be_told_in_chinese(records):
+    from zoo.lab.conclusion import findings
+
+    told = [
+        records.in_chinese(one.words)
+        for path in sorted((DOCS / "records" / "lab").glob("*.json"))
+        for one in findings(records.record(path.stem))
+    ]
+    assert len(told) > 40
+    assert not any(re.search(r"[a-z]{3}", text) for text in told)
+
+
+def test_a_table_of_pockets_leaves_out_what_none_has(records):
+    head, rows = records.measured(["llama", "bert"], "en")
+    assert head == ["", "llama", "bert"]
+    assert [row[0] for row in rows][:2] == ["right answers (%)", "held-out text (bits a byte)"]
+    assert not any(row[0].startswith("state") for row in rows)
+    assert rows[1][2] == "–"
+    with pytest.raises(KeyError):
+        records.measured(["llama", "nobody"], "en")
