@@ -12,12 +12,14 @@ author = "The zoo authors"
 copyright = f"2026, {author}"
 version = release = installed("mlx-zoo")
 language = "zh_CN" if chinese else "en"
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "building"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "building"]
 exclude_patterns = ["_build", "building", "figures"]
 if not chinese:
     exclude_patterns += ["zh", "plugins/examples"]  # another build's, and shown by pages
 myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 3
+default_role = "code"  # of docstrings
+python_maximum_signature_line_length = 88
 html_math_renderer = "mathml"
 html_theme = "furo"
 html_title = "zoo"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
-from functools import partial
 from html import escape
 from importlib.util import find_spec
 from pathlib import Path
@@ -12,46 +10,60 @@ from typing import Any
 from building.architecture_words import WORDS
 from building.code import address_of
 from building.family import Member
+from building.html_tables import raw, table
 from building.kept import ROOT
 from zoo.architecture import Block
-from zoo.errors import PluginError
 from zoo.facts.fact import ABSENT
 from zoo.host.registry import Registry
+from zoo.insight.code import block_classes, recipe_code, source_of
 from zoo.insight.language import in_language
 
 
 def code(one: Member, registry: Registry, language: str) -> str:
-    """The section: the recipe function, a table of blocks, and the files, whole where no page of the docs has them."""
+    """The section: the recipe function, what it uses of its plugin, a table of blocks, and the plugin's files.
+
+    The files are whole where no page of the docs has them.
+    """
     words, docname = WORDS[language], f"architectures/{one.name}"
-    recipe = one.found.architecture.recipe
-    while isinstance(recipe, partial):
-        recipe = recipe.func
-    plain = inspect.isfunction(recipe) and recipe.__name__ != "<lambda>"
-    place = _place(inspect.unwrap(recipe), docname, language) if callable(recipe) else ""
-    parts = []
-    if plain:
-        source = inspect.getsource(recipe).rstrip()
-        parts.append(f"{words['recipe'].format(place=place)}\n\n{_fenced(source)}")
-    elif place:
-        parts.append(words["recipe elsewhere"].format(place=place) + "\n")
-    parts.append(words["parts"].format(origin=one.origin) + "\n")
-    parts.append(_blocks(one, registry, docname, language))
     module = registry.plugin_of(one.found.architecture).module
-    parts += [_own(one, registry, module.partition(".")[0], language), _files(module, docname, language)]
+    package = module.partition(".")[0]
+    parts, used = [], recipe_code(one.found.architecture.recipe)
+    for recipe in used[:1]:
+        parts = [words["recipe"].format(place=_place(recipe, docname, language)) + "\n", _source(recipe)]
+    modules = block_classes(one.found.recipe, registry).values()
+    own = [target for target in dict.fromkeys((*used[1:], *modules)) if _package(target) == package]
+    parts += [folded(_title(target), _source(target)) for target in own]
+    parts.append(words["parts"].format(origin=one.origin) + "\n")
+    parts += [_blocks(one, registry, docname, language), _files(module, docname, language)]
     return "\n".join(parts)
+
+
+def _package(target: Any) -> str:
+    return target.__module__.partition(".")[0]
+
+
+def _title(target: Any) -> str:
+    """The name of a class or function, and of the module that it stands in, as HTML."""
+    return f"<code>{escape(target.__qualname__)}</code> · {escape(target.__module__)}"
+
+
+def _source(target: Any) -> str:
+    """A class or function as a block of code; nothing where there is no file of it."""
+    found = source_of(target)
+    return "" if found is None else _fenced(found.text.rstrip())
 
 
 def _fenced(source: str) -> str:
     return f"````python\n{source}\n````\n"
 
 
-def _place(target: Any, docname: str, language: str) -> str:
-    """A link to where a class or function is; only the file's name where the docs have no page of it."""
+def _place(target: Any, docname: str, language: str, name: str = "") -> str:
+    """The name of a class or function, else of its module, as HTML: a link where the docs have a page of its file."""
+    shown = f"<code>{escape(name or target.__module__)}</code>"
     try:
-        address = address_of(target, docname, language)
+        return f'<a href="{address_of(target, docname, language)}">{shown}</a>'
     except (OSError, TypeError, ValueError):
-        return f"`{target.__module__}`"
-    return f'<a href="{address}">`{target.__module__}`</a>'
+        return shown
 
 
 def _blocks(one: Member, registry: Registry, docname: str, language: str) -> str:
@@ -60,37 +72,16 @@ def _blocks(one: Member, registry: Registry, docname: str, language: str) -> str
     for path, spec in one.found.recipe.walk():
         seen.setdefault(type(spec), path)
     blocks = {block.spec: block for block in registry.table(Block).listed().values()}
-    lines = [f"| {words['path']} | {words['block']} |  | {words['class']} |", "|---|---|---|---|"]
+    rows = []
     for spec, path in seen.items():
         if spec not in blocks:
             continue  # a part without a module: numbers of the block that holds it
-        module = registry.module(spec)
-        try:
-            address = address_of(module, docname, language)
-        except (OSError, TypeError, ValueError):
-            name = f"`{module.__name__}`"
-        else:
-            name = f'<a href="{address}">`{module.__name__}`</a>'
-        summary = in_language(blocks[spec].summary, language).replace("|", "\\|")
-        place = f"`{_starred(path)}`" if path else ABSENT
-        lines.append(f"| {place} | `{spec.block()}` | {summary} | {name} |")
-    return "\n".join(lines) + "\n"
-
-
-def _own(one: Member, registry: Registry, package: str, language: str) -> str:
-    """The source of the recipe's blocks that the plugin itself has, each folded: what it says of itself, then its module."""
-    parts = []
-    for spec in dict.fromkeys(type(spec) for _, spec in one.found.recipe.walk()):
-        if spec.__module__.partition(".")[0] != package:
-            continue
-        try:
-            classes = dict.fromkeys((spec, registry.module(spec)))
-        except PluginError:
-            classes = {spec: None}  # a part without a module
-        sources = [f"# {cls.__module__}\n\n{inspect.getsource(cls).rstrip()}" for cls in classes]
-        title = WORDS[language]["own"].format(name=f"<code>{escape(spec.__name__)}</code>")
-        parts.append(folded(title, _fenced("\n\n\n".join(sources))))
-    return "\n".join(parts)
+        name = _place(registry.module(spec), docname, language, registry.module(spec).__name__)
+        place = f"<code>{_starred(path)}</code>" if path else ABSENT
+        summary = escape(in_language(blocks[spec].summary, language))
+        rows.append([place, name, f"{summary}<br><code>{spec.block()}</code>"])
+    head = [words[name] for name in ("path", "class", "what")]
+    return raw(table(head, rows, "zoo-parts", words["code"]))
 
 
 def folded(title: str, text: str) -> str:
@@ -105,7 +96,7 @@ def _starred(path: str) -> str:
 
 def plugin_files(module: str) -> list[Path]:
     """The Python files of the package, or the module, that a plugin is."""
-    found = find_spec(module.partition(":")[0])
+    found = find_spec(module) if module else None
     if found is None or found.origin is None:
         return []
     path = Path(found.origin)

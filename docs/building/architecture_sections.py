@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import re
 from html import escape
-from pathlib import Path
 from typing import Any
 
 from building.architecture_words import WORDS
+from building.comparing import record
 from building.diagrams import figure
 from building.family import Member, members, variants
+from building.html_tables import raw, table
 from zoo.facts import compare, describe
 from zoo.facts.fact import ABSENT
 from zoo.host.registry import Registry
 from zoo.insight.commands import command_of
 from zoo.insight.language import in_language
+from zoo.insight.pages.compare import about_record
+from zoo.insight.pocket import pocket_facts
 
 MACHINE = "fits"  # the fact that is another on each machine
 AT_CONTEXT = ("cache.context", "flops.decode", "flops.prefill")
@@ -24,55 +26,42 @@ ARXIV = re.compile(r"arXiv:(\d{4}\.\d{4,5})")
 FOLLOWED = 12  # tokens that an example writes at most
 
 
-def raw(text: str) -> str:
-    """HTML in Markdown."""
-    return f"````{{raw}} html\n{text}\n````\n"
-
-
-def table(head: list[str], rows: list[list[str]], kind: str, label: str) -> str:
-    """An HTML table that scrolls in a box of its own; its first column names the rows. The cells are HTML."""
-    top = "".join(f'<th scope="col">{cell}</th>' for cell in head)
-    body = "".join(
-        f'<tr><th scope="row">{first}</th>{"".join(f"<td>{cell}</td>" for cell in rest)}</tr>'
-        for first, *rest in rows
-    )
-    return (
-        f'<div class="zoo-scroll" tabindex="0" role="group" aria-label="{escape(label)}">'
-        f'<table class="{kind}"><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table></div>'
-    )
-
-
 def about(one: Member, registry: Registry, language: str) -> str:
     """What the architecture's record holds, and which others are told from it."""
     words, architecture = WORDS[language], one.found.architecture
     plugin = registry.plugin_of(architecture)
     joined = words["list"].join
-    rows = [(words["task"], words[f"task {one.task}"])]
+    rows = [[words["task"], words[f"task {one.task}"]]]
     if one.base:
-        rows.append((words["base"], _page(one.base)))
-    if told := variants(one.name, members()):
-        rows.append((words["variants"], joined(_page(other.name) for other in told)))
-    rows.append((words["plugin"], words["from"].format(plugin=plugin.name, distribution=plugin.label)))
+        rows.append([words["base"], _page(one.base, registry)])
+    if told := variants(one.name, members(registry)):
+        rows.append([words["variants"], joined(_page(other.name, registry) for other in told)])
+    rows.append([words["plugin"], words["from"].format(plugin=plugin.name, distribution=plugin.label)])
     if architecture.model_types:
-        rows.append((words["model_type"], joined(f"`{name}`" for name in architecture.model_types)))
+        rows.append([words["model_type"], joined(map(_code, architecture.model_types))])
     presets = [preset for preset in architecture.presets if preset.config and preset.name != "tiny"]
-    rows.append((words["presets"], joined(_preset(preset, words) for preset in presets)))
+    rows.append([words["presets"], joined(_preset(preset, words) for preset in presets)])
     if architecture.gguf:
-        rows.append((words["gguf"], f"`{architecture.gguf.architecture}`"))
-    rows.append((words["mlx"], words["both layouts" if architecture.mlx_weights else "one layout"]))
-    return "\n".join(("|  |  |", "|---|---|", *(f"| {key} | {value} |" for key, value in rows))) + "\n"
+        rows.append([words["gguf"], _code(architecture.gguf.architecture)])
+    rows.append([words["mlx"], words["both layouts" if architecture.mlx_weights else "one layout"]])
+    return raw(table([], rows, "zoo-sheet", one.name))
 
 
-def _page(name: str) -> str:
-    return f"[{name}]({name}.md)" if name in members() else name
+def _code(text: str) -> str:
+    return f"<code>{escape(text)}</code>"
+
+
+def _page(name: str, registry: Registry) -> str:
+    return f'<a href="{name}.html">{name}</a>' if name in members(registry) else name
 
 
 def _preset(preset: Any, words: dict[str, str]) -> str:
     """A preset, with where its checkpoint is."""
+    where = words["embedded" if preset.embedded else "trainable"]
     if preset.hub:
-        licence = f", {preset.licence}" if preset.licence else ""
-        return f"`{preset.name}` ([{preset.hub}](https://huggingface.co/{preset.hub}){licence})"
-    return f"`{preset.name}` ({words['embedded' if preset.embedded else 'trainable']})"
+        where = f'<a href="https://huggingface.co/{preset.hub}">{preset.hub}</a>'
+        where += f", {escape(preset.licence)}" if preset.licence else ""
+    return _code(preset.name) + words["aside"].format(text=where)
 
 
 def diagram(one: Member, registry: Registry, language: str) -> str:
@@ -85,9 +74,9 @@ def diagram(one: Member, registry: Registry, language: str) -> str:
     drawn = marked([diagram_of(recipe, one.origin, registry) for recipe in recipes])[-1]
     drawn = diagram_in(drawn, language)
     picture = to_svgs([drawn], ident=f"diagram-{one.name}")[0]
-    said = "diagram marked" if one.base else "diagram of"
+    said = "diagram of" if not one.base else "diagram marked own" if one.base_origin else "diagram marked"
     shown = figure(picture, drawn, one.found.recipe, f"architectures/{one.name}", language)
-    text = words[said].format(origin=one.origin, base=one.base)
+    text = words[said].format(origin=one.origin, base=one.base, base_origin=one.base_origin)
     return f"{text}\n\n" + raw(f'<div class="zoo-diagrams">{shown}</div>')
 
 
@@ -95,9 +84,10 @@ def difference(one: Member, language: str) -> str:
     """What differs from the base, in sentences."""
     words = WORDS[language]
     if not one.sentences:
-        return words["nothing"].format(base=one.base) + "\n"
+        return words["nothing"] + "\n"
     sentences = "\n".join(f"- {in_language(sentence, language)}" for sentence in one.sentences)
-    return f"{words['differences said'].format(base=one.base)}\n\n{sentences}\n"
+    said = words["differences said own" if one.base_origin else "differences said"]
+    return f"{said.format(base=one.base, base_origin=one.base_origin)}\n\n{sentences}\n"
 
 
 def facts(one: Member, registry: Registry, language: str) -> str:
@@ -121,7 +111,7 @@ def facts(one: Member, registry: Registry, language: str) -> str:
             for text, less in zip(row.texts, short, strict=True)
         ]
         rows.append([escape(text) for text in (in_language(row.label, language), *texts)])
-    head = [words["fact"], *(f"<code>{escape(every.origin)}</code>" for every in found)]
+    head = [words["fact"], *(_code(every.origin) for every in found)]
     said = words["facts said"].format(context=f"{context:,}")
     return f"{said}\n\n" + raw(table(head, rows, "zoo-sheet", words["facts"]))
 
@@ -141,7 +131,7 @@ def weights(one: Member, registry: Registry, language: str) -> str:
 
 
 def _names(names: tuple[str, ...]) -> str:
-    return "<br>".join(f"<code>{escape(name)}</code>" for name in names)
+    return "<br>".join(map(_code, names))
 
 
 def pocket(one: Member, language: str) -> str:
@@ -151,44 +141,12 @@ def pocket(one: Member, language: str) -> str:
     if preset is None or not preset.embedded:
         said = "no pocket" if preset is not None else "no pocket config"
         return words[said].format(name=one.name) + "\n"
-    rows = [list(row) for row in _measured(preset.folder, words)]
+    facts = pocket_facts(one.found.architecture, record().get("pockets", {}).get(one.name))
+    rows = [[escape(in_language(text, language)) for text in (fact.label, fact.text)] for fact in facts]
     shown = table([words["measure"], words["value"]], rows, "zoo-sheet", words["pocket"])
-    return f"{words['pocket said'].format(name=one.name)}\n\n" + raw(shown)
-
-
-def _measured(folder: Path, words: dict[str, str]) -> list[tuple[str, str]]:
-    """The rows of the training's record and of the scores."""
-    rows = []
-    trained = _record(folder / "training.json")
-    if trained:
-        settings = trained["settings"]
-        rows = [
-            (words["corpus"], escape(str(settings["corpus"]))),
-            (words["steps"], f"{settings['steps']:,}"),
-            (words["tokens"], f"{trained['tokens']:,}"),
-            (words["seconds"], words["minutes"].format(value=f"{trained['seconds'] / 60:.0f}")),
-        ]
-        if trained.get("validation"):
-            rows.append((words["loss"], words["nats"].format(value=f"{trained['validation'][-1][1]:.3f}")))
-    scores = _record(folder / "accuracy.json")
-    for language in dict.fromkeys(score["language"] for score in scores.get("scores", ())):
-        for kind, all_of, right in (("right", "questions", "right"), ("unseen", "unseen", "unseen_right")):
-            some = [score for score in scores["scores"] if score["language"] == language]
-            counts = [f"{sum(score[name] for score in some):,}" for name in (right, all_of)]
-            named = words.get(f"language {language}", language)
-            rows.append(
-                (words[kind].format(language=named), words["of"].format(right=counts[0], all=counts[1]))
-            )
-    versions = (trained or scores).get("versions")
-    if versions:
-        told = words["list"].join(f"{key} {value}" for key, value in versions.items())
-        rows.append((words["measured with"], escape(told)))
-    return rows or [(words["pocket"], words["not measured"])]
-
-
-def _record(path: Path) -> dict[str, Any]:
-    """A record beside a checkpoint, {} where there is none."""
-    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    said = words["pocket said"].format(name=one.name)
+    about = about_record(record(), language)
+    return "\n\n".join(part for part in (said, raw(shown), about) if part) + "\n"
 
 
 def run(one: Member, language: str) -> str:
@@ -203,16 +161,16 @@ def run(one: Member, language: str) -> str:
         parts.append(f"{words['run pocket']}\n\n```{{console}}\n{line}\n```\n")
     published = [preset.hub for preset in architecture.presets if preset.hub]
     if published:
-        lines = "\n".join(f'$ zoo {command} {hub} "{prompt}"' for hub in published)
+        lines = "\n".join(f"$ zoo {command} {hub} TEXT" for hub in published)
         parts.append(f"{words['run hub']}\n\n```console\n{lines}\n```\n")
     if small is not None and not small.embedded:
         parts.append(f"{words['run train']}\n\n```console\n$ zoo train {one.name}\n```\n")
     return "\n".join(parts)
 
 
-def comparisons(one: Member, language: str) -> str:
+def comparisons(one: Member, registry: Registry, language: str) -> str:
     """Links to the page that shows models side by side: with the base, the variants, and the base's other variants."""
-    words, among = WORDS[language], members()
+    words, among = WORDS[language], members(registry)
     near = [among[one.base]] if one.base in among else []
     near += variants(one.name, among)
     near += [other for other in variants(one.base, among) if one.base and other.name != one.name]

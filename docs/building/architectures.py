@@ -9,7 +9,7 @@ from docutils import nodes
 
 from building import architecture_sections as sections
 from building.architecture_code import code
-from building.architecture_words import WORDS
+from building.architecture_words import WORDS, titled
 from building.family import Member, by_task, members
 from building.pieces import ZooDirective, html
 from zoo.host.registry import Registry, default_registry
@@ -43,7 +43,7 @@ def page(one: Member, registry: Registry, language: str) -> str:
         f"## {words['weights']}\n",
         sections.weights(one, registry, language),
         f"## {words['compare']}\n",
-        sections.comparisons(one, language),
+        sections.comparisons(one, registry, language),
     ]
     if one.found.architecture.references:
         parts += [f"## {words['references']}\n", sections.references(one)]
@@ -54,7 +54,7 @@ def sentence(summary: str, language: str) -> str:
     """A summary as a sentence of its own."""
     text = in_language(summary, language)
     end = "。" if language == "zh" else "."
-    return text[:1].upper() + text[1:] + ("" if text.endswith(end) else end)
+    return titled(text) + ("" if text.endswith(end) else end)
 
 
 def write_pages(folder: Path, registry: Registry, language: str) -> None:
@@ -77,7 +77,7 @@ class Architectures(ZooDirective):
         up = "" if self.env.docname.startswith(f"{FOLDER}/") else f"{FOLDER}/"
         parts = []
         for task, found in by_task(list(among.values())).items():
-            parts.append(f"<h2>{words[f'task {task}']}</h2><ul>")
+            parts.append(f"<h2>{titled(words[f'task {task}'])}</h2><ul>")
             for one in found:
                 summary = sentence(one.found.architecture.summary, self.language)
                 parts.append(f'<li><a href="{up}{one.name}.html">{one.name}</a>: {summary}</li>')

@@ -13,7 +13,7 @@ from typing import Any
 from docutils import nodes
 from docutils.parsers.rst import directives
 
-from building.kept import kept
+from building.kept import ROOT, kept
 from building.pieces import ZooDirective, boxed, literal, page_data
 
 WIDTH = 100  # columns of the terminal
@@ -70,7 +70,9 @@ class Shell:
             encoding="utf-8",
             timeout=SECONDS,
         )
-        out, err = (text.replace(str(folder), "~") for text in (ended.stdout, ended.stderr))
+        out, err = (
+            text.replace(str(folder), "~").replace(f"{ROOT}/", "") for text in (ended.stdout, ended.stderr)
+        )
         return {"out": out, "err": err, "code": ended.returncode}
 
 

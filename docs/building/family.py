@@ -16,12 +16,14 @@ from zoo.host.registry import Registry, default_registry
 class Member(Frozen):
     """One architecture: what of it is described, its base's name and its recipe with the same numbers, and the differences.
 
-    `base` is "" and `base_recipe` None for one that is a variant of none.
+    `base` is "" and `base_recipe` None for one that is a variant of none. `base_origin` is what of the base it is compared
+    with where that is a preset of the base's own ("llama:8b"): it cannot read this one's numbers, or has the same.
     """
 
     found: Described
     base: str = ""
     base_recipe: Any = None
+    base_origin: str = ""
     sentences: tuple[str, ...] = ()
 
     @property
@@ -40,10 +42,16 @@ class Member(Frozen):
         return self.found.origin
 
 
-@cache
 def members(registry: Registry | None = None) -> dict[str, Member]:
-    """Every architecture that has the numbers of a preset, by name, another library's left out."""
-    registry = registry or default_registry()
+    """Every architecture of a registry that has the numbers of a preset, by name, another library's left out.
+
+    Without a `registry`, those of all installed plugins.
+    """
+    return _members(registry or default_registry())
+
+
+@cache
+def _members(registry: Registry) -> dict[str, Member]:
     return {
         name: member(name, registry)
         for name, architecture in registry.architectures.items()
@@ -57,7 +65,10 @@ def member(name: str, registry: Registry) -> Member:
     base = base_of(found, registry)
     if base is None:
         return Member(found)
-    return Member(found, *base, tuple(differences(base[1], found.recipe, sizes=False)))
+    name, recipe = base
+    own = describe(name, registry)
+    origin = own.origin if own.recipe == recipe else ""
+    return Member(found, name, recipe, origin, tuple(differences(recipe, found.recipe, sizes=False)))
 
 
 def variants(name: str, among: dict[str, Member]) -> list[Member]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import io
+import re
 import tempfile
 from typing import Any
 
@@ -13,7 +14,10 @@ from docutils.parsers.rst import directives
 from docutils.statemachine import StringList
 from sphinx.util.docutils import SphinxRole
 
+from building.kept import ROOT
 from building.pieces import ZooDirective, boxed, literal, page_data
+
+ESCAPES = re.compile(r"\x1b\[[\d;]*m")  # colours of a terminal
 
 
 def namespace(env: Any) -> dict[str, Any]:
@@ -33,7 +37,7 @@ def run(code: str, names: dict[str, Any]) -> str:
             value = eval(compile(ast.Expression(last.value), "<page>", "eval"), names)
             if value is not None:
                 print(repr(value))
-    return printed.getvalue()
+    return ESCAPES.sub("", printed.getvalue()).replace(f"{ROOT}/", "")
 
 
 class Python(ZooDirective):

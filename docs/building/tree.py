@@ -10,7 +10,7 @@ from typing import Any
 from docutils import nodes
 from figures.parts import line, rect, svg, text
 
-from building.architecture_words import WORDS
+from building.architecture_words import WORDS, titled
 from building.family import Member, by_task, members, roots, variants
 from building.pieces import ZooDirective, html
 from zoo.frozen import Frozen, frozen
@@ -21,7 +21,7 @@ BOX, GAP = 216, 44  # the width of a box and the room between generations
 LINE, PAD = 16, 9  # of the small text in a box
 APART, HEADING = 10, 44  # between boxes; the room of a task's name
 LINES = 3
-ASIDE = re.compile(r" ?[((][^()()]*[))]")  # what a sentence says in brackets
+ASIDE = re.compile(r" ?[(\uff08][^()\uff08\uff09]*[)\uff09]")  # what a sentence says in brackets
 
 
 @frozen()
@@ -84,7 +84,7 @@ def drawn(among: dict[str, Member], language: str, address: str) -> str:
     """The tree as SVG; each box leads to the page of its architecture at `address` + its name + ".html"."""
     words, parts, top = WORDS[language], [], 0.0
     for task, found in by_task(roots(among)).items():
-        parts.append(text(0, top + 28, words[f"task {task}"], size=15, bold=True))
+        parts.append(text(0, top + 28, titled(words[f"task {task}"]), size=15, bold=True))
         parts.append(line([(0, top + 36), (3 * BOX + 2 * GAP, top + 36)], colour="edge", width=1))
         top += HEADING + 6
         for one in found:
@@ -137,7 +137,7 @@ class FamilyTree(ZooDirective):
         among, words = members(), WORDS[self.language]
         address = "architectures/"
         lists = "".join(
-            f"<h2>{words[f'task {task}']}</h2>"
+            f"<h2>{titled(words[f'task {task}'])}</h2>"
             f"<ul>{''.join(listed(one, among, self.language, address) for one in found)}</ul>"
             for task, found in by_task(roots(among)).items()
         )

@@ -22,7 +22,9 @@ SAID = {
 def draw(language: str) -> str:
     """A line a model, both axes doubling."""
     said = SAID[language]
-    axes = Axes((2**8, 2**17), (2**20, 2**35), width=460, height=300, left=50, right=122, x_scale=log2, y_scale=log2)
+    axes = Axes(
+        (2**8, 2**17), (2**20, 2**35), width=460, height=300, left=50, right=122, x_scale=log2, y_scale=log2
+    )
     axes.frame(said["title"], LENGTHS, SIZES, said["x"])
     for name, (colour, dashed) in MODELS.items():
         points = [(2**n, value(name, "cache.context", 2**n)) for n in range(8, 18)]

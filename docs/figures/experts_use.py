@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+
+import zoo
 from figures.parts import heat, rect, svg, text
 from figures.plots import panels
 from figures.seen import held_out, values_on
-
-import zoo
 
 MODEL, SENTENCES, LAYER = "mixtral", 150, 0
 KINDS = {
@@ -19,8 +19,16 @@ KINDS = {
     "mark": {"en": "punctuation", "zh": "标点"},
 }
 SAID = {
-    "en": {"kinds": "Layer {layer}: share of a kind's tokens", "load": "Load, times the even share", "layer": "layer"},
-    "zh": {"kinds": "第 {layer} 层：每类词元选中各专家的比例", "load": "负载（平均份额的倍数）", "layer": "第 {} 层"},
+    "en": {
+        "kinds": "Layer {layer}: % of a kind's tokens",
+        "load": "Load, times the even share",
+        "layer": "layer",
+    },
+    "zh": {
+        "kinds": "第 {layer} 层：每类词元选中各专家的百分比",
+        "load": "负载（平均份额的倍数）",
+        "layer": "第 {} 层",
+    },
 }
 CELL, ROW = 30, 26
 
@@ -37,10 +45,15 @@ def draw(language: str) -> str:
         count,
     )
     loads = chosen.mean(axis=1) / chosen.mean(axis=1).mean(axis=-1, keepdims=True)  # (L, E)
-    names = [said["layer"].format(n) if "{" in said["layer"] else f"{said['layer']} {n}" for n in range(len(loads))]
+    names = [
+        said["layer"].format(n) if "{" in said["layer"] else f"{said['layer']} {n}" for n in range(len(loads))
+    ]
     by_layer = table(
         said["load"],
-        {name: [(x / loads.max(), f"{x:.1f}") for x in load] for name, load in zip(names, loads, strict=True)},
+        {
+            name: [(x / loads.max(), f"{x:.1f}") for x in load]
+            for name, load in zip(names, loads, strict=True)
+        },
         count,
     )
     return panels((by_kind, by_layer))

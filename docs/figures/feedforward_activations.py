@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import mlx.core as mx
-from figures.plots import Axes, panels
 
+from figures.plots import Axes, panels
 from zoo.blocks.activation import gelu, relu, silu
 
 SAID = {
@@ -41,4 +41,7 @@ def values(function, axes: Axes) -> list[tuple[float, float]]:
 def ticks(first: float, last: float, step: float) -> dict[float, str]:
     """Values from the first to the last, as they are written."""
     count = round((last - first) / step)
-    return {value: f"{value:.3g}".replace("-", "−") for value in (round(first + step * i, 3) for i in range(count + 1))}
+    return {
+        value: f"{value:.3g}".replace("-", "−")
+        for value in (round(first + step * i, 3) for i in range(count + 1))
+    }

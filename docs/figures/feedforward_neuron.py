@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from figures.parts import rect, svg, text
-from figures.seen import held_out, values_on
 
 import zoo
+from figures.parts import rect, svg, text
+from figures.seen import held_out, values_on
 
 PROMPT, LAYER = "The capital city of China is", 0
 SENTENCES, SHOWN, WIDTH, BARS = 150, 10, 360, 70

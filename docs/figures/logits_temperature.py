@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import mlx.core as mx
-from figures.plots import Axes, log2
 
 import zoo
+from figures.plots import Axes, log2
 
 PROMPT, LIKELIEST = "One of the countries of", 5
 LINES = (("accent", False), ("ink", False), ("quiet", False), ("ink", True), ("quiet", True))
@@ -27,7 +27,9 @@ def draw(language: str) -> str:
     temperatures = [2 ** (step / 10) for step in range(-20, 21)]
     shares = [mx.softmax(logits / temperature).tolist() for temperature in temperatures]
     for number, (token, (colour, dashed)) in enumerate(zip(best, LINES, strict=True)):
-        values = [(temperature, share[token]) for temperature, share in zip(temperatures, shares, strict=True)]
+        values = [
+            (temperature, share[token]) for temperature, share in zip(temperatures, shares, strict=True)
+        ]
         axes.curve(values, colour=colour, dashed=dashed)
         height = 0.95 - 0.085 * number  # the upper right of the chart is free
         axes.curve([(1.6, height), (1.95, height)], colour=colour, dashed=dashed)

@@ -87,10 +87,19 @@ class Axes:
         placed = [self.at(x, y) for x, y in points]
         self.parts.append(line(placed, colour=colour, width=width, dashed=dashed))
         if dots:
-            self.parts += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" style="fill:var(--{colour})"/>' for x, y in placed]
+            self.parts += [
+                f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" style="fill:var(--{colour})"/>' for x, y in placed
+            ]
 
     def name(
-        self, x: float, y: float, words: str, *, colour: str = "ink", anchor: str = "start", by: tuple[float, float] = (0, 0)
+        self,
+        x: float,
+        y: float,
+        words: str,
+        *,
+        colour: str = "ink",
+        anchor: str = "start",
+        by: tuple[float, float] = (0, 0),
     ) -> None:
         """Words at a pair of values, moved `by` so many points."""
         left, top = self.at(x, y)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from figures.plots import Axes
-from figures.seen import held_out, values_on
 
 import zoo
+from figures.plots import Axes
+from figures.seen import held_out, values_on
 
 SENTENCES, LAYERS = 20, 4
 MODELS = {  # name: placement of the norms, colour, dashed
@@ -37,7 +37,9 @@ def draw(language: str) -> str:
         axes.curve(list(enumerate(found)), colour=colour, dashed=dashed, dots=True)
         ends.append((axes.at(LAYERS, found[-1])[1], found[-1], named[language], colour))
     height = -math.inf
-    for y, value, words, colour in sorted(ends):  # names of lines that end close together stand below one another
+    for y, value, words, colour in sorted(
+        ends
+    ):  # names of lines that end close together stand below one another
         height = max(y, height + 15)
         axes.name(LAYERS, value, words, colour=colour, by=(8, height - y + 4))
     return axes.picture()

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import mlx.core as mx
 import numpy as np
-from figures.parts import line, rect, svg, text
-from figures.plots import panels
 
 import zoo
+from figures.parts import line, rect, svg, text
+from figures.plots import panels
 from zoo import recipe
 from zoo.blocks.norm import LayerNorm, RMSNorm
 

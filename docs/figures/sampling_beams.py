@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import mlx.core as mx
-from figures.parts import line, rect, svg, text
 
 import zoo
+from figures.parts import line, rect, svg, text
 from zoo.generation.beam import Beams, beam_search
 from zoo.generation.constraints import constraints_of
 from zoo.generation.prompt import end_ids, settings_of
@@ -57,7 +57,9 @@ def draw(language: str) -> str:
     for step, rows in enumerate(steps):
         x = COLUMN * step + 7
         middle = x + WIDE / 2
-        parts.append(text(middle, 13, said["step"].format(step + 1), size=12, colour="quiet", anchor="middle"))
+        parts.append(
+            text(middle, 13, said["step"].format(step + 1), size=12, colour="quiet", anchor="middle")
+        )
         for row, (before, token) in enumerate(rows):
             y = 24 + ROW * row
             path = kept[step][row]
@@ -94,7 +96,9 @@ def searched(loaded: zoo.Loaded, beams: int) -> tuple[list[list[tuple[int, int]]
     reader = Watched(TextReader(loaded.model, ids, LIMIT))
     vocabulary = loaded.recipe.embedding.vocab
     ends = end_ids(loaded)
-    constraints = constraints_of(settings_of(loaded), vocabulary, ends=ends, given=ids, last=LIMIT, least=None)
+    constraints = constraints_of(
+        settings_of(loaded), vocabulary, ends=ends, given=ids, last=LIMIT, least=None
+    )
     *_, best = beam_search(reader, constraints, Beams(beams))
     return reader.steps[: len(best.tokens)], list(best.tokens)
 

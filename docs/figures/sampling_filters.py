@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import mlx.core as mx
 import numpy as np
-from figures.parts import rect, svg, text
-from figures.plots import panels
 
 import zoo
+from figures.parts import rect, svg, text
+from figures.plots import panels
 from zoo.generation.sampling import REMOVED, min_p, top_k, top_p
 
 PROMPTS = ("The capital city of China is", "One of the countries of", "The capital of")

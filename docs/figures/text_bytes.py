@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from figures.parts import rect, svg, text
-
 import zoo
+from figures.parts import rect, svg, text
 
 PROMPT, TOKENS = "柬埔寨的首都是", 6
 BYTE, GAP, LEFT = 34, 10, 62
@@ -33,7 +32,9 @@ def draw(language: str) -> str:
         for number, value in enumerate(values):
             left = middle + BYTE * (number - len(values) / 2)
             edge = "var(--edge)" if whole else "var(--accent)"
-            parts.append(rect(left + 1, 39, BYTE - 2, 28, fill="var(--ground)" if whole else "var(--tint)", line=edge))
+            parts.append(
+                rect(left + 1, 39, BYTE - 2, 28, fill="var(--ground)" if whole else "var(--tint)", line=edge)
+            )
             parts.append(text(left + BYTE / 2, 58, f"{value:02X}", size=13, anchor="middle"))
         words, colour = (step.text, "ink") if step.text else (NOTHING[language], "quiet")
         size = 20 if step.text else 12

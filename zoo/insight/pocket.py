@@ -14,7 +14,6 @@ NOT_MEASURED = "not measured"
 # The figures of a record (`tools/measure_pockets.py`): name, label, key, unit.
 RECORDED = (
     ("bits", "held-out text, bits a byte", "bits_per_byte", "bits"),
-    ("perplexity", "held-out text, perplexity a token", "perplexity", "perplexity"),
     ("prefill", "prefill", "prefill_tokens_per_second", "tokens/s"),
     ("decode", "decode", "decode_tokens_per_second", "tokens/s"),
     ("first", "first token after", "first_token_seconds", "s"),
@@ -61,9 +60,8 @@ def _recorded(record: Mapping[str, Any], name: str, label: str, key: str, unit: 
     if key not in record:
         return Fact(name, label, None, words=NOT_MEASURED)
     value = record[key]
-    if value is None or unit not in ("bits", "perplexity"):
-        return Fact(name, label, value, unit)
-    return Fact(name, label, value, words=f"{value:.3f}")
+    words = f"{value:.3f}" if value is not None and unit == "bits" else ""
+    return Fact(name, label, value, unit, words=words)
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -6,20 +6,19 @@ from html.parser import HTMLParser
 
 import pytest
 
+from zoo.errors import ZooError
 from zoo.facts import compare, describe
 from zoo.facts.flops import decode_flops, prefill_flops
 from zoo.host.registry import default_registry
-from zoo.insight.diagram import diagram_of, marked
 from zoo.insight.pages import compare_page
-from zoo.insight.pages.compare import flops_points, recipe_lines
+from zoo.insight.pages.compare import about_record, app_element, choices, common
+from zoo.insight.pages.compare_card import flops_points
+from zoo.insight.pages.page import asset
 
 
 def made(*names, **settings):
     registry = default_registry()
-    found = [describe(name, registry) for name in names]
-    sheets = [one.sheet(registry, **settings) for one in found]
-    diagrams = marked([diagram_of(one.recipe, one.origin, registry) for one in found])
-    return compare_page(found, sheets, diagrams), sheets
+    return compare_page([describe(name, registry) for name in names], registry, **settings)
 
 
 @pytest.fixture(scope="module")
@@ -28,24 +27,24 @@ def page():
 
 
 class Cells(HTMLParser):
-    """The rows of the table, and every attribute that names a file or an address."""
+    """The rows of the table that is there without scripts, and every attribute that names a file or an address."""
 
     def __init__(self):
         super().__init__()
-        self.rows, self.addresses, self.open = {}, [], None
+        self.rows, self.addresses, self.open, self.row = {}, [], None, []
 
     def handle_starttag(self, tag, attributes):
-        attributes = dict(attributes)
-        self.addresses += [value for name, value in attributes.items() if name in ("src", "href", "action")]
-        if tag == "tr":
-            self.row = self.rows.setdefault(attributes.get("data-fact"), [])
+        self.addresses += [value for name, value in attributes if name in ("src", "href", "action")]
+        self.row = [] if tag == "tr" else self.row
         self.open = tag
 
     def handle_endtag(self, tag):
+        if tag == "tr" and self.row:
+            self.rows[self.row[0].removeprefix("≠ ")] = self.row[1:]
         self.open = None
 
     def handle_data(self, data):
-        if self.open == "td":
+        if self.open in ("td", "th"):
             self.row.append(data)
 
 
@@ -55,40 +54,38 @@ def parsed(text):
     return cells
 
 
-def test_its_rows_are_those_of_the_command(page):
-    text, sheets = page
-    rows = parsed(text).rows
+def test_without_scripts_its_rows_are_those_of_the_command(page):
+    registry = default_registry()
+    sheets = [describe(name, registry).sheet(registry, 2000, "4") for name in ("llama", "mixtral")]
+    rows = parsed(page).rows
     shown = [row for row in compare(sheets) if not (row.detail or row.empty or row.name == "fits")]
-    assert {row.name: list(row.texts) for row in shown} == {name: row for name, row in rows.items() if name}
-    assert "cache at 2,000 tokens" in text and "weights, 4 bits" in text
+    assert {row.label: list(row.texts) for row in shown} == {key: row for key, row in rows.items() if row[1:]}
+    assert "cache at 2,000 tokens" in rows and "weights, 4 bits" in rows
+
+
+def test_without_scripts_it_tells_the_differences(page):
+    assert "<li>Vocabulary of 32,000 instead of 128,256.</li>" in page
 
 
 def test_it_needs_nothing_from_outside(page):
-    text, _ = page
-    assert parsed(text).addresses == ["data:,"]
-    assert not re.search(r"https?://(?!www\.w3\.org/2000/svg)|@import|url\(", text)
-    assert text.count("<svg ") == 2 and "{{" not in text
+    assert parsed(page).addresses == ["data:,"]
+    assert not re.search(r"https?://(?!www\.w3\.org/2000/svg)|@import|url\(", page)
+    assert "{{" not in page
 
 
-def test_it_tells_the_differences_in_words_and_lines(page):
-    text, _ = page
-    assert "Vocabulary of 32,000 instead of 128,256." in text
-    recipes = [describe(name, default_registry()).recipe for name in ("llama", "mixtral")]
-    lines = recipe_lines(*recipes, "a", "b")
-    assert ("-", '-  "vocab": 128256,') in lines and ("+", '+  "vocab": 32000,') in lines
-    assert recipe_lines(recipes[0], recipes[0], "a", "a") == []
+def test_settings_that_cannot_be_are_refused():
+    for settings in ({"quantize": "five"}, {"context": -1}):
+        with pytest.raises(ZooError):
+            made("llama", **settings)
 
 
-def test_names_cannot_end_the_script_or_become_elements():
+def test_names_cannot_end_the_script_or_become_elements(tmp_path):
     registry = default_registry()
-    name = "</script><script>alert(1)</script>"
-    found = describe("llama", registry)
-    sheet = found.sheet(registry)
-    sheet = type(sheet)(name, sheet.facts, sheet.recipe, sheet.numbers | {"note": name})
-    text = compare_page([found], [sheet], [diagram_of(found.recipe, name, registry)])
-    assert "<script>alert" not in text
-    data = re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.S)
-    assert json.loads(data[1])["models"][0]["note"] == name
+    path = tmp_path / "<script>alert(1)</script>.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(describe("llama:pocket", registry).recipe.to_json()))
+    text = compare_page([describe(str(path), registry)], registry)
+    assert "<script>alert" not in text and "\\u003cscript>alert" in text
 
 
 @pytest.mark.parametrize(
@@ -114,13 +111,50 @@ def test_flops_between_its_points_are_exact(name):
             assert between(points["prefill"], tokens) - head == pytest.approx(expected, rel=1e-9)
 
 
-def test_one_model_has_a_page_too():
-    text, _ = made("bert")
-    assert "Differences in words" not in text and "Masked language model head" in text
-
-
 def test_a_model_that_another_library_runs_has_a_page_too():
     from zoo_mlx_lm.spec import Bridged
 
     recipe = Bridged("gemma3", "{}", vocab=100, dim=16, depth=7, parameter_count=12.0)
     assert flops_points(recipe) == {"decode": None, "prefill": None, "head": 0, "sums": False}
+
+
+def test_both_languages_have_all_words():
+    english, chinese = (json.loads(asset(f"compare.{language}.json")) for language in ("en", "zh"))
+    assert list(english) == list(chinese)
+    places = re.compile(r"\{\w+\}")
+    for key, text in english.items():
+        assert set(places.findall(text)) == set(places.findall(chinese[key])), key
+    asked = re.findall(r"""\bsay(?:\.call)?\((?:zooCompare, )?"(\w+)\"""", "".join(map(asset, scripts())))
+    asked += re.findall(r"""section\("(\w+)\"""", "".join(map(asset, scripts())))
+    assert asked and set(asked) <= set(english)
+
+
+def scripts():
+    from zoo.insight.pages.compare import SCRIPTS
+
+    return (*SCRIPTS, "compare.js")
+
+
+def test_formats_are_called_as_in_the_sheet():
+    from zoo.facts.sheet import format_label
+
+    shared = common("en")
+    assert all(one["label"] == format_label(name) for name, one in shared["formats"].items())
+
+
+def test_an_element_may_let_a_person_choose():
+    registry = default_registry()
+    found = [describe(name, registry) for name in ("llama", "gpt2")]
+    more = {"models": choices(found), "folder": "cards/"}
+    text = app_element(found[:1], registry, more=more)
+    data = json.loads(re.search(r'<script type="application/json">(.*?)</script>', text, re.S)[1])
+    assert [one["name"] for one in data["models"]] == ["llama:8b", "gpt2:small"]
+    assert data["names"] == ["llama:8b"] and data["folder"] == "cards/"
+
+
+def test_the_record_says_of_which_machine_it_is():
+    versions = {"machine": "Linux x86_64, 2 cores", "backend": "CPU", "blas": "MKL", "mlx": "0.32"}
+    record = {"versions": versions, "date": "2026-01-02", "load": "0.1 – 1.0", "tokens": 48, "new": 16}
+    text = about_record(record)
+    assert all(part in text for part in ("2026-01-02", "2 cores", "MKL", "0.1 – 1.0", "48 tokens"))
+    assert about_record({}) == ""

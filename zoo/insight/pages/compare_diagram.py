@@ -40,9 +40,9 @@ def _stack(stack: Stack, say: Say) -> dict[str, Any]:
     return {
         "role": stack.role,
         "title": say(stack.title) if stack.title else "",
-        "start": _box(stack.start, "start", say),
+        "start": box_data(stack.start, "start", say),
         "items": list(_items(stack.items, keys, say)),
-        "end": _box(stack.end, "end", say),
+        "end": box_data(stack.end, "end", say),
     }
 
 
@@ -50,7 +50,7 @@ def _items(items: Sequence[Any], keys: Iterator[tuple[str, Any]], say: Say) -> I
     for item in items:
         key, _ = next(keys)
         if isinstance(item, Box):
-            yield _box(item, key, say)
+            yield box_data(item, key, say)
             continue
         inner = list(_items(item.items, keys, say))
         if isinstance(item, Frame):
@@ -61,8 +61,8 @@ def _items(items: Sequence[Any], keys: Iterator[tuple[str, Any]], say: Say) -> I
             yield {"kind": "residual", "key": key, "items": inner}
 
 
-def _box(box: Box, key: str, say: Say) -> dict[str, Any]:
-    """A box, measured as if all of it were marked."""
+def box_data(box: Box, key: str, say: Say = str) -> dict[str, Any]:
+    """A box with its key, measured as if all of it were marked."""
     notes = tuple(
         dataclasses.replace(note, text=say(note.text), key=note.name, differs=True) for note in box.notes
     )

@@ -1,40 +1,182 @@
-"""A trace as a page: one HTML file with its pictures and numbers inside."""
+"""A trace as HTML: a page by itself, or some of its parts on a page of others. Imports no mlx."""
 
 from __future__ import annotations
 
+import dataclasses
+import json
+from collections.abc import Iterator, Sequence
+from functools import cache
+from typing import Any
+
+from zoo.errors import ZooError
+from zoo.insight.language import check_language, in_language
+from zoo.insight.pages.page import asset, filled, as_data
 from zoo.insight.pages.page import page as page_of
 from zoo.insight.tracing.view import TraceView
 
-SCRIPTS = ("trace_base.js", "trace_layers.js", "trace_choice.js")
+SCRIPTS = ("trace_base.js", "trace_layers.js", "trace_choice.js", "trace_mount.js")
+PARTS = ("pieces", "vectors", "layers", "lens", "output", "choice", "masks", "uncovering", "cache")
 
 
-def page(view: TraceView) -> str:
+def page(view: TraceView, language: str = "en") -> str:
     """The page of a view, which needs no other file and no network; text in it is escaped."""
+    words = table(language)
+    there = [name for name in PARTS if _has(view, name)]
     return page_of(
         "trace.html",
-        SCRIPTS,
-        ("trace.css",),
-        data=view.to_json(),
+        ("page.js",),
+        ("trace_page.css", "trace.css"),
         title=f"{view.architecture}: {view.prompt[:60]}",
         prompt=view.prompt,
         translated=len(view.tracks) > 1,
         answer=view.text if not view.masks else "",
-        about=_about(view),
-        notes=view.notes,
-        words=view.words,
-        attends=any(layer.patterns for layer in view.layers),
-        recurrent=any(not layer.patterns for layer in view.layers) and not view.notes,
-        routes=any(layer.experts for layer in view.layers),
-        lens=bool(view.lens),
-        decides=bool(view.decisions),
-        masks=bool(view.masks),
-        uncovers=bool(view.uncoverings),
+        about=_about(view, words),
+        table=words,
+        language=language,
+        trace=_parts(view, there, language, whole=True),
+        mount=script(language),
     )
 
 
-def _about(view: TraceView) -> str:
-    read = ", ".join(
-        f"{len(track.pieces)} tokens" + (f" of the {track.name}" if len(view.tracks) > 1 else "")
+def embedded(view: TraceView, parts: Sequence[str], language: str = "en", layers: Sequence[int] = ()) -> str:
+    """Some parts of a view for a page that has `script` and `style`, and the colours of diagrams as custom properties.
+
+    `layers`: the numbers of those that are shown; () for all. Without scripts it has the pieces and the likeliest next
+    tokens. ZooError for a part or a layer that the view does not have.
+    """
+    numbers = [int(layer.address.rpartition(".")[2]) for layer in view.layers]
+    if missing := set(layers) - set(numbers):
+        raise ZooError(f"a trace of {view.architecture} has no layer {min(missing)}")
+    if layers:
+        chosen = (layer for layer, number in zip(view.layers, numbers, strict=True) if number in layers)
+        view = dataclasses.replace(view, layers=tuple(chosen))
+    for name in parts:
+        if name not in PARTS or not _has(view, name):
+            there = ", ".join(part for part in PARTS if _has(view, part))
+            raise ZooError(f"a trace of {view.architecture} has no part {name!r}; it has {there}")
+    return _parts(view, parts, language, whole=False)
+
+
+@cache
+def table(language: str) -> dict[str, str]:
+    """The texts of the page itself, by name."""
+    found: dict[str, str] = json.loads(asset(f"trace.{check_language(language)}.json"))
+    return found
+
+
+def script(language: str = "en") -> str:
+    """The script that fills every trace of a document, with the texts of a language."""
+    words = json.dumps(table(language), ensure_ascii=False, separators=(",", ":"))
+    return "\n".join(
+        ('"use strict";', "(() => {", f"const WORDS = {words};", *map(asset, SCRIPTS), "})();\n")
+    )
+
+
+def style() -> str:
+    """The style sheet of traces."""
+    return asset("trace.css")
+
+
+def data_of(view: TraceView, parts: Sequence[str], language: str, *, whole: bool) -> dict[str, Any]:
+    """What the script is given of a view: with `whole` all, else no more than the parts need.
+
+    Of the values of a layer only those that are drawn then keep their pictures.
+    """
+    data = view.to_json()
+    del data["words"], data["notes"]
+    if not whole:
+        for part, key in (("vectors", "before"), ("output", "after"), ("choice", "decisions")):
+            if part not in parts:
+                data[key] = []
+        for key in ("layers", "lens", "masks"):
+            if key not in parts:
+                data[key] = []
+        for layer in data["layers"]:
+            for stage in layer["stages"]:
+                if layer["patterns"] or not stage["track"]:
+                    stage["strip"] = None
+    for stage in (*data["before"], *data["after"], *(s for one in data["layers"] for s in one["stages"])):
+        stage["summary"] = in_language(stage["summary"], language)
+    named = set(_named(data))
+    data["vocabulary"] = {id: text for id, text in data["vocabulary"].items() if int(id) in named}
+    return data
+
+
+def _named(data: dict[str, Any]) -> Iterator[int]:
+    """The ids of which the parts show the text."""
+    for guess in data["lens"]:
+        yield from (id for row in guess["tokens"] for id in row)
+    for decision in data["decisions"]:
+        yield from (*decision["candidates"], decision["token"])
+    for hidden in (*data["masks"], *(one for made in data["uncoverings"] for one in made["predictions"])):
+        yield from hidden["tokens"]
+
+
+def _has(view: TraceView, part: str) -> bool:
+    """Whether there is anything to show in a part."""
+    needs: dict[str, Any] = {
+        "lens": view.lens,
+        "choice": view.decisions,
+        "masks": view.masks,
+        "uncovering": view.uncoverings,
+    }
+    return bool(needs.get(part, True))
+
+
+def _parts(view: TraceView, parts: Sequence[str], language: str, *, whole: bool) -> str:
+    words = table(language)
+    return filled(
+        "trace_parts.html",
+        whole=whole,
+        language=language,
+        table=words,
+        notes=[in_language(note, language) for note in view.notes] if whole else [],
+        parts=[
+            {
+                "name": name,
+                "heading": words[f"heading_{name}"],
+                "texts": [in_language(text, language) for text in _texts(view, name)] if whole else [],
+                "hint": words[hint] if (hint := _hint(view, name)) else "",
+            }
+            for name in parts
+        ],
+        rows=list(_rows(view)) if not whole else [],
+        data=as_data(data_of(view, parts, language, whole=whole)),
+    )
+
+
+def _texts(view: TraceView, part: str) -> Iterator[str]:
+    """The sentences that explain a part of this model."""
+    names = {"choice": ("sampling",)}.get(part, (part,))
+    if part == "layers":
+        attends = ("attention",) if any(layer.patterns for layer in view.layers) else ()
+        recurs = ("state",) if any(not layer.patterns for layer in view.layers) and not view.notes else ()
+        routes = ("experts",) if any(layer.experts for layer in view.layers) else ()
+        names = ("layers", *attends, *recurs, "feedforward", *routes)
+    yield from (text for name in names if (text := view.words.get(name)))
+
+
+def _hint(view: TraceView, part: str) -> str:
+    """The name of the text that says how a part is used."""
+    if part == "layers":
+        return "hint_attention" if any(layer.patterns for layer in view.layers) else ""
+    return f"hint_{part}" if part in ("pieces", "lens") else ""
+
+
+def _rows(view: TraceView) -> Iterator[tuple[int, str, int, str]]:
+    """Each token with its position and id, and the likeliest tokens after it where a generated one was chosen there."""
+    track = view.tracks[-1]
+    first = sum(piece.origin != "generated" for piece in track.pieces) - 1
+    for position, piece in enumerate(track.pieces):
+        chosen = position - first
+        likely = view.decisions[chosen].candidates[:3] if 0 <= chosen < len(view.decisions) else ()
+        yield position, piece.text, piece.id, ", ".join(view.vocabulary.get(id, f"[{id}]") for id in likely)
+
+
+def _about(view: TraceView, words: dict[str, str]) -> str:
+    key = "read_tokens_of" if len(view.tracks) > 1 else "read_tokens"
+    read = words["comma"].join(
+        words[key].format(count=len(track.pieces), track=words[f"track_{track.name}"])
         for track in view.tracks
     )
-    return f"{view.architecture} · {len(view.layers)} layers · {read} · every value has its address, as in Python"
+    return words["about"].format(architecture=view.architecture, layers=len(view.layers), read=read)

@@ -16,7 +16,7 @@
   const dark = () => (root.dataset.theme ? root.dataset.theme === "dark" : wish.matches);
   const show = () => {
     button.setAttribute("aria-pressed", String(dark()));
-    button.textContent = dark() ? "Light" : "Dark";
+    button.textContent = dark() ? button.dataset.light || "Light" : button.dataset.dark || "Dark";
   };
   const before = kept();
   if (before === "dark" || before === "light") root.dataset.theme = before;

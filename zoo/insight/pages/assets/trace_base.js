@@ -1,18 +1,96 @@
-// What every part of a trace's page uses: the data, elements, colours, pictures, keys.
-"use strict";
-const data = JSON.parse(document.getElementById("data").textContent);
-const byId = (id) => document.getElementById(id);
-const tracks = Object.fromEntries(data.tracks.map((track) => [track.name, track]));
+// What every part of a trace uses: one trace on a page with its data and words, elements, colours, pictures, keys.
 
-// The token, the pass and the head that are looked at, and who is told when they change.
-const state = { track: "", token: 0, step: 0, head: null };
-const listeners = [];
-const onChange = (listener) => (listeners.push(listener), listener());
-const redraws = []; // pictures whose colours depend on the theme
-function change(values) {
-  if (Object.entries(values).every(([name, value]) => state[name] === value)) return;
-  Object.assign(state, values);
-  for (const listener of listeners) listener();
+// `root` is the element that holds it. Its state is the token, the pass and the head that are looked at; listeners are told
+// when that changes, and redraws are pictures whose colours depend on the theme.
+class Trace {
+  constructor(root, data, words) {
+    Object.assign(this, { root, data, words, listeners: [], redraws: [], dark: isDark(root) });
+    this.tracks = Object.fromEntries(data.tracks.map((track) => [track.name, track]));
+    this.state = { track: "", token: 0, step: 0, head: null };
+  }
+  find(selector) {
+    return this.root.querySelector(selector);
+  }
+  part(name) {
+    return this.find(`[data-part="${name}"]`);
+  }
+  // A text of the language's table, with values in its places.
+  say(name, values = {}) {
+    return this.words[name].replace(/\{(\w+)\}/g, (_, key) => values[key]);
+  }
+  onChange(listener) {
+    this.listeners.push(listener);
+    listener();
+  }
+  change(values) {
+    if (Object.entries(values).every(([name, value]) => this.state[name] === value)) return;
+    Object.assign(this.state, values);
+    for (const listener of this.listeners) listener();
+  }
+  redrawn(draw) {
+    this.redraws.push(draw);
+    draw();
+  }
+  themed() {
+    const dark = isDark(this.root);
+    if (dark === this.dark) return;
+    this.dark = dark;
+    for (const draw of this.redraws) draw();
+    for (const listener of this.listeners) listener();
+  }
+  select(track, token) {
+    this.change({ track, token: Math.min(Math.max(token, 0), this.tracks[track].pieces.length - 1) });
+  }
+  isChosen(track, token) {
+    return this.state.track === track && this.state.token === token;
+  }
+  // How many tokens of a track had been read after the pass that is looked at.
+  readTokens(track) {
+    let read = 0;
+    this.data.turns.slice(0, this.state.step + 1).forEach((turn) => {
+      if (turn.track === track) read = Math.max(read, turn.start + turn.tokens);
+    });
+    return read;
+  }
+  nameOf(id) {
+    return visible(this.data.vocabulary[id] ?? `[${id}]`);
+  }
+  pieceName(track, index) {
+    return written(this.tracks[track].pieces[index]);
+  }
+  trackName(track) {
+    return this.say(`track_${track}`);
+  }
+
+  // Sequential: from the page's ground through green to deep violet, or up to pale yellow when it is dark. Lightness grows
+  // evenly, so that it is read without hue. Diverging: orange below zero, blue above.
+  sequential(share) {
+    const { up } = RAMPS[this.dark ? "dark" : "light"];
+    const at = Math.min(Math.max(share, 0), 1) * (up.length - 1), low = Math.min(Math.floor(at), up.length - 2);
+    return mixed(up[low], up[low + 1], at - low);
+  }
+  diverging(share) {
+    const { plus, minus, zero } = RAMPS[this.dark ? "dark" : "light"];
+    return mixed(zero, share < 0 ? minus : plus, Math.min(Math.abs(share), 1) ** 0.7);
+  }
+  // Large models have a thousand maps: those far from the window are not drawn until they come near.
+  drawnNear(canvas, draw) {
+    canvas.draw = draw;
+    const drawIfNear = () => canvas.near && draw();
+    this.listeners.push(drawIfNear);
+    this.redraws.push(drawIfNear);
+    near.observe(canvas);
+  }
+}
+const near = new IntersectionObserver((entries) => entries.forEach(({ target, isIntersecting }) => {
+  target.near = isIntersecting;
+  if (isIntersecting) target.draw();
+}), { rootMargin: "1200px" });
+
+// Whether the ground is dark, whoever chose that: the browser, the page's switch, the theme of the docs.
+function isDark(root) {
+  const [r, g, b] = getComputedStyle(root).getPropertyValue("--ground").trim().match(/[\da-f]{2}/gi).map((x) => parseInt(x, 16));
+  return 0.299 * r + 0.587 * g + 0.114 * b < 128;
 }
 
 function el(tag, attributes = {}, ...children) {
@@ -32,36 +110,20 @@ function written(piece) {
   return visible(piece.text);
 }
 const visible = (text) => text.replace(/\n/g, "⏎").replace(/\t/g, "⇥").replace(/ /g, "␣") || "∅";
-const nameOf = (id) => visible(data.vocabulary[id] ?? `[${id}]`);
-const pieceName = (track, index) => written(tracks[track].pieces[index]);
-const short = (x) => (x === 0 ? "0" : Math.abs(x) >= 1000 ? Math.round(x).toLocaleString("en") : x.toPrecision(3));
+const count = (x) => x.toLocaleString("en");
+const short = (x) => (x === 0 ? "0" : Math.abs(x) >= 1000 ? count(Math.round(x)) : x.toPrecision(3));
 const share = (p) => (p >= 0.9995 ? "1.00" : p >= 0.0995 ? p.toFixed(2) : p >= 0.0005 ? p.toFixed(3) : p > 0 ? "<.001" : "0");
+const mean = (xs) => xs.reduce((a, b) => a + b, 0) / (xs.length || 1);
 
-// Sequential: from the page's ground through green to deep violet, or up to pale yellow when it is dark. Lightness grows
-// evenly, so that it is read without hue. Diverging: orange below zero, blue above.
 const RAMPS = {
   light: { up: ["#f8f8f4", "#dcebc4", "#9fd0a0", "#52aa93", "#2f7f8e", "#30568a", "#37286e"], plus: "#1f5fae", minus: "#b5560b", zero: "#f8f8f4" },
   dark: { up: ["#1a1e26", "#302f6a", "#33598f", "#2f8591", "#4eb083", "#a3d65f", "#fbf0a4"], plus: "#63a8ff", minus: "#ff9d4a", zero: "#1a1e26" },
 };
 const rgb = (hex) => [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16));
 const mixed = (a, b, t) => rgb(a).map((x, i) => Math.round(x + (rgb(b)[i] - x) * t));
-const isDark = () => {
-  const chosen = document.documentElement.dataset.theme;
-  return chosen ? chosen === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
-};
-const ramp = () => RAMPS[isDark() ? "dark" : "light"];
-function sequential(share) {
-  const { up } = ramp(), at = Math.min(Math.max(share, 0), 1) * (up.length - 1), low = Math.min(Math.floor(at), up.length - 2);
-  return mixed(up[low], up[low + 1], at - low);
-}
-function diverging(share) {
-  const { plus, minus, zero } = ramp();
-  return mixed(zero, share < 0 ? minus : plus, Math.min(Math.abs(share), 1) ** 0.7);
-}
-const css = (colour) => `rgb(${colour.join(",")})`;
 const inkOn = ([r, g, b]) => (0.299 * r + 0.587 * g + 0.114 * b > 140 ? "#14171d" : "#ffffff");
 function paint(cell, colour) {
-  cell.style.background = css(colour);
+  cell.style.background = `rgb(${colour.join(",")})`;
   cell.style.color = inkOn(colour);
 }
 
@@ -76,51 +138,22 @@ function picture(canvas, rows, colour) {
   }));
   context.putImageData(image, 0, 0);
 }
-function redrawn(draw) {
-  redraws.push(draw);
-  draw();
-}
-
-// How many tokens of a track had been read after the pass that is looked at.
-function readTokens(track) {
-  let read = 0;
-  data.turns.slice(0, state.step + 1).forEach((turn) => {
-    if (turn.track === track) read = Math.max(read, turn.start + turn.tokens);
-  });
-  return read;
-}
-const select = (track, token) => change({ track, token: Math.min(Math.max(token, 0), tracks[track].pieces.length - 1) });
-
-// Large models have a thousand maps: those far from the window are not drawn until they come near.
-const near = new IntersectionObserver((entries) => entries.forEach(({ target, isIntersecting }) => {
-  target.near = isIntersecting;
-  if (isIntersecting) target.draw();
-}), { rootMargin: "1200px" });
-function drawnNear(canvas, draw) {
-  canvas.draw = draw;
-  const drawIfNear = () => canvas.near && draw();
-  listeners.push(drawIfNear);
-  redraws.push(drawIfNear);
-  near.observe(canvas);
-}
 
 // Arrow keys among the elements of a row, of which one at a time is in the tab order.
-function arrows(container, items, move) {
+function arrows(container, items) {
   container.addEventListener("keydown", (event) => {
     const at = items.indexOf(document.activeElement.closest("[data-item]"));
     const to = { ArrowLeft: at - 1, ArrowRight: at + 1, Home: 0, End: items.length - 1 }[event.key];
     if (to === undefined || at < 0) return;
     event.preventDefault();
-    const next = Math.min(Math.max(to, 0), items.length - 1);
-    items[next].focus();
-    move?.(next);
+    items[Math.min(Math.max(to, 0), items.length - 1)].focus();
   });
 }
 
 // A table of coloured cells with arrow keys in both directions; `tell` is called with the row and column of the focus.
 // Rows that are `later` than the pass that is looked at are hidden, and so are the columns of a `square`.
 function cells({ label, columns, rows, tall, square, cell, tell, chosen, later }) {
-  const head = el("tr", {}, el("th"), ...columns.map((name) => el("th", { scope: "col" }, el("span", {}, name))));
+  const head = el("tr", {}, el("td"), ...columns.map((name) => el("th", { scope: "col" }, el("span", {}, name))));
   const table = el("table", { class: tall ? "cells tall" : "cells", "aria-label": label, role: "grid" }, el("thead", {}, head));
   const body = el("tbody"), grid = [];
   rows.forEach((name, y) => {
@@ -164,3 +197,5 @@ function lazily(title, make) {
   return box;
 }
 const scroll = (label, ...inside) => el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": label }, ...inside);
+const headed = (names, rows, attributes = {}) => el("table", attributes,
+  el("thead", {}, el("tr", {}, ...names.map((name) => el(name ? "th" : "td", name ? { scope: "col" } : {}, name)))), el("tbody", {}, ...rows));

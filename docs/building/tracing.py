@@ -1,0 +1,92 @@
+"""`{trace}`: a run of an embedded checkpoint as an interactive picture, computed when the docs are built."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from docutils import nodes
+from docutils.parsers.rst import directives
+
+from building.kept import kept
+from building.pieces import ZooDirective, html
+
+SCRIPT, STYLE = "zoo-trace.js", "zoo-trace.css"
+CANDIDATES = (
+    120  # tokens of the vocabulary that are told one by one; the others stand in groups of like logits
+)
+
+
+class TraceDirective(ZooDirective):
+    """Some parts of the trace of `NAME`: one prompt, at most a few tokens written."""
+
+    required_arguments = 1
+    option_spec = {  # noqa: RUF012
+        "prompt": directives.unchanged_required,
+        "parts": directives.unchanged_required,
+        "layers": directives.unchanged_required,
+        "max-tokens": directives.positive_int,
+        "temperature": float,
+        "seed": directives.nonnegative_int,
+    }
+
+    def made(self) -> list[nodes.Node]:
+        if "prompt" not in self.options or "parts" not in self.options:
+            raise ValueError("needs :prompt: and :parts:")
+        name, prompt, parts = self.arguments[0], self.options["prompt"], self.options["parts"].split()
+        layers = [int(number) for number in self.options.get("layers", "").split()]
+        settings = {
+            key.replace("-", "_"): self.options[key]
+            for key in ("max-tokens", "temperature", "seed")
+            if key in self.options
+        }
+        key = json.dumps([name, prompt, parts, layers, settings])
+        made = kept(lambda: embeddings(name, prompt, parts, layers, settings), "trace", key)
+        return [html(made[self.language])]
+
+
+def embeddings(
+    name: str, prompt: str, parts: list[str], layers: list[int], settings: dict[str, Any]
+) -> dict[str, str]:
+    """The HTML of a trace by language."""
+    from zoo.insight.language import LANGUAGES
+    from zoo.insight.tracing.page import embedded
+    from zoo.insight.tracing.run import trace
+    from zoo.insight.tracing.viewing import view_of
+
+    view = view_of(trace(loaded(name), prompt, **settings), CANDIDATES)
+    return {language: embedded(view, parts, language, layers) for language in LANGUAGES}
+
+
+@cache
+def loaded(name: str) -> Any:
+    """A model, loaded once."""
+    from zoo.loading import load
+
+    return load(name)
+
+
+def add_files(app: Any, page: str, template: str, context: dict[str, Any], doctree: Any) -> None:
+    """Give a page that has a trace its script and style sheet."""
+    if app.builder.format == "html" and 'class="zoo-trace"' in context.get("body", ""):
+        app.add_js_file(SCRIPT)
+        app.add_css_file(STYLE)
+
+
+def write(app: Any, error: Exception | None) -> None:
+    """Write script and style sheet beside the site's own."""
+    from zoo.insight.tracing.page import script, style
+
+    if error is None and app.builder.format == "html":
+        folder = Path(app.outdir, "_static")
+        (folder / SCRIPT).write_text(script(app.config.zoo_language), encoding="utf-8")
+        (folder / STYLE).write_text(style(), encoding="utf-8")
+
+
+def setup(app: Any) -> None:
+    """Add the directive, and what its pages need."""
+    app.add_directive("trace", TraceDirective)
+    app.connect("html-page-context", add_files)
+    app.connect("build-finished", write)

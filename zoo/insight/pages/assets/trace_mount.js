@@ -1,0 +1,25 @@
+// The start of each trace on a page.
+
+const DRAW = { pieces: drawPieces, vectors: drawVectors, layers: drawLayers, lens: drawLens, output: drawOutput, choice: drawChoice, masks: drawMasks, uncovering: drawUncovering, cache: drawCache };
+
+// Fill the places of an element, one a part, with what a trace has for them; `words` is the table of the language.
+function mount(root, data, words) {
+  const t = new Trace(root, data, words), { state } = t;
+  // At first: the pass that has read the whole prompt, its last token.
+  const last = data.tracks.at(-1), prompt = last.pieces.filter((piece) => piece.origin !== "generated").length;
+  state.track = last.name;
+  state.token = Math.max(Math.min(prompt, last.read) - 1, 0);
+  state.step = Math.max(data.uncoverings.length ? 0 : data.turns.findIndex((turn) => turn.track === last.name && turn.start + turn.tokens >= prompt), 0);
+  drawBar(t);
+  for (const [name, draw] of Object.entries(DRAW)) if (t.part(name)) draw(t, t.part(name));
+  return t;
+}
+
+function mountAll() {
+  const traces = [...document.querySelectorAll(".zoo-trace")].map((root) => mount(root, JSON.parse(root.querySelector("script.data").textContent), WORDS));
+  const themed = () => traces.forEach((trace) => trace.themed());
+  const switched = new MutationObserver(themed);
+  for (const element of [document.documentElement, document.body]) switched.observe(element, { attributes: true, attributeFilter: ["data-theme"] });
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", themed);
+}
+document.readyState === "loading" ? document.addEventListener("DOMContentLoaded", mountAll) : mountAll();
