@@ -16,6 +16,7 @@ from zoo.insight.diagram import diagram_in, diagram_of, marked, to_svg
 from zoo.insight.diagram.describe import described
 from zoo.insight.diagram.measure import lines_within, text_width
 from zoo.insight.language import PLACE, catalogue, in_language, is_known, key_of
+from zoo.insight.pocket import NOT_MEASURED, pocket_facts
 
 LATIN = re.compile(r"[A-Za-z][A-Za-z']+(?:-[A-Za-z]+)*")
 
@@ -90,6 +91,18 @@ def test_every_fact_is_known(models):
             texts |= {text for fact in sheet.facts for text in (fact.label, fact.text, fact.note)}
             texts |= {text for line in short(sheet) for text in (line.label, line.text)}
     assert len(texts) > 1000 and unknown(texts) == set()
+
+
+def test_what_is_known_of_small_checkpoints_is_known():
+    record = {"prefill_tokens_per_second": 300.0, "first_token_seconds": 0.05, "peak_memory_bytes": 10**9}
+    texts = {
+        text
+        for architecture in default_registry().architectures.values()
+        for fact in pocket_facts(architecture, record)
+        for text in (fact.label, fact.text)
+        if fact.name not in ("pocket", "corpus") or text == fact.label  # names
+    }
+    assert {"300 tokens/s", NOT_MEASURED, "training steps"} <= texts and unknown(texts) == set()
 
 
 def test_differences_are_known(models):
