@@ -12,7 +12,9 @@ MODELS = ("llama:8b", "deepseek-v3:671b", "mamba:2.8b")
 def said_by_the_command(context):
     """The row of the cache that `zoo compare` prints for a context."""
     command = [sys.executable, "-m", "zoo", "compare", *MODELS, "--context", str(context)]
-    printed = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", check=True, timeout=120)
+    printed = subprocess.run(
+        command, capture_output=True, text=True, encoding="utf-8", check=True, timeout=120
+    )
     row = next(line for line in printed.stdout.splitlines() if f"cache at {context:,} tokens" in line)
     return row.split("tokens", 1)[1]
 
@@ -41,7 +43,10 @@ def test_a_reader_gets_from_home_to_the_glossary(language, width, scheme, visit)
     page = visit(SITE / "index.html", width=width, scheme=scheme)
     fits(page)
     if language == "zh":
-        if not page.locator(".zoo-language a").is_visible() or page.locator(".zoo-language a").bounding_box()["x"] < 0:
+        if (
+            not page.locator(".zoo-language a").is_visible()
+            or page.locator(".zoo-language a").bounding_box()["x"] < 0
+        ):
             page.locator("label.nav-overlay-icon, .mobile-header label").first.click()
             page.wait_for_timeout(400)
         page.locator(".zoo-language a").click()

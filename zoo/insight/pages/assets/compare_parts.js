@@ -61,11 +61,13 @@ Object.assign(zooCompare, {
   // A piece of code that opens: where it stands, and its text, fetched when it is wanted.
   piece(app, name, open = false) {
     const { element } = zooCompare;
-    const [body, heading] = [element("div"), name.split(":")[1]];
+    const body = element("div");
+    const [module, heading] = name.split(":");
     const fill = async () => {
       if (details.open && !body.childNodes.length) body.replaceChildren(...zooCompare.source(app, await app.code(), name));
     };
-    const title = element("summary", {}, element("code", {}, heading));
+    const where = element("span", { class: "quiet" }, ` ${module}`);
+    const title = element("summary", {}, element("code", {}, heading), where);
     const details = element("details", { class: "piece", open, ontoggle: fill }, title, body);
     return details;
   },
