@@ -99,7 +99,7 @@ WORDS: dict[str, dict[str, str]] = {
     },
     "zh": {
         "task": "任务",
-        "base": "变体来源",
+        "base": "基于",
         "variants": "它的变体",
         "plugin": "插件",
         "model_type": "<code>model_type</code>",
