@@ -76,9 +76,7 @@ CITED = [
     r"\(?[A-Z]?\.?\d+(?:\.\d+)*\)?(?:(?:,| and|–|-) ?\(?\d+(?:\.\d+)*\)?)*",
     r"(?:第|式|公式|图|表|算法|附录|方程|脚注|任务|该文)\s?[（(]?[A-Z]?\.?\d+(?:\.\d+)*[)）]?(?:\s?[节章条式和、–-]\s?(?:\d+(?:\.\d+)*\s?节)?)*",
 ]
-KNOWN = re.compile(
-    r"(?<![\w.])(?:" + "|".join(NAMES) + r")(?![\d])|(?:" + "|".join(CITED) + ")", re.MULTILINE
-)
+KNOWN = re.compile("(?:" + "|".join(CITED) + r")|(?<![\w.])(?:" + "|".join(NAMES) + r")(?!\d)", re.MULTILINE)
 
 
 def prose(text):
