@@ -37,7 +37,10 @@ def join_lines(app: Any, doctree: nodes.document) -> None:
         texts = list(block.findall(nodes.Text))
         for text, words in zip(texts, joined(texts), strict=True):
             if words != text:
-                text.parent.replace(text, nodes.Text(words))
+                parent = text.parent
+                # By identity: equal texts, such as two ends of lines, are equal nodes.
+                place = next(index for index, child in enumerate(parent.children) if child is text)
+                parent[place] = nodes.Text(words)
 
 
 def setup(app: Any) -> None:

@@ -35,6 +35,21 @@ def test_the_end_of_a_line_is_no_space_between_chinese_characters(lines, pieces,
     assert len(found) == len(pieces) and "".join(found) == expected
 
 
+def test_of_two_ends_of_lines_the_right_one_is_dropped(lines):
+    from types import SimpleNamespace
+
+    from docutils import nodes
+    from docutils.utils import new_document
+
+    document = new_document("page")
+    paragraph = nodes.paragraph()
+    for piece in ("掩码", "\n", "(mask)，", "\n", "提示"):
+        paragraph += nodes.Text(piece)
+    document += paragraph
+    lines.join_lines(SimpleNamespace(config=SimpleNamespace(zoo_language="zh")), document)
+    assert document.astext() == "掩码\n(mask)，提示"
+
+
 def test_code_keeps_its_lines_and_english_pages_stay_as_they_are(lines):
     from types import SimpleNamespace
 
