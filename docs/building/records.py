@@ -1,4 +1,4 @@
-"""What was measured, in words and tables, from the committed records of docs/records/lab. Needs no Sphinx."""
+"""What the lab measured, in words, from the committed records of docs/records/lab. Needs no Sphinx."""
 
 from __future__ import annotations
 
@@ -8,14 +8,6 @@ from typing import Any
 
 from building.kept import DOCS
 
-POCKETS = "pockets"  # the experiment that measures the embedded checkpoints
-LABELS = {
-    "right answers (%)": "答对的问题（%）",
-    "held-out text (bits a byte)": "未见过的文本（比特每字节）",
-    "active parameters (millions)": "激活参数（百万）",
-    "cache (bytes a token at 16 bits)": "缓存（字节每词元，16 位）",
-    "state, whatever the length (kB at 16 bits)": "状态，与长度无关（kB，16 位）",
-}
 UNITS = {
     "nats a token": "纳特每词元",
     "bits a byte": "比特每字节",
@@ -25,11 +17,6 @@ UNITS = {
     "times": "倍",
     "times its even share": "倍平均份额",
     "%": "%",
-}
-SAID = {
-    "en": "Means with {level} % intervals, over parts of the held-out text and of the questions; measured on {machine}, "
-    "mlx {mlx}, {backend}, {blas}.",
-    "zh": "均值与 {level}% 区间，取自未见过的文本和问题的各部分；测于 {machine}，mlx {mlx}，{backend}，{blas}。",
 }
 WORDS = re.compile(
     r"(?P<what>.+? )?(?P<mean>[+−]?[\d.e-]+) (?P<unit>[^,\d]+), "
@@ -67,17 +54,3 @@ def in_chinese(words: str) -> str:
     space = "" if found["unit"] == "%" else " "
     unit, low, high, runs = UNITS[found["unit"]], found["low"], found["high"], found["runs"]
     return f"{what} {found['mean']}{space}{unit}，区间 {low} 至 {high}，{runs} 次运行"
-
-
-def measured(names: list[str], language: str) -> tuple[list[str], list[list[str]]]:
-    """A table of what embedded checkpoints reached: its head, and a row a metric that one of them has."""
-    from zoo.lab.summary import rows
-
-    head, *body = rows(record(POCKETS))
-    arms = {cells[0]: cells for cells in body}
-    found = []
-    for column in range(1, len(head)):
-        cells = [arms[name][column] for name in names]
-        if set(cells) - {"0", "–"}:
-            found.append([LABELS[head[column]] if language == "zh" else head[column], *cells])
-    return ["", *names], found

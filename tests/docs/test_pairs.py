@@ -57,13 +57,3 @@ def test_every_finding_can_be_told_in_chinese(records):
     ]
     assert len(told) > 40
     assert not any(re.search(r"[a-z]{3}", text) for text in told)
-
-
-def test_a_table_of_pockets_leaves_out_what_none_has(records):
-    head, rows = records.measured(["llama", "bert"], "en")
-    assert head == ["", "llama", "bert"]
-    assert [row[0] for row in rows][:2] == ["right answers (%)", "held-out text (bits a byte)"]
-    assert not any(row[0].startswith("state") for row in rows)
-    assert rows[1][2] == "–"
-    with pytest.raises(KeyError):
-        records.measured(["llama", "nobody"], "en")
