@@ -23,7 +23,12 @@ from zoo.runtime import versions
 
 RECORD = Path(__file__).parent.parent / "docs" / "records" / "pockets.json"
 RUNS = 5
-FIGURES = ("prefill_tokens_per_second", "decode_tokens_per_second", "first_token_seconds", "peak_memory_bytes")
+FIGURES = (
+    "prefill_tokens_per_second",
+    "decode_tokens_per_second",
+    "first_token_seconds",
+    "peak_memory_bytes",
+)
 
 
 def pockets() -> list[str]:

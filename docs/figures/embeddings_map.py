@@ -70,6 +70,11 @@ def projected() -> tuple[list[Point], float]:
     unit = table / np.linalg.norm(table, axis=1, keepdims=True)
     left, sizes, _ = np.linalg.svd(unit - unit.mean(axis=0), full_matrices=False)
     places = left[:, :2] * sizes[:2]
+    kinds = np.array([kind for _, kind in words.values()])
+    for axis, kind in enumerate(
+        ("country", "language")
+    ):  # an axis has no sign: countries left, languages above
+        places[:, axis] *= -np.sign(places[kinds == kind, axis].mean())
     low, high = places.min(axis=0), places.max(axis=0)
     alike = unit @ unit.T
     named = list(words.values())

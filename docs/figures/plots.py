@@ -71,8 +71,9 @@ class Axes:
         for value, words in x_ticks.items():
             x, _ = self.at(value, self.y[0])
             self.parts.append(text(x, self.bottom + 16, words, size=12, colour="quiet", anchor="middle"))
-        middle = (self.left + self.right) / 2
-        self.parts.append(text(middle, self.bottom + 34, x_label, size=12, colour="quiet", anchor="middle"))
+        if x_label:
+            middle, y = (self.left + self.right) / 2, self.bottom + 34
+            self.parts.append(text(middle, y, x_label, size=12, colour="quiet", anchor="middle"))
 
     def curve(
         self,

@@ -34,9 +34,8 @@ def token_bytes(recipe: Any) -> int:
 
 def without_latents(name: str) -> int:
     """The same for a model with latent attention, had it kept the keys and values of all heads instead."""
-    recipe = recipe_of(name)
-    mixers = [layer.mixer for layer in recipe.layers]
-    return 2 * sum(mixer.heads * (mixer.nope_dim + mixer.rope_dim + mixer.value_dim) for mixer in mixers)
+    registry = default_registry()
+    return int(describe(name, registry).sheet(registry).value("cache.expanded"))
 
 
 def rows(language: str) -> list[tuple[str, int, bool]]:

@@ -1,17 +1,22 @@
-"""The page that compares models, in a browser: settings change its values, boxes mark their facts."""
+"""The comparison in a browser: it says what the command says, marks what Python marks, and opens code."""
 
-import json
+import os
 import subprocess
 import sys
 
 import pytest
 
-from zoo.facts import describe
+from zoo.facts import compare, describe
 from zoo.host.registry import default_registry
 from zoo.insight.diagram import diagram_of, marked, to_svg
+from zoo.insight.diagram.arrange import align, elements
+from zoo.insight.diagram.geometry import Pixels
+from zoo.insight.pages.compare_card import LEFT_OUT
+from zoo.insight.pages.compare_diagram import box_data
 
 NAMES = ("gemma2", "mixtral", "deepseek-v3")
 PAIRS = [("gpt2", "gpt2-postln"), ("transformer", "t5"), ("bert", "llama"), ("llama", "mamba")]
+SETS = [*PAIRS, NAMES, ("deepseek-v3", "gemma2", "transformer", "mamba"), ("llama", "llama:pocket")]
 
 # What a box holds must lie in it, as the browser's own fonts have it: texts in boxes and cells, notes in the picture.
 MEASURE = """() => {
@@ -47,104 +52,223 @@ MEASURE = """() => {
 
 def zoo(*arguments):
     command = [sys.executable, "-m", "zoo", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", timeout=120)
+    wide = os.environ | {"COLUMNS": "240"}
+    done = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", timeout=120, env=wide)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
+def described(names):
+    registry = default_registry()
+    return [describe(name, registry) for name in names]
+
+
 @pytest.fixture(scope="module")
 def path(tmp_path_factory):
-    path = tmp_path_factory.mktemp("pages") / "page.html"
-    zoo("compare", *NAMES, "--html", str(path))
+    return page_of(tmp_path_factory.mktemp("pages"), NAMES)
+
+
+def page_of(folder, names):
+    path = folder / "page.html"
+    zoo("compare", *names, "--html", str(path))
     return path
 
 
 def texts(page, fact):
-    return page.locator(f'main tr[data-fact="{fact}"] td').all_text_contents()
+    return page.locator(f'.facts tr[data-fact="{fact}"] td').all_text_contents()
 
 
-def expected(name, *arguments):
-    """What the command says of a fact, with its settings."""
-    record = json.loads(zoo("compare", *NAMES, "--json", *arguments))
-    sheets = [sheet["facts"].get(name) for sheet in record["sheets"]]
-    return [None if fact is None else fact["value"] for fact in sheets]
-
-
-def number(text):
-    """The number of a text such as "5.23 GB"."""
-    value, _, unit = text.removesuffix("B").rstrip().partition(" ")
-    return float(value) * {"": 1, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}[unit]
+def expected(name, tokens, format):
+    """What a sheet says of a fact, with its settings."""
+    registry = default_registry()
+    sheets = [one.sheet(registry, int(tokens), format) for one in described(NAMES)]
+    return [fact.text if (fact := sheet.get(name)) else "–" for sheet in sheets]
 
 
 def test_settings_change_what_the_command_would_say(visit, path):
     page = visit(path)
     for tokens, format in (("100000", "4"), ("1", "mxfp4"), ("4097", "8"), ("8192", "float32")):
-        page.fill("#context", tokens)
-        page.select_option("#quantize", format)
+        page.fill("input.context", tokens)
+        page.select_option("select.weights", format)
         for fact in ("cache.context", "weights.chosen", "flops.decode"):
-            told = expected(fact, "--context", tokens, "--quantize", format)
-            shown = [number(text) for text in texts(page, fact)]
-            assert shown == pytest.approx(told, rel=6e-3), (fact, tokens, format)
-        label = page.locator('main tr[data-fact="cache.context"] .label').text_content()
+            assert texts(page, fact) == expected(fact, tokens, format), (fact, tokens, format)
+        label = page.locator('.facts tr[data-fact="cache.context"] .label').text_content()
         assert label == f"cache at {int(tokens):,} tokens"
 
 
-def test_the_slider_moves_by_the_keyboard(visit, path):
+def test_the_slider_says_what_the_command_prints(visit, path):
     page = visit(path)
-    before = texts(page, "cache.context")
-    page.focus("#slider")
+    page.focus("input.slider")
     page.keyboard.press("ArrowRight")
-    assert page.input_value("#context") == "8192"
-    assert texts(page, "cache.context") != before
-    told = expected("cache.context", "--context", "8192")
-    assert [number(text) for text in texts(page, "cache.context")] == pytest.approx(told, rel=6e-3)
+    assert page.input_value("input.context") == "8192"
+    printed = zoo("compare", *NAMES, "--context", "8192")
+    row = next(line for line in printed.splitlines() if "cache at 8,192 tokens" in line)
+    assert row.split("tokens")[1].split() == " ".join(texts(page, "cache.context")).split()
 
 
 def test_a_context_that_cannot_be_is_refused(visit, path):
     page = visit(path)
     before = texts(page, "cache.context")
-    page.fill("#context", "0")
-    assert "1 or more" in page.text_content("#status")
+    page.fill("input.context", "0")
+    assert "1 or more" in page.text_content("[role=status]")
     assert texts(page, "cache.context") == before
 
 
 def test_the_cache_can_be_quantized(visit, path):
+    from zoo.facts.fact import text_of
+    from zoo.facts.memory import cache_bytes, kept_of
+
     page = visit(path)
-    full = [number(text) for text in texts(page, "cache.context")]
-    page.select_option("#policy", "8-bit")
-    half = [number(text) for text in texts(page, "cache.context")]
-    assert half == pytest.approx([value * 1.0625 / 2 for value in full], rel=1e-2)
+    page.select_option("select.cache", "8-bit")
+    told = [text_of(cache_bytes(kept_of(one.recipe), 4096, "8-bit"), "bytes") for one in described(NAMES)]
+    assert texts(page, "cache.context") == told
+
+
+@pytest.mark.parametrize("names", SETS, ids=" ".join)
+def test_rows_stand_as_the_command_has_them(visit, tmp_path, names):
+    page = visit(page_of(tmp_path, names))
+    found = described(names)
+    ours = page.evaluate(
+        """names => zooCompare.rows(names.map(name => zooCompare.cards[name].facts))
+            .map(row => [row.name, row.label, row.texts, row.differs, row.detail])""",
+        [one.origin for one in found],
+    )
+    rows = compare([one.sheet(default_registry()) for one in found])
+    told = [row for row in rows if not row.name.startswith(LEFT_OUT)]
+    # Labels that name a context are those of one of the sheets, which are made for different ones.
+    plain = [(row.name, row.label, list(row.texts), row.differs, row.detail) for row in told]
+    assert [tuple(row) for row in ours] == plain
+
+
+def flat(stack):
+    """What is marked in a stack, in the order of its items."""
+    yield stack.title, stack.differs
+    for item in (stack.start, *stack.items, stack.end):
+        yield from flat_item(item)
+
+
+def flat_item(item):
+    if hasattr(item, "role"):
+        notes = [note.differs for note in item.notes]
+        yield item.title, item.differs, notes, sorted(c.title for row in item.rows for c in row if c.differs)
+        return
+    yield type(item).__name__.lower(), item.differs
+    for part in item.items:
+        yield from flat_item(part)
+
+
+FLAT = """names => {
+  const item = one => {
+    if (one.kind !== "box") return [[one.kind, Boolean(one.differs)], ...one.items.flatMap(item)];
+    const notes = (one.notes || []).map((_, n) => Boolean(one.differingNotes && one.differingNotes[n]));
+    const cells = (one.cells || []).filter((_, n) => one.differingCells && one.differingCells[n]).map(c => c[0]);
+    return [[one.title, Boolean(one.differs), notes, cells.sort()]];
+  };
+  return zooCompare.marked(names.map(name => zooCompare.cards[name].stacks)).map(stacks => stacks.map(stack =>
+    [[stack.title, Boolean(stack.differs)], ...[stack.start, ...stack.items, stack.end].flatMap(item)]));
+}"""
+
+
+@pytest.mark.parametrize("names", SETS, ids=" ".join)
+def test_marks_are_those_of_the_command(visit, tmp_path, names):
+    page = visit(page_of(tmp_path, names))
+    found = described(names)
+    diagrams = [diagram_of(one.recipe, one.origin, default_registry()) for one in found]
+    told = [[list(map(list, flat(stack))) for stack in one.stacks] for one in marked(diagrams)]
+    assert page.evaluate(FLAT, [one.origin for one in found]) == told
+
+
+class Measured(Pixels):
+    """The heights that the page has: of boxes with all their marks."""
+
+    def box(self, box):
+        return box_data(box, "")["height"]
+
+
+@pytest.mark.parametrize("names", SETS, ids=" ".join)
+def test_what_has_one_role_stands_in_one_line(visit, tmp_path, names):
+    page = visit(page_of(tmp_path, names))
+    found = described(names)
+    diagrams = [diagram_of(one.recipe, one.origin, default_registry()) for one in found]
+    sizes = Measured()
+    columns = [elements(stack, sizes) for one in diagrams for stack in one.stacks]
+    height = align(columns, sizes.gap)
+    told = [[[one.key, one.y] for one in column] for column in columns]
+    ours = page.evaluate(
+        """names => {
+            const sizes = zooCompare.sizes(false);
+            const columns = names.flatMap(name => zooCompare.cards[name].stacks)
+                .map(stack => zooCompare.elements(stack, sizes));
+            const height = zooCompare.align(columns, sizes.gap);
+            return [height, columns.map(column => column.map(one => [one.key, one.y]))];
+        }""",
+        [one.origin for one in found],
+    )
+    assert ours == [height, told]
 
 
 def test_a_box_marks_its_facts(visit, path):
     page = visit(path)
     page.locator('.block[data-role="attention"]').first.focus()
-    marked = page.locator("main tr.about").evaluate_all("rows => rows.map(row => row.dataset.key)")
+    marked = page.locator(".facts tr.is-about").evaluate_all("rows => rows.map(row => row.dataset.key)")
     assert "heads" in marked and "vocabulary" not in marked
-    assert page.locator("#peek").is_visible()
+    assert page.locator(".peek").is_visible()
     page.locator("#theme").focus()
-    assert page.locator("main tr.about").count() == 0 and page.locator("#peek").is_hidden()
+    assert page.locator(".facts tr.is-about").count() == 0 and page.locator(".peek").is_hidden()
+
+
+def test_a_box_opens_the_code_behind_it(visit, path):
+    page = visit(path)
+    page.locator('.block[data-block="mixer/latent-attention"]').first.focus()
+    page.keyboard.press("Enter")
+    dialog = page.locator("dialog")
+    assert dialog.is_visible()
+    assert "plugins/zoo_deepseek/block.py:" in dialog.locator(".place").first.text_content()
+    assert "class LatentAttention" in dialog.locator("pre").first.text_content()
+    page.keyboard.press("Escape")
+    assert not dialog.is_visible()
+    page.locator('.block[data-block="feedforward/moe"]').first.click()
+    assert "class MoE" in dialog.locator("pre").first.text_content()
+    dialog.locator(".close").click()
+    assert not dialog.is_visible()
+
+
+def test_the_code_of_a_variant_is_its_own_lines(visit, tmp_path):
+    page = visit(page_of(tmp_path, ("llama", "mistral")))
+    own = page.locator(".code .own").filter(has_text="Only mistral:7b")
+    assert own.locator("summary").all_text_contents() == ["mistral", "sliding_window"]
+    assert (
+        "change_layers(mixer=dict(window=sliding_window(config)))" in own.locator("pre").first.text_content()
+    )
+
+
+def test_the_recipes_lines_that_differ(visit, tmp_path):
+    page = visit(page_of(tmp_path, ("llama", "mistral")))
+    page.locator(".recipes summary").click()
+    lines = [" ".join(text.split()) for text in page.locator(".recipes pre span").all_text_contents()]
+    assert '- "vocab": 128256,' in lines and '+ "vocab": 32000,' in lines
+    assert '+ "window": 4096,' in lines and '- "window": null,' in lines
 
 
 def test_light_and_dark(visit, path):
     page = visit(path, scheme="dark")
     ground = "getComputedStyle(document.body).backgroundColor"
-    picture = "getComputedStyle(document.querySelector('.ground')).fill"
-    assert page.evaluate(ground) == page.evaluate(picture) == "rgb(20, 23, 29)"
+    box = "getComputedStyle(document.querySelector('.block .box')).fill"
+    assert page.evaluate(ground) == "rgb(20, 23, 29)"
+    dark = page.evaluate(box)
     page.click("#theme")
-    assert page.evaluate(ground) == page.evaluate(picture) == "rgb(255, 255, 255)"
+    assert page.evaluate(ground) == "rgb(255, 255, 255)" and page.evaluate(box) != dark
     assert page.locator("#theme").text_content() == "Dark"
 
 
 @pytest.mark.parametrize("width", [390, 1280])
-@pytest.mark.parametrize("names", [*PAIRS, NAMES], ids=" ".join)
+@pytest.mark.parametrize("names", [*PAIRS, NAMES, ("bert",)], ids=" ".join)
 def test_pages_fit_the_window(visit, tmp_path, names, width):
-    path = tmp_path / "page.html"
-    zoo("compare", *names, "--html", str(path))
-    page = visit(path, width=width)
+    page = visit(page_of(tmp_path, names), width=width)
     assert page.locator("svg.zoo-diagram").count() == len(names)
+    assert page.evaluate(MEASURE) == []
     for details in page.locator("details").all():
-        details.locator("summary").click()
+        details.evaluate("one => { one.open = true; }")
 
 
 def test_diagrams_have_room_in_a_browser(visit, tmp_path):

@@ -25,7 +25,7 @@ ANYTHING = ("rest", "text", "new", "old", "experts", "block", "explanation", "ki
 WORDS = r"(?:(?! instead of |[,;:](?!\d)).)+?"
 NUMBER = r"[-−]?\d[\d,.]*(?:e[+-]?\d+)?"
 WORD = re.compile(r"[A-Za-z][A-Za-z']+(?:-[A-Za-z]+)*")
-SENTENCES = re.compile(r"(?<=[.:]) (?=[A-Z])")
+SENTENCES = re.compile(r"(?<=\.) (?=\S)")
 LISTS = {"; ": "；", ", ": "，", " and ": "和", " · ": " · "}
 SIZES = {"trillion": 1e12, "billion": 1e9, "million": 1e6}
 HAN = r"[\u3400-\u9fff]"

@@ -116,9 +116,7 @@ def common(language: str, record: str = "") -> dict[str, Any]:
 
 def choices(found: Iterable[Described], language: str = "en") -> list[dict[str, str]]:
     """The models that a person may choose among: each one's name, and what it is."""
-    return [
-        {"name": one.origin, "about": in_language(one.architecture.summary, language)} for one in found
-    ]
+    return [{"name": one.origin, "about": in_language(one.architecture.summary, language)} for one in found]
 
 
 def about_record(record: Mapping[str, Any], language: str = "en") -> str:
@@ -126,7 +124,9 @@ def about_record(record: Mapping[str, Any], language: str = "en") -> str:
     if not record:
         return ""
     text: str = json.loads(asset(f"compare.{language}.json"))["record"]
-    return text.format(**record["versions"], **{key: record[key] for key in ("date", "load", "tokens", "new")})
+    return text.format(
+        **record["versions"], **{key: record[key] for key in ("date", "load", "tokens", "new")}
+    )
 
 
 def _format(name: str, language: str) -> dict[str, Any]:

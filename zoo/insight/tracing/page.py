@@ -10,7 +10,7 @@ from typing import Any
 
 from zoo.errors import ZooError
 from zoo.insight.language import check_language, in_language
-from zoo.insight.pages.page import asset, filled, as_data
+from zoo.insight.pages.page import as_data, asset, filled
 from zoo.insight.pages.page import page as page_of
 from zoo.insight.tracing.view import TraceView
 

@@ -121,7 +121,11 @@ const RAMPS = {
 };
 const rgb = (hex) => [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16));
 const mixed = (a, b, t) => rgb(a).map((x, i) => Math.round(x + (rgb(b)[i] - x) * t));
-const inkOn = ([r, g, b]) => (0.299 * r + 0.587 * g + 0.114 * b > 140 ? "#14171d" : "#ffffff");
+// Black or white, whichever has the greater contrast (WCAG's relative luminance).
+function inkOn(colour) {
+  const [r, g, b] = colour.map((x) => (x / 255 <= 0.04045 ? x / 255 / 12.92 : ((x / 255 + 0.055) / 1.055) ** 2.4));
+  return 0.2126 * r + 0.7152 * g + 0.0722 * b > 0.179 ? "#000000" : "#ffffff";
+}
 function paint(cell, colour) {
   cell.style.background = `rgb(${colour.join(",")})`;
   cell.style.color = inkOn(colour);

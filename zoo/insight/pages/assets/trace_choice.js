@@ -123,7 +123,7 @@ function drawUncovering(t, holder) {
   };
   t.onChange(() => {
     const pass = passes[Math.min(t.state.step, passes.length - 1)];
-    const row = (hidden) => el("tr", {}, el("td", { class: "number" }, hidden.position), el("td", {}, t.say(pass.kept.includes(hidden.position) ? "stays" : "masked_again")),
+    const row = (hidden) => el("tr", {}, el("td", { class: "number" }, hidden.position), el("td", { class: "verdict" }, t.say(pass.kept.includes(hidden.position) ? "stays" : "masked_again")),
       ...paired(hidden).slice(0, 3).map(guess));
     const title = t.say("uncovers", { index: t.state.step + 1, count: passes.length, masks: pass.predictions.length, kept: pass.kept.length });
     holder.replaceChildren(el("h3", {}, title), scroll(t.say("predictions"), headed(columns, pass.predictions.map(row))));
@@ -133,7 +133,7 @@ function drawUncovering(t, holder) {
 function drawCache(t, holder) {
   const { turns, uncoverings } = t.data, most = Math.max(...turns.map((turn) => turn.cached_numbers), 1), cached = turns.some((turn) => turn.cached_numbers);
   const reads = (turn) => (turn.kind === "encode" ? t.say("by_encoder", { count: turn.tokens }) : uncoverings.length ? t.say("whole_text") : turn.tokens === 1 ? t.pieceName(turn.track, turn.start) : t.say("so_many", { count: turn.tokens }));
-  const rows = turns.map((turn, index) => el("tr", {}, el("td", {}, el("button", { type: "button", onclick: () => t.change({ step: index }) }, t.say("pass", { index: index + 1 }))), el("td", {}, reads(turn)),
+  const rows = turns.map((turn, index) => el("tr", {}, el("td", {}, el("button", { type: "button", onclick: () => t.change({ step: index }) }, t.say("pass", { index: index + 1 }))), el("td", { class: "piece" }, reads(turn)),
     ...(cached ? [el("td", { class: "number" }, count(turn.cached_numbers)), el("td", { class: "wide" }, el("span", { class: "bar", style: `width:${(100 * turn.cached_numbers) / most}%` }))] : [])));
   const names = ["", t.say("column_reads"), ...(cached ? [t.say("column_cached"), ""] : [])];
   holder.append(scroll(t.say("passes"), headed(names, rows, { class: cached ? "turns cached" : "turns" })));

@@ -15,6 +15,12 @@ function drawBar(t) {
     holder.append(el("div", { class: "track" }, several ? el("span", {}, t.trackName(track.name)) : null, row));
     t.onChange(() => drawChips(t, track, chips));
     t.redraws.push(() => drawChips(t, track, chips));
+    let seen = -1; // the pass whose last token has been brought into view
+    t.onChange(() => {
+      const last = chips[t.readTokens(track.name) - 1];
+      if (seen !== state.step && last) row.scrollLeft = Math.max(last.offsetLeft + last.offsetWidth - row.offsetLeft - row.clientWidth + 8, 0);
+      seen = state.step;
+    });
   }
   const step = t.find(".step"), back = t.find(".back"), forth = t.find(".forth"), told = t.find(".turn"), last = data.turns.length - 1;
   step.max = Math.max(last, 0);
@@ -130,7 +136,7 @@ function drawPieces(t, holder) {
 
 function layerName(t, address) {
   const [, side, number] = address.match(/^(?:(encoder|decoder)\.)?layers\.(\d+)$/) ?? [];
-  return number === undefined ? address : t.say(side ? `layer_${side}` : "layer", { number });
+  return number === undefined ? t.words[`place_${address.split(".").at(-1)}`] ?? address : t.say(side ? `layer_${side}` : "layer", { number });
 }
 function drawLayers(t, holder) {
   const most = Math.max(...t.data.layers.flatMap((layer) => parts(layer).map((stage) => stage.norm)), 1e-9);

@@ -5,11 +5,12 @@ const DRAW = { pieces: drawPieces, vectors: drawVectors, layers: drawLayers, len
 // Fill the places of an element, one a part, with what a trace has for them; `words` is the table of the language.
 function mount(root, data, words) {
   const t = new Trace(root, data, words), { state } = t;
-  // At first: the pass that has read the whole prompt, its last token.
+  // At first: the pass that has read the whole prompt, its last token. A translation's prompt is one token: then all of it.
   const last = data.tracks.at(-1), prompt = last.pieces.filter((piece) => piece.origin !== "generated").length;
+  const whole = data.turns.findIndex((turn) => turn.track === last.name && turn.start + turn.tokens >= prompt);
   state.track = last.name;
-  state.token = Math.max(Math.min(prompt, last.read) - 1, 0);
-  state.step = Math.max(data.uncoverings.length ? 0 : data.turns.findIndex((turn) => turn.track === last.name && turn.start + turn.tokens >= prompt), 0);
+  state.step = data.uncoverings.length ? 0 : prompt > 1 ? Math.max(whole, 0) : Math.max(data.turns.length - 1, 0);
+  state.token = Math.max(Math.min(prompt > 1 ? prompt : last.read, last.read) - 1, 0);
   drawBar(t);
   for (const [name, draw] of Object.entries(DRAW)) if (t.part(name)) draw(t, t.part(name));
   return t;

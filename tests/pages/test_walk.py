@@ -1,0 +1,88 @@
+"""A reader's way through the docs, by clicks and keys: home, a comparison of three, a page of the tour, its trace, the glossary."""
+
+import subprocess
+import sys
+
+import pytest
+from site_of_docs import SITE
+
+MODELS = ("llama:8b", "deepseek-v3:671b", "mamba:2.8b")
+
+
+def said_by_the_command(context):
+    """The row of the cache that `zoo compare` prints for a context."""
+    command = [sys.executable, "-m", "zoo", "compare", *MODELS, "--context", str(context)]
+    printed = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", check=True, timeout=120)
+    row = next(line for line in printed.stdout.splitlines() if f"cache at {context:,} tokens" in line)
+    return row.split("tokens", 1)[1]
+
+
+def fits(page):
+    """The page is no wider than its window."""
+    wide, room = page.evaluate("[document.documentElement.scrollWidth, window.innerWidth]")
+    assert wide <= room, f"{page.url}: {wide} pixels wide in a window of {room}"
+
+
+def through_the_menu(page, ending):
+    """Follow a link of the side bar, which is behind a button where the window is narrow."""
+    link = page.locator(f'.sidebar-tree a[href$="{ending}"]').first
+    if not link.is_visible() or link.bounding_box()["x"] < 0:
+        page.locator("label.nav-overlay-icon, .mobile-header label").first.click()
+        page.wait_for_timeout(400)  # it slides in
+    link.click()
+    page.wait_for_load_state()
+    fits(page)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_a_reader_gets_from_home_to_the_glossary(language, width, scheme, visit):
+    page = visit(SITE / "index.html", width=width, scheme=scheme)
+    fits(page)
+    if language == "zh":
+        if not page.locator(".zoo-language a").is_visible() or page.locator(".zoo-language a").bounding_box()["x"] < 0:
+            page.locator("label.nav-overlay-icon, .mobile-header label").first.click()
+            page.wait_for_timeout(400)
+        page.locator(".zoo-language a").click()
+        page.wait_for_load_state()
+        assert page.locator("html").get_attribute("lang") == "zh-CN"
+        fits(page)
+
+    page.locator('main a[href$="compare/index.html"], article a[href$="compare/index.html"]').first.click()
+    page.wait_for_selector(".zoo-compare [role=combobox]")
+    page.locator(".zoo-compare .add").click()
+    for number, name in enumerate(MODELS):
+        box = page.locator(".zoo-compare [role=combobox]").nth(number)
+        box.click()
+        box.fill(name)
+        box.press("Enter")
+    assert page.locator(".zoo-compare svg.zoo-diagram").count() == len(MODELS)
+    slider = page.locator(".zoo-compare input[type=range]")
+    slider.focus()
+    before = slider.input_value()
+    slider.press("ArrowRight")
+    slider.press("ArrowRight")
+    assert slider.input_value() != before
+    context = int(page.locator(".zoo-compare input[type=number]").input_value())
+    cells = page.locator('.zoo-compare tr[data-fact="cache.context"] td').all_text_contents()
+    said = said_by_the_command(context)
+    for cell in cells:
+        assert cell in said
+        said = said.split(cell, 1)[1]
+    fits(page)
+    assert all(name in page.url for name in MODELS) and f"context={context}" in page.url
+
+    through_the_menu(page, "tour/index.html")
+    page.locator('article a[href$="attention.html"]').first.click()
+    page.wait_for_load_state()
+    fits(page)
+    trace = page.locator(".zoo-trace").first
+    trace.scroll_into_view_if_needed()
+    trace.locator("button, [tabindex='0'], input").first.focus()
+    fits(page)
+
+    page.locator('article a[href*="glossary.html#"]').first.click()
+    page.wait_for_load_state()
+    assert page.evaluate("document.getElementById(decodeURIComponent(location.hash.slice(1))) !== null")
+    fits(page)
