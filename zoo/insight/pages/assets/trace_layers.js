@@ -229,6 +229,15 @@ function drawStates(t, layer, box) {
   })));
 }
 
+// The experts of each layer without the rest of it.
+function drawRoutes(t, holder) {
+  for (const layer of t.data.layers.filter((one) => one.experts.length)) {
+    const box = el("div", { class: "routed", "data-address": layer.address }, el("h3", {}, layerName(t, layer.address)));
+    for (const experts of layer.experts) drawExperts(t, experts, box);
+    holder.append(box);
+  }
+}
+
 // Eight colours that are told apart without red and green; the number is always written.
 const EXPERT = ["#e69f00", "#56b4e9", "#4fc3a1", "#f0e442", "#7fa9e0", "#e88b52", "#d79ac0", "#b9bcc4"];
 function drawExperts(t, experts, box) {
