@@ -10,7 +10,7 @@ import zoo
 from figures.parts import FONT, line, rect, text
 from figures.tour_marks import PROMPT, arrow, grid, pieces, said, shade
 
-WIDTH, LEFT, RIGHT = 438.0, 76.0, 430.0
+WIDTH, LEFT, RIGHT = 442.0, 76.0, 430.0
 BEAT = 78.0  # from one stage to the next
 LAYER, HEAD = 1, 2
 

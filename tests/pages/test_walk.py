@@ -1,5 +1,6 @@
 """A reader's way through the docs, by clicks and keys: home, a comparison of three, a page of the tour, its trace, the glossary."""
 
+import os
 import subprocess
 import sys
 
@@ -12,8 +13,9 @@ MODELS = ("llama:8b", "deepseek-v3:671b", "mamba:2.8b")
 def said_by_the_command(context):
     """The row of the cache that `zoo compare` prints for a context."""
     command = [sys.executable, "-m", "zoo", "compare", *MODELS, "--context", str(context)]
+    wide = {**os.environ, "COLUMNS": "200"}  # a row is one line
     printed = subprocess.run(
-        command, capture_output=True, text=True, encoding="utf-8", check=True, timeout=120
+        command, env=wide, capture_output=True, text=True, encoding="utf-8", check=True, timeout=120
     )
     row = next(line for line in printed.stdout.splitlines() if f"cache at {context:,} tokens" in line)
     return row.split("tokens", 1)[1]
