@@ -7,7 +7,7 @@ from html import escape
 from typing import Any
 
 from building.architecture_words import WORDS
-from building.comparing import record
+from building.comparing_cards import record
 from building.diagrams import figure
 from building.family import Member, members, variants
 from building.markup import plain, raw, table
