@@ -29,6 +29,7 @@ pages: $(VENV)/.pages docs/_build/html/index.html
 	$(BIN)/pytest tests/pages
 
 docs: $(VENV)/.docs
+	$(BIN)/pytest -q tests/docs/examples_of_the_interface.py
 	$(BIN)/sphinx-build -W -E -q -b html -d docs/_build/doctrees/en docs docs/_build/html
 	$(BIN)/sphinx-build -W -E -q -b html -d docs/_build/doctrees/zh -c docs -t zh docs/zh docs/_build/html/zh
 

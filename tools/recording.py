@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from recording_svg import Cell, Line, Moment, Typed, picture, width_of
 
 PICTURE = Path(__file__).parent.parent / "docs" / "pictures" / "recording.svg"
-COLUMNS, ROWS = 60, 30
+COLUMNS, ROWS = 60, 24
 PROMPT = "$ "
 KEY = 0.025  # seconds a typed character
 SECONDS = 60  # the longest that a command may take

@@ -10,8 +10,8 @@ from typing import Any
 from building.architecture_words import WORDS
 from building.code import address_of
 from building.family import Member
-from building.html_tables import raw, table
 from building.kept import ROOT
+from building.markup import raw, table
 from zoo.architecture import Block
 from zoo.facts.fact import ABSENT
 from zoo.host.registry import Registry

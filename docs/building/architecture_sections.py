@@ -10,7 +10,7 @@ from building.architecture_words import WORDS
 from building.comparing import record
 from building.diagrams import figure
 from building.family import Member, members, variants
-from building.html_tables import raw, table
+from building.markup import plain, raw, table
 from zoo.facts import compare, describe
 from zoo.facts.fact import ABSENT
 from zoo.host.registry import Registry
@@ -85,7 +85,7 @@ def difference(one: Member, language: str) -> str:
     words = WORDS[language]
     if not one.sentences:
         return words["nothing"] + "\n"
-    sentences = "\n".join(f"- {in_language(sentence, language)}" for sentence in one.sentences)
+    sentences = "\n".join(f"- {plain(in_language(sentence, language))}" for sentence in one.sentences)
     said = words["differences said own" if one.base_origin else "differences said"]
     return f"{said.format(base=one.base, base_origin=one.base_origin)}\n\n{sentences}\n"
 
@@ -186,6 +186,6 @@ def references(one: Member) -> str:
     """Where it was published."""
     found = one.found.architecture.references
     return "".join(
-        f"- {ARXIV.sub(lambda match: f'[{match[0]}](https://arxiv.org/abs/{match[1]})', text)}\n"
+        f"- {ARXIV.sub(lambda match: f'[{match[0]}](https://arxiv.org/abs/{match[1]})', plain(text))}\n"
         for text in found
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from building import architecture_sections as sections
 from building.architecture_code import code
 from building.architecture_words import WORDS, titled
 from building.family import Member, by_task, members
+from building.markup import plain
 from building.pieces import ZooDirective, html
 from zoo.host.registry import Registry, default_registry
 from zoo.insight.language import in_language
@@ -21,7 +23,7 @@ FOLDER = "architectures"
 def page(one: Member, registry: Registry, language: str) -> str:
     """The page of one architecture, as Markdown."""
     words = WORDS[language]
-    summary = sentence(one.found.architecture.summary, language)
+    summary = plain(sentence(one.found.architecture.summary, language))
     parts = [
         f"# {one.name}\n",
         f"{summary}\n",
@@ -79,7 +81,7 @@ class Architectures(ZooDirective):
         for task, found in by_task(list(among.values())).items():
             parts.append(f"<h2>{titled(words[f'task {task}'])}</h2><ul>")
             for one in found:
-                summary = sentence(one.found.architecture.summary, self.language)
+                summary = escape(sentence(one.found.architecture.summary, self.language))
                 parts.append(f'<li><a href="{up}{one.name}.html">{one.name}</a>: {summary}</li>')
             parts.append("</ul>")
         return [html("".join(parts))]

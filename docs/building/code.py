@@ -6,6 +6,7 @@ The pages are those of the English build; Chinese ones lead there.
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Iterator
 from html import escape
 from importlib import import_module
@@ -24,6 +25,9 @@ SHOWN = (
     *("zoo/blocks", "zoo/recipe", "zoo/weights", "zoo/generation", "zoo/training", "zoo/cache.py"),
     *("zoo/assemble.py", "zoo/loading.py", "zoo/tokenizer", "plugins"),
 )
+
+# Names, punctuation, operators and spaces are in the colour of the text, and more than half of a page.
+UNCOLOURED = re.compile(r'<span class="(?:n|p|o|w)">([^<]*)</span>')
 
 
 def files() -> Iterator[Path]:
@@ -89,7 +93,7 @@ def pages(app: Any) -> Iterator[tuple[str, dict[str, Any], str]]:
     for path in files():
         text = (ROOT / path).read_text(encoding="utf-8")
         formatter = HtmlFormatter(linespans="line", wrapcode=True)
-        body = highlight(text, PythonLexer(), formatter)
+        body = UNCOLOURED.sub(r"\1", highlight(text, PythonLexer(), formatter))
         name = path.with_suffix("").as_posix()
         yield f"code/{name}", {"title": path.as_posix(), "body": body}, "code.html"
 

@@ -14,6 +14,7 @@ from docutils import nodes
 from docutils.parsers.rst import directives
 
 from building.kept import ROOT, kept
+from building.page_package import installed
 from building.pieces import ZooDirective, boxed, literal, page_data
 
 WIDTH = 100  # columns of the terminal
@@ -21,17 +22,19 @@ SECONDS = 120
 
 
 class Shell:
-    """The commands of one page, run in a folder that is empty at first."""
+    """The commands of one page, run in a folder that is empty at first, or holds what `page` shows, installed."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
         self.done = 0
         self.folder: Any = None
+        self.page = ""
+        self.path = ""
 
     def run(self, line: str) -> dict[str, Any]:
         """What a line prints: `out`, `err` and its exit status `code`."""
         self.lines.append(line)
-        found: dict[str, Any] = kept(self._now, "console", *self.lines)
+        found: dict[str, Any] = kept(self._now, "console", self.page, *self.lines)
         return found
 
     def _now(self) -> dict[str, Any]:
@@ -45,6 +48,7 @@ class Shell:
     def _process(self, line: str) -> dict[str, Any]:
         if self.folder is None:
             self.folder = tempfile.TemporaryDirectory()
+            self.path = installed(self.page, Path(self.folder.name))
         folder = Path(self.folder.name)
         words = shlex.split(line, comments=True)
         if {"|", ">"} & set(words):
@@ -59,6 +63,7 @@ class Shell:
             "LANG": "C.UTF-8",
             "TERM": "dumb",
             "COLUMNS": str(WIDTH),
+            **({"PYTHONPATH": self.path} if self.path else {}),
         }
         ended = subprocess.run(
             words,
@@ -77,17 +82,23 @@ class Shell:
 
 
 class Console(ZooDirective):
-    """Lines that begin with `$ `, run one after the other."""
+    """Lines that begin with `$ `, run one after the other.
+
+    `:package:` on the first of a page installs the package that the page tells its reader to write.
+    """
 
     has_content = True
     option_spec = {  # noqa: RUF012
         "lines": directives.positive_int,
         "stderr": directives.flag,
         "exit": directives.nonnegative_int,
+        "package": directives.flag,
     }
 
     def made(self) -> list[nodes.Node]:
         shell = page_data(self.env, "zoo-shell", Shell)
+        if "package" in self.options:
+            shell.page = Path(self.env.doc2path(self.env.docname)).read_text(encoding="utf-8")
         wanted = self.options.get("exit", 0)
         shown = []
         for line in self.content:

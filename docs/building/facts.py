@@ -24,13 +24,15 @@ class FactRole(SphinxRole):
     """`NAME FACT`, or `NAME FACT CONTEXT` for the cache and FLOPs at a number of tokens."""
 
     def run(self) -> tuple[list[nodes.Node], list[nodes.system_message]]:
+        from zoo.insight.language import in_language
+
         try:
             name, fact, *context = self.text.split()
             text = texts(name, *map(int, context))[fact]
         except Exception as error:
             problem = self.inliner.reporter.error(f"fact: {self.text}: {error!r}", line=self.lineno)
             return [], [problem]
-        return [nodes.Text(text)], []
+        return [nodes.Text(in_language(text, self.config.zoo_language))], []
 
 
 def setup(app: Any) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from docutils import nodes
 
-from building.architecture_words import WORDS
+from building.architecture_words import WORDS, titled
 from building.family import Member, members
 from building.pieces import ZooDirective, html
 from building.task_filter import task_filter
@@ -23,7 +23,20 @@ from zoo.host.registry import default_registry
 from zoo.insight.language import in_language
 
 READ = ("mixer", "head_norm", "window", "feedforward", "norm", "placement", "causality")
-TITLES = {"causality": "sees"}  # the columns of facts whose word has another name
+# The columns that have a fact's own label; the words of this site have those of the others.
+LABELS = {
+    "mixer": "mixer",
+    "head_norm": "query and key norm",
+    "window": "window",
+    "positions": "positions",
+    "norm": "norm",
+    "placement": "norm placement",
+    "feedforward": "feed-forward",
+    "experts": "experts",
+    "tied": "head tied to embedding",
+    "causality": "a token sees",
+    "parameters total": "parameters",
+}
 
 
 @frozen()
@@ -54,9 +67,8 @@ def features(one: Member, language: str) -> dict[str, Entry]:
         ABSENT if sheet.get("tied") is None else words["yes" if sheet.value("tied") else "no"]
     )
     kinds = dict.fromkeys(one.kind for one in kept_of(recipe))
-    found["cache"] = Entry(
-        "; ".join(words.get(f"cache {kind}", kind) for kind in kinds) or words["cache none"]
-    )
+    kept = " / ".join(words.get(f"cache {kind}", kind) for kind in kinds)
+    found["cache"] = Entry(kept or words["cache none"])
     found["formats"] = Entry(_formats(one, words))
     small = architecture.preset("pocket")
     found["small"] = Entry(words["yes" if small is not None and small.embedded else "no"])
@@ -119,11 +131,14 @@ def _formats(one: Member, words: dict[str, str]) -> str:
 def matrix(among: dict[str, Member], language: str, address: str) -> str:
     """The table, with buttons that sort it and choices that filter it, as HTML."""
     words = WORDS[language]
-    heads = [(words["architecture"], "architecture")]
-    heads += [(words[TITLES.get(column, column)], column) for column in COLUMNS]
+    heads = [words["architecture"]]
+    heads += [
+        titled(in_language(LABELS[column], language)) if column in LABELS else words[column]
+        for column in COLUMNS
+    ]
     top = "".join(
         f'<th scope="col"><button type="button" title="{escape(words["sort"].format(column=title))}">{title}</button></th>'
-        for title, _ in heads
+        for title in heads
     )
     rows = []
     for name, one in among.items():

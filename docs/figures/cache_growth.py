@@ -23,7 +23,7 @@ def draw(language: str) -> str:
     """A line a model, both axes doubling."""
     said = SAID[language]
     axes = Axes(
-        (2**8, 2**17), (2**20, 2**35), width=460, height=300, left=50, right=122, x_scale=log2, y_scale=log2
+        (2**8, 2**17), (2**20, 2**35), width=366, height=290, left=48, right=124, x_scale=log2, y_scale=log2
     )
     axes.frame(said["title"], LENGTHS, SIZES, said["x"])
     for name, (colour, dashed) in MODELS.items():

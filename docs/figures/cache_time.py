@@ -25,7 +25,7 @@ SAID = {
 def draw(language: str) -> str:
     """A line for each arm of the experiment: the mean of its runs, both axes in powers."""
     said = SAID[language]
-    axes = Axes((16, 1024), (0.1, 1000), width=400, height=300, right=20, x_scale=log2, y_scale=math.log10)
+    axes = Axes((16, 1024), (0.1, 1000), width=360, height=280, right=20, x_scale=log2, y_scale=math.log10)
     lengths = {16 * 4**n: f"{16 * 4**n:,}" for n in range(4)}
     axes.frame(said["title"], lengths, {0.1: "0.1", 1: "1", 10: "10", 100: "100", 1000: "1,000"}, said["x"])
     for number, (arm, (named, colour, dashed)) in enumerate(ARMS.items()):

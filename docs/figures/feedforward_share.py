@@ -7,11 +7,11 @@ from figures.parts import rect, svg, text
 
 MODELS = ("transformer:base", "gpt2:small", "llama:8b", "mixtral:8x7b", "deepseek-v3:671b")
 PARTS = (
-    (("embedding", "head", "positions"), {"en": "embedding and head", "zh": "嵌入与输出头"}, "var(--box)"),
+    (("embedding", "head", "positions"), {"en": "embedding, head", "zh": "嵌入与输出头"}, "var(--box)"),
     (("attention", "cross_attention"), {"en": "attention", "zh": "注意力"}, "var(--tint)"),
     (FEEDFORWARD, {"en": "feed-forward", "zh": "前馈网络"}, "var(--accent)"),
 )
-WIDTH, BAR = 400, 24
+WIDTH, BAR = 360, 24
 
 
 def draw(language: str) -> str:
@@ -19,7 +19,7 @@ def draw(language: str) -> str:
     parts, x = [], 0.0
     for _, said, fill in PARTS:
         parts += [rect(x, 3, 14, 14, fill=fill, radius=2), text(x + 20, 15, said[language], size=13)]
-        x += 40 + 7 * len(said["en"])
+        x += 36 + 6.8 * len(said["en"])
     y = 46.0
     for name in MODELS:
         total = parameters(name, "total")

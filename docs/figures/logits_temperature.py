@@ -18,7 +18,7 @@ SAID = {
 def draw(language: str) -> str:
     """A line for each of the likeliest tokens, from a temperature of a quarter to one of four."""
     said = SAID[language]
-    axes = Axes((0.25, 4), (0, 1), width=400, height=280, x_scale=log2)
+    axes = Axes((0.25, 4), (0, 1), width=360, height=270, x_scale=log2)
     ticks = {0.25: "0.25", 0.5: "0.5", 1: "1", 2: "2", 4: "4"}
     axes.frame(said["title"], ticks, {0: "0", 0.25: "0.25", 0.5: "0.5", 0.75: "0.75", 1: "1"}, said["x"])
     loaded = zoo.load("llama")

@@ -18,8 +18,8 @@ MODELS = {  # name: placement of the norms, colour, dashed
     "gpt2-postln": ({"en": "gpt2, Post-LN", "zh": "gpt2，后置"}, "ink", False),
 }
 SAID = {
-    "en": {"title": "Length of the residual stream", "first": "embedding", "layer": "layer {}"},
-    "zh": {"title": "残差流的长度", "first": "嵌入", "layer": "第 {} 层"},
+    "en": {"title": "Length of the residual stream", "first": "embedding", "layer": "after layer"},
+    "zh": {"title": "残差流的长度", "first": "嵌入", "layer": "层之后"},
 }
 
 
@@ -28,9 +28,9 @@ def draw(language: str) -> str:
     said = SAID[language]
     curves = {name: lengths(name) for name in MODELS}
     most = 10 * math.ceil(max(max(curve) for curve in curves.values()) / 10)
-    axes = Axes((0, LAYERS), (0, most), width=440, height=280, left=40, right=124)
-    places = {0: said["first"]} | {n + 1: said["layer"].format(n) for n in range(LAYERS)}
-    axes.frame(said["title"], places, {value: f"{value}" for value in range(0, most + 1, 10)})
+    axes = Axes((0, LAYERS), (0, most), width=366, height=260, left=40, right=124)
+    places = {0: said["first"]} | {n + 1: f"{n}" for n in range(LAYERS)}
+    axes.frame(said["title"], places, {value: f"{value}" for value in range(0, most + 1, 10)}, said["layer"])
     ends = []
     for name, (named, colour, dashed) in MODELS.items():
         found = curves[name]

@@ -42,7 +42,8 @@ NOT_PROSE = [
         r"</?[a-zA-Z][^>]*>|&#?\w+;",
         r"\{#[\w-]+\}|^\([\w-]+\)=$",
         r"\((?:[A-Z]|1|…)(?:, (?:[A-Z]|1|…))+\)",  # a shape
-        r"(?<=\n\n)(?: {4}(?! *[-*+\d]).*?\n)+",  # indented code
+        r"(?<![\w.])[A-Za-z] [+−-] 1(?![\w.])",  # T − 1
+        r"(?<=\n\n)(?: {4}(?! *(?:[-*+]|\d+\.) ).*?\n)+",  # indented code
     )
 ]
 
@@ -56,24 +57,26 @@ NAMES = [
     r"DeepSeek[- ]V\d(?:\.\d)?(?:-\d+B)?|DeepSeek-R1|Moonlight-16B|gpt-oss-\d+b|LLaDA-8B",
     r"(?:m|By)?T5(?: 1\.1|-\w+)?|M2M-?100|NLLB-200|BERT-(?:base|large)|MiniLM-L\d+|Mamba-?\d(?:\.\d)?B?|WMT ?\d\d",
     r"(?:b?float|u?int|bf|fp|FP|BF|F|mxfp|nvfp|NVFP|MXFP)\d+|E\dM\d|(?:Q|IQ|TQ|K)\d(?:_[\dKSML]+)*",
-    r"UTF-\d+|ISO[- ]\d+(?:-\d+)?|SHA-?\d+|sha\d+|RFC \d+|base64|(?:8|16|32|64)-bit|x86-64|x86_64|arm64|M\d(?: (?:Pro|Max|Ultra))?|H200|H100",
+    r"UTF-\d+|ISO[- ]\d+(?:-\d+)?|SHA-?\d+|sha\d+|RFC \d+|base64|bloc97|(?:8|16|32|64)-bit|(?:16|32|64) (?:bits?\b|位)|x86-64|x86_64|arm64|M\d(?: (?:Pro|Max|Ultra))?|H200|H100",
     r"Python 3\.\d+(?:\.\d+)?|bash \d\.\d|Apache-2\.0|CC BY(?:-SA)? \d\.\d|MIT|v\d+(?:\.\d+)*|HTTP/\d(?:\.\d)?|HTML5|SHA256",
-    r"L[12]\b(?= (?:norm|regularisation))|[ab]16|t5|gpt2|llama3|qwen\d|mamba2|word2vec|seq2seq|axe-core \d(?:\.\d+)*",
+    r"L[12]\b(?= (?:norm|regularisation))|[ab]16|t5|gpt2|gemma2|llama3|qwen\d|mamba2|word2vec|seq2seq|axe-core \d(?:\.\d+)*",
     r"(?:the )?2017 Transformer|Transformer \(2017\)",
 ]
+# What a number that looks like a year may count.
+UNITS = "tokens?|steps?|layers?|heads?|bytes?|parameters?|characters?|texts?|runs?|times|words?|rows?|[kMG]?B\\b|词元|步|层|个|次"
 # Where a source is cited: its year, or the place in it.
 CITED = [
     r"arXiv:\d{4}\.\d{4,5}(?:v\d)?",
     r"(?:et al\.|[A-Z][\w’'-]+(?: and [A-Z][\w’'-]+)?),? \(?(?:19|20)\d\d[a-z]?\)?",
     r"(?:[一-鿿]|[A-Z]\w+|等人?)\s?[（(](?:19|20)\d\d[a-z]?(?: 年)?[)）]|(?:19|20)\d\d 年",
-    r"(?:[Ii]n|[Ss]ince|[Ff]rom|[Uu]ntil|[Oo]f) (?:19|20)\d\d(?=[,.;:)]|$| \w+ed\b)",
-    r"(?:[Ss]ections?|[Ee]quations?|[Ee]q\.|[Aa]ppendix|[Tt]ables?|[Ff]igures?|[Ff]ig\.|[Aa]lgorithm|[Cc]hapter|§+) ?"
+    r"(?:[Ii]n|[Ss]ince|[Ff]rom|[Uu]ntil|[Oo]f|[Tt]he) (?:19|20)[0-2]\d\b(?! ?(?:" + UNITS + "))",
+    r"^(?:19|20)[0-2]\d(?= (?:model|paper|Transformer))",
+    r"\w+ (?:and|与) \w+[,，] ?(?:19|20)\d\d",
+    r"(?:[Ss]ections?|[Ee]quations?|[Ee]q\.|[Aa]ppendix|[Tt]ables?|[Ff]igures?|[Ff]ig\.|[Aa]lgorithm|[Cc]hapter|[Ff]ootnote|[Tt]ask|§+) ?"
     r"\(?[A-Z]?\.?\d+(?:\.\d+)*\)?(?:(?:,| and|–|-) ?\(?\d+(?:\.\d+)*\)?)*",
-    r"(?:第|式|公式|图|表|算法|附录|方程)\s?[（(]?[A-Z]?\.?\d+(?:\.\d+)*[)）]?(?:\s?[节章条式和、–-]\s?(?:\d+(?:\.\d+)*\s?节)?)*",
+    r"(?:第|式|公式|图|表|算法|附录|方程|脚注|任务|该文)\s?[（(]?[A-Z]?\.?\d+(?:\.\d+)*[)）]?(?:\s?[节章条式和、–-]\s?(?:\d+(?:\.\d+)*\s?节)?)*",
 ]
-KNOWN = re.compile(
-    r"(?<![\w.])(?:" + "|".join(NAMES) + r")(?![\d])|(?:" + "|".join(CITED) + ")", re.MULTILINE
-)
+KNOWN = re.compile("(?:" + "|".join(CITED) + r")|(?<![\w.])(?:" + "|".join(NAMES) + r")(?!\d)", re.MULTILINE)
 
 
 def prose(text):

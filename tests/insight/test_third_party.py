@@ -1,6 +1,7 @@
 """Every command of insight works for a third party's architecture, with what its plugin says of its own block."""
 
 import json
+import re
 import shutil
 
 import numpy as np
@@ -59,6 +60,18 @@ def test_compare_and_its_page_put_it_beside_the_zoos_own(registry, tmp_path):
     assert rows["state.tokens"]["values"] == [None, 8] and rows["mixer"]["differs"]
     said("compare", "llama:pocket", "linear-llama:tiny", "--html", tmp_path / "page.html")
     assert "state as a cache of" in (tmp_path / "page.html").read_text("utf-8")
+
+
+def test_its_own_page_has_what_one_of_the_zoos_own_has(registry, tmp_path):
+    said("compare", "linear-llama:tiny", "--html", tmp_path / "page.html")
+    text = (tmp_path / "page.html").read_text("utf-8")
+    one = json.loads(re.search(r"^zooCompare\.card\((.*)\);$", text, re.M)[1])
+    code = json.loads(re.search(r"^zooCompare\.code = (.*);$", text, re.M)[1])
+    assert one["base"]["name"] == "llama" and one["base"]["sentences"]
+    assert one["weights"]["hf"] and one["stacks"] and one["run"]
+    block = one["code"]["blocks"]["mixer/linear-attention"]["code"]
+    assert code[block]["file"].endswith("zoo_linear_attention/block.py")
+    assert "LinearAttention" in code[block]["html"]
 
 
 def test_trace_shows_what_its_probe_notes(registry, folder, tmp_path):

@@ -21,7 +21,7 @@ def interpreted():
 def test_its_code_runs(interpreted, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names = {}
-    for block in re.findall(r"```\{python\}\n(?::[\w-]+:.*\n)*(.*?)```", PAGE, re.DOTALL):
+    for block in re.findall(r"```\{python\}\n(?::[\w-]+:[^\n]*\n)*(.*?)```", PAGE, re.DOTALL):
         exec(block, names)
     assert "Beijing" in names["text"] and names["batch"].texts[0].strip() == "Paris."
     assert issubclass(names["Provider"], names["server"].ModelProvider)

@@ -236,7 +236,7 @@ def test_a_box_opens_the_code_behind_it(visit, path):
 def test_the_code_of_a_variant_is_its_own_lines(visit, tmp_path):
     page = visit(page_of(tmp_path, ("llama", "mistral")))
     own = page.locator(".code .own").filter(has_text="Only mistral:7b")
-    assert own.locator("summary").all_text_contents() == ["mistral", "sliding_window"]
+    assert own.locator("summary code").all_text_contents() == ["mistral", "sliding_window"]
     assert (
         "change_layers(mixer=dict(window=sliding_window(config)))" in own.locator("pre").first.text_content()
     )

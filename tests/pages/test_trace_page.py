@@ -13,6 +13,7 @@ from zoo.insight.tracing.viewing import view_of
 
 PROMPT = "The capital city of China is"
 TEXTS = {"transformer": "I love natural language.", "bert": "The capital city of China is [MASK]."}
+TEMPERATURE = "[data-part=choice] input[name=temperature]"
 NAMES = ("llama", "mixtral", "deepseek-v3", "transformer", "bert", "llada", "mamba", "lstm")
 
 
@@ -47,14 +48,15 @@ def expected(logits, temperature=1.0, k=0, p=1.0, least=0.0):
 def shown(page):
     """The probabilities in the bars by token: the model's, and those after the settings."""
     rows = page.eval_on_selector_all(
-        "#choice tr[data-token]", "rows => rows.map(r => [r.dataset.token, r.dataset.model, r.dataset.after])"
+        "[data-part=choice] tr[data-token]",
+        "rows => rows.map(r => [r.dataset.token, r.dataset.model, r.dataset.after])",
     )
     return {int(id): (float(model), float(after)) for id, model, after in rows}
 
 
 def slide(page, name, value):
     page.eval_on_selector(
-        f"#{name}",
+        f"[data-part=choice] input[name={name}]",
         "(e, v) => { e.value = v; e.dispatchEvent(new Event('input', {bubbles: true})); }",
         str(value),
     )
@@ -75,7 +77,7 @@ def test_sliders_give_what_sampling_gives(visit, paths, trace, name, settings):
             assert model == pytest.approx(float(own[id]), abs=1e-5)
             # Where tokens stand in groups, their mass at another temperature is near, and not exact.
             assert after == pytest.approx(float(wanted[id]), abs=2e-3 if name == "grouped" else 1e-5)
-        page.click("#forth")
+        page.click(".forth")
 
 
 def test_temperature_zero_takes_the_likeliest(visit, paths, trace):
@@ -83,16 +85,16 @@ def test_temperature_zero_takes_the_likeliest(visit, paths, trace):
     slide(page, "temperature", 0)
     best = int(np.argmax(trace["head"][0]))
     assert {id for id, (_, after) in shown(page).items() if after == 1} == {best}
-    page.click("#choice button")  # as in the run
-    assert page.input_value("#temperature") == "1"
+    page.click("[data-part=choice] .reset")  # as in the run
+    assert page.input_value(TEMPERATURE) == "1"
 
 
 def test_temperature_by_keyboard(visit, paths, trace):
     page = visit(paths["llama"])
-    page.focus("#temperature")
+    page.focus(TEMPERATURE)
     for _ in range(4):
         page.keyboard.press("ArrowRight")
-    temperature = float(page.input_value("#temperature"))
+    temperature = float(page.input_value(TEMPERATURE))
     assert temperature == pytest.approx(1.2)
     wanted = expected(trace["head"][0], temperature)
     assert all(after == pytest.approx(float(wanted[id]), abs=1e-5) for id, (_, after) in shown(page).items())
@@ -100,14 +102,14 @@ def test_temperature_by_keyboard(visit, paths, trace):
 
 def test_head_is_picked_and_its_numbers_read(visit, paths, trace):
     page = visit(paths["llama"])
-    head = page.locator("#layers\\.2 .map").nth(1)
+    head = page.locator("[data-address='layers.2'] .map").nth(1)
     head.focus()
     page.keyboard.press("ArrowRight")
     page.keyboard.press("Enter")
-    assert page.locator("#layers\\.2 .map").nth(2).get_attribute("aria-pressed") == "true"
-    assert page.inner_text("#layers\\.2 .open .address") == "layers.2.mixer.pattern.2"
+    assert page.locator("[data-address='layers.2'] .map").nth(2).get_attribute("aria-pressed") == "true"
+    assert page.inner_text("[data-address='layers.2'] .open .address") == "layers.2.mixer.pattern.2"
     cells = page.eval_on_selector_all(
-        "#layers\\.2 .open tbody tr:not([hidden])",
+        "[data-address='layers.2'] .open tbody tr:not([hidden])",
         "rows => rows.map(r => [...r.querySelectorAll('td:not([hidden])')].map(c => +c.textContent))",
     )
     count = len(trace.prompt)
@@ -127,11 +129,15 @@ def test_arrow_keys_move_the_token_that_is_followed(visit, paths):
 
 def test_scrubbing_reads_more_tokens_and_the_cache_grows(visit, paths, trace):
     page = visit(paths["llama"])
-    page.focus("#step")
+    page.focus(".step")
     told = []
     for _ in range(3):
         told.append(
-            (page.inner_text("#turn"), page.locator(".chip.later").count(), page.inner_text("#choice h3"))
+            (
+                page.inner_text(".turn"),
+                page.locator(".chip.later").count(),
+                page.inner_text("[data-part=choice] h3"),
+            )
         )
         page.keyboard.press("ArrowRight")
     numbers = [p.cached_numbers for p in trace.passes]
@@ -143,11 +149,11 @@ def test_scrubbing_reads_more_tokens_and_the_cache_grows(visit, paths, trace):
 
 def test_lens_cells_are_read_by_keyboard(visit, paths, trace):
     page = visit(paths["llama"])
-    page.locator("#lens td").first.focus()
+    page.locator("[data-part=lens] tbody td").first.focus()
     page.keyboard.press("ArrowRight")
     page.keyboard.press("ArrowDown")
     reading = trace.lens(5)[1]
-    bits = float(page.inner_text("#lens .readout").rpartition("entropy ")[2].split()[0])
+    bits = float(page.inner_text("[data-part=lens] .readout").rpartition("entropy ")[2].split()[0])
     assert math.isclose(bits, reading.entropy[1], abs_tol=0.006)
 
 
@@ -158,7 +164,7 @@ def test_unmasking_shows_each_pass(visit, paths):
         masked.append(
             page.eval_on_selector_all(".chip", "cs => cs.filter(c => c.firstChild.data === '░').length")
         )
-        page.click("#forth")
+        page.click(".forth")
     assert masked == sorted(masked, reverse=True) and masked[0] > masked[-1]
 
 
@@ -177,6 +183,6 @@ def test_everything_opens_without_error_and_fits(visit, paths, name, width, sche
     page = visit(paths[name], width=width, scheme=scheme)
     if head := page.query_selector(".map"):
         head.click()
-    for summary in page.query_selector_all("main details > summary")[:8]:
+    for summary in page.query_selector_all("section details > summary")[:8]:
         summary.click()
     assert page.locator("h2").count() >= 5

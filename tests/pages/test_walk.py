@@ -1,5 +1,6 @@
 """A reader's way through the docs, by clicks and keys: home, a comparison of three, a page of the tour, its trace, the glossary."""
 
+import os
 import subprocess
 import sys
 
@@ -12,7 +13,10 @@ MODELS = ("llama:8b", "deepseek-v3:671b", "mamba:2.8b")
 def said_by_the_command(context):
     """The row of the cache that `zoo compare` prints for a context."""
     command = [sys.executable, "-m", "zoo", "compare", *MODELS, "--context", str(context)]
-    printed = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", check=True, timeout=120)
+    wide = {**os.environ, "COLUMNS": "200"}  # a row is one line
+    printed = subprocess.run(
+        command, env=wide, capture_output=True, text=True, encoding="utf-8", check=True, timeout=120
+    )
     row = next(line for line in printed.stdout.splitlines() if f"cache at {context:,} tokens" in line)
     return row.split("tokens", 1)[1]
 
@@ -41,7 +45,10 @@ def test_a_reader_gets_from_home_to_the_glossary(language, width, scheme, visit)
     page = visit(SITE / "index.html", width=width, scheme=scheme)
     fits(page)
     if language == "zh":
-        if not page.locator(".zoo-language a").is_visible() or page.locator(".zoo-language a").bounding_box()["x"] < 0:
+        if (
+            not page.locator(".zoo-language a").is_visible()
+            or page.locator(".zoo-language a").bounding_box()["x"] < 0
+        ):
             page.locator("label.nav-overlay-icon, .mobile-header label").first.click()
             page.wait_for_timeout(400)
         page.locator(".zoo-language a").click()

@@ -13,6 +13,7 @@ from zoo.cli.plugins import served_by
 from zoo.cli.progress import Progress
 from zoo.cli.run import piped
 from zoo.cli.setting_options import SettingsCommand
+from zoo.insight.language import LANGUAGES
 
 FILE = click.Path(path_type=Path, dir_okay=False)
 
@@ -27,6 +28,13 @@ FILE = click.Path(path_type=Path, dir_okay=False)
     "--head", "heads", type=int, multiple=True, metavar="N", help="Show the attention of this head."
 )
 @click.option("--html", type=FILE, help="Write a page to explore, with everything in one file.")
+@click.option(
+    "--language",
+    type=click.Choice(LANGUAGES),
+    default="en",
+    show_default=True,
+    help="Of the words of the page.",
+)
 @click.option("--npz", type=FILE, help="Write every value, by its address, as a NumPy archive.")
 @click.option(
     "--json",
@@ -57,6 +65,7 @@ def trace(
     layers: tuple[int, ...],
     heads: tuple[int, ...],
     html: Path | None,
+    language: str,
     npz: Path | None,
     as_json: str | None,
     address: str | None,
@@ -110,7 +119,7 @@ def trace(
         view = view_of(found)
     chosen = view.patterns(layers, heads)
     if html is not None:
-        write_html(view, html)
+        write_html(view, html, language)
     if address is not None:
         return
     if as_json is not None:

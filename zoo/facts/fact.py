@@ -58,7 +58,7 @@ class Sheet(Frozen):
     """The facts of one model, in the order of the sheet.
 
     `recipe` is what they are of. `numbers` are those from which cache and weights can be computed anew for another context
-    or format (`zoo.facts.sheet.numbers_of` documents them). `sheet[name]` raises ZooError for a name that it has not.
+    or format (`zoo.facts.sheet.numbers_of` documents them). `sheet[name]` raises ZooError for a name that it does not have.
 
     >>> sheet = zoo.load("llama").facts
     >>> sheet["parameters.total"].text

@@ -16,6 +16,7 @@ from zoo.recipe import Spec
 from zoo.recipe.spec import in_words
 
 PARTS = {"mixer": "mixer", "feedforward": "feed-forward", "cross": "cross-attention"}
+FIELD_WORDS = {"shared": "shared expert"}
 
 
 def changed_fields(before: Spec, after: Spec) -> dict[str, tuple[Any, Any]]:
@@ -126,12 +127,17 @@ def field_changes(
             if text:
                 yield _sentence(place, text)
         elif all(isinstance(value, Spec) for value in pair) and pair[0].kind == pair[1].kind:
-            yield from _changes(*pair, place, f"{word}'s {name.replace('_', ' ')}", sizes)
+            yield from _changes(*pair, place, f"{word}'s {field_word(name)}", sizes)
         elif isinstance(pair[1], Spec) and pair[0] is None:
-            yield _sentence(place, f"{replaced(pair[1])} as the {word}'s {name.replace('_', ' ')}")
+            yield _sentence(place, f"{replaced(pair[1])} as the {word}'s {field_word(name)}")
         elif name in vars(after):
             old = "" if pair[0] is None and name not in vars(before) else f" instead of {value_text(pair[0])}"
-            yield _sentence(place, f"{word} {name.replace('_', ' ')}: {value_text(pair[1])}{old}")
+            yield _sentence(place, f"{word} {field_word(name)}: {value_text(pair[1])}{old}")
+
+
+def field_word(name: str) -> str:
+    """A field's name as a sentence has it."""
+    return FIELD_WORDS.get(name, name.replace("_", " "))
 
 
 def _all_heads(spec: Any) -> bool:

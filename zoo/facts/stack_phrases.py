@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from zoo.facts.phrases import changed_fields, explanation, lowered, replaced, value_text
+from zoo.facts.phrases import article, capital, changed_fields, explanation, lowered, replaced, value_text
 from zoo.facts.structure import positions
 from zoo.recipe import Head, Spec
 
@@ -39,6 +39,7 @@ POSITION_FIELDS = {
     ("interleaved", False): "All sines of the positions come before all cosines.",
     ("interleaved", True): "Sines and cosines of the positions stand side by side.",
     ("inclusive", True): "The slowest position turns at exactly 1/theta.",
+    ("inclusive", False): "The slowest position turns faster than 1/theta.",
 }
 
 
@@ -110,7 +111,8 @@ def head_changed(base: Any, other: Any) -> Iterator[str]:
     """The head."""
     old, new = base.head, other.head
     if (old is None) != (new is None):
-        yield "No head: the model gives hidden states." if new is None else f"A head that gives {new.title}."
+        added = "" if new is None else f"{capital(article(new.title))} is added."
+        yield added or "No head: the model gives hidden states."
         return
     if old is None:
         return

@@ -119,7 +119,7 @@ def chat(
     before anything runs, for a model without a chat template (`zoo.stream` continues a text); TokenizerError for what
     the template refuses.
 
-    The embedded checkpoints have no template; one that continues a text can be given by hand:
+    The embedded checkpoints have no template: the example gives one by hand.
 
     >>> loaded = zoo.load("llama")
     >>> loaded.tokenizer.chat_template = "{% for message in messages %}{{ message.content }}{% endfor %}"

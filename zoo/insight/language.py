@@ -2,9 +2,9 @@
 
 A catalogue (`languages/zh/*.toml`) has pairs of texts. A text may have places, `{norm}`, each for a part that is itself
 looked up: a number where the place is called `n`, `m`, `k` or `i`; anything where it is one of `ANYTHING`; else words
-without a comma or a colon. The longest pattern is tried first, those of tables `frames` before all others; these alone
-are used where a part is not known, which then stays English. Words of the table `names` (RMSNorm, GELU) are the same in
-every language.
+without a comma or a colon. The longest pattern is tried first, of equally long ones that with the most numbers, those of
+tables `frames` before all others; these alone are used where a part is not known, which then stays English. Words of the
+table `names` (RMSNorm, GELU) are the same in every language.
 """
 
 from __future__ import annotations
@@ -56,11 +56,12 @@ def check_language(language: str) -> str:
 class Pattern(Frozen):
     """A text with places, as an expression that finds them, and the other language's text.
 
-    A `frame` is also used where some of its parts are not known.
+    `words` is how many of its places are no numbers. A `frame` is also used where some of its parts are not known.
     """
 
     regex: re.Pattern[str]
     target: str
+    words: int
     frame: bool
 
 
@@ -97,11 +98,12 @@ def catalogue(language: str) -> Catalogue:
                 continue
             for source, target in table.items():
                 if PLACE.search(source):
-                    pattern = Pattern(_expression(source), target, name == "frames")
+                    words = sum(place[1] not in NUMBERS for place in PLACE.finditer(source))
+                    pattern = Pattern(_expression(source), target, words, name == "frames")
                     found.append((len(PLACE.sub("", source)), pattern))
                 else:
                     whole[key_of(source)] = target
-    found.sort(key=lambda one: (not one[1].frame, -one[0]))
+    found.sort(key=lambda one: (not one[1].frame, -one[0], one[1].words))
     return Catalogue(whole, tuple(pattern for _, pattern in found), frozenset(names))
 
 

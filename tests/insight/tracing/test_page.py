@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import zoo
-from zoo.errors import PromptError
-from zoo.insight.tracing.page import page
+from zoo.errors import PromptError, ZooError
+from zoo.insight.tracing.page import embedded, page, script, table
 from zoo.insight.tracing.viewing import view_of
 
 PROMPT = "The capital city of China is"
@@ -30,7 +30,7 @@ def view(trace):
 
 
 def data_of(html):
-    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', html, re.DOTALL)
+    found = re.search(r'<script type="application/json" class="data">(.*?)</script>', html, re.DOTALL)
     return json.loads(found[1])
 
 
@@ -80,14 +80,18 @@ def test_tokens_beyond_the_candidates_are_grouped_with_their_mass(trace, llama):
 
 def test_page_holds_the_story_and_asks_for_nothing(view):
     html = page(view)
-    assert data_of(html) == json.loads(json.dumps(view.to_json()))
+    whole, told = view.to_json(), data_of(html)
+    named = {str(id) for decision in view.decisions for id in decision.candidates}
+    assert set(told["vocabulary"]) >= named and told["vocabulary"].items() <= whole["vocabulary"].items()
+    for part in ("tracks", "layers", "decisions", "turns", "lens", "before", "after"):
+        assert told[part] == json.loads(json.dumps(whole[part]))
     assert len(html.encode()) < 1_500_000
     assert not re.search(r"https?://|@import|<link(?! rel=\"icon\" href=\"data:)|<img", html)
 
 
 def test_text_cannot_become_markup(llama):
     html = page(view_of(zoo.trace(llama, "</script><b>&amp; ${x}", max_tokens=1)))
-    assert html.count("</script>") == 2 and "<b>" not in html
+    assert html.count("</script>") == 3 and "<b>" not in html
     pieces = data_of(html)["tracks"][0]["pieces"]
     assert "".join(p["text"] for p in pieces if p["origin"] == "prompt") == "</script><b>&amp; ${x}"
 
@@ -97,14 +101,14 @@ def test_translation_tells_source_target_and_what_lies_across():
     assert [track.name for track in view.tracks] == ["source", "target"]
     across = {p.address for layer in view.layers for p in layer.patterns if p.columns != p.rows}
     assert across == {"decoder.layers.0.cross.pattern", "decoder.layers.1.cross.pattern"}
-    assert len(view.decisions) == 3 and "h-choice" in page(view)
+    assert len(view.decisions) == 3 and 'data-part="choice"' in page(view)
 
 
 def test_masks_tell_their_candidates():
     trace = zoo.trace(zoo.load("bert"), "The capital city of China is [MASK].")
     (hidden,) = view_of(trace).masks
     assert trace.prompt[hidden.position] == 2 and hidden.probabilities[0] == pytest.approx(0.88, abs=0.01)
-    assert "h-masks" in page(view_of(trace))
+    assert 'data-part="masks"' in page(view_of(trace))
 
 
 def test_unmasking_ends_in_the_text_that_was_written():
@@ -167,3 +171,48 @@ def test_plot_without_matplotlib_names_the_extra(trace, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "matplotlib.figure", None)
     with pytest.raises(PromptError, match=r"mlx-zoo\[plots\]"):
         trace.plot("lens")
+
+
+def test_embedded_part_has_its_own_data_alone(view, trace):
+    html = embedded(view, ["lens"])
+    told = data_of(html)
+    assert len(told["lens"]) == 5 and not (told["layers"] or told["decisions"] or told["before"])
+    assert re.findall('data-part="([a-z]+)"', html) == ["lens"] and len(html.encode()) < 12_000
+    asked = {str(id) for guess in view.lens for row in guess.tokens for id in row}
+    assert set(told["vocabulary"]) == asked
+
+
+def test_embedded_layers_are_those_asked_for(view):
+    told = data_of(embedded(view, ["layers"], layers=[2]))
+    assert [layer["address"] for layer in told["layers"]] == ["layers.2"]
+    assert told["layers"][0]["patterns"] == json.loads(json.dumps(view.to_json()["layers"][2]["patterns"]))
+    assert not any(stage["strip"] for stage in told["layers"][0]["stages"])
+
+
+def test_embedded_trace_without_scripts_has_pieces_and_predictions(view):
+    html = embedded(view, ["choice"])
+    shown = re.search(r"<noscript>(.*?)</noscript>", html, re.DOTALL)[1]
+    best = view.vocabulary[view.decisions[0].candidates[0]]
+    assert all(piece.text in shown for piece in view.tracks[0].pieces) and best in shown
+
+
+def test_missing_part_and_layer_are_named(view):
+    with pytest.raises(ZooError, match="has no part 'masks'; it has pieces, vectors"):
+        embedded(view, ["masks"])
+    with pytest.raises(ZooError, match="no layer 4"):
+        embedded(view, ["layers"], layers=[4])
+
+
+def test_tables_of_both_languages_have_the_same_names_and_places():
+    english, chinese = table("en"), table("zh")
+    assert english.keys() == chinese.keys()
+    for name, text in english.items():
+        assert set(re.findall(r"\{\w+\}", text)) >= set(re.findall(r"\{\w+\}", chinese[name])), name
+    asked = re.findall(r't\.say\("(\w+)"', script())
+    assert len(asked) > 40 and set(asked) <= english.keys()
+
+
+def test_chinese_page_has_chinese_words(view):
+    html = page(view, "zh")
+    assert 'lang="zh-CN"' in html and "残差流" in html and "The logit lens reads" not in html
+    assert "进入第一层的向量" in {stage["summary"] for stage in data_of(html)["before"]}

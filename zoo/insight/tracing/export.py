@@ -25,11 +25,11 @@ def check_writable(paths: Iterable[Path]) -> None:
             raise SourceError(f"{path}: is a folder, where a file is to be written")
 
 
-def write_html(view: TraceView, path: Path) -> None:
+def write_html(view: TraceView, path: Path, language: str = "en") -> None:
     """Write the page of a view; SourceError when that cannot be."""
     from zoo.insight.tracing.page import page
 
-    _write(path, page(view))
+    _write(path, page(view, language))
 
 
 def write_json(values: dict[str, Any], target: str) -> None:

@@ -34,7 +34,7 @@ class Trace(Mapping[str, np.ndarray]):
     `trace[address]` is that of the last. `about(address)` describes a value: axes, meaning, unit.
 
     `prompt` are the ids that were read, `steps` what the strategy yielded, `choices` how each token was chosen.
-    PromptError for an address that the run has not.
+    PromptError for an address that the run does not have.
 
     >>> trace = zoo.trace(zoo.load("llama"), "The capital city of China is", max_tokens=2)
     >>> trace.text

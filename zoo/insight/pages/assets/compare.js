@@ -305,7 +305,8 @@ zooCompare.App = class {
     );
     this.rows = zooCompare.rows(this.chosen.map((card) => card.facts));
     const shown = this.rows.filter((row) => row.texts.some((text) => text !== common.absent));
-    this.table = zooCompare.table(this, this.chosen, shown, this.say("facts"));
+    const names = this.chosen.map((card) => card.name).join(", ");
+    this.table = zooCompare.table(this, this.chosen, shown, `${this.say("facts")}: ${names}`);
     return [form, this.table, this.status];
   }
 

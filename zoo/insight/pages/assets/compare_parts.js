@@ -61,11 +61,13 @@ Object.assign(zooCompare, {
   // A piece of code that opens: where it stands, and its text, fetched when it is wanted.
   piece(app, name, open = false) {
     const { element } = zooCompare;
-    const [body, heading] = [element("div"), name.split(":")[1]];
+    const body = element("div");
+    const [module, heading] = name.split(":");
     const fill = async () => {
       if (details.open && !body.childNodes.length) body.replaceChildren(...zooCompare.source(app, await app.code(), name));
     };
-    const title = element("summary", {}, element("code", {}, heading));
+    const where = element("span", { class: "quiet" }, ` ${module}`);
+    const title = element("summary", {}, element("code", {}, heading), where);
     const details = element("details", { class: "piece", open, ontoggle: fill }, title, body);
     return details;
   },
@@ -86,6 +88,7 @@ Object.assign(zooCompare, {
   codeDifferences(app, cards) {
     const { element, say } = zooCompare;
     const owners = new Map();
+    const recipes = new Set(cards.flatMap((card) => card.code.recipe));
     for (const card of cards) {
       const blocks = Object.values(card.code.blocks).map((block) => block.code);
       for (const name of new Set([...card.code.recipe, ...blocks])) {
@@ -104,9 +107,10 @@ Object.assign(zooCompare, {
         cards.length === 1
           ? say.call(zooCompare, "code_of", { name: having[0] })
           : say.call(zooCompare, whole ? "code_all" : "code_only", { names: having.join(", ") });
-      // What makes a recipe is short, and where it differs it is the answer.
-      const making = cards.flatMap((card) => card.code.recipe.slice(0, cards.length > 1 && !whole ? undefined : 1));
-      const opens = (name) => making.includes(name) && /:[a-z_]/.test(name) && !(whole && cards.length > 1);
+      // A few lines that make a recipe are the answer: they are open.
+      const making = names.filter((name) => /:[a-z_]\w*$/.test(name) && recipes.has(name));
+      const few = making.length <= 2 && !(whole && cards.length > 1);
+      const opens = (name) => making.includes(name) && (few || (cards.length === 1 && name === making[0]));
       const pieces = names.map((name) => zooCompare.piece(app, name, opens(name)));
       if (whole && cards.length > 1) return element("details", { class: "shared" }, element("summary", {}, title), pieces);
       return element("div", { class: "own" }, app.heading(1, title), pieces);

@@ -5,7 +5,9 @@ Object.assign(zooCompare, {
   // "#llama:8b,mixtral:8x7b&context=8192&weights=4&cache=8-bit" as {names, context, weights, cache}.
   fromAddress(hash, names) {
     const [models, ...settings] = decodeURIComponent(hash.replace(/^#/, "")).split("&");
-    const known = models.split(",").filter((name) => names.includes(name));
+    // An architecture stands for its full-size preset, which is the first of its names.
+    const meant = (name) => names.find((one) => one === name || one.split(":")[0] === name);
+    const known = models.split(",").map(meant).filter(Boolean);
     const found = { names: [...new Set(known)].slice(0, 4) };
     for (const setting of settings) {
       const [key, value] = setting.split("=");

@@ -127,7 +127,7 @@ function drawOutput(t, holder) {
 function drawPieces(t, holder) {
   for (const track of t.data.tracks) {
     const row = (piece, index) => el("tr", {}, el("td", { class: "number" }, index), el("td", { class: "piece" }, written(piece)), el("td", { class: "number" }, piece.id),
-      el("td", {}, el("code", {}, piece.bytes.replace(/../g, "$& ").trim() || "–")), el("td", {}, [t.say(`origin_${piece.origin}`), piece.special ? t.say("special") : ""].filter(Boolean).join(t.say("comma"))));
+      el("td", {}, el("code", {}, piece.bytes.replace(/../g, "$& ").trim() || "–")), el("td", { class: "from" }, [t.say(`origin_${piece.origin}`), piece.special ? t.say("special") : ""].filter(Boolean).join(t.say("comma"))));
     const name = t.trackName(track.name);
     holder.append(lazily(t.say("all_pieces", { count: track.pieces.length, track: name }), () => scroll(t.say("pieces_of", { track: name }),
       headed(["position", "piece", "id", "bytes", "from"].map((key) => t.say(`column_${key}`)), track.pieces.map(row)))));

@@ -1,8 +1,16 @@
-"""HTML in pages that are written as Markdown: tables that scroll in a box of their own."""
+"""Parts of pages that are written as Markdown: plain text, HTML, tables that scroll in a box of their own."""
 
 from __future__ import annotations
 
+import re
 from html import escape
+
+MARKS = re.compile(r"([\\`*_\[\]<>$])")
+
+
+def plain(text: str) -> str:
+    """A text in Markdown in which nothing is a mark."""
+    return MARKS.sub(r"\\\1", text)
 
 
 def raw(text: str) -> str:

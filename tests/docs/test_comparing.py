@@ -1,0 +1,94 @@
+"""What the comparison of the docs is made of: cards in both languages, small enough, and the directives' elements."""
+
+import json
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from zoo.facts import describe
+from zoo.host.registry import default_registry
+
+DOCS = Path(__file__).parents[2] / "docs"
+NAMES = ("llama:8b", "mistral:7b", "llama:pocket")
+
+
+@pytest.fixture(scope="module")
+def every():
+    """The names of all models of the docs."""
+    before = list(sys.path)
+    sys.path.insert(0, str(DOCS))
+    from building import comparing
+
+    yield list(comparing.models())
+    sys.path[:] = before
+
+
+@pytest.fixture(scope="module")
+def comparing(every):
+    """The part of the docs that compares, with few models."""
+    before = list(sys.path)
+    sys.path.insert(0, str(DOCS))
+    patch = pytest.MonkeyPatch()
+    try:
+        from building import comparing
+
+        registry = default_registry()
+        found = {name: describe(name, registry) for name in NAMES}
+        patch.setattr(comparing, "models", lambda: found)
+        patch.setattr(comparing, "kept", lambda make, *key: make())
+        yield comparing
+    finally:
+        patch.undo()
+        sys.path[:] = before
+
+
+@pytest.fixture(scope="module", params=["en", "zh"])
+def written(request, comparing, tmp_path_factory):
+    folder = tmp_path_factory.mktemp(request.param)
+    comparing.write_cards(folder, request.param)
+    return request.param, folder / "_static" / "compare"
+
+
+def card(folder, name):
+    text = (folder / "cards" / f"{name.replace(':', '.')}.js").read_text()
+    return json.loads(re.fullmatch(r"zooCompare\.card\((.*)\);\n", text, re.S)[1])
+
+
+def test_each_model_has_a_card_in_the_language(written):
+    language, folder = written
+    for name in NAMES:
+        one = card(folder, name)
+        assert one["name"] == name and set(one["words"]) == set(NAMES) - {name}
+        labels = " ".join(fact[2] for fact in one["facts"])
+        assert bool(re.search("[\u4e00-\u9fff]", labels)) == (language == "zh")
+        assert len((folder / "cards" / f"{name.replace(':', '.')}.js").read_bytes()) < 60_000
+
+
+def test_the_code_says_which_files_have_a_page(written):
+    _, folder = written
+    text = (folder / "cards" / "code.js").read_text()
+    table = json.loads(re.fullmatch(r"zooCompare\.code = (.*);\n", text, re.S)[1])
+    assert table["zoo_llama:mistral"]["page"] and "sliding_window" in table["zoo_llama:mistral"]["html"]
+    named = {name for one in NAMES for name in card(folder, one)["code"]["recipe"]}
+    assert named <= set(table)
+
+
+def test_a_pocket_shows_what_the_record_has(comparing, written):
+    _, folder = written
+    figures = comparing.record()["pockets"]["llama"]
+    facts = {fact[0]: fact[3] for fact in card(folder, "llama:8b")["pocket"]}
+    assert facts["bits"] == f"{figures['bits_per_byte']:.3f}"
+    assert card(folder, "mistral:7b")["pocket"] == []
+
+
+def test_an_architecture_begins_with_its_full_size(every):
+    first = {}
+    for name in every:
+        first.setdefault(name.partition(":")[0], name)
+    registry = default_registry()
+    for name, architecture in registry.architectures.items():
+        full = architecture.full_size
+        assert first[name] == f"{name}:{full.name}"
+    assert not any(name.endswith(":tiny") for name in every)

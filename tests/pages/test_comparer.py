@@ -1,0 +1,122 @@
+"""The page of the docs where a person chooses models: by the keyboard, with the choice in the address."""
+
+import pytest
+from site_of_docs import SITE
+
+from zoo.facts import describe
+from zoo.host.registry import default_registry
+
+PAGES = ("compare/index.html", "zh/compare/index.html")
+PAGE = SITE / PAGES[0]
+
+
+def chosen(page):
+    return [box.input_value() for box in page.locator("[role=combobox]").all()]
+
+
+def shown(page):
+    page.wait_for_selector("svg.zoo-diagram")
+    return page.locator(".pictures figcaption b").all_text_contents()
+
+
+def at(page, hash):
+    """The same page at another address, loaded anew."""
+    page.goto(f"{PAGE.as_uri()}{hash}")
+    page.reload()
+    page.wait_for_selector("svg.zoo-diagram")
+
+
+def test_a_model_is_chosen_by_the_keyboard(visit):
+    page = visit(PAGE)
+    assert shown(page) == chosen(page) == ["llama:8b", "mixtral:8x7b"]
+    box = page.locator("[role=combobox]").nth(1)
+    box.click()
+    assert box.get_attribute("aria-expanded") == "true"
+    page.keyboard.type("gpt-oss 20")
+    page.keyboard.press("ArrowDown")
+    active = page.locator(f"#{box.get_attribute('aria-activedescendant')}")
+    assert active.text_content().startswith("gpt-oss:20b") and active.get_attribute("aria-selected") == "true"
+    page.keyboard.press("Enter")
+    page.wait_for_function(
+        "document.querySelectorAll('.pictures figcaption b')[1].textContent === 'gpt-oss:20b'"
+    )
+    assert "#llama:8b,gpt-oss:20b&" in page.url
+    page.go_back()
+    page.wait_for_function(
+        "document.querySelectorAll('.pictures figcaption b')[1].textContent === 'mixtral:8x7b'"
+    )
+    assert chosen(page) == ["llama:8b", "mixtral:8x7b"]
+
+
+def test_escape_leaves_the_choice_as_it_was(visit):
+    page = visit(PAGE)
+    shown(page)
+    page.locator("[role=combobox]").first.click()
+    page.keyboard.type("no such model")
+    assert page.locator("[role=listbox]").first.is_hidden()
+    page.keyboard.press("Escape")
+    assert chosen(page) == ["llama:8b", "mixtral:8x7b"]
+
+
+def test_models_are_added_up_to_four_and_removed(visit):
+    page = visit(PAGE)
+    shown(page)
+    for count in (3, 4):
+        page.click(".add")
+        page.wait_for_function(f"document.querySelectorAll('[role=combobox]').length === {count}")
+    assert page.locator(".add").count() == 0 and len(set(chosen(page))) == 4
+    for count in (3, 2, 1):
+        page.locator(".remove").last.click()
+        page.wait_for_function(f"document.querySelectorAll('[role=combobox]').length === {count}")
+    assert page.locator(".remove").count() == 0
+    assert page.locator("section.about").count() == 1
+
+
+def test_the_address_holds_the_choice_and_the_settings(visit):
+    page = visit(PAGE)
+    at(page, "#deepseek-v3,llama:8b&context=32768&weights=4&cache=8-bit")
+    assert shown(page) == ["deepseek-v3:671b", "llama:8b"]
+    assert page.input_value("input.context") == "32768"
+    registry = default_registry()
+    for fact in ("weights.chosen", "flops.decode"):
+        sheets = [describe(name, registry).sheet(registry, 32768, "4") for name in ("deepseek-v3", "llama")]
+        cells = page.locator(f'.facts tr[data-fact="{fact}"] td').all_text_contents()
+        assert cells == [sheet[fact].text for sheet in sheets]
+    page.fill("input.context", "65536")
+    assert page.evaluate("location.hash") == (
+        "#deepseek-v3:671b,llama:8b&context=65536&weights=4&cache=8-bit"
+    )
+
+
+def test_an_address_that_names_nothing_shows_the_page(visit):
+    page = visit(PAGE)
+    at(page, "#no-such-model&context=-3&weights=seven")
+    assert shown(page) == ["llama:8b", "mixtral:8x7b"] and page.input_value("input.context") == "4096"
+
+
+def test_a_box_leads_to_the_page_of_its_file(visit):
+    page = visit(PAGE)
+    shown(page)
+    page.locator('.block[data-block="feedforward/moe"]').first.click()
+    link = page.locator("dialog .place a").first.get_attribute("href")
+    path, _, line = link.partition("#")
+    target = (PAGE.parent / path).resolve()
+    assert target.is_file() and f'id="{line}"' in target.read_text()
+
+
+def test_without_scripts_the_facts_are_text(browser):
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(PAGE.as_uri())
+    still = page.locator(".zoo-compare-still")
+    assert "key/value heads" in still.text_content() and still.is_visible()
+    assert "Vocabulary of 32,000 instead of 128,256." in still.text_content()
+    context.close()
+
+
+@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize("width", [390, 1280])
+def test_a_choice_of_four_fits_the_window(visit, name, width):
+    page = visit(SITE / name, width=width, scheme="dark")
+    page.goto(f"{(SITE / name).as_uri()}#transformer:base,llama:8b,deepseek-v3:671b,mamba:2.8b")
+    page.wait_for_function("document.querySelectorAll('svg.zoo-diagram').length === 4")
