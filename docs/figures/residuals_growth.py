@@ -19,7 +19,7 @@ MODELS = {  # name: placement of the norms, colour, dashed
 }
 SAID = {
     "en": {"title": "Length of the residual stream", "first": "embedding", "layer": "after layer"},
-    "zh": {"title": "残差流的长度", "first": "嵌入", "layer": "层之后"},
+    "zh": {"title": "残差流的长度", "first": "嵌入", "layer": "第几层之后"},
 }
 
 
