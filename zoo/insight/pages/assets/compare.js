@@ -154,7 +154,7 @@ zooCompare.App = class {
     ];
     return element(
       "section",
-      { class: "about", "aria-label": card.name },
+      { class: "about" },
       element("p", {}, card.summary),
       element("p", { class: "quiet" }, lines.filter(Boolean).join(" · ")),
       base,
