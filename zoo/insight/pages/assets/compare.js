@@ -154,7 +154,7 @@ zooCompare.App = class {
     ];
     return element(
       "section",
-      { class: "about", "aria-label": card.name },
+      { class: "about" },
       element("p", {}, card.summary),
       element("p", { class: "quiet" }, lines.filter(Boolean).join(" · ")),
       base,
@@ -175,8 +175,9 @@ zooCompare.App = class {
     const [wide, small] = sizes.map((size) => stacks * size.column + this.chosen.length * 2 * size.margin);
     const width = this.root.clientWidth;
     if (width >= 0.85 * wide) return { compact: false, beside: true };
-    if (width >= 0.8 * small) return { compact: true, beside: true };
-    return { compact: width < 470, beside: width >= 700 };
+    // Those that find no room side by side scroll, or stand below each other in a narrow window.
+    const beside = width >= Math.min(700, 0.8 * small);
+    return { compact: beside || width < 470, beside };
   }
 
   pictures() {
