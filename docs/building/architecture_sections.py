@@ -7,7 +7,7 @@ from html import escape
 from typing import Any
 
 from building.architecture_words import WORDS
-from building.comparing import record
+from building.comparing_cards import record
 from building.diagrams import figure
 from building.family import Member, members, variants
 from building.markup import plain, raw, table
@@ -87,7 +87,8 @@ def difference(one: Member, language: str) -> str:
         return words["nothing"] + "\n"
     sentences = "\n".join(f"- {plain(in_language(sentence, language))}" for sentence in one.sentences)
     said = words["differences said own" if one.base_origin else "differences said"]
-    return f"{said.format(base=one.base, base_origin=one.base_origin)}\n\n{sentences}\n"
+    beside = f'<a href="../compare/index.html#{one.base},{one.origin}">{words["beside"]}</a>'
+    return f"{said.format(base=one.base, base_origin=one.base_origin)}\n\n{sentences}\n\n{beside}\n"
 
 
 def facts(one: Member, registry: Registry, language: str) -> str:

@@ -27,6 +27,7 @@ WORDS: dict[str, dict[str, str]] = {
         "differences said own": "Compared with [{base}]({base}.md), as `{base_origin}`, sizes aside:",
         "differences said": "With the same numbers, compared with [{base}]({base}.md):",
         "nothing": "Nothing but numbers.",
+        "beside": "Both side by side",
         "facts": "Facts",
         "facts said": "Computed from the recipe of each preset. Cache and FLOPs are those at {context} tokens; a preset "
         "whose context is shorter has none.",
@@ -119,6 +120,7 @@ WORDS: dict[str, dict[str, str]] = {
         "differences said own": "与 [{base}]({base}.md)（`{base_origin}`）相比，尺寸除外：",
         "differences said": "在数值相同的情况下，与 [{base}]({base}.md) 相比：",
         "nothing": "除数值外没有区别。",
+        "beside": "两者并排比较",
         "facts": "各项数据",
         "facts said": "由各预设的配方 (recipe) 计算得出。缓存与 FLOPs 按 {context} 个词元计算；上下文较短的预设没有这些数值。",
         "fact": "项目",

@@ -19,7 +19,7 @@ def every():
     """The names of all models of the docs."""
     before = list(sys.path)
     sys.path.insert(0, str(DOCS))
-    from building import comparing
+    from building import comparing_cards as comparing
 
     yield list(comparing.models())
     sys.path[:] = before
@@ -32,7 +32,7 @@ def comparing(every):
     sys.path.insert(0, str(DOCS))
     patch = pytest.MonkeyPatch()
     try:
-        from building import comparing
+        from building import comparing_cards as comparing
 
         registry = default_registry()
         found = {name: describe(name, registry) for name in NAMES}
@@ -47,7 +47,7 @@ def comparing(every):
 @pytest.fixture(scope="module", params=["en", "zh"])
 def written(request, comparing, tmp_path_factory):
     folder = tmp_path_factory.mktemp(request.param)
-    comparing.write_cards(folder, request.param)
+    comparing.write_cards(folder, request.param, {"plugins/zoo_llama/__init__.py"})
     return request.param, folder / "_static" / "compare"
 
 
@@ -70,6 +70,7 @@ def test_the_code_says_which_files_have_a_page(written):
     _, folder = written
     text = (folder / "cards" / "code.js").read_text()
     table = json.loads(re.fullmatch(r"zooCompare\.code = (.*);\n", text, re.S)[1])
+    assert not table["zoo.blocks.attention:Attention"]["page"]
     assert table["zoo_llama:mistral"]["page"] and "sliding_window" in table["zoo_llama:mistral"]["html"]
     named = {name for one in NAMES for name in card(folder, one)["code"]["recipe"]}
     assert named <= set(table)

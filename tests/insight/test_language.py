@@ -75,6 +75,8 @@ def test_text_of_a_third_party_stays_unless_a_frame_is_known():
     assert in_language("A clock in the layer.", "zh") == "A clock in the layer."
     assert not is_known("A clock in the layer.", "zh")
     assert in_language("In every other layer: a clock.", "zh") == "每隔一层：a clock."
+    assert in_language("A clock. It ticks.", "zh") == "A clock. It ticks."
+    assert in_language("No norms. It ticks.", "zh") == "没有归一化。It ticks."
 
 
 def test_unknown_language_is_named():

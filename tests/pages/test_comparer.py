@@ -1,5 +1,8 @@
 """The page of the docs where a person chooses models: by the keyboard, with the choice in the address."""
 
+import subprocess
+import sys
+
 import pytest
 from site_of_docs import SITE
 
@@ -120,3 +123,51 @@ def test_a_choice_of_four_fits_the_window(visit, name, width):
     page = visit(SITE / name, width=width, scheme="dark")
     page.goto(f"{(SITE / name).as_uri()}#transformer:base,llama:8b,deepseek-v3:671b,mamba:2.8b")
     page.wait_for_function("document.querySelectorAll('svg.zoo-diagram').length === 4")
+
+
+CONF = """
+import sys
+sys.path.insert(0, {docs!r})
+extensions = ["myst_parser", "building.languages", "building.comparing"]
+html_theme = "basic"
+"""
+
+
+def built(folder, text):
+    """What Sphinx says of a site of one page, and the page."""
+    (folder / "in").mkdir()
+    (folder / "conf.py").write_text(CONF.format(docs=str(SITE.parents[1])))
+    (folder / "in" / "index.md").write_text(text)
+    command = [
+        sys.executable,
+        "-m",
+        "sphinx",
+        "-W",
+        "-q",
+        "-c",
+        str(folder),
+        str(folder / "in"),
+        str(folder / "out"),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", timeout=300)
+    return done, folder / "out" / "index.html"
+
+
+def test_a_page_may_hold_comparisons_of_its_own(visit, tmp_path):
+    text = "# Two\n\n```{compare} gpt2 gpt2-postln\n```\n\n# One\n\n```{compare} mistral\n```\n"
+    done, path = built(tmp_path, text)
+    assert done.returncode == 0, done.stderr
+    page = visit(path)
+    page.wait_for_function("document.querySelectorAll('svg.zoo-diagram').length === 3")
+    assert shown(page) == ["gpt2:small", "gpt2-postln:small", "mistral:7b"]
+    assert page.locator("[role=combobox]").count() == 0
+    first = page.locator(".zoo-compare").first
+    first.locator("select.weights").select_option("4")
+    labels = page.locator('tr[data-fact="weights.chosen"] .label').all_text_contents()
+    assert labels == ["weights, 4 bits", "weights, bfloat16"]
+    assert "#" not in page.url
+
+
+def test_a_model_that_is_not_known_stops_the_build(tmp_path):
+    done, _ = built(tmp_path, "# Two\n\n```{compare} no-such-model\n```\n")
+    assert done.returncode != 0 and "no-such-model" in done.stderr

@@ -160,7 +160,7 @@ def _several(text: str, language: str) -> tuple[str, bool] | None:
     sentences = SENTENCES.split(text)
     if len(sentences) > 1:
         found = [_looked_up(sentence, language) for sentence in sentences]
-        return _set("".join(part for part, _ in found)), all(whole for _, whole in found)
+        return _set(" ".join(part for part, _ in found)), all(whole for _, whole in found)
     for separator, other in LISTS.items():
         items = text.split(separator)
         found = [_looked_up(item, language) for item in items] if len(items) > 1 else []

@@ -129,6 +129,9 @@ def test_experts_are_told_the_heaviest_first():
     assert experts.count == 8 and all(a >= b for a, b in experts.weights)
     indices = trace["layers.1.feedforward.router.indices"]
     assert [set(row) for row in experts.chosen] == [set(row) for row in indices.tolist()]
+    told = data_of(embedded(view_of(trace), ["experts"]))["layers"]
+    assert len(told) == 4 and not any(layer["stages"] or layer["patterns"] for layer in told)
+    assert told[1]["experts"][0]["chosen"] == [list(row) for row in experts.chosen]
 
 
 def test_long_text_tells_the_last_rows_of_its_patterns(llama, monkeypatch):

@@ -16,6 +16,7 @@ from zoo.insight.tracing.view import TraceView
 
 SCRIPTS = ("trace_base.js", "trace_layers.js", "trace_choice.js", "trace_mount.js")
 PARTS = ("pieces", "vectors", "layers", "lens", "output", "choice", "masks", "uncovering", "cache")
+ALONE = ("experts",)  # a part of the layers that can also stand without the rest
 
 
 def page(view: TraceView, language: str = "en") -> str:
@@ -51,8 +52,8 @@ def embedded(view: TraceView, parts: Sequence[str], language: str = "en", layers
         chosen = (layer for layer, number in zip(view.layers, numbers, strict=True) if number in layers)
         view = dataclasses.replace(view, layers=tuple(chosen))
     for name in parts:
-        if name not in PARTS or not _has(view, name):
-            there = ", ".join(part for part in PARTS if _has(view, part))
+        if name not in (*PARTS, *ALONE) or not _has(view, name):
+            there = ", ".join(part for part in (*PARTS, *ALONE) if _has(view, part))
             raise ZooError(f"a trace of {view.architecture} has no part {name!r}; it has {there}")
     return _parts(view, parts, language, whole=False)
 
@@ -88,9 +89,12 @@ def data_of(view: TraceView, parts: Sequence[str], language: str, *, whole: bool
         for part, key in (("vectors", "before"), ("output", "after"), ("choice", "decisions")):
             if part not in parts:
                 data[key] = []
-        for key in ("layers", "lens", "masks"):
+        for key in ("lens", "masks"):
             if key not in parts:
                 data[key] = []
+        if "layers" not in parts:
+            alone = [layer for layer in data["layers"] if layer["experts"] and "experts" in parts]
+            data["layers"] = [layer | {"stages": [], "patterns": []} for layer in alone]
         for layer in data["layers"]:
             for stage in layer["stages"]:
                 if layer["patterns"] or not stage["track"]:
@@ -116,6 +120,7 @@ def _has(view: TraceView, part: str) -> bool:
     """Whether there is anything to show in a part."""
     needs: dict[str, Any] = {
         "lens": view.lens,
+        "experts": any(layer.experts for layer in view.layers),
         "choice": view.decisions,
         "masks": view.masks,
         "uncovering": view.uncoverings,

@@ -116,7 +116,7 @@ function drawVectors(t, holder) {
   const names = t.data.before.filter((stage) => stage.address.endsWith("embedding")), others = t.data.before.filter((stage) => !names.includes(stage));
   for (const stage of names) {
     const norm = t.say("mean_norm", { norm: short(stage.norm) });
-    holder.append(el("p", { class: "address" }, `${stage.address} · ${stage.shape.join(" × ")} · ${stage.dtype}${norm}`), ...stripOf(t, stage));
+    holder.append(el("p", { class: "address" }, el("code", {}, stage.address), ` · ${stage.shape.join(" × ")} · ${stage.dtype}${norm}`), ...stripOf(t, stage));
   }
   holder.append(...others.map((stage) => stageDetails(t, stage)));
 }
@@ -157,7 +157,7 @@ const parts = (layer) => layer.stages.filter((stage) => !stage.noted && !stage.n
 
 function drawPattern(t, pattern, box) {
   const across = pattern.columns !== pattern.rows, open = el("div", { class: "open", hidden: true });
-  box.append(el("p", { class: "address" }, `${pattern.address}${t.say("heads", { count: pattern.heads.length })}${across ? t.say("across") : ""}`));
+  box.append(el("p", { class: "address" }, el("code", {}, pattern.address), `${t.say("heads", { count: pattern.heads.length })}${across ? t.say("across") : ""}`));
   const maps = pattern.heads.map((head, index) => {
     const canvas = el("canvas", { role: "img", "aria-label": t.say("attention_of", { index }) }), looks = el("span", { class: "looks" });
     const map = el("button", { type: "button", class: across ? "map across" : "map", "aria-pressed": "false", "data-item": "", "data-head": index,
@@ -188,7 +188,7 @@ function openHead(t, pattern, index, open) {
   const head = pattern.heads[index], columns = t.tracks[pattern.columns].pieces.slice(0, head.weights[0].length).map(written);
   const rows = head.weights.map((_, y) => t.pieceName(pattern.rows, y + pattern.first_row)), readout = el("p", { class: "readout", role: "status" });
   const own = pattern.columns === pattern.rows ? t.say("head_shares", { first: share(head.first), previous: share(head.previous), itself: share(head.itself) }) : "";
-  open.replaceChildren(el("h3", {}, t.say("head_title", { index })), el("p", { class: "address" }, `${pattern.address}.${index}`),
+  open.replaceChildren(el("h3", {}, t.say("head_title", { index })), el("p", { class: "address" }, el("code", {}, `${pattern.address}.${index}`)),
     el("p", { class: "quiet" }, `${t.say("head_entropy", { bits: short(mean(head.entropy_bits)) })}${own}`), readout);
   open.hidden = false;
   const tellRow = () => {
@@ -229,13 +229,22 @@ function drawStates(t, layer, box) {
   })));
 }
 
+// The experts of each layer without the rest of it.
+function drawRoutes(t, holder) {
+  for (const layer of t.data.layers.filter((one) => one.experts.length)) {
+    const box = el("div", { class: "routed", "data-address": layer.address }, el("h3", {}, layerName(t, layer.address)));
+    for (const experts of layer.experts) drawExperts(t, experts, box);
+    holder.append(box);
+  }
+}
+
 // Eight colours that are told apart without red and green; the number is always written.
 const EXPERT = ["#e69f00", "#56b4e9", "#4fc3a1", "#f0e442", "#7fa9e0", "#e88b52", "#d79ac0", "#b9bcc4"];
 function drawExperts(t, experts, box) {
   const routes = experts.chosen.map((chosen, index) => el("div", { class: "route" }, el("b", {}, t.pieceName(experts.track, index)), ...chosen.map((expert, at) =>
     el("span", { style: `background:${EXPERT[expert % EXPERT.length]}`, title: t.say("expert", { expert, weight: experts.weights[index][at] }) }, `e${expert} ${share(experts.weights[index][at])}`))));
   routes.forEach((route, index) => route.addEventListener("mouseenter", () => t.select(experts.track, index)));
-  box.append(el("p", { class: "address" }, `${experts.address}${t.say("experts", { used: experts.chosen[0].length, count: experts.count })}`),
+  box.append(el("p", { class: "address" }, el("code", {}, experts.address), `${t.say("experts", { used: experts.chosen[0].length, count: experts.count })}`),
     scroll(t.say("experts_of", { address: experts.address }), el("div", { class: "routes" }, ...routes)));
   t.onChange(() => routes.forEach((route, index) => {
     route.classList.toggle("chosen", t.isChosen(experts.track, index));

@@ -1,6 +1,6 @@
 // The start of each trace on a page.
 
-const DRAW = { pieces: drawPieces, vectors: drawVectors, layers: drawLayers, lens: drawLens, output: drawOutput, choice: drawChoice, masks: drawMasks, uncovering: drawUncovering, cache: drawCache };
+const DRAW = { pieces: drawPieces, vectors: drawVectors, layers: drawLayers, experts: drawRoutes, lens: drawLens, output: drawOutput, choice: drawChoice, masks: drawMasks, uncovering: drawUncovering, cache: drawCache };
 
 // Fill the places of an element, one a part, with what a trace has for them; `words` is the table of the language.
 function mount(root, data, words) {
