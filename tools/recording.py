@@ -9,6 +9,7 @@ import codecs
 import fcntl
 import os
 import pty
+import re
 import select
 import struct
 import subprocess
@@ -28,6 +29,11 @@ COLUMNS, ROWS = 60, 24
 PROMPT = "$ "
 KEY = 0.025  # seconds a typed character
 SECONDS = 60  # the longest that a command may take
+PIECE = re.compile(
+    r"(\x1b\[[?0-9;]*[A-Za-z]|\x1b)|([^\x1b])", re.DOTALL
+)  # a control sequence, or a character
+BEGUN = re.compile(r"\x1b(?:\[[?0-9;]*)?\Z")  # a control sequence whose end is not there yet
+ERASE, UP, CURSOR = "\x1b[2K", "\x1b[1A", ("\x1b[?25l", "\x1b[?25h")
 
 
 @dataclass(frozen=True)
@@ -93,61 +99,58 @@ def pieces(command: str, folder: Path) -> list[tuple[float, str]]:
     os.close(leader)
     if process.wait(timeout=SECONDS):
         raise RuntimeError(f"{command} ended with {process.returncode}: {found}")
-    return _characters(found)
+    return characters(found)
 
 
-def _characters(found: list[tuple[float, bytes]]) -> list[tuple[float, str]]:
+def characters(found: list[tuple[float, bytes]]) -> list[tuple[float, str]]:
     """The pieces as text; a character or an escape sequence cut in two goes to the piece that ends it."""
     decoder = codecs.getincrementaldecoder("utf-8")()
     texts, rest = [], ""
     for moment, data in found:
         text = rest + decoder.decode(data)
-        escape = text.rfind("\x1b")
-        cut = escape if escape >= 0 and "m" not in text[escape:] else len(text)
-        texts.append((moment, text[:cut]))
-        rest = text[cut:]
+        cut = BEGUN.search(text)
+        rest = cut[0] if cut else ""
+        texts.append((moment, text.removesuffix(rest)))
     return texts
 
 
 def lines(written: list[tuple[float, str]]) -> list[Line]:
-    """The lines that a terminal of COLUMNS cells shows, each cell with its style and the moment it was written.
+    """The lines that a terminal of COLUMNS cells shows in the end, each cell with its style and the moment it was written.
 
-    Raises ValueError for control sequences other than colours and line ends.
+    A progress bar, which a slow command shows and takes away, leaves nothing. Raises ValueError for other control
+    sequences than colours, line ends and a bar's.
     """
     shown: list[Line] = [[]]
     style: frozenset[str] = frozenset()
     for moment, text in written:
-        position = 0
-        while position < len(text):
-            character = text[position]
-            if character == "\x1b":
-                end = text.index("m", position)
-                style = _styled(style, text[position + 1 : end])
-                position = end + 1
-                continue
-            position += 1
-            if character == "\n":
+        for sequence, character in PIECE.findall(text):
+            if sequence.endswith("m"):
+                style = _styled(style, sequence)
+            elif sequence == ERASE:
+                shown[-1] = []
+            elif sequence == UP:
+                shown.pop()
+            elif character == "\n":
                 shown.append([])
-            elif character != "\r":
-                if ord(character) < 32:
-                    raise ValueError(f"a control character that is not shown: {character!r}")
+            elif character and character != "\r":
                 if sum(cell.width for cell in shown[-1]) + width_of(character) > COLUMNS:
                     shown.append([])
                 shown[-1].append(Cell(character, style, moment))
+            elif sequence and sequence not in CURSOR:
+                raise ValueError(f"a control sequence that is not shown: {sequence!r}")
     return shown if shown[-1] else shown[:-1]
 
 
 def _styled(style: frozenset[str], sequence: str) -> frozenset[str]:
     """The style after an escape sequence: names of `recording_svg.STYLES`, and "on-N" for a background of 256."""
-    if not sequence.startswith("["):
-        raise ValueError(f"a control sequence that is not shown: {sequence!r}")
-    codes = iter(sequence[1:].split(";"))
+    codes = iter(sequence[2:-1].split(";"))
     names = {"1": "bold", "2": "dim", "4": "under", "30": "black", "33": "yellow"}
     for code in codes:
         if code in ("", "0"):
             style = frozenset()
-        elif code == "48" and next(codes) == "5":
-            style |= {f"on-{next(codes)}"}
+        elif code in ("38", "48") and next(codes) == "5":
+            number = next(codes)
+            style |= {f"on-{number}"} if code == "48" else set()  # a bar's own colours are not kept
         elif code in names:
             style |= {names[code]}
         else:

@@ -72,3 +72,15 @@ def test_a_recorder_wraps_styles_and_places_letters_as_a_terminal_does(recording
     assert sum(cell.width for cell in lines[0]) == len("bold and ") + 4
     with pytest.raises(ValueError, match="not shown"):
         recording.lines([(0.0, "\x1b[2Jcleared\x1b[0m")])
+
+
+def test_a_progress_bar_leaves_nothing_in_a_recording(recording):
+    bar = (
+        "\x1b[?25lreading \x1b[38;5;237m━\x1b[0m\r\x1b[2Kreading \x1b[38;5;197m━\x1b[0m\r\n\x1b[?25h\r\x1b[1A"
+    )
+    written = recording.characters(
+        [(0.1, b"before\r\n" + bar.encode()), (0.2, b"\x1b[2"), (0.3, b"KBeijing.\r\n")]
+    )
+    lines = recording.lines(written)
+    assert ["".join(cell.text for cell in line) for line in lines] == ["before", "Beijing."]
+    assert {cell.moment for cell in lines[1]} == {0.3}
