@@ -26,7 +26,7 @@ parity: $(VENV)-parity/.installed
 
 # The HTML pages and the built docs in a browser: needs a Chromium on the PATH (Debian: apt-get install chromium).
 pages: $(VENV)/.pages docs/_build/html/index.html
-	$(BIN)/pytest tests/pages
+	$(BIN)/pytest -n auto --dist worksteal tests/pages
 
 docs: $(VENV)/.docs
 	$(BIN)/pytest -q tests/docs/examples_of_the_interface.py

@@ -16,6 +16,7 @@ from typing import Any
 from docutils import nodes
 from docutils.parsers.rst import directives
 
+from building.comparing_cards import code_behind
 from building.kept import ROOT
 from building.languages import SAID
 from building.pieces import ZooDirective, boxed, html, literal
@@ -28,6 +29,7 @@ SHOWN = (
 
 # Names, punctuation, operators and spaces are in the colour of the text, and more than half of a page.
 UNCOLOURED = re.compile(r'<span class="(?:n|p|o|w)">([^<]*)</span>')
+LINK = re.compile(r'href="[^"]*\bcode/([\w/.-]+)\.html')
 
 
 def files() -> Iterator[Path]:
@@ -93,12 +95,40 @@ def pages(app: Any) -> Iterator[tuple[str, dict[str, Any], str]]:
     for path in files():
         text = (ROOT / path).read_text(encoding="utf-8")
         formatter = HtmlFormatter(linespans="line", wrapcode=True)
-        body = UNCOLOURED.sub(r"\1", highlight(text, PythonLexer(), formatter))
+        body = highlight(text, PythonLexer(), formatter)
         name = path.with_suffix("").as_posix()
         yield f"code/{name}", {"title": path.as_posix(), "body": body}, "code.html"
 
 
+def uncoloured(text: str) -> str:
+    """Highlighted code without the marks of what is in the colour of the text."""
+    return UNCOLOURED.sub(r"\1", text)
+
+
+def make_smaller(app: Any, page: str, template: str, context: dict[str, Any], doctree: Any) -> None:
+    """The same for the code on any page."""
+    if "body" in context:
+        context["body"] = uncoloured(context["body"])
+
+
+def remove_unused(app: Any, error: Exception | None) -> None:
+    """Remove the pages of files that no page of the docs leads to."""
+    if error is not None or app.builder.format != "html" or app.config.zoo_language != "en":
+        return
+    out = Path(app.outdir)
+    used = {one["file"].removesuffix(".py") for one in code_behind().values()}
+    for path in out.rglob("*.html"):
+        if "code" not in path.relative_to(out).parts:
+            used.update(LINK.findall(path.read_text(encoding="utf-8")))
+    for path in files():
+        name = path.with_suffix("")
+        if name.as_posix() not in used:
+            (out / "code" / name.with_suffix(".html")).unlink(missing_ok=True)
+
+
 def setup(app: Any) -> None:
     """Add the directive and the pages."""
+    app.connect("html-page-context", make_smaller)
+    app.connect("build-finished", remove_unused)
     app.add_directive("code-of", CodeOf)
     app.connect("html-collect-pages", pages)

@@ -5,13 +5,16 @@ The cards of all architectures and their presets are written beside the pages, a
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 from docutils import nodes
 
-from building import code
+from building import code, comparing_cards
 from building.comparing_cards import FOLDER, models, write_cards
+from building.kept import DOCS
 from building.pieces import ZooDirective, html
 
 FIRST = ("llama:8b", "mixtral:8x7b")  # what the picker begins with
@@ -71,8 +74,14 @@ def add_files(app: Any, page: str, template: str, context: dict[str, Any], doctr
         app.add_css_file(f"{FOLDER}/compare.css")
 
 
+def begin(app: Any) -> None:
+    """Let another process make the cards, which takes a minute, while this one reads the pages."""
+    app.zoo_cards = subprocess.Popen([sys.executable, "-m", comparing_cards.__name__], cwd=DOCS)
+
+
 def write(app: Any, error: Exception | None) -> None:
     """Write what the pages ask for."""
+    app.zoo_cards.wait()  # had it failed, what it did not make is made here
     if error is None and app.builder.format == "html":
         pages = {path.as_posix() for path in code.files()}
         write_cards(Path(app.outdir), app.config.zoo_language, pages)
@@ -83,4 +92,5 @@ def setup(app: Any) -> None:
     app.add_directive("compare", Compare)
     app.add_directive("comparer", Comparer)
     app.connect("html-page-context", add_files)
+    app.connect("builder-inited", begin)
     app.connect("build-finished", write)

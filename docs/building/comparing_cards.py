@@ -71,14 +71,23 @@ def cards(language: str) -> list[dict[str, Any]]:
     return every
 
 
+def code_behind() -> dict[str, dict[str, Any]]:
+    """The code that the cards name."""
+    from zoo.host.registry import default_registry
+    from zoo.insight.pages.compare_card import code_table
+
+    table: dict[str, dict[str, Any]] = kept(
+        lambda: code_table(models().values(), default_registry()), "code of models"
+    )
+    return table
+
+
 def write_cards(outdir: Path, language: str, pages: Set[str] = frozenset()) -> None:
     """Write the script, the styles, the cards and the code that they name into `_static/compare`.
 
     `pages` are the files of code, as paths from the root, that have a page of their own.
     """
-    from zoo.host.registry import default_registry
     from zoo.insight.pages.compare import about_record, app_script, app_style
-    from zoo.insight.pages.compare_card import code_table
     from zoo.insight.pages.page import as_data
 
     folder = outdir / "_static" / FOLDER
@@ -90,6 +99,11 @@ def write_cards(outdir: Path, language: str, pages: Set[str] = frozenset()) -> N
     for one in cards(language):
         path = folder / "cards" / f"{one['name'].replace(':', '.')}.js"
         path.write_text(f"zooCompare.card({as_data(one)});\n", encoding="utf-8")
-    table = kept(lambda: code_table(models().values(), default_registry()), "code of models")
-    table = {name: one | {"page": one["file"] in pages} for name, one in table.items()}
+    table = {name: one | {"page": one["file"] in pages} for name, one in code_behind().items()}
     (folder / "cards" / "code.js").write_text(f"zooCompare.code = {as_data(table)};\n", encoding="utf-8")
+
+
+if __name__ == "__main__":  # a process of its own makes them while Sphinx reads the pages
+    for language in ("en", "zh"):
+        cards(language)
+    code_behind()
