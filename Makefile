@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+JOBS := $(if $(filter Darwin,$(shell uname)),1,auto)  # processes that read the docs: by fork, which macOS' libraries do not bear
 
 .PHONY: run test lint types parity pages docs pockets wheel clean
 
@@ -30,8 +31,8 @@ pages: $(VENV)/.pages docs/_build/html/index.html
 
 docs: $(VENV)/.docs
 	$(BIN)/pytest -q tests/docs/examples_of_the_interface.py
-	$(BIN)/sphinx-build -W -E -q -b html -d docs/_build/doctrees/en docs docs/_build/html
-	$(BIN)/sphinx-build -W -E -q -b html -d docs/_build/doctrees/zh -c docs -t zh docs/zh docs/_build/html/zh
+	$(BIN)/sphinx-build -W -E -q -j $(JOBS) -b html -d docs/_build/doctrees/en docs docs/_build/html
+	$(BIN)/sphinx-build -W -E -q -j $(JOBS) -b html -d docs/_build/doctrees/zh -c docs -t zh docs/zh docs/_build/html/zh
 
 docs/_build/html/index.html:
 	$(MAKE) docs

@@ -13,4 +13,4 @@ def setup(app: Any) -> dict[str, Any]:
         module = import_module(f"{__name__}.{found.name}")
         if hasattr(module, "setup"):
             module.setup(app)
-    return {"version": "1", "parallel_read_safe": False}
+    return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

@@ -13,7 +13,7 @@ from typing import Any
 from docutils import nodes
 
 from building import code, comparing_cards
-from building.comparing_cards import FOLDER, models, write_cards
+from building.comparing_cards import CODE, FOLDER, models, write_cards, write_code
 from building.kept import DOCS
 from building.pieces import ZooDirective, html
 
@@ -37,9 +37,11 @@ class Compare(ZooDirective):
     def more(self) -> dict[str, Any]:
         """What the script is told besides."""
         depth = self.env.docname.count("/")
+        top, english = "../" * depth, "../" * (depth + (self.language == "zh"))
         return {
-            "folder": f"{'../' * depth}_static/{FOLDER}/cards/",
-            "files": f"{'../' * (depth + (self.language == 'zh'))}code/",
+            "folder": f"{top}_static/{FOLDER}/cards/",
+            "code": f"{english}_static/{FOLDER}/{CODE}",
+            "files": f"{english}code/",
             "level": 3,
         }
 
@@ -83,8 +85,9 @@ def write(app: Any, error: Exception | None) -> None:
     """Write what the pages ask for."""
     app.zoo_cards.wait()  # had it failed, what it did not make is made here
     if error is None and app.builder.format == "html":
-        pages = {path.as_posix() for path in code.files()}
-        write_cards(Path(app.outdir), app.config.zoo_language, pages)
+        write_cards(Path(app.outdir), app.config.zoo_language)
+        if app.config.zoo_language == "en":  # code has no language
+            write_code(Path(app.outdir), {path.as_posix() for path in code.files()})
 
 
 def setup(app: Any) -> None:

@@ -12,7 +12,11 @@ from building.kept import DOCS, kept
 
 FOLDER = "compare"  # within _static
 RECORD = DOCS / "records" / "pockets.json"
-SMALL = "tiny"  # a preset of conformance checks, which has nothing to say to a reader
+CODE = "code.js"
+SMALL = (
+    "tiny",
+    "pocket",
+)  # presets of conformance checks and to train, which say little where no checkpoint has them
 
 
 @cache
@@ -27,7 +31,7 @@ def models() -> dict[str, Any]:
         full = architecture.full_size
         presets = sorted(architecture.presets, key=lambda preset: preset is not full)
         for preset in presets:
-            if preset.config is not None and preset.name != SMALL:
+            if preset.config is not None and (preset.embedded or preset.name not in SMALL):
                 one = describe(f"{name}:{preset.name}", registry)
                 found[one.origin] = one
     return found
@@ -82,11 +86,8 @@ def code_behind() -> dict[str, dict[str, Any]]:
     return table
 
 
-def write_cards(outdir: Path, language: str, pages: Set[str] = frozenset()) -> None:
-    """Write the script, the styles, the cards and the code that they name into `_static/compare`.
-
-    `pages` are the files of code, as paths from the root, that have a page of their own.
-    """
+def write_cards(outdir: Path, language: str) -> None:
+    """Write the script, the styles and the cards into `_static/compare`."""
     from zoo.insight.pages.compare import about_record, app_script, app_style
     from zoo.insight.pages.page import as_data
 
@@ -99,8 +100,19 @@ def write_cards(outdir: Path, language: str, pages: Set[str] = frozenset()) -> N
     for one in cards(language):
         path = folder / "cards" / f"{one['name'].replace(':', '.')}.js"
         path.write_text(f"zooCompare.card({as_data(one)});\n", encoding="utf-8")
+
+
+def write_code(outdir: Path, pages: Set[str] = frozenset()) -> None:
+    """Write the code that cards name beside them.
+
+    `pages` are the files of code, as paths from the root, that have a page of their own.
+    """
+    from zoo.insight.pages.page import as_data
+
     table = {name: one | {"page": one["file"] in pages} for name, one in code_behind().items()}
-    (folder / "cards" / "code.js").write_text(f"zooCompare.code = {as_data(table)};\n", encoding="utf-8")
+    path = outdir / "_static" / FOLDER / CODE
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"zooCompare.code = {as_data(table)};\n", encoding="utf-8")
 
 
 if __name__ == "__main__":  # a process of its own makes them while Sphinx reads the pages

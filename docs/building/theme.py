@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from zoo.insight.diagram.style import DARK, LIGHT, properties
+from zoo.insight.diagram.style import DARK, LIGHT, RULES, STYLE, properties
 
 
 def colours() -> str:
@@ -20,7 +20,7 @@ def colours() -> str:
             f"@media (prefers-color-scheme:dark){{{rule('body:not([data-theme=light])', DARK)}}}",
             rule("body[data-theme=dark]", DARK),
             rule("body[data-theme=light]", LIGHT),
-            "",
+            RULES,
         )
     )
 
@@ -31,10 +31,17 @@ def write(app: Any, error: Exception | None) -> None:
         Path(app.outdir, "_static", "zoo-colours.css").write_text(colours(), encoding="utf-8")
 
 
+def share_styles(app: Any, page: str, template: str, context: dict[str, Any], doctree: Any) -> None:
+    """Take out of diagrams the sheet that each has for itself: the page's own has the same."""
+    if "body" in context:
+        context["body"] = context["body"].replace(f"<style>{STYLE}</style>", "")
+
+
 def setup(app: Any) -> None:
     """Add the style sheets, and the script for what is wider than its place."""
     app.add_css_file("zoo-colours.css")
     app.add_css_file("zoo.css")
     app.add_css_file("home.css")
     app.add_js_file("zoo.js")
+    app.connect("html-page-context", share_styles)
     app.connect("build-finished", write)

@@ -47,7 +47,8 @@ def comparing(every):
 @pytest.fixture(scope="module", params=["en", "zh"])
 def written(request, comparing, tmp_path_factory):
     folder = tmp_path_factory.mktemp(request.param)
-    comparing.write_cards(folder, request.param, {"plugins/zoo_llama/__init__.py"})
+    comparing.write_cards(folder, request.param)
+    comparing.write_code(folder, {"plugins/zoo_llama/__init__.py"})
     return request.param, folder / "_static" / "compare"
 
 
@@ -68,7 +69,7 @@ def test_each_model_has_a_card_in_the_language(written):
 
 def test_the_code_says_which_files_have_a_page(written):
     _, folder = written
-    text = (folder / "cards" / "code.js").read_text()
+    text = (folder / "code.js").read_text()
     table = json.loads(re.fullmatch(r"zooCompare\.code = (.*);\n", text, re.S)[1])
     assert not table["zoo.blocks.attention:Attention"]["page"]
     assert table["zoo_llama:mistral"]["page"] and "sliding_window" in table["zoo_llama:mistral"]["html"]

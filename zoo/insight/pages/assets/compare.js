@@ -59,7 +59,7 @@ zooCompare.App = class {
   }
 
   async code() {
-    if (!zooCompare.code) await zooCompare.load(`${this.data.folder}code.js`);
+    if (!zooCompare.code) await zooCompare.load(this.data.code);
     return zooCompare.code;
   }
 
