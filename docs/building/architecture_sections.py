@@ -75,7 +75,7 @@ def diagram(one: Member, registry: Registry, language: str) -> str:
     drawn = diagram_in(drawn, language)
     picture = to_svgs([drawn], ident=f"diagram-{one.name}")[0]
     said = "diagram of" if not one.base else "diagram marked own" if one.base_origin else "diagram marked"
-    shown = figure(picture, drawn, one.found.recipe, f"architectures/{one.name}", language)
+    shown = figure(picture, drawn, f"architectures/{one.name}", language)
     text = words[said].format(origin=one.origin, base=one.base, base_origin=one.base_origin)
     return f"{text}\n\n" + raw(f'<div class="zoo-diagrams">{shown}</div>')
 

@@ -84,19 +84,31 @@ class CodeOf(ZooDirective):
         return [boxed(head, literal(source, "python"), classes=("zoo-code",))]
 
 
+def used(out: Path) -> set[str]:
+    """The files, without their suffix, that the written pages or the cards of models lead to."""
+    found = {one["file"].removesuffix(".py") for one in code_behind().values()}
+    for path in out.rglob("*.html"):
+        if path.relative_to(out).parts[0] not in ("code", "zh"):
+            found.update(LINK.findall(path.read_text(encoding="utf-8")))
+    return found
+
+
 def pages(app: Any) -> Iterator[tuple[str, dict[str, Any], str]]:
-    """The page of each file, highlighted, every line with an anchor."""
+    """The page of each file that another page leads to, highlighted, every line with an anchor; the others are written by now."""
     if app.config.zoo_language != "en":
         return
     from pygments import highlight
     from pygments.formatters import HtmlFormatter
     from pygments.lexers import PythonLexer
 
+    wanted = used(Path(app.outdir))
     for path in files():
+        name = path.with_suffix("").as_posix()
+        if name not in wanted:
+            continue
         text = (ROOT / path).read_text(encoding="utf-8")
         formatter = HtmlFormatter(linespans="line", wrapcode=True)
         body = highlight(text, PythonLexer(), formatter)
-        name = path.with_suffix("").as_posix()
         yield f"code/{name}", {"title": path.as_posix(), "body": body}, "code.html"
 
 
@@ -111,24 +123,8 @@ def make_smaller(app: Any, page: str, template: str, context: dict[str, Any], do
         context["body"] = uncoloured(context["body"])
 
 
-def remove_unused(app: Any, error: Exception | None) -> None:
-    """Remove the pages of files that no page of the docs leads to."""
-    if error is not None or app.builder.format != "html" or app.config.zoo_language != "en":
-        return
-    out = Path(app.outdir)
-    used = {one["file"].removesuffix(".py") for one in code_behind().values()}
-    for path in out.rglob("*.html"):
-        if "code" not in path.relative_to(out).parts:
-            used.update(LINK.findall(path.read_text(encoding="utf-8")))
-    for path in files():
-        name = path.with_suffix("")
-        if name.as_posix() not in used:
-            (out / "code" / name.with_suffix(".html")).unlink(missing_ok=True)
-
-
 def setup(app: Any) -> None:
     """Add the directive and the pages."""
     app.connect("html-page-context", make_smaller)
-    app.connect("build-finished", remove_unused)
     app.add_directive("code-of", CodeOf)
     app.connect("html-collect-pages", pages)

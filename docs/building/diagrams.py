@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from typing import Any
 
 from docutils import nodes
@@ -14,44 +13,28 @@ from building.pieces import ZooDirective, html
 BLOCK = re.compile(r'(<g class="block [^"]*" data-path="([^"]*)"[^>]*>.*?\n</g>)', re.DOTALL)
 
 
-def spec_at(recipe: Any, path: str) -> Any:
-    """The spec at the path of a diagram's box, where `*` is any layer that has such a part; None where there is none."""
-    found: list[Any] = [recipe]
-    for step in path.split(".") if path else ():
-        following: list[Any] = []
-        for one in found:
-            if isinstance(one, tuple):
-                following += one if step == "*" else [one[int(step)]] if step.isdigit() else []
-            else:
-                following.append(getattr(one, step, None))
-        found = [one for one in following if one is not None]
-    return found[0] if found else None
-
-
-def linked(picture: str, recipe: Any, address: Callable[[type], str | None]) -> str:
-    """A diagram whose boxes are links to what `address` gives for the type of their spec."""
-
-    def link(found: re.Match[str]) -> str:
-        spec = spec_at(recipe, found[2])
-        target = None if spec is None else address(type(spec))
-        return found[1] if target is None else f'<a href="{target}">{found[1]}</a>'
-
-    return BLOCK.sub(link, picture)
-
-
-def figure(picture: str, diagram: Any, recipe: Any, docname: str, language: str) -> str:
+def figure(picture: str, diagram: Any, docname: str, language: str) -> str:
     """A diagram's picture in a page, its boxes links to their code where that has a page."""
+    from zoo.errors import PluginError
     from zoo.host.registry import default_registry
+    from zoo.insight.diagram.model import boxes
 
     registry = default_registry()
+    blocks = {box.path: box.block for box in boxes(diagram.stacks) if box.block}
 
-    def address(spec: type) -> str | None:
+    def link(found: re.Match[str]) -> str:
         try:
-            return address_of(registry.module(spec), docname, language)
-        except Exception:
-            return None
+            module = registry.module(registry.block(blocks[found[2]]).spec)
+            address = address_of(module, docname, language)
+        except (
+            KeyError,
+            PluginError,
+            ValueError,
+        ):  # what a stack starts with is no block; another's code has no page
+            return found[1]
+        return f'<a href="{address}">{found[1]}</a>'
 
-    return f'<figure style="--stacks:{len(diagram.stacks)}">{linked(picture, recipe, address)}</figure>'
+    return f'<figure style="--stacks:{len(diagram.stacks)}">{BLOCK.sub(link, picture)}</figure>'
 
 
 class DiagramDirective(ZooDirective):
@@ -73,8 +56,8 @@ class DiagramDirective(ZooDirective):
         number = self.env.new_serialno("diagram")
         pictures = to_svgs(diagrams, ident=f"diagram-{number}")
         shown = (
-            figure(picture, diagram, one.recipe, self.env.docname, self.language)
-            for one, diagram, picture in zip(found, diagrams, pictures, strict=True)
+            figure(picture, diagram, self.env.docname, self.language)
+            for diagram, picture in zip(diagrams, pictures, strict=True)
         )
         return [html(f'<div class="zoo-diagrams">{"".join(shown)}</div>')]
 

@@ -2,37 +2,25 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
-from docutils import nodes
-from sphinx.util.docutils import SphinxRole
+from figures.numbers import sheet
+
+from building.pieces import ZooRole
+from zoo.insight.language import in_language
 
 
-@cache
-def texts(name: str, context: int | None = None, quantize: str | None = None) -> dict[str, str]:
-    """The texts of a model's facts by their names; those of its only stack also without its role."""
-    from zoo.facts import describe
-    from zoo.host.registry import default_registry
+class FactRole(ZooRole):
+    """`NAME FACT`, or `NAME FACT CONTEXT` for the cache and FLOPs at a number of tokens.
 
-    registry = default_registry()
-    sheet = describe(name, registry).sheet(registry, context, quantize)
-    return {fact.key: fact.text for fact in sheet.facts} | {fact.name: fact.text for fact in sheet.facts}
+    A fact of the only stack may be named without its role: "heads".
+    """
 
-
-class FactRole(SphinxRole):
-    """`NAME FACT`, or `NAME FACT CONTEXT` for the cache and FLOPs at a number of tokens."""
-
-    def run(self) -> tuple[list[nodes.Node], list[nodes.system_message]]:
-        from zoo.insight.language import in_language
-
-        try:
-            name, fact, *context = self.text.split()
-            text = texts(name, *map(int, context))[fact]
-        except Exception as error:
-            problem = self.inliner.reporter.error(f"fact: {self.text}: {error!r}", line=self.lineno)
-            return [], [problem]
-        return [nodes.Text(in_language(text, self.config.zoo_language))], []
+    def said(self) -> str:
+        name, fact, *context = self.text.split()
+        facts = sheet(name, *map(int, context)).facts
+        texts = {one.key: one.text for one in facts} | {one.name: one.text for one in facts}
+        return in_language(texts[fact], self.language)
 
 
 def setup(app: Any) -> None:

@@ -28,9 +28,10 @@ def kept(make: Callable[[], Any], *key: str) -> Any:
 
 @cache
 def digest() -> str:
-    """Changes whenever the zoo, a plugin or a figure does."""
+    """Changes whenever the zoo, a plugin, a figure or a record does."""
     found = hashlib.sha256()
-    for folder in (ROOT / "zoo", ROOT / "plugins", DOCS / "building", DOCS / "figures", DOCS / "pictures"):
+    made_from = ("building", "figures", "pictures", "records")
+    for folder in (ROOT / "zoo", ROOT / "plugins", *(DOCS / name for name in made_from)):
         for path in sorted(folder.rglob("*")):
             if path.is_file() and path.suffix != ".pyc":
                 status = path.stat()

@@ -9,22 +9,19 @@ from sphinx.util.osutil import relative_uri
 from building.kept import DOCS
 
 SAID = {
-    "en": {"answer": "Answer", "code": "Code", "other": "中文", "home": "../"},
-    "zh": {"answer": "答案", "code": "代码", "other": "English", "home": "zh/"},
+    "en": {"answer": "Answer", "code": "Code", "other": "中文"},
+    "zh": {"answer": "答案", "code": "代码", "other": "English"},
 }
 
 
-def other_page(app: Any, page: str) -> tuple[str, bool]:
-    """Where the same page is in the other language, as a path from the English root, and whether it is there.
-
-    Without one, the other language's home page.
-    """
+def other_page(app: Any, page: str) -> str:
+    """Where the same page is in the other language, as a path from the English root; without one, that language's home page."""
     chinese = app.config.zoo_language == "zh"
     made = page.startswith(tuple(app.config.zoo_generated))
     folder = DOCS if chinese else DOCS / "zh"
     there = made or (folder / f"{page}.md").is_file()
     name = page if there else "index"
-    return (name if chinese else f"zh/{name}"), there
+    return name if chinese else f"zh/{name}"
 
 
 def add_switch(app: Any, page: str, template: str, context: dict[str, Any], doctree: Any) -> None:
@@ -32,13 +29,12 @@ def add_switch(app: Any, page: str, template: str, context: dict[str, Any], doct
     if app.builder.format != "html":
         return
     language = app.config.zoo_language
-    target, there = other_page(app, page)
+    target = other_page(app, page)
     here = f"zh/{page}" if language == "zh" else page
     context["zoo_other"] = {
         "address": relative_uri(f"{here}.html", f"{target}.html"),
         "name": SAID[language]["other"],
         "language": "en" if language == "zh" else "zh-CN",
-        "same": there,
     }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from docutils import nodes
-from sphinx.util.docutils import SphinxDirective
+from sphinx.util.docutils import SphinxDirective, SphinxRole
 
 
 class ZooDirective(SphinxDirective):
@@ -20,6 +20,26 @@ class ZooDirective(SphinxDirective):
             return self.made()
         except Exception as error:
             raise self.error(f"{self.name}: {type(error).__name__}: {error}") from error
+
+    @property
+    def language(self) -> str:
+        """ "en" or "zh"."""
+        return str(self.config.zoo_language)
+
+
+class ZooRole(SphinxRole):
+    """A role that stands for a text. Its failure is an error that names the page and the line."""
+
+    def said(self) -> str:
+        """The text."""
+        raise NotImplementedError
+
+    def run(self) -> tuple[list[nodes.Node], list[nodes.system_message]]:
+        try:
+            return [nodes.Text(self.said())], []
+        except Exception as error:
+            words = f"{self.name}: {self.text}: {type(error).__name__}: {error}"
+            return [], [self.inliner.reporter.error(words, line=self.lineno)]
 
     @property
     def language(self) -> str:

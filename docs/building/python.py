@@ -12,10 +12,9 @@ from typing import Any
 from docutils import nodes
 from docutils.parsers.rst import directives
 from docutils.statemachine import StringList
-from sphinx.util.docutils import SphinxRole
 
 from building.kept import ROOT
-from building.pieces import ZooDirective, boxed, literal, page_data
+from building.pieces import ZooDirective, ZooRole, boxed, literal, page_data
 
 ESCAPES = re.compile(r"\x1b\[[\d;]*m")  # colours of a terminal
 
@@ -74,16 +73,11 @@ class Python(ZooDirective):
         return [boxed(*shown, classes=("zoo-python",))]
 
 
-class Value(SphinxRole):
+class Value(ZooRole):
     """The value of an expression, as text."""
 
-    def run(self) -> tuple[list[nodes.Node], list[nodes.system_message]]:
-        try:
-            text = str(eval(self.text, namespace(self.env)))
-        except Exception as error:
-            problem = self.inliner.reporter.error(f"py: {self.text}: {error}", line=self.lineno)
-            return [], [problem]
-        return [nodes.Text(text)], []
+    def said(self) -> str:
+        return str(eval(self.text, namespace(self.env)))
 
 
 def setup(app: Any) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 from zoo.facts import Sheet, describe
 from zoo.facts.fact import billions
 from zoo.host.registry import default_registry
+from zoo.insight.language import in_language
 
 FEEDFORWARD = ("feed_forward", "routers", "experts")
 
@@ -36,9 +37,4 @@ def share(name: str, *parts: str) -> str:
 
 def counted(number: float, language: str) -> str:
     """A large count as a sentence has it: "46.7 billion", "467 亿"."""
-    if language != "zh":
-        return billions(number)
-    for word, size in (("万亿", 1e12), ("亿", 1e8), ("万", 1e4)):
-        if number >= size:
-            return f"{number / size:.3g} {word}" if number < 1000 * size else f"{number / size:,.0f} {word}"
-    return f"{number:,.0f}"
+    return in_language(billions(number), language)

@@ -111,8 +111,10 @@ def head_changed(base: Any, other: Any) -> Iterator[str]:
     """The head."""
     old, new = base.head, other.head
     if (old is None) != (new is None):
-        added = "" if new is None else f"{capital(article(new.title))} is added."
-        yield added or "No head: the model gives hidden states."
+        if new is None:
+            yield "No head: the model gives hidden states."
+        else:
+            yield f"{capital(article(new.title))} is added."
         return
     if old is None:
         return
