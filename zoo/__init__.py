@@ -13,7 +13,8 @@ from zoo.errors import ZooError
 from zoo.runtime import preload_blas
 
 if TYPE_CHECKING:
-    from zoo.generation import Generated, Step, chat, generate, stream
+    from zoo.generation import Generated, Step, generate, stream
+    from zoo.generation.chat import chat
     from zoo.generation.embedding import embed
     from zoo.insight.tracing import Trace, intervene, trace
     from zoo.loading import Loaded, load
@@ -40,7 +41,7 @@ _HOMES = {
     "load": "zoo.loading",
     "Generated": "zoo.generation",
     "Step": "zoo.generation",
-    "chat": "zoo.generation",
+    "chat": "zoo.generation.chat",
     "generate": "zoo.generation",
     "stream": "zoo.generation",
     "embed": "zoo.generation.embedding",

@@ -1,4 +1,4 @@
-"""Text from a model: `stream` yields steps as they come, `generate` collects them, `chat` answers messages.
+"""Text from a model: `stream` yields steps as they come, `generate` collects them.
 
 How the text is generated is a strategy: a function `(loaded, prompt, **settings) -> Iterator[Step]`, chosen by the
 architecture's task.
@@ -16,7 +16,6 @@ from zoo.errors import PromptError
 from zoo.frozen import Frozen, frozen
 from zoo.generation.checked import checked_steps
 from zoo.generation.checkpoint_settings import warn_of_ignored
-from zoo.generation.prompt import encode_messages
 from zoo.generation.step import Step
 from zoo.host.registry import Registry
 from zoo.loading import Loaded
@@ -103,32 +102,6 @@ def _refused(registry: Registry, chosen: Strategy, name: str) -> str:
         else ""
     )
     return f"`{name}`: {chosen.name} generation has no such setting{hint}"
-
-
-def chat(
-    loaded: Loaded,
-    messages: Sequence[Mapping[str, Any]],
-    *,
-    variables: Mapping[str, Any] | None = None,
-    **settings: Any,
-) -> Iterator[Step]:
-    """Answer the last of `messages`, yielding a `Step` a token as `stream` does, whose settings it takes.
-
-    The messages, each with a "role" ("system", "user", "assistant") and a "content", are laid out by the checkpoint's
-    chat template; `variables` are what the template sees besides, such as `tools` or `enable_thinking`. PromptError,
-    before anything runs, for a model without a chat template (`zoo.stream` continues a text); TokenizerError for what
-    the template refuses.
-
-    The embedded checkpoints have no template: the example gives one by hand.
-
-    >>> loaded = zoo.load("llama")
-    >>> loaded.tokenizer.chat_template = "{% for message in messages %}{{ message.content }}{% endfor %}"
-    >>> messages = [{"role": "user", "content": "The capital city of China is"}]
-    >>> "".join(step.text for step in zoo.chat(loaded, messages))
-    ' Beijing.'
-    """
-    check_loaded(loaded, "chat")
-    return stream(loaded, encode_messages(loaded, messages, variables), **settings)
 
 
 def check_loaded(loaded: Any, call: str) -> None:
