@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from zoo.errors import PromptError
 from zoo.generation.engine import Engine
 from zoo.generation.step import Step
 from zoo.loading import Loaded
@@ -39,3 +40,20 @@ def stream(
     engine = Engine(loaded, rows=1)
     engine.add(prompt, report=report, **settings)
     return (step for _, step in engine.run())
+
+
+def batch(
+    loaded: Loaded, prompts: Sequence[str | Sequence[int]], **settings: Any
+) -> Iterator[tuple[int, Step]]:
+    """The steps of several prompts that run side by side, each with the index of its prompt.
+
+    PromptError, before anything runs, naming the prompt that cannot be.
+    """
+    engine = Engine(loaded)
+    handles = {}
+    for index, prompt in enumerate(prompts):
+        try:
+            handles[engine.add(prompt, **settings)] = index
+        except PromptError as error:
+            raise PromptError(f"prompts[{index}]: {error}") from None
+    return ((handles[handle], step) for handle, step in engine.run())

@@ -13,7 +13,9 @@ from zoo.generation.settings import Settings
 
 class Chooser:
     def __init__(self, settings: Settings, *, forced: Constraints, filters=()):
-        sampling = Sampling(settings.temperature, settings.top_k, settings.top_p, settings.min_p, tuple(filters))
+        sampling = Sampling(
+            settings.temperature, settings.top_k, settings.top_p, settings.min_p, tuple(filters)
+        )
         self._draw = sampler(sampling, settings.seed)
         self._forced = forced if forced.active else None
         self.plain = settings.greedy and self._forced is None

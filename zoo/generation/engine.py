@@ -130,7 +130,10 @@ class Engine:
             if logits is not None:
                 running += 1
                 if text.settings.prompt_logprobs:
-                    judged = {"logprobs": tuple(prompt.logprobs), "alternatives": tuple(prompt.alternatives) or None}
+                    judged = {
+                        "logprobs": tuple(prompt.logprobs),
+                        "alternatives": tuple(prompt.alternatives) or None,
+                    }
                     text.prompt = replace(text.prompt, **judged)
                 self._join(text, prompt.cache, logits)
 

@@ -91,7 +91,9 @@ def text_of(
     vocab = loaded.recipe.embedding.vocab
     for name in ("logprobs", "prompt_logprobs"):
         if getattr(settings, name) > vocab:
-            raise PromptError(f"`{name}` must be at most {vocab}, the vocabulary, got {getattr(settings, name)}")
+            raise PromptError(
+                f"`{name}` must be at most {vocab}, the vocabulary, got {getattr(settings, name)}"
+            )
     translates = protocol_of(loaded.model).translates
     start = start_token(loaded) if translates else None
     marked = translates and (settings.target_language is not None or isinstance(prompt, str))

@@ -88,6 +88,7 @@ def zoo_strategies() -> tuple[Strategy, ...]:
             "zoo.generation.autoregressive:stream",
             tasks=("generate",),
             options=(*TEXT, "samplers", "report"),
+            batch="zoo.generation.autoregressive:batch",
             summary="one token a step, with the KV cache",
             obeys=(*sampling, *length, *constraints, "stop_strings"),
         ),
