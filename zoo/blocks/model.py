@@ -7,6 +7,8 @@ from typing import Any, Literal
 
 import mlx.core as mx
 
+from zoo.cache import CachePolicy, refused
+
 Inputs = Literal["tokens", "source and target"]
 Side = Literal["left", "right"]
 
@@ -49,6 +51,10 @@ class Model:
         """Keep these rows of the batch, (B,), in the caches that `make_cache` gave: the steps of a beam search."""
         for cache in caches:
             cache.select(rows)
+
+    def refused(self, caches: Iterable[Any], policy: CachePolicy) -> str | None:
+        """Why the caches that `make_cache(policy)` gave cannot follow it, naming the setting; None when they can."""
+        return refused(caches, policy)
 
 
 class _Undeclared(Model):
