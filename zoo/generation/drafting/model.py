@@ -5,6 +5,7 @@ Axes: V vocabulary of the target, which may be padded to another size than the d
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,7 +16,18 @@ from zoo.cache import settle
 from zoo.generation.drafting.drafter import Draft
 from zoo.generation.drafting.rollback import Rollback
 
-Narrow = Callable[[mx.array], mx.array]  # logits (1, V) to logits (1, V), -inf for a token that must not be drafted
+DRAFTS, TESTS = 1, 2  # what keys are for, besides the choice of tokens, which has the seed itself
+
+Narrow = Callable[
+    [mx.array], mx.array
+]  # logits (1, V) to logits (1, V), -inf for a token that must not be drafted
+
+
+def key_of(seed: int | None, use: int) -> mx.array:
+    """A random key for one use of a seed, apart from those of other uses; None: another in each run."""
+    if seed is None:
+        return mx.random.key(secrets.randbits(63))
+    return mx.random.key((seed + use * 0x9E3779B97F4A7C15) % 2**64)
 
 
 class Draws:
@@ -30,9 +42,11 @@ class Draws:
         self, vocab: int, *, temperature: float = 0.0, narrow: Sequence[Narrow] = (), seed: int | None = None
     ) -> None:
         self.vocab, self.temperature, self.narrow = vocab, temperature, narrow
-        self._key = mx.random.key(runtime.random_seed() if seed is None else seed)
+        self._key = key_of(seed, DRAFTS)
 
-    def __call__(self, logits: mx.array) -> tuple[mx.array, mx.array | None]:  # (1, V') -> (1,), (1, V) or None
+    def __call__(
+        self, logits: mx.array
+    ) -> tuple[mx.array, mx.array | None]:  # (1, V') -> (1,), (1, V) or None
         """A token, and the law that it was drawn from, None for a greedy choice; nothing is evaluated."""
         logits = fitted(logits.astype(mx.float32), self.vocab)
         if not self.temperature:

@@ -47,14 +47,14 @@ class OwnDraft:
         self.tokens += tokens
         self.hidden.append(hidden)
         if len(self.tokens) > runtime.prefill_chunk():
-            self._read_all()
+            self._read_pending(len(self.tokens) - 1)  # the last one's state makes the first draft
             settle(self.caches, 1)
 
     def propose(self, count: int) -> Draft:
         """The next `count` tokens, one pass over the layer each."""
         if not self.tokens:
             return Draft()
-        state = self._read_all()[:, -1:]  # (1, 1, D)
+        state = self._read_pending(len(self.tokens))[:, -1:]  # (1, 1, D)
         self._rollback.mark()
         token, law = self.draws(self._logits(state))
         tokens, laws = [token], [law]
@@ -66,12 +66,13 @@ class OwnDraft:
         self.beyond = count - 1
         return gathered(tokens, laws)
 
-    def _read_all(self) -> mx.array:
-        """Read what is new of the text in the place of the last drafts: its states, (1, T, D)."""
+    def _read_pending(self, count: int) -> mx.array:
+        """Read the first `count` new tokens of the text in the place of the last drafts: their states, (1, T, D)."""
         self._rollback.back(self.beyond, 0)
         self.beyond = 0
-        states = self._states(mx.array([self.tokens]), mx.concatenate(self.hidden, axis=1))
-        self.tokens, self.hidden = [], []
+        hidden = mx.concatenate(self.hidden, axis=1)
+        states = self._states(mx.array([self.tokens[:count]]), hidden[:, :count])
+        self.tokens, self.hidden = self.tokens[count:], [hidden[:, count:]]
         return states
 
     def _states(self, tokens: mx.array, hidden: mx.array) -> mx.array:  # (1, T), (1, T, D) -> (1, T, D)

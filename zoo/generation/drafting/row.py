@@ -13,6 +13,7 @@ import mlx.core as mx
 from zoo.frozen import Frozen, frozen
 from zoo.generation.drafting.acceptance import accept
 from zoo.generation.drafting.drafter import Draft, Drafter
+from zoo.generation.drafting.model import TESTS, key_of
 from zoo.generation.drafting.pays import BreakEven
 from zoo.generation.drafting.rollback import Rollback
 from zoo.generation.sampling import check_numbers
@@ -80,7 +81,7 @@ class DraftedRow:
         self.acceptance = Acceptance()
         self.done = limit == 0
         self._rollback = Rollback(caches)
-        self._key = mx.random.key(0 if seed is None else seed)
+        self._key = key_of(seed, TESTS)
 
     def step(self) -> list[Decoded]:
         """One pass: the tokens that it gives, each with its log-probability and alternatives where asked for.
@@ -91,7 +92,8 @@ class DraftedRow:
         draft = self._draft()
         unread = self.text[self.held :]
         tokens = [*unread, *draft.tokens]
-        self._rollback.mark()
+        if draft.tokens:
+            self._rollback.mark()
         hidden = self.model.backbone(mx.array([tokens]), self.caches)[:, len(unread) - 1 :]  # (1, 1 + k, D)
         logits = self.model.head(hidden)  # (1, 1 + k, V)
         found = self._choose(logits, draft)
@@ -114,8 +116,11 @@ class DraftedRow:
 
     def _choose(self, logits: mx.array, draft: Draft) -> list[int]:
         """The tokens that a pass gives: accepted drafts, then one more, unless an end token came before."""
-        check_numbers(logits.max().item(), f"token {len(self.text) + 1}")
-        sure = mx.argmax(logits[0], axis=-1).tolist() if self.chooser.plain else None
+        highest = logits.max()
+        best = mx.argmax(logits[0], axis=-1) if self.chooser.plain else None  # (1 + k,)
+        mx.eval(highest, *([] if best is None else [best]))
+        check_numbers(highest.item(), f"token {len(self.text) + 1}")
+        sure = None if best is None else best.tolist()
         found: list[int] = []
         for place, drafted in enumerate([*draft.tokens, None]):
             if sure is not None:
@@ -142,8 +147,7 @@ class DraftedRow:
         self.text += found
         self.left -= len(found)
         self.done = self.left == 0 or found[-1] in self.ends
-        kept = min(read, len(self.text) - 1 - before)
-        self.held = before + self._rollback.back(read, kept)
+        self.held = before + self._rollback.back(read, len(self.text) - 1 - before)
         self.drafter.read(found, hidden[:, : len(found)] if self.drafter.reads_hidden else None)
 
     def _decoded(self, found: list[int], logits: mx.array) -> list[Decoded]:
