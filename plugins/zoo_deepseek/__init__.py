@@ -4,9 +4,16 @@ import math
 
 from zoo.architecture import GGUF, Architecture, Block, Drawing, FactSource, Preset, Probe, hookimpl, pocket
 from zoo.recipe import Decoder, Embedding, Experts, GatedMLP, Head, Layer, MoE, RMSNorm, RoPE
-from zoo_deepseek.rules import GGUF_KEYS, GGUF_WEIGHTS, MLX_WEIGHTS, WEIGHTS, config_of_gguf
+from zoo_deepseek.rules import (
+    GGUF_KEYS,
+    GGUF_WEIGHTS,
+    MLX_WEIGHTS,
+    PREDICTION_WEIGHTS,
+    WEIGHTS,
+    config_of_gguf,
+)
 from zoo_deepseek.sizes import MOONLIGHT, POCKET, V3
-from zoo_deepseek.spec import GroupRouter, LatentAttention
+from zoo_deepseek.spec import GroupRouter, LatentAttention, PredictionLayer
 
 # What these say is bookkeeping of training and of layers that are not run, or computed from other keys.
 UNUSED = (
@@ -50,6 +57,28 @@ def deepseek_v3(config):
         norm=norm,
         head=Head(tied=config.flag("tie_word_embeddings", False)),
         context=config.count("max_position_embeddings", 4096),
+    )
+
+
+def prediction(config):
+    """The layer after the last, which predicts one token further, where the checkpoint has it; a sparse layer."""
+    model = deepseek_v3(config)
+    index = len(model.layers)
+    if config.count("num_nextn_predict_layers", 0, least=0) < 1:
+        raise config.error("num_nextn_predict_layers", "says that there is no layer for the token after the next")
+    if not config.has_tensor(f"layers.{index}.eh_proj.", default=True):
+        raise config.error(
+            "num_nextn_predict_layers", f"is more than the files hold: they have no layers.{index}.eh_proj"
+        )
+    return PredictionLayer(
+        dim=model.dim,
+        vocab=model.vocab,
+        index=index,
+        embedding_norm=model.norm,
+        hidden_norm=model.norm,
+        layers=(decoder_layer(config, index),),
+        norm=model.norm,
+        context=model.context,
     )
 
 
