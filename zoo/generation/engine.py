@@ -55,6 +55,11 @@ class Engine:
         """Whether any text waits or runs."""
         return bool(self._texts)
 
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is held for any text: a cancelled one is, until the next step."""
+        return not (self.busy or self._waiting or self._reading or self._groups)
+
     def add(
         self,
         prompt: str | Sequence[int],
