@@ -7,11 +7,11 @@ from typing import Any
 
 from zoo.errors import PromptError
 from zoo.generation.checkpoint_settings import stop_strings, token_limit
-from zoo.generation.constraints import constraints_of
+from zoo.generation.choosing.forced import constraints_of
+from zoo.generation.choosing.sampling import sampler
 from zoo.generation.decoding import decode
 from zoo.generation.prompt import encode_prompt, end_ids, sampling_of, settings_of
 from zoo.generation.reader import TextReader
-from zoo.generation.sampling import sampler
 from zoo.generation.step import Step
 from zoo.generation.text import TextStream
 from zoo.loading import Loaded
