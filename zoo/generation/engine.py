@@ -135,11 +135,11 @@ class Engine:
             if logits is not None:
                 running += 1
                 if text.settings.prompt_logprobs:
-                    judged = {
-                        "logprobs": tuple(prompt.logprobs),
-                        "alternatives": tuple(prompt.alternatives) or None,
-                    }
-                    text.prompt = replace(text.prompt, **judged)
+                    text.prompt = replace(
+                        text.prompt,
+                        logprobs=tuple(prompt.logprobs),
+                        alternatives=tuple(prompt.alternatives) or None,
+                    )
                 self._join(text, prompt.cache, logits)
 
     def _begin(self, text: Text) -> tuple[Text, Prefill | SourceRead]:

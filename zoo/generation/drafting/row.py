@@ -11,13 +11,13 @@ from typing import Any
 import mlx.core as mx
 
 from zoo.frozen import Frozen, frozen
+from zoo.generation.choosing.logits import check_numbers
+from zoo.generation.choosing.logits import logprobs as log_probabilities
 from zoo.generation.drafting.acceptance import accept
 from zoo.generation.drafting.drafter import Draft, Drafter
 from zoo.generation.drafting.model import TESTS, key_of
 from zoo.generation.drafting.pays import BreakEven
 from zoo.generation.drafting.rollback import Rollback
-from zoo.generation.sampling import check_numbers
-from zoo.generation.sampling import logprobs as log_probabilities
 from zoo.generation.text import Decoded
 
 
