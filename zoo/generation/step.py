@@ -3,9 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from zoo.frozen import Frozen, frozen
+
+if TYPE_CHECKING:
+    from zoo.generation.tools import ToolCall
+
+
+@frozen()
+class PromptRead(Frozen):
+    """How a prompt was read: its tokens, and how many of them a prompt cache had.
+
+    `missed` says why the cache had no more of them; None without a cache, or when it had all that it could. `logprobs`
+    (nats) and `alternatives`, when asked for, have an entry for each token but the first.
+    """
+
+    tokens: int
+    cached_tokens: int = 0
+    missed: str | None = None
+    logprobs: tuple[float, ...] | None = None
+    alternatives: tuple[Mapping[int, float], ...] | None = None
+
+
+@frozen()
+class Drafted(Frozen):
+    """What drafting did for a text: how many tokens were proposed and accepted, in how many passes of the model."""
+
+    proposed: int
+    accepted: int
+    passes: int
 
 
 @frozen()
@@ -14,11 +41,15 @@ class Step(Frozen):
 
     `logprob` is the model's own log-probability in nats, when asked for. `alternatives`, when a number of them is asked
     for, are the likeliest tokens in its place with their log-probabilities, the likeliest first; the chosen token is
-    among them only if it is one. The last step alone has a `finish_reason`: "stop" (an end token or stop text) or
-    "length".
+    among them only if it is one. The first step of a text that continues a prompt has `prompt`, how that was read. The
+    last step alone has a `finish_reason`: "stop" (an end token or stop text), "length" or "time"; where tokens were
+    drafted, it has `drafted`.
 
     A step without a token is progress only: its `draft` is the text not yet certain as it stands now, which replaces
     the draft before. `candidate`, of a task with several answers, describes the answer that this step is.
+
+    `zoo.chat` takes apart what a chat model writes: `text` is the answer, `thinking` the reasoning before it, and
+    `tool_calls` are the calls that are complete with this token.
 
     >>> for step in zoo.stream(zoo.load("llama"), "中国的首都是", max_tokens=2):
     ...     print(step.token, step.text, step.finish_reason)
@@ -33,3 +64,7 @@ class Step(Frozen):
     draft: str | None = None
     candidate: Mapping[str, Any] | None = None
     alternatives: Mapping[int, float] | None = None
+    prompt: PromptRead | None = None
+    drafted: Drafted | None = None
+    thinking: str = ""
+    tool_calls: tuple[ToolCall, ...] = ()
