@@ -62,28 +62,6 @@ class IgnorePredictionLayers(Rule):
 
 
 @dataclass(frozen=True)
-class OnlyPredictionLayer(Rule):
-    """The layer past the last that predicts a further token, as if it were the first; all other tensors are left out.
-
-    `recipe.index` is its number among the checkpoint's layers.
-    """
-
-    layer: str
-
-    def forward(self, source: Tensors, target: Tensors, recipe: Any, join: Join) -> None:
-        own = {
-            fill(self.layer, values | {"i": "0"}) + values["*"]: source[name]
-            for name, values in matches(self.layer + "*", source)
-            if values["i"] == str(recipe.index)
-        }
-        source.clear()
-        source.update(own)
-
-    def backward(self, source: Tensors, target: Tensors, recipe: Any, join: Join) -> None:
-        pass
-
-
-@dataclass(frozen=True)
 class SplitHeadsOnce(SplitHeads):
     """`SplitHeads` for checkpoints that may hold the two parts beside the fused matrix: the parts are used then."""
 
@@ -136,17 +114,6 @@ WEIGHTS = (
         )
         for part in PARTS
     ),
-)
-PREDICTION_WEIGHTS = (
-    OnlyPredictionLayer(LAYER),
-    Rename(LAYER + "enorm.*", "embedding_norm.*"),
-    Rename(LAYER + "hnorm.*", "hidden_norm.*"),
-    Rename(LAYER + "eh_proj.*", "projection.*"),
-    Rename(LAYER + "shared_head.norm.*", "norm.*"),
-    # Copies of the model's own embedding and head, which it shares.
-    Ignore(LAYER + "embed_tokens.weight"),
-    Ignore(LAYER + "shared_head.head.weight"),
-    *WEIGHTS[1:],
 )
 MLX_WEIGHTS = (
     *SHARED_RULES,

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from zoo.errors import RecipeError
-from zoo.recipe import Layer, Matrix, Spec
+from zoo.recipe import Matrix, Spec
 
 
 @dataclass(frozen=True)
@@ -123,29 +123,3 @@ class GroupRouter(Spec):
 
     def matrices(self, dim: int) -> tuple[Matrix, ...]:
         return (Matrix("", dim, self.experts, packs=False),)
-
-
-@dataclass(frozen=True)
-class PredictionLayer(Spec):
-    """The layer that predicts the token after the next (DeepSeek-V3, 2024, section 2.2). Embedding and head are the model's.
-
-    A token's vector and the hidden state that predicted it, each normalised, are projected together to one vector, which
-    `layers`, one, takes in. `index` is its number in the checkpoint. Parameters: `projection` (D, 2D).
-    """
-
-    kind, name = "model", "next-token-prediction"
-    dim: int
-    vocab: int
-    index: int
-    embedding_norm: Spec
-    hidden_norm: Spec
-    layers: tuple[Layer, ...]
-    norm: Spec
-    context: int | None = None
-    head: None = None
-
-    def own_parameters(self, dim: int) -> int:
-        return 2 * dim * dim
-
-    def matrices(self, dim: int) -> tuple[Matrix, ...]:
-        return (Matrix("projection", 2 * dim, dim),)

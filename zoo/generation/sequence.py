@@ -11,6 +11,7 @@ from zoo.errors import PromptError
 from zoo.generation.checkpoint_settings import token_limit
 from zoo.generation.choosing import Chooser, chooser_of
 from zoo.generation.choosing.forced import constraints_of
+from zoo.generation.drafting import Drafter, Drafting, drafting_of
 from zoo.generation.grammar import token_mask
 from zoo.generation.prefill import Report
 from zoo.generation.prompt import encode_prompt, end_ids, first_token, settings_of, start_token
@@ -26,7 +27,7 @@ class Text:
 
     `ids` are the prompt's, or the source's of an encoder-decoder, whose target begins with `start`. At most `limit`
     tokens are generated; `tokens` are those that were. `ends` are lengths of the prompt at which it is worth keeping
-    the caches for other prompts. `report` is called with the tokens of the prompt that were read and those in all.
+    the caches for other prompts. `drafting` says how its tokens are drafted. `report` is called with the tokens of the prompt that were read and those in all.
     """
 
     handle: int
@@ -38,10 +39,12 @@ class Text:
     start: int | None = None
     ends: Sequence[int] = ()
     report: Report | None = None
+    drafting: Drafting | None = None
 
     def __post_init__(self) -> None:
         self.tokens: list[int] = []
         self.prompt = PromptRead(len(self.ids))
+        self.drafter: Drafter | None = None
         self.cancelled = False
         self.finished = False
         most = self.settings.max_time
@@ -117,4 +120,5 @@ def text_of(
     )
     chooser = chooser_of(loaded, settings, given=given, ends=end_ids(loaded), limit=limit, forced=forced, mask=mask)
     stream = TextStream(loaded, limit, settings.stop, settings.stop_tokens)
-    return Text(handle, ids, settings, limit, chooser, stream, start, ends, report)
+    drafting = drafting_of(loaded, settings)
+    return Text(handle, ids, settings, limit, chooser, stream, start, ends, report, drafting)

@@ -8,6 +8,6 @@ it has the same law (`acceptance`).
 from zoo.generation.drafting.build import Drafting, drafting_of
 from zoo.generation.drafting.drafter import Draft, Drafter
 from zoo.generation.drafting.pays import BreakEven
-from zoo.generation.drafting.row import Acceptance, DraftedRow
+from zoo.generation.drafting.row import DraftedRow
 
-__all__ = ["Acceptance", "BreakEven", "Draft", "DraftedRow", "Drafter", "Drafting", "drafting_of"]
+__all__ = ["BreakEven", "Draft", "DraftedRow", "Drafter", "Drafting", "drafting_of"]

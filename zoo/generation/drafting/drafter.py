@@ -24,17 +24,16 @@ class Draft(Frozen):
 class Drafter(Protocol):
     """A source of drafts for one text. It is told the text as it becomes certain, and may be wrong about the rest.
 
-    `reads_hidden`: it needs the target's hidden states, after the final norm, with the tokens that they predicted.
+    `reads_hidden`: it needs the target's hidden states after the final norm, and is shown them by `see`.
     """
 
     reads_hidden: bool
 
-    def read(self, tokens: Sequence[int], hidden: mx.array | None = None) -> None:
-        """Take in the next tokens of the text, the prompt's first.
+    def read(self, tokens: Sequence[int]) -> None:
+        """Take in the next tokens of the text, the prompt's first."""
 
-        `hidden` (1, T, D), for a drafter that reads them, are the target's states that predicted each of the tokens. The
-        first token of a text is predicted by none: it is not among the tokens of such a drafter.
-        """
+    def see(self, place: int, hidden: mx.array) -> None:
+        """Take in the states (1, T, D) of the text's tokens from `place` on, those before having been shown or not."""
 
     def propose(self, count: int) -> Draft:
         """At most `count` tokens that may follow the text; none where nothing is known."""

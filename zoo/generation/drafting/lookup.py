@@ -30,7 +30,7 @@ class PromptLookup:
         # For each n: the n-gram -> the place of the token after its latest occurrence that has one.
         self.after: list[dict[tuple[int, ...], int]] = [{} for _ in range(longest)]
 
-    def read(self, tokens: Sequence[int], hidden: Any = None) -> None:
+    def read(self, tokens: Sequence[int]) -> None:
         """Take in the next tokens of the text."""
         for token in tokens:
             place = len(self.text)
@@ -38,6 +38,9 @@ class PromptLookup:
                 if size <= place:
                     places[tuple(self.text[place - size :])] = place
             self.text.append(token)
+
+    def see(self, place: int, hidden: Any) -> None:
+        """Nothing is made of hidden states."""
 
     def propose(self, count: int) -> Draft:
         """What followed the longest n-gram at the end of the text; a copy that reaches the end goes on with itself."""

@@ -12,22 +12,21 @@ from typing import Any
 import mlx.core as mx
 
 from zoo import runtime
+from zoo.blocks.model import protocol_of
 from zoo.cache import settle
 from zoo.generation.drafting.drafter import Draft
 from zoo.generation.drafting.rollback import Rollback
 
-DRAFTS, TESTS = 1, 2  # what keys are for, besides the choice of tokens, which has the seed itself
+APART = 0x9E3779B97F4A7C15  # or drafts would be drawn with the keys of the tokens
 
 Narrow = Callable[
     [mx.array], mx.array
 ]  # logits (1, V) to logits (1, V), -inf for a token that must not be drafted
 
 
-def key_of(seed: int | None, use: int) -> mx.array:
-    """A random key for one use of a seed, apart from those of other uses; None: another in each run."""
-    if seed is None:
-        return mx.random.key(secrets.randbits(63))
-    return mx.random.key((seed + use * 0x9E3779B97F4A7C15) % 2**64)
+def key_of(seed: int | None) -> mx.array:
+    """The first random key of drafts, apart from those of the tokens; None: another in each run."""
+    return mx.random.key(secrets.randbits(63) if seed is None else seed ^ APART)
 
 
 class Draws:
@@ -42,7 +41,7 @@ class Draws:
         self, vocab: int, *, temperature: float = 0.0, narrow: Sequence[Narrow] = (), seed: int | None = None
     ) -> None:
         self.vocab, self.temperature, self.narrow = vocab, temperature, narrow
-        self._key = key_of(seed, DRAFTS)
+        self._key = key_of(seed)
 
     def __call__(
         self, logits: mx.array
@@ -89,11 +88,14 @@ class DraftModel:
         self.caches = model.make_cache()
         self.held = 0  # tokens of the text that the caches hold, before the drafts
         self.beyond: list[int] = []  # drafts that the caches hold after them
-        self._rollback = Rollback(self.caches)
+        self._rollback = Rollback(protocol_of(model).plain_caches(self.caches))
 
-    def read(self, tokens: Sequence[int], hidden: Any = None) -> None:
+    def read(self, tokens: Sequence[int]) -> None:
         """Take in the next tokens of the text; the model reads them when it drafts."""
         self.text += tokens
+
+    def see(self, place: int, hidden: Any) -> None:
+        """Nothing is made of the target's hidden states."""
 
     def propose(self, count: int) -> Draft:
         """The next `count` tokens by the draft model, one pass each; none where its positions would run out."""

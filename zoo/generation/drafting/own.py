@@ -10,14 +10,14 @@ from typing import Any
 
 import mlx.core as mx
 
-from zoo import runtime
-from zoo.cache import settle
+from zoo.cache import leaves, settle
 from zoo.errors import PromptError, ZooError
 from zoo.generation.drafting.drafter import Draft
 from zoo.generation.drafting.model import Draws, gathered
 from zoo.generation.drafting.rollback import Rollback
 from zoo.loading import Loaded, load
 
+LONG = 64  # states that are not kept until the next draft
 DTYPES = {mx.float32: "float32", mx.float16: "float16", mx.bfloat16: "bfloat16"}
 
 
@@ -35,47 +35,61 @@ class OwnDraft:
     def __init__(self, target: Any, layer: Any, draws: Draws) -> None:
         self.target, self.layer, self.draws = target, layer, draws
         self.caches = layer.make_cache()
-        self.tokens: list[int] = []  # of the text, that the layer has not read
-        self.hidden: list[mx.array] = []  # the states that predicted them, (1, T, D) each
+        self.text: list[int] = []
+        self.states: list[mx.array] = []  # of the target, (1, T, D) each, that the layer has not read
+        self.place = 0  # of the first of these in the text
         self.beyond = 0  # drafts that the caches hold
-        self._rollback = Rollback(self.caches)
+        self._rollback = Rollback(list(leaves(self.caches)))
 
-    def read(self, tokens: Sequence[int], hidden: mx.array | None = None) -> None:
-        """Take in the next tokens of the text and the states (1, T, D) that predicted them; many are read at once."""
-        if hidden is None or hidden.shape[1] != len(tokens):
-            raise ValueError("each token needs the hidden state that predicted it")
-        self.tokens += tokens
-        self.hidden.append(hidden)
-        if len(self.tokens) > runtime.prefill_chunk():
-            self._read_pending(len(self.tokens) - 1)  # the last one's state makes the first draft
+    def read(self, tokens: Sequence[int]) -> None:
+        """Take in the next tokens of the text."""
+        self.text += tokens
+
+    def see(self, place: int, hidden: mx.array) -> None:
+        """Take in the states (1, T, D) of the text's tokens from `place` on; many are read at once."""
+        if not self.states:
+            self.place = place
+        if place != self.place + self._unread:
+            raise ValueError(f"states are shown in order: expected {self.place + self._unread}, got {place}")
+        self.states.append(hidden)
+        if self._unread > LONG:
+            mx.eval(hidden)  # or it would hold all that it was computed from
+            self._take(self._unread - 1)  # the last one's state makes the first draft
             settle(self.caches, 1)
 
     def propose(self, count: int) -> Draft:
         """The next `count` tokens, one pass over the layer each."""
-        if not self.tokens:
+        if not self._unread:
             return Draft()
-        state = self._read_pending(len(self.tokens))[:, -1:]  # (1, 1, D)
+        state = self._take(self._unread)[:, -1:]  # (1, 1, D)
         self._rollback.mark()
         token, law = self.draws(self._logits(state))
         tokens, laws = [token], [law]
         for _ in range(count - 1):
-            state = self._states(token[:, None], state)
+            state = self._pass(token[:, None], state)
             token, law = self.draws(self._logits(state))
             tokens.append(token)
             laws.append(law)
         self.beyond = count - 1
         return gathered(tokens, laws)
 
-    def _read_pending(self, count: int) -> mx.array:
-        """Read the first `count` new tokens of the text in the place of the last drafts: their states, (1, T, D)."""
+    @property
+    def _unread(self) -> int:
+        """How many states the layer has not read."""
+        return sum(states.shape[1] for states in self.states)
+
+    def _take(self, count: int) -> mx.array:
+        """Read the next `count` states in the place of the last drafts: what the layer makes of them, (1, T, D)."""
         self._rollback.back(self.beyond, 0)
         self.beyond = 0
-        hidden = mx.concatenate(self.hidden, axis=1)
-        states = self._states(mx.array([self.tokens[:count]]), hidden[:, :count])
-        self.tokens, self.hidden = self.tokens[count:], [hidden[:, count:]]
-        return states
+        states = mx.concatenate(self.states, axis=1)
+        following = self.text[self.place + 1 : self.place + 1 + count]
+        made = self._pass(mx.array([following]), states[:, :count])
+        self.states = [states[:, count:]] if states.shape[1] > count else []
+        self.place += count
+        return made
 
-    def _states(self, tokens: mx.array, hidden: mx.array) -> mx.array:  # (1, T), (1, T, D) -> (1, T, D)
+    def _pass(self, tokens: mx.array, hidden: mx.array) -> mx.array:  # (1, T), (1, T, D) -> (1, T, D)
         return self.layer(self.target.embedding.vectors(tokens), hidden, self.caches)
 
     def _logits(self, state: mx.array) -> mx.array:  # (1, 1, D) -> (1, V)

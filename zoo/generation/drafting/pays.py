@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import time
 from collections import deque
-from collections.abc import Callable
 from statistics import median
 
 WINDOW = 16  # drafted passes that are judged together
@@ -25,12 +23,10 @@ class BreakEven:
     a trial of 8; each trial that fails doubles the pause, up to 512 passes, and one that pays sets it back to 32.
     The first pass of a text is not measured: it may compile kernels. `always`: draft whatever the times are, so that
     what is drafted does not depend on the clock.
-
-    `clock` gives seconds.
     """
 
-    def __init__(self, *, always: bool = False, clock: Callable[[], float] = time.perf_counter) -> None:
-        self.always, self.clock = always, clock
+    def __init__(self, *, always: bool = False) -> None:
+        self.always = always
         self.plain: deque[float] = deque(maxlen=PLAIN)
         self.drafted: deque[tuple[float, int]] = deque(maxlen=WINDOW)
         self.passes = 0

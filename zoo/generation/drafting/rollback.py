@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from zoo.cache import Snapshot, leaves
+from zoo.cache import Snapshot
 
 
 class Rollback:
-    """The caches of one text, before a pass that may be taken back in part.
+    """The plain caches of one text (`Model.plain_caches`), before a pass that may be taken back in part.
 
     Caches that trim drop their last columns. Others (recurrent states, windows past their size, bounded caches) are put
     back as they were at the mark, and what was accepted since is read again with the next pass: then all go back there,
@@ -17,7 +17,7 @@ class Rollback:
     """
 
     def __init__(self, caches: Sequence[Any]) -> None:
-        self.leaves = list(leaves(caches))
+        self.leaves = list(caches)
         self._snapshots: list[Snapshot | None] = []
 
     def mark(self) -> None:

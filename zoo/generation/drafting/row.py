@@ -1,171 +1,178 @@
 """One text generated with drafts: each pass over the model verifies several tokens.
 
-Axes: T tokens of a pass, k drafts, D width, V vocabulary.
+Axes: T tokens of a pass, k drafts, D width, V vocabulary, N alternatives.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import mlx.core as mx
 
-from zoo.frozen import Frozen, frozen
-from zoo.generation.choosing.logits import check_numbers
-from zoo.generation.choosing.logits import logprobs as log_probabilities
+from zoo.blocks.model import protocol_of
+from zoo.cache import CachePolicy
+from zoo.generation.choosing.logits import check_numbers, logprobs
 from zoo.generation.drafting.acceptance import accept
-from zoo.generation.drafting.drafter import Draft, Drafter
-from zoo.generation.drafting.model import TESTS, key_of
+from zoo.generation.drafting.drafter import Draft
 from zoo.generation.drafting.pays import BreakEven
 from zoo.generation.drafting.rollback import Rollback
-from zoo.generation.text import Decoded
+from zoo.generation.step import Drafted, Step
 
-
-@frozen()
-class Acceptance(Frozen):
-    """How drafting went: tokens drafted and those of them accepted; passes over the model, and those with drafts.
-
-    `tokens` were generated in all these passes.
-    """
-
-    drafted: int = 0
-    accepted: int = 0
-    passes: int = 0
-    drafted_passes: int = 0
-    tokens: int = 0
-
-    @property
-    def rate(self) -> float | None:
-        """The share of the drafts that were accepted; None where nothing was drafted."""
-        return self.accepted / self.drafted if self.drafted else None
-
-    def __add__(self, other: Acceptance) -> Acceptance:
-        names = self.__dataclass_fields__
-        return Acceptance(**{name: getattr(self, name) + getattr(other, name) for name in names})
+if TYPE_CHECKING:
+    from zoo.generation.sequence import Text
 
 
 class DraftedRow:
-    """The rest of a text whose beginning is read: `step` makes one pass, which gives one token or more.
+    """A text that runs by itself, with drafts: what `Rows` is for those that run side by side.
 
-    `caches` hold all of `text` (ids) but its end, at least one token, which the first pass reads. At most `count` tokens
-    are drafted a pass. `limit` more tokens are generated at most, none after one of `ends`. `chooser` chooses each
-    token as it does without drafts: where drafts are certain (`Draft.laws` None) one stands when it is the token that the
-    chooser chooses, which is rejection sampling for a law that is certain; a drawn one is accepted by `accept`, with
-    keys of `seed`. `steady`: no token is drafted past so many (`steady_length`). `pays` decides when to draft.
-
-    `text` grows with each step. Whenever a step is over the caches hold its first `held` tokens.
+    A step makes one pass over what the caches do not hold yet and the drafts, and yields one token or more. Each is
+    chosen by the text's chooser as it would be without drafts. Where a draft is certain it stands when it is the token
+    that the chooser chooses; that is rejection sampling from a law that is certain. A drawn one is tested by `accept`.
+    Between two steps the caches hold the text but its end, which the next pass reads: the last token, and, where
+    caches cannot trim, what was accepted since their snapshot. `finished` is as in `Rows`.
     """
+
+    merges = False
 
     def __init__(
         self,
         model: Any,
-        caches: Sequence[Any],
-        text: Sequence[int],
-        held: int,
-        chooser: Any,
-        drafter: Drafter,
+        policy: CachePolicy,
+        finished: Callable[[Text, list[Any], list[int]], None] | None = None,
         *,
-        count: int,
-        limit: int,
-        ends: frozenset[int] = frozenset(),
-        logprobs: bool | int = False,
-        seed: int | None = None,
-        steady: int | None = None,
-        pays: BreakEven | None = None,
+        clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        self.model, self.caches, self.chooser, self.drafter = model, caches, chooser, drafter
-        self.text, self.held = list(text), held
-        self.count, self.left, self.ends, self.steady = count, limit, ends, steady
-        self.wanted = logprobs
-        self.pays = pays or BreakEven()
-        self.acceptance = Acceptance()
-        self.done = limit == 0
-        self._rollback = Rollback(caches)
-        self._key = key_of(seed, TESTS)
+        self.model, self.policy, self.clock = model, policy, clock
+        self.texts: list[Text] = []
+        self.cache: list[Any] = []
+        self.drafted = Drafted(0, 0, 0)
+        self._finished = finished
 
-    def step(self) -> list[Decoded]:
-        """One pass: the tokens that it gives, each with its log-probability and alternatives where asked for.
+    def join(self, text: Text, cache: list[Any], logits: mx.array) -> None:
+        """The text, whose prompt was read into `cache`, and by its drafter, and whose next token has `logits` (1, V)."""
+        assert text.drafting is not None and text.drafter is not None
+        self.drafting, self.drafter = text.drafting, text.drafter
+        self.texts, self.cache = [text], cache
+        self.ids = list(text.ids)  # of the prompt and the answer
+        self.held = len(self.ids)  # of these the caches hold
+        # The draws of a text with a seed repeat only if the same passes have drafts, whatever the clock says.
+        self.pays = BreakEven(always=self.drafting.draws and text.settings.seed is not None)
+        self._rollback = Rollback(protocol_of(self.model).plain_caches(cache))
+        self._first: mx.array | None = logits
 
-        ZooError when the model's logits are no numbers.
-        """
-        began = self.pays.clock()
-        draft = self._draft()
-        unread = self.text[self.held :]
-        tokens = [*unread, *draft.tokens]
+    def step(self) -> list[tuple[Text, Step]]:
+        """The tokens that one pass gives. ZooError when the model's logits are no numbers."""
+        text = self.texts[0]
+        if text.cancelled:
+            self._leave()
+            return []
+        if self._first is not None:
+            steps = self._choose(self._first[:, None], Draft())
+            self._first = None
+            self._grew(steps)
+        else:
+            steps = self._pass(text)
+        if not text.finished:
+            return steps
+        steps[-1] = (text, replace(steps[-1][1], drafted=self.drafted))
+        self._leave()
+        return steps
+
+    def _pass(self, text: Text) -> list[tuple[Text, Step]]:
+        """One pass over the model, and its tokens."""
+        began = self.clock()
+        draft = self._draft(text)
+        unread = self.ids[self.held :]
+        read = len(unread) + len(draft.tokens)
         if draft.tokens:
             self._rollback.mark()
-        hidden = self.model.backbone(mx.array([tokens]), self.caches)[:, len(unread) - 1 :]  # (1, 1 + k, D)
-        logits = self.model.head(hidden)  # (1, 1 + k, V)
-        found = self._choose(logits, draft)
-        self._take(found, hidden, len(tokens))
-        accepted = agreeing(found, draft.tokens)
-        self.acceptance += Acceptance(len(draft.tokens), accepted, 1, bool(draft.tokens), len(found))
-        decoded = self._decoded(found, logits)
-        self.pays.took(self.pays.clock() - began, len(found), len(draft.tokens))
-        return decoded
+        tokens = mx.array([[*unread, *draft.tokens]])  # (1, T)
+        hidden = self.model.backbone(tokens, self.cache)[:, len(unread) - 1 :]  # (1, 1 + k, D)
+        before, place = self.held, len(self.ids) - 1
+        steps = self._choose(self.model.head(hidden), draft)
+        found = self._grew(steps)
+        self.held = before + self._rollback.back(read, len(self.ids) - 1 - before)
+        if self.drafter.reads_hidden:
+            self.drafter.see(place, hidden[:, : len(found)])
+        self.drafted = Drafted(
+            self.drafted.proposed + len(draft.tokens),
+            self.drafted.accepted + agreeing(found, draft.tokens),
+            self.drafted.passes + 1,
+        )
+        self.pays.took(self.clock() - began, len(found), len(draft.tokens))
+        return steps
 
-    def _draft(self) -> Draft:
+    def _draft(self, text: Text) -> Draft:
         """What is drafted for the next pass, perhaps nothing."""
-        count = min(self.count, self.left - 1)
-        if self.steady is not None:
-            count = min(count, self.steady - len(self.text))
+        most = self.drafting.count
+        count = min(most, text.limit - len(text.tokens) - 1)
+        if self.drafting.steady is not None:
+            count = min(count, self.drafting.steady - len(self.ids))
         # A pass without drafts is kept whole. It has to come before the tokens to read again become too many.
-        if count < 1 or len(self.text) - self.held > 1 + self.count or not self.pays.wants():
+        if count < 1 or len(self.ids) - self.held > 1 + most or not self.pays.wants():
             return Draft()
         return self.drafter.propose(count)
 
-    def _choose(self, logits: mx.array, draft: Draft) -> list[int]:
-        """The tokens that a pass gives: accepted drafts, then one more, unless an end token came before."""
+    def _choose(self, logits: mx.array, draft: Draft) -> list[tuple[Text, Step]]:
+        """The steps of a pass with `logits` (1, 1 + k, V): accepted drafts, then one token more, up to the text's end."""
+        text = self.texts[0]
         highest = logits.max()
-        best = mx.argmax(logits[0], axis=-1) if self.chooser.plain else None  # (1 + k,)
-        mx.eval(highest, *([] if best is None else [best]))
-        check_numbers(highest.item(), f"token {len(self.text) + 1}")
-        sure = None if best is None else best.tolist()
-        found: list[int] = []
+        best = mx.argmax(logits[0], axis=-1) if text.chooser.plain else None  # (1 + k,)
+        scores = logprobs(logits[0]) if text.settings.logprobs else None  # (1 + k, V)
+        mx.eval([array for array in (highest, best, scores) if array is not None])
+        check_numbers(highest.item(), f"token {len(text.tokens) + 1}")
+        sure: Any = None if best is None else best.tolist()
+        steps = []
         for place, drafted in enumerate([*draft.tokens, None]):
             if sure is not None:
                 token = sure[place]
             elif drafted is None or draft.laws is None:
-                token = int(self.chooser.choose(logits[:, place]).item())
+                token = int(text.chooser.choose(logits[:, place]).item())
             else:
-                token = self._accepted(logits[:, place], draft.laws[place], drafted)
-            self.chooser.took(token)
-            found.append(token)
-            if token != drafted or token in self.ends:
+                token = self._tested(logits[:, place], draft.laws[place], drafted)
+            details = (None, None) if scores is None else _details(scores[place], token, text.alternatives)
+            steps.append((text, text.took(token, *details)))
+            if text.finished or token != drafted:
                 break
+        return steps
+
+    def _tested(self, logits: mx.array, law: mx.array, drafted: int) -> int:
+        """The token in the place of a draft that was drawn from `law` (V,), given the logits (1, V) there."""
+        chooser = self.texts[0].chooser
+        target = mx.softmax(chooser.scores(logits)[0], axis=-1)  # (V,)
+        return int(accept(target, law, mx.array(drafted), chooser.key)[1].item())
+
+    def _grew(self, steps: list[tuple[Text, Step]]) -> list[int]:
+        """The tokens of the steps, which the text and the drafter now have."""
+        found = [step.token for _, step in steps if step.token is not None]
+        self.ids += found
+        self.drafter.read(found)
         return found
 
-    def _accepted(self, logits: mx.array, law: mx.array, drafted: int) -> int:
-        """The token in the place of a draft that was drawn from `law` (V,), given the logits (1, V) there."""
-        self._key, use = mx.random.split(self._key)
-        target = mx.softmax(self.chooser.scores(logits)[0], axis=-1)  # (V,)
-        return int(accept(target, law, mx.array(drafted), use)[1].item())
-
-    def _take(self, found: list[int], hidden: mx.array, read: int) -> None:
-        """Let the text grow by the tokens found, and the caches go back to it without the last of these."""
-        before = self.held
-        self.text += found
-        self.left -= len(found)
-        self.done = self.left == 0 or found[-1] in self.ends
-        self.held = before + self._rollback.back(read, len(self.text) - 1 - before)
-        self.drafter.read(found, hidden[:, : len(found)] if self.drafter.reads_hidden else None)
-
-    def _decoded(self, found: list[int], logits: mx.array) -> list[Decoded]:
-        """The tokens with what is asked for of their log-probabilities."""
-        if not self.wanted:
-            return [(token, None, None) for token in found]
-        each = log_probabilities(logits[0, : len(found)])  # (T, V)
-        own = mx.take_along_axis(each, mx.array(found)[:, None], axis=-1)[:, 0].tolist()
-        count = 0 if isinstance(self.wanted, bool) else self.wanted
-        if not count:
-            return [(token, logprob, None) for token, logprob in zip(found, own, strict=True)]
-        best = mx.argsort(-each, axis=-1)[:, :count]  # (T, n)
-        theirs = mx.take_along_axis(each, best, axis=-1).tolist()
-        tables = [dict(zip(ids, row, strict=True)) for ids, row in zip(best.tolist(), theirs, strict=True)]
-        return list(zip(found, own, tables, strict=True))
+    def _leave(self) -> None:
+        """Let go of the text; who wants its caches is given them."""
+        if self._finished is not None:
+            self._finished(self.texts[0], self.cache, self.ids[: self.held])
+        self.texts, self.cache = [], []
 
 
-def agreeing(found: Sequence[int], drafted: Sequence[int]) -> int:
-    """How many tokens at the start of two lists are the same: the drafts that were accepted."""
-    same = (one == other for one, other in zip(found, drafted, strict=False))
-    return next((place for place, equal in enumerate(same) if not equal), min(len(found), len(drafted)))
+def _details(scores: mx.array, token: int, wanted: int) -> tuple[float, dict[int, float] | None]:
+    """The log-probability of a token and of the likeliest ones, of those of all, (V,)."""
+    own = float(scores[token].item())
+    if not wanted:
+        return own, None
+    best = mx.argsort(-scores)[:wanted]  # (N,)
+    ids: Any = best.tolist()
+    values: Any = scores[best].tolist()
+    return own, dict(zip(ids, values, strict=True))
+
+
+def agreeing(found: list[int], drafted: tuple[int, ...]) -> int:
+    """How many tokens at the start of both are the same: the drafts that were accepted."""
+    count = 0
+    while count < min(len(found), len(drafted)) and found[count] == drafted[count]:
+        count += 1
+    return count
