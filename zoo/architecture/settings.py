@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Iterable, Mapping
@@ -12,16 +13,18 @@ from typing import Any
 from zoo.errors import PluginError, PromptError
 from zoo.frozen import Frozen, frozen
 
-KINDS = (int, float, bool, str)
+KINDS = (int, float, bool, str, dict, object)
 NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 
 @frozen()
 class Setting(Frozen):
-    """One setting: its name in Python, its `kind` (int, float, bool or str), its `default`, bounds and a line of help.
+    """One setting: its name in Python, its `kind`, its `default`, bounds and a line of help.
 
-    `minimum` and `maximum` are the least and largest number that it may be, `choices` the only values if there are
-    any, `also` values that are allowed beside those of the kind. `several`: one value or a list of them.
+    The kind is int, float, bool, str, dict (a mapping, or a JSON object as text), or object, for what the strategy itself
+    checks: a loaded model for example. `minimum` and `maximum` are the least and largest number that it may be, `choices`
+    the only values if there are any, `also` values that are allowed beside those of the kind. `several`: one value or a
+    list of them. `file`: on the command line its value is the path of a file that holds it.
     """
 
     name: str
@@ -33,6 +36,7 @@ class Setting(Frozen):
     choices: tuple[Any, ...] = ()
     also: tuple[Any, ...] = ()
     several: bool = False
+    file: bool = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not NAME.fullmatch(self.name):
@@ -40,7 +44,9 @@ class Setting(Frozen):
                 f"setting {self.name!r}: a name is small letters, digits and '_', a letter first"
             )
         if self.kind not in KINDS:
-            raise PluginError(f"setting {self.name}: kind {self.kind!r} is not int, float, bool or str")
+            raise PluginError(
+                f"setting {self.name}: kind {self.kind!r} is not int, float, bool, str, dict or object"
+            )
         for field, values in (("choices", self.choices), ("also", self.also)):
             if not isinstance(values, tuple):
                 raise PluginError(f"setting {self.name}: {field} is a tuple of values, not {values!r:.60}")
@@ -74,6 +80,10 @@ class Setting(Frozen):
                 return float(value) if isinstance(value, Real) and not isinstance(value, bool) else None
             except OverflowError:
                 return None
+        if self.kind is dict and isinstance(value, str):
+            value = _object(value)
+        if self.kind is dict and isinstance(value, Mapping):
+            return dict(value)
         return value if isinstance(value, self.kind) else None
 
     def parsed(self, text: str) -> Any:
@@ -84,7 +94,7 @@ class Setting(Frozen):
         value: Any = text
         if text.lower() in spelled:
             value = spelled[text.lower()]
-        elif self.kind is not str and self.kind is not bool:
+        elif self.kind in (int, float):
             try:
                 value = self.kind(text)
             except ValueError:
@@ -105,7 +115,9 @@ class Setting(Frozen):
     @property
     def expected(self) -> str:
         """What a value must be, in words: "a whole number of at least 1"."""
-        kind = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}[self.kind]
+        kind = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}.get(
+            self.kind, "a JSON object" if self.kind is dict else "a value"
+        )
         if self.choices:
             what = f"one of {', '.join(map(str, self.choices))}"
         else:
@@ -116,6 +128,14 @@ class Setting(Frozen):
             what = f"{kind}{' of ' if bounds else ''}{' and '.join(bounds)}"
         more = f"{what}{' or a list of them' if self.several else ''}"
         return f"{more}{''.join(f', or {str(extra).lower()}' for extra in self.also)}"
+
+
+def _object(text: str) -> Any:
+    """What a text of JSON holds; None for one that is no JSON."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return None
 
 
 def _shown(bound: float) -> str:

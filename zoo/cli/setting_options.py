@@ -16,6 +16,7 @@ from zoo.host.registry import Registry, core, default_registry
 
 # What Python's callers alone can use: a command gives its prompt as ids and shows no log-probabilities.
 PYTHON_ONLY = ("logprobs", "special_tokens")
+KIND_NAMES = {int: "integer", float: "float", bool: "true|false", str: "text", dict: "json", object: "source"}
 
 
 @frozen()
@@ -31,7 +32,7 @@ class SettingType(click.ParamType):
 
     def __init__(self, setting: Setting) -> None:
         self.setting = setting
-        self.name = {int: "integer", float: "float", bool: "true|false", str: "text"}[setting.kind]
+        self.name = KIND_NAMES[setting.kind]
         if setting.choices:
             self.name = "|".join(map(str, setting.choices))
         self.name += "".join(f"|{extra}" for extra in setting.also)
