@@ -11,7 +11,7 @@ from zoo.architecture import Strategy
 from zoo.blocks.model import Model
 from zoo.errors import PromptError
 from zoo.generation.checkpoint_settings import ignored_keys
-from zoo.generation.choosing.forced import Constraints
+from zoo.generation.choosing import Chooser, Constraints
 from zoo.generation.choosing.sampling import greedy
 from zoo.generation.decoding import decode
 from zoo.host.core import zoo_strategies
@@ -141,9 +141,9 @@ def test_without_constraints_no_step_asks_for_them(loaded, monkeypatch):
     """What holds nothing back must cost nothing, and the next pass is sent off before a token is read."""
 
     def fail(*arguments):
-        raise AssertionError("the constraints were asked")
+        raise AssertionError("the scores were asked for")
 
-    monkeypatch.setattr(Constraints, "__call__", fail)
+    monkeypatch.setattr(Chooser, "scores", fail)
     assert generated(loaded) == [1, 2, 1, 2, 1]
     with pytest.raises(AssertionError, match="asked"):
         generated(loaded, values={"suppress_tokens": [2]})
