@@ -139,7 +139,7 @@ def test_without_constraints_no_step_asks_for_them(loaded, monkeypatch):
     """What holds nothing back must cost nothing."""
 
     def fail(*arguments):
-        raise AssertionError("the constraints were asked")
+        raise AssertionError("the scores were asked for")
 
     monkeypatch.setattr(Chooser, "scores", fail)
     assert generated(loaded) == [1, 2, 1, 2, 1]
