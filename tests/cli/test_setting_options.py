@@ -213,6 +213,10 @@ def test_a_flag_that_is_true_or_false_has_both_spellings():
         (lambda: strategy("x", Setting("prompt", str)), "no setting can be called prompt"),
         (lambda: Strategy("x", "a:b", ("generate",), settings=("n",)), "settings is a tuple of Setting"),
         (lambda: Strategy("x", "a:b", ("generate",), obeys="temperature"), "obeys is a tuple of text"),
+        (
+            lambda: Strategy("x", "a:b", ("generate",), batch="many"),
+            'batch: expected "package.module:attribute"',
+        ),
         (lambda: Setting("n", int, choices=[1]), "choices is a tuple of values"),
         (lambda: Setting("n", int, 3, choices=(1, 2)), "its default: `n` must be one of 1, 2, got 3"),
     ],

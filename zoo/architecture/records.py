@@ -43,6 +43,10 @@ class Strategy(Frozen):
 
     `obeys` names the keys of a checkpoint's generation_config.json that it follows: of others that would change the
     text the user is warned. None: not declared, so nobody is warned.
+
+    `batch`, a target too, runs several prompts in the same passes. It is called `function(loaded, prompts, **settings)`
+    with a sequence of prompts and gives an iterator of `(index, Step)`, the index that of the prompt; the steps of one
+    prompt are those that `target` gives for it alone. Without it `zoo.batch` runs the prompts one after the other.
     """
 
     name: str
@@ -52,10 +56,13 @@ class Strategy(Frozen):
     summary: str = ""
     settings: tuple[Setting, ...] = ()
     obeys: tuple[str, ...] | None = None
+    batch: str | None = None
 
     def __post_init__(self) -> None:
         told = f"strategy {checked_name('strategy', self.name)}"
         check_target(told, self.target)
+        if self.batch is not None:
+            check_target(f"{told}: batch", self.batch)
         check_tuples(told, self, ("options", "obeys"), str)
         check_tuples(told, self, ("settings",), Setting)
         check_tasks(told, self)
@@ -68,6 +75,10 @@ class Strategy(Frozen):
     def function(self) -> Callable[..., Any]:
         """The function itself, imported now."""
         return import_target(self.target)
+
+    def batch_function(self) -> Callable[..., Any] | None:
+        """The function for several prompts, imported now; None where there is none."""
+        return None if self.batch is None else import_target(self.batch)
 
     @property
     def takes(self) -> tuple[str, ...]:

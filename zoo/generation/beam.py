@@ -17,7 +17,7 @@ from zoo.errors import PromptError
 from zoo.generation.checkpoint_settings import token_limit
 from zoo.generation.constraints import REMOVED, Constraints, constraints_of
 from zoo.generation.decoding import decode
-from zoo.generation.prompt import encode_prompt, end_ids, first_token, sampling_of, settings_of
+from zoo.generation.prompt import encode_prompt, end_ids, first_token, sampling_of, settings_of, start_token
 from zoo.generation.reader import Reader, Report, TextReader, TranslationReader
 from zoo.generation.sampling import check_numbers, logprobs, sampler
 from zoo.generation.step import Step
@@ -136,21 +136,9 @@ def _reader(
     loaded: Loaded, ids: Sequence[int], limit: int, chunk: int | None, report: Report | None
 ) -> TextReader | TranslationReader:
     if protocol_of(loaded.model).translates:
-        return TranslationReader(loaded.model, ids, limit, start=_start(loaded))
+        return TranslationReader(loaded.model, ids, limit, start=start_token(loaded))
     prefix = loaded.architecture.causality == "prefix"
     return TextReader(loaded.model, ids, limit, prefix=prefix, chunk=chunk, report=report)
-
-
-def _start(loaded: Loaded) -> int:
-    """The token that every target begins with."""
-    start = settings_of(loaded).get("decoder_start_token_id")
-    if not isinstance(start, int):
-        return loaded.recipe.start
-    if not 0 <= start < loaded.recipe.decoder.embedding.vocab:
-        raise PromptError(
-            f"generation_config.json: decoder_start_token_id {start} lies outside the vocabulary"
-        )
-    return start
 
 
 def beam_search(reader: Reader, constraints: Constraints, beams: Beams) -> Iterator[Hypothesis]:

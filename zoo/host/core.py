@@ -15,6 +15,10 @@ from zoo.architecture import (
     Strategy,
     hookimpl,
 )
+from zoo.architecture.shared_settings import SETTINGS
+
+# The settings of a text that is continued: all but those of translating.
+TEXT = tuple(setting.name for setting in SETTINGS if not setting.name.endswith("_language"))
 
 
 @hookimpl
@@ -83,10 +87,8 @@ def zoo_strategies() -> tuple[Strategy, ...]:
             "autoregressive",
             "zoo.generation.autoregressive:stream",
             tasks=("generate",),
-            options=(
-                *("max_tokens", "min_tokens", "temperature", "top_k", "top_p", "min_p", "seed", "stop"),
-                *("logprobs", "special_tokens", "prefill_chunk", "samplers", "report"),
-            ),
+            options=(*TEXT, "samplers", "report", "prompt_cache", "ends"),
+            batch="zoo.generation.autoregressive:batch",
             summary="one token a step, with the KV cache",
             obeys=(*sampling, *length, *constraints, "stop_strings"),
         ),
