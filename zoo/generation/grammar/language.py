@@ -18,6 +18,12 @@ COMPACT = {"whitespace_flexible": False, "item_separator": ",", "key_separator":
 # Keywords whose values are documents, not schemas.
 DOCUMENTS = ("const", "enum", "default", "examples")
 
+STUCK = "no token of the vocabulary goes on with a text that fits"
+# What llguidance says in terms of its own, by how that begins.
+TOLD = {
+    "NoExtension": STUCK,
+    "oneOf constraints": "oneOf is supported only where it is certain that no document fits two of its schemas",
+}
 PLACE = re.compile(r"^line \d+, column \d+: ")
 
 
@@ -77,12 +83,13 @@ def _checked(name: str, grammar: str, plain: str | None = None) -> Language:
 def reason(message: str) -> str:
     """What is wrong with a grammar, in one line, of a message that shows the place in several."""
     lines = message.strip().splitlines() or ["it cannot be followed"]
-    if lines[0].startswith("NoExtension"):
-        return "no text fits"
+    for start, told in TOLD.items():
+        if lines[0].startswith(start):
+            return told
     first = re.sub(r"^(?:at )?(\d+)\((\d+)\): ", r"line \1, column \2: ", lines[0])
-    told = next((line.removeprefix("error: ") for line in lines if line.startswith("error: ")), None)
+    wrong = next((line.removeprefix("error: ") for line in lines if line.startswith("error: ")), None)
     place = PLACE.match(first)
-    return first if told is None else f"{place[0] if place else ''}{told}"
+    return first if wrong is None else f"{place[0] if place else ''}{wrong}"
 
 
 def _of_schema(schema: Mapping[str, Any] | str) -> Language:
