@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from zoo.errors import PromptError
 from zoo.generation.engine import Engine
 from zoo.generation.step import Step
 from zoo.loading import Loaded
+
+if TYPE_CHECKING:
+    from zoo.generation.prompt_cache import PromptCache
 
 
 def stream(
@@ -16,6 +19,8 @@ def stream(
     prompt: str | Sequence[int],
     *,
     report: Callable[[int, int], None] | None = None,
+    prompt_cache: PromptCache | None = None,
+    ends: Sequence[int] = (),
     **settings: Any,
 ) -> Iterator[Step]:
     """Continue `prompt`, text or token ids, yielding a `Step` a token as they come.
@@ -25,7 +30,8 @@ def stream(
     number of them besides so many of the likeliest alternatives. `samplers` are those of plugins, by name, each with
     its settings. Settings left None are those of the checkpoint's `generation_config.json`, whose constraints hold in
     any case, else greedy. While a long prompt is read `report` is called with the tokens read and those in all.
-    PromptError, before anything runs, for a prompt or setting that cannot be.
+    What a `prompt_cache` has of the prompt is not computed again, and it keeps what was computed, at the lengths `ends` of
+    the prompt too. PromptError, before anything runs, for a prompt or setting that cannot be.
 
     `zoo.stream` calls it for the architectures that continue a text:
 
@@ -37,8 +43,8 @@ def stream(
     'ing' True 2
     '' True 2
     """
-    engine = Engine(loaded, rows=1)
-    engine.add(prompt, report=report, **settings)
+    engine = Engine(loaded, rows=1, prompt_cache=prompt_cache)
+    engine.add(prompt, ends=ends, report=report, **settings)
     return (step for _, step in engine.run())
 
 

@@ -10,12 +10,12 @@ from typing import Any
 import mlx.core as mx
 
 from zoo import runtime
+from zoo.cache import can_merge
 from zoo.errors import PromptError
 from zoo.generation.prefill import Prefill, Report, SourceRead
 from zoo.generation.rows import Rows
 from zoo.generation.sequence import Text, text_of
 from zoo.generation.settings import Settings, settings_for
-from zoo.generation.shim import mergeable
 from zoo.generation.step import Step
 from zoo.loading import Loaded
 
@@ -126,7 +126,7 @@ class Engine:
             budget -= prompt.read - before
             self._reading = None if logits is not None else (text, prompt)
             if self.prompt_cache is not None and prompt.at_end:
-                self.prompt_cache.keep(text.ids[: prompt.read], prompt.cache)
+                self.prompt_cache.keep(text.ids[: prompt.read], prompt.cache, text.settings.policy())
             if logits is not None:
                 running += 1
                 if text.settings.prompt_logprobs:
@@ -141,10 +141,16 @@ class Engine:
         """Caches for a text, and what fills them."""
         loaded, settings = self.loaded, text.settings
         reserve = len(text.ids) * (text.start is None) + min(text.limit, MOST_RESERVED)
-        cache = loaded.model.make_cache(settings.policy(reserve))
+        policy = settings.policy(reserve)
+        cache = loaded.model.make_cache(policy)
         if text.start is not None:
             return text, SourceRead(loaded.model, text.ids, cache, text.start)
-        prefix, read = loaded.architecture.causality == "prefix", 0
+        prefix, read, ends = loaded.architecture.causality == "prefix", 0, text.ends
+        if self.prompt_cache is not None:
+            match = self.prompt_cache.match(text.ids, policy, text.ends)
+            match.restore(cache)
+            read, ends = match.length, match.marks
+            text.prompt = replace(text.prompt, cached_tokens=read, missed=match.why and str(match.why))
         prompt = Prefill(
             loaded.model,
             text.ids,
@@ -152,7 +158,7 @@ class Engine:
             read=read,
             chunk=settings.prefill_chunk,
             prefix=prefix,
-            ends=text.ends,
+            ends=ends,
             report=text.report,
             judge=settings.prompt_logprobs,
         )
@@ -161,7 +167,7 @@ class Engine:
     def _join(self, text: Text, cache: list[Any], logits: mx.array) -> None:
         """Let a text whose prompt was read run beside others, or, where its caches cannot be merged, by itself."""
         policy = text.settings.policy()
-        merges = all(map(mergeable, cache))
+        merges = can_merge(cache)
         for group in self._groups:
             if merges and group.merges and group.policy == policy:
                 group.join(text, cache, logits)
@@ -172,4 +178,4 @@ class Engine:
 
     def _keep(self, text: Text, cache: list[Any], ids: list[int]) -> None:
         """Keep the caches of a text that ended for those that begin as it did."""
-        self.prompt_cache.keep(ids, cache)
+        self.prompt_cache.keep(ids, cache, text.settings.policy())

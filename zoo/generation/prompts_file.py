@@ -71,7 +71,7 @@ def _line(loaded: Loaded, index: int, text: str, settings: Mapping[str, Any]) ->
     return Line(index, asked, tuple(ids), own)
 
 
-def answer(
+def answered(
     loaded: Loaded,
     lines: Sequence[Line],
     output: Path,
@@ -85,11 +85,12 @@ def answer(
     called with the number of lines that are answered and of all. PromptError when the output is of other prompts, and
     before anything runs for a setting that cannot be.
     """
-    done = _answered(output, lines)
+    done = _answers_in(output, lines)
     left = lines[done:]
-    chosen, _ = started(loaded, settings)
+    shared = {name: value for name, value in settings.items() if name != "strategy"}
+    chosen, _ = started(loaded, shared, settings.get("strategy"))
     if chosen.name == "autoregressive":
-        answers = _by_engine(loaded, left, settings)
+        answers = _by_engine(loaded, left, shared)
     else:
         if own := next((line for line in left if line.settings), None):
             name = next(iter(own.settings))
@@ -137,7 +138,7 @@ def _shown(line: Line, answer: Generated) -> dict[str, Any]:
     return values
 
 
-def _answered(output: Path, lines: Sequence[Line]) -> int:
+def _answers_in(output: Path, lines: Sequence[Line]) -> int:
     """How many of the lines the output answers; what is torn at its end is cut off."""
     if not output.exists():
         return 0

@@ -12,9 +12,9 @@ from typing import Any
 import mlx.core as mx
 
 from zoo.blocks.model import protocol_of
+from zoo.cache import CachePolicy, merged_caches
 from zoo.generation.sampling import check_numbers, logprobs
 from zoo.generation.sequence import Text
-from zoo.generation.shim import CachePolicy, leaves, merged_caches, row_of, source_mask
 from zoo.generation.step import Step
 from zoo.generation.text import Decoded
 
@@ -142,7 +142,7 @@ class Rows:
     def forward(self, tokens: mx.array) -> mx.array:  # (B, 1) -> (B, V)
         """The logits after one more token in each row."""
         if self.protocol.translates:
-            return self.model.decode(tokens, None, self.cache, source_mask(self.cache))[:, 0]
+            return self.model.decode(tokens, None, self.cache)[:, 0]
         return self.model.head(self.model.backbone(tokens, self.cache))[:, 0]
 
     def _leave(self, stay: Sequence[int]) -> None:
@@ -151,7 +151,7 @@ class Rows:
         for row in sorted(gone) if self._finished is not None else ():
             text = self.texts[row]
             # What was generated last is in the caches when its end was not foreseen.
-            self._finished(text, row_of(self.cache, row), [*text.ids, *text.tokens])
+            self._finished(text, self._alone(row), [*text.ids, *text.tokens])
         widest = max(text.length for text in self.texts)
         self.texts = [self.texts[row] for row in stay]
         if not stay:
@@ -159,5 +159,14 @@ class Rows:
             return
         self.protocol.select(self.cache, mx.array(list(stay)))
         if len(self.texts) > 0 and max(text.length for text in self.texts) < WASTE * widest:
-            for cache in leaves(self.cache):
+            for cache in self.cache:
                 cache.compact()
+
+    def _alone(self, row: int) -> list[Any]:
+        """The caches of one row by itself."""
+        if len(self.texts) == 1:
+            return self.cache
+        alone: list[Any] = self.model.make_cache(self.policy)
+        for cache, kept in zip(alone, self.cache, strict=True):
+            cache.restore(kept.snapshot(row))
+        return alone

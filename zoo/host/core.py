@@ -87,7 +87,7 @@ def zoo_strategies() -> tuple[Strategy, ...]:
             "autoregressive",
             "zoo.generation.autoregressive:stream",
             tasks=("generate",),
-            options=(*TEXT, "samplers", "report"),
+            options=(*TEXT, "samplers", "report", "prompt_cache", "ends"),
             batch="zoo.generation.autoregressive:batch",
             summary="one token a step, with the KV cache",
             obeys=(*sampling, *length, *constraints, "stop_strings"),
