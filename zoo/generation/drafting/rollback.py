@@ -3,9 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
-from zoo.cache import Snapshot
+
+@runtime_checkable
+class GoesBack(Protocol):
+    """What `Rollback` asks of a plain cache: the part of `zoo.cache.Cache` that takes tokens back."""
+
+    trims: bool
+    restores: bool
+
+    def trim(self, count: int) -> None:
+        """Forget the last `count` tokens; where it `trims`."""
+
+    def snapshot(self) -> Any:
+        """What it holds; where it `restores`."""
+
+    def restore(self, snapshot: Any) -> None:
+        """Become what the snapshot was taken of."""
 
 
 class Rollback:
@@ -16,9 +31,9 @@ class Rollback:
     so that they hold the same tokens.
     """
 
-    def __init__(self, caches: Sequence[Any]) -> None:
+    def __init__(self, caches: Sequence[GoesBack]) -> None:
         self.leaves = list(caches)
-        self._snapshots: list[Snapshot | None] = []
+        self._snapshots: list[Any] = []
 
     def mark(self) -> None:
         """Remember the state of the caches as it is now."""
@@ -39,3 +54,8 @@ class Rollback:
                     leaf.restore(snapshot)
         self._snapshots = []
         return kept
+
+
+def can_go_back(caches: Sequence[Any]) -> bool:
+    """Whether each of a model's plain caches trims or restores."""
+    return all(isinstance(cache, GoesBack) and (cache.trims or cache.restores) for cache in caches)
