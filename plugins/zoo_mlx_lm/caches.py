@@ -22,6 +22,10 @@ class Rewound:
         self.cache = cache
         self.trims = type(cache) in TRIMMED
 
+    def takes_back(self, tokens: int) -> bool:
+        """Whether it can be trimmed after a pass over so many tokens."""
+        return self.trims
+
     def trim(self, count: int) -> None:
         """Forget the last `count` tokens."""
         self.cache.trim(count)

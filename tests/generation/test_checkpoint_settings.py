@@ -11,9 +11,9 @@ from zoo.architecture import Strategy
 from zoo.blocks.model import Model
 from zoo.errors import PromptError
 from zoo.generation.checkpoint_settings import ignored_keys
-from zoo.generation.constraints import Constraints
+from zoo.generation.choosing.forced import Constraints
+from zoo.generation.choosing.sampling import greedy
 from zoo.generation.decoding import decode
-from zoo.generation.sampling import greedy
 from zoo.host.core import zoo_strategies
 from zoo.loading import Loaded
 from zoo.testing import subject

@@ -56,6 +56,11 @@ class Engine:
         """Whether any text waits or runs."""
         return bool(self._texts)
 
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is held for any text: a cancelled one is, until the next step."""
+        return not (self.busy or self._waiting or self._reading or self._groups)
+
     def add(
         self,
         prompt: str | Sequence[int],
@@ -131,11 +136,11 @@ class Engine:
             if logits is not None:
                 running += 1
                 if text.settings.prompt_logprobs:
-                    judged = {
-                        "logprobs": tuple(prompt.logprobs),
-                        "alternatives": tuple(prompt.alternatives) or None,
-                    }
-                    text.prompt = replace(text.prompt, **judged)
+                    text.prompt = replace(
+                        text.prompt,
+                        logprobs=tuple(prompt.logprobs),
+                        alternatives=tuple(prompt.alternatives) or None,
+                    )
                 self._join(text, prompt.cache, logits)
 
     def _begin(self, text: Text) -> tuple[Text, Prefill | SourceRead]:

@@ -13,7 +13,7 @@ import mlx.core as mx
 from zoo import runtime
 from zoo.blocks.model import protocol_of
 from zoo.cache import settle
-from zoo.generation.sampling import logprobs
+from zoo.generation.choosing.logits import logprobs
 
 LONG = 64  # tokens whose pass is evaluated layer by layer, so that it can be interrupted and followed
 

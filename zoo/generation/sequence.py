@@ -5,16 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from zoo.blocks.model import protocol_of
 from zoo.errors import PromptError
 from zoo.generation.checkpoint_settings import token_limit
-from zoo.generation.chooser import Chooser
-from zoo.generation.constraints import constraints_of
+from zoo.generation.choosing import Chooser, chooser_of
+from zoo.generation.choosing.forced import constraints_of
 from zoo.generation.drafting import Drafter, Drafting, drafting_of
+from zoo.generation.grammar import token_mask
 from zoo.generation.prefill import Report
-from zoo.generation.prompt import encode_prompt, end_ids, filters_of, first_token, settings_of, start_token
+from zoo.generation.prompt import encode_prompt, end_ids, first_token, settings_of, start_token
 from zoo.generation.settings import Settings
 from zoo.generation.step import PromptRead, Step
 from zoo.generation.text import TextStream
@@ -100,19 +100,25 @@ def text_of(
     translates = protocol_of(loaded.model).translates
     start = start_token(loaded) if translates else None
     marked = translates and (settings.target_language is not None or isinstance(prompt, str))
+    logits = loaded.recipe.head.vocab or vocab
+    given = ids if start is None else [start]
     forced = constraints_of(
         settings_of(loaded),
-        loaded.recipe.head.vocab or vocab,
+        logits,
         ends=end_ids(loaded),
-        given=ids if start is None else (start,),
+        given=given,
         last=limit,
         first_token=first_token(loaded, settings.target_language) if marked else None,
-        least=settings.min_tokens or None,
-        repetition=settings.repetition_penalty,
-        no_repeat=settings.no_repeat_ngram_size,
     )
-    filters: Any = filters_of(loaded.registry, settings.samplers) if settings.samplers else ()
-    chooser = Chooser(settings, forced=forced, filters=filters)
+    mask = token_mask(
+        loaded.tokenizer,
+        logits,
+        end_ids(loaded),
+        json_schema=settings.json_schema,
+        regex=settings.regex,
+        grammar=settings.grammar,
+    )
+    chooser = chooser_of(loaded, settings, given=given, ends=end_ids(loaded), limit=limit, forced=forced, mask=mask)
     stream = TextStream(loaded, limit, settings.stop, settings.stop_tokens)
     drafting = drafting_of(loaded, settings)
     return Text(handle, ids, settings, limit, chooser, stream, start, ends, report, drafting)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from zoo.blocks.model import protocol_of
 from zoo.blocks.position import steady_length
 from zoo.errors import PromptError, TokenizerError, ZooError
 from zoo.frozen import Frozen, frozen
+from zoo.generation.choosing.filters import narrowing
 from zoo.generation.drafting.drafter import Drafter
 from zoo.generation.drafting.lookup import PromptLookup
-from zoo.generation.drafting.model import DraftModel, Draws, Narrow
+from zoo.generation.drafting.model import DraftModel, Draws
 from zoo.generation.drafting.own import OwnDraft, own_layer
 from zoo.generation.drafting.rollback import can_go_back
 from zoo.generation.prompt import learned_context
@@ -39,11 +40,11 @@ class Drafting(Frozen):
     steady: int | None
 
 
-def drafting_of(loaded: Loaded, settings: Settings, narrow: Sequence[Narrow] = ()) -> Drafting | None:
+def drafting_of(loaded: Loaded, settings: Settings) -> Drafting | None:
     """How the `Settings` draft; None where they do not.
 
     PromptError, naming the setting, before the first token: for two ways at once, a draft model of another vocabulary, a
-    checkpoint without a layer of its own for it. `narrow` are the filters of the settings that look at the logits alone.
+    checkpoint without a layer of its own for it.
     """
     asked = [name for name in WAYS if getattr(settings, name) not in (None, False, 0)]
     if len(asked) > 1:
@@ -61,7 +62,8 @@ def drafting_of(loaded: Loaded, settings: Settings, narrow: Sequence[Narrow] = (
     if settings.prompt_lookup:
         return Drafting(settings.prompt_lookup, PromptLookup, False, steady)
     vocab = loaded.recipe.head.vocab or loaded.recipe.embedding.vocab
-    drawn = settings.temperature > 0
+    drawn = not settings.greedy
+    narrow = () if settings.mirostat else [filter for _, _, filter in narrowing(settings)]
 
     def draws() -> Draws:
         return Draws(vocab, temperature=settings.temperature, narrow=narrow, seed=settings.seed)

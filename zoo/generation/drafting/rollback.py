@@ -13,8 +13,11 @@ class GoesBack(Protocol):
     trims: bool
     restores: bool
 
+    def takes_back(self, tokens: int) -> bool:
+        """Whether `trim` can drop any of a pass over so many tokens, right after it."""
+
     def trim(self, count: int) -> None:
-        """Forget the last `count` tokens; where it `trims`."""
+        """Forget the last `count` tokens."""
 
     def snapshot(self) -> Any:
         """What it holds; where it `restores`."""
@@ -26,7 +29,7 @@ class GoesBack(Protocol):
 class Rollback:
     """The plain caches of one text (`Model.plain_caches`), before a pass that may be taken back in part.
 
-    Caches that trim drop their last columns. Others (recurrent states, windows past their size, bounded caches) are put
+    Caches that can drop their last columns do. Others (recurrent states, bounded caches) are put
     back as they were at the mark, and what was accepted since is read again with the next pass: then all go back there,
     so that they hold the same tokens.
     """
@@ -35,9 +38,11 @@ class Rollback:
         self.leaves = list(caches)
         self._snapshots: list[Any] = []
 
-    def mark(self) -> None:
-        """Remember the state of the caches as it is now."""
-        self._snapshots = [None if leaf.trims else leaf.snapshot() for leaf in self.leaves]
+    def mark(self, tokens: int) -> None:
+        """Remember the state of the caches as it is now, before a pass over so many tokens."""
+        self._snapshots = [
+            None if leaf.takes_back(tokens) else leaf.snapshot() for leaf in self.leaves
+        ]
 
     def back(self, read: int, kept: int) -> int:
         """Keep the first `kept` of the `read` tokens that were read since the mark; how many of them the caches hold.

@@ -14,11 +14,11 @@ import mlx.core as mx
 
 from zoo.blocks.model import protocol_of
 from zoo.cache import CachePolicy
+from zoo.generation.choosing.logits import check_numbers, logprobs
 from zoo.generation.drafting.acceptance import accept
 from zoo.generation.drafting.drafter import Draft
 from zoo.generation.drafting.pays import BreakEven
 from zoo.generation.drafting.rollback import Rollback
-from zoo.generation.sampling import check_numbers, logprobs
 from zoo.generation.step import Drafted, Step
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class DraftedRow:
         unread = self.ids[self.held :]
         read = len(unread) + len(draft.tokens)
         if draft.tokens:
-            self._rollback.mark()
+            self._rollback.mark(read)
         tokens = mx.array([[*unread, *draft.tokens]])  # (1, T)
         hidden = self.model.backbone(tokens, self.cache)[:, len(unread) - 1 :]  # (1, 1 + k, D)
         before, place = self.held, len(self.ids) - 1
