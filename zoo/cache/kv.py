@@ -145,6 +145,10 @@ class KVCache(Cache):
         self.values.trim(count)
         self.length -= count
 
+    def takes_back(self, tokens: int) -> bool:
+        """Whether the columns that the pass before could see are still there after one over so many tokens."""
+        return self.trims or tokens <= self.keys.slack + 1
+
     @classmethod
     def joined(cls, caches: Sequence[Self]) -> Self:
         """A cache with the arrays of several in one batch, columns aligned on the right."""

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from zoo.blocks.model import protocol_of
 from zoo.blocks.position import steady_length
 from zoo.errors import PromptError, TokenizerError, ZooError
 from zoo.frozen import Frozen, frozen
+from zoo.generation.choosing.filters import narrowing
 from zoo.generation.drafting.drafter import Drafter
 from zoo.generation.drafting.lookup import PromptLookup
-from zoo.generation.drafting.model import DraftModel, Draws, Narrow
+from zoo.generation.drafting.model import DraftModel, Draws
 from zoo.generation.drafting.own import OwnDraft, own_layer
+from zoo.generation.drafting.rollback import can_go_back
 from zoo.generation.prompt import learned_context
 from zoo.loading import Loaded, load
 from zoo.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from zoo.generation.settings import Settings
 
 DRAFT_TOKENS = 4  # of a draft model
 WAYS = ("prompt_lookup", "draft_model", "own_draft")
@@ -35,11 +40,11 @@ class Drafting(Frozen):
     steady: int | None
 
 
-def drafting_of(loaded: Loaded, settings: Any, narrow: Sequence[Narrow] = ()) -> Drafting | None:
+def drafting_of(loaded: Loaded, settings: Settings) -> Drafting | None:
     """How the `Settings` draft; None where they do not.
 
     PromptError, naming the setting, before the first token: for two ways at once, a draft model of another vocabulary, a
-    checkpoint without a layer of its own for it. `narrow` are the filters of the settings that look at the logits alone.
+    checkpoint without a layer of its own for it.
     """
     asked = [name for name in WAYS if getattr(settings, name) not in (None, False, 0)]
     if len(asked) > 1:
@@ -51,11 +56,14 @@ def drafting_of(loaded: Loaded, settings: Any, narrow: Sequence[Narrow] = ()) ->
     protocol = protocol_of(loaded.model)
     if not protocol.decodes or protocol.translates or loaded.architecture.causality == "full":
         raise PromptError(f"`{asked[0]}`: {loaded.architecture.name} does not continue a text token by token")
+    if not can_go_back(protocol.plain_caches(loaded.model.make_cache(settings.policy()))):
+        raise PromptError(f"`{asked[0]}`: the caches of {loaded.architecture.name} cannot take tokens back")
     steady = steady_length(loaded.model)
     if settings.prompt_lookup:
         return Drafting(settings.prompt_lookup, PromptLookup, False, steady)
     vocab = loaded.recipe.head.vocab or loaded.recipe.embedding.vocab
-    drawn = settings.temperature > 0
+    drawn = not settings.greedy
+    narrow = () if settings.mirostat else [filter for _, _, filter in narrowing(settings)]
 
     def draws() -> Draws:
         return Draws(vocab, temperature=settings.temperature, narrow=narrow, seed=settings.seed)
@@ -87,6 +95,8 @@ def draft_of(loaded: Loaded, source: Any) -> Loaded:
     name, protocol = f"`draft_model` {draft.folder}", protocol_of(draft.model)
     if not protocol.decodes or protocol.translates or draft.architecture.causality != "causal":
         raise PromptError(f"{name}: {draft.architecture.name} is no causal decoder")
+    if not can_go_back(protocol.plain_caches(draft.model.make_cache())):
+        raise PromptError(f"{name}: the caches of {draft.architecture.name} cannot take tokens back")
     if (draft.tokenizer is None) != (loaded.tokenizer is None):
         raise PromptError(f"{name}: one of the two models has a tokenizer, the other none")
     if draft.tokenizer is None or loaded.tokenizer is None:

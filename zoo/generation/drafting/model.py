@@ -6,7 +6,7 @@ Axes: V vocabulary of the target, which may be padded to another size than the d
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import mlx.core as mx
@@ -14,6 +14,7 @@ import mlx.core as mx
 from zoo import runtime
 from zoo.blocks.model import protocol_of
 from zoo.cache import settle
+from zoo.generation.choosing.filters import Filter
 from zoo.generation.drafting.drafter import Draft
 from zoo.generation.drafting.rollback import Rollback
 
@@ -38,7 +39,7 @@ class Draws:
     """
 
     def __init__(
-        self, vocab: int, *, temperature: float = 0.0, narrow: Sequence[Narrow] = (), seed: int | None = None
+        self, vocab: int, *, temperature: float = 0.0, narrow: Sequence[Filter] = (), seed: int | None = None
     ) -> None:
         self.vocab, self.temperature, self.narrow = vocab, temperature, narrow
         self._key = key_of(seed)
@@ -110,7 +111,7 @@ class DraftModel:
             self.held, new = self.held + chunk, new[chunk:]
         token, law = self.draws(self._logits(mx.array([new])))
         self.held = len(self.text)
-        self._rollback.mark()
+        self._rollback.mark(count - 1)
         tokens, laws = [token], [law]
         for _ in range(count - 1):
             token, law = self.draws(self._logits(token[:, None]))

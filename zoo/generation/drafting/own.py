@@ -62,7 +62,7 @@ class OwnDraft:
         if not self._unread:
             return Draft()
         state = self._take(self._unread)[:, -1:]  # (1, 1, D)
-        self._rollback.mark()
+        self._rollback.mark(count - 1)
         token, law = self.draws(self._logits(state))
         tokens, laws = [token], [law]
         for _ in range(count - 1):

@@ -88,7 +88,7 @@ class DraftedRow:
         unread = self.ids[self.held :]
         read = len(unread) + len(draft.tokens)
         if draft.tokens:
-            self._rollback.mark()
+            self._rollback.mark(read)
         tokens = mx.array([[*unread, *draft.tokens]])  # (1, T)
         hidden = self.model.backbone(tokens, self.cache)[:, len(unread) - 1 :]  # (1, 1 + k, D)
         before, place = self.held, len(self.ids) - 1
