@@ -39,8 +39,8 @@ class Statistics(Frozen):
 class Match(Frozen):
     """What is held of a prompt: its first `length` tokens need not be computed, and `why` says what kept it from more.
 
-    `marks`: the numbers of tokens, in order, after which to call `keep` while the rest of the prompt is computed, where
-    caches are not held by column.
+    `marks`: the numbers of tokens, in order, after which to call `keep` while the rest of the prompt is computed. Where
+    all caches are held by column, that is after the prompt; else a snapshot is left wherever another text may part.
     """
 
     length: int
@@ -111,6 +111,14 @@ class PromptCache:
         )
         return match
 
+    def check(self, loaded: Loaded) -> None:
+        """PromptError when it is the prompt cache of another model than `loaded`."""
+        if loaded.model is not self.loaded.model:
+            raise PromptError(
+                f"`prompt_cache`: was made for {self.loaded.architecture.name} from {self.loaded.folder}, and holds "
+                f"nothing of {loaded.architecture.name} from {loaded.folder}"
+            )
+
     def keep(self, ids: Iterable[int], caches: Sequence[Any], policy: CachePolicy | None = None) -> None:
         """Hold what the caches of a model, made with `policy`, have of one text.
 
@@ -165,7 +173,7 @@ class PromptCache:
     def _match(self, text: array[int], policy: CachePolicy, ends: Iterable[int]) -> Match:
         if self.unsupported:
             return Match(0, Why(Reason.UNSUPPORTED, why=self.unsupported))
-        last = len(text) - 1
+        last = max(0, len(text) - 1)
         tree = self.trees.get(policy)
         if tree is not None and tree.root.children:
             found = tree.find(text, last, self._tick())
@@ -181,7 +189,7 @@ class PromptCache:
             reason = Reason.WHOLE
         else:
             reason = Reason.LONGER if found.ends else Reason.DIFFERS
-        marks: set[int] = set()
+        marks = {len(text)}
         if not self.by_column(policy):  # where texts part, a third text may do so, too
             marks = {mark for mark in (agreed, *ends, last) if length < mark <= last}
         return Match(length, Why(reason, agreed, length), tuple(sorted(marks)), found.snapshots)
