@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from zoo.blocks.model import protocol_of
 from zoo.errors import PromptError
@@ -114,9 +115,7 @@ def text_of(
         first_token=first_token(loaded, settings.target_language) if marked else None,
     )
     mask = _mask(loaded, settings, logits, ending)
-    chooser = chooser_of(
-        loaded, settings, given=given, ends=ending, limit=limit, forced=forced, mask=mask
-    )
+    chooser = chooser_of(loaded, settings, given=given, ends=ending, limit=limit, forced=forced, mask=mask)
     stream = TextStream(loaded, limit, settings.stop, settings.stop_tokens)
     drafting = drafting_of(loaded, settings)
     return Text(handle, ids, settings, limit, chooser, stream, start, ends, report, drafting)

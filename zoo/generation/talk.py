@@ -180,7 +180,9 @@ class Talk:
     def _prompt(self, dropped: Callable[[Dropped], None] | None) -> Question:
         """What is asked of the model, the oldest turns left out if the context is full."""
         if not self.remembers:
-            languages = {name: self.settings.get(name) for name in ("source_language", "target_language")}
+            languages: dict[str, Any] = {
+                name: self.settings.get(name) for name in ("source_language", "target_language")
+            }
             text = self.conversation.messages[-1]["content"]
             return Question(self.loaded, encode_prompt(self.loaded, text, **languages), None)
         text, ids = self._laid_out(self.conversation.sent)

@@ -40,9 +40,7 @@ class Rollback:
 
     def mark(self, tokens: int) -> None:
         """Remember the state of the caches as it is now, before a pass over so many tokens."""
-        self._snapshots = [
-            None if leaf.takes_back(tokens) else leaf.snapshot() for leaf in self.leaves
-        ]
+        self._snapshots = [None if leaf.takes_back(tokens) else leaf.snapshot() for leaf in self.leaves]
 
     def back(self, read: int, kept: int) -> int:
         """Keep the first `kept` of the `read` tokens that were read since the mark; how many of them the caches hold.
