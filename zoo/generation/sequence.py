@@ -15,7 +15,7 @@ from zoo.generation.choosing.forced import constraints_of
 from zoo.generation.drafting import Drafter, Drafting, drafting_of
 from zoo.generation.prefill import Report
 from zoo.generation.prompt import encode_prompt, end_ids, first_token, settings_of, start_token
-from zoo.generation.settings import Settings
+from zoo.generation.settings import Settings, check_policy
 from zoo.generation.step import PromptRead, Step
 from zoo.generation.text import TextStream
 from zoo.loading import Loaded
@@ -91,6 +91,7 @@ def text_of(
     report: Report | None = None,
 ) -> Text:
     """The text that continues `prompt`, or, of an encoder-decoder, translates it. PromptError for what cannot be."""
+    check_policy(loaded.model, settings.policy())
     languages = (settings.source_language, settings.target_language)
     ids = encode_prompt(loaded, prompt, settings.special_tokens, *languages)
     limit = token_limit(loaded, len(ids), settings.max_tokens, settings.min_tokens)

@@ -6,6 +6,7 @@ from zoo.errors import PromptError
 from zoo.frozen import Frozen, frozen
 
 GROUPS = (128, 64, 32)  # numbers that may share a scale and a bias
+GROUP = 64
 BITS = (4, 8)
 
 
@@ -24,7 +25,7 @@ class CachePolicy(Frozen):
     keep: int = 0
     key_bits: int | None = None
     value_bits: int | None = None
-    group_size: int = 64
+    group_size: int = GROUP
     start: int = 0
 
     def __post_init__(self) -> None:
