@@ -119,8 +119,9 @@ def test_settings_are_checked_as_they_are_set(session, capsys):
     assert told("/set") == "max_tokens 3"
     assert told("/set top-p 0.5") == "top_p 0.5"
     assert "must be a number of at least 0 and at most 1" in told("/set top_p 2")
-    assert told("/set tempratur 1") == "zoo: tempratur: autoregressive generation has no such setting; did you mean temperature?"
-        "/set tempratur 1"
+    assert (
+        told("/set tempratur 1")
+        == "zoo: tempratur: autoregressive generation has no such setting; did you mean temperature?"
     )
     assert told("/set top_p").startswith("top_p is 0.5: a number of at least 0 and at most 1.")
     assert "is not set" in told("/unset top_p") and session.talk.settings == {"max_tokens": 3}
