@@ -180,11 +180,10 @@ class Talk:
     def _prompt(self, dropped: Callable[[Dropped], None] | None) -> Question:
         """What is asked of the model, the oldest turns left out if the context is full."""
         if not self.remembers:
-            languages: dict[str, Any] = {
-                name: self.settings.get(name) for name in ("source_language", "target_language")
-            }
+            source, target = (self.settings.get(f"{side}_language") for side in ("source", "target"))
             text = self.conversation.messages[-1]["content"]
-            return Question(self.loaded, encode_prompt(self.loaded, text, **languages), None)
+            ids = encode_prompt(self.loaded, text, source_language=source, target_language=target)
+            return Question(self.loaded, ids, None)
         text, ids = self._laid_out(self.conversation.sent)
         if self.context is not None and len(ids) > self.context - self._room(self.context):
             turns = self._drop(self.context)
