@@ -118,7 +118,9 @@ def text_of(
         regex=settings.regex,
         grammar=settings.grammar,
     )
-    chooser = chooser_of(loaded, settings, given=given, ends=end_ids(loaded), limit=limit, forced=forced, mask=mask)
+    chooser = chooser_of(
+        loaded, settings, given=given, ends=end_ids(loaded), limit=limit, forced=forced, mask=mask
+    )
     stream = TextStream(loaded, limit, settings.stop, settings.stop_tokens)
     drafting = drafting_of(loaded, settings)
     return Text(handle, ids, settings, limit, chooser, stream, start, ends, report, drafting)

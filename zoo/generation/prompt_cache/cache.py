@@ -92,9 +92,7 @@ class PromptCache:
         """Requests, hits, misses, tokens, evictions since it was made; bytes now."""
         return replace(self._counts, nbytes=self.nbytes)
 
-    def match(
-        self, ids: Iterable[int], policy: CachePolicy | None = None, ends: Iterable[int] = ()
-    ) -> Match:
+    def match(self, ids: Iterable[int], policy: CachePolicy | None = None, ends: Iterable[int] = ()) -> Match:
         """The longest beginning of a prompt that is held for `policy`.
 
         At least one token is left to compute, since the logits of the last one are needed. `ends`: the numbers of

@@ -39,7 +39,9 @@ def of_tokenizer(tokenizer: Tokenizer | None) -> str:
         "kind": tokenizer.kind,
         "special": tokenizer.special_tokens,
         "ends": sorted(tokenizer.eos_ids),
-        "tokens": [tokenizer.decode([id], skip_special_tokens=False) for id in range(0, tokenizer.vocab_size, step)],
+        "tokens": [
+            tokenizer.decode([id], skip_special_tokens=False) for id in range(0, tokenizer.vocab_size, step)
+        ],
         "ids": tokenizer.encode(TEXT),
     }
     return hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()

@@ -229,6 +229,4 @@ def _cut(arrays: Arrays, start: int, stop: int) -> Arrays:
 def _joined(path: Sequence[Node], cache: int, length: int) -> Arrays:
     """The first `length` columns of a cache, (1, G, length, K)."""
     pieces = [node.columns[cache] for node in path]
-    return tuple(
-        mx.concatenate(parts, axis=2)[:, :, :length] for parts in zip(*pieces, strict=True)
-    )
+    return tuple(mx.concatenate(parts, axis=2)[:, :, :length] for parts in zip(*pieces, strict=True))
