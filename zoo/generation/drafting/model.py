@@ -20,10 +20,6 @@ from zoo.generation.drafting.rollback import Rollback
 
 APART = 0x9E3779B97F4A7C15  # or drafts would be drawn with the keys of the tokens
 
-Narrow = Callable[
-    [mx.array], mx.array
-]  # logits (1, V) to logits (1, V), -inf for a token that must not be drafted
-
 
 def key_of(seed: int | None) -> mx.array:
     """The first random key of drafts, apart from those of the tokens; None: another in each run."""
@@ -111,7 +107,7 @@ class DraftModel:
             self.held, new = self.held + chunk, new[chunk:]
         token, law = self.draws(self._logits(mx.array([new])))
         self.held = len(self.text)
-        self._rollback.mark(count - 1)
+        self._rollback.mark()
         tokens, laws = [token], [law]
         for _ in range(count - 1):
             token, law = self.draws(self._logits(token[:, None]))
