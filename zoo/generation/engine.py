@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -66,7 +66,7 @@ class Engine:
         self,
         prompt: str | Sequence[int],
         *,
-        ends: Sequence[int] = (),
+        ends: Iterable[int] = (),
         report: Report | None = None,
         **settings: Any,
     ) -> int:
@@ -81,7 +81,7 @@ class Engine:
         prompt: str | Sequence[int],
         settings: Settings,
         *,
-        ends: Sequence[int] = (),
+        ends: Iterable[int] = (),
         report: Report | None = None,
     ) -> int:
         """Take one more text whose settings are a record. PromptError for a prompt that cannot be."""
@@ -152,7 +152,8 @@ class Engine:
         cache = loaded.model.make_cache(policy)
         if text.start is not None:
             return text, SourceRead(loaded.model, text.ids, cache, text.start)
-        prefix, read, ends = loaded.architecture.causality == "prefix", 0, text.ends
+        ends: Sequence[int] = ()
+        prefix, read = loaded.architecture.causality == "prefix", 0
         if (
             self.prompt_cache is not None and not settings.prompt_logprobs
         ):  # which every token has to be computed for
