@@ -174,9 +174,10 @@ def run(
         return
     request = Request(settings | {"strategy": strategy}, system, raw)
     if chat:
-        from zoo.cli.chat import converse
+        from zoo.cli.chat import talk_of
+        from zoo.cli.chatting import converse
 
-        converse(loaded, request)
+        converse(talk_of(loaded, request))
         return
     assert prompt is not None
     ids = prompt_ids(loaded, [{"role": "user", "content": prompt}], request)
