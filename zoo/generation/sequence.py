@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -40,7 +40,7 @@ class Text:
     chooser: Chooser
     stream: TextStream
     start: int | None = None
-    ends: Sequence[int] = ()
+    ends: Iterable[int] = ()
     report: Report | None = None
     drafting: Drafting | None = None
 
@@ -87,7 +87,7 @@ def text_of(
     settings: Settings,
     *,
     handle: int = 0,
-    ends: Sequence[int] = (),
+    ends: Iterable[int] = (),
     report: Report | None = None,
 ) -> Text:
     """The text that continues `prompt`, or, of an encoder-decoder, translates it. PromptError for what cannot be."""
