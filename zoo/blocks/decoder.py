@@ -192,6 +192,7 @@ class Decoder(Model, nn.Module):
             window=window,
             padding=padding,
             prefix=prefix,
+            bound=None if cache is None else cache.bound,
         )
         return biased(mask, self.relative(queries, length, start)) if "relative" in self else mask
 

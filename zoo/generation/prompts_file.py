@@ -33,7 +33,7 @@ def read_prompts(loaded: Loaded, path: Path, settings: Mapping[str, Any]) -> lis
 
     PromptError, naming the line, for one that cannot be.
     """
-    found = []
+    found: list[Line] = []
     for number, text in enumerate(_lines(path), 1):
         try:
             found.append(_line(loaded, len(found), text, settings))

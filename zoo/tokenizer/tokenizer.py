@@ -21,6 +21,7 @@ from zoo.tokenizer.settings import (
     token_ids,
     vocabulary_files,
 )
+from zoo.tokenizer.token_bytes import TextBytes
 
 if TYPE_CHECKING:
     from zoo.tokenizer.languages import Languages
@@ -102,6 +103,13 @@ class Tokenizer:
         Those of a byte-level tokenizer, one after the other, are the bytes of the encoded text.
         """
         return self._backend.token_bytes(id)
+
+    def text_bytes(self) -> TextBytes | None:
+        """What each id adds to a text, where decoding joins the bytes of tokens; None where it does more than that.
+
+        WordPiece's decoder, for example, puts spaces between words.
+        """
+        return self._backend.text_bytes()
 
     def offsets(self, text: str) -> list[tuple[int, int]] | None:
         """The characters, from and up to, that each id of `encode(text, special_tokens=False)` covers, if it knows."""
