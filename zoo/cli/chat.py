@@ -41,6 +41,11 @@ from zoo.cli.source_options import architecture_option, repack_option, revision_
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
     help="Go on with a conversation that /save wrote.",
 )
+@click.option(
+    "--prompt-cache",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="A file that keeps what was computed of the conversation, for the next one that begins alike.",
+)
 @click.option("--force", is_flag=True, help="Load even what does not seem to fit in memory.")
 @click.option("--dtype", type=click.Choice(["float32", "float16", "bfloat16"]), help="Compute in this type.")
 def chat(
@@ -54,6 +59,7 @@ def chat(
     system: str | None,
     raw: bool,
     path: Path | None,
+    prompt_cache: Path | None,
     strategy: str | None,
     samplers: tuple[str, ...],
     settings: dict[str, Any],
@@ -72,6 +78,7 @@ def chat(
     served_by(loaded.architecture)
     if samplers:
         settings["samplers"] = dict(sampler_asked(loaded.registry, text) for text in samplers)
+    settings["prompt_cache"] = _held(loaded, prompt_cache)
     talk = talk_of(loaded, Request(settings | {"strategy": strategy}, system, raw))
     if path is not None:
         from zoo.generation.conversation import load_conversation
@@ -83,16 +90,30 @@ def chat(
     converse(talk)
 
 
+def _held(loaded: Any, path: Path | None) -> Any:
+    """A prompt cache, that of a file if there is one, which is then written again at the end."""
+    from zoo.generation.prompt_cache import PromptCache
+
+    if path is None:
+        return PromptCache(loaded)
+    held = PromptCache.load(path, loaded)
+    click.get_current_context().call_on_close(lambda: held.save(path) if held.statistics.requests else None)
+    return held
+
+
 def talk_of(loaded: Any, request: Request) -> Any:
-    """The conversation that a command's options ask for."""
+    """The conversation that a command's options ask for; what was computed of it is kept until it ends."""
     from zoo.generation.conversation import Conversation
+    from zoo.generation.prompt_cache import PromptCache
     from zoo.generation.talk import Talk
 
     settings = {name: value for name, value in request.settings.items() if name != "strategy"}
+    held = settings.pop("prompt_cache", None)
     return Talk(
         loaded,
         Conversation(system=request.system),
         settings,
         strategy=request.settings.get("strategy"),
         raw=request.raw,
+        prompt_cache=PromptCache(loaded) if held is None else held,
     )

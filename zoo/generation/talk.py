@@ -7,7 +7,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from zoo.architecture import Setting
 from zoo.architecture.shared_settings import SHARED
@@ -18,9 +18,14 @@ from zoo.generation.chat import Question, question_of
 from zoo.generation.checkpoint_settings import token_limit
 from zoo.generation.conversation import Conversation, Message
 from zoo.generation.prompt import encode_prompt, has_chat_template, render_messages
+from zoo.generation.segments import segment_ends
+from zoo.generation.settings import Settings, settings_for
 from zoo.generation.step import PromptRead, Step
 from zoo.generation.tools import ToolCall
 from zoo.loading import Loaded
+
+if TYPE_CHECKING:
+    from zoo.generation.prompt_cache import PromptCache
 
 ROOM = 4  # an answer has at least this part of the context to itself, or all the tokens that it may have
 KEPT = 2  # a full context is emptied to this part, so that the next turns need not drop again
@@ -75,11 +80,14 @@ class Talk:
         *,
         strategy: str | None = None,
         raw: bool = False,
+        prompt_cache: PromptCache | None = None,
     ) -> None:
+        """`prompt_cache` keeps what was computed of the conversation, so that a turn computes what is new."""
         self.loaded, self.strategy, self.raw = loaded, strategy, raw
         self.conversation = conversation or Conversation()
         self.settings = dict(settings or {})
         self.remembers = has_chat_template(loaded) and not raw
+        self.prompt_cache = prompt_cache
         self.read: PromptRead | None = None  # how the last prompt was read
         if self.conversation.system and not self.remembers:
             why = (
@@ -230,5 +238,16 @@ class Talk:
         chosen, _ = started(self.loaded, settings, self.strategy)
         if self.remembers and room is not None and room > 0 and "max_tokens" in chosen.takes:
             settings["max_tokens"] = min(token_limit(self.loaded, 0, settings.get("max_tokens")), room)
+        if self.prompt_cache is not None and "prompt_cache" in chosen.options:
+            settings |= {"prompt_cache": self.prompt_cache, "ends": self._ends(prompt.ids, settings)}
         steps = stream(prompt.loaded, prompt.ids, strategy=self.strategy, report=report, **settings)
         yield from prompt.answer(steps)
+
+    def _ends(self, ids: Sequence[int], settings: Mapping[str, Any]) -> tuple[int, ...]:
+        """Where the next prompt may go on in another way; nowhere that matters if any beginning can be used again."""
+        assert self.prompt_cache is not None
+        shared = {name: value for name, value in settings.items() if name in Settings.__dataclass_fields__}
+        policy = settings_for(self.loaded, shared).policy()
+        if not self.remembers or self.prompt_cache.by_column(policy):
+            return ()
+        return segment_ends(self.loaded, self.conversation.sent, ids)
