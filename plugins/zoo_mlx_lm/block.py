@@ -66,6 +66,12 @@ class BridgedDecoder(Model, nn.Module):
             for name, value in vars(cache).items():
                 setattr(cache, name, tree_map(chosen, value))
 
+    def plain_caches(self, caches: Iterable[Any]) -> list[Any]:
+        """mlx-lm's caches, each with what it needs to go back."""
+        from zoo_mlx_lm.caches import rewound
+
+        return list(rewound(caches))
+
     def backbone(
         self,
         tokens: mx.array,

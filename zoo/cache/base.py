@@ -149,6 +149,10 @@ class Cache:
         """Forget the last `count` columns, as if their tokens had never come; where it `trims`."""
         raise NotImplementedError
 
+    def takes_back(self, tokens: int) -> bool:
+        """Whether `trim` can drop any of the columns of a pass over so many tokens, right after it."""
+        return self.trims
+
     @classmethod
     def merge(cls, caches: Sequence[Self]) -> Self:
         """The rows of several caches of this class and one policy in one, padded on the left to the longest."""

@@ -159,7 +159,7 @@ class Columns:
         self.buffer, self.used = newest, newest.shape[2]
 
     def trim(self, count: int) -> None:
-        """Forget the newest `count` columns, where all are kept."""
+        """Forget the newest `count` columns: any, where all are kept, else those of a last pass without a long piece."""
         self.used -= count
 
     def drop(self, count: int) -> None:
