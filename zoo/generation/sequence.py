@@ -110,5 +110,5 @@ def text_of(
     )
     filters: Any = filters_of(loaded.registry, settings.samplers) if settings.samplers else ()
     chooser = Chooser(settings, forced=forced, filters=filters)
-    stream = TextStream(loaded, limit, settings.stop, settings.stop_tokens)
+    stream = TextStream(loaded, limit, settings.stop, settings.stop_tokens, settings.stop_regex)
     return Text(handle, ids, settings, limit, chooser, stream, start, ends, report)
