@@ -31,12 +31,16 @@ class Statistics:
     first: float | None = None
     ended: float = 0.0
     tokens: int = 0
+    cached_tokens: int = 0
+    missed: str | None = None  # why the prompt cache had no more, where there is one
 
     def count(self, step: Any) -> None:
         """Note one more `zoo.Step`: a token, a draft, or one of several answers that came at once."""
         self.ended = time.perf_counter()
         self.first = self.first or self.ended
         self.tokens += step.token is not None and step.candidate is None
+        if step.prompt is not None:
+            self.cached_tokens, self.missed = step.prompt.cached_tokens, step.prompt.missed
 
     def as_json(self) -> dict[str, Any]:
         """Counts, tokens a second, seconds and bytes."""
@@ -46,8 +50,11 @@ class Statistics:
         decode = self.ended - (self.first or self.ended)
         return {
             "prompt_tokens": self.prompt_tokens,
+            "cached_tokens": self.cached_tokens,
             "generated_tokens": self.tokens,
-            "prompt_tokens_per_second": round(self.prompt_tokens / prefill, 1) if prefill else None,
+            "prompt_tokens_per_second": round((self.prompt_tokens - self.cached_tokens) / prefill, 1)
+            if prefill
+            else None,
             # The first token is the prefill's: the time after it belongs to the others.
             "generated_tokens_per_second": round((self.tokens - 1) / decode, 1)
             if decode and self.tokens
@@ -68,8 +75,11 @@ class Statistics:
         first = [f"first token after {values['first_token_seconds']:.3f} s"] if self.first else []
         # Filling masks generates nothing.
         generated = [counted("generated")] if self.tokens else []
+        cached = (
+            [f"{self.cached_tokens} of them from the prompt cache ({self.missed})"] if self.missed else []
+        )
         return [
-            *(counted("prompt"), *generated, *first, f"loading {values['load_seconds']:.2f} s"),
+            *(counted("prompt"), *cached, *generated, *first, f"loading {values['load_seconds']:.2f} s"),
             f"peak memory {values['peak_memory_bytes'] / 1e6:.1f} MB",
         ]
 
@@ -103,6 +113,11 @@ class Statistics:
 @click.option(
     "--output", type=click.Path(path_type=Path, dir_okay=False), help="Where the answers to --prompts go."
 )
+@click.option(
+    "--prompt-cache",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="A file that keeps what was computed of prompts, for those that begin alike.",
+)
 @click.option("--force", is_flag=True, help="Load even what does not seem to fit in memory.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")
 @click.option("--dtype", type=click.Choice(["float32", "float16", "bfloat16"]), help="Compute in this type.")
@@ -120,6 +135,7 @@ def run(
     raw: bool,
     prompts: Path | None,
     output: Path | None,
+    prompt_cache: Path | None,
     strategy: str | None,
     samplers: tuple[str, ...],
     settings: dict[str, Any],
@@ -149,6 +165,8 @@ def run(
     load_seconds = time.perf_counter() - began
     if samplers:
         settings["samplers"] = dict(sampler_asked(loaded.registry, text) for text in samplers)
+    if prompt_cache is not None:
+        settings["prompt_cache"] = opened_cache(prompt_cache, loaded)
     if prompts is not None and output is not None:
         from zoo.cli.prompts import run_prompts
 
@@ -156,9 +174,10 @@ def run(
         return
     request = Request(settings | {"strategy": strategy}, system, raw)
     if chat:
-        from zoo.cli.chat import converse
+        from zoo.cli.chat import talk_of
+        from zoo.cli.chatting import converse
 
-        converse(loaded, request)
+        converse(talk_of(loaded, request))
         return
     assert prompt is not None
     ids = prompt_ids(loaded, [{"role": "user", "content": prompt}], request)
@@ -193,6 +212,20 @@ def run(
         click.echo(facts([loaded.architecture.name, *statistics.lines()], columns(sys.stderr)), err=True)
     if interrupted:
         raise KeyboardInterrupt
+
+
+def opened_cache(path: Path, loaded: Any) -> Any:
+    """The prompt cache of a file, which is written again when the command ends and a prompt was read."""
+    from zoo.generation.prompt_cache import PromptCache
+
+    held = PromptCache.load(path, loaded)
+
+    def save() -> None:
+        if held.statistics.requests:
+            held.save(path)
+
+    click.get_current_context().call_on_close(save)
+    return held
 
 
 def piped() -> str:

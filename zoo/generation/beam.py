@@ -15,11 +15,12 @@ import numpy as np
 from zoo.blocks.model import protocol_of
 from zoo.errors import PromptError
 from zoo.generation.checkpoint_settings import token_limit
-from zoo.generation.constraints import REMOVED, Constraints, constraints_of
+from zoo.generation.choosing.forced import Constraints, constraints_of
+from zoo.generation.choosing.logits import REMOVED, check_numbers, logprobs
+from zoo.generation.choosing.sampling import sampler
 from zoo.generation.decoding import decode
 from zoo.generation.prompt import encode_prompt, end_ids, first_token, sampling_of, settings_of, start_token
 from zoo.generation.reader import Reader, Report, TextReader, TranslationReader
-from zoo.generation.sampling import check_numbers, logprobs, sampler
 from zoo.generation.step import Step
 from zoo.generation.text import TextStream
 from zoo.loading import Loaded

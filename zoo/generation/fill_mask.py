@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 import mlx.core as mx
 
 from zoo.errors import PromptError
+from zoo.generation.choosing.logits import check_numbers
 from zoo.generation.prompt import encode_prompt, mask_id
-from zoo.generation.sampling import check_numbers
 from zoo.generation.step import Step
 from zoo.loading import Loaded
 

@@ -33,7 +33,7 @@ def read_prompts(loaded: Loaded, path: Path, settings: Mapping[str, Any]) -> lis
 
     PromptError, naming the line, for one that cannot be.
     """
-    found = []
+    found: list[Line] = []
     for number, text in enumerate(_lines(path), 1):
         try:
             found.append(_line(loaded, len(found), text, settings))
@@ -167,8 +167,10 @@ def _by_engine(
     loaded: Loaded, lines: Sequence[Line], settings: Mapping[str, Any]
 ) -> Iterator[tuple[Line, Generated]]:
     """Each line with its answer, as they are done; a line's own settings go before those of all."""
-    chosen = [settings_for(loaded, {**settings, **line.settings}) for line in lines]
-    return _engine_answers(Engine(loaded), lines, chosen)
+    shared = dict(settings)
+    engine = Engine(loaded, prompt_cache=shared.pop("prompt_cache", None))
+    chosen = [settings_for(loaded, {**shared, **line.settings}) for line in lines]
+    return _engine_answers(engine, lines, chosen)
 
 
 def _engine_answers(
