@@ -14,8 +14,8 @@ from zoo.errors import PromptError
 from zoo.frozen import Frozen, frozen
 from zoo.host.registry import Registry, core, default_registry
 
-# What Python's callers alone can use: a command gives its prompt as ids and shows no log-probabilities.
-PYTHON_ONLY = ("logprobs", "special_tokens")
+# What Python's callers alone can use: a command gives its prompt as ids.
+PYTHON_ONLY = ("special_tokens",)
 KIND_NAMES = {int: "integer", float: "float", bool: "true|false", str: "text", dict: "json", object: "source"}
 
 

@@ -117,7 +117,7 @@ def text_of(
     )
     mask = _mask(loaded, settings, logits, ending)
     chooser = chooser_of(loaded, settings, given=given, ends=ending, limit=limit, forced=forced, mask=mask)
-    stream = TextStream(loaded, limit, settings.stop, settings.stop_tokens)
+    stream = TextStream(loaded, limit, settings.stop, settings.stop_tokens, settings.stop_regex)
     drafting = drafting_of(loaded, settings)
     return Text(handle, ids, settings, limit, chooser, stream, start, ends, report, drafting)
 
