@@ -6,7 +6,7 @@ Axes: V vocabulary of the target, which may be padded to another size than the d
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import mlx.core as mx
