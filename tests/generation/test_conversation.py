@@ -161,12 +161,12 @@ def test_a_full_context_drops_the_oldest_turns_and_says_so(loaded, monkeypatch):
     context = loaded.recipe.context
     talk = Talk(loaded, Conversation(system="Be brief."), {"max_tokens": 8})
     told, lengths = [], []
-    for turn in range(60):
+    for turn in range(30):
         list(talk.answer(f"The capital of country {turn} is", dropped=told.append))
         lengths.append(talk.read.tokens)
-    assert 1 < len(told) < 20, "a full context is emptied by more than one turn"
+    assert 1 < len(told) < 12, "a full context is emptied by more than one turn"
     assert all(drop.before > context - 8 and drop.after <= context // 2 for drop in told)
-    assert max(lengths) + 8 <= context and talk.conversation.turns == 60
+    assert max(lengths) + 8 <= context and talk.conversation.turns == 30
     assert sum(drop.turns for drop in told) == talk.conversation.dropped
     assert talk.conversation.sent[0]["content"] == "Be brief."
     assert talk.tokens() < context
@@ -206,3 +206,20 @@ def test_settings_are_those_of_a_strategy_that_serves(loaded):
     assert not talk.conversation.messages and talk.settings["temperature"] == 0.5
     talk.go_on(made(1), {"top_p": 0.7})
     assert talk.settings == {"top_p": 0.7} and talk.conversation.turns == 1
+
+
+@pytest.mark.parametrize("name", ["llama", "mamba"])
+def test_a_turn_computes_what_is_new_and_answers_the_same(name):
+    made = zoo.load(name)
+    made.tokenizer.chat_template = TEMPLATE
+    held, alone = (
+        Talk(made, settings={"max_tokens": 4}, prompt_cache=zoo.PromptCache(made)),
+        Talk(made, settings={"max_tokens": 4}),
+    )
+    computed = []
+    for question in ("The capital of France is", "The capital of China is", "The capital of Brazil is"):
+        answer = "".join(step.text for step in held.answer(question))
+        assert answer == "".join(step.text for step in alone.answer(question))
+        computed.append(held.read.tokens - held.read.cached_tokens)
+    assert max(computed[1:]) <= computed[0] + 6, "the question, and the answer's last tokens"
+    assert held.read.tokens > 2 * computed[0] and alone.read.cached_tokens == 0

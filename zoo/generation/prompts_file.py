@@ -92,6 +92,8 @@ def answered(
     if chosen.name == "autoregressive":
         answers = _by_engine(loaded, left, shared)
     else:
+        if "prompt_cache" in settings:
+            raise PromptError(f"`prompt_cache`: {chosen.name} generation has no such setting")
         if own := next((line for line in left if line.settings), None):
             name = next(iter(own.settings))
             raise PromptError(
@@ -131,8 +133,13 @@ def _shown(line: Line, answer: Generated) -> dict[str, Any]:
         "prompt_tokens": len(line.ids),
         "generated_tokens": len(answer.tokens),
     }
-    if answer.logprobs is not None:
-        values["logprobs"] = answer.logprobs
+    for name, value in (("logprobs", answer.logprobs), ("alternatives", answer.alternatives)):
+        if value is not None:
+            values[name] = value
+    if answer.prompt is not None:
+        values["cached_tokens"] = answer.prompt.cached_tokens
+        if answer.prompt.logprobs is not None:
+            values["prompt_logprobs"] = answer.prompt.logprobs
     if answer.candidates:
         values["candidates"] = list(answer.candidates)
     return values

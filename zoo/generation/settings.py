@@ -22,6 +22,7 @@ ALWAYS = ("repetition_penalty", "no_repeat_ngram_size")
 NARROWING = (*DRAWN[1:], "top_n_sigma", "xtc_probability", "mirostat", "samplers")
 # Mirostat chooses how many tokens to draw from; these do, too.
 REPLACED = ("top_k", "top_p", "min_p", "typical_p", "top_n_sigma", "xtc_probability")
+POLICY = ("max_kv_size", "keep", "kv_bits", "key_bits", "value_bits", "kv_group_size", "kv_start")
 ONE_OF = ("json_schema", "regex", "grammar")
 
 
@@ -97,15 +98,7 @@ class Settings(Frozen):
             raise PromptError(f"`top_p` must lie in (0, 1], got {self.top_p}")
         if not self.typical_p > 0:
             raise PromptError(f"`typical_p` must lie in (0, 1], got {self.typical_p}")
-        if self.max_kv_size is not None and self.keep >= self.max_kv_size:
-            raise PromptError(f"`keep` must be less than `max_kv_size`, {self.max_kv_size}, got {self.keep}")
-        if self.keep and self.max_kv_size is None:
-            raise PromptError("`keep` needs `max_kv_size`: a cache without a bound keeps all tokens")
-        if not self.policy().quantizes and (self.kv_start or self.kv_group_size != GROUP):
-            idle = "kv_start" if self.kv_start else "kv_group_size"
-            raise PromptError(
-                f"`{idle}` needs `kv_bits`, or the bits of keys or values: a cache is not quantized without"
-            )
+        self.policy()
         asked = [name for name in ONE_OF if getattr(self, name) is not None]
         if len(asked) > 1:
             raise PromptError(f"`{asked[0]}` and `{asked[1]}` cannot be given together")
@@ -117,15 +110,7 @@ class Settings(Frozen):
 
     def policy(self, reserve: int = 0) -> CachePolicy:
         """How caches are made, with room for `reserve` tokens."""
-        return CachePolicy(
-            reserve=reserve,
-            max_size=self.max_kv_size,
-            keep=self.keep,
-            key_bits=self.key_bits or self.kv_bits,
-            value_bits=self.value_bits or self.kv_bits,
-            group_size=self.kv_group_size,
-            start=self.kv_start,
-        )
+        return CachePolicy.of(reserve=reserve, **{name: getattr(self, name) for name in POLICY})
 
 
 def settings_for(loaded: Loaded, given: Mapping[str, Any]) -> Settings:
