@@ -58,7 +58,7 @@ VALUES += [
     {"enum": [1, "1", None, True, [1], {"a": 1}]},
     {"enum": ["a", "ab", "abc", ""]},
     {"enum": ["\\", '"', "/", "\b\f\t\r"]},
-    {"enum": [0.5, -0.25, 1e3, 12345678901234567890]},
+    {"enum": [0.5, -0.25, 1e3, 9007199254740991]},
     {"type": "string", "enum": ["x", 1, None]},
     {"type": "integer", "enum": [1, 2, "three"]},
     {"enum": ["你", "好", "é", "e\u0301", "👩‍👩‍👧"]},
@@ -267,6 +267,9 @@ REFUSED = [
     {"const": 1, "type": "string"},
     {"properties": []},
     {"x-guidance": {"lenient": True}},
+    {"const": 12345678901234567890},
+    {"enum": [[{"a": 123456789.123456789}]]},
+    {"type": "integer", "maximum": 2**53 + 1},
 ]
 
 

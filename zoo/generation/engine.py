@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -72,7 +72,7 @@ class Engine:
         self,
         prompt: str | Sequence[int],
         *,
-        ends: Sequence[int] = (),
+        ends: Iterable[int] = (),
         report: Report | None = None,
         **settings: Any,
     ) -> int:
@@ -87,7 +87,7 @@ class Engine:
         prompt: str | Sequence[int],
         settings: Settings,
         *,
-        ends: Sequence[int] = (),
+        ends: Iterable[int] = (),
         report: Report | None = None,
     ) -> int:
         """Take one more text whose settings are a record. PromptError for a prompt that cannot be."""
@@ -161,10 +161,10 @@ class Engine:
         if text.drafting is not None:
             text.drafter = text.drafting.make()
             text.drafter.read(text.ids)
-        prefix, read, ends = loaded.architecture.causality == "prefix", 0, text.ends
-        if (
-            self.prompt_cache is not None and not settings.prompt_logprobs
-        ):  # which every token has to be computed for
+        ends: Sequence[int] = ()
+        prefix, read = loaded.architecture.causality == "prefix", 0
+        # Log-probabilities of the prompt need all of it computed.
+        if self.prompt_cache is not None and not settings.prompt_logprobs:
             match = self.prompt_cache.match(text.ids, policy, text.ends)
             match.restore(cache)
             read, ends = match.length, match.marks

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,7 @@ from zoo.generation.choosing.forced import constraints_of
 from zoo.generation.drafting import Drafter, Drafting, drafting_of
 from zoo.generation.prefill import Report
 from zoo.generation.prompt import encode_prompt, end_ids, first_token, settings_of, start_token
-from zoo.generation.settings import Settings
+from zoo.generation.settings import Settings, check_policy
 from zoo.generation.step import PromptRead, Step
 from zoo.generation.text import TextStream
 from zoo.loading import Loaded
@@ -40,7 +40,7 @@ class Text:
     chooser: Chooser
     stream: TextStream
     start: int | None = None
-    ends: Sequence[int] = ()
+    ends: Iterable[int] = ()
     report: Report | None = None
     drafting: Drafting | None = None
 
@@ -87,10 +87,11 @@ def text_of(
     settings: Settings,
     *,
     handle: int = 0,
-    ends: Sequence[int] = (),
+    ends: Iterable[int] = (),
     report: Report | None = None,
 ) -> Text:
     """The text that continues `prompt`, or, of an encoder-decoder, translates it. PromptError for what cannot be."""
+    check_policy(loaded.model, settings.policy())
     languages = (settings.source_language, settings.target_language)
     ids = encode_prompt(loaded, prompt, settings.special_tokens, *languages)
     limit = token_limit(loaded, len(ids), settings.max_tokens, settings.min_tokens)
@@ -116,7 +117,7 @@ def text_of(
     )
     mask = _mask(loaded, settings, logits, ending)
     chooser = chooser_of(loaded, settings, given=given, ends=ending, limit=limit, forced=forced, mask=mask)
-    stream = TextStream(loaded, limit, settings.stop, settings.stop_tokens)
+    stream = TextStream(loaded, limit, settings.stop, settings.stop_tokens, settings.stop_regex)
     drafting = drafting_of(loaded, settings)
     return Text(handle, ids, settings, limit, chooser, stream, start, ends, report, drafting)
 

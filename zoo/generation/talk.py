@@ -250,4 +250,4 @@ class Talk:
         policy = settings_for(self.loaded, shared).policy()
         if not self.remembers or self.prompt_cache.by_column(policy):
             return ()
-        return segment_ends(self.loaded, self.conversation.sent, ids)
+        return tuple(segment_ends(self.loaded, self.conversation.sent, ids))

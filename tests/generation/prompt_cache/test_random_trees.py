@@ -79,7 +79,13 @@ class Dictionary:
     def drop(self):
         if not self.state:
             oldest = min(self.leaves(), key=lambda node: (self.used[node], -len(node)))
-            del self.used[oldest]
+            size = (len(oldest) - len(self.parent(oldest))) * COLUMN * (1 + self.columns)
+            used = self.used.pop(oldest)
+            if size > self.budget // 2:
+                excess = self.nbytes() + size - self.budget
+                kept = oldest[: len(oldest) + -excess // (COLUMN * (1 + self.columns))]
+                if len(kept) > len(self.parent(oldest)):
+                    self.used[kept] = used
             return
         oldest = min(self.states, key=self.used.get)
         self.states.remove(oldest)

@@ -102,6 +102,17 @@ def test_asking_again_computes_one_token(name, computed):
 
 
 @pytest.mark.parametrize("name", ["llama", "gemma2", "mamba"])
+def test_an_answer_that_is_stopped_is_kept_as_far_as_it_came(name):
+    loaded = loaded_of(subject(name))
+    cache = PromptCache(loaded)
+    steps = zoo.stream(loaded, range(1, 20), max_tokens=40, prompt_cache=cache)
+    answer = [next(steps).token for _ in range(7)]
+    steps.close()
+    (step,) = zoo.stream(loaded, [*range(1, 20), *answer, 4], max_tokens=1, prompt_cache=cache)
+    assert step.prompt.cached_tokens == 19 + 7
+
+
+@pytest.mark.parametrize("name", ["llama", "gemma2", "mamba"])
 def test_rows_of_a_batch_are_kept_and_found_alone(name):
     loaded = loaded_of(subject(name))
     cache = PromptCache(loaded)
@@ -141,7 +152,7 @@ def test_thinking_that_is_left_out_of_later_prompts_costs_no_more_than_the_answe
     for question in ("What is the capital city of China?", "And of France?", "Why?"):
         messages.append({"role": "user", "content": question})
         ids = encode_messages(loaded, messages)
-        ends = segment_ends(loaded, messages, ids)
+        ends = tuple(segment_ends(loaded, messages, ids))
         steps = list(zoo.stream(loaded, ids, max_tokens=5, prompt_cache=cache, ends=ends))
         assert steps[0].prompt.cached_tokens == shared
         assert since() == len(ids) - shared + len(steps) - 1 + (steps[-1].finish_reason == "stop")
@@ -161,7 +172,7 @@ def test_where_a_template_refuses_one_more_turn_the_prompt_is_shared_up_to_the_a
     (end,) = segment_ends(loaded, messages, ids)
     assert loaded.tokenizer.decode(ids[:end]) == "[user] What is the capital city of China?"
     loaded.tokenizer.chat_template = "{% for message in messages %}{{ message.content }}\n{% endfor %}"
-    assert segment_ends(loaded, messages, encode_messages(loaded, messages)) == ()
+    assert not list(segment_ends(loaded, messages, encode_messages(loaded, messages)))
 
 
 def test_log_probabilities_of_a_prompt_are_those_of_all_its_tokens():

@@ -84,14 +84,21 @@ def drafting_of(loaded: Loaded, settings: Settings) -> Drafting | None:
 
 
 def draft_of(loaded: Loaded, source: Any) -> Loaded:
-    """The draft model, loaded if `source` is not; PromptError where it cannot draft for `loaded`."""
-    if isinstance(source, Loaded):
-        draft = source
-    else:
-        try:
-            draft = load(source, registry=loaded.registry)
-        except ZooError as error:
-            raise PromptError(f"`draft_model`: {error}") from error
+    """The draft model, loaded the first time if `source` is not; PromptError where it cannot draft for `loaded`."""
+    if not isinstance(source, Loaded):
+        known = str(source)
+        if known not in loaded.drafters:
+            try:
+                draft = load(source, registry=loaded.registry)
+            except ZooError as error:
+                raise PromptError(f"`draft_model`: {error}") from error
+            loaded.drafters[known] = fitting(loaded, draft)
+        return loaded.drafters[known]
+    return fitting(loaded, source)
+
+
+def fitting(loaded: Loaded, draft: Loaded) -> Loaded:
+    """The draft model; PromptError where it cannot draft for `loaded`."""
     name, protocol = f"`draft_model` {draft.folder}", protocol_of(draft.model)
     if not protocol.decodes or protocol.translates or draft.architecture.causality != "causal":
         raise PromptError(f"{name}: {draft.architecture.name} is no causal decoder")

@@ -6,7 +6,7 @@ Axes: V vocabulary of the target, which may be padded to another size than the d
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import mlx.core as mx
@@ -19,10 +19,6 @@ from zoo.generation.drafting.drafter import Draft
 from zoo.generation.drafting.rollback import Rollback
 
 APART = 0x9E3779B97F4A7C15  # or drafts would be drawn with the keys of the tokens
-
-Narrow = Callable[
-    [mx.array], mx.array
-]  # logits (1, V) to logits (1, V), -inf for a token that must not be drafted
 
 
 def key_of(seed: int | None) -> mx.array:
@@ -111,7 +107,7 @@ class DraftModel:
             self.held, new = self.held + chunk, new[chunk:]
         token, law = self.draws(self._logits(mx.array([new])))
         self.held = len(self.text)
-        self._rollback.mark(count - 1)
+        self._rollback.mark()
         tokens, laws = [token], [law]
         for _ in range(count - 1):
             token, law = self.draws(self._logits(token[:, None]))

@@ -18,6 +18,7 @@ from zoo.generation.drafting.rollback import Rollback
 from zoo.loading import Loaded, load
 
 LONG = 64  # states that are not kept until the next draft
+OWN = ""  # of a loaded model's drafters, which have sources, the one that is its own
 DTYPES = {mx.float32: "float32", mx.float16: "float16", mx.bfloat16: "bfloat16"}
 
 
@@ -62,7 +63,7 @@ class OwnDraft:
         if not self._unread:
             return Draft()
         state = self._take(self._unread)[:, -1:]  # (1, 1, D)
-        self._rollback.mark(count - 1)
+        self._rollback.mark()
         token, law = self.draws(self._logits(state))
         tokens, laws = [token], [law]
         for _ in range(count - 1):
@@ -104,11 +105,11 @@ def own_layer(loaded: Loaded) -> Any:
     record = loaded.architecture.prediction
     if record is None:
         raise PromptError(f"`own_draft`: {loaded.architecture.name} has no next-token-prediction layer")
-    if loaded.prediction is None:
+    if OWN not in loaded.drafters:
         dtype = DTYPES.get(loaded.model.norm.weight.dtype)
         try:
             opened = load(loaded.folder, architecture=record, dtype=dtype, registry=loaded.registry)
         except ZooError as error:
             raise PromptError(f"`own_draft`: {error}") from error
-        loaded.prediction = opened.model
-    return loaded.prediction
+        loaded.drafters[OWN] = opened.model
+    return loaded.drafters[OWN]

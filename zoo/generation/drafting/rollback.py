@@ -38,9 +38,14 @@ class Rollback:
         self.leaves = list(caches)
         self._snapshots: list[Any] = []
 
-    def mark(self, tokens: int) -> None:
-        """Remember the state of the caches as it is now, before a pass over so many tokens."""
-        self._snapshots = [None if leaf.takes_back(tokens) else leaf.snapshot() for leaf in self.leaves]
+    def mark(self, tokens: int | None = None) -> None:
+        """Remember the state of the caches as it is now, before one pass over so many tokens (None: before several)."""
+        self._snapshots = [None if self._trims(leaf, tokens) else leaf.snapshot() for leaf in self.leaves]
+
+    @staticmethod
+    def _trims(leaf: GoesBack, tokens: int | None) -> bool:
+        """Whether a cache can drop what comes."""
+        return leaf.trims or (tokens is not None and leaf.takes_back(tokens))
 
     def back(self, read: int, kept: int) -> int:
         """Keep the first `kept` of the `read` tokens that were read since the mark; how many of them the caches hold.

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from zoo import runtime
 from zoo.blocks.model import protocol_of
 from zoo.cache import Cache, CachePolicy, Snapshot, leaves
 from zoo.errors import PromptError
@@ -19,7 +20,8 @@ from zoo.generation.prompt_cache.why import Reason, Why
 from zoo.loading import Loaded
 from zoo.notices import notice
 
-BUDGET = 2 * 2**30  # bytes
+SHARE = 4  # of the machine's memory, one part is the budget
+UNKNOWN = 8 * 2**30  # bytes that a machine is taken to have where it does not say
 
 
 @frozen()
@@ -62,17 +64,22 @@ class PromptCache:
     """A prefix tree of token ids for each cache policy, with what the caches of one model hold of them.
 
     What has one column a token is held once for all texts that begin alike, and can be used up to any token. Windows
-    and recurrent states are held as snapshots at the lengths at which `keep` is called. At most `budget` bytes are
-    held; what was not used for longest goes first.
+    and recurrent states are held as snapshots at the lengths at which `keep` is called. At most `budget` bytes are held,
+    a quarter of the machine's memory unless given; what was not used for longest goes first. PromptError for a budget
+    that is no number of bytes, and for a model or a file that it cannot serve.
 
     >>> loaded = zoo.load("llama")
     >>> held = zoo.PromptCache(loaded)
-    >>> str(held.match([5, 6, 7]).why)
-    'first request'
+    >>> for country in ("China", "France"):
+    ...     answer = zoo.generate(loaded, f"The capital city of {country} is", prompt_cache=held)
+    ...     print(answer.text, answer.prompt.cached_tokens, answer.prompt.missed)
+     Beijing. 0 first request
+     Paris. 4 differs from token 4 on from all that is held
     """
 
-    def __init__(self, loaded: Loaded, budget: int = BUDGET) -> None:
-        """`budget`: bytes. PromptError for one that is no whole number of at least 0."""
+    def __init__(self, loaded: Loaded, budget: int | None = None) -> None:
+        if budget is None:
+            budget = (runtime.total_memory() or UNKNOWN) // SHARE
         if type(budget) is not int or budget < 0:
             raise PromptError(f"`budget` must be a number of bytes of at least 0, got {budget!r:.60}")
         self.loaded, self.budget = loaded, budget
@@ -141,7 +148,7 @@ class PromptCache:
         disk.write(Path(path), self.trees, self.loaded)
 
     @classmethod
-    def load(cls, path: str | Path, loaded: Loaded, budget: int = BUDGET) -> PromptCache:
+    def load(cls, path: str | Path, loaded: Loaded, budget: int | None = None) -> PromptCache:
         """A prompt cache with what the file at `path` holds, as far as it fits the budget; empty if there is no file.
 
         A file that is not whole is warned of, holds nothing, and is replaced when it is saved. PromptError for a file
@@ -195,9 +202,8 @@ class PromptCache:
         return Match(length, Why(reason, agreed, length), tuple(sorted(marks)), found.snapshots)
 
     def _shrink(self) -> None:
-        """Drop what was not used for longest until the budget is kept."""
-        excess = self.nbytes - self.budget
-        if excess <= 0:
+        """Drop what was not used for longest until the budget is kept; of a large part by column, the end alone."""
+        if self.nbytes <= self.budget:
             return
         trees = list(self.trees.values())
         heap = [
@@ -210,7 +216,10 @@ class PromptCache:
         while self.nbytes > self.budget:
             _, number, order, node = heapq.heappop(heap)
             parent = node.parent
-            trees[number].drop(node)
+            if trees[number].by_column and node.nbytes > self.budget // 2:  # its beginning is worth keeping
+                trees[number].shorten(node, self.nbytes - self.budget)
+            else:
+                trees[number].drop(node)
             self._counts = replace(self._counts, evictions=self._counts.evictions + 1)
             if trees[number].by_column and parent is not None and parent.parent and not parent.children:
                 heapq.heappush(heap, (parent.used, number, order, parent))

@@ -111,6 +111,8 @@ def check_kind(path: Path) -> bool:
         with path.open("rb") as file:
             start = file.read(START)
     except FileNotFoundError:
+        if not path.parent.is_dir():
+            raise PromptError(f"{path}: its folder does not exist") from None
         return False
     except OSError as error:
         raise PromptError(f"{path}: {error.strerror}") from error
