@@ -15,7 +15,7 @@ from zoo.loading import Loaded
 from zoo.testing.batches import same_text
 from zoo.testing.subjects import Subject, loaded_of
 
-ASKED = {"max_tokens": 14, "temperature": 0.0, "logprobs": 2}
+ASKED: dict[str, Any] = {"max_tokens": 14, "temperature": 0.0, "logprobs": 2}
 DRAFTS = 4  # tokens a pass
 RIGHT = (4, 1, 0, 3, 2)  # how many of them are the text's, pass after pass
 
