@@ -52,7 +52,9 @@ class Texts(RuleBasedStateMachine):
         self.asked, self.found, self.cancelled = {}, {}, set()
 
     @rule(
-        prompt=st.integers(0, len(PROMPTS) - 1), way=st.integers(0, len(WAYS) - 1), count=st.sampled_from([1, 2, 5, 9])
+        prompt=st.integers(0, len(PROMPTS) - 1),
+        way=st.integers(0, len(WAYS) - 1),
+        count=st.sampled_from([1, 2, 5, 9]),
     )
     def add(self, prompt, way, count):
         handle = self.engine.add(PROMPTS[prompt], **asked(way, count))
@@ -99,7 +101,11 @@ class WindowedTexts(Texts):
 
 
 QUICK = settings(
-    max_examples=8, stateful_step_count=16, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True
+    max_examples=8,
+    stateful_step_count=16,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+    derandomize=True,
 )
 TestTexts = Texts.TestCase
 TestRecurrentTexts = RecurrentTexts.TestCase
@@ -187,4 +193,6 @@ def test_the_prompts_log_probabilities_are_those_of_one_pass():
     assert len(found.logprobs) == len(found.alternatives) == len(prompt) - 1
     for place, (token, logprob) in enumerate(zip(prompt[1:], found.logprobs, strict=True)):
         assert logprob == pytest.approx(expected[place, token].item(), abs=1e-4)
-        assert max(found.alternatives[place].values()) == pytest.approx(expected[place].max().item(), abs=1e-4)
+        assert max(found.alternatives[place].values()) == pytest.approx(
+            expected[place].max().item(), abs=1e-4
+        )

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import mlx.core as mx
 
-from zoo.cache import leaves
+from zoo.cache import CachePolicy, leaves, refused
 
 Inputs = Literal["tokens", "source and target"]
 Side = Literal["left", "right"]
@@ -58,6 +58,10 @@ class Model:
         That is `trims` and `trim`, `restores`, `snapshot` and `restore`.
         """
         return list(leaves(caches))
+
+    def refused(self, caches: Iterable[Any], policy: CachePolicy) -> str | None:
+        """Why the caches that `make_cache(policy)` gave cannot follow it, naming the setting; None when they can."""
+        return refused(caches, policy)
 
 
 class _Undeclared(Model):

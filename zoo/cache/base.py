@@ -54,12 +54,13 @@ class Cache:
 
     length: int
     policy: CachePolicy
+    state: Any  # the arrays to evaluate
+    _padding: mx.array | None = None
+    _most_padding: int | None = None
 
     def __init__(self, policy: CachePolicy | None = None) -> None:
         self.length = 0
         self.policy = policy or CachePolicy()
-        self._padding: mx.array | None = None
-        self._most_padding: int | None = None
 
     @property
     def padding(self) -> mx.array | None:
@@ -102,11 +103,6 @@ class Cache:
 
     def counterpart(self) -> Any:
         """mlx-lm's cache, empty, that blocks can be given in the place of this one. Each class has to say its own."""
-        raise NotImplementedError
-
-    @property
-    def state(self) -> Sequence[mx.array]:
-        """The arrays to evaluate."""
         raise NotImplementedError
 
     @property

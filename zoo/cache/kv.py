@@ -10,7 +10,7 @@ from typing import Any, Self
 
 import mlx.core as mx
 
-from zoo.cache.base import Cache, Snapshot
+from zoo.cache.base import Cache, Snapshot, numbers
 from zoo.cache.columns import Columns
 from zoo.cache.packing import Packing
 from zoo.recipe.policy import CachePolicy
@@ -75,7 +75,8 @@ class KVCache(Cache):
     @property
     def held(self) -> int:
         """How many numbers it keeps of one row of the batch, without those of `spare`; of packed ones, words."""
-        return sum(array.size // array.shape[0] for array in self.state) - self.spare
+        columns = sum(array.size // array.shape[0] for array in self.state) - self.spare
+        return columns + numbers([value for name, value in vars(self).items() if "padding" not in name])
 
     @property
     def spare(self) -> int:

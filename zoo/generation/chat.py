@@ -72,21 +72,23 @@ def asked(
     declared = declarations(tools)
     given = {**(variables or {}), **({"tools": declared} if declared else {})}
     text = render_messages(loaded, messages, given)
+    return question_of(loaded, text, declared)
+
+
+def question_of(loaded: Loaded, text: str, tools: Sequence[Mapping[str, Any]] = ()) -> Question:
+    """The prompt whose text the chat template has laid out, with the declarations of `tools` in it."""
     assert loaded.tokenizer is not None
     format = format_of(loaded.tokenizer)
-    if declared:
+    if tools:
         name = loaded.folder.name or loaded.architecture.name
         if not re.search(r"\btools\b", loaded.tokenizer.chat_template or ""):
             raise PromptError(f"`tools`: the chat template of {name} takes none")
         if format.calls is None:
             warnings.warn(
-                f"{name}: how it writes calls of tools is not known, so they come as text", stacklevel=3
+                f"{name}: how it writes calls of tools is not known, so they come as text", stacklevel=4
             )
-    return Question(
-        with_marks(loaded),
-        encode_prompt(loaded, text, special_tokens=False),
-        format.parser(text, declared),
-    )
+    ids = encode_prompt(loaded, text, special_tokens=False)
+    return Question(with_marks(loaded), ids, format.parser(text, tools))
 
 
 def with_marks(loaded: Loaded) -> Loaded:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import mlx.core as mx
 
@@ -19,6 +19,9 @@ from zoo.generation.sequence import Text, text_of
 from zoo.generation.settings import Settings, settings_for
 from zoo.generation.step import Step
 from zoo.loading import Loaded
+
+if TYPE_CHECKING:
+    from zoo.generation.prompt_cache import PromptCache
 
 MOST_ROWS = 32
 MOST_RESERVED = 4096  # tokens to make room for at once: few texts are as long as they may be
@@ -41,9 +44,13 @@ class Engine:
     (' Beijing.', '北京。')
     """
 
-    def __init__(self, loaded: Loaded, *, rows: int = MOST_ROWS, prompt_cache: Any = None) -> None:
+    def __init__(
+        self, loaded: Loaded, *, rows: int = MOST_ROWS, prompt_cache: PromptCache | None = None
+    ) -> None:
         if type(rows) is not int or rows < 1:
             raise PromptError(f"`rows` must be a whole number of at least 1, got {rows!r:.60}")
+        if prompt_cache is not None:
+            prompt_cache.check(loaded)
         self.loaded, self.most, self.prompt_cache = loaded, rows, prompt_cache
         self._waiting: deque[Text] = deque()
         self._reading: tuple[Text, Prefill | SourceRead] | None = None
@@ -65,7 +72,7 @@ class Engine:
         self,
         prompt: str | Sequence[int],
         *,
-        ends: Sequence[int] = (),
+        ends: Iterable[int] = (),
         report: Report | None = None,
         **settings: Any,
     ) -> int:
@@ -80,7 +87,7 @@ class Engine:
         prompt: str | Sequence[int],
         settings: Settings,
         *,
-        ends: Sequence[int] = (),
+        ends: Iterable[int] = (),
         report: Report | None = None,
     ) -> int:
         """Take one more text whose settings are a record. PromptError for a prompt that cannot be."""
@@ -154,12 +161,14 @@ class Engine:
         if text.drafting is not None:
             text.drafter = text.drafting.make()
             text.drafter.read(text.ids)
-        prefix, read, ends = loaded.architecture.causality == "prefix", 0, text.ends
-        if self.prompt_cache is not None:
+        ends: Sequence[int] = ()
+        prefix, read = loaded.architecture.causality == "prefix", 0
+        # Log-probabilities of the prompt need all of it computed.
+        if self.prompt_cache is not None and not settings.prompt_logprobs:
             match = self.prompt_cache.match(text.ids, policy, text.ends)
             match.restore(cache)
             read, ends = match.length, match.marks
-            text.prompt = replace(text.prompt, cached_tokens=read, missed=match.why and str(match.why))
+            text.prompt = replace(text.prompt, cached_tokens=read, missed=str(match.why))
         prompt = Prefill(
             loaded.model,
             text.ids,
@@ -192,4 +201,5 @@ class Engine:
 
     def _keep(self, text: Text, cache: list[Any], ids: list[int]) -> None:
         """Keep the caches of a text that ended for those that begin as it did."""
-        self.prompt_cache.keep(ids, cache, text.settings.policy())
+        if self.prompt_cache is not None:
+            self.prompt_cache.keep(ids, cache, text.settings.policy())

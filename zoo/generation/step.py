@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 class PromptRead(Frozen):
     """How a prompt was read: its tokens, and how many of them a prompt cache had.
 
-    `missed` says why the cache had no more of them; None without a cache, or when it had all that it could. `logprobs`
-    (nats) and `alternatives`, when asked for, have an entry for each token but the first.
+    `missed` says why it had no more of them; None where no cache was asked. `logprobs` (nats) and `alternatives`, when
+    asked for, have an entry for each token but the first.
     """
 
     tokens: int

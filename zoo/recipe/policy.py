@@ -6,6 +6,7 @@ from zoo.errors import PromptError
 from zoo.frozen import Frozen, frozen
 
 GROUPS = (128, 64, 32)  # numbers that may share a scale and a bias
+GROUP = 64
 BITS = (4, 8)
 
 
@@ -24,7 +25,7 @@ class CachePolicy(Frozen):
     keep: int = 0
     key_bits: int | None = None
     value_bits: int | None = None
-    group_size: int = 64
+    group_size: int = GROUP
     start: int = 0
 
     def __post_init__(self) -> None:
@@ -37,6 +38,30 @@ class CachePolicy(Frozen):
                 raise PromptError(f"`{name}` must be 4 or 8, got {bits}")
         if self.group_size not in GROUPS:
             raise PromptError(f"`kv_group_size` must be 32, 64 or 128, got {self.group_size}")
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        max_kv_size: int | None = None,
+        keep: int = 0,
+        kv_bits: int | None = None,
+        key_bits: int | None = None,
+        value_bits: int | None = None,
+        kv_group_size: int = GROUP,
+        kv_start: int = 0,
+        reserve: int = 0,
+    ) -> CachePolicy:
+        """The policy of the settings of these names. PromptError for one that another has to be given for."""
+        if keep and max_kv_size is None:
+            raise PromptError("`keep` needs `max_kv_size`: a cache without a bound keeps all tokens")
+        bits = key_bits or kv_bits, value_bits or kv_bits
+        for name, idle in (("kv_start", not kv_start), ("kv_group_size", kv_group_size == GROUP)):
+            if bits == (None, None) and not idle:
+                raise PromptError(
+                    f"`{name}` needs `kv_bits`, `key_bits` or `value_bits`: nothing is quantized without"
+                )
+        return cls(reserve, max_kv_size, keep, *bits, kv_group_size, kv_start)
 
     @property
     def quantizes(self) -> bool:
@@ -60,6 +85,42 @@ class CachePolicy(Frozen):
     def group(self, width: int) -> int | None:
         """The size of the groups of a vector of `width` numbers: `group_size`, or the largest that divides it."""
         return next((size for size in (self.group_size, *GROUPS) if width % size == 0), None)
+
+    def columns(self, tokens: int, window: int | None) -> int:
+        """How many tokens' keys are kept of a text of so many, in a layer with this window."""
+        held = tokens if window is None else min(tokens, window)
+        if not self.bounds(window):
+            return held
+        assert self.max_size is not None
+        # The first tokens are there twice: by themselves, and before the newest, where attention reads both in one piece.
+        return min(held, self.max_size) + self.keep
+
+    def bytes(
+        self, tokens: int, window: int | None, numbers: int, widths: tuple[int, int], whole: float
+    ) -> float:
+        """The bytes of the keys and values of so many tokens, of `numbers` each, in vectors of these widths.
+
+        A number that is not packed takes `whole` bytes, a scale and a bias, too.
+        """
+        total, columns = 0.0, self.columns(tokens, window)
+        for bits, width in zip((self.key_bits, self.value_bits), widths, strict=True):
+            own = numbers * width / sum(widths)  # of a token's numbers, those in keys or in values
+            total += own * columns * number_bytes(bits, self.group(width), whole)
+            if bits is not None:
+                total += own * min(self.start, tokens) * whole
+        return total
+
+    def told(self) -> str:
+        """In words what is kept, and in how many bits: "8-bit keys and values, of at most 1,024 tokens"."""
+        parts = []
+        if self.key_bits == self.value_bits and self.key_bits is not None:
+            parts.append(f"{self.key_bits}-bit keys and values")
+        else:
+            parts += [f"{self.key_bits}-bit keys"] * (self.key_bits is not None)
+            parts += [f"{self.value_bits}-bit values"] * (self.value_bits is not None)
+        if self.max_size is not None:
+            parts.append(f"of at most {self.max_size:,} tokens")
+        return ", ".join(parts)
 
     def misfit(self, widths: tuple[int, int]) -> str | None:
         """Why keys and values of these widths cannot be quantized; None when they can."""

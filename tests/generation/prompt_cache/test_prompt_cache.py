@@ -97,8 +97,15 @@ def test_what_was_not_used_for_longest_is_dropped_first():
     assert cache.nbytes == 9 * 8
 
 
-def test_a_text_that_does_not_fit_is_not_held():
+def test_of_a_text_that_does_not_fit_the_beginning_is_held():
     cache = PromptCache(fake_loaded(Columns), budget=20)
+    read(cache, TEXT)
+    assert cache.nbytes == 16
+    assert why(cache, TEXT)[:2] == (2, Reason.LONGER)
+
+
+def test_a_state_that_does_not_fit_is_not_held():
+    cache = PromptCache(fake_loaded(State), budget=20)
     read(cache, TEXT)
     assert cache.nbytes == 0
     assert why(cache, TEXT)[1] is Reason.DROPPED
@@ -160,7 +167,7 @@ def test_caches_that_took_in_other_tokens_are_refused(columns, mixed):
         mixed.keep([7, 7, 7, 7], [caches[0], caches[0]])
 
 
-@pytest.mark.parametrize("budget", [-1, 1.5, True, None])
+@pytest.mark.parametrize("budget", [-1, 1.5, True, "1"])
 def test_a_budget_is_a_number_of_bytes(budget):
     with pytest.raises(PromptError, match="`budget` must be a number of bytes"):
         PromptCache(fake_loaded(Columns), budget)

@@ -39,19 +39,29 @@ class Dictionary:
         if not self.used:
             self.now -= 1
         if self.state:
-            length = max((len(node) for node in self.states if node == ids[: len(node)] and len(node) <= most), default=0)
+            length = max(
+                (len(node) for node in self.states if node == ids[: len(node)] and len(node) <= most),
+                default=0,
+            )
             if length:
                 self.used[ids[:length]] = self.now
             return length
         for node in self.used:
-            if len(self.parent(node)) < most and node[: len(self.parent(node)) + 1] == ids[: len(self.parent(node)) + 1]:
+            if (
+                len(self.parent(node)) < most
+                and node[: len(self.parent(node)) + 1] == ids[: len(self.parent(node)) + 1]
+            ):
                 self.used[node] = self.now
         return most
 
     def keep(self, ids):
         self.now += 1
         agreed = self.agreed(ids)
-        inside = [node for node in self.used if node[:agreed] == ids[:agreed] and len(self.parent(node)) < agreed < len(node)]
+        inside = [
+            node
+            for node in self.used
+            if node[:agreed] == ids[:agreed] and len(self.parent(node)) < agreed < len(node)
+        ]
         if inside and (agreed < len(ids) or self.state):
             self.used[ids[:agreed]] = self.used[min(inside, key=len)]
         if agreed < len(ids) or self.state:
@@ -69,7 +79,13 @@ class Dictionary:
     def drop(self):
         if not self.state:
             oldest = min(self.leaves(), key=lambda node: (self.used[node], -len(node)))
-            del self.used[oldest]
+            size = (len(oldest) - len(self.parent(oldest))) * COLUMN * (1 + self.columns)
+            used = self.used.pop(oldest)
+            if size > self.budget // 2:
+                excess = self.nbytes() + size - self.budget
+                kept = oldest[: len(oldest) + -excess // (COLUMN * (1 + self.columns))]
+                if len(kept) > len(self.parent(oldest)):
+                    self.used[kept] = used
             return
         oldest = min(self.states, key=self.used.get)
         self.states.remove(oldest)

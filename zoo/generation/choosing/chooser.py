@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import mlx.core as mx
-import numpy as np
 
 from zoo.errors import ZooError
 from zoo.generation.choosing.bans import Endings, Ngrams
@@ -23,6 +22,8 @@ from zoo.generation.choosing.sampling import first_key, greedy
 from zoo.generation.choosing.spelled import Spelled
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from zoo.generation.settings import Settings
 
 
@@ -174,10 +175,8 @@ class Chooser:
             logits = removed(logits, sorted(set[int]().union(*(ban.completing() for ban in self._bans))))
         if self.mask is None:
             return self.forced.by_count(logits, self._chosen)
-        allowed = _unpacked(self.mask.allowed(), logits.shape[-1])
-        # A text that is whole by the grammar ends, however short it is.
-        over = not np.delete(allowed, [end for end in self.forced.ends if end < allowed.size]).any()
-        return mx.where(mx.array(allowed), self.forced.by_count(logits, self._chosen, ends=over), REMOVED)
+        allowed, over = _unpacked(self.mask.allowed(), logits.shape[-1], self.forced.ends)
+        return mx.where(allowed, self.forced.by_count(logits, self._chosen, ends=over), REMOVED)
 
     def _follow(self, token: mx.array) -> None:
         """What the next choice needs of a token (1,), evaluated or not."""
@@ -199,24 +198,28 @@ class Chooser:
         return asked or ["generation_config.json forbids all"]
 
 
-def _dense(vocab: int, values: Any) -> mx.array:
-    array = np.zeros(vocab, np.float32)
-    for token, value in values.items():
-        array[token] = value
-    return mx.array(array)
+def _dense(vocab: int, values: Mapping[int, float]) -> mx.array:
+    """Values of tokens as an array (V,), zero for the others."""
+    return mx.zeros(vocab).at[mx.array(list(values))].add(mx.array(list(values.values())))
 
 
 def _marked(vocab: int, tokens: Sequence[int]) -> mx.array | None:
     """The tokens as booleans (V,), None for none."""
     known = [token for token in tokens if token < vocab]
-    array = np.zeros(vocab, np.bool_)
-    array[known] = True
-    return mx.array(array) if known else None
+    if not known:
+        return None
+    marked = mx.zeros(vocab, mx.bool_)
+    marked[mx.array(known)] = True
+    return marked
 
 
-def _unpacked(bits: np.ndarray, vocab: int) -> np.ndarray:
-    """Bits of a mask as booleans (V,)."""
-    return np.unpackbits(bits.view(np.uint8), bitorder="little", count=vocab).view(np.bool_)
+def _unpacked(bits: np.ndarray, vocab: int, ends: Collection[int]) -> tuple[mx.array, bool]:
+    """The bits of a mask as booleans (V,), and whether they allow none but the tokens that end a text."""
+    import numpy as np
+
+    allowed = np.unpackbits(bits.view(np.uint8), bitorder="little", count=vocab).view(np.bool_)
+    # A text that is whole by the grammar ends, however short it is.
+    return mx.array(allowed), int(allowed.sum()) == sum(bool(allowed[end]) for end in ends if end < vocab)
 
 
 def _bans(runs: Sequence[Sequence[int]], ngram: int, given: Sequence[int]) -> list[Endings | Ngrams]:

@@ -9,7 +9,6 @@ import math
 from collections.abc import Sequence
 
 import mlx.core as mx
-import numpy as np
 
 from zoo.errors import ZooError
 
@@ -36,13 +35,13 @@ def removed(logits: mx.array, tokens: Sequence[int]) -> mx.array:
     known = [token for token in tokens if 0 <= token < logits.shape[-1]]
     if not known:
         return logits
-    gone = np.zeros(logits.shape[-1], np.bool_)
-    gone[known] = True
-    return mx.where(mx.array(gone), REMOVED, logits)
+    gone = mx.zeros(logits.shape[-1:], mx.bool_)
+    gone[mx.array(known)] = True
+    return mx.where(gone, REMOVED, logits)
 
 
 def forced(logits: mx.array, tokens: Sequence[int]) -> mx.array:
     """Zero for these tokens, minus infinity for all others: (…, V) -> (…, V)."""
-    kept = np.full(logits.shape[-1], REMOVED, np.float32)
-    kept[list(tokens)] = 0.0
-    return mx.broadcast_to(mx.array(kept).astype(logits.dtype), logits.shape)
+    kept = mx.full(logits.shape[-1:], REMOVED, logits.dtype)
+    kept[mx.array(list(tokens))] = 0.0
+    return mx.broadcast_to(kept, logits.shape)

@@ -10,7 +10,6 @@ from collections import deque
 from collections.abc import Sequence
 
 import mlx.core as mx
-import numpy as np
 
 
 def repetition(logits: mx.array, seen: mx.array, penalty: float) -> mx.array:
@@ -34,11 +33,12 @@ class Counts:
     """How often each token is among the last `size` (0: all), as an array (V,) of whole numbers."""
 
     def __init__(self, vocab: int, tokens: Sequence[int] = (), size: int = 0) -> None:
-        latest = np.array(tokens[-size:] if size else tokens, np.int64)
-        counted = np.bincount(latest, minlength=vocab) if latest.size else np.zeros(vocab, np.int64)
-        self.array = mx.array(counted.astype(np.int32))  # (V,)
+        latest = list(tokens[-size:] if size else tokens)
+        self.array = mx.zeros(vocab, mx.int32)  # (V,)
+        if latest:
+            self.array = self.array.at[mx.array(latest)].add(1)
         self.size = size
-        self._window = deque(mx.array([token]) for token in latest.tolist()) if size else None
+        self._window = deque(mx.array([token]) for token in latest) if size else None
 
     def took(self, token: mx.array) -> None:
         """Count one more token (1,), evaluated or not."""

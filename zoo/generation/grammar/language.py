@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
+from decimal import Decimal
 from typing import Any
 
 from zoo.errors import PromptError
@@ -15,9 +16,16 @@ from zoo.frozen import Frozen, frozen
 FREE = '%llguidance {"no_forcing": true}'
 # No white space between the parts of a document, which a model could otherwise repeat without end.
 COMPACT = {"whitespace_flexible": False, "item_separator": ",", "key_separator": ":"}
-# Keywords whose values are documents, not schemas.
-DOCUMENTS = ("const", "enum", "default", "examples")
+DOCUMENTS = ("const", "enum")  # keywords whose values are documents, not schemas
+SILENT = ("default", "examples")  # and those that ask for nothing
+DIGITS = 15
 
+STUCK = "no token of the vocabulary goes on with a text that fits"
+# What llguidance says in terms of its own, by how that begins.
+TOLD = {
+    "NoExtension": STUCK,
+    "oneOf constraints": "oneOf is supported only where it is certain that no document fits two of its schemas",
+}
 PLACE = re.compile(r"^line \d+, column \d+: ")
 
 
@@ -77,12 +85,13 @@ def _checked(name: str, grammar: str, plain: str | None = None) -> Language:
 def reason(message: str) -> str:
     """What is wrong with a grammar, in one line, of a message that shows the place in several."""
     lines = message.strip().splitlines() or ["it cannot be followed"]
-    if lines[0].startswith("NoExtension"):
-        return "no text fits"
+    for start, told in TOLD.items():
+        if lines[0].startswith(start):
+            return told
     first = re.sub(r"^(?:at )?(\d+)\((\d+)\): ", r"line \1, column \2: ", lines[0])
-    told = next((line.removeprefix("error: ") for line in lines if line.startswith("error: ")), None)
+    wrong = next((line.removeprefix("error: ") for line in lines if line.startswith("error: ")), None)
     place = PLACE.match(first)
-    return first if told is None else f"{place[0] if place else ''}{told}"
+    return first if wrong is None else f"{place[0] if place else ''}{wrong}"
 
 
 def _of_schema(schema: Mapping[str, Any] | str) -> Language:
@@ -97,7 +106,8 @@ def _of_schema(schema: Mapping[str, Any] | str) -> Language:
         raise PromptError(f"`json_schema` must be a JSON object, got {schema!r:.60}")
     if "x-guidance" in schema:
         raise PromptError("`json_schema`: x-guidance is no keyword of JSON Schema")
-    for part in _schemas(schema):
+    for part in _parts(schema):
+        _check_number(part)
         _check_count(part)
     try:
         text = json.dumps({**schema, "x-guidance": COMPACT}, allow_nan=False)
@@ -107,23 +117,36 @@ def _of_schema(schema: Mapping[str, Any] | str) -> Language:
     return _checked("json_schema", f"{FREE}\nstart: %json {text}", plain)
 
 
-def _schemas(value: Any) -> Iterator[Mapping[str, Any]]:
-    """A schema and those within it, and the tables of schemas between them."""
+def _parts(value: Any, *, schema: bool = True) -> Iterator[Any]:
+    """A schema and all within it but what says nothing; documents in it, which are no schemas, by their numbers alone."""
     if isinstance(value, Mapping):
-        yield value
+        if schema:
+            yield value
         for key, inner in value.items():
-            if key not in DOCUMENTS:
-                yield from _schemas(inner)
+            if not schema or key not in SILENT:
+                yield from _parts(inner, schema=schema and key not in DOCUMENTS)
     elif isinstance(value, list | tuple):
         for inner in value:
-            yield from _schemas(inner)
+            yield from _parts(inner, schema=schema)
+    elif isinstance(value, int | float):
+        yield value
 
 
-def _check_count(schema: Mapping[str, Any]) -> None:
+def _check_number(value: Any) -> None:
+    """PromptError for a number of more digits than llguidance keeps, which is double precision."""
+    if not isinstance(value, int | float) or (isinstance(value, int) and abs(value) <= 2**53):
+        return
+    if len(Decimal(str(value)).normalize().as_tuple().digits) > DIGITS:
+        raise PromptError(f"`json_schema`: {value} has more than the {DIGITS} digits that can be kept")
+
+
+def _check_count(schema: Any) -> None:
     """PromptError where a document could have too few properties because a name comes twice.
 
     A grammar has no memory of the names that came before, but for those it requires, in their order.
     """
+    if not isinstance(schema, Mapping):
+        return
     least, required = schema.get("minProperties"), schema.get("required")
     if not isinstance(least, int | float) or (
         schema.get("additionalProperties") is False and not schema.get("patternProperties")

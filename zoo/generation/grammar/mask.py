@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from copy import copy
+from functools import cache
 from typing import Any
 
 import mlx.core as mx
 import numpy as np
 
 from zoo.errors import PromptError, ZooError
-from zoo.generation.grammar.language import Language, language_of, reason
+from zoo.generation.grammar.language import STUCK, Language, language_of, reason
 from zoo.generation.grammar.vocabulary import Vocabulary, no_vocabulary, vocabulary_of
 from zoo.tokenizer import Tokenizer
 
@@ -75,7 +76,7 @@ class TokenMask:
         self._check()
         bits = bits & (self.vocabulary.at_first if self._first is None else self.vocabulary.all)
         if not bits.any() and not self.whole:
-            raise ZooError(f"`{self.language.name}`: no token of the vocabulary can go on with this text")
+            raise ZooError(f"`{self.language.name}`: {STUCK}")
         return bits
 
     def took(self, token: int) -> None:
@@ -119,5 +120,13 @@ class TokenMask:
 
 def masked(logits: mx.array, allowed: np.ndarray) -> mx.array:  # (B, V) -> (B, V)
     """The logits with those of ids that are not `allowed`, bits as `TokenMask.allowed` gives them, at minus infinity."""
-    bits = np.unpackbits(allowed.view(np.uint8), bitorder="little", count=logits.shape[-1])
-    return mx.where(mx.array(bits.view(np.bool_)), logits, REMOVED)
+    # Added, and looked up a byte at a time: choosing by a condition takes several times as long on the CPU.
+    added = np.take(_added(), allowed.view(np.uint8), axis=0).reshape(-1)
+    return logits + mx.array(added[: logits.shape[-1]])
+
+
+@cache
+def _added() -> np.ndarray:
+    """What is added to the logits of eight ids, by the byte of their bits: float32 (256, 8)."""
+    bits = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1, bitorder="little")
+    return np.where(bits, 0, REMOVED).astype(np.float32)

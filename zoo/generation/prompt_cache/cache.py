@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from zoo import runtime
 from zoo.blocks.model import protocol_of
 from zoo.cache import Cache, CachePolicy, Snapshot, leaves
 from zoo.errors import PromptError
@@ -19,7 +20,8 @@ from zoo.generation.prompt_cache.why import Reason, Why
 from zoo.loading import Loaded
 from zoo.notices import notice
 
-BUDGET = 2 * 2**30  # bytes
+SHARE = 4  # of the machine's memory, one part is the budget
+UNKNOWN = 8 * 2**30  # bytes that a machine is taken to have where it does not say
 
 
 @frozen()
@@ -39,8 +41,8 @@ class Statistics(Frozen):
 class Match(Frozen):
     """What is held of a prompt: its first `length` tokens need not be computed, and `why` says what kept it from more.
 
-    `marks`: the numbers of tokens, in order, after which to call `keep` while the rest of the prompt is computed, where
-    caches are not held by column.
+    `marks`: the numbers of tokens, in order, after which to call `keep` while the rest of the prompt is computed. Where
+    all caches are held by column, that is after the prompt; else a snapshot is left wherever another text may part.
     """
 
     length: int
@@ -62,17 +64,22 @@ class PromptCache:
     """A prefix tree of token ids for each cache policy, with what the caches of one model hold of them.
 
     What has one column a token is held once for all texts that begin alike, and can be used up to any token. Windows
-    and recurrent states are held as snapshots at the lengths at which `keep` is called. At most `budget` bytes are
-    held; what was not used for longest goes first.
+    and recurrent states are held as snapshots at the lengths at which `keep` is called. At most `budget` bytes are held,
+    a quarter of the machine's memory unless given; what was not used for longest goes first. PromptError for a budget
+    that is no number of bytes, and for a model or a file that it cannot serve.
 
     >>> loaded = zoo.load("llama")
     >>> held = zoo.PromptCache(loaded)
-    >>> str(held.match([5, 6, 7]).why)
-    'first request'
+    >>> for country in ("China", "France"):
+    ...     answer = zoo.generate(loaded, f"The capital city of {country} is", prompt_cache=held)
+    ...     print(answer.text, answer.prompt.cached_tokens, answer.prompt.missed)
+     Beijing. 0 first request
+     Paris. 4 differs from token 4 on from all that is held
     """
 
-    def __init__(self, loaded: Loaded, budget: int = BUDGET) -> None:
-        """`budget`: bytes. PromptError for one that is no whole number of at least 0."""
+    def __init__(self, loaded: Loaded, budget: int | None = None) -> None:
+        if budget is None:
+            budget = (runtime.total_memory() or UNKNOWN) // SHARE
         if type(budget) is not int or budget < 0:
             raise PromptError(f"`budget` must be a number of bytes of at least 0, got {budget!r:.60}")
         self.loaded, self.budget = loaded, budget
@@ -111,6 +118,14 @@ class PromptCache:
         )
         return match
 
+    def check(self, loaded: Loaded) -> None:
+        """PromptError when it is the prompt cache of another model than `loaded`."""
+        if loaded.model is not self.loaded.model:
+            raise PromptError(
+                f"`prompt_cache`: was made for {self.loaded.architecture.name} from {self.loaded.folder}, and holds "
+                f"nothing of {loaded.architecture.name} from {loaded.folder}"
+            )
+
     def keep(self, ids: Iterable[int], caches: Sequence[Any], policy: CachePolicy | None = None) -> None:
         """Hold what the caches of a model, made with `policy`, have of one text.
 
@@ -133,7 +148,7 @@ class PromptCache:
         disk.write(Path(path), self.trees, self.loaded)
 
     @classmethod
-    def load(cls, path: str | Path, loaded: Loaded, budget: int = BUDGET) -> PromptCache:
+    def load(cls, path: str | Path, loaded: Loaded, budget: int | None = None) -> PromptCache:
         """A prompt cache with what the file at `path` holds, as far as it fits the budget; empty if there is no file.
 
         A file that is not whole is warned of, holds nothing, and is replaced when it is saved. PromptError for a file
@@ -165,7 +180,7 @@ class PromptCache:
     def _match(self, text: array[int], policy: CachePolicy, ends: Iterable[int]) -> Match:
         if self.unsupported:
             return Match(0, Why(Reason.UNSUPPORTED, why=self.unsupported))
-        last = len(text) - 1
+        last = max(0, len(text) - 1)
         tree = self.trees.get(policy)
         if tree is not None and tree.root.children:
             found = tree.find(text, last, self._tick())
@@ -181,15 +196,14 @@ class PromptCache:
             reason = Reason.WHOLE
         else:
             reason = Reason.LONGER if found.ends else Reason.DIFFERS
-        marks: set[int] = set()
+        marks = {len(text)}
         if not self.by_column(policy):  # where texts part, a third text may do so, too
             marks = {mark for mark in (agreed, *ends, last) if length < mark <= last}
         return Match(length, Why(reason, agreed, length), tuple(sorted(marks)), found.snapshots)
 
     def _shrink(self) -> None:
-        """Drop what was not used for longest until the budget is kept."""
-        excess = self.nbytes - self.budget
-        if excess <= 0:
+        """Drop what was not used for longest until the budget is kept; of a large part by column, the end alone."""
+        if self.nbytes <= self.budget:
             return
         trees = list(self.trees.values())
         heap = [
@@ -202,7 +216,10 @@ class PromptCache:
         while self.nbytes > self.budget:
             _, number, order, node = heapq.heappop(heap)
             parent = node.parent
-            trees[number].drop(node)
+            if trees[number].by_column and node.nbytes > self.budget // 2:  # its beginning is worth keeping
+                trees[number].shorten(node, self.nbytes - self.budget)
+            else:
+                trees[number].drop(node)
             self._counts = replace(self._counts, evictions=self._counts.evictions + 1)
             if trees[number].by_column and parent is not None and parent.parent and not parent.children:
                 heapq.heappush(heap, (parent.used, number, order, parent))

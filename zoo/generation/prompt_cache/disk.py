@@ -42,14 +42,14 @@ def write(path: Path, trees: Trees, loaded: Loaded) -> None:
     described = []
     for number, (policy, tree) in enumerate(trees.items()):
         nodes = list(tree.nodes())
-        order = {node: index for index, node in enumerate(nodes)}
+        order: dict[Node | None, int] = {node: index for index, node in enumerate(nodes)}
         forms = [{"kind": form.kind, "by_column": form.by_column} for form in tree.forms]
         entries = []
         for index, node in enumerate(nodes):
             tensors |= {f"{name}.{number}.{index}.{where}": part for name, where, part in _arrays(node)}
             entries.append(
                 {
-                    "parent": -1 if node.parent is tree.root else order[node.parent],
+                    "parent": order.get(node.parent, -1),
                     "used": node.used,
                     "columns": [len(arrays) for arrays in node.columns],
                     "states": None
@@ -111,6 +111,8 @@ def check_kind(path: Path) -> bool:
         with path.open("rb") as file:
             start = file.read(START)
     except FileNotFoundError:
+        if not path.parent.is_dir():
+            raise PromptError(f"{path}: its folder does not exist") from None
         return False
     except OSError as error:
         raise PromptError(f"{path}: {error.strerror}") from error

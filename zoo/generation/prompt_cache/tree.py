@@ -158,6 +158,18 @@ class Tree:
                 return
             node = parent
 
+    def shorten(self, node: Node, nbytes: int) -> None:
+        """Let go of the last columns of a leaf, at least `nbytes` of them, where all is held by column."""
+        before = node.nbytes
+        kept = len(node.ids) - -(-nbytes * len(node.ids) // before)
+        if kept <= 0:
+            self.drop(node)
+            return
+        node.end = node.start + kept
+        node.ids, node.columns = node.ids[:kept], [_cut(arrays, 0, kept) for arrays in node.columns]
+        mx.eval(node.columns)
+        self.nbytes += node.nbytes - before
+
     def _path(self, ids: array[int]) -> tuple[list[Node], int]:
         """The nodes that a text leads through, of the last perhaps a part of the edge, and the tokens that agree."""
         path: list[Node] = []

@@ -21,7 +21,7 @@ class Reason(Enum):
 
 
 TEXTS = {
-    Reason.WHOLE: "the whole prompt is held; its last token is computed again for the logits",
+    Reason.WHOLE: "the whole prompt is held; its last token is computed for the logits",
     Reason.FIRST: "first request",
     Reason.DROPPED: "all texts before were dropped to stay within the budget",
     Reason.POLICY: "another cache policy: what is held was kept with other settings",
