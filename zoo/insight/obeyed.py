@@ -45,6 +45,8 @@ def obeyed(architecture: Architecture, model: Any, registry: Registry) -> list[O
         reason = None if takers else f"`{name}`: no strategy for the task {architecture.task} takes it"
         if takers and name in POLICIES:
             reason = refused(model, POLICIES[name])
+        if takers and name == "own_draft" and architecture.prediction is None:
+            reason = f"`{name}`: {architecture.name} has no next-token-prediction layer"
         found.append(Obeyed(name, () if reason else takers, reason))
     return found
 
