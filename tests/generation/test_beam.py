@@ -10,7 +10,7 @@ import pytest
 import zoo
 from zoo.cache import CachePolicy, CrossCache, KVCache, WindowCache
 from zoo.errors import PromptError
-from zoo.generation.beam import Beams, Hypothesis, beam_search, likeliest
+from zoo.generation.beams import Beams, Hypothesis, beam_search, likeliest
 from zoo.generation.constraints import Constraints, completing, constraints_of, repeating
 from zoo.loading import Loaded
 from zoo.testing import subject
