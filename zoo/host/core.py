@@ -149,6 +149,55 @@ def zoo_strategies() -> tuple[Strategy, ...]:
             batch="zoo.generation.beam:batch",
         ),
         Strategy(
+            "contrastive",
+            "zoo.generation.contrastive:stream",
+            tasks=("generate",),
+            options=(
+                *(
+                    "max_tokens",
+                    "min_tokens",
+                    "stop",
+                    "logprobs",
+                    "special_tokens",
+                    "prefill_chunk",
+                    "report",
+                ),
+            ),
+            settings=(
+                Setting(
+                    "penalty_alpha",
+                    float,
+                    minimum=0,
+                    maximum=1,
+                    help="How much likeness to the tokens before counts against a token (0.6).",
+                ),
+                Setting("top_k", int, minimum=1, maximum=4096, help="The candidates at each step (4)."),
+            ),
+            summary="the likely token least like those before",
+            obeys=(*length, *constraints, "stop_strings", "penalty_alpha", "top_k"),
+        ),
+        Strategy(
+            "best-of",
+            "zoo.generation.best_of:stream",
+            tasks=("generate", "translate"),
+            options=(
+                *("max_tokens", "min_tokens", "source_language", "target_language", "temperature", "top_k"),
+                *("top_p", "min_p", "seed", "stop", "logprobs", "special_tokens", "prefill_chunk", "report"),
+            ),
+            settings=(
+                Setting(
+                    "best_of",
+                    int,
+                    4,
+                    minimum=1,
+                    maximum=256,
+                    help="How many texts to draw for the best of them.",
+                ),
+            ),
+            summary="the likeliest of several samples",
+            obeys=(*sampling, *length, *constraints, "stop_strings"),
+        ),
+        Strategy(
             "fill-mask",
             "zoo.generation.fill_mask:stream",
             tasks=("fill-mask",),

@@ -88,11 +88,12 @@ class Search:
                 group.finished.append(Hypothesis(tokens, beams.score(score, self.length)))
         group.finished = sorted(group.finished, key=lambda hypothesis: -hypothesis.score)[: beams.width]
         going = going[: beams.width]
-        group.over = (
-            last
-            or not going
-            or beams.hopeless(going[0][1].score, group.finished, self.length, constraints.last)
-        )
+        if last or not going:
+            group.over = True
+        else:
+            # Where there are groups, transformers measures their hope by what has just ended, too.
+            best = ranked[0][2] if beams.groups > 1 else going[0][1].score
+            group.over = beams.hopeless(best, group.finished, self.length, constraints.last)
         return going
 
     def _scores(self, group: Group, logprobs: mx.array, taken: Sequence[int]) -> np.ndarray:
