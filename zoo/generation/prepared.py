@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 import mlx.core as mx
@@ -100,19 +101,20 @@ def prepare_all(
     """
     if prefill_chunk is not None and protocol_of(loaded.model).translates:
         raise PromptError("`prefill_chunk`: an encoder-decoder reads its source in one piece")
-    if not several:
-        return [prepared(loaded, prompt, **settings) for prompt in prompts]
-    if isinstance(prompts, str | bytes) or not isinstance(prompts, Iterable):
+    return each_prompt(prompts, several, partial(prepared, loaded, **settings))
+
+
+def each_prompt(prompts: Any, several: bool, make: Callable[[Any], Made]) -> list[Made]:
+    """What `make` gives for each prompt; where they may be `several`, its PromptError says which cannot be."""
+    if several and (isinstance(prompts, str | bytes) or not isinstance(prompts, Iterable)):
         raise PromptError(f"`prompts` must be a list of prompts, got {prompts!r:.60}")
-    return [numbered(index, prepared, loaded, prompt, **settings) for index, prompt in enumerate(prompts)]
-
-
-def numbered(index: int, make: Callable[..., Made], *arguments: Any, **settings: Any) -> Made:
-    """What `make` gives for the prompt of this index; its PromptError with the index."""
-    try:
-        return make(*arguments, **settings)
-    except PromptError as error:
-        raise PromptError(f"prompt {index}: {error}") from error
+    made = []
+    for index, prompt in enumerate(prompts):
+        try:
+            made.append(make(prompt))
+        except PromptError as error:
+            raise PromptError(f"prompt {index}: {error}" if several else str(error)) from error
+    return made
 
 
 def in_batches(loaded: Loaded, lengths: Sequence[int], size: int = BATCH) -> list[list[int]]:
