@@ -206,6 +206,7 @@ def zoo_strategies() -> tuple[Strategy, ...]:
                 Setting("top_k", int, 5, minimum=1, help="The likeliest tokens to show for each mask."),
             ),
             summary="the likeliest tokens in the place of each mask",
+            batch="zoo.generation.fill_mask:batch",
         ),
     )
 
