@@ -1,8 +1,9 @@
 """zoo: a plugin-based model zoo on MLX.
 
-`zoo.load(source)` loads a model, `zoo.stream` and `zoo.generate` run it, `zoo.chat` answers messages, `zoo.embed` makes
-vectors of texts, `zoo.trace` keeps what a run computes, `zoo.intervene` changes it. The names are imported when first used. The one act of this file is to load a fast BLAS on Linux, which must happen
-before `mlx.core` is.
+`zoo.load(source)` loads a model, `zoo.stream` and `zoo.generate` run it, `zoo.batch` on several
+prompts at once, `zoo.chat` answers messages, `zoo.Engine` takes texts while others run, `zoo.embed` makes vectors of
+texts, `zoo.trace` keeps what a run computes, `zoo.intervene` changes it. The names are imported when first used. The
+one act of this file is to load a fast BLAS on Linux, which must happen before `mlx.core` is.
 """
 
 from __future__ import annotations
@@ -13,19 +14,23 @@ from zoo.errors import ZooError
 from zoo.runtime import preload_blas
 
 if TYPE_CHECKING:
-    from zoo.generation import Generated, Step, chat, generate, stream
+    from zoo.generation import Generated, Step, generate, stream
+    from zoo.generation.chat import chat
     from zoo.generation.embedding import embed
+    from zoo.generation.engine import Engine
     from zoo.insight.tracing import Trace, intervene, trace
     from zoo.loading import Loaded, load
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Engine",
     "Generated",
     "Loaded",
     "Step",
     "Trace",
     "ZooError",
+    "batch",
     "chat",
     "embed",
     "generate",
@@ -40,9 +45,11 @@ _HOMES = {
     "load": "zoo.loading",
     "Generated": "zoo.generation",
     "Step": "zoo.generation",
-    "chat": "zoo.generation",
+    "chat": "zoo.generation.chat",
     "generate": "zoo.generation",
     "stream": "zoo.generation",
+    "batch": "zoo.generation",
+    "Engine": "zoo.generation.engine",
     "embed": "zoo.generation.embedding",
     "Trace": "zoo.insight.tracing",
     "intervene": "zoo.insight.tracing",

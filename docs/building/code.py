@@ -23,7 +23,7 @@ from building.pieces import ZooDirective, boxed, html, literal
 
 # Files that get a page: what a box of a diagram may lead to, and what the tour shows.
 SHOWN = (
-    *("zoo/blocks", "zoo/recipe", "zoo/weights", "zoo/generation", "zoo/training", "zoo/cache.py"),
+    *("zoo/blocks", "zoo/recipe", "zoo/weights", "zoo/generation", "zoo/training", "zoo/cache"),
     *("zoo/assemble.py", "zoo/loading.py", "zoo/tokenizer", "plugins"),
 )
 

@@ -21,7 +21,7 @@ from zoo.generation.text import TextStream
 from zoo.loading import Loaded
 
 HIDDEN = "░"  # a token still masked, in a draft
-Choose = Callable[[Any], Any]  # logits (L, V) to ids (L,)
+Choose = Callable[[Any], Any]  # logits (…, L, V) to ids (…, L)
 
 
 def stream(loaded: Loaded, prompt: str | Sequence[int], **settings: Any) -> Iterator[Step]:
@@ -98,7 +98,7 @@ def _answer(
     tokens = mx.concatenate([tokens, mx.full((len(texts), length), mask)], axis=1)
     for size, passes in plan:
         new: list[list[int]] = []
-        for tokens in uncover(loaded.model, tokens, start, size, passes, mask, chooses, real):  # noqa: B020
+        for tokens in uncover(loaded.model, tokens, start, size, passes, mask, each(chooses), real):  # noqa: B020
             new = tokens[:, start : start + size].tolist()
             for place, index in enumerate(going if loaded.tokenizer is not None else ()):
                 yield index, Step(None, "", draft=drafted(loaded.tokenizer, new[place], mask, texts[0].ends))
@@ -125,24 +125,23 @@ def uncover(
     size: int,
     passes: int,
     mask: int,
-    chooses: Sequence[Choose],
+    choose: Choose,
     real: mx.array | None = None,
 ) -> Iterator[mx.array]:
     """The texts (B, T) after each of `passes` over them, which uncover the `size` masks from `start` on.
 
     Every masked token is predicted again in each pass, of which those with the highest probability are kept: the
-    others are masked again ("low-confidence remasking", algorithm 5). `chooses` predict, one for each text or one for
-    all: logits (L, V) to ids (L,). `real` (B, T) is 0 where a prompt is padded.
+    others are masked again ("low-confidence remasking", algorithm 5). `choose` predicts: logits (B, L, V) to ids (B, L).
+    `real` (B, T) is 0 where a prompt is padded.
     """
+    padding = {} if real is None else {"mask": real}
     for count in share(size, passes):
-        hidden = model.backbone(tokens, mask=real)[:, start : start + size]  # (B, T, D) -> (B, L, D)
+        hidden = model.backbone(tokens, **padding)[:, start : start + size]  # (B, T, D) -> (B, L, D)
         logits = model.head(hidden).astype(mx.float32)  # (B, L, V)
         check_numbers(logits.max().item(), "the masks")
         # The mask itself is no prediction: chosen, it would stay for ever.
         logits = mx.where(mx.arange(logits.shape[-1]) == mask, -mx.inf, logits)
-        shared = chooses[0] if len(chooses) == 1 else None
-        each = zip(logits, chooses, strict=True) if shared is None else ()
-        chosen = shared(logits) if shared else mx.stack([choose(row) for row, choose in each])  # (B, L)
+        chosen = choose(logits)  # (B, L)
         sure = mx.take_along_axis(mx.softmax(logits, axis=-1), chosen[..., None], axis=-1)[..., 0]  # (B, L)
         block = tokens[:, start : start + size]
         # Rank 0 is the most probable of those still masked.
@@ -150,6 +149,13 @@ def uncover(
         block = mx.where(rank < count, chosen.astype(block.dtype), block)
         tokens = mx.concatenate([tokens[:, :start], block, tokens[:, start + size :]], axis=1)
         yield tokens
+
+
+def each(chooses: Sequence[Choose]) -> Choose:
+    """What chooses for all texts: one for all, or each text's own, as if it were alone."""
+    if len(chooses) == 1:
+        return chooses[0]
+    return lambda logits: mx.stack([choose(row) for row, choose in zip(logits, chooses, strict=True)])
 
 
 def drafted(tokenizer: Any, ids: list[int], mask: int, ends: frozenset[int]) -> str:

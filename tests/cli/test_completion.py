@@ -23,7 +23,7 @@ def completed(typed):
 
 def test_commands_options_and_architectures_are_completed():
     assert completed("zoo comp") == {"compare"}
-    assert completed("zoo run llama --max") == {"--max-tokens"}
+    assert completed("zoo run llama --max-t") == {"--max-tokens", "--max-time"}
     assert completed("zoo run qwen3") == {"qwen3", "qwen3-moe"}
     assert completed("zoo run ./my-mo") == {"file"}
     assert completed("zoo compare llama gpt2-") == {"gpt2-postln"}

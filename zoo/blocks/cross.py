@@ -27,11 +27,12 @@ class CrossAttention(MultiHeadAttention):
         queries = self.split(self.query(x), self.heads)  # (B, H, T, K)
         if cache is not None and cache.keys is not None:
             keys, values = cache.keys, cache.values
+            mask = cache.mask if mask is None else mask
         else:
             keys = self.split(self.key(memory), self.kv_heads)  # (B, G, S, K)
             values = self.split(self.value(memory), self.kv_heads)  # (B, G, S, K)
             if cache is not None:
-                cache.keys, cache.values = keys, values
+                cache.keys, cache.values, cache.mask = keys, values, mask
         if keys.shape[0] != x.shape[0]:  # one source for all rows, as in a beam search
             keys = mx.broadcast_to(keys, (x.shape[0], *keys.shape[1:]))
             values = mx.broadcast_to(values, (x.shape[0], *values.shape[1:]))

@@ -181,6 +181,8 @@ class Decoder(Model, nn.Module):
         else:
             length, start, padding = cache.length, cache.start(queries), cache.padding
         if window == RECURRENT:
+            if cache is not None and length >= cache.most_padding:
+                return None  # no new column is padding
             return token_columns(queries, length=length, padding=padding)
         mask = attention_mask(
             queries,

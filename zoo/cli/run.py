@@ -95,6 +95,14 @@ class Statistics:
 @click.option("--strategy", metavar="NAME", help="Make the text this way: a plugin's strategy, for example.")
 @click.option("--system", metavar="TEXT", help="A system message, for models with a chat template.")
 @click.option("--raw", is_flag=True, help="Give the prompt as it is, without the chat template.")
+@click.option(
+    "--prompts",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="A file of prompts: a line of JSON each, a text or an object.",
+)
+@click.option(
+    "--output", type=click.Path(path_type=Path, dir_okay=False), help="Where the answers to --prompts go."
+)
 @click.option("--force", is_flag=True, help="Load even what does not seem to fit in memory.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")
 @click.option("--dtype", type=click.Choice(["float32", "float16", "bfloat16"]), help="Compute in this type.")
@@ -110,6 +118,8 @@ def run(
     as_json: bool,
     system: str | None,
     raw: bool,
+    prompts: Path | None,
+    output: Path | None,
     strategy: str | None,
     samplers: tuple[str, ...],
     settings: dict[str, Any],
@@ -119,8 +129,13 @@ def run(
     The generated text alone goes to the output, statistics to the error stream. Without a PROMPT it is read
     from a pipe; on a terminal each line that is typed is answered: a conversation, if the model has a chat template.
     """
-    chat = prompt is None and sys.stdin.isatty()
-    if (prompt is None or prompt == "-") and not chat:
+    if (prompts is None) != (output is None):
+        raise click.UsageError("--prompts and --output go together: a file to read and a file to write")
+    given = {"PROMPT": prompt, "--system": system, "--json": as_json, "--raw": raw}
+    if prompts is not None and (other := next((name for name, value in given.items() if value), None)):
+        raise click.UsageError(f"{other} and --prompts cannot be given together")
+    chat = prompt is None and prompts is None and sys.stdin.isatty()
+    if prompts is None and (prompt is None or prompt == "-") and not chat:
         prompt = piped()
     began = time.perf_counter()
     from zoo.loading import load
@@ -134,6 +149,11 @@ def run(
     load_seconds = time.perf_counter() - began
     if samplers:
         settings["samplers"] = dict(sampler_asked(loaded.registry, text) for text in samplers)
+    if prompts is not None and output is not None:
+        from zoo.cli.prompts import run_prompts
+
+        run_prompts(loaded, prompts, output, settings | ({"strategy": strategy} if strategy else {}))
+        return
     request = Request(settings | {"strategy": strategy}, system, raw)
     if chat:
         from zoo.cli.chat import converse

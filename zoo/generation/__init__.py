@@ -1,4 +1,4 @@
-"""Text from a model: `stream` yields steps as they come, `generate` collects them, `chat` answers messages.
+"""Text from a model: `stream` yields steps as they come, `generate` collects them.
 
 How the text is generated is a strategy: a function `(loaded, prompt, **settings) -> Iterator[Step]`, chosen by the
 architecture's task.
@@ -6,7 +6,7 @@ architecture's task.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
 
@@ -16,8 +16,7 @@ from zoo.errors import PromptError
 from zoo.frozen import Frozen, frozen
 from zoo.generation.checked import checked_steps
 from zoo.generation.checkpoint_settings import warn_of_ignored
-from zoo.generation.prompt import encode_messages
-from zoo.generation.step import Step
+from zoo.generation.step import PromptRead, Step
 from zoo.host.registry import Registry
 from zoo.loading import Loaded
 
@@ -27,7 +26,7 @@ class Generated(Frozen):
     """All of a generation: the new ids and their text; `candidates` of a task with several answers, best first.
 
     `logprobs` (nats) and `alternatives` have an entry a token, as `Step` does, when they were asked for; `finish_reason` is
-    "stop" or "length".
+    "stop", "length" or "time"; `prompt` says how the prompt was read.
 
     >>> answer = zoo.generate(zoo.load("llama"), "The capital city of China is")
     >>> answer.text, answer.finish_reason
@@ -40,6 +39,7 @@ class Generated(Frozen):
     finish_reason: str | None
     candidates: Sequence[Mapping[str, Any]] = ()
     alternatives: Sequence[Mapping[int, float]] | None = None
+    prompt: PromptRead | None = None
 
 
 def stream(
@@ -70,6 +70,20 @@ def stream(
     """
     check_loaded(loaded, "stream")
     runtime.check_process()
+    chosen, arguments = started(loaded, settings, strategy)
+    if report is not None and "report" in chosen.options:
+        arguments["report"] = report
+    label = label_of(loaded, chosen)
+    return _run(checked_steps(chosen.function()(loaded, prompt, **arguments), label))
+
+
+def started(
+    loaded: Loaded, settings: Mapping[str, Any], strategy: str | None = None
+) -> tuple[Strategy, dict[str, Any]]:
+    """The strategy that serves a model and these settings, and the settings checked; PromptError for one it does not take.
+
+    What the checkpoint's `generation_config.json` asks for and the strategy cannot is warned of once.
+    """
     if strategy is not None and not isinstance(strategy, str):
         raise PromptError(f"`strategy` must be a name, got {strategy!r:.60}")
     registry, architecture = loaded.registry, loaded.architecture
@@ -77,13 +91,14 @@ def stream(
     chosen = registry.strategy(architecture.task, given, name=strategy, architecture=architecture)
     if unknown := next((name for name in given if name not in chosen.takes), None):
         raise PromptError(_refused(registry, chosen, unknown))
-    arguments = chosen.arguments(given)
-    if report is not None and "report" in chosen.options:
-        arguments["report"] = report
     warn_of_ignored(loaded, chosen)
-    plugin = registry.plugin_of(chosen)
-    label = f"strategy {chosen.name}{'' if plugin.first_party else f' of the plugin {plugin.name}'}"
-    return _run(checked_steps(chosen.function()(loaded, prompt, **arguments), label))
+    return chosen, chosen.arguments(given)
+
+
+def label_of(loaded: Loaded, chosen: Strategy) -> str:
+    """What messages call a strategy."""
+    plugin = loaded.registry.plugin_of(chosen)
+    return f"strategy {chosen.name}{'' if plugin.first_party else f' of the plugin {plugin.name}'}"
 
 
 def _unset(value: Any) -> bool:
@@ -105,32 +120,6 @@ def _refused(registry: Registry, chosen: Strategy, name: str) -> str:
     return f"`{name}`: {chosen.name} generation has no such setting{hint}"
 
 
-def chat(
-    loaded: Loaded,
-    messages: Sequence[Mapping[str, Any]],
-    *,
-    variables: Mapping[str, Any] | None = None,
-    **settings: Any,
-) -> Iterator[Step]:
-    """Answer the last of `messages`, yielding a `Step` a token as `stream` does, whose settings it takes.
-
-    The messages, each with a "role" ("system", "user", "assistant") and a "content", are laid out by the checkpoint's
-    chat template; `variables` are what the template sees besides, such as `tools` or `enable_thinking`. PromptError,
-    before anything runs, for a model without a chat template (`zoo.stream` continues a text); TokenizerError for what
-    the template refuses.
-
-    The embedded checkpoints have no template: the example gives one by hand.
-
-    >>> loaded = zoo.load("llama")
-    >>> loaded.tokenizer.chat_template = "{% for message in messages %}{{ message.content }}{% endfor %}"
-    >>> messages = [{"role": "user", "content": "The capital city of China is"}]
-    >>> "".join(step.text for step in zoo.chat(loaded, messages))
-    ' Beijing.'
-    """
-    check_loaded(loaded, "chat")
-    return stream(loaded, encode_messages(loaded, messages, variables), **settings)
-
-
 def check_loaded(loaded: Any, call: str) -> None:
     """PromptError, saying how `call` is called, for anything but a loaded model."""
     if not isinstance(loaded, Loaded):
@@ -140,7 +129,7 @@ def check_loaded(loaded: Any, call: str) -> None:
         )
 
 
-def _run(steps: Iterator[Step]) -> Iterator[Step]:
+def _run(steps: Iterator[Any]) -> Iterator[Any]:
     """The steps; their memory goes back to the system when they are over, or no longer wanted."""
     runtime.check_process()
     try:
@@ -167,14 +156,67 @@ def generate(loaded: Loaded, prompt: str | Sequence[int], **settings: Any) -> Ge
     '我爱NLP'
     """
     check_loaded(loaded, "generate")
-    steps = list(stream(loaded, prompt, **settings))
+    return collected(stream(loaded, prompt, **settings))
+
+
+def collected(steps: Iterable[Step]) -> Generated:
+    """All of a generation: its steps put together."""
+    steps = list(steps)
+    first = next((step.prompt for step in steps if step.prompt is not None), None)
     return Generated(
         tokens=[step.token for step in steps if step.token is not None],
         text="".join(step.text for step in steps),
-        logprobs=[step.logprob for step in steps if step.logprob is not None]
-        if settings.get("logprobs")
-        else None,
+        logprobs=[step.logprob for step in steps if step.logprob is not None] or None,
         finish_reason=steps[-1].finish_reason if steps else None,
         candidates=[step.candidate for step in steps if step.candidate is not None],
         alternatives=[step.alternatives for step in steps if step.alternatives is not None] or None,
+        prompt=first,
     )
+
+
+def batch(
+    loaded: Loaded,
+    prompts: Sequence[str | Sequence[int]],
+    *,
+    strategy: str | None = None,
+    report: Callable[[int, int], None] | None = None,
+    **settings: Any,
+) -> list[Generated]:
+    """Run `loaded` on several prompts at once: what `generate` gives for each of them, in their order.
+
+    The settings are those of `stream`, for all prompts. Where the strategy runs texts side by side, as continuing and
+    translating do, a pass serves all of them, and each is as it would be alone, but for rounding; with a `seed` each
+    text draws as it would alone. `report` is called with the number of texts that are done and of all. `zoo.Engine`
+    takes texts one by one, each with its settings. PromptError, before anything runs, for a prompt that cannot be.
+
+    >>> loaded = zoo.load("llama")
+    >>> [answer.text for answer in zoo.batch(loaded, ["The capital city of China is", "中国的首都是"], max_tokens=4)]
+    [' Beijing.', '北京。中']
+    """
+    check_loaded(loaded, "batch")
+    if isinstance(prompts, str | bytes | Mapping) or not isinstance(prompts, Iterable):
+        raise PromptError(f"`prompts` must be a list of prompts, got {prompts!r:.60}")
+    prompts = list(prompts)
+    steps: list[list[Step]] = [[] for _ in prompts]
+    done = 0
+    for index, step in batch_stream(loaded, prompts, strategy=strategy, **settings):
+        steps[index].append(step)
+        if step.finish_reason is not None:
+            done += 1
+            if report is not None:
+                report(done, len(prompts))
+    return [collected(each) for each in steps]
+
+
+def batch_stream(
+    loaded: Loaded, prompts: Sequence[str | Sequence[int]], *, strategy: str | None = None, **settings: Any
+) -> Iterator[tuple[int, Step]]:
+    """The steps of several prompts as they come, each with the index of its prompt; otherwise as `batch`."""
+    runtime.check_process()
+    chosen, arguments = started(loaded, settings, strategy)
+    together = chosen.batch_function()
+    if together is not None:
+        return _run(together(loaded, prompts, **arguments))
+    each = [chosen.function()(loaded, prompt, **arguments) for prompt in prompts]
+    label = label_of(loaded, chosen)
+    return _run((index, step) for index, steps in enumerate(each) for step in checked_steps(steps, label))

@@ -3,18 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Literal
 
+from zoo.blocks.model import protocol_of
 from zoo.errors import PromptError
 from zoo.generation.beams import Beams, Search, search_all
-from zoo.generation.prepared import BATCH, Prepared, in_batches, prepare_all, reader_of
-from zoo.generation.prompt import sampling_of, settings_of
-from zoo.generation.reader import Report
-from zoo.generation.rows import Row, run_rows
-from zoo.generation.sampling import sampler
+from zoo.generation.engine import Engine
+from zoo.generation.prefill import Report
+from zoo.generation.prepared import BATCH, Prepared, each_prompt, in_batches, prepared, reader_of
+from zoo.generation.prompt import settings_of
+from zoo.generation.settings import Settings, settings_for
 from zoo.generation.step import Step
 from zoo.generation.text import TextStream
 from zoo.loading import Loaded
+
+NEUTRAL = Settings()
+# What several beams have a use for: limits, penalties that look at a text alone, the prompt and the caches.
+SEARCHED = frozenset(
+    (
+        *("max_tokens", "min_tokens", "stop", "stop_tokens", "repetition_penalty", "no_repeat_ngram_size"),
+        *("source_language", "target_language", "special_tokens", "prefill_chunk"),
+        *("max_kv_size", "keep", "kv_bits", "key_bits", "value_bits", "kv_group_size", "kv_start"),
+    )
+)
 
 
 def stream(loaded: Loaded, prompt: str | Sequence[int], **settings: Any) -> Iterator[Step]:
@@ -56,16 +68,9 @@ def _answers(
     beam_groups: int | None = None,
     diversity_penalty: float | None = None,
     return_sequences: int | None = None,
-    temperature: float | None = None,
-    top_k: int | None = None,
-    top_p: float | None = None,
-    min_p: float | None = None,
-    seed: int | None = None,
-    prefill_chunk: int | None = None,
     report: Report | None = None,
-    **prompting: Any,
+    **given: Any,
 ) -> Iterator[tuple[int, Step]]:
-    sampling = sampling_of(loaded, temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p)
     search = beams_of(
         settings_of(loaded),
         beams,
@@ -75,29 +80,23 @@ def _answers(
         diversity=diversity_penalty,
         returned=return_sequences,
     )
-    if search.count > 1 and sampling.temperature:
+    settings = settings_for(loaded, given)
+    if settings.prefill_chunk is not None and protocol_of(loaded.model).translates:
+        raise PromptError("`prefill_chunk`: an encoder-decoder reads its source in one piece")
+    if search.count == 1:
+        engine = Engine(loaded, rows=batch_size if several else 1)
+        add = partial(engine.add_text, settings=settings, report=report)
+        index_of = {handle: index for index, handle in enumerate(each_prompt(prompts, several, add))}
+        return ((index_of[handle], step) for handle, step in engine.run())
+    if settings.temperature:
         raise PromptError(
             "`beams`: several are searched, not sampled; give a `temperature` of 0, or one beam"
         )
-    ready = prepare_all(loaded, prompts, several=several, prefill_chunk=prefill_chunk, **prompting)
-
-    def row(prompt: Prepared) -> Row:
-        choose = sampler(sampling, seed)
-        return Row(TextStream(loaded, prompt.limit), choose, prompt.constraints, not sampling.temperature)
-
-    def run() -> Iterator[tuple[int, Step]]:
-        for indices in in_batches(loaded, [len(prompt.ids) for prompt in ready], batch_size):
-            group = [ready[index] for index in indices]
-            reader = reader_of(loaded, group, chunk=prefill_chunk, report=report)
-            if search.count == 1:
-                found = run_rows(reader, [row(prompt) for prompt in group])
-            else:
-                searches = [Search(prompt.constraints, search) for prompt in group]
-                found = _searched(loaded, searches, search_all(reader, searches))
-            for place, step in found:
-                yield indices[place], step
-
-    return run()
+    for name in given:
+        if name not in SEARCHED and getattr(settings, name) != getattr(NEUTRAL, name):
+            raise PromptError(f"`{name}` cannot be given with several `beams`")
+    ready = each_prompt(prompts, several, lambda prompt: prepared(loaded, prompt, settings))
+    return _searched(loaded, ready, search, settings, batch_size, report)
 
 
 # The settings of a search, by their names in `Beams`: what a caller calls them, and the keys of generation_config.json.
@@ -131,21 +130,44 @@ def beams_of(values: Mapping[str, Any], beams: int | None, **given: Any) -> Beam
 
 
 def _searched(
-    loaded: Loaded, searches: Sequence[Search], running: Iterator[int]
+    loaded: Loaded,
+    prompts: Sequence[Prepared],
+    beams: Beams,
+    settings: Settings,
+    batch_size: int,
+    report: Report | None,
 ) -> Iterator[tuple[int, Step]]:
-    """Drafts while a search goes on, then its candidates, and the tokens of the best; each with the search's index."""
-    for index in running:
-        search = searches[index]
-        if not search.over:
-            draft = loaded.tokenizer.decode(search.best.tokens) if loaded.tokenizer else ""
-            yield index, Step(None, "", draft=draft)
-            continue
-        found = search.found()
-        answers = [list(TextStream(loaded, search.constraints.last).steps(text.tokens)) for text in found]
-        if search.beams.returned > 1:
-            for text, steps in zip(found, answers, strict=True):
-                yield index, Step(None, "", candidate=candidate(steps, text.score))
-        yield from ((index, step) for step in answers[0])
+    """Drafts while a search goes on, then its candidates, and the tokens of the best; each with the prompt's index."""
+    for indices in in_batches(loaded, [len(prompt.ids) for prompt in prompts], batch_size):
+        group = [prompts[index] for index in indices]
+        most = max(prompt.limit for prompt in group)
+        reader = reader_of(loaded, [prompt.ids for prompt in group], most, settings, report=report)
+        searches = [Search(prompt.constraints, beams) for prompt in group]
+        for place in search_all(reader, searches):
+            search = searches[place]
+            if search.over:
+                steps = _found(loaded, search, settings)
+            else:
+                draft = loaded.tokenizer.decode(search.best.tokens) if loaded.tokenizer else ""
+                steps = iter([Step(None, "", draft=draft)])
+            yield from ((indices[place], step) for step in steps)
+
+
+def _found(loaded: Loaded, search: Search, settings: Settings) -> Iterator[Step]:
+    """The candidates of a search that is over, and the tokens of the best."""
+    found = search.found()
+    answers = [
+        list(
+            TextStream(loaded, search.constraints.last, settings.stop, settings.stop_tokens).steps(
+                text.tokens
+            )
+        )
+        for text in found
+    ]
+    if search.beams.returned > 1:
+        for text, steps in zip(found, answers, strict=True):
+            yield Step(None, "", candidate=candidate(steps, text.score))
+    yield from answers[0]
 
 
 def candidate(steps: Sequence[Step], score: float) -> dict[str, Any]:

@@ -6,16 +6,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+import mlx.core as mx
+
+from zoo.blocks.model import protocol_of
 from zoo.errors import PromptError
 from zoo.generation.beam import candidate
-from zoo.generation.checkpoint_settings import stop_strings
-from zoo.generation.prepared import prepare_all, reader_of
-from zoo.generation.prompt import sampling_of
-from zoo.generation.reader import Report
-from zoo.generation.rows import Row, run_rows
-from zoo.generation.sampling import sampler
+from zoo.generation.prefill import Report
+from zoo.generation.prepared import reader_of
+from zoo.generation.rows import Rows
+from zoo.generation.sequence import Text, text_of
+from zoo.generation.settings import Settings, settings_for
 from zoo.generation.step import Step
-from zoo.generation.text import TextStream
 from zoo.loading import Loaded
 
 
@@ -24,16 +25,8 @@ def stream(
     prompt: str | Sequence[int],
     *,
     best_of: int,
-    temperature: float | None = None,
-    top_k: int | None = None,
-    top_p: float | None = None,
-    min_p: float | None = None,
-    seed: int | None = None,
-    stop: str | Sequence[str] = (),
-    logprobs: bool | int = False,
-    prefill_chunk: int | None = None,
     report: Report | None = None,
-    **prompting: Any,
+    **given: Any,
 ) -> Iterator[Step]:
     """Draw `best_of` texts after `prompt` in the same passes, and yield the best, a `Step` a token.
 
@@ -43,20 +36,33 @@ def stream(
     that a single draw with `seed` + i gives. Without a `temperature` that of `generation_config.json`, else 1.
     PromptError, before anything runs, for a prompt or setting that cannot be: a temperature of 0 draws nothing.
     """
-    sampling = sampling_of(loaded, temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p)
-    if not sampling.temperature and temperature is None:
-        sampling = sampling_of(loaded, temperature=1.0, top_k=top_k, top_p=top_p, min_p=min_p)
-    if not sampling.temperature:
-        raise PromptError("`best_of` draws its texts: give a `temperature` above 0")
-    [ready] = prepare_all(loaded, [prompt], prefill_chunk=prefill_chunk, **prompting)
-    stops = [stop] if isinstance(stop, str) else stop or stop_strings(loaded)
-    seeds = [None if seed is None else (seed + index) % 2**64 for index in range(best_of)]
-    rows = [
-        Row(TextStream(loaded, ready.limit, stops), sampler(sampling, each), ready.constraints)
-        for each in seeds
-    ]
-    reader = reader_of(loaded, [ready], chunk=prefill_chunk, report=report)
-    return _best(run_rows(reader, rows, copies=best_of, logprobs=logprobs or True), best_of, bool(logprobs))
+    settings = settings_for(loaded, given)
+    if settings.greedy:
+        if given.get("temperature") is not None:
+            raise PromptError("`best_of` draws its texts: give a `temperature` above 0")
+        settings = replace(settings, temperature=1.0)
+    if settings.prefill_chunk is not None and protocol_of(loaded.model).translates:
+        raise PromptError("`prefill_chunk`: an encoder-decoder reads its source in one piece")
+    texts = []
+    for index in range(best_of):
+        seed = None if settings.seed is None else (settings.seed + index) % 2**64
+        own = replace(settings, seed=seed, logprobs=settings.logprobs or True)
+        texts.append(text_of(loaded, prompt, own, handle=index))
+    return _best(_drawn(loaded, texts, settings, report), best_of, bool(settings.logprobs))
+
+
+def _drawn(
+    loaded: Loaded, texts: Sequence[Text], settings: Settings, report: Report | None
+) -> Iterator[tuple[int, Step]]:
+    """The steps of all texts, each with the text's index; their prompt is read once."""
+    first = texts[0]
+    reader = reader_of(loaded, [first.ids], first.limit, settings, report=report)
+    logits = reader.first()  # (1, V)
+    reader.select([0] * len(texts))
+    rows = Rows(loaded.model, settings.policy(), merges=False)
+    rows.fill(texts, reader.cache, mx.broadcast_to(logits, (len(texts), logits.shape[-1])))
+    while rows.texts:
+        yield from ((text.handle, step) for text, step in rows.step())
 
 
 def _best(running: Iterator[tuple[int, Step]], count: int, logprobs: bool) -> Iterator[Step]:

@@ -10,13 +10,13 @@ from typing import Any
 
 import mlx.core as mx
 
-from zoo.generation.checkpoint_settings import stop_strings
 from zoo.generation.constraints import Constraints
-from zoo.generation.prepared import prepare_all, reader_of
+from zoo.generation.prepared import prepared, reader_of
 from zoo.generation.prompt import settings_of
 from zoo.generation.reader import MOST_RESERVED, Reader, Report
 from zoo.generation.sampling import check_numbers
 from zoo.generation.sampling import logprobs as log_probabilities
+from zoo.generation.settings import settings_for
 from zoo.generation.step import Step
 from zoo.generation.text import Decoded, TextStream
 from zoo.loading import Loaded
@@ -30,11 +30,8 @@ def stream(
     *,
     penalty_alpha: float | None = None,
     top_k: int | None = None,
-    stop: str | Sequence[str] = (),
-    logprobs: bool = False,
-    prefill_chunk: int | None = None,
     report: Report | None = None,
-    **prompting: Any,
+    **given: Any,
 ) -> Iterator[Step]:
     """Continue `prompt`, text or token ids, yielding a `Step` a token as they come.
 
@@ -46,14 +43,19 @@ def stream(
     values = settings_of(loaded)
     alpha = penalty_alpha if penalty_alpha is not None else values.get("penalty_alpha") or ALPHA
     asked = top_k or (values.get("top_k") if values.get("penalty_alpha") else None) or CANDIDATES
-    [ready] = prepare_all(loaded, [prompt], prefill_chunk=prefill_chunk, **prompting)
+    settings = settings_for(loaded, given)
+    ready = prepared(loaded, prompt, settings)
     hidden: list[mx.array] = []
-    reader = reader_of(loaded, [ready], chunk=prefill_chunk, report=report, hidden=hidden)
-    stops = [stop] if isinstance(stop, str) else stop or stop_strings(loaded)
+    reader = reader_of(loaded, [ready.ids], ready.limit, settings, report=report, hidden=hidden)
     tokens = contrastive_search(
-        reader, hidden, ready.constraints, alpha=alpha, candidates=asked, logprobs=logprobs
+        reader,
+        hidden,
+        ready.constraints,
+        alpha=alpha,
+        candidates=asked,
+        logprobs=bool(settings.logprobs),
     )
-    return TextStream(loaded, ready.limit, stops).steps(tokens)
+    return TextStream(loaded, ready.limit, settings.stop, settings.stop_tokens).steps(tokens)
 
 
 def contrastive_search(

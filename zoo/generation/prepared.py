@@ -1,9 +1,8 @@
-"""Prompts made ready: their ids, limits and constraints, and the reader of those that share the passes."""
+"""Prompts made ready for a search: their ids, limits and constraints, and the reader of those that share the passes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 from typing import Any, TypeVar
 
 import mlx.core as mx
@@ -13,8 +12,9 @@ from zoo.errors import PromptError
 from zoo.frozen import Frozen, frozen
 from zoo.generation.checkpoint_settings import token_limit
 from zoo.generation.constraints import Constraints, constraints_of
-from zoo.generation.prompt import encode_prompt, end_ids, first_token, settings_of
+from zoo.generation.prompt import encode_prompt, end_ids, first_token, settings_of, start_token
 from zoo.generation.reader import Report, TextReader, TextsReader, TranslationReader
+from zoo.generation.settings import Settings
 from zoo.loading import Loaded
 
 Made = TypeVar("Made")
@@ -23,85 +23,51 @@ BATCH = 16  # prompts that share the passes, unless a number is asked for
 
 @frozen()
 class Prepared(Frozen):
-    """A prompt's ids, the most new tokens after it, and what the checkpoint forbids or forces of them."""
+    """A prompt's ids, the most new tokens after it, and what is forbidden or forced of them."""
 
     ids: tuple[int, ...]
     limit: int
     constraints: Constraints
 
 
-def prepared(
-    loaded: Loaded,
-    prompt: str | Sequence[int],
-    *,
-    max_tokens: int | None = None,
-    min_tokens: int | None = None,
-    special_tokens: bool = True,
-    source_language: str | None = None,
-    target_language: str | None = None,
-) -> Prepared:
+def prepared(loaded: Loaded, prompt: str | Sequence[int], settings: Settings) -> Prepared:
     """The prompt, text or token ids, with its limit and constraints; PromptError for one that cannot be."""
-    ids = encode_prompt(loaded, prompt, special_tokens, source_language, target_language)
-    limit = token_limit(loaded, len(ids), max_tokens, min_tokens)
-    named = target_language is not None or isinstance(prompt, str)
+    languages = (settings.source_language, settings.target_language)
+    ids = encode_prompt(loaded, prompt, settings.special_tokens, *languages)
+    limit = token_limit(loaded, len(ids), settings.max_tokens, settings.min_tokens)
+    named = settings.target_language is not None or isinstance(prompt, str)
     constraints = constraints_of(
         settings_of(loaded),
         loaded.recipe.head.vocab or loaded.recipe.embedding.vocab,
-        ends=end_ids(loaded),
+        ends=end_ids(loaded) | set(settings.stop_tokens),
         given=(start_token(loaded),) if protocol_of(loaded.model).translates else ids,
         last=limit,
-        first_token=first_token(loaded, target_language) if named else None,
-        least=min_tokens,
+        first_token=first_token(loaded, settings.target_language) if named else None,
+        least=settings.min_tokens or None,
+        repetition=settings.repetition_penalty,
+        no_repeat=settings.no_repeat_ngram_size,
     )
     return Prepared(tuple(ids), limit, constraints)
 
 
 def reader_of(
     loaded: Loaded,
-    prompts: Sequence[Prepared],
+    texts: Sequence[Sequence[int]],
+    limit: int,
+    settings: Settings,
     *,
-    chunk: int | None = None,
     report: Report | None = None,
     hidden: list[mx.array] | None = None,
-) -> TextReader | TranslationReader:
-    """What reads the prompts in one batch; `chunk`, `report` and `hidden` as for `TextReader`."""
-    limit = max(prompt.limit for prompt in prompts)
-    texts = [prompt.ids for prompt in prompts]
+) -> TextReader | TextsReader | TranslationReader:
+    """What reads prompts and goes on with them in one batch; `report` and `hidden` as for `TextReader`."""
+    policy = settings.policy()
     if protocol_of(loaded.model).translates:
-        return TranslationReader(loaded.model, texts, limit, start=start_token(loaded))
-    prefix = loaded.architecture.causality == "prefix"
-    if len(texts) > 1:
-        return TextsReader(loaded.model, texts, limit, prefix=prefix, chunk=chunk, hidden=hidden)
-    return TextReader(loaded.model, texts[0], limit, prefix=prefix, chunk=chunk, report=report, hidden=hidden)
-
-
-def start_token(loaded: Loaded) -> int:
-    """The token that every target of an encoder-decoder begins with."""
-    start = settings_of(loaded).get("decoder_start_token_id")
-    if not isinstance(start, int):
-        return loaded.recipe.start
-    if not 0 <= start < loaded.recipe.decoder.embedding.vocab:
-        raise PromptError(
-            f"generation_config.json: decoder_start_token_id {start} lies outside the vocabulary"
-        )
-    return start
-
-
-def prepare_all(
-    loaded: Loaded,
-    prompts: Sequence[str | Sequence[int]],
-    *,
-    several: bool = False,
-    prefill_chunk: int | None = None,
-    **settings: Any,
-) -> list[Prepared]:
-    """Each prompt as `prepared` gives it; where they may be `several`, an error says which cannot be.
-
-    PromptError, too, for `prefill_chunk` where it has no meaning.
-    """
-    if prefill_chunk is not None and protocol_of(loaded.model).translates:
-        raise PromptError("`prefill_chunk`: an encoder-decoder reads its source in one piece")
-    return each_prompt(prompts, several, partial(prepared, loaded, **settings))
+        start = start_token(loaded)
+        return TranslationReader(loaded.model, texts, limit, start=start, policy=policy)
+    how: dict[str, Any] = dict(prefix=loaded.architecture.causality == "prefix", policy=policy)
+    how |= dict(chunk=settings.prefill_chunk, report=report, hidden=hidden)
+    readers = [TextReader(loaded.model, ids, limit, **how) for ids in texts]
+    return TextsReader(readers) if len(readers) > 1 else readers[0]
 
 
 def each_prompt(prompts: Any, several: bool, make: Callable[[Any], Made]) -> list[Made]:
@@ -113,7 +79,7 @@ def each_prompt(prompts: Any, several: bool, make: Callable[[Any], Made]) -> lis
         try:
             made.append(make(prompt))
         except PromptError as error:
-            raise PromptError(f"prompt {index}: {error}" if several else str(error)) from error
+            raise PromptError(f"prompts[{index}]: {error}" if several else str(error)) from error
     return made
 
 

@@ -144,6 +144,18 @@ def first_token(loaded: Loaded, target: str | None = None) -> int | None:
     return languages.first(target)
 
 
+def start_token(loaded: Loaded) -> int:
+    """The token that every target of an encoder-decoder begins with; PromptError for one outside the vocabulary."""
+    start = settings_of(loaded).get("decoder_start_token_id")
+    if not isinstance(start, int):
+        return loaded.recipe.start
+    if not 0 <= start < loaded.recipe.decoder.embedding.vocab:
+        raise PromptError(
+            f"generation_config.json: decoder_start_token_id {start} lies outside the vocabulary"
+        )
+    return start
+
+
 def settings_of(loaded: Loaded) -> Mapping[str, Any]:
     """The checkpoint's `generation_config.json`; older folders have its keys in `config.json`."""
     return loaded.generation_config or loaded.config

@@ -1,149 +1,176 @@
-"""Several texts in the same passes, each token of each row chosen by itself: greedily or by a draw.
+"""Texts side by side: one pass of the model a step gives each of them its next token.
 
-Axes: B texts the reader begins with, R rows, V vocabulary.
+Axes: B rows, one a text; V vocabulary; N alternatives.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import mlx.core as mx
 
-from zoo.generation.constraints import Constraints
-from zoo.generation.reader import Reader
-from zoo.generation.sampling import check_numbers
-from zoo.generation.sampling import logprobs as log_probabilities
+from zoo.blocks.model import protocol_of
+from zoo.cache import CachePolicy, merged_caches
+from zoo.generation.sampling import check_numbers, logprobs
+from zoo.generation.sequence import Text
 from zoo.generation.step import Step
-from zoo.generation.text import TextStream
+from zoo.generation.text import Decoded
+
+WASTE = 0.75  # of the columns must be in use, or those that no row uses are dropped
 
 
-class Row:
-    """One text: how its tokens are chosen, by `choose` from logits (1, V) to an id (1,), and its steps."""
+@dataclass
+class Chosen:
+    """The next tokens of some texts, begun but not waited for: `tokens` (B,), their largest logits `highest` (B,).
+
+    Where log-probabilities are asked for: `logprob` (B,), and the likeliest tokens, `best` and `values` (B, N).
+    """
+
+    texts: Sequence[Text]
+    tokens: mx.array
+    highest: mx.array
+    logprob: mx.array | None = None
+    best: mx.array | None = None
+    values: mx.array | None = None
+
+    def select(self, rows: Sequence[int]) -> Chosen:
+        """These rows alone."""
+        index = mx.array(list(rows))
+        arrays = (self.tokens, self.highest, self.logprob, self.best, self.values)
+        kept = [None if array is None else array[index] for array in arrays]
+        return Chosen([self.texts[row] for row in rows], *kept)  # type: ignore[arg-type]
+
+    def read(self) -> Iterator[tuple[Text, Decoded]]:
+        """Each text with its token, log-probability and alternatives; waits for them. ZooError for logits that are no numbers."""
+        highest = self.highest.tolist()
+        tokens: Any = self.tokens.tolist()
+        logprob: Any = [None] * len(tokens) if self.logprob is None else self.logprob.tolist()
+        best: Any = None if self.best is None else self.best.tolist()
+        values: Any = None if self.values is None else self.values.tolist()
+        for row, text in enumerate(self.texts):
+            check_numbers(highest[row], f"token {len(text.tokens) + 1}")
+            most = text.alternatives
+            alternatives = dict(zip(best[row][:most], values[row][:most], strict=True)) if most else None
+            yield text, (tokens[row], logprob[row] if text.settings.logprobs else None, alternatives)
+
+
+def choose(logits: mx.array, texts: Sequence[Text]) -> Chosen:
+    """The next token of each text, whose logits are a row of (B, V)."""
+    if all(text.chooser.plain for text in texts):
+        tokens = mx.argmax(logits, axis=-1)
+    elif len(texts) == 1:
+        tokens = texts[0].chooser.choose(logits)
+    else:
+        each = [text.chooser.choose(logits[row : row + 1]) for row, text in enumerate(texts)]
+        tokens = mx.concatenate(each)
+    chosen = Chosen(texts, tokens, logits.max(axis=-1))
+    begun = [chosen.tokens, chosen.highest]
+    if any(text.settings.logprobs for text in texts):
+        scores = logprobs(logits)  # (B, V)
+        chosen.logprob = mx.take_along_axis(scores, tokens[:, None], axis=-1)[:, 0]
+        begun.append(chosen.logprob)
+        if most := max(text.alternatives for text in texts):
+            chosen.best = mx.argsort(-scores, axis=-1)[:, :most]
+            chosen.values = mx.take_along_axis(scores, chosen.best, axis=-1)
+            begun += [chosen.best, chosen.values]
+    mx.async_eval(*begun)
+    return chosen
+
+
+class Rows:
+    """Texts that run in one batch, their caches merged: rows are padded on the left to the longest.
+
+    The pass for the next tokens is begun before the last are read, so that the device never waits for Python; a text
+    that ends unforeseen wastes its row of one pass. Where a choice depends on the token before, the pass is begun all
+    the same, and the choice waits. `policy` is that of the caches, `merges` whether rows can join. `finished` is called with a text that has ended, its caches alone, and the tokens
+    that these have taken in.
+    """
 
     def __init__(
         self,
-        text: TextStream,
-        choose: Callable[[mx.array], mx.array],
-        constraints: Constraints,
-        greedy: bool = False,
+        model: Any,
+        policy: CachePolicy,
+        merges: bool,
+        finished: Callable[[Text, list[Any], list[int]], None] | None = None,
     ) -> None:
-        self.text, self.constraints = text, constraints
-        self.plain = greedy and not constraints.active  # its token is the largest logit's
-        self.waits = constraints.look_back  # the next choice needs the last token
-        self._choose = choose
-        self._tokens: list[int] = []
-        self._chosen = 0
+        self.model, self.protocol = model, protocol_of(model)
+        self.policy, self.merges = policy, merges
+        self.texts: list[Text] = []
+        self.cache: list[Any] = []
+        self.upcoming: list[Chosen] = []  # of the texts, in their order
+        self._finished = finished
 
-    def choose(self, logits: mx.array) -> mx.array:  # (1, V) -> (1,)
-        """The next token; nothing is evaluated."""
-        # Where no token is looked back on only their number matters: the last may not be known yet.
-        before: Sequence[int] = self._tokens if self.waits else range(self._chosen)
-        self._chosen += 1
-        return self._choose(self.constraints(logits, [before]) if self.constraints.active else logits)
+    def join(self, text: Text, cache: list[Any], logits: mx.array) -> None:
+        """One more text, whose prompt was read into `cache` (of one row) and whose next token has `logits` (1, V)."""
+        self.upcoming.append(choose(logits, [text]))
+        self.cache = merged_caches([self.cache, cache]) if self.texts else cache
+        self.texts = [*self.texts, text]
 
-    def took(self, token: int) -> None:
-        """Note the token that was chosen."""
-        if self.waits:
-            self._tokens.append(token)
+    def fill(self, texts: Sequence[Text], cache: list[Any], logits: mx.array) -> None:
+        """Begin with several texts, whose prompts were read into the rows of `cache`; `logits` (B, V) are of the next tokens."""
+        self.texts, self.cache, self.upcoming = list(texts), cache, [choose(logits, texts)]
 
-
-def run_rows(
-    reader: Reader, rows: Sequence[Row], *, copies: int = 1, logprobs: bool | int = False
-) -> Iterator[tuple[int, Step]]:
-    """Yield the steps of all rows as they come, each with the index of its row; a row that ends leaves the passes.
-
-    `copies` rows begin with each of the reader's texts. `logprobs` gives the tokens' log-probabilities, a number of
-    them besides so many of the likeliest alternatives. The next pass is dispatched before the last tokens are read, as
-    long as no row has to know them; a row that ends then wastes its part of that pass. ZooError when the logits are no
-    numbers.
-    """
-    passes = _Passes(reader, rows, logprobs)
-    going = list(range(len(rows)))
-    logits = reader.first()  # (B, V)
-    if copies > 1:
-        begun = [text for text in range(logits.shape[0]) for _ in range(copies)]
-        reader.select(begun)
-        logits = logits[mx.array(begun)]  # (R, V)
-    found = passes.chosen(logits, going)
-    step = 0
-    while going:
-        step += 1
-        ahead = not any(rows[index].waits for index in going)
-        # A row at its limit may have no position for one more token.
-        more = [
-            place for place, index in enumerate(going) if rows[index].text.count + 1 < rows[index].text.limit
+    def step(self) -> list[tuple[Text, Step]]:
+        """The next token of every text; those that end with it leave."""
+        read, self.upcoming = self.upcoming, []
+        tokens = read[0].tokens if len(read) == 1 else mx.concatenate([chosen.tokens for chosen in read])
+        stay = [row for row, text in enumerate(self.texts) if not (text.last or text.cancelled)]
+        if len(stay) < len(self.texts):
+            tokens = tokens[mx.array(stay)] if stay else tokens
+            self._leave(stay)
+        waits = any(text.chooser.waits for text in self.texts)
+        if self.texts:
+            logits = self.forward(tokens[:, None])
+            if waits:
+                mx.async_eval(logits)
+            else:
+                self.upcoming = [choose(logits, self.texts)]
+        steps = [
+            (text, text.took(*decoded))
+            for chosen in read
+            for text, decoded in chosen.read()
+            if not text.cancelled
         ]
-        upcoming = passes.next(found, going, more) if ahead and more else None
-        check_numbers(found[1].item(), f"token {step}")
-        steps = passes.steps(found, going)
-        ended = {index for index, each in steps if each.finish_reason is not None}
-        if ahead:
-            staying = [place for place, origin in enumerate(more) if going[origin] not in ended]
-            going = [going[place] for place in more]
-            if upcoming is not None and len(staying) < len(going) and staying:
-                reader.select(staying)
-                upcoming = _narrowed(upcoming, staying)
-            going = [going[place] for place in staying]
-        else:
-            more = [place for place, index in enumerate(going) if index not in ended]
-            upcoming = passes.next(found, going, more) if more else None
-            going = [going[place] for place in more]
-        yield from steps
-        if upcoming is not None:
-            found = upcoming
-
-
-class _Passes:
-    """The model's passes for some rows, and what is chosen after each.
-
-    What was chosen is a list of arrays: the tokens (R,), the largest logit (), and where asked for the log-probabilities
-    (R,), the likeliest tokens (R, n) and theirs (R, n).
-    """
-
-    def __init__(self, reader: Reader, rows: Sequence[Row], logprobs: bool | int) -> None:
-        self.reader, self.rows = reader, rows
-        self.logprobs = bool(logprobs)
-        self.wanted = 0 if isinstance(logprobs, bool) else logprobs
-
-    def chosen(self, logits: mx.array, going: Sequence[int]) -> list[mx.array]:  # (R, V)
-        """The next tokens of the rows `going`; nothing is waited for."""
-        if all(self.rows[index].plain for index in going):
-            tokens = mx.argmax(logits, axis=-1)
-        else:
-            each = [self.rows[index].choose(logits[place : place + 1]) for place, index in enumerate(going)]
-            tokens = mx.concatenate(each)
-        found = [tokens, logits.max()]  # NaN when any of them is
-        if self.logprobs:
-            shown = log_probabilities(logits)
-            found.append(mx.take_along_axis(shown, tokens[:, None], axis=-1)[:, 0])
-            if self.wanted:
-                best = mx.argsort(-shown, axis=-1)[:, : self.wanted]
-                found += [best, mx.take_along_axis(shown, best, axis=-1)]
-        mx.async_eval(*found)
-        return found
-
-    def next(self, found: list[mx.array], going: Sequence[int], more: Sequence[int]) -> list[mx.array]:
-        """What is chosen after one more pass over the rows at the places `more` of `going`."""
-        tokens = found[0]
-        if len(more) < len(going):
-            self.reader.select(more)
-            tokens = tokens[mx.array(more)]
-        return self.chosen(self.reader.next(tokens[:, None]), [going[place] for place in more])
-
-    def steps(self, found: list[mx.array], going: Sequence[int]) -> list[tuple[int, Step]]:
-        """The steps of what was chosen, each with the index of its row."""
-        tokens, _, *more = found
-        ids, numbers = tokens.tolist(), [array.tolist() for array in more]
-        steps = []
-        for place, index in enumerate(going):
-            self.rows[index].took(ids[place])
-            logprob = numbers[0][place] if numbers else None
-            likely = dict(zip(numbers[1][place], numbers[2][place], strict=True)) if self.wanted else None
-            steps.append((index, self.rows[index].text.add(ids[place], logprob, likely)))
+        stay = [row for row, text in enumerate(self.texts) if not text.finished]
+        if len(stay) < len(self.texts):
+            self.upcoming = [chosen.select(stay) for chosen in self.upcoming if stay]
+            self._leave(stay)
+            if waits and stay:
+                logits = logits[mx.array(stay)]
+        if waits and self.texts:
+            self.upcoming = [choose(logits, self.texts)]
         return steps
 
+    def forward(self, tokens: mx.array) -> mx.array:  # (B, 1) -> (B, V)
+        """The logits after one more token in each row."""
+        if self.protocol.translates:
+            return self.model.decode(tokens, None, self.cache)[:, 0]
+        return self.model.head(self.model.backbone(tokens, self.cache))[:, 0]
 
-def _narrowed(found: list[mx.array], staying: Sequence[int]) -> list[mx.array]:
-    """What was chosen, for these rows only."""
-    kept = mx.array(list(staying))
-    return [array[kept] if array.ndim else array for array in found]
+    def _leave(self, stay: Sequence[int]) -> None:
+        """Go on with the rows `stay`; who wants the caches of the others is given them."""
+        gone = set(range(len(self.texts))).difference(stay)
+        for row in sorted(gone) if self._finished is not None else ():
+            text = self.texts[row]
+            # What was generated last is in the caches when its end was not foreseen.
+            self._finished(text, self._alone(row), [*text.ids, *text.tokens])
+        widest = max(text.length for text in self.texts)
+        self.texts = [self.texts[row] for row in stay]
+        if not stay:
+            self.cache = []
+            return
+        self.protocol.select(self.cache, mx.array(list(stay)))
+        if len(self.texts) > 0 and max(text.length for text in self.texts) < WASTE * widest:
+            for cache in self.cache:
+                cache.compact()
+
+    def _alone(self, row: int) -> list[Any]:
+        """The caches of one row by itself."""
+        if len(self.texts) == 1:
+            return self.cache
+        alone: list[Any] = self.model.make_cache(self.policy)
+        for cache, kept in zip(alone, self.cache, strict=True):
+            cache.restore(kept.snapshot(row))
+        return alone

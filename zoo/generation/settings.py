@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from zoo.architecture.shared_settings import BREAKERS, SHARED
+from zoo.cache import CachePolicy
 from zoo.errors import PromptError
 from zoo.frozen import Frozen, frozen
 from zoo.generation.checkpoint_settings import stop_strings
@@ -106,6 +107,10 @@ class Settings(Frozen):
     def greedy(self) -> bool:
         """Whether the likeliest token is taken, and none drawn."""
         return self.temperature == 0
+
+    def policy(self, reserve: int = 0) -> CachePolicy:
+        """How caches are made, with room for `reserve` tokens."""
+        return CachePolicy(reserve=reserve)
 
 
 def settings_for(loaded: Loaded, given: Mapping[str, Any]) -> Settings:

@@ -9,13 +9,38 @@ from zoo.frozen import Frozen, frozen
 
 
 @frozen()
+class PromptRead(Frozen):
+    """How a prompt was read: its tokens, and how many of them a prompt cache had.
+
+    `missed` says why the cache had no more of them; None without a cache, or when it had all that it could. `logprobs`
+    (nats) and `alternatives`, when asked for, have an entry for each token but the first.
+    """
+
+    tokens: int
+    cached_tokens: int = 0
+    missed: str | None = None
+    logprobs: tuple[float, ...] | None = None
+    alternatives: tuple[Mapping[int, float], ...] | None = None
+
+
+@frozen()
+class Drafted(Frozen):
+    """What drafting did for a text: how many tokens were proposed and accepted, in how many passes of the model."""
+
+    proposed: int
+    accepted: int
+    passes: int
+
+
+@frozen()
 class Step(Frozen):
     """One generated token. `text` is what became certain with it: empty while a character is incomplete.
 
     `logprob` is the model's own log-probability in nats, when asked for. `alternatives`, when a number of them is asked
     for, are the likeliest tokens in its place with their log-probabilities, the likeliest first; the chosen token is
-    among them only if it is one. The last step alone has a `finish_reason`: "stop" (an end token or stop text) or
-    "length".
+    among them only if it is one. The first step of a text that continues a prompt has `prompt`, how that was read. The
+    last step alone has a `finish_reason`: "stop" (an end token or stop text), "length" or "time"; where tokens were
+    drafted, it has `drafted`.
 
     A step without a token is progress only: its `draft` is the text not yet certain as it stands now, which replaces
     the draft before. `candidate`, of a task with several answers, describes the answer that this step is.
@@ -33,3 +58,5 @@ class Step(Frozen):
     draft: str | None = None
     candidate: Mapping[str, Any] | None = None
     alternatives: Mapping[int, float] | None = None
+    prompt: PromptRead | None = None
+    drafted: Drafted | None = None

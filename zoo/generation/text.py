@@ -16,8 +16,8 @@ Decoded = tuple[int, float | None, Mapping[int, float] | None]
 class TextStream:
     """Turns the tokens of one answer of at most `limit` tokens into steps.
 
-    Text is decoded incrementally: a step has what became certain with its token. An end token ends the answer and has
-    no text of its own; so does one of the `stop` texts, which is left out. The last step has the finish reason. Where
+    Text is decoded incrementally: a step has what became certain with its token. An end token, or one of
+    `stop_tokens`, ends the answer and has no text of its own; so does one of the `stop` texts, which is left out. The last step has the finish reason. Where
     the model has no tokenizer all texts are empty.
 
     >>> text = TextStream(loaded, limit=16)  # doctest: +SKIP
@@ -28,8 +28,10 @@ class TextStream:
     ...         return
     """
 
-    def __init__(self, loaded: Loaded, limit: int, stop: Sequence[str] = ()) -> None:
-        self.ends = end_ids(loaded)
+    def __init__(
+        self, loaded: Loaded, limit: int, stop: Sequence[str] = (), stop_tokens: Sequence[int] = ()
+    ) -> None:
+        self.ends = end_ids(loaded).union(stop_tokens)
         self.limit = limit
         self.count = 0
         self._detokenizer = loaded.tokenizer.detokenizer() if loaded.tokenizer else None
@@ -49,6 +51,11 @@ class TextStream:
             ended = ended or self._stop.found
         reason = "stop" if ended else "length" if last else None
         return Step(token, text, logprob, reason, alternatives=alternatives)
+
+    def rest(self) -> str:
+        """The text that was kept back, when the answer ends here: what may begin a character, or a stop text."""
+        finished = self._detokenizer.finish() if self._detokenizer is not None else ""
+        return self._stop.add(finished, last=True)
 
     def steps(self, tokens: Iterable[int | Decoded]) -> Iterator[Step]:
         """The steps of these tokens, up to the one that ends the answer.

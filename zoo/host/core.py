@@ -15,6 +15,13 @@ from zoo.architecture import (
     Strategy,
     hookimpl,
 )
+from zoo.architecture.shared_settings import CACHE, CONSTRAINTS, LIMITS, PENALTIES, PROMPT, SAMPLING, SETTINGS
+
+# The settings of a text that is continued: all but those of translating.
+TEXT = tuple(setting.name for setting in SETTINGS if not setting.name.endswith("_language"))
+# Those that choose each token from what the model says of it, without a draw; and with one, of any text.
+CHOSEN = tuple(setting.name for setting in (*LIMITS, *PENALTIES, *CONSTRAINTS, *PROMPT, *CACHE))
+ANY = (*(setting.name for setting in SAMPLING), *CHOSEN, "samplers", "logprobs", "report")
 
 
 @hookimpl
@@ -83,10 +90,8 @@ def zoo_strategies() -> tuple[Strategy, ...]:
             "autoregressive",
             "zoo.generation.autoregressive:stream",
             tasks=("generate",),
-            options=(
-                *("max_tokens", "min_tokens", "temperature", "top_k", "top_p", "min_p", "seed", "stop"),
-                *("logprobs", "special_tokens", "prefill_chunk", "samplers", "report"),
-            ),
+            options=(*TEXT, "samplers", "report", "prompt_cache", "ends"),
+            batch="zoo.generation.autoregressive:batch",
             summary="one token a step, with the KV cache",
             obeys=(*sampling, *length, *constraints, "stop_strings"),
         ),
@@ -94,10 +99,7 @@ def zoo_strategies() -> tuple[Strategy, ...]:
             "beam",
             "zoo.generation.beam:stream",
             tasks=("translate", "generate"),
-            options=(
-                *("max_tokens", "min_tokens", "source_language", "target_language", "temperature", "top_k"),
-                *("top_p", "min_p", "seed", "special_tokens", "prefill_chunk", "report"),
-            ),
+            options=ANY,
             settings=(
                 Setting(
                     "beams",
@@ -144,7 +146,7 @@ def zoo_strategies() -> tuple[Strategy, ...]:
             summary="beam search for the likeliest whole text, or one token a step",
             obeys=(
                 *(*sampling, *length, *constraints, "num_beams", "length_penalty", "early_stopping"),
-                *("num_beam_groups", "diversity_penalty", "num_return_sequences"),
+                *("num_beam_groups", "diversity_penalty", "num_return_sequences", "stop_strings"),
             ),
             batch="zoo.generation.beam:batch",
         ),
@@ -180,10 +182,7 @@ def zoo_strategies() -> tuple[Strategy, ...]:
             "best-of",
             "zoo.generation.best_of:stream",
             tasks=("generate", "translate"),
-            options=(
-                *("max_tokens", "min_tokens", "source_language", "target_language", "temperature", "top_k"),
-                *("top_p", "min_p", "seed", "stop", "logprobs", "special_tokens", "prefill_chunk", "report"),
-            ),
+            options=ANY,
             settings=(
                 Setting(
                     "best_of",

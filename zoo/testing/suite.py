@@ -28,6 +28,7 @@ from zoo.host.discovery import FIRST_PARTY
 from zoo.host.registry import Registry, default_registry
 from zoo.loading import load
 from zoo.notices import renamed_argument
+from zoo.testing import batches as testing_batches
 from zoo.testing import caches as testing_caches
 from zoo.testing import strategies as testing_strategies
 from zoo.testing import traces as testing_traces
@@ -49,6 +50,7 @@ from zoo.testing.subjects import (
     same,
     streams,
     subject,
+    translates,
 )
 
 # Packages that no plugin may import before a model is built.
@@ -235,6 +237,11 @@ def greedy_stream_follows_the_full_forward(subject: Subject) -> None:
         row = logits[len(prompt) + step - 1]
         lost = (row.max() - row[token]).item()
         assert lost <= margin, f"token {step} is {token}, whose logit is {lost:.3g} below the largest"
+
+
+check(
+    "many texts share each pass, and none must depend on the others", lambda s: streams(s) or translates(s)
+)(testing_batches.text_beside_others_equals_the_text_alone)
 
 
 @check("16-bit weights are what most checkpoints hold", lambda s: decodes(s) and not s.trained)

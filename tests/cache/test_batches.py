@@ -1,0 +1,66 @@
+"""Texts whose caches are merged into one batch: each goes on as it would alone, for every architecture with a cache."""
+
+import mlx.core as mx
+import pytest
+
+from zoo.cache import Cache, can_merge, leaves, merged_caches
+from zoo.host.registry import default_registry
+from zoo.testing import same
+from zoo.testing.subjects import streams, subject
+
+REGISTRY = default_registry()
+WRITERS = [a.name for a in REGISTRY.architectures() if a.task == "generate" and a.causality != "full"]
+LENGTHS = (9, 2, 5)
+
+
+def read(model, text, prefix):
+    """Caches after the text, (1, T)."""
+    caches = model.make_cache()
+    more = {"prefix": text.shape[1]} if prefix else {}
+    return caches, model(text, caches, **more)[:, -1:]
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_rows_of_a_merged_batch_go_on_as_alone(name):
+    made = subject(name)
+    assert streams(made)
+    prefix = made.architecture.causality == "prefix"
+    tokens = mx.random.randint(0, made.vocab, (3, 20), key=mx.random.key(3))
+    alone = [
+        read(made.model, tokens[row : row + 1, :length], prefix)[0] for row, length in enumerate(LENGTHS)
+    ]
+    assert all(map(can_merge, alone))
+    batch = merged_caches(alone)
+    for step in range(3):
+        new = mx.stack([tokens[row, length + step] for row, length in enumerate(LENGTHS)])[:, None]
+        found = made.model(new, batch)
+        for row, caches in enumerate(alone):
+            same(found[row : row + 1], made.model(new[row : row + 1], caches), f"row {row}, step {step}")
+    # The first, longest text leaves; another comes.
+    for cache in batch:
+        cache.select(mx.array([2, 1]))
+        cache.compact()
+        assert cache.length == 8 and cache.offset.tolist() == [8, 5]
+    late = read(made.model, tokens[:1, :4], prefix)[0]
+    batch = merged_caches([batch, late])
+    found = made.model(tokens[:, :1], batch)
+    for row, caches in enumerate((alone[2], alone[1], late)):
+        same(found[row : row + 1], made.model(tokens[row : row + 1, :1], caches), f"row {row} after a change")
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_a_snapshot_is_what_it_was(name):
+    made = subject(name)
+    prefix = made.architecture.causality == "prefix"
+    tokens = mx.random.randint(0, made.vocab, (1, 20), key=mx.random.key(3))
+    caches, _ = read(made.model, tokens[:, :7], prefix)
+    kept = [leaf.snapshot() for leaf in leaves(caches)]
+    expected = made.model(tokens[:, 7:12], caches)
+    for _ in range(2):  # a second time from the same snapshots
+        restored = made.model.make_cache()
+        for leaf, snapshot in zip(leaves(restored), kept, strict=True):
+            assert isinstance(leaf, Cache) and leaf.restores
+            assert snapshot.length == 7 and snapshot.kind == type(leaf).__name__
+            assert not snapshot.by_column or all(array.shape[2] == 7 for array in snapshot.arrays)
+            leaf.restore(snapshot)
+        same(made.model(tokens[:, 7:12], restored), expected, "logits")

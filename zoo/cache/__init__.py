@@ -1,0 +1,29 @@
+"""KV caches and recurrent states: what a layer keeps of the tokens before, so that each new one costs one step.
+
+A cache owns the position: `length` columns are cached, and `offset` is the position of the next token, a
+number or, when rows are padded on the left, (B,).
+"""
+
+from zoo.cache.base import Cache, Snapshot
+from zoo.cache.batch import can_merge, leaves, merged, merged_caches, settle
+from zoo.cache.kv import KVCache, PaddingCache, WindowCache
+from zoo.cache.layers import CrossCache, LayerCache
+from zoo.cache.policy import CachePolicy
+from zoo.cache.state import StateCache
+
+__all__ = [
+    "Cache",
+    "CachePolicy",
+    "CrossCache",
+    "KVCache",
+    "LayerCache",
+    "PaddingCache",
+    "Snapshot",
+    "StateCache",
+    "WindowCache",
+    "can_merge",
+    "leaves",
+    "merged",
+    "merged_caches",
+    "settle",
+]

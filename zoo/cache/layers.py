@@ -1,0 +1,193 @@
+"""Caches of layers with several parts. Axes: B batch, G key/value heads, S source length, K width of a head."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Self
+
+import mlx.core as mx
+
+from zoo.cache.base import Cache, Snapshot
+
+
+class LayerCache(Cache):
+    """The caches of a layer's parts, by the names of the parts; they take in the same tokens and advance together."""
+
+    def __init__(self, parts: Mapping[str, Any]) -> None:
+        self.parts = dict(parts)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.parts.values())
+
+    def __getitem__(self, name: str) -> Any:
+        return self.parts[name]
+
+    @property
+    def length(self) -> int:  # type: ignore[override]
+        """How many columns are cached."""
+        return next((part.length for part in self), 0)
+
+    @property
+    def offset(self) -> int | mx.array:
+        """The position of the next token."""
+        return next((part.offset for part in self), 0)
+
+    @property
+    def padding(self) -> mx.array | None:
+        """Each row's left padding (B,)."""
+        return next((part.padding for part in self), None)
+
+    @padding.setter
+    def padding(self, padding: mx.array | None) -> None:
+        for part in self:
+            part.padding = padding
+
+    @property
+    def most_padding(self) -> int:
+        """The padding of the row that has most."""
+        return next((part.most_padding for part in self), 0)
+
+    @property
+    def state(self) -> list[mx.array]:
+        """The arrays to evaluate."""
+        return [array for part in self for array in part.state]
+
+    @property
+    def held(self) -> int:
+        """How many numbers of a row its parts keep."""
+        return sum(part.held for part in self)
+
+    @property
+    def by_column(self) -> bool:  # type: ignore[override]
+        """Whether all parts keep one column a token."""
+        return all(part.by_column for part in self)
+
+    @property
+    def trims(self) -> bool:  # type: ignore[override]
+        """Whether all parts do."""
+        return all(part.trims for part in self)
+
+    @property
+    def restores(self) -> bool:  # type: ignore[override]
+        """Whether all parts do."""
+        return all(part.restores for part in self)
+
+    @property
+    def mergeable(self) -> bool:
+        """Whether all parts are."""
+        return all(part.mergeable for part in self)
+
+    def start(self, queries: int) -> int:
+        """The column of the oldest key that any part will be given with `queries` new tokens."""
+        return min((part.start(queries) for part in self), default=0)
+
+    def select(self, rows: mx.array) -> None:
+        """Keep these rows of the batch in this order (B,)."""
+        for part in self:
+            part.select(rows)
+
+    def snapshot(self, row: int = 0) -> Snapshot:
+        """The snapshots of its parts."""
+        parts = tuple(part.snapshot(row) for part in self)
+        return Snapshot(type(self).__name__, parts[0].length if parts else 0, (), self.by_column, parts)
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Restore each part."""
+        for part, kept in zip(self, snapshot.parts, strict=True):
+            part.restore(kept)
+
+    def trim(self, count: int) -> None:
+        """Forget the last `count` columns of every part."""
+        for part in self:
+            part.trim(count)
+
+    @classmethod
+    def merge(cls, caches: Sequence[Self]) -> Self:
+        """One cache whose parts have the rows of several."""
+        parts = {name: [cache[name] for cache in caches] for name in caches[0].parts}
+        return cls({name: type(same[0]).merge(same) for name, same in parts.items()})
+
+    def compact(self) -> None:
+        """Drop the columns on the left that are padding in every row."""
+        for part in self:
+            part.compact()
+
+
+class CrossCache(LayerCache):
+    """The cache of a layer with cross-attention: that of its mixer, and the source's keys and values.
+
+    `keys` and `values` (B, G, S, K) are set once, by the cross-attention, with the mask (B, 1, 1, S) that it was given; with
+    one row they serve every target. In a merged batch, sources are padded on the right and `mask` says which columns are a
+    row's: the cross-attention uses it where `decode` is given no `memory_mask`.
+    """
+
+    def __init__(self, mixer: Any) -> None:
+        super().__init__({"mixer": mixer})
+        self.mixer = mixer
+        self.keys: Any = None
+        self.values: Any = None
+        self.mask: mx.array | None = None
+
+    @property
+    def state(self) -> list[mx.array]:
+        """The arrays to evaluate."""
+        return [*super().state, *([] if self.keys is None else [self.keys, self.values])]
+
+    @property
+    def held(self) -> int:
+        """How many numbers of a row the target's cache keeps; the source's do not grow with it."""
+        return self.mixer.held
+
+    @property
+    def mergeable(self) -> bool:
+        """Whether its mixer's cache is, and the source's keys are there."""
+        return self.keys is not None and super().mergeable
+
+    def select(self, rows: mx.array) -> None:
+        """Keep these rows of the batch in this order (B,)."""
+        super().select(rows)
+        if self.keys is not None and self.keys.shape[0] > 1:
+            self.keys, self.values = self.keys[rows], self.values[rows]
+        if self.mask is not None and self.mask.shape[0] > 1:
+            self.mask = self.mask[rows]
+
+    def snapshot(self, row: int = 0) -> Snapshot:
+        """The snapshot of its mixer's cache, and the source's keys and values."""
+        taken = super().snapshot(row)
+        if self.keys is None:
+            return taken
+        at = row if self.keys.shape[0] > 1 else 0
+        arrays = [self.keys[at : at + 1], self.values[at : at + 1]]
+        if self.mask is not None:
+            real = mx.broadcast_to(self.mask, (self.keys.shape[0], 1, 1, self.keys.shape[2]))[at : at + 1]
+            arrays.append(real)
+        mx.eval(arrays)
+        return Snapshot(taken.kind, taken.length, tuple(arrays), False, taken.parts)
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Restore the mixer's cache, and the source's keys and values."""
+        super().restore(snapshot)
+        self.keys, self.values, self.mask = (*snapshot.arrays, None, None, None)[:3]
+
+    @classmethod
+    def merge(cls, caches: Sequence[Self]) -> Self:
+        """One cache with the rows of several, whose sources are padded on the right."""
+        made = cls(type(caches[0].mixer).merge([cache.mixer for cache in caches]))
+        most = max(cache.keys.shape[2] for cache in caches)
+        keys, values, masks = [], [], []
+        for cache in caches:
+            rows, length = cache.rows, cache.keys.shape[2]
+            extra = [(0, 0), (0, 0), (0, most - length), (0, 0)]
+            keys.append(mx.pad(_rows(cache.keys, rows), extra))
+            values.append(mx.pad(_rows(cache.values, rows), extra))
+            real = mx.ones((rows, 1, 1, length), dtype=mx.bool_) if cache.mask is None else cache.mask
+            masks.append(mx.pad(_rows(real, rows), [(0, 0), (0, 0), (0, 0), (0, most - length)]))
+        made.keys, made.values = mx.concatenate(keys), mx.concatenate(values)
+        padded = any(cache.mask is not None or cache.keys.shape[2] < most for cache in caches)
+        made.mask = mx.concatenate(masks) if padded else None
+        return made
+
+
+def _rows(array: mx.array, rows: int) -> mx.array:
+    """An array of one row, or of `rows`, with so many."""
+    return mx.broadcast_to(array, (rows, *array.shape[1:]))

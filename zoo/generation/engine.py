@@ -1,0 +1,181 @@
+"""The engine: texts join a running batch, each step gives every one of them its next token, and they leave it."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import mlx.core as mx
+
+from zoo import runtime
+from zoo.cache import can_merge
+from zoo.errors import PromptError
+from zoo.generation.prefill import Prefill, Report, SourceRead
+from zoo.generation.rows import Rows
+from zoo.generation.sequence import Text, text_of
+from zoo.generation.settings import Settings, settings_for
+from zoo.generation.step import Step
+from zoo.loading import Loaded
+
+MOST_ROWS = 32
+MOST_RESERVED = 4096  # tokens to make room for at once: few texts are as long as they may be
+
+
+class Engine:
+    """Runs many texts on one model, each as if it were alone.
+
+    `add` takes a prompt and its settings, `step` gives every running text its next token, `cancel` ends one. At most
+    `rows` run at once; others wait. A prompt is read in pieces, one a step, so that the texts that run already go on.
+    Synchronous, in the thread of who calls it.
+
+    >>> engine = zoo.Engine(zoo.load("llama"))
+    >>> first = engine.add("The capital city of China is")
+    >>> second = engine.add("中国的首都是", max_tokens=3)
+    >>> texts = {first: "", second: ""}
+    >>> for handle, step in engine.run():
+    ...     texts[handle] += step.text
+    >>> texts[first], texts[second]
+    (' Beijing.', '北京。')
+    """
+
+    def __init__(self, loaded: Loaded, *, rows: int = MOST_ROWS, prompt_cache: Any = None) -> None:
+        if type(rows) is not int or rows < 1:
+            raise PromptError(f"`rows` must be a whole number of at least 1, got {rows!r:.60}")
+        self.loaded, self.most, self.prompt_cache = loaded, rows, prompt_cache
+        self._waiting: deque[Text] = deque()
+        self._reading: tuple[Text, Prefill | SourceRead] | None = None
+        self._groups: list[Rows] = []
+        self._handles = 0
+        self._texts: dict[int, Text] = {}
+
+    @property
+    def busy(self) -> bool:
+        """Whether any text waits or runs."""
+        return bool(self._texts)
+
+    def add(
+        self,
+        prompt: str | Sequence[int],
+        *,
+        ends: Sequence[int] = (),
+        report: Report | None = None,
+        **settings: Any,
+    ) -> int:
+        """Take one more text and give its handle; its settings are those of `zoo.stream`.
+
+        PromptError, before anything runs, for a prompt or a setting that cannot be.
+        """
+        return self.add_text(prompt, settings_for(self.loaded, settings), ends=ends, report=report)
+
+    def add_text(
+        self,
+        prompt: str | Sequence[int],
+        settings: Settings,
+        *,
+        ends: Sequence[int] = (),
+        report: Report | None = None,
+    ) -> int:
+        """Take one more text whose settings are a record. PromptError for a prompt that cannot be."""
+        text = text_of(self.loaded, prompt, settings, handle=self._handles, ends=ends, report=report)
+        self._handles += 1
+        self._texts[text.handle] = text
+        self._waiting.append(text)
+        return text.handle
+
+    def cancel(self, handle: int) -> None:
+        """End a text: it yields no more steps. PromptError for a handle that is not, or no longer, that of a text."""
+        text = self._texts.pop(handle, None)
+        if text is None:
+            raise PromptError(f"there is no text {handle!r:.60} to cancel: it is unknown, or at its end")
+        text.cancelled = True  # its row leaves its batch at the next step
+        if text in self._waiting:
+            self._waiting.remove(text)
+        if self._reading is not None and self._reading[0] is text:
+            self._reading = None
+
+    def step(self) -> list[tuple[int, Step]]:
+        """Read a piece of what waits, and give every running text its next token: the steps by the texts' handles.
+
+        ZooError when the model's logits are no numbers.
+        """
+        self._admit()
+        steps = []
+        for group in self._groups:
+            for text, step in group.step():
+                steps.append((text.handle, step))
+                if text.finished:
+                    del self._texts[text.handle]
+        if any(not group.texts for group in self._groups):
+            self._groups = [group for group in self._groups if group.texts]
+        return steps
+
+    def run(self) -> Iterator[tuple[int, Step]]:
+        """The steps of all texts, as they come, until none is left."""
+        while self.busy:
+            yield from self.step()
+
+    def _admit(self) -> None:
+        """Read the prompts of texts that wait, about as many tokens as one piece has; those that are read join the others."""
+        budget = runtime.prefill_chunk()
+        running = sum(len(group.texts) for group in self._groups)
+        while budget > 0 and (self._reading is not None or (self._waiting and running < self.most)):
+            text, prompt = self._reading or self._begin(self._waiting.popleft())
+            before, logits = prompt.read, prompt.advance()
+            budget -= prompt.read - before
+            self._reading = None if logits is not None else (text, prompt)
+            if self.prompt_cache is not None and prompt.at_end:
+                self.prompt_cache.keep(text.ids[: prompt.read], prompt.cache, text.settings.policy())
+            if logits is not None:
+                running += 1
+                if text.settings.prompt_logprobs:
+                    judged = {
+                        "logprobs": tuple(prompt.logprobs),
+                        "alternatives": tuple(prompt.alternatives) or None,
+                    }
+                    text.prompt = replace(text.prompt, **judged)
+                self._join(text, prompt.cache, logits)
+
+    def _begin(self, text: Text) -> tuple[Text, Prefill | SourceRead]:
+        """Caches for a text, and what fills them."""
+        loaded, settings = self.loaded, text.settings
+        reserve = len(text.ids) * (text.start is None) + min(text.limit, MOST_RESERVED)
+        policy = settings.policy(reserve)
+        cache = loaded.model.make_cache(policy)
+        if text.start is not None:
+            return text, SourceRead(loaded.model, text.ids, cache, text.start)
+        prefix, read, ends = loaded.architecture.causality == "prefix", 0, text.ends
+        if self.prompt_cache is not None:
+            match = self.prompt_cache.match(text.ids, policy, text.ends)
+            match.restore(cache)
+            read, ends = match.length, match.marks
+            text.prompt = replace(text.prompt, cached_tokens=read, missed=match.why and str(match.why))
+        prompt = Prefill(
+            loaded.model,
+            text.ids,
+            cache,
+            read=read,
+            chunk=settings.prefill_chunk,
+            prefix=prefix,
+            ends=ends,
+            report=text.report,
+            judge=settings.prompt_logprobs,
+        )
+        return text, prompt
+
+    def _join(self, text: Text, cache: list[Any], logits: mx.array) -> None:
+        """Let a text whose prompt was read run beside others, or, where its caches cannot be merged, by itself."""
+        policy = text.settings.policy()
+        merges = can_merge(cache)
+        for group in self._groups:
+            if merges and group.merges and group.policy == policy:
+                group.join(text, cache, logits)
+                return
+        group = Rows(self.loaded.model, policy, merges, self._keep if self.prompt_cache is not None else None)
+        group.join(text, cache, logits)
+        self._groups.append(group)
+
+    def _keep(self, text: Text, cache: list[Any], ids: list[int]) -> None:
+        """Keep the caches of a text that ended for those that begin as it did."""
+        self.prompt_cache.keep(ids, cache, text.settings.policy())

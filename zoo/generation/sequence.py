@@ -1,0 +1,114 @@
+"""One text under way: its prompt, its settings, who chooses its tokens, and the steps that they become."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from zoo.blocks.model import protocol_of
+from zoo.errors import PromptError
+from zoo.generation.checkpoint_settings import token_limit
+from zoo.generation.chooser import Chooser
+from zoo.generation.constraints import constraints_of
+from zoo.generation.prefill import Report
+from zoo.generation.prompt import encode_prompt, end_ids, filters_of, first_token, settings_of, start_token
+from zoo.generation.settings import Settings
+from zoo.generation.step import PromptRead, Step
+from zoo.generation.text import TextStream
+from zoo.loading import Loaded
+
+
+@dataclass(eq=False)
+class Text:
+    """Everything of one text, so that those beside it in a batch never matter to it.
+
+    `ids` are the prompt's, or the source's of an encoder-decoder, whose target begins with `start`. At most `limit`
+    tokens are generated; `tokens` are those that were. `ends` are lengths of the prompt at which it is worth keeping
+    the caches for other prompts. `report` is called with the tokens of the prompt that were read and those in all.
+    """
+
+    handle: int
+    ids: list[int]
+    settings: Settings
+    limit: int
+    chooser: Chooser
+    stream: TextStream
+    start: int | None = None
+    ends: Sequence[int] = ()
+    report: Report | None = None
+
+    def __post_init__(self) -> None:
+        self.tokens: list[int] = []
+        self.prompt = PromptRead(len(self.ids))
+        self.cancelled = False
+        self.finished = False
+        most = self.settings.max_time
+        self.deadline = None if most is None else time.monotonic() + most
+
+    @property
+    def alternatives(self) -> int:
+        """How many of the likeliest tokens are asked for with each token."""
+        return 0 if isinstance(self.settings.logprobs, bool) else self.settings.logprobs
+
+    @property
+    def length(self) -> int:
+        """How many tokens its caches have taken in, at most one more or less."""
+        return len(self.ids) * (self.start is None) + len(self.tokens)
+
+    @property
+    def last(self) -> bool:
+        """Whether the token that is next read is the last that may come."""
+        return len(self.tokens) + 1 >= self.limit
+
+    def took(self, token: int, logprob: float | None, alternatives: Mapping[int, float] | None) -> Step:
+        """The step of the next token."""
+        step = self.stream.add(token, logprob, alternatives)
+        if not self.tokens:
+            step = replace(step, prompt=self.prompt)
+        self.tokens.append(token)
+        self.chooser.took(token)
+        if step.finish_reason is None and self.deadline is not None and time.monotonic() >= self.deadline:
+            step = replace(step, text=step.text + self.stream.rest(), finish_reason="time")
+        self.finished = step.finish_reason is not None
+        return step
+
+
+def text_of(
+    loaded: Loaded,
+    prompt: str | Sequence[int],
+    settings: Settings,
+    *,
+    handle: int = 0,
+    ends: Sequence[int] = (),
+    report: Report | None = None,
+) -> Text:
+    """The text that continues `prompt`, or, of an encoder-decoder, translates it. PromptError for what cannot be."""
+    languages = (settings.source_language, settings.target_language)
+    ids = encode_prompt(loaded, prompt, settings.special_tokens, *languages)
+    limit = token_limit(loaded, len(ids), settings.max_tokens, settings.min_tokens)
+    vocab = loaded.recipe.embedding.vocab
+    for name in ("logprobs", "prompt_logprobs"):
+        if getattr(settings, name) > vocab:
+            raise PromptError(
+                f"`{name}` must be at most {vocab}, the vocabulary, got {getattr(settings, name)}"
+            )
+    translates = protocol_of(loaded.model).translates
+    start = start_token(loaded) if translates else None
+    marked = translates and (settings.target_language is not None or isinstance(prompt, str))
+    forced = constraints_of(
+        settings_of(loaded),
+        loaded.recipe.head.vocab or vocab,
+        ends=end_ids(loaded),
+        given=ids if start is None else (start,),
+        last=limit,
+        first_token=first_token(loaded, settings.target_language) if marked else None,
+        least=settings.min_tokens or None,
+        repetition=settings.repetition_penalty,
+        no_repeat=settings.no_repeat_ngram_size,
+    )
+    filters: Any = filters_of(loaded.registry, settings.samplers) if settings.samplers else ()
+    chooser = Chooser(settings, forced=forced, filters=filters)
+    stream = TextStream(loaded, limit, settings.stop, settings.stop_tokens)
+    return Text(handle, ids, settings, limit, chooser, stream, start, ends, report)
