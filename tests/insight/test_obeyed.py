@@ -15,13 +15,19 @@ VALUES = {"max_kv_size": 8, "keep": 0, "kv_bits": 8, "prompt_lookup": 2, "max_ti
 @pytest.mark.parametrize("setting", sorted(VALUES))
 def test_what_the_table_says_holds(name, setting):
     made = subject(name)
-    found = next(one for one in obeyed(made.architecture, made.model, made.registry) if one.setting == setting)
+    found = next(
+        one for one in obeyed(made.architecture, made.model, made.registry) if one.setting == setting
+    )
     given = {setting: VALUES[setting]} | ({"max_kv_size": 8} if setting == "keep" else {})
     if found.strategies:
         assert found.refused is None
         assert zoo.generate(loaded_of(made), [1, 2, 3], max_tokens=2, temperature=None, **given).tokens
     else:
-        assert f"`{setting}`" in found.refused or "`max_kv_size`" in found.refused or "`kv_bits`" in found.refused
+        assert (
+            f"`{setting}`" in found.refused
+            or "`max_kv_size`" in found.refused
+            or "`kv_bits`" in found.refused
+        )
         with pytest.raises(PromptError):
             zoo.generate(loaded_of(made), [1, 2, 3], **given)
 

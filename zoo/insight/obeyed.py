@@ -35,7 +35,9 @@ class Obeyed(Frozen):
 def obeyed(architecture: Architecture, model: Any, registry: Registry) -> list[Obeyed]:
     """Every setting that the zoo or a strategy declares, and who takes it for a model of this architecture."""
     serving = {
-        label: strategy for label, strategy in registry.strategies.items() if architecture.task in strategy.tasks
+        label: strategy
+        for label, strategy in registry.strategies.items()
+        if architecture.task in strategy.tasks
     }
     own = (setting.name for strategy in registry.strategies.values() for setting in strategy.settings)
     names = dict.fromkeys((*(setting.name for setting in SETTINGS), *own))
