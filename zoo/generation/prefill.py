@@ -26,7 +26,7 @@ class Prefill:
     `prefix`: the prompt's tokens see each other both ways, so that it is read in one piece. A piece ends at each of the
     lengths `ends`, and `at_end` is True after it. `report` is called with the tokens that were read and those in all.
     `judge`: keep the log-probabilities of the prompt's own tokens, and of so many alternatives. The head works on the
-    last position only, but for `judge`.
+    last position only, but for `judge`. `watch` is called with the place of a piece and its hidden states (1, T, D).
     """
 
     def __init__(
@@ -41,10 +41,11 @@ class Prefill:
         ends: Sequence[int] = (),
         report: Report | None = None,
         judge: bool | int = False,
+        watch: Callable[[int, mx.array], None] | None = None,
     ) -> None:
         self.model, self.ids, self.cache, self.read = model, ids, cache, read
         self.chunk, self.prefix, self.ends = chunk or runtime.prefill_chunk(), prefix, ends
-        self.report, self.judge = report, judge
+        self.report, self.judge, self.watch = report, judge, watch
         self.last_chunk = protocol_of(model).last_chunk or self.chunk
         self.at_end = False
         self.logprobs: list[float] = []
@@ -56,6 +57,8 @@ class Prefill:
         tokens = mx.array([self.ids[start:stop]])  # (1, T)
         more = {"prefix": len(self.ids)} if self.prefix else {}
         hidden = self.model.backbone(tokens, self.cache, **more)  # (1, T, D)
+        if self.watch is not None:
+            self.watch(start, hidden)
         if self.judge:
             self._judge(self.model.head(hidden)[0], self.ids[start + 1 : stop + 1])
         last = stop == len(self.ids)

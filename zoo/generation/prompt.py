@@ -69,6 +69,13 @@ def encode_messages(
     `enable_thinking`). PromptError when there are no messages or no template, or as for `encode_prompt`; TokenizerError
     for what the template refuses.
     """
+    return encode_prompt(loaded, render_messages(loaded, messages, variables), special_tokens=False)
+
+
+def render_messages(
+    loaded: Loaded, messages: Sequence[Mapping[str, Any]], variables: Mapping[str, Any] | None = None
+) -> str:
+    """The text that `encode_messages` encodes, which has its special tokens in it; the same errors."""
     if isinstance(messages, str | bytes | Mapping) or not isinstance(messages, Iterable):
         raise PromptError(
             f"`messages` must be a list of messages, each with a role and a content, got {messages!r:.60}"
@@ -84,13 +91,12 @@ def encode_messages(
     assert loaded.tokenizer is not None and loaded.tokenizer.chat_template is not None
     from zoo.tokenizer.chat import render_chat
 
-    text = render_chat(
+    return render_chat(
         loaded.tokenizer.chat_template,
         messages,
         special_tokens=loaded.tokenizer.special_tokens,
         **(variables or {}),
     )
-    return encode_prompt(loaded, text, special_tokens=False)
 
 
 def has_chat_template(loaded: Loaded) -> bool:
