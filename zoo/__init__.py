@@ -1,8 +1,9 @@
 """zoo: a plugin-based model zoo on MLX.
 
 `zoo.load(source)` loads a model, `zoo.stream` and `zoo.generate` run it, `zoo.batch` on several
-prompts at once, `zoo.chat` answers messages, `zoo.Engine` takes texts while others run, `zoo.embed` makes vectors of
-texts, `zoo.trace` keeps what a run computes, `zoo.intervene` changes it. The names are imported when first used. The
+prompts at once, `zoo.chat` answers messages, `zoo.Engine` takes texts while others run, `zoo.PromptCache` holds what
+was computed of texts before, `zoo.embed` makes vectors of texts, `zoo.trace` keeps what a run computes,
+`zoo.intervene` changes it. The names are imported when first used. The
 one act of this file is to load a fast BLAS on Linux, which must happen before `mlx.core` is.
 """
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from zoo.generation.chat import chat
     from zoo.generation.embedding import embed
     from zoo.generation.engine import Engine
+    from zoo.generation.prompt_cache import PromptCache
     from zoo.insight.tracing import Trace, intervene, trace
     from zoo.loading import Loaded, load
 
@@ -27,6 +29,7 @@ __all__ = [
     "Engine",
     "Generated",
     "Loaded",
+    "PromptCache",
     "Step",
     "Trace",
     "ZooError",
@@ -50,6 +53,7 @@ _HOMES = {
     "stream": "zoo.generation",
     "batch": "zoo.generation",
     "Engine": "zoo.generation.engine",
+    "PromptCache": "zoo.generation.prompt_cache",
     "embed": "zoo.generation.embedding",
     "Trace": "zoo.insight.tracing",
     "intervene": "zoo.insight.tracing",

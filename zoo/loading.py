@@ -24,7 +24,8 @@ class Loaded:
     """A model, ready to run. `tokenizer` may be None: prompts are then lists of ids.
 
     `folder` is the folder or file that it was read from. `registry` has the plugins that serve it. The model takes token
-    ids (B, T) and gives logits (B, T, V).
+    ids (B, T) and gives logits (B, T, V). `drafters` are the models that draft for it, by
+    their sources, once drafts by them were asked for.
 
     >>> loaded = zoo.load("llama")
     >>> tokens = mx.array([loaded.tokenizer.encode("中国的首都是")])  # (B, T)
@@ -42,6 +43,7 @@ class Loaded:
     folder: Path
     generation_config: dict[str, Any] = field(default_factory=dict)
     registry: Registry = field(default_factory=default_registry, repr=False)
+    drafters: dict[str, Any] = field(default_factory=dict, repr=False)
 
     @property
     def facts(self) -> Sheet:

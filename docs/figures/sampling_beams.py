@@ -9,10 +9,10 @@ import mlx.core as mx
 import zoo
 from figures.parts import line, rect, svg, text
 from zoo.generation.beams import Beams, beam_search
-from zoo.generation.constraints import constraints_of
+from zoo.generation.choosing.forced import constraints_of
+from zoo.generation.choosing.logits import logprobs
 from zoo.generation.prompt import end_ids, settings_of
 from zoo.generation.reader import TextReader
-from zoo.generation.sampling import logprobs
 
 PROMPT, BEAMS, LIMIT = "Egypt", 3, 12
 COLUMN, ROW, WIDE, HIGH = 88, 62, 74, 38

@@ -86,6 +86,10 @@ class LatentAttention(Spec):
     def cached(self, dim: int) -> int:
         return self.kv_rank + self.rope_dim
 
+    def cached_widths(self, dim: int) -> tuple[int, int] | None:
+        """A latent, and the part of a key that is rotated."""
+        return self.kv_rank, self.rope_dim
+
 
 @dataclass(frozen=True)
 class GroupRouter(Spec):

@@ -13,10 +13,11 @@ import mlx.core as mx
 
 from zoo.errors import PromptError
 from zoo.generation import Step
+from zoo.generation.choosing.logits import check_numbers
+from zoo.generation.choosing.sampling import sampler
 from zoo.generation.prepared import BATCH, each_prompt, in_batches
 from zoo.generation.prompt import encode_prompt, mask_id, sampling_of
 from zoo.generation.reader import padded
-from zoo.generation.sampling import check_numbers, sampler
 from zoo.generation.text import TextStream
 from zoo.loading import Loaded
 

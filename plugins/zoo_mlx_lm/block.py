@@ -47,6 +47,11 @@ class BridgedDecoder(Model, nn.Module):
         except Exception as error:
             raise failure(self.spec.module, "has no cache with these settings", error) from error
 
+    def refused(self, caches: Iterable[Any], policy: CachePolicy) -> str | None:
+        """mlx-lm bounds and packs caches by definitions of its own, which differ from the zoo's."""
+        setting = "max_kv_size" if policy.max_size is not None else "kv_bits"
+        return None if policy.plain else f"`{setting}`: mlx-lm::{self.spec.module} makes caches of its own"
+
     def select(self, caches: Iterable[Any], rows: mx.array) -> None:
         """Keep these rows of the batch, (B,), in mlx-lm's caches, whose arrays all have the batch first."""
         from mlx_lm.models.cache import CacheList
@@ -60,6 +65,12 @@ class BridgedDecoder(Model, nn.Module):
                 continue
             for name, value in vars(cache).items():
                 setattr(cache, name, tree_map(chosen, value))
+
+    def plain_caches(self, caches: Iterable[Any]) -> list[Any]:
+        """mlx-lm's caches, each with what it needs to go back."""
+        from zoo_mlx_lm.caches import rewound
+
+        return list(rewound(caches))
 
     def backbone(
         self,

@@ -1,23 +1,22 @@
-"""Samplers beyond top-k, top-p and min-p: locally typical and top-n-sigma. Imports no mlx."""
+"""Samplers that cut a distribution at a probability: epsilon and eta sampling. Imports no mlx."""
 
 from zoo.architecture import Sampler, Setting, hookimpl
 
 
 @hookimpl
 def zoo_samplers():
+    least = "Tokens of a smaller probability are left out."
     yield Sampler(
-        name="typical",
-        target="zoo_samplers.filters:typical",
-        settings=(
-            Setting("mass", float, 0.9, minimum=0.0, maximum=1.0, help="The probability that is kept."),
-        ),
-        summary="tokens about as surprising as the next one is expected to be (Meister et al., 2022)",
+        name="epsilon",
+        target="zoo_samplers.filters:epsilon",
+        settings=(Setting("cutoff", float, 3e-4, minimum=0.0, maximum=1.0, help=least),),
+        summary="tokens of at least a given probability (Hewitt et al., 2022)",
     )
     yield Sampler(
-        name="top-n-sigma",
-        target="zoo_samplers.filters:top_n_sigma",
+        name="eta",
+        target="zoo_samplers.filters:eta",
         settings=(
-            Setting("n", float, 1.0, minimum=0.0, help="Standard deviations below the largest logit."),
+            Setting("cutoff", float, 3e-4, minimum=0.0, maximum=1.0, help="The largest such probability."),
         ),
-        summary="logits within n standard deviations of the largest (Tang et al., 2024)",
+        summary="tokens of at least a probability that falls with the entropy (Hewitt et al., 2022)",
     )

@@ -5,31 +5,26 @@ import mlx.core as mx
 REMOVED = -float("inf")
 
 
-def typical(logits: mx.array, mass: float) -> mx.array:
-    """Keep the tokens whose surprise is nearest to the entropy, until they reach `mass`: (B, V) -> (B, V).
+def epsilon(logits: mx.array, cutoff: float) -> mx.array:
+    """Keep the tokens whose probability is at least `cutoff`, and the likeliest: (B, V) -> (B, V).
 
-    Locally typical sampling, Meister et al., 2022, "Locally Typical Sampling", equation 8.
+    ε-sampling: Hewitt et al., 2022, "Truncation Sampling as Language Model Desmoothing".
+    """
+    return _at_least(logits, mx.softmax(logits, axis=-1), cutoff)
+
+
+def eta(logits: mx.array, cutoff: float) -> mx.array:
+    """Keep the tokens whose probability is at least η, and the likeliest: (B, V) -> (B, V).
+
+    η is the smaller of `cutoff` and √`cutoff` · exp(-H), with the entropy H in nats. η-sampling, of the same paper.
     """
     logprobs = logits - mx.logsumexp(logits, axis=-1, keepdims=True)  # (B, V)
     probabilities = mx.exp(logprobs)
-    surprise = mx.where(probabilities > 0, -logprobs, 0)
-    entropy = (probabilities * surprise).sum(axis=-1, keepdims=True)  # (B, 1)
-    distance = mx.where(probabilities > 0, mx.abs(surprise - entropy), float("inf"))
-    order = mx.argsort(distance, axis=-1)  # nearest first
-    ordered = mx.take_along_axis(probabilities, order, axis=-1)
-    before = mx.cumsum(ordered, axis=-1) - ordered  # the mass of all that are nearer
-    first = mx.arange(logits.shape[-1]) == 0  # one token is always kept
-    kept = mx.put_along_axis(mx.zeros(logits.shape, mx.bool_), order, (before < mass) | first, axis=-1)
-    return mx.where(kept, logits, REMOVED)
+    each = probabilities * mx.where(probabilities > 0, -logprobs, 0)
+    entropy = each.sum(axis=-1, keepdims=True)  # (B, 1)
+    return _at_least(logits, probabilities, mx.minimum(cutoff, cutoff**0.5 * mx.exp(-entropy)))
 
 
-def top_n_sigma(logits: mx.array, n: float) -> mx.array:
-    """Keep the logits within `n` standard deviations of the largest: (B, V) -> (B, V).
-
-    Tang et al., 2024, "Top-nσ: Not All Logits Are You Need", section 3. Tokens removed before do not count.
-    """
-    there = logits > REMOVED
-    count = there.sum(axis=-1, keepdims=True)
-    mean = mx.where(there, logits, 0).sum(axis=-1, keepdims=True) / count
-    spread = mx.sqrt(mx.where(there, (logits - mean) ** 2, 0).sum(axis=-1, keepdims=True) / count)
-    return mx.where(logits >= logits.max(axis=-1, keepdims=True) - n * spread, logits, REMOVED)
+def _at_least(logits: mx.array, probabilities: mx.array, least: mx.array | float) -> mx.array:
+    best = logits.max(axis=-1, keepdims=True)
+    return mx.where((probabilities >= least) | (logits == best), logits, REMOVED)

@@ -12,7 +12,7 @@ import zoo
 from zoo.cache import CachePolicy, CrossCache, KVCache, WindowCache
 from zoo.errors import PromptError
 from zoo.generation.beams import Beams, Hypothesis, beam_search, likeliest
-from zoo.generation.constraints import Constraints, completing, constraints_of, repeating
+from zoo.generation.choosing.forced import Constraints, completing, constraints_of, repeating
 from zoo.loading import Loaded
 from zoo.testing import subject
 from zoo.tokenizer.languages import LanguageTokens, TargetLanguagePrefix

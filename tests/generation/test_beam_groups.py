@@ -5,7 +5,7 @@ import pytest
 from tables import GARDEN, Table
 
 from zoo.generation.beams import Beams, Search, search_all
-from zoo.generation.constraints import Constraints
+from zoo.generation.choosing.forced import Constraints
 
 END, START, LIMIT = 0, 3, 5
 

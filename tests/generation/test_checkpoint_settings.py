@@ -11,9 +11,7 @@ from zoo.architecture import Strategy
 from zoo.blocks.model import Model
 from zoo.errors import PromptError
 from zoo.generation.checkpoint_settings import ignored_keys
-from zoo.generation.constraints import Constraints
-from zoo.generation.decoding import decode
-from zoo.generation.sampling import greedy
+from zoo.generation.choosing import Chooser
 from zoo.host.core import zoo_strategies
 from zoo.loading import Loaded
 from zoo.testing import subject
@@ -138,30 +136,23 @@ def test_a_stop_text_of_the_checkpoint_holds_until_one_is_given(loaded):
 
 
 def test_without_constraints_no_step_asks_for_them(loaded, monkeypatch):
-    """What holds nothing back must cost nothing, and the next pass is sent off before a token is read."""
+    """What holds nothing back must cost nothing."""
 
     def fail(*arguments):
-        raise AssertionError("the constraints were asked")
+        raise AssertionError("the scores were asked for")
 
-    monkeypatch.setattr(Constraints, "__call__", fail)
+    monkeypatch.setattr(Chooser, "scores", fail)
     assert generated(loaded) == [1, 2, 1, 2, 1]
     with pytest.raises(AssertionError, match="asked"):
         generated(loaded, values={"suppress_tokens": [2]})
 
 
-def test_tokens_are_waited_for_only_where_the_constraints_look_back(loaded):
-    def passes_after_one(constraints):
-        model = Table(TABLE)
-        reader = SimpleNamespace(
-            first=lambda: model.head(model.backbone(mx.array([PROMPT])))[:, -1],
-            next=lambda tokens: model.head(model.backbone(tokens))[:, -1],
-        )
-        next(decode(reader, 5, greedy, constraints=constraints))
-        return len(model.passes)
-
-    assert passes_after_one(None) == 2
-    assert passes_after_one(Constraints(suppressed=(2,), last=5)) == 2
-    assert passes_after_one(Constraints(no_repeat=2, last=5)) == 1
+@pytest.mark.parametrize("values", [{}, {"suppress_tokens": [2]}, {"no_repeat_ngram_size": 2}])
+def test_the_next_pass_is_begun_before_a_token_is_read(loaded, values):
+    loaded.generation_config = values
+    steps = zoo.stream(loaded, PROMPT, max_tokens=5)
+    next(steps)
+    assert len(loaded.model.passes) == 2
 
 
 def test_what_a_strategy_does_not_do_is_warned_of_once_by_name(loaded):

@@ -180,7 +180,7 @@ def test_a_format_that_two_plugins_bring(folder):
     ("make", "said"),
     [
         (lambda: Setting("Share", float), "small letters"),
-        (lambda: Setting("share", list), "is not int, float, bool or str"),
+        (lambda: Setting("share", list), "is not int, float, bool, str, dict or object"),
         (
             lambda: Setting("share", float, 2.0, maximum=1),
             "its default: `share` must be a number of at most 1",
@@ -217,35 +217,33 @@ def kept(name, logits, **settings):
     return [set(np.flatnonzero(np.isfinite(row)).tolist()) for row in out]
 
 
-def test_typical_keeps_the_tokens_nearest_to_the_entropy():
-    random = np.random.default_rng(0)
-    logits = random.normal(size=(3, 50)).astype(np.float32) * 2
-    for mass in (0.2, 0.7, 1.0):
-        for row, found in zip(logits, kept("typical", logits, mass=mass), strict=True):
-            p = np.exp(row - row.max())
-            p /= p.sum()
-            distance = np.abs(-np.log(p) - -(p * np.log(p)).sum())
-            wanted, total = set(), 0.0
-            for index in np.argsort(distance):
-                if total < mass - 1e-6:
-                    wanted.add(int(index))
-                total += p[index]
-            assert found == wanted
-    assert kept("typical", np.log([[0.5, 0.25, 0.25]]).astype(np.float32), mass=0.0) in ([{0}], [{1}], [{2}])
+def distribution(size=50, rows=3, spread=2.0):
+    logits = np.random.default_rng(0).normal(size=(rows, size)).astype(np.float32) * spread
+    p = np.exp(logits.astype(np.float64))
+    return logits, p / p.sum(-1, keepdims=True)
 
 
-def test_typical_leaves_out_what_was_removed_before():
-    logits = [[0.0, 1.0, -float("inf"), 0.5]]
-    assert kept("typical", logits, mass=1.0) == [{0, 1, 3}]
+@pytest.mark.parametrize("cutoff", [0.0, 0.003, 0.02, 1.0])
+def test_epsilon_keeps_the_tokens_that_are_likely_enough(cutoff):
+    logits, probabilities = distribution()
+    wanted = [set(np.flatnonzero((p >= cutoff) | (p == p.max())).tolist()) for p in probabilities]
+    assert kept("epsilon", logits, cutoff=cutoff) == wanted
 
 
-def test_top_n_sigma_keeps_what_is_near_the_largest_logit():
-    logits = np.array([[0.0, 1.0, 2.0, 10.0, 9.0]], np.float32)
-    for n in (0.0, 0.5, 3.0):
-        bound = logits.max() - n * logits.std()
-        assert kept("top-n-sigma", logits, n=n) == [set(np.flatnonzero(logits[0] >= bound).tolist())]
-    removed = np.array([[0.0, 1.0, 2.0, 10.0, 9.0, -np.inf]], np.float32)
-    assert kept("top-n-sigma", removed, n=0.5) == kept("top-n-sigma", logits, n=0.5)
+@pytest.mark.parametrize("cutoff", [0.0, 0.0003, 0.02, 1.0])
+def test_eta_lowers_the_bound_where_the_entropy_is_high(cutoff):
+    for spread in (0.3, 2.0, 6.0):
+        logits, probabilities = distribution(spread=spread)
+        entropy = -(probabilities * np.log(probabilities)).sum(-1, keepdims=True)
+        least = np.minimum(cutoff, np.sqrt(cutoff) * np.exp(-entropy))
+        best = probabilities == probabilities.max(-1, keepdims=True)
+        wanted = [set(np.flatnonzero(row).tolist()) for row in (probabilities >= least) | best]
+        assert kept("eta", logits, cutoff=cutoff) == wanted
+
+
+@pytest.mark.parametrize("name", ["epsilon", "eta"])
+def test_a_token_that_was_removed_stays_so(name):
+    assert kept(name, [[0.0, 1.0, -float("inf"), 0.5]], cutoff=0.0003) == [{0, 1, 3}]
 
 
 def test_the_zoos_own_parts_come_by_the_same_hooks():

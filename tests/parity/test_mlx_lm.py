@@ -12,9 +12,9 @@ from mlx_lm.models.cache import make_prompt_cache
 from mlx_lm_configs import VOCAB, load, write
 
 from zoo.checkpoint.convert import convert
+from zoo.generation.choosing.sampling import greedy
 from zoo.generation.decoding import decode
 from zoo.generation.reader import TextReader
-from zoo.generation.sampling import greedy
 from zoo.host.registry import default_registry
 from zoo.testing import same
 from zoo_mlx_lm import modules

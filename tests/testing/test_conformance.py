@@ -165,6 +165,8 @@ FAULTS = [
     ("llama", "cached_decode_equals_full_forward", model(moved_when_cached), "logits: largest difference"),
     ("llama", "chunked_prefill_equals_whole", sees_a_whole_chunk, "logits: largest difference"),
     ("llama", "padded_row_equals_the_row_alone", forgets_padding, "logits of row 1, uncached"),
+    ("llama", "text_beside_others_equals_the_text_alone", forgets_padding, "text 0: token"),
+    ("llama", "drafted_text_equals_the_text_alone", sees_a_whole_chunk, "the drafted text: token"),
     (
         "llama",
         "later_token_changes_no_earlier_logit",

@@ -53,7 +53,7 @@ def test_the_same_without_a_fault_passes(known):
 )
 def test_a_cache_of_another_size_than_the_recipes(known, name, words):
     found = failed(known, name)
-    assert found.keys() == {CACHES} and words in found[CACHES], found
+    assert words in found.get(CACHES, ""), found
 
 
 @pytest.mark.parametrize(

@@ -1,95 +1,16 @@
 """Streamed text: the pieces joined are the decoded text, and each comes as early as it is certain."""
 
 import io
-import json
 import random
 
 import pytest
 import sentencepiece
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
+from tokenizer_kinds import DECODERS, byte_level, fallback, load
 
 from zoo.tokenizer import load_tokenizer
 from zoo.tokenizer.detokenizer import CleanUp, clean_up
-
-BYTES = [f"<0x{value:02X}>" for value in range(256)]
-PIECES = ["<unk>", "<s>", "</s>", *BYTES, "▁", "▁▁", "a", "▁a", "b", "你", " ", "c▁d", "<0x+A>"]
-WORDS = [
-    "[UNK]",
-    "[SEP]",
-    "a",
-    "##b",
-    ".",
-    "?",
-    "'",
-    "s",
-    "n't",
-    "do not",
-    "##.",
-    "##",
-    "re",
-    " ",
-    "very",
-    "##'",
-]
-ENDED = ["<unk>", "a</w>", "b", "c</w>", "</w>", "x</w>y</w>z", "你</w>", "."]
-
-
-def pairs(tokens, decoder, special=()):
-    tokenizer = Tokenizer(models.BPE({token: id for id, token in enumerate(tokens)}, [], unk_token=tokens[0]))
-    if decoder is not None:
-        tokenizer.decoder = decoder
-    tokenizer.add_special_tokens(list(special))
-    tokenizer.add_tokens(["foo", "▁bar", "é你", "é"])
-    return tokenizer
-
-
-def fallback(*end):
-    parts = [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), *end]
-    return pairs(PIECES, decoders.Sequence(parts), ["<s>", "</s>"])
-
-
-def words(decoder):
-    tokenizer = Tokenizer(models.WordPiece({word: id for id, word in enumerate(WORDS)}, unk_token="[UNK]"))
-    if decoder is not None:
-        tokenizer.decoder = decoder
-    tokenizer.add_special_tokens(["[SEP]"])
-    return tokenizer
-
-
-def byte_level():
-    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    return pairs(["<|end|>", *alphabet, "Ġthe", "ä½", "ðŁĺ"], decoders.ByteLevel(), ["<|end|>"])
-
-
-KINDS = {
-    "byte level": byte_level,
-    "byte fallback": fallback,
-    "byte fallback, stripped": lambda: fallback(decoders.Strip(" ", 1, 0)),
-    "byte fallback, two stripped": lambda: fallback(decoders.Strip(" ", 2, 0)),
-    "word ends": lambda: pairs(ENDED, decoders.BPEDecoder(), ["<unk>"]),
-    "word pieces": lambda: words(decoders.WordPiece("##", cleanup=True)),
-    "word pieces, raw": lambda: words(decoders.WordPiece("##", cleanup=False)),
-    "no decoder": lambda: words(None),
-    "metaspace": lambda: pairs(PIECES, decoders.Metaspace()),
-    "metaspace, never": lambda: pairs(PIECES, decoders.Metaspace(prepend_scheme="never")),
-    "fallback, metaspace": lambda: pairs(
-        PIECES, decoders.Sequence([decoders.ByteFallback(), decoders.Metaspace()])
-    ),
-    "expression": lambda: pairs(PIECES, decoders.Replace(Regex("[ab]+"), "xx")),
-    "stripped right": lambda: pairs([token for token in PIECES if token], decoders.Strip("a", 0, 1)),
-    "not to be streamed": lambda: pairs(PIECES, decoders.CTC(pad_token="a", word_delimiter_token="▁")),
-    "replaced when joined": lambda: pairs(
-        PIECES, decoders.Sequence([decoders.Fuse(), decoders.Replace("ab", "x")])
-    ),
-}
-
-
-def load(tmp_path, tokenizer, **config):
-    tokenizer.save(str(tmp_path / "tokenizer.json"))
-    (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
-    return load_tokenizer(tmp_path)
 
 
 def check_stream(tokenizer, favourites=(), rounds=400):
@@ -109,10 +30,10 @@ def check_stream(tokenizer, favourites=(), rounds=400):
             assert "".join(said) == tokenizer.decode(ids, skip), ids
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", DECODERS)
 @pytest.mark.parametrize("cleaned", [False, True], ids=["plain", "cleaned"])
 def test_pieces_joined_are_the_decoded_text(tmp_path, kind, cleaned):
-    tokenizer = load(tmp_path, KINDS[kind](), clean_up_tokenization_spaces=cleaned)
+    tokenizer = load(tmp_path, DECODERS[kind](), clean_up_tokenization_spaces=cleaned)
     # Bytes of characters, and the pieces around them, meet more often than chance would have it.
     favourites = [i for i in range(tokenizer.vocab_size) if tokenizer.token(i)[:3] not in ("<0x", "")]
     favourites += [
@@ -178,7 +99,7 @@ def test_an_unfinished_character_is_flushed(tmp_path):
 
 
 def test_a_word_is_said_before_the_next_one_comes(tmp_path):
-    tokenizer = load(tmp_path, KINDS["word ends"]())
+    tokenizer = load(tmp_path, DECODERS["word ends"]())
     stream = tokenizer.detokenizer()
     assert [stream.add(tokenizer.id("a</w>")), stream.add(tokenizer.id("b")), stream.finish()] == [
         "a",

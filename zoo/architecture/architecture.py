@@ -68,6 +68,12 @@ class Architecture(Frozen):
     published. `quantizes(path, packing)` may give another `zoo.checkpoint.packed.Packing` for the layer at a path, or
     None to keep it whole. `api` is the version of this contract that the plugin was written for.
 
+    `prediction` is the layer that a checkpoint may hold beside the model to predict the token after the next: an
+    architecture by itself, read from the same files by its own rules when drafts by it are asked for. Its module is
+    called `layer(vectors, hidden, caches)`, the vectors of tokens and the last hidden states that predicted these,
+    (B, T, D) each, and gives states (B, T, D) of which its `norm` and the model's head make logits; `make_cache()` is
+    as a decoder's.
+
     A name "library::name" is of an architecture that another library's code runs: it is listed apart, and serves a
     config when its plugin's `zoo_resolve` says so and no other architecture has the `model_type`.
     """
@@ -85,6 +91,7 @@ class Architecture(Frozen):
     quantizes: Callable[[str, Any], Any] | None = None
     presets: tuple[Preset, ...] = ()
     references: tuple[str, ...] = ()
+    prediction: Architecture | None = None
     api: int = API
 
     def __post_init__(self) -> None:
@@ -107,6 +114,8 @@ class Architecture(Frozen):
             raise PluginError(
                 f"{label}: quantizes is a function of a path and a packing, not {self.quantizes!r}"
             )
+        if not isinstance(self.prediction, Architecture | None):
+            raise PluginError(f"{label}: prediction is an Architecture, not {self.prediction!r}")
         if not isinstance(self.api, int):
             raise PluginError(f"{label}: api is a whole number, not {self.api!r}")
 

@@ -106,18 +106,22 @@ class Sampler(Frozen):
 
     It is called `function(logits, **settings)` with float32 logits (B, V), divided by the temperature, and gives logits
     of that shape, -inf for a token that must not be drawn. `settings` declares what it takes; one without a default
-    must be given.
+    must be given. Where it is `stateful` the target is called once a text, `target(**settings)`, and gives an object that
+    is called with logits (1, V) at each token, and then told which was chosen: `took(token)`.
     """
 
     name: str
     target: str
     settings: tuple[Setting, ...] = ()
     summary: str = ""
+    stateful: bool = False
 
     def __post_init__(self) -> None:
         told = f"sampler {checked_name('sampler', self.name)}"
         check_target(told, self.target)
         check_tuples(told, self, ("settings",), Setting)
+        if not isinstance(self.stateful, bool):
+            raise PluginError(f"{told}: stateful is True or False, not {self.stateful!r:.60}")
 
 
 @frozen()

@@ -206,7 +206,11 @@ CACHE = (
         "kv_group_size", int, choices=(32, 64, 128), help="How many numbers of the cache share a scale (64)."
     ),
     Setting(
-        "kv_start", int, minimum=0, maximum=MOST, help="Quantize the cache once it has so many tokens (0)."
+        "kv_start",
+        int,
+        minimum=0,
+        maximum=MOST,
+        help="How many of the first tokens keep their full precision (0).",
     ),
 )
 

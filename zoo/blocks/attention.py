@@ -82,11 +82,12 @@ class Attention(MultiHeadAttention):
         queries, keys, values = self.project(x)
         offset = 0 if cache is None else cache.offset
         late = rotates_late(self.rope, cache)
+        places = cache.key_positions(x.shape[1]) if late else 0
         queries, keys = self.rotate(queries, offset), keys if late else self.rotate(keys, offset)
         if cache is not None:
             keys, values = cache.update_and_fetch(keys, values)  # (B, G, S, K)
         if late:
-            keys = self.rotate(keys, offset + x.shape[1] - keys.shape[2])
+            keys = self.rotate(keys, places)
         return self.output(self.merge(self.mix(queries, keys, values, mask)))
 
     def project(self, x: mx.array) -> tuple[mx.array, mx.array, mx.array]:
@@ -101,7 +102,7 @@ class Attention(MultiHeadAttention):
         return queries, keys, values
 
     def rotate(self, x: mx.array, offset: int | mx.array) -> mx.array:
-        """Queries (B, H, T, K) or keys (B, G, T, K) rotated by their positions, the first of which is `offset`."""
+        """Queries (B, H, T, K) or keys (B, G, T, K) rotated by their positions: `offset` is the first, or all, (B, T)."""
         return x if self.rope is None else self.rope(x, offset)
 
 

@@ -5,6 +5,7 @@ Axes: B batch, T length, S cached and new, D width, V vocabulary.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cached_property
 from inspect import signature
 from typing import Any
@@ -16,9 +17,9 @@ from zoo import recipe
 from zoo.blocks.caching import by_part, has_cache, layer_cache
 from zoo.blocks.mask import Mask, attention_mask, biased, padded_columns, token_columns
 from zoo.blocks.model import Model
-from zoo.cache import Cache, CachePolicy, KVCache, LayerCache, PaddingCache, WindowCache
+from zoo.cache import Cache, CachePolicy, KVCache, LayerCache, PaddingCache, WindowCache, refused
 from zoo.errors import PluginError, PromptError
-from zoo.recipe.memory import Memory, Needs, needs
+from zoo.recipe.memory import Memory, Needs, cached_widths, needs
 
 RECURRENT = "recurrent"
 
@@ -83,6 +84,18 @@ class Decoder(Model, nn.Module):
         return [
             layer_cache(layer, spec, need, policy, f"layers.{index}") for index, (layer, spec, need) in layers
         ]
+
+    def refused(self, caches: Iterable[Any], policy: CachePolicy) -> str | None:
+        """Why its caches cannot follow a policy, naming the setting and, for a width, the part; None when they can."""
+        if reason := refused(caches, policy):
+            return reason
+        if "relative" in self and policy.max_size is not None:
+            return "`max_kv_size`: the bias of this model's scores counts on every token's key"
+        for index, layer in enumerate(self.spec.layers):
+            for path, widths in cached_widths(layer, self.spec.dim, f"layers.{index}"):
+                if reason := policy.misfit(widths):
+                    return f"{reason} ({path})"
+        return None
 
     def padding_caches(self) -> list[PaddingCache | None]:
         """Caches of the left padding alone, for layers whose own are plain ones: rows are read once, without a cache."""
@@ -192,6 +205,7 @@ class Decoder(Model, nn.Module):
             window=window,
             padding=padding,
             prefix=prefix,
+            bound=None if cache is None else cache.bound,
         )
         return biased(mask, self.relative(queries, length, start)) if "relative" in self else mask
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import mlx.core as mx
@@ -50,6 +51,10 @@ class EncoderDecoder(Model, nn.Module):
     def make_cache(self, policy: CachePolicy | None = None) -> list[Any]:
         """One cache for each layer of the decoder."""
         return self.decoder.make_cache(policy)
+
+    def refused(self, caches: Iterable[Any], policy: CachePolicy) -> str | None:
+        """Why the decoder's caches cannot follow a policy; what is kept of the source is never changed by one."""
+        return self.decoder.refused(caches, policy)
 
     def encode(self, source: mx.array, mask: mx.array | None = None) -> mx.array:  # (B, S) -> (B, S, D)
         """The memory of a source. `mask` (B, S): 1 for a token, 0 for padding, on either side."""

@@ -23,37 +23,50 @@ def attention_mask(
     window: int | None = None,
     padding: mx.array | None = None,
     prefix: int | mx.array | None = None,
+    bound: tuple[int, int] | None = None,
 ) -> Mask:
     """None when everything is seen, "causal", or an array of booleans, (T, S) or (B, 1, T, S).
 
     `length` tokens are cached, `start` is the oldest that still is. A query sees itself and the `window` − 1
     keys before it; under "prefix" also the first `prefix` of its row, an integer or (B,). `padding` (B,) counts the
     columns on the left of each row that are no tokens.
+
+    `bound`, (keep, recent): of earlier keys a query sees the first `keep` of its row, and the newest `recent` with itself
+    (Xiong et al., 2023, "attention sinks"). Those first keys stand before all others once `start` is not 0.
     """
-    keys = length + queries - start
-    windowed = window is not None and keys > window
-    if padding is None:
-        if causality == "full" or (queries == 1 and not windowed):
+    keep, recent = bound or (0, None)
+    aside = keep if start else 0  # keys of first tokens before the others
+    windowed = window is not None and length + queries - (0 if aside else start) > window
+    bounded = recent is not None and length + queries > recent and (queries > 1 or start < keep)
+    if padding is None and not windowed and not bounded:
+        if causality == "full" or queries == 1:
             return None
-        if causality == "prefix" and isinstance(prefix, int) and prefix >= length + queries and not windowed:
+        if causality == "prefix" and isinstance(prefix, int) and prefix >= length + queries:
             return None
-        if causality == "causal" and not windowed:
+        if causality == "causal":
             return "causal"
     query = mx.arange(length, length + queries)[:, None]  # (T, 1)
     key = mx.arange(start, length + queries)[None]  # (1, S)
     first = None if padding is None else padding[:, None, None, None]  # (B, 1, 1, 1)
+    if aside:
+        column = mx.arange(keep)[None] + (0 if first is None else first)  # (1, keep) or (B, 1, 1, keep)
+        key = mx.concatenate([column, mx.broadcast_to(key, (*column.shape[:-1], key.shape[1]))], axis=-1)
     if causality == "full":
-        seen = mx.ones((queries, keys), dtype=mx.bool_)
+        seen = mx.ones((queries, key.shape[-1]), dtype=mx.bool_)
     else:
-        seen = key <= query  # (T, S)
+        seen = key <= query  # (T, S), or (B, 1, T, S)
     if causality == "prefix" and prefix is not None:
         end = prefix if isinstance(prefix, int) else prefix[:, None, None, None]
         seen = seen | (key < (end if first is None else end + first))
     if window is not None and causality != "full":
         seen = seen & (key > query - window)
+    if recent is not None:
+        seen = seen & ((key > query - recent) | (key < (keep if first is None else keep + first)))
     if first is not None:
         # Padding sees itself, so that its softmax has something to sum; no real query sees it.
         seen = (seen & (key >= first)) | (key == query)  # (B, 1, T, S)
+    if aside:  # one of the first that was not dropped yet is there a second time
+        seen = seen & ((mx.arange(key.shape[-1]) >= keep) | (key < start))
     return seen
 
 

@@ -7,6 +7,8 @@ from typing import Any, Literal
 
 import mlx.core as mx
 
+from zoo.cache import CachePolicy, leaves, refused
+
 Inputs = Literal["tokens", "source and target"]
 Side = Literal["left", "right"]
 
@@ -49,6 +51,17 @@ class Model:
         """Keep these rows of the batch, (B,), in the caches that `make_cache` gave: the steps of a beam search."""
         for cache in caches:
             cache.select(rows)
+
+    def plain_caches(self, caches: Iterable[Any]) -> list[Any]:
+        """The plain caches among those that `make_cache` gave, each with what `zoo.cache.Cache` has to go back.
+
+        That is `trims` and `trim`, `restores`, `snapshot` and `restore`.
+        """
+        return list(leaves(caches))
+
+    def refused(self, caches: Iterable[Any], policy: CachePolicy) -> str | None:
+        """Why the caches that `make_cache(policy)` gave cannot follow it, naming the setting; None when they can."""
+        return refused(caches, policy)
 
 
 class _Undeclared(Model):

@@ -108,6 +108,16 @@ class RoPE(nn.Module):
         )
 
 
+def steady_length(model: nn.Module) -> int | None:
+    """Up to how many tokens the angles of a model's positions do not depend on the length of the text; None: any.
+
+    Beyond it a pass over several tokens turns them by the angles of the last one's length.
+    """
+    ropes = (module for module in model.modules() if isinstance(module, RoPE))
+    lengths = [rope.scaling.steady for rope in ropes if rope.scaling is not None and rope.depends_on_length]
+    return min(lengths, default=None)
+
+
 def frequencies(theta: float, dims: int) -> list[float]:
     """theta^(−2k/d) for k = 0 … d/2 − 1, in radians a position."""
     return [theta ** (-2 * k / dims) for k in range(dims // 2)]
@@ -149,11 +159,12 @@ def rotated_by(
 class Scaling(nn.Module):
     """A scaling of RoPE's wavelengths; `dim` is the number of dimensions of a head that are rotated.
 
-    Subclasses define `wavelengths(base)`, or set `depends_on_length` and define `wavelengths_at`. Queries and keys are
-    multiplied by `magnitude`.
+    Subclasses define `wavelengths(base)`, or set `depends_on_length` and define `wavelengths_at`; then `steady` is the
+    length of text up to which the wavelengths are the same. Queries and keys are multiplied by `magnitude`.
     """
 
     depends_on_length = False
+    steady = 0
     magnitude = 1.0
 
     def __init__(self, spec: Any, *, dim: int, index: int = 0) -> None:
@@ -181,6 +192,11 @@ class DynamicScaling(Scaling):
     """Past the trained context the base grows with the text (NTK-aware scaling; bloc97 and emozilla, 2023)."""
 
     depends_on_length = True
+
+    @property
+    def steady(self) -> int:  # type: ignore[override]
+        """The trained context."""
+        return self.spec.context
 
     def wavelengths_at(self, length: mx.array, theta: float, dims: int) -> mx.array:
         """Positions a radian, (K/2,) or (B, K/2), for a text of `length` tokens."""

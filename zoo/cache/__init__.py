@@ -5,11 +5,11 @@ number or, when rows are padded on the left, (B,).
 """
 
 from zoo.cache.base import Cache, Snapshot
-from zoo.cache.batch import can_merge, leaves, merged, merged_caches, settle
+from zoo.cache.batch import can_merge, leaves, merged, merged_caches, refused, settle
 from zoo.cache.kv import KVCache, PaddingCache, WindowCache
 from zoo.cache.layers import CrossCache, LayerCache
-from zoo.cache.policy import CachePolicy
 from zoo.cache.state import StateCache
+from zoo.recipe.policy import CachePolicy
 
 __all__ = [
     "Cache",
@@ -25,5 +25,6 @@ __all__ = [
     "leaves",
     "merged",
     "merged_caches",
+    "refused",
     "settle",
 ]

@@ -11,15 +11,15 @@ from typing import Any, Self
 import mlx.core as mx
 from mlx.utils import tree_map
 
-from zoo.cache.policy import CachePolicy
 from zoo.frozen import Frozen, frozen
+from zoo.recipe.policy import CachePolicy
 
 
 @frozen()
 class Snapshot(Frozen):
     """What a cache held of one row after `length` tokens; nothing that the cache does later changes it.
 
-    `kind` is the class of the cache. `arrays` have one row, and, when it is `by_column`, one column a token on axis 2:
+    `kind` names the class of the cache and what its policy changes in the arrays. `arrays` have one row, and, when it is `by_column`, one column a token on axis 2:
     the first n columns are then the snapshot after n tokens. `parts` are the snapshots of a layer's parts.
     """
 
@@ -40,23 +40,27 @@ class Cache:
 
     What a cache can do is declared. `by_column`: it keeps one column a token, cut on axis 2. `trims`: `trim` can drop the
     last columns. `restores`: it has `snapshot` and `restore`. `mergeable`: `merged` can put its rows in a batch with
-    others'; never so while it is empty.
+    others'; never so while it is empty. `obeys`: the parts of a policy that it follows, "max_size" and "bits"; one whose
+    `constant` is true keeps the same for any text, and there is nothing in it to bound.
     """
 
     by_column: bool = False
     trims: bool = False
     restores: bool = False
+    constant: bool = False
+    obeys: frozenset[str] = frozenset()
     # A bounded cache's (keep, recent): a query sees the first `keep` tokens of its row, and the newest `recent`.
     bound: tuple[int, int] | None = None
 
     length: int
     policy: CachePolicy
+    state: Any  # the arrays to evaluate
+    _padding: mx.array | None = None
+    _most_padding: int | None = None
 
     def __init__(self, policy: CachePolicy | None = None) -> None:
         self.length = 0
         self.policy = policy or CachePolicy()
-        self._padding: mx.array | None = None
-        self._most_padding: int | None = None
 
     @property
     def padding(self) -> mx.array | None:
@@ -83,6 +87,15 @@ class Cache:
         """The column of the oldest key that `queries` new tokens will be given, first tokens that are kept aside."""
         return 0
 
+    def key_positions(self, queries: int) -> int | mx.array:
+        """The positions of the keys that `queries` new tokens will be given: the first one's, a number or (B,)."""
+        return self.start(queries) if self.padding is None else self.start(queries) - self.padding
+
+    @property
+    def kind(self) -> str:
+        """What its snapshots say they are of."""
+        return type(self).__name__
+
     @property
     def mergeable(self) -> bool:
         """Whether `merged` can put its rows in a batch with those of others of its kind and policy, as it is now."""
@@ -90,11 +103,6 @@ class Cache:
 
     def counterpart(self) -> Any:
         """mlx-lm's cache, empty, that blocks can be given in the place of this one. Each class has to say its own."""
-        raise NotImplementedError
-
-    @property
-    def state(self) -> Sequence[mx.array]:
-        """The arrays to evaluate."""
         raise NotImplementedError
 
     @property
@@ -140,6 +148,10 @@ class Cache:
     def trim(self, count: int) -> None:
         """Forget the last `count` columns, as if their tokens had never come; where it `trims`."""
         raise NotImplementedError
+
+    def takes_back(self, tokens: int) -> bool:
+        """Whether `trim` can drop any of the columns of a pass over so many tokens, right after it."""
+        return self.trims
 
     @classmethod
     def merge(cls, caches: Sequence[Self]) -> Self:

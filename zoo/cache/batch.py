@@ -10,6 +10,7 @@ import mlx.core as mx
 from zoo import runtime
 from zoo.cache.base import Cache
 from zoo.cache.layers import LayerCache
+from zoo.recipe.policy import CachePolicy
 
 
 def leaves(caches: Iterable[Any]) -> Iterator[Any]:
@@ -52,3 +53,23 @@ def settle(cache: Sequence[Any], tokens: int, report: Callable[[int], None] | No
         mx.eval([layer.state for layer in group])
         if report is not None:
             report(tokens * number // len(groups))
+
+
+def refused(caches: Iterable[Any], policy: CachePolicy) -> str | None:
+    """Why a model's caches cannot follow a policy, in words that name its setting; None when they can.
+
+    Those of recurrent parts stay as they are, the same for any text. A policy for keys and values needs one cache of these.
+    """
+    asked = {"max_size": policy.max_size is not None, "bits": policy.quantizes}
+    found = list(leaves(caches))
+    for part, setting in (("max_size", "max_kv_size"), ("bits", "kv_bits")):
+        if not asked[part]:
+            continue
+        for cache in found:
+            if not isinstance(cache, Cache):
+                return f"`{setting}`: {type(cache).__name__} is another library's cache, which is made by its own rules"
+            if part not in cache.obeys and not cache.constant:
+                return f"`{setting}`: {type(cache).__name__} keeps what it is given"
+        if all(cache.constant for cache in found):
+            return f"`{setting}`: this model keeps no keys and values, but states, whose size no text changes"
+    return None

@@ -6,8 +6,12 @@ Axes: B batch, G key/value heads, T new, S given back, K width of a head.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import mlx.core as mx
+
+from zoo.cache.first import First
+from zoo.cache.packing import Packing
 
 STEP = 256  # columns: the least that a buffer grows by
 
@@ -17,58 +21,108 @@ class Columns:
 
     The buffer of all columns doubles when it is full. One with `recent` has a few columns more than that, and slides back
     when it is full: a token copies its own column, and every so often all are copied.
+
+    `keep`: each row's first tokens are kept, too, and stand before the newest columns when others between were dropped.
+    `packing`: the buffer holds packed columns. `exact`: the first tokens that are given back as they came nevertheless.
     """
 
-    def __init__(self, recent: int | None = None, reserve: int = 0) -> None:
-        self.recent, self.reserve = recent, reserve
+    def __init__(
+        self,
+        recent: int | None = None,
+        reserve: int = 0,
+        *,
+        keep: int = 0,
+        packing: Packing | None = None,
+        exact: int = 0,
+    ) -> None:
+        self.recent, self.reserve, self.packing = recent, reserve, packing
         self.slack = 0 if recent is None else max(8, recent // 32)
         self.buffer: mx.array | None = None  # (B, G, room, K)
-        self.used = 0  # its columns that are filled, the last with the newest token's
+        self.front = keep  # columns at the head of the buffer where the first tokens find room
+        self.used = keep  # its columns that are filled, the last with the newest token's
+        self.kept = First(keep) if keep else None
+        self.exact = First(exact) if exact and packing else None
+
+    @property
+    def firsts(self) -> list[First]:
+        """What it keeps of the first tokens."""
+        return [first for first in (self.kept, self.exact) if first is not None]
 
     @property
     def state(self) -> list[mx.array]:
         """The arrays to evaluate."""
-        return [] if self.buffer is None else [self.buffer]
+        arrays = (self.buffer, *(first.array for first in self.firsts))
+        return [array for array in arrays if array is not None]
 
     def needed(self, length: int) -> int:
-        """How many of `length` columns the next token sees."""
+        """How many of the newest of `length` columns the next token sees."""
         return length if self.recent is None else min(length, self.recent - 1)
 
-    def add(self, new: mx.array, length: int) -> mx.array:
-        """Append (B, G, T, K) after `length` columns and give those that the new ones may see, (B, G, S, K)."""
-        count, kept = new.shape[2], self.needed(length)
+    def add(
+        self, new: mx.array, length: int, padding: mx.array | None = None, most_padding: int = 0
+    ) -> mx.array:
+        """Append (B, G, T, K) after `length` columns and give those that the new ones may see, (B, G, S, K).
+
+        When columns were dropped, the first are the first `keep` tokens of each row.
+        """
+        if self.exact is not None:
+            self.exact.add(new, length, padding, most_padding)
+        if self.packing is not None:
+            new = self.packing.pack(new)
+        if self.kept is not None:
+            self.kept.add(new, length, padding, most_padding)
+        kept = self.needed(length)
+        begin = self._append(new, kept)
+        dropped = length - kept
+        if self.kept is not None and dropped:
+            assert self.buffer is not None
+            self.buffer[..., begin - self.front : begin, :] = self.kept.array
+            begin -= self.front
+        assert self.buffer is not None
+        view = self.buffer[..., begin : self.used, :]
+        if self.recent is not None and new.shape[2] > self.slack + 1:
+            self._move(new, self.needed(length + new.shape[2]))  # what was a long piece is not kept
+        if self.packing is not None:
+            view = self.packing.unpack(view)
+        return view if self.exact is None else self._exact(view, dropped, padding, most_padding)
+
+    def _append(self, new: mx.array, kept: int) -> int:
+        """Write the new columns behind the last `kept`, and give the index of the first of these in the buffer."""
+        count = new.shape[2]
         if self.buffer is None or self.used + count > self.buffer.shape[2]:
-            if self.recent is not None and count > self.slack + 1:
-                return self._replace(new, kept)
-            self._move(new, kept, self._room(kept + count))
+            self._move(new, kept, count)
         assert self.buffer is not None
         end = self.used + count
         self.buffer[..., self.used : end, :] = new
         self.used = end
-        return self.buffer[..., end - count - kept : end, :]
+        return end - count - kept
 
-    def _room(self, needed: int) -> int:
-        """How many columns a buffer gets that has to hold so many."""
+    def _exact(
+        self, view: mx.array, dropped: int, padding: mx.array | None, most_padding: int
+    ) -> mx.array:  # (B, G, S, K)
+        """The columns with the first tokens as they came."""
+        assert self.exact is not None and self.exact.array is not None
+        if self.kept is None or not dropped:
+            return self.exact.put(view, dropped, padding, most_padding)
+        shared = min(self.front, self.exact.count)
+        parts = [self.exact.array[..., :shared, :], view[..., shared : self.front, :]]
+        return mx.concatenate(
+            [*parts, self.exact.put(view[..., self.front :, :], dropped, padding, most_padding)], axis=2
+        )
+
+    def _move(self, like: mx.array, kept: int, more: int = 0) -> None:
+        """Take the last `kept` columns to a new buffer, with room for `more` and those to come."""
+        batch, heads, _, width = like.shape
+        needed = self.front + kept + more
         stepped = -(-max(needed, self.reserve) // STEP) * STEP
         room = max(stepped, 2 * (0 if self.buffer is None else self.buffer.shape[2]))
-        return room if self.recent is None else max(needed, min(room, self.recent + self.slack))
-
-    def _move(self, like: mx.array, kept: int, room: int) -> None:
-        """Take the last `kept` columns to a new buffer of `room`."""
-        batch, heads, _, width = like.shape
-        empty = mx.zeros((batch, heads, room - kept, width), dtype=like.dtype)
+        if self.recent is not None:
+            room = max(needed, min(room, self.front + self.recent + self.slack))
         last = self.last(kept)
-        self.buffer = empty if last is None else mx.concatenate([last, empty], axis=2)
-        self.used = kept
-
-    def _replace(self, new: mx.array, kept: int) -> mx.array:
-        """Append more columns than the buffer will keep."""
-        last = self.last(kept)
-        joined = new if last is None else mx.concatenate([last, new], axis=2)
-        self.buffer, self.used = joined, joined.shape[2]
-        kept = self.needed(self.used)
-        self._move(new, kept, self._room(kept))
-        return joined
+        parts = [mx.zeros((batch, heads, self.front, width), dtype=like.dtype)] * bool(self.front)
+        parts += [] if last is None else [last]
+        empty = mx.zeros((batch, heads, room - self.front - kept, width), dtype=like.dtype)
+        self.buffer, self.used = mx.concatenate([*parts, empty], axis=2), self.front + kept
 
     def last(self, count: int) -> mx.array | None:
         """The newest `count` columns, (B, G, count, K)."""
@@ -80,24 +134,32 @@ class Columns:
             return 0
         heads, room, width = self.buffer.shape[1:]
         held = length if self.recent is None else min(length, self.recent)
-        return heads * width * (room - min(held, self.used))
+        return heads * width * (room - min(held, self.used - self.front))
 
     def select(self, rows: mx.array) -> None:
         """Keep these rows, (B,), in this order."""
         self.buffer = None if self.buffer is None else self.buffer[rows]
+        for first in self.firsts:
+            first.array = None if first.array is None else first.array[rows]
 
-    def row(self, row: int, count: int) -> mx.array:
-        """The newest `count` columns of one row, (1, G, count, K), apart from the buffer."""
-        assert self.buffer is not None
-        found = self.buffer[row : row + 1, :, self.used - count : self.used]
-        return found * mx.array(1, dtype=found.dtype)  # or it would hold the whole buffer
+    def row(self, row: int, length: int) -> list[mx.array]:
+        """What is kept of one row of `length` tokens: its newest columns (1, G, S, K), and its first tokens."""
+        count = self.needed(length)
+        found = [self.last(count), *(first.array for first in self.firsts)]
+        # Multiplied by one: a slice would hold the whole buffer.
+        return [a[row : row + 1] * mx.array(1, dtype=a.dtype) for a in found if a is not None]
 
-    def fill(self, array: mx.array) -> None:
-        """Hold these columns, (B, G, S, K), and nothing else."""
-        self.buffer, self.used = array, array.shape[2]
+    def fill(self, arrays: Sequence[mx.array]) -> None:
+        """Hold what `row` gave, of one row or of several."""
+        newest, *first = arrays
+        for own, array in zip(self.firsts, first, strict=True):
+            own.array = array
+        if self.front:
+            newest = mx.pad(newest, [(0, 0), (0, 0), (self.front, 0), (0, 0)])
+        self.buffer, self.used = newest, newest.shape[2]
 
     def trim(self, count: int) -> None:
-        """Forget the newest `count` columns."""
+        """Forget the newest `count` columns: any, where all are kept, else those of a last pass without a long piece."""
         self.used -= count
 
     def drop(self, count: int) -> None:
@@ -106,13 +168,17 @@ class Columns:
             self.buffer = mx.contiguous(self.buffer[..., count : self.used, :])
             self.used -= count
 
-    def merge(self, others: Sequence[Columns], lengths: Sequence[int]) -> None:
+    def join(self, others: Sequence[Columns], lengths: Sequence[int]) -> None:
         """Hold the rows of all `others`, which have so many columns, aligned on the right."""
         kept = [other.needed(length) for other, length in zip(others, lengths, strict=True)]
         most = max(kept)
-        found = []
+        newest = []
         for other, count in zip(others, kept, strict=True):
             last = other.last(count)
             assert last is not None
-            found.append(mx.pad(last, [(0, 0), (0, 0), (most - count, 0), (0, 0)]))
-        self.fill(mx.concatenate(found, axis=0))
+            newest.append(mx.pad(last, [(0, 0), (0, 0), (most - count, 0), (0, 0)]))
+        groups: list[Any] = [
+            newest,
+            *zip(*([first.array for first in o.firsts] for o in others), strict=True),
+        ]
+        self.fill([mx.concatenate(list(arrays)) for arrays in groups])

@@ -10,25 +10,62 @@ from typing import Any, Self
 
 import mlx.core as mx
 
-from zoo.cache.base import Cache, Snapshot
+from zoo.cache.base import Cache, Snapshot, numbers
 from zoo.cache.columns import Columns
-from zoo.cache.policy import CachePolicy
+from zoo.cache.packing import Packing
+from zoo.recipe.policy import CachePolicy
 
 
 class KVCache(Cache):
-    """The keys and values of every token, in buffers that grow."""
+    """The keys and values of every token, or of those that the policy keeps, packed where it asks for bits.
 
-    by_column = True
-    trims = True
+    With `max_size`, a query sees the keys of the first `keep` tokens of its row and of the newest `max_size` − `keep`, its
+    own included, as if those between had never been; a key keeps the angles of its true position. What a query sees does
+    not depend on the pieces in which a text is read. Packed keys and values are the same from the moment they come,
+    also for the tokens that come with them.
+    """
+
     restores = True
+    obeys = frozenset({"max_size", "bits"})
+    window: int | None = None
 
     def __init__(self, policy: CachePolicy | None = None) -> None:
         super().__init__(policy)
-        self.keys, self.values = self.columns(), self.columns()
+        policy = self.policy
+        if policy.bounds(self.window):
+            assert policy.recent is not None
+            self.bound = policy.keep, policy.recent
+        self.recent = self.window if self.bound is None else self.bound[1]
+        self.keys, self.values = self.columns(policy.key_bits), self.columns(policy.value_bits)
 
-    def columns(self) -> Columns:
-        """Empty columns."""
-        return Columns(reserve=self.policy.reserve)
+    def columns(self, bits: int | None) -> Columns:
+        """Empty columns, packed in `bits`."""
+        policy = self.policy
+        keep = self.bound[0] if self.bound else 0
+        packing = None if bits is None else Packing(bits, policy)
+        return Columns(self.recent, policy.reserve, keep=keep, packing=packing, exact=policy.start)
+
+    @property
+    def kind(self) -> str:
+        """Its class, with what the policy changes in its arrays."""
+        policy, name = self.policy, type(self).__name__
+        parts = [] if self.window is None else [f"window={self.window}"]
+        if self.bound:
+            parts.append(f"keep={self.bound[0]} recent={self.bound[1]}")
+        if policy.quantizes:
+            bits = f"{policy.key_bits}/{policy.value_bits}"
+            parts.append(f"bits={bits} group={policy.group_size} start={policy.start}")
+        return f"{name}({' '.join(parts)})" if parts else name
+
+    @property
+    def by_column(self) -> bool:  # type: ignore[override]
+        """Whether every token has a column of its own, and nothing beside."""
+        return self.recent is None and not (self.policy.quantizes and self.policy.start)
+
+    @property
+    def trims(self) -> bool:  # type: ignore[override]
+        """Whether every token is kept."""
+        return self.recent is None
 
     @property
     def state(self) -> list[mx.array]:
@@ -37,13 +74,28 @@ class KVCache(Cache):
 
     @property
     def held(self) -> int:
-        """How many numbers it keeps of one row of the batch, without those of `spare`."""
-        return sum(array.size // array.shape[0] for array in self.state) - self.spare
+        """How many numbers it keeps of one row of the batch, without those of `spare`; of packed ones, words."""
+        columns = sum(array.size // array.shape[0] for array in self.state) - self.spare
+        return columns + numbers([value for name, value in vars(self).items() if "padding" not in name])
 
     @property
     def spare(self) -> int:
         """The numbers of a row in columns that no token has filled yet, or that no token sees any more."""
         return self.keys.spare(self.length) + self.values.spare(self.length)
+
+    def start(self, queries: int) -> int:
+        """The column of the oldest key that `queries` new tokens will be given, first tokens that are kept aside."""
+        return 0 if self.recent is None else max(0, self.length - (self.recent - 1))
+
+    def key_positions(self, queries: int) -> int | mx.array:
+        """The positions of the keys that `queries` new tokens will be given: the first one's, or each, (B, S)."""
+        start = self.start(queries)
+        if self.bound is None or not start:
+            return super().key_positions(queries)
+        padding = mx.array([0]) if self.padding is None else self.padding
+        newest = mx.arange(start, self.length + queries)[None] - padding[:, None]  # (B, S − keep)
+        kept = mx.broadcast_to(mx.arange(self.bound[0])[None], (newest.shape[0], self.bound[0]))
+        return mx.concatenate([kept, newest], axis=1)
 
     def counterpart(self) -> Any:
         """mlx-lm's growing cache."""
@@ -52,9 +104,13 @@ class KVCache(Cache):
         return cache.KVCache()
 
     def update_and_fetch(self, keys: mx.array, values: mx.array) -> tuple[mx.array, mx.array]:
-        """Append (B, G, T, K) and give all that the new tokens may see, (B, G, S, K)."""
+        """Append (B, G, T, K) and give all that the new tokens may see, (B, G, S, K).
+
+        After the first `keep` tokens, where columns were dropped, they are in order up to the newest.
+        """
         before, self.length = self.length, self.length + keys.shape[2]
-        return self.keys.add(keys, before), self.values.add(values, before)
+        rows = before, self.padding, self.most_padding
+        return self.keys.add(keys, *rows), self.values.add(values, *rows)
 
     @property
     def mergeable(self) -> bool:
@@ -68,19 +124,20 @@ class KVCache(Cache):
         self.padding = None if self.padding is None else self.padding[rows]
 
     def snapshot(self, row: int = 0) -> Snapshot:
-        """What it holds of one row: keys and values (1, G, S, K)."""
+        """What it holds of one row: keys and values (1, G, S, K), as they are kept."""
         length = self.length - (0 if self.padding is None else int(self.padding[row].item()))
-        count = self.keys.needed(length)
-        arrays = () if not length else (self.keys.row(row, count), self.values.row(row, count))
+        arrays = (*self.keys.row(row, length), *self.values.row(row, length)) if length else ()
         mx.eval(arrays)
-        return Snapshot(type(self).__name__, length, arrays, self.by_column)
+        return Snapshot(self.kind, length, arrays, self.by_column)
 
     def restore(self, snapshot: Snapshot) -> None:
         """Become the cache, of one row, that the snapshot was taken of."""
-        self.keys, self.values = self.columns(), self.columns()
+        policy = self.policy
+        self.keys, self.values = self.columns(policy.key_bits), self.columns(policy.value_bits)
         if snapshot.arrays:
-            self.keys.fill(snapshot.arrays[0])
-            self.values.fill(snapshot.arrays[1])
+            count = 1 + len(self.keys.firsts)
+            self.keys.fill(snapshot.arrays[:count])
+            self.values.fill(snapshot.arrays[count:])
         self.length, self.padding = snapshot.length, None
 
     def trim(self, count: int) -> None:
@@ -89,12 +146,16 @@ class KVCache(Cache):
         self.values.trim(count)
         self.length -= count
 
+    def takes_back(self, tokens: int) -> bool:
+        """Whether the columns that the pass before could see are still there after one over so many tokens."""
+        return self.trims or tokens <= self.keys.slack + 1
+
     @classmethod
     def joined(cls, caches: Sequence[Self]) -> Self:
         """A cache with the arrays of several in one batch, columns aligned on the right."""
         made, lengths = caches[0].empty(), [cache.length for cache in caches]
-        made.keys.merge([cache.keys for cache in caches], lengths)
-        made.values.merge([cache.values for cache in caches], lengths)
+        made.keys.join([cache.keys for cache in caches], lengths)
+        made.values.join([cache.values for cache in caches], lengths)
         return made
 
     def empty(self) -> Self:
@@ -108,26 +169,19 @@ class KVCache(Cache):
 
 
 class WindowCache(KVCache):
-    """The keys and values of a sliding window: the last `window` − 1, and those of the step under way."""
+    """The keys and values of a sliding window: the last `window` − 1, and those of the step under way.
 
-    by_column = False
-    trims = False
+    A policy's `max_size` changes it where the window is larger.
+    """
 
     def __init__(self, window: int, policy: CachePolicy | None = None) -> None:
         self.window = window
         super().__init__(policy)
 
-    def columns(self) -> Columns:
-        """Empty columns."""
-        return Columns(self.window, self.policy.reserve)
-
     def empty(self) -> Self:
         """A cache like this one that has nothing yet."""
+        assert self.window is not None
         return type(self)(self.window, self.policy)
-
-    def start(self, queries: int) -> int:
-        """The column of the oldest key that `queries` new tokens will be given."""
-        return max(0, self.length - (self.window - 1))
 
     def counterpart(self) -> Any:
         """mlx-lm's cache of a window."""

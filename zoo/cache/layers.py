@@ -89,7 +89,7 @@ class LayerCache(Cache):
     def snapshot(self, row: int = 0) -> Snapshot:
         """The snapshots of its parts."""
         parts = tuple(part.snapshot(row) for part in self)
-        return Snapshot(type(self).__name__, parts[0].length if parts else 0, (), self.by_column, parts)
+        return Snapshot(self.kind, parts[0].length if parts else 0, (), self.by_column, parts)
 
     def restore(self, snapshot: Snapshot) -> None:
         """Restore each part."""

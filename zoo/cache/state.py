@@ -8,7 +8,7 @@ from typing import Any, Self
 import mlx.core as mx
 
 from zoo.cache.base import Cache, Snapshot
-from zoo.cache.policy import CachePolicy
+from zoo.recipe.policy import CachePolicy
 
 
 class StateCache(Cache):
@@ -18,6 +18,7 @@ class StateCache(Cache):
     """
 
     restores = True
+    constant = True
 
     def __init__(self, count: int, policy: CachePolicy | None = None) -> None:
         super().__init__(policy)
@@ -54,7 +55,7 @@ class StateCache(Cache):
         length = self.length - (0 if self.padding is None else int(self.padding[row].item()))
         arrays = tuple(array[row : row + 1] * mx.array(1, dtype=array.dtype) for array in self.state)
         mx.eval(arrays)
-        return Snapshot(type(self).__name__, length, arrays)
+        return Snapshot(self.kind, length, arrays)
 
     def restore(self, snapshot: Snapshot) -> None:
         """Become the cache, of one row, that the snapshot was taken of."""

@@ -1,104 +1,119 @@
-"""What `zoo run SOURCE` opens on a terminal: a line is read, and answered."""
+"""`zoo chat`: a conversation with a model."""
 
 from __future__ import annotations
 
-import sys
-from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import click
 
-from zoo.cli import notice
-from zoo.cli.generating import Request, converses, prompt_ids, steps
+from zoo.cli.complete import sources
+from zoo.cli.generating import Request, sampler_asked
+from zoo.cli.plugins import served_by
 from zoo.cli.progress import Progress
-from zoo.cli.screen import Screen
-from zoo.errors import ZooError
-
-ENDS = ("/exit", "/quit", "/bye", "exit", "quit")
-HELP = """\
-/help                 this
-/exit, exit, quit     end; so do /bye, Ctrl-D, and Ctrl-C twice
-Ctrl-C                stop an answer, or clear the line
-a space before a /    send a line that begins with one"""
+from zoo.cli.setting_options import SettingsCommand
+from zoo.cli.source_options import architecture_option, repack_option, revision_option
 
 
-def converse(loaded: Any, request: Request) -> None:
-    """Read a line and answer it, until one of `ENDS`, the end of the input, or Ctrl-C twice on an empty line.
+@click.command(cls=SettingsCommand)
+@click.argument("source", shell_complete=sources)
+@click.option(
+    "--adapter",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="A folder of mlx-lm's LoRA or DoRA.",
+)
+@architecture_option
+@revision_option
+@repack_option
+@click.option(
+    "--sampler",
+    "samplers",
+    multiple=True,
+    metavar="NAME[:KEY=VALUE,…]",
+    help="Narrow the draw by a plugin's sampler; may be given several times.",
+)
+@click.option("--strategy", metavar="NAME", help="Make the text this way: a plugin's strategy, for example.")
+@click.option("--system", metavar="TEXT", help="A system message, for models with a chat template.")
+@click.option("--raw", is_flag=True, help="Give each line as it is, without the chat template.")
+@click.option(
+    "--load",
+    "path",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="Go on with a conversation that /save wrote.",
+)
+@click.option(
+    "--prompt-cache",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="A file that keeps what was computed of the conversation, for the next one that begins alike.",
+)
+@click.option("--force", is_flag=True, help="Load even what does not seem to fit in memory.")
+@click.option("--dtype", type=click.Choice(["float32", "float16", "bfloat16"]), help="Compute in this type.")
+def chat(
+    source: str,
+    architecture: str | None,
+    revision: str | None,
+    dtype: str | None,
+    adapter: Path | None,
+    repack: int | None,
+    force: bool,
+    system: str | None,
+    raw: bool,
+    path: Path | None,
+    prompt_cache: Path | None,
+    strategy: str | None,
+    samplers: tuple[str, ...],
+    settings: dict[str, Any],
+) -> None:
+    """Talk with SOURCE (an architecture, a folder, a GGUF file or a hub id).
 
-    With a chat template each answer follows from all that was said; without one every line is a prompt of its own.
+    Each line that is typed is answered, and so is each line of a pipe. /help says what else can be typed: change settings,
+    take turns back, save the conversation and go on with it. Ctrl-C stops an answer, Ctrl-D ends.
     """
-    remembers = converses(loaded, request)
-    why = "with --raw" if request.raw else "has no chat template:"
-    what = (
-        "a conversation"
-        if remembers
-        else f"{why} each line is a prompt of its own, and no other is remembered"
+    from zoo.cli.chatting import converse
+    from zoo.loading import load
+
+    how: dict[str, Any] = dict(architecture=architecture, revision=revision, dtype=dtype, adapter=adapter)
+    with Progress("loading", waits=True) as report:
+        loaded = load(source, force=force, report=report, repack=repack, **how)
+    served_by(loaded.architecture)
+    if samplers:
+        settings["samplers"] = dict(sampler_asked(loaded.registry, text) for text in samplers)
+    settings["prompt_cache"] = _held(loaded, prompt_cache)
+    talk = talk_of(loaded, Request(settings | {"strategy": strategy}, system, raw))
+    if path is not None:
+        from zoo.generation.conversation import load_conversation
+
+        conversation, kept = load_conversation(path)
+        if system is not None:
+            conversation.system = system
+        talk.go_on(conversation, {**kept, **talk.settings})
+    converse(talk)
+
+
+def _held(loaded: Any, path: Path | None) -> Any:
+    """A prompt cache, that of a file if there is one, which is then written again at the end."""
+    from zoo.generation.prompt_cache import PromptCache
+
+    if path is None:
+        return PromptCache(loaded)
+    held = PromptCache.load(path, loaded)
+    click.get_current_context().call_on_close(lambda: held.save(path) if held.statistics.requests else None)
+    return held
+
+
+def talk_of(loaded: Any, request: Request) -> Any:
+    """The conversation that a command's options ask for; what was computed of it is kept until it ends."""
+    from zoo.generation.conversation import Conversation
+    from zoo.generation.prompt_cache import PromptCache
+    from zoo.generation.talk import Talk
+
+    settings = {name: value for name, value in request.settings.items() if name != "strategy"}
+    held = settings.pop("prompt_cache", None)
+    return Talk(
+        loaded,
+        Conversation(system=request.system),
+        settings,
+        strategy=request.settings.get("strategy"),
+        raw=request.raw,
+        prompt_cache=PromptCache(loaded) if held is None else held,
     )
-    click.echo(f"{loaded.architecture.name}{': ' if remembers else ' '}{what}.", err=True)
-    click.echo("/help says what can be typed, /exit or Ctrl-D ends.", err=True)
-    messages: list[dict[str, str]] = []
-    interrupted = False
-    while True:
-        try:
-            line = typed()
-            interrupted = False
-        except EOFError:
-            click.echo(err=True)
-            return
-        except KeyboardInterrupt:
-            if interrupted and not half_typed():
-                click.echo(err=True)
-                return
-            interrupted = True
-            click.echo("\n(Ctrl-C again or /exit ends)", err=True)
-            continue
-        except UnicodeDecodeError:
-            notice("that line is not UTF-8 text; it was not sent")
-            continue
-        if line.strip() in ENDS:
-            return
-        if line.strip() == "/help":
-            click.echo(HELP, err=True)
-        elif line.startswith("/"):
-            notice(f"{line.split()[0]} is no command and was not sent; /help lists them")
-        elif line.strip():
-            messages = [*(messages if remembers else ()), {"role": "user", "content": line}]
-            text = answer(loaded, messages, request)
-            messages = (
-                [*messages, {"role": "assistant", "content": text}] if text is not None else messages[:-1]
-            )
-
-
-def typed() -> str:
-    """The next line; the text alone goes to an output that is no terminal."""
-    with suppress(ImportError):
-        import readline  # noqa: F401 (line editing for input())
-    if sys.stdout.isatty():
-        return input(">>> ")
-    click.echo(">>> ", nl=False, err=True)
-    return input()
-
-
-def half_typed() -> str:
-    """What stood on the line that Ctrl-C left."""
-    try:
-        import readline
-    except ImportError:
-        return ""
-    return readline.get_line_buffer()
-
-
-def answer(loaded: Any, messages: list[dict[str, str]], request: Request) -> str | None:
-    """Show the answer and give its text, as far as it came when Ctrl-C stopped it; None where there was an error."""
-    screen = Screen()
-    try:
-        with screen, Progress("reading the prompt") as reading:
-            for step in steps(loaded, prompt_ids(loaded, messages, request), request, reading):
-                reading.close()
-                screen.show(step)
-    except KeyboardInterrupt:
-        click.echo("(stopped)", err=True)
-    except ZooError as error:
-        notice(error)
-        return None
-    return screen.text

@@ -6,7 +6,6 @@ import json
 import sys
 import time
 import warnings
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,59 +18,7 @@ from zoo.cli.progress import Progress
 from zoo.cli.screen import Screen
 from zoo.cli.setting_options import SettingsCommand
 from zoo.cli.source_options import architecture_option, repack_option, revision_option
-
-
-@dataclass
-class Statistics:
-    """Times of one generation, in seconds from its start, read on the clock outside the model."""
-
-    prompt_tokens: int
-    load_seconds: float
-    began: float
-    first: float | None = None
-    ended: float = 0.0
-    tokens: int = 0
-
-    def count(self, step: Any) -> None:
-        """Note one more `zoo.Step`: a token, a draft, or one of several answers that came at once."""
-        self.ended = time.perf_counter()
-        self.first = self.first or self.ended
-        self.tokens += step.token is not None and step.candidate is None
-
-    def as_json(self) -> dict[str, Any]:
-        """Counts, tokens a second, seconds and bytes."""
-        from zoo.runtime import peak_memory
-
-        prefill = (self.first or self.began) - self.began
-        decode = self.ended - (self.first or self.ended)
-        return {
-            "prompt_tokens": self.prompt_tokens,
-            "generated_tokens": self.tokens,
-            "prompt_tokens_per_second": round(self.prompt_tokens / prefill, 1) if prefill else None,
-            # The first token is the prefill's: the time after it belongs to the others.
-            "generated_tokens_per_second": round((self.tokens - 1) / decode, 1)
-            if decode and self.tokens
-            else None,
-            "load_seconds": round(self.load_seconds, 3),
-            "first_token_seconds": round(prefill, 4),
-            "peak_memory_bytes": peak_memory(),
-        }
-
-    def lines(self) -> list[str]:
-        """The same as texts, without what was not measured."""
-        values = self.as_json()
-
-        def counted(what: str) -> str:
-            number, rate = values[f"{what}_tokens"], values[f"{what}_tokens_per_second"]
-            return f"{what} {number} token{'s' * (number != 1)}{f', {rate} tokens/s' if rate else ''}"
-
-        first = [f"first token after {values['first_token_seconds']:.3f} s"] if self.first else []
-        # Filling masks generates nothing.
-        generated = [counted("generated")] if self.tokens else []
-        return [
-            *(counted("prompt"), *generated, *first, f"loading {values['load_seconds']:.2f} s"),
-            f"peak memory {values['peak_memory_bytes'] / 1e6:.1f} MB",
-        ]
+from zoo.cli.statistics import Statistics
 
 
 @click.command(cls=SettingsCommand)
@@ -103,6 +50,11 @@ class Statistics:
 @click.option(
     "--output", type=click.Path(path_type=Path, dir_okay=False), help="Where the answers to --prompts go."
 )
+@click.option(
+    "--prompt-cache",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="A file that keeps what was computed of prompts, for those that begin alike.",
+)
 @click.option("--force", is_flag=True, help="Load even what does not seem to fit in memory.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")
 @click.option("--dtype", type=click.Choice(["float32", "float16", "bfloat16"]), help="Compute in this type.")
@@ -120,6 +72,7 @@ def run(
     raw: bool,
     prompts: Path | None,
     output: Path | None,
+    prompt_cache: Path | None,
     strategy: str | None,
     samplers: tuple[str, ...],
     settings: dict[str, Any],
@@ -134,6 +87,9 @@ def run(
     given = {"PROMPT": prompt, "--system": system, "--json": as_json, "--raw": raw}
     if prompts is not None and (other := next((name for name, value in given.items() if value), None)):
         raise click.UsageError(f"{other} and --prompts cannot be given together")
+    asked = next((name for name in ("logprobs", "prompt_logprobs") if settings.get(name)), None)
+    if asked and not as_json and prompts is None:
+        raise click.UsageError(f"--{asked.replace('_', '-')} needs --json, or --prompts and --output")
     chat = prompt is None and prompts is None and sys.stdin.isatty()
     if prompts is None and (prompt is None or prompt == "-") and not chat:
         prompt = piped()
@@ -149,6 +105,8 @@ def run(
     load_seconds = time.perf_counter() - began
     if samplers:
         settings["samplers"] = dict(sampler_asked(loaded.registry, text) for text in samplers)
+    if prompt_cache is not None:
+        settings["prompt_cache"] = opened_cache(prompt_cache, loaded)
     if prompts is not None and output is not None:
         from zoo.cli.prompts import run_prompts
 
@@ -156,9 +114,10 @@ def run(
         return
     request = Request(settings | {"strategy": strategy}, system, raw)
     if chat:
-        from zoo.cli.chat import converse
+        from zoo.cli.chat import talk_of
+        from zoo.cli.chatting import converse
 
-        converse(loaded, request)
+        converse(talk_of(loaded, request))
         return
     assert prompt is not None
     ids = prompt_ids(loaded, [{"role": "user", "content": prompt}], request)
@@ -171,7 +130,7 @@ def run(
     from zoo.cli.terminal import columns
 
     statistics, reason, tokens = Statistics(len(ids), load_seconds, time.perf_counter()), None, []
-    candidates, interrupted = [], False
+    candidates, found, interrupted = [], [], False
     with Screen(quiet=as_json) as screen, Progress("reading the prompt") as reading:
         try:
             for step in steps(loaded, ids, request, reading):
@@ -183,16 +142,46 @@ def run(
                     tokens.append(step.token)
                 if step.candidate is not None:
                     candidates.append(step.candidate)
+                found.append(step)
         except KeyboardInterrupt:
             interrupted, reason = True, "interrupted"
     if as_json:
         values = {"text": screen.text, "tokens": tokens, "finish_reason": reason, **statistics.as_json()}
         values |= {"candidates": candidates} if candidates else {}
+        values |= log_probabilities(found)
         click.echo(json.dumps(values, ensure_ascii=False))
     else:
         click.echo(facts([loaded.architecture.name, *statistics.lines()], columns(sys.stderr)), err=True)
     if interrupted:
         raise KeyboardInterrupt
+
+
+def log_probabilities(steps: list[Any]) -> dict[str, Any]:
+    """What was asked for of the log-probabilities of the text's tokens and of the prompt's."""
+    from zoo.generation import collected
+
+    answer = collected(steps)
+    values: dict[str, Any] = {"logprobs": answer.logprobs, "alternatives": answer.alternatives}
+    if answer.prompt is not None:
+        values |= {
+            "prompt_logprobs": answer.prompt.logprobs,
+            "prompt_alternatives": answer.prompt.alternatives,
+        }
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def opened_cache(path: Path, loaded: Any) -> Any:
+    """The prompt cache of a file, which is written again when the command ends and a prompt was read."""
+    from zoo.generation.prompt_cache import PromptCache
+
+    held = PromptCache.load(path, loaded)
+
+    def save() -> None:
+        if held.statistics.requests:
+            held.save(path)
+
+    click.get_current_context().call_on_close(save)
+    return held
 
 
 def piped() -> str:

@@ -29,9 +29,13 @@ class Screen:
             self._open()
         self.text += step.text
         if self._display is None:
-            write(step.text)
+            self.put(step)
         else:
             self._display.update(self._drawn(step.draft or ""), refresh=True)
+
+    def put(self, step: Any) -> None:
+        """Write what a step adds."""
+        write(step.text)
 
     def _open(self) -> None:
         from rich.console import Console

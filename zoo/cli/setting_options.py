@@ -9,13 +9,13 @@ from typing import Any
 import click
 
 from zoo.architecture import Setting, Strategy
-from zoo.architecture.shared_settings import SETTINGS
+from zoo.architecture.shared_settings import CACHE, SETTINGS
 from zoo.errors import PromptError
 from zoo.frozen import Frozen, frozen
 from zoo.host.registry import Registry, core, default_registry
 
-# What Python's callers alone can use: a command gives its prompt as ids and shows no log-probabilities.
-PYTHON_ONLY = ("logprobs", "special_tokens")
+# What Python's callers alone can use: a command gives its prompt as ids.
+PYTHON_ONLY = ("special_tokens",)
 KIND_NAMES = {int: "integer", float: "float", bool: "true|false", str: "text", dict: "json", object: "source"}
 
 
@@ -114,6 +114,13 @@ def options_of(registry: Registry, taken: frozenset[str] = frozenset()) -> list[
         *(SettingOption(_flag(name), found) for name, found in plain.items()),
         *(SettingOption(_flag(d.strategy, d.setting.name), [d], d.strategy) for d in qualified),
     ]
+
+
+def cache_options(command: Any) -> Any:
+    """A decorator that gives a command the options of how caches are made, declared and checked as for generation."""
+    for setting in reversed(CACHE):
+        command = click.option(_flag(setting.name), type=SettingType(setting), help=help_of(setting))(command)
+    return command
 
 
 def _kind(setting: Setting) -> tuple[type, bool]:

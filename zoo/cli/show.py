@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from zoo.cli.complete import sources
+from zoo.cli.setting_options import cache_options
 
 
 @click.command()
@@ -18,6 +19,7 @@ from zoo.cli.complete import sources
 @click.option(
     "--quantize", metavar="FORMAT", help="Format in which weights are counted: bfloat16, 8, 4, mxfp4, …"
 )
+@cache_options
 @click.option("--all", "everything", is_flag=True, help="Also every fact, and every field of the recipe.")
 @click.option("--parameters", is_flag=True, help="Also every parameter's path, with its shape.")
 @click.option("--weights", is_flag=True, help="Also which tensors of a checkpoint become which parameters.")
@@ -37,6 +39,7 @@ def show(
     as_recipe: bool,
     svg: Path | None,
     as_json: bool,
+    **cache: Any,
 ) -> None:
     """What SOURCE is made of: its block diagram, its facts, what differs from the architecture that it is a variant of, references.
 
@@ -48,6 +51,7 @@ def show(
     from zoo.facts.stacks import is_opaque
     from zoo.facts.words import differences
     from zoo.host.registry import default_registry
+    from zoo.recipe.policy import CachePolicy
 
     if as_recipe and (parameters or as_json):
         raise click.UsageError("--recipe prints JSON of its own: leave --json and --parameters out")
@@ -63,7 +67,8 @@ def show(
         write_file(svg, to_svg(diagrams))
         if not as_json:
             return
-    sheet = found.sheet(registry, context, quantize, found.tokenizer(registry))
+    policy = CachePolicy.of(**{name: value for name, value in cache.items() if value is not None})
+    sheet = found.sheet(registry, context, quantize, found.tokenizer(registry), policy)
     base = base_of(found, registry)
     words = None if base is None else differences(base[1], found.recipe, sizes=False)
     paths = _paths(found.recipe) if parameters else {}

@@ -39,6 +39,11 @@ class Listener:
         self._before = before, signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
         threading.Thread(target=self._watch, daemon=True).start()
 
+    def resume(self) -> None:
+        """Be told of signals again, after an event loop of another library was told of them."""
+        if self.in_place():
+            signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
+
     def stop(self) -> None:
         """Give SIGINT back to its former handler, and end the thread."""
         handler, descriptor = self._before

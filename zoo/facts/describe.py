@@ -16,6 +16,7 @@ from zoo.frozen import Frozen, frozen
 from zoo.host.recipes import read_recipe, recipe_architecture, recipe_config
 from zoo.host.registry import Registry
 from zoo.notices import notice
+from zoo.recipe.policy import CachePolicy
 
 
 @frozen()
@@ -56,8 +57,9 @@ class Described(Frozen):
         context: int | None = None,
         quantize: str | None = None,
         tokenizer: Any = None,
+        policy: CachePolicy | None = None,
     ) -> Sheet:
-        """Its fact sheet, with the facts of `tokenizer` where it is given."""
+        """Its fact sheet, with the facts of `tokenizer` and of a cache's `policy` where they are given."""
         return facts_of(
             self.recipe,
             context=context,
@@ -67,6 +69,7 @@ class Described(Frozen):
             tokenizer=tokenizer,
             registry=registry,
             quantizes=self.architecture.quantizes,
+            policy=policy,
         )
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from zoo.errors import PromptError
 from zoo.facts.stacks import DECODER, is_opaque, memories, stacks
 from zoo.frozen import Frozen, frozen
+from zoo.recipe.policy import CachePolicy
 
 STATE_BYTES = 4  # of a number in a recurrent state, in float32: every token adds to the same number
 GROUP = 64  # numbers that share a scale and a bias, of 16 bits each, in a quantized cache
@@ -71,6 +73,33 @@ def source_numbers(recipe: Any) -> int:
 def cache_bytes(kept: tuple[Kept, ...], tokens: int, policy: str = "16-bit") -> int:
     """Bytes of all caches after so many tokens."""
     return sum(one.bytes(tokens, policy) for one in kept)
+
+
+def policy_bytes(recipe: Any, tokens: int, policy: CachePolicy, whole: float = 2) -> int:
+    """Bytes of all caches after so many tokens, by a policy; a number that it does not pack takes `whole` bytes.
+
+    Where a mixer does not say how wide its keys are, its keys and values count as two vectors of equal width. PromptError
+    for a policy that the model cannot follow, as generation gives it.
+    """
+    name = "max_kv_size" if policy.max_size is not None else "kv_bits"
+    if is_opaque(recipe) and not policy.plain:
+        raise PromptError(f"`{name}`: another library's model makes caches of its own")
+    total, keys = 0.0, 0
+    for part, dim in memories(recipe):
+        total += part.state_size(dim) * STATE_BYTES
+        if not (numbers := part.cached(dim)):
+            continue
+        keys += 1
+        widths = part.cached_widths(dim)
+        if widths is not None and (reason := policy.misfit(widths)):
+            raise PromptError(reason)
+        window = part.attention_window if not part.recurrent else None
+        total += policy.bytes(tokens, window, numbers, widths or (numbers // 2, numbers // 2), whole)
+    if not keys and not policy.plain:
+        raise PromptError(
+            f"`{name}`: this model keeps no keys and values, but states, whose size no text changes"
+        )
+    return round(total)
 
 
 def largest_context(kept: tuple[Kept, ...], room: int, most: int | None) -> int | None:

@@ -16,6 +16,7 @@ from zoo.facts.memory import (
     cache_bytes,
     kept_of,
     largest_context,
+    policy_bytes,
     source_numbers,
 )
 from zoo.facts.parameters import by_part
@@ -23,6 +24,7 @@ from zoo.facts.stacks import DECODER, is_opaque, stacks
 from zoo.facts.structure import stack_facts
 from zoo.facts.weights import FORMATS, GROUP, Weights, format_of, weights_of
 from zoo.notices import notice
+from zoo.recipe.policy import CachePolicy
 
 CONTEXT = 4096  # tokens, where nobody asks for another number and the model takes them
 WEIGHTS = "bfloat16"
@@ -39,13 +41,15 @@ def facts_of(
     tokenizer: Any = None,
     registry: Any = None,
     quantizes: Any = None,
+    policy: CachePolicy | None = None,
 ) -> Sheet:
     """The facts of a recipe, with cache and FLOPs at `context` tokens and weights in the format `quantize`.
 
     `context`: None for 4,096, or as many as the model takes. `quantize`: a dtype, bits ("4") or a mode ("mxfp4"); None
     for bfloat16. `licence` is that of the checkpoint and `tokenizer` its `Tokenizer`, where they are known. `registry`
     has the plugins that are asked for facts of theirs; None: none are. `quantizes` is its architecture's rule for packed
-    weights, where that has one. ZooError for an impossible `context` or `quantize`.
+    weights, where that has one. `policy`: also the bytes of caches that follow it. ZooError for an impossible `context` or
+    `quantize`, and for a policy that the model cannot follow.
 
     >>> from zoo.facts import facts_of
     >>> recipe = zoo.load("llama").recipe
@@ -63,6 +67,7 @@ def facts_of(
         *_model(recipe),
         *(fact for role, stack in stacks(recipe).items() for fact in stack_facts(role, stack)),
         *_cache(recipe, kept, tokens),
+        *_policy(recipe, policy, tokens),
         *_weights(recipe, weights, kept, chosen),
         *_flops(recipe, tokens),
         *_tokenizer(tokenizer),
@@ -148,6 +153,12 @@ def _cache(recipe: Any, kept: tuple[Kept, ...], tokens: int) -> Iterator[Fact]:
             where = f"window_{one.window}" if one.window is not None else one.kind
             label = f"cache of {one.layers} layers, {where.replace('_', ' ')}, at {tokens:,} tokens"
             yield Fact(f"cache.kind.{where}", label, one.bytes(tokens), "bytes", detail=True)
+
+
+def _policy(recipe: Any, policy: CachePolicy | None, tokens: int) -> Iterator[Fact]:
+    if policy is not None and not policy.plain:
+        label, number = f"cache at {tokens:,} tokens", policy_bytes(recipe, tokens, policy)
+        yield Fact("cache.policy", f"{label}, {policy.told()}", number, "bytes")
 
 
 def _weights(recipe: Any, weights: Weights | None, kept: tuple[Kept, ...], chosen: str) -> Iterator[Fact]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from zoo.errors import PromptError
@@ -20,7 +20,7 @@ def stream(
     *,
     report: Callable[[int, int], None] | None = None,
     prompt_cache: PromptCache | None = None,
-    ends: Sequence[int] = (),
+    ends: Iterable[int] = (),
     **settings: Any,
 ) -> Iterator[Step]:
     """Continue `prompt`, text or token ids, yielding a `Step` a token as they come.
@@ -44,18 +44,34 @@ def stream(
     '' True 2
     """
     engine = Engine(loaded, rows=1, prompt_cache=prompt_cache)
-    engine.add(prompt, ends=ends, report=report, **settings)
-    return (step for _, step in engine.run())
+    handle = engine.add(prompt, ends=ends, report=report, **settings)
+    return _steps(engine, handle)
+
+
+def _steps(engine: Engine, handle: int) -> Iterator[Step]:
+    """The steps of the only text of an engine; one that is stopped early leaves it, so that its caches are kept."""
+    try:
+        for _, step in engine.run():
+            yield step
+    except GeneratorExit:
+        if engine.busy:
+            engine.cancel(handle)
+            engine.step()
+        raise
 
 
 def batch(
-    loaded: Loaded, prompts: Sequence[str | Sequence[int]], **settings: Any
+    loaded: Loaded,
+    prompts: Sequence[str | Sequence[int]],
+    *,
+    prompt_cache: PromptCache | None = None,
+    **settings: Any,
 ) -> Iterator[tuple[int, Step]]:
     """The steps of several prompts that run side by side, each with the index of its prompt.
 
     PromptError, before anything runs, naming the prompt that cannot be.
     """
-    engine = Engine(loaded)
+    engine = Engine(loaded, prompt_cache=prompt_cache)
     handles = {}
     for index, prompt in enumerate(prompts):
         try:

@@ -9,7 +9,7 @@ from typing import Any
 from zoo.architecture import Strategy
 from zoo.blocks.model import protocol_of
 from zoo.errors import PromptError
-from zoo.generation.constraints import whole
+from zoo.generation.choosing.forced import whole
 from zoo.generation.prompt import learned_context, settings_of
 from zoo.loading import Loaded
 

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator, Sequence
 
 import mlx.core as mx
 
-from zoo.generation.constraints import Constraints
+from zoo.generation.choosing.forced import Constraints
+from zoo.generation.choosing.logits import check_numbers
+from zoo.generation.choosing.logits import logprobs as log_probabilities
 from zoo.generation.reader import Reader
-from zoo.generation.sampling import check_numbers
-from zoo.generation.sampling import logprobs as log_probabilities
 
 
 def decode(

@@ -17,8 +17,8 @@ from zoo.checkpoint.checkpoint import open_checkpoint
 from zoo.checkpoint.pooling import POOLINGS
 from zoo.errors import PromptError
 from zoo.generation import check_loaded
+from zoo.generation.choosing.logits import check_numbers
 from zoo.generation.prompt import encode_prompt, pieces
-from zoo.generation.sampling import check_numbers
 from zoo.loading import Loaded
 
 BATCH = 32  # texts a pass

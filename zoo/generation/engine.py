@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import mlx.core as mx
 
 from zoo import runtime
 from zoo.cache import can_merge
 from zoo.errors import PromptError
+from zoo.generation.drafting import DraftedRow
 from zoo.generation.prefill import Prefill, Report, SourceRead
 from zoo.generation.rows import Rows
 from zoo.generation.sequence import Text, text_of
 from zoo.generation.settings import Settings, settings_for
 from zoo.generation.step import Step
 from zoo.loading import Loaded
+
+if TYPE_CHECKING:
+    from zoo.generation.prompt_cache import PromptCache
 
 MOST_ROWS = 32
 MOST_RESERVED = 4096  # tokens to make room for at once: few texts are as long as they may be
@@ -40,13 +44,17 @@ class Engine:
     (' Beijing.', '北京。')
     """
 
-    def __init__(self, loaded: Loaded, *, rows: int = MOST_ROWS, prompt_cache: Any = None) -> None:
+    def __init__(
+        self, loaded: Loaded, *, rows: int = MOST_ROWS, prompt_cache: PromptCache | None = None
+    ) -> None:
         if type(rows) is not int or rows < 1:
             raise PromptError(f"`rows` must be a whole number of at least 1, got {rows!r:.60}")
+        if prompt_cache is not None:
+            prompt_cache.check(loaded)
         self.loaded, self.most, self.prompt_cache = loaded, rows, prompt_cache
         self._waiting: deque[Text] = deque()
         self._reading: tuple[Text, Prefill | SourceRead] | None = None
-        self._groups: list[Rows] = []
+        self._groups: list[Rows | DraftedRow] = []
         self._handles = 0
         self._texts: dict[int, Text] = {}
 
@@ -55,11 +63,16 @@ class Engine:
         """Whether any text waits or runs."""
         return bool(self._texts)
 
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is held for any text: a cancelled one is, until the next step."""
+        return not (self.busy or self._waiting or self._reading or self._groups)
+
     def add(
         self,
         prompt: str | Sequence[int],
         *,
-        ends: Sequence[int] = (),
+        ends: Iterable[int] = (),
         report: Report | None = None,
         **settings: Any,
     ) -> int:
@@ -74,7 +87,7 @@ class Engine:
         prompt: str | Sequence[int],
         settings: Settings,
         *,
-        ends: Sequence[int] = (),
+        ends: Iterable[int] = (),
         report: Report | None = None,
     ) -> int:
         """Take one more text whose settings are a record. PromptError for a prompt that cannot be."""
@@ -105,7 +118,7 @@ class Engine:
         for group in self._groups:
             for text, step in group.step():
                 steps.append((text.handle, step))
-                if text.finished:
+                if step.finish_reason is not None:
                     del self._texts[text.handle]
         if any(not group.texts for group in self._groups):
             self._groups = [group for group in self._groups if group.texts]
@@ -130,11 +143,11 @@ class Engine:
             if logits is not None:
                 running += 1
                 if text.settings.prompt_logprobs:
-                    judged = {
-                        "logprobs": tuple(prompt.logprobs),
-                        "alternatives": tuple(prompt.alternatives) or None,
-                    }
-                    text.prompt = replace(text.prompt, **judged)
+                    text.prompt = replace(
+                        text.prompt,
+                        logprobs=tuple(prompt.logprobs),
+                        alternatives=tuple(prompt.alternatives) or None,
+                    )
                 self._join(text, prompt.cache, logits)
 
     def _begin(self, text: Text) -> tuple[Text, Prefill | SourceRead]:
@@ -145,12 +158,17 @@ class Engine:
         cache = loaded.model.make_cache(policy)
         if text.start is not None:
             return text, SourceRead(loaded.model, text.ids, cache, text.start)
-        prefix, read, ends = loaded.architecture.causality == "prefix", 0, text.ends
-        if self.prompt_cache is not None:
+        if text.drafting is not None:
+            text.drafter = text.drafting.make()
+            text.drafter.read(text.ids)
+        ends: Sequence[int] = ()
+        prefix, read = loaded.architecture.causality == "prefix", 0
+        # Log-probabilities of the prompt need all of it computed.
+        if self.prompt_cache is not None and not settings.prompt_logprobs:
             match = self.prompt_cache.match(text.ids, policy, text.ends)
             match.restore(cache)
             read, ends = match.length, match.marks
-            text.prompt = replace(text.prompt, cached_tokens=read, missed=match.why and str(match.why))
+            text.prompt = replace(text.prompt, cached_tokens=read, missed=str(match.why))
         prompt = Prefill(
             loaded.model,
             text.ids,
@@ -161,21 +179,27 @@ class Engine:
             ends=ends,
             report=text.report,
             judge=settings.prompt_logprobs,
+            watch=text.drafter.see if text.drafter is not None and text.drafter.reads_hidden else None,
         )
         return text, prompt
 
     def _join(self, text: Text, cache: list[Any], logits: mx.array) -> None:
         """Let a text whose prompt was read run beside others, or, where its caches cannot be merged, by itself."""
-        policy = text.settings.policy()
-        merges = can_merge(cache)
+        policy, finished = text.settings.policy(), self._keep if self.prompt_cache is not None else None
+        merges = text.drafting is None and can_merge(cache)
         for group in self._groups:
             if merges and group.merges and group.policy == policy:
                 group.join(text, cache, logits)
                 return
-        group = Rows(self.loaded.model, policy, merges, self._keep if self.prompt_cache is not None else None)
-        group.join(text, cache, logits)
-        self._groups.append(group)
+        made: Rows | DraftedRow
+        if text.drafting is None:
+            made = Rows(self.loaded.model, policy, merges, finished)
+        else:
+            made = DraftedRow(self.loaded.model, policy, finished)
+        made.join(text, cache, logits)
+        self._groups.append(made)
 
     def _keep(self, text: Text, cache: list[Any], ids: list[int]) -> None:
         """Keep the caches of a text that ended for those that begin as it did."""
-        self.prompt_cache.keep(ids, cache, text.settings.policy())
+        if self.prompt_cache is not None:
+            self.prompt_cache.keep(ids, cache, text.settings.policy())

@@ -8,10 +8,10 @@ from typing import Any
 import mlx.core as mx
 
 from zoo.errors import PromptError
+from zoo.generation.choosing.logits import check_numbers
 from zoo.generation.prepared import BATCH, each_prompt, in_batches
 from zoo.generation.prompt import encode_prompt, mask_id
 from zoo.generation.reader import padded
-from zoo.generation.sampling import check_numbers
 from zoo.generation.step import Step
 from zoo.loading import Loaded
 

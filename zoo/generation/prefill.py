@@ -13,7 +13,7 @@ import mlx.core as mx
 from zoo import runtime
 from zoo.blocks.model import protocol_of
 from zoo.cache import settle
-from zoo.generation.sampling import logprobs
+from zoo.generation.choosing.logits import logprobs
 
 LONG = 64  # tokens whose pass is evaluated layer by layer, so that it can be interrupted and followed
 
@@ -26,7 +26,7 @@ class Prefill:
     `prefix`: the prompt's tokens see each other both ways, so that it is read in one piece. A piece ends at each of the
     lengths `ends`, and `at_end` is True after it. `report` is called with the tokens that were read and those in all.
     `judge`: keep the log-probabilities of the prompt's own tokens, and of so many alternatives. The head works on the
-    last position only, but for `judge`. `hidden`, where a list is given, gets the hidden states of each piece, (1, T, D).
+    last position only, but for `judge`. `watch` is called with the place of a piece and its hidden states (1, T, D).
     """
 
     def __init__(
@@ -41,11 +41,11 @@ class Prefill:
         ends: Sequence[int] = (),
         report: Report | None = None,
         judge: bool | int = False,
-        hidden: list[mx.array] | None = None,
+        watch: Callable[[int, mx.array], None] | None = None,
     ) -> None:
         self.model, self.ids, self.cache, self.read = model, ids, cache, read
         self.chunk, self.prefix, self.ends = chunk or runtime.prefill_chunk(), prefix, ends
-        self.report, self.judge, self.hidden = report, judge, hidden
+        self.report, self.judge, self.watch = report, judge, watch
         self.last_chunk = protocol_of(model).last_chunk or self.chunk
         self.at_end = False
         self.logprobs: list[float] = []
@@ -57,8 +57,8 @@ class Prefill:
         tokens = mx.array([self.ids[start:stop]])  # (1, T)
         more = {"prefix": len(self.ids)} if self.prefix else {}
         hidden = self.model.backbone(tokens, self.cache, **more)  # (1, T, D)
-        if self.hidden is not None:
-            self.hidden.append(hidden)
+        if self.watch is not None:
+            self.watch(start, hidden)
         if self.judge:
             self._judge(self.model.head(hidden)[0], self.ids[start + 1 : stop + 1])
         last = stop == len(self.ids)

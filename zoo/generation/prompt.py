@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
 from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 from zoo import tokenizer
-from zoo.architecture import import_target
-from zoo.architecture.settings import checked_settings
 from zoo.errors import PromptError
-from zoo.generation.sampling import Sampling
-from zoo.host.registry import Registry
+from zoo.generation.choosing.plugins import filters_of
+from zoo.generation.choosing.sampling import Sampling
 from zoo.loading import Loaded
 from zoo.recipe import LearnedPositions
 from zoo.tokenizer import Tokenizer
@@ -20,6 +17,7 @@ from zoo.tokenizer import Tokenizer
 if TYPE_CHECKING:
     from zoo.tokenizer.languages import Languages
 
+NARROWING = ("top_k", "top_p", "min_p", "typical_p")  # keys of a generation_config.json
 SEVERAL = "call it for each of them, [zoo.generate(loaded, prompt) for prompt in prompts]"
 MESSAGES = (
     "the prompt is one text or one list of token ids, got chat messages: call zoo.chat(loaded, messages)"
@@ -71,6 +69,13 @@ def encode_messages(
     `enable_thinking`). PromptError when there are no messages or no template, or as for `encode_prompt`; TokenizerError
     for what the template refuses.
     """
+    return encode_prompt(loaded, render_messages(loaded, messages, variables), special_tokens=False)
+
+
+def render_messages(
+    loaded: Loaded, messages: Sequence[Mapping[str, Any]], variables: Mapping[str, Any] | None = None
+) -> str:
+    """The text that `encode_messages` encodes, which has its special tokens in it; the same errors."""
     if isinstance(messages, str | bytes | Mapping) or not isinstance(messages, Iterable):
         raise PromptError(
             f"`messages` must be a list of messages, each with a role and a content, got {messages!r:.60}"
@@ -86,13 +91,12 @@ def encode_messages(
     assert loaded.tokenizer is not None and loaded.tokenizer.chat_template is not None
     from zoo.tokenizer.chat import render_chat
 
-    text = render_chat(
+    return render_chat(
         loaded.tokenizer.chat_template,
         messages,
         special_tokens=loaded.tokenizer.special_tokens,
         **(variables or {}),
     )
-    return encode_prompt(loaded, text, special_tokens=False)
 
 
 def has_chat_template(loaded: Loaded) -> bool:
@@ -190,14 +194,14 @@ def sampling_of(
 ) -> Sampling:
     """The settings given, else the checkpoint's `generation_config.json`, else greedy.
 
-    `samplers` are those of plugins, by name, each with its settings.
+    `samplers` are those of plugins, by name, each with its settings; one that is stateful is refused.
     """
     defaults = settings_of(loaded)
     settings: dict[str, Any] = {}
     if defaults.get("do_sample"):
         settings["temperature"] = 1.0
         settings |= {
-            k: defaults[k] for k in ("temperature", "top_k", "top_p", "min_p") if defaults.get(k) is not None
+            name: defaults[name] for name in ("temperature", *NARROWING) if defaults.get(name) is not None
         }
     try:
         Sampling(**settings)
@@ -205,23 +209,15 @@ def sampling_of(
         raise PromptError(f"generation_config.json: {str(error).replace('`', '')}") from error
     settings |= {key: value for key, value in given.items() if value is not None}
     if samplers:
-        settings["filters"] = filters_of(loaded.registry, samplers)
-    narrowing = [key for key in ("top_k", "top_p", "min_p") if given.get(key) is not None]
+        settings["filters"] = filters = filters_of(loaded.registry, samplers)
+        if stateful := next((one.name for one in filters if one.stateful), None):
+            raise PromptError(
+                f"`samplers`: {stateful} follows one text token by token, which is not done here"
+            )
+    narrowing = [key for key in (*NARROWING, "top_n_sigma") if given.get(key) is not None]
     if (narrowing or samplers) and given.get("temperature") is None and not settings.get("temperature"):
         settings["temperature"] = 1.0  # a filter is asked for, so a draw is wanted
     return Sampling(**settings)
-
-
-def filters_of(registry: Registry, samplers: Mapping[str, Mapping[str, Any]]) -> tuple[Any, ...]:
-    """The functions of plugins' samplers, in order; PromptError for a setting that one does not take."""
-    if not isinstance(samplers, Mapping) or not all(isinstance(v, Mapping) for v in samplers.values()):
-        raise PromptError(f"`samplers` must be settings by a sampler's name, got {samplers!r:.60}")
-    filters = []
-    for name, given in samplers.items():
-        sampler = registry.sampler(name)
-        values = checked_settings(f"sampler {name}", sampler.settings, given)
-        filters.append(partial(import_target(sampler.target), **values))
-    return tuple(filters)
 
 
 def end_ids(loaded: Loaded) -> frozenset[int]:

@@ -33,7 +33,7 @@ def read_prompts(loaded: Loaded, path: Path, settings: Mapping[str, Any]) -> lis
 
     PromptError, naming the line, for one that cannot be.
     """
-    found = []
+    found: list[Line] = []
     for number, text in enumerate(_lines(path), 1):
         try:
             found.append(_line(loaded, len(found), text, settings))
@@ -92,6 +92,8 @@ def answered(
     if chosen.name == "autoregressive":
         answers = _by_engine(loaded, left, shared)
     else:
+        if "prompt_cache" in settings:
+            raise PromptError(f"`prompt_cache`: {chosen.name} generation has no such setting")
         if own := next((line for line in left if line.settings), None):
             name = next(iter(own.settings))
             raise PromptError(
@@ -131,8 +133,13 @@ def _shown(line: Line, answer: Generated) -> dict[str, Any]:
         "prompt_tokens": len(line.ids),
         "generated_tokens": len(answer.tokens),
     }
-    if answer.logprobs is not None:
-        values["logprobs"] = answer.logprobs
+    for name, value in (("logprobs", answer.logprobs), ("alternatives", answer.alternatives)):
+        if value is not None:
+            values[name] = value
+    if answer.prompt is not None:
+        values["cached_tokens"] = answer.prompt.cached_tokens
+        if answer.prompt.logprobs is not None:
+            values["prompt_logprobs"] = answer.prompt.logprobs
     if answer.candidates:
         values["candidates"] = list(answer.candidates)
     return values
@@ -167,8 +174,10 @@ def _by_engine(
     loaded: Loaded, lines: Sequence[Line], settings: Mapping[str, Any]
 ) -> Iterator[tuple[Line, Generated]]:
     """Each line with its answer, as they are done; a line's own settings go before those of all."""
-    chosen = [settings_for(loaded, {**settings, **line.settings}) for line in lines]
-    return _engine_answers(Engine(loaded), lines, chosen)
+    shared = dict(settings)
+    engine = Engine(loaded, prompt_cache=shared.pop("prompt_cache", None))
+    chosen = [settings_for(loaded, {**shared, **line.settings}) for line in lines]
+    return _engine_answers(engine, lines, chosen)
 
 
 def _engine_answers(

@@ -13,7 +13,7 @@ import mlx.core as mx
 
 from zoo.blocks.model import protocol_of
 from zoo.cache import CachePolicy, merged_caches
-from zoo.generation.sampling import check_numbers, logprobs
+from zoo.generation.choosing.logits import check_numbers, logprobs
 from zoo.generation.sequence import Text
 from zoo.generation.step import Step
 from zoo.generation.text import Decoded
@@ -151,18 +151,18 @@ class Rows:
 
     def _leave(self, stay: Sequence[int]) -> None:
         """Go on with the rows `stay`; who wants the caches of the others is given them."""
-        gone = set(range(len(self.texts))).difference(stay)
-        for row in sorted(gone) if self._finished is not None else ():
-            text = self.texts[row]
-            # What was generated last is in the caches when its end was not foreseen.
-            self._finished(text, self._alone(row), [*text.ids, *text.tokens])
+        if self._finished is not None:
+            for row in sorted(set(range(len(self.texts))).difference(stay)):
+                text = self.texts[row]
+                # What was generated last is in the caches when its end was not foreseen.
+                self._finished(text, self._alone(row), [*text.ids, *text.tokens])
         widest = max(text.length for text in self.texts)
         self.texts = [self.texts[row] for row in stay]
         if not stay:
             self.cache = []
             return
         self.protocol.select(self.cache, mx.array(list(stay)))
-        if len(self.texts) > 0 and max(text.length for text in self.texts) < WASTE * widest:
+        if max(text.length for text in self.texts) < WASTE * widest:
             for cache in self.cache:
                 cache.compact()
 

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 from zoo.blocks.model import protocol_of
 from zoo.errors import PromptError
 from zoo.generation.checkpoint_settings import token_limit
-from zoo.generation.chooser import Chooser
-from zoo.generation.constraints import constraints_of
+from zoo.generation.choosing import Chooser, chooser_of
+from zoo.generation.choosing.forced import constraints_of
+from zoo.generation.drafting import Drafter, Drafting, drafting_of
 from zoo.generation.prefill import Report
-from zoo.generation.prompt import encode_prompt, end_ids, filters_of, first_token, settings_of, start_token
-from zoo.generation.settings import Settings
+from zoo.generation.prompt import encode_prompt, end_ids, first_token, settings_of, start_token
+from zoo.generation.settings import Settings, check_policy
 from zoo.generation.step import PromptRead, Step
 from zoo.generation.text import TextStream
 from zoo.loading import Loaded
+
+if TYPE_CHECKING:
+    from zoo.generation.grammar import TokenMask
 
 
 @dataclass(eq=False)
@@ -26,7 +30,7 @@ class Text:
 
     `ids` are the prompt's, or the source's of an encoder-decoder, whose target begins with `start`. At most `limit`
     tokens are generated; `tokens` are those that were. `ends` are lengths of the prompt at which it is worth keeping
-    the caches for other prompts. `report` is called with the tokens of the prompt that were read and those in all.
+    the caches for other prompts. `drafting` says how its tokens are drafted. `report` is called with the tokens of the prompt that were read and those in all.
     """
 
     handle: int
@@ -36,12 +40,14 @@ class Text:
     chooser: Chooser
     stream: TextStream
     start: int | None = None
-    ends: Sequence[int] = ()
+    ends: Iterable[int] = ()
     report: Report | None = None
+    drafting: Drafting | None = None
 
     def __post_init__(self) -> None:
         self.tokens: list[int] = []
         self.prompt = PromptRead(len(self.ids))
+        self.drafter: Drafter | None = None
         self.cancelled = False
         self.finished = False
         most = self.settings.max_time
@@ -81,10 +87,11 @@ def text_of(
     settings: Settings,
     *,
     handle: int = 0,
-    ends: Sequence[int] = (),
+    ends: Iterable[int] = (),
     report: Report | None = None,
 ) -> Text:
     """The text that continues `prompt`, or, of an encoder-decoder, translates it. PromptError for what cannot be."""
+    check_policy(loaded.model, settings.policy())
     languages = (settings.source_language, settings.target_language)
     ids = encode_prompt(loaded, prompt, settings.special_tokens, *languages)
     limit = token_limit(loaded, len(ids), settings.max_tokens, settings.min_tokens)
@@ -97,18 +104,35 @@ def text_of(
     translates = protocol_of(loaded.model).translates
     start = start_token(loaded) if translates else None
     marked = translates and (settings.target_language is not None or isinstance(prompt, str))
+    logits = loaded.recipe.head.vocab or vocab
+    given = ids if start is None else [start]
+    ending = end_ids(loaded).union(settings.stop_tokens)
     forced = constraints_of(
         settings_of(loaded),
-        loaded.recipe.head.vocab or vocab,
-        ends=end_ids(loaded),
-        given=ids if start is None else (start,),
+        logits,
+        ends=ending,
+        given=given,
         last=limit,
         first_token=first_token(loaded, settings.target_language) if marked else None,
-        least=settings.min_tokens or None,
-        repetition=settings.repetition_penalty,
-        no_repeat=settings.no_repeat_ngram_size,
     )
-    filters: Any = filters_of(loaded.registry, settings.samplers) if settings.samplers else ()
-    chooser = Chooser(settings, forced=forced, filters=filters)
-    stream = TextStream(loaded, limit, settings.stop, settings.stop_tokens)
-    return Text(handle, ids, settings, limit, chooser, stream, start, ends, report)
+    mask = _mask(loaded, settings, logits, ending)
+    chooser = chooser_of(loaded, settings, given=given, ends=ending, limit=limit, forced=forced, mask=mask)
+    stream = TextStream(loaded, limit, settings.stop, settings.stop_tokens, settings.stop_regex)
+    drafting = drafting_of(loaded, settings)
+    return Text(handle, ids, settings, limit, chooser, stream, start, ends, report, drafting)
+
+
+def _mask(loaded: Loaded, settings: Settings, vocab: int, ends: frozenset[int]) -> TokenMask | None:
+    """What a schema, an expression or a grammar allows; None without one: then nothing heavy is imported."""
+    if settings.json_schema is None and settings.regex is None and settings.grammar is None:
+        return None
+    from zoo.generation.grammar import token_mask
+
+    return token_mask(
+        loaded.tokenizer,
+        vocab,
+        ends,
+        json_schema=settings.json_schema,
+        regex=settings.regex,
+        grammar=settings.grammar,
+    )

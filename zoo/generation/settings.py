@@ -6,12 +6,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from zoo.architecture.shared_settings import BREAKERS, SHARED
+from zoo.blocks.model import protocol_of
 from zoo.cache import CachePolicy
 from zoo.errors import PromptError
 from zoo.frozen import Frozen, frozen
 from zoo.generation.checkpoint_settings import stop_strings
 from zoo.generation.prompt import settings_of
 from zoo.loading import Loaded
+from zoo.recipe.policy import GROUP
 
 # The keys of generation_config.json that are settings: those of the draw count when `do_sample` is set.
 DRAWN = ("temperature", "top_k", "top_p", "min_p", "typical_p")
@@ -20,6 +22,7 @@ ALWAYS = ("repetition_penalty", "no_repeat_ngram_size")
 NARROWING = (*DRAWN[1:], "top_n_sigma", "xtc_probability", "mirostat", "samplers")
 # Mirostat chooses how many tokens to draw from; these do, too.
 REPLACED = ("top_k", "top_p", "min_p", "typical_p", "top_n_sigma", "xtc_probability")
+POLICY = ("max_kv_size", "keep", "kv_bits", "key_bits", "value_bits", "kv_group_size", "kv_start")
 ONE_OF = ("json_schema", "regex", "grammar")
 
 
@@ -80,7 +83,7 @@ class Settings(Frozen):
     kv_bits: int | None = None
     key_bits: int | None = None
     value_bits: int | None = None
-    kv_group_size: int = 64
+    kv_group_size: int = GROUP
     kv_start: int = 0
 
     prompt_lookup: int = 0
@@ -95,10 +98,7 @@ class Settings(Frozen):
             raise PromptError(f"`top_p` must lie in (0, 1], got {self.top_p}")
         if not self.typical_p > 0:
             raise PromptError(f"`typical_p` must lie in (0, 1], got {self.typical_p}")
-        if self.max_kv_size is not None and self.keep >= self.max_kv_size:
-            raise PromptError(f"`keep` must be less than `max_kv_size`, {self.max_kv_size}, got {self.keep}")
-        if self.keep and self.max_kv_size is None:
-            raise PromptError("`keep` needs `max_kv_size`: a cache without a bound keeps all tokens")
+        self.policy()
         asked = [name for name in ONE_OF if getattr(self, name) is not None]
         if len(asked) > 1:
             raise PromptError(f"`{asked[0]}` and `{asked[1]}` cannot be given together")
@@ -110,7 +110,7 @@ class Settings(Frozen):
 
     def policy(self, reserve: int = 0) -> CachePolicy:
         """How caches are made, with room for `reserve` tokens."""
-        return CachePolicy(reserve=reserve)
+        return CachePolicy.of(reserve=reserve, **{name: getattr(self, name) for name in POLICY})
 
 
 def settings_for(loaded: Loaded, given: Mapping[str, Any]) -> Settings:
@@ -148,6 +148,14 @@ def settings_for(loaded: Loaded, given: Mapping[str, Any]) -> Settings:
     if asked.get("logit_bias"):
         asked["logit_bias"] = biases(asked["logit_bias"], loaded.recipe.embedding.vocab)
     return Settings(**found | asked)
+
+
+def check_policy(model: Any, policy: CachePolicy) -> None:
+    """PromptError, naming the setting, where the caches of a model cannot follow a policy."""
+    if policy.plain:
+        return
+    if reason := protocol_of(model).refused(model.make_cache(policy), policy):
+        raise PromptError(reason)
 
 
 def biases(given: Mapping[Any, Any], vocab: int) -> dict[int, float]:

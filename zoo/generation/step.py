@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from zoo.frozen import Frozen, frozen
+
+if TYPE_CHECKING:
+    from zoo.generation.tools import ToolCall
 
 
 @frozen()
 class PromptRead(Frozen):
     """How a prompt was read: its tokens, and how many of them a prompt cache had.
 
-    `missed` says why the cache had no more of them; None without a cache, or when it had all that it could. `logprobs`
-    (nats) and `alternatives`, when asked for, have an entry for each token but the first.
+    `missed` says why it had no more of them; None where no cache was asked. `logprobs` (nats) and `alternatives`, when
+    asked for, have an entry for each token but the first.
     """
 
     tokens: int
@@ -45,6 +48,9 @@ class Step(Frozen):
     A step without a token is progress only: its `draft` is the text not yet certain as it stands now, which replaces
     the draft before. `candidate`, of a task with several answers, describes the answer that this step is.
 
+    `zoo.chat` takes apart what a chat model writes: `text` is the answer, `thinking` the reasoning before it, and
+    `tool_calls` are the calls that are complete with this token.
+
     >>> for step in zoo.stream(zoo.load("llama"), "中国的首都是", max_tokens=2):
     ...     print(step.token, step.text, step.finish_reason)
     741 北 None
@@ -60,3 +66,5 @@ class Step(Frozen):
     alternatives: Mapping[int, float] | None = None
     prompt: PromptRead | None = None
     drafted: Drafted | None = None
+    thinking: str = ""
+    tool_calls: tuple[ToolCall, ...] = ()

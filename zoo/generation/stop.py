@@ -1,30 +1,47 @@
-"""Stop texts in a stream: text that may be the start of one is kept back until it is known not to be."""
+"""What ends a text in a stream: text that may be the start of it is kept back until it is known not to be."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
+
+from zoo.errors import PromptError, ZooError
+
+MOST_HELD = 4096  # characters that an expression may keep back; a longer match of it is not found
+SECONDS = 2.0  # that looking for an expression may take for one token
 
 
 class StopText:
-    """Passes text on until one of `stops` appears, and sets `found` then. The stop text itself is not passed on."""
+    """Passes text on until one of `stops`, or a match of `expression`, appears, and sets `found` then.
 
-    def __init__(self, stops: Sequence[str]) -> None:
+    What was found is not passed on. An expression is searched for after each character, so that what is found does not
+    depend on where tokens begin: the text ends with the first character that completes a match. `^` is the start of the
+    whole text. PromptError for an expression that is none, or that matches before there is any text.
+    """
+
+    def __init__(self, stops: Sequence[str], expression: str | None = None) -> None:
         self.stops = [stop for stop in stops if stop]
         self.pending = ""
         self.found = False
+        self._expression = None if expression is None else Expression(expression)
 
     def add(self, text: str, last: bool = False) -> str:
         """The text that is now certain to come before any stop; all that is pending when this is the `last`."""
         self.pending += text
         starts = [start for stop in self.stops if (start := self.pending.find(stop)) >= 0]
+        if self._expression is not None:
+            start = self._expression.found(len(text), self.pending)
+            starts += [] if start is None else [start]
         if starts:
             self.found = True
             return self.pending[: min(starts)]
         keep = 0 if last else max((self._overlap(stop) for stop in self.stops), default=0)
-        passed, self.pending = (
-            self.pending[: len(self.pending) - keep],
-            self.pending[len(self.pending) - keep :],
-        )
+        if self._expression is not None and not last:
+            keep = max(keep, self._expression.held(self.pending))
+        passed = self.pending[: len(self.pending) - keep]
+        self.pending = self.pending[len(passed) :]
+        if self._expression is not None:
+            self._expression.passed(passed)
         return passed
 
     def _overlap(self, stop: str) -> int:
@@ -37,3 +54,47 @@ class StopText:
             ),
             0,
         )
+
+
+class Expression:
+    """A regular expression of the `regex` library, looked for in text that is pending after text that was passed on."""
+
+    def __init__(self, expression: str) -> None:
+        import regex
+
+        try:
+            self._pattern: Any = regex.compile(expression)
+        except regex.error as error:
+            raise PromptError(f"`stop_regex`: {error}") from None
+        if self._pattern.search("") is not None:
+            raise PromptError(
+                f"`stop_regex`: {expression!r:.60} matches an empty text, so that nothing would be generated"
+            )
+        self._before = ""  # the end of what was passed on, for what an expression asks of the text before it
+
+    def found(self, new: int, pending: str) -> int | None:
+        """Where in the pending text, whose last `new` characters are new, the first match to be complete begins."""
+        text, begin = self._before + pending, len(self._before)
+        for end in range(len(text) - new + 1, len(text) + 1):
+            match = self._search(text, begin, end)
+            if match is not None:
+                return match.start() - begin
+        return None
+
+    def held(self, pending: str) -> int:
+        """The number of characters at the end of the pending text with which a match may begin."""
+        text = self._before + pending
+        match = self._search(text, len(self._before), len(text), partial=True)
+        return 0 if match is None else min(len(text) - match.start(), MOST_HELD)
+
+    def passed(self, text: str) -> None:
+        """This text was passed on: no match begins in it."""
+        self._before = (self._before + text)[-MOST_HELD:]
+
+    def _search(self, text: str, begin: int, end: int, partial: bool = False) -> Any:
+        try:
+            return self._pattern.search(text, begin, end, partial=partial, timeout=SECONDS)
+        except TimeoutError:
+            raise ZooError(
+                f"`stop_regex`: looking for it takes more than {SECONDS:g} s; it has to go back too often"
+            ) from None

@@ -17,8 +17,8 @@ class TextStream:
     """Turns the tokens of one answer of at most `limit` tokens into steps.
 
     Text is decoded incrementally: a step has what became certain with its token. An end token, or one of
-    `stop_tokens`, ends the answer and has no text of its own; so does one of the `stop` texts, which is left out. The last step has the finish reason. Where
-    the model has no tokenizer all texts are empty.
+    `stop_tokens`, ends the answer and has no text of its own; so does one of the `stop` texts, or what `stop_regex`
+    matches, which is left out. The last step has the finish reason. Where the model has no tokenizer all texts are empty.
 
     >>> text = TextStream(loaded, limit=16)  # doctest: +SKIP
     >>> for token in tokens:  # doctest: +SKIP
@@ -29,13 +29,19 @@ class TextStream:
     """
 
     def __init__(
-        self, loaded: Loaded, limit: int, stop: Sequence[str] = (), stop_tokens: Sequence[int] = ()
+        self,
+        loaded: Loaded,
+        limit: int,
+        stop: Sequence[str] = (),
+        stop_tokens: Sequence[int] = (),
+        stop_regex: str | None = None,
     ) -> None:
+        """PromptError for an expression that is none."""
         self.ends = end_ids(loaded).union(stop_tokens)
         self.limit = limit
         self.count = 0
         self._detokenizer = loaded.tokenizer.detokenizer() if loaded.tokenizer else None
-        self._stop = StopText(stop)
+        self._stop = StopText(stop, stop_regex)
 
     def add(
         self, token: int, logprob: float | None = None, alternatives: Mapping[int, float] | None = None

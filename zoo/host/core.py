@@ -312,6 +312,7 @@ def zoo_commands() -> tuple[Command, ...]:
     """The commands that come with the zoo itself, in the order of `zoo --help`."""
     return (
         Command("run", "zoo.cli.run:run", "Run a model: text in, text out."),
+        Command("chat", "zoo.cli.chat:chat", "Talk with a model."),
         Command("embed", "zoo.cli.embed:embed", "Texts to vectors, one a text."),
         Command("list", "zoo.cli.list:list_", "The architectures that the zoo has."),
         Command("show", "zoo.cli.show:show", "What one architecture is made of."),

@@ -18,8 +18,8 @@ from zoo.checkpoint.checkpoint import open_checkpoint
 from zoo.checkpoint.source import find, is_architecture, split_preset
 from zoo.errors import PromptError
 from zoo.frozen import Frozen, frozen
+from zoo.generation.choosing.logits import check_numbers
 from zoo.generation.prompt import learned_context, pieces
-from zoo.generation.sampling import check_numbers
 from zoo.host.registry import Registry, default_registry
 from zoo.insight.tokenization import byte_counts
 from zoo.loading import Loaded

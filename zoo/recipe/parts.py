@@ -174,6 +174,9 @@ class Attention(Spec):
     def cached(self, dim: int) -> int:
         return 2 * (self.kv_heads or self.heads) * self.head_width(dim)
 
+    def cached_widths(self, dim: int) -> tuple[int, int] | None:
+        return self.head_width(dim), self.head_width(dim)
+
 
 @frozen()
 class CrossAttention(Spec):

@@ -204,6 +204,10 @@ class Spec(Frozen):
         """How many numbers a cache keeps for each token."""
         return self._sum("cached", dim)
 
+    def cached_widths(self, dim: int) -> tuple[int, int] | None:
+        """The widths of one key and of one value that a cache keeps, as it is given them; None where it does not say."""
+        return None
+
     def state_size(self, dim: int) -> int:
         """How many numbers a cache keeps whatever the length of the text: the state of recurrent mixers."""
         return self._sum("state_size", dim)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from zoo.generation.engine import Engine
 from zoo.generation.step import Step
 from zoo.testing.subjects import TOLERANCE, Subject, loaded_of
 
-ASKED = {"max_tokens": 6, "temperature": 0.0, "logprobs": 2}
+ASKED: dict[str, Any] = {"max_tokens": 6, "temperature": 0.0, "logprobs": 2}
 
 
 def text_beside_others_equals_the_text_alone(subject: Subject) -> None:

@@ -30,6 +30,7 @@ from zoo.loading import load
 from zoo.notices import renamed_argument
 from zoo.testing import batches as testing_batches
 from zoo.testing import caches as testing_caches
+from zoo.testing import drafts as testing_drafts
 from zoo.testing import strategies as testing_strategies
 from zoo.testing import traces as testing_traces
 from zoo.testing import translation as testing_translation
@@ -242,6 +243,9 @@ def greedy_stream_follows_the_full_forward(subject: Subject) -> None:
 check(
     "many texts share each pass, and none must depend on the others", lambda s: streams(s) or translates(s)
 )(testing_batches.text_beside_others_equals_the_text_alone)
+check("drafts that are rejected must leave nothing behind in any cache", streams)(
+    testing_drafts.drafted_text_equals_the_text_alone
+)
 
 
 @check("16-bit weights are what most checkpoints hold", lambda s: decodes(s) and not s.trained)

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from zoo.errors import PluginError
 from zoo.tokenizer.detokenizer import Detokenizer
+from zoo.tokenizer.token_bytes import TextBytes
 
 if TYPE_CHECKING:
     from zoo.tokenizer.languages import Languages
 
-# Without `languages`, `token_bytes` and `offsets`, which a plugin of contract version 1 need not have.
+# Without `languages`, `token_bytes`, `text_bytes` and `offsets`, which a plugin of contract version 1 need not have.
 REQUIRED = ("vocab_size", "special_tokens", "encode", "decode", "id", "token", "detokenizer")
 
 
@@ -22,7 +23,7 @@ class Backend(Protocol):
 
     `vocab_size` is one more than the largest id, `special_tokens` the text of each named special token ("bos_token"),
     `languages` those that the tokenizer can translate between, or None; `kind` how it finds its tokens ("BPE"). An object
-    that is no subclass may lack `languages`, `kind`, `token_bytes` and `offsets`.
+    that is no subclass may lack `languages`, `kind`, `token_bytes`, `text_bytes` and `offsets`.
     """
 
     vocab_size: int
@@ -57,6 +58,10 @@ class Backend(Protocol):
 
     def token_bytes(self, id: int) -> bytes | None:
         """The bytes that a token stands for within a text, None where they cannot be told from the token alone."""
+        return None
+
+    def text_bytes(self) -> TextBytes | None:
+        """What each id adds to a text, where decoding joins the bytes of tokens; None where it does more than that."""
         return None
 
     def offsets(self, text: str) -> list[tuple[int, int]] | None:
@@ -95,6 +100,10 @@ class WrappedBackend(Backend):
     def token_bytes(self, id: int) -> bytes | None:
         own = getattr(self.inner, "token_bytes", None)
         return own(id) if own is not None else None
+
+    def text_bytes(self) -> TextBytes | None:
+        own = getattr(self.inner, "text_bytes", None)
+        return own() if own is not None else None
 
     def offsets(self, text: str) -> list[tuple[int, int]] | None:
         own = getattr(self.inner, "offsets", None)

@@ -39,7 +39,8 @@ def render_chat(
 ) -> str:
     """The prompt that a chat template makes of messages.
 
-    Each message has a "role" and a "content", both strings, and may have more keys. `special_tokens` are
+    Each message has a "role" and a "content", both strings, and may have more keys; one with "tool_calls" may lack the
+    content. `special_tokens` are
     visible by their names ("bos_token", ...), `kwargs` by theirs (such as `tools` or `enable_thinking`).
     `add_generation_prompt` ends the text where the model's answer begins. The template writes its own special
     tokens: encode the result with `special_tokens=False`.
@@ -74,14 +75,48 @@ def render_chat(
 
 
 def _message(message: Mapping[str, Any], number: int) -> dict[str, Any]:
-    """A message with string role and content, keys of value None dropped as templates expect."""
+    """A message with string role and content, keys of value None dropped as templates expect.
+
+    One with calls of tools may lack the content. Their arguments, which OpenAI's interface gives as JSON text, are
+    objects for the template.
+    """
     if not isinstance(message, Mapping):
         raise TokenizerError(f"chat template: message {number} must be an object with a role and a content")
+    message = {key: value for key, value in message.items() if value is not None}
+    if message.get("tool_calls"):
+        message.setdefault("content", "")
+        message["tool_calls"] = _calls(message["tool_calls"], number)
     for key in ("role", "content"):
         if not isinstance(message.get(key), str):
             kind = "missing" if key not in message else f"of type {type(message[key]).__name__}"
             raise TokenizerError(f"chat template: message {number}: {key} must be a string, it is {kind}")
-    return {key: value for key, value in message.items() if value is not None}
+    return message
+
+
+def _calls(calls: Any, number: int) -> list[dict[str, Any]]:
+    """The calls of a message, their arguments as objects; TokenizerError for what are none."""
+    made = []
+    for call in calls if isinstance(calls, list | tuple) else [calls]:
+        function = call.get("function") if isinstance(call, Mapping) else None
+        if not isinstance(function, Mapping) or not isinstance(function.get("name"), str):
+            raise TokenizerError(
+                f"chat template: message {number}: each of tool_calls must be an object with a function, "
+                "which has a name and arguments"
+            )
+        arguments = function.get("arguments", {})
+        if isinstance(arguments, str):
+            try:
+                arguments = json.loads(arguments)
+            except ValueError as error:
+                raise TokenizerError(
+                    f"chat template: message {number}: the arguments of {function['name']} are not JSON ({error})"
+                ) from None
+        if not isinstance(arguments, Mapping):
+            raise TokenizerError(
+                f"chat template: message {number}: the arguments of {function['name']} must be an object"
+            )
+        made.append({**call, "function": {**function, "arguments": arguments}})
+    return made
 
 
 def _library_folders() -> list[str]:

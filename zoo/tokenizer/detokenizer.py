@@ -10,7 +10,7 @@ from __future__ import annotations
 import codecs
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 if TYPE_CHECKING:
@@ -75,6 +75,27 @@ class HoldingDetokenizer:
 
     def finish(self) -> str:
         return self.decode(self.ids)
+
+
+class ShowingDetokenizer:
+    """Detokenizer that writes the special tokens `shown`, by their ids, and skips all others.
+
+    Each of them ends the text before it, so that this is whole; `fresh` makes a detokenizer for a text.
+    """
+
+    def __init__(self, fresh: Callable[[], Detokenizer], shown: Mapping[int, str]) -> None:
+        self.fresh = fresh
+        self.shown = shown
+        self.inner = fresh()
+
+    def add(self, id: int) -> str:
+        if id not in self.shown:
+            return self.inner.add(id)
+        before, self.inner = self.inner.finish(), self.fresh()
+        return before + self.shown[id]
+
+    def finish(self) -> str:
+        return self.inner.finish()
 
 
 class PieceDetokenizer:

@@ -12,7 +12,7 @@ from zoo.tokenizer.backend import Backend
 from zoo.tokenizer.detokenizer import Detokenizer, clean_up, token_detokenizer
 from zoo.tokenizer.faults import NamingDetokenizer, naming, probe, quiet
 from zoo.tokenizer.settings import AddedToken, TokenizerSettings, read_bytes, read_json, read_text
-from zoo.tokenizer.token_bytes import token_bytes_of
+from zoo.tokenizer.token_bytes import TextBytes, altered_first_of, token_bytes_of
 
 if TYPE_CHECKING:
     import tokenizers
@@ -87,6 +87,18 @@ class TokenizersBackend(Backend):
         token = self.tokenizer.id_to_token(id)
         with naming(self.path, "its decoder cannot be followed"):
             return None if token is None else self._bytes_of(token)
+
+    def text_bytes(self) -> TextBytes | None:
+        with naming(self.path, "its decoder cannot be followed"):
+            altered_first = None if self.clean_up else altered_first_of(self.tokenizer.decoder)
+            if altered_first is None:
+                return None
+            # An added token goes through the decoder, too, which may read it as something else than what is written.
+            texts = (None if id in self.special_ids else self.token(id) for id in range(self.vocab_size))
+            tokens = tuple(None if text is None else self._bytes_of(text) for text in texts)
+        return TextBytes(
+            tokens, frozenset(i for i, token in enumerate(tokens) if token and altered_first(token))
+        )
 
     def offsets(self, text: str) -> list[tuple[int, int]] | None:
         with naming(self.path, "its tokenizer cannot encode this text"):

@@ -13,6 +13,7 @@ from zoo.tokenizer.detokenizer import SPACE, Detokenizer, PieceDetokenizer
 from zoo.tokenizer.faults import naming
 from zoo.tokenizer.huggingface import check_class
 from zoo.tokenizer.settings import AddedToken, TokenizerSettings, read_bytes
+from zoo.tokenizer.token_bytes import TextBytes
 
 # Protocol buffers merge a message that occurs twice: these bytes after a model set its
 # `normalizer_spec.add_dummy_prefix` (field 3 in field 3) to false.
@@ -83,21 +84,38 @@ class SentencePieceBackend(Backend):
         return self._model.id_to_piece(id) if 0 <= id < self._size else None
 
     def detokenizer(self, skip_special_tokens: bool) -> Detokenizer:
-        def piece(id: int) -> str | int | None:
-            added = self._added.get(id)
-            if added is not None:
-                return None if added.special and skip_special_tokens else added.content
-            if not 0 <= id < self._size or (self._model.is_control(id) and skip_special_tokens):
-                return None
-            text = self._model.id_to_piece(id)
-            return int(text[3:5], 16) if self._model.is_byte(id) else text
+        return PieceDetokenizer(lambda id: self._text(id, skip_special_tokens), self._leading)
 
-        return PieceDetokenizer(piece, self._leading)
+    def _text(self, id: int, skip_special_tokens: bool) -> str | int | None:
+        """The text of an id, the value of one that is a byte, None for one that has no text."""
+        added = self._added.get(id)
+        if added is not None:
+            return None if added.special and skip_special_tokens else added.content
+        if not 0 <= id < self._size or (self._model.is_control(id) and skip_special_tokens):
+            return None
+        text: str = self._model.id_to_piece(id)
+        return int(text[3:5], 16) if self._model.is_byte(id) else text
 
     def token_bytes(self, id: int) -> bytes | None:
         if id in self._added:
             return self._added[id].content.encode("utf-8")
         return piece_bytes(self._model, id) if 0 <= id < self._size else None
+
+    def text_bytes(self) -> TextBytes:
+        tokens: list[bytes | None] = []
+        altered_first = set()
+        for id in range(self.vocab_size):
+            piece = self._text(id, skip_special_tokens=True)
+            unknown = id < self._size and self._model.is_unknown(id)
+            if isinstance(piece, str) and piece.startswith(SPACE) and self._leading != "none":
+                altered_first.add(id)
+            if piece is None or unknown:
+                tokens.append(None)
+            else:
+                tokens.append(
+                    bytes([piece]) if isinstance(piece, int) else piece.replace(SPACE, " ").encode()
+                )
+        return TextBytes(tuple(tokens), frozenset(altered_first))
 
     def _encode_plain(self, text: str, start: int) -> list[int]:
         """The ids of text without added tokens that starts at character `start` of the whole."""

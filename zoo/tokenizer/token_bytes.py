@@ -1,4 +1,4 @@
-"""What one token of a `tokenizers` file stands for, in bytes: its decoder, applied to that token alone."""
+"""What tokens stand for in bytes: one token by itself, and all of a vocabulary where texts are these bytes joined."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from zoo.frozen import Frozen, frozen
 from zoo.tokenizer.detokenizer import ByteFallback, ByteLevel, decoder_of, flat
 
 if TYPE_CHECKING:
@@ -13,6 +14,19 @@ if TYPE_CHECKING:
 
 # Steps that work on the text as a whole; what they change is at its ends.
 _WHOLE = ("Fuse", "Strip")
+
+
+@frozen()
+class TextBytes(Frozen):
+    """What each id adds to a text: decoded ids are these bytes, one after the other.
+
+    `tokens` has an entry an id, None for one that adds nothing (a special token) or does not always add the same.
+    `altered_first` are the ids that add less than that where they are the first of a text: a sentencepiece decoder takes
+    the space away that encoding put there.
+    """
+
+    tokens: tuple[bytes | None, ...]
+    altered_first: frozenset[int] = frozenset()
 
 
 def token_bytes_of(decoder: Decoder | None) -> Callable[[str], bytes | None]:
@@ -32,6 +46,31 @@ def token_bytes_of(decoder: Decoder | None) -> Callable[[str], bytes | None]:
         return value.encode("utf-8") if isinstance(value, str) else value
 
     return converted
+
+
+def altered_first_of(decoder: Decoder | None) -> Callable[[bytes], bool] | None:
+    """Whether a token of these bytes may add less as the first of a text; None where texts are not tokens' bytes joined.
+
+    They are not where the decoder puts or takes characters at the borders of tokens, or looks at several at once.
+    """
+    if decoder is None:  # the library then puts a space between tokens
+        return None
+    joined = run = spaced = False
+    stripped = b""
+    for spec in flat(json.loads(decoder.__getstate__())):
+        kind = spec["type"]
+        if kind == "Strip" and joined and not spec["stop"]:
+            stripped = spec["content"].encode("utf-8") if spec["start"] else stripped
+        elif kind in ("ByteLevel", "Fuse") and not joined:
+            joined = True
+        elif kind == "ByteFallback" and not joined:
+            run = True
+        elif kind in ("Metaspace", "Replace") and not joined and not run:
+            # Metaspace drops all that is a space in the first token, wherever it stands in it.
+            spaced = spaced or (kind == "Metaspace" and spec["prepend_scheme"] != "never")
+        else:
+            return None
+    return lambda token: (spaced and b" " in token) or bool(stripped and token.startswith(stripped))
 
 
 def _step(spec: dict[str, Any]) -> Callable[[str], str | bytes | None]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,7 @@ from zoo.architecture import TokenizerFormat, import_target
 from zoo.errors import PluginError, TokenizerError
 from zoo.files import inside
 from zoo.tokenizer.backend import Backend, checked_backend
-from zoo.tokenizer.detokenizer import Detokenizer
+from zoo.tokenizer.detokenizer import Detokenizer, ShowingDetokenizer
 from zoo.tokenizer.huggingface import from_json, from_merges, from_word_pieces
 from zoo.tokenizer.settings import (
     TokenizerSettings,
@@ -20,6 +21,7 @@ from zoo.tokenizer.settings import (
     token_ids,
     vocabulary_files,
 )
+from zoo.tokenizer.token_bytes import TextBytes
 
 if TYPE_CHECKING:
     from zoo.tokenizer.languages import Languages
@@ -51,6 +53,7 @@ class Tokenizer:
         self.chat_template = chat_template
         self.languages: Languages | None = backend.languages
         self.kind = backend.kind
+        self._shown: dict[int, str] = {}
 
     def encode(self, text: str, special_tokens: bool = True) -> list[int]:
         """The ids of a text; TokenizerError for text that no UTF-8 file could hold.
@@ -72,7 +75,16 @@ class Tokenizer:
 
     def detokenizer(self, skip_special_tokens: bool = True) -> Detokenizer:
         """A fresh Detokenizer: its pieces joined are what `decode` gives for all the ids."""
+        if skip_special_tokens and self._shown:
+            return ShowingDetokenizer(lambda: self._backend.detokenizer(True), self._shown)
         return self._backend.detokenizer(skip_special_tokens)
+
+    def showing(self, tokens: Iterable[str]) -> Tokenizer:
+        """This tokenizer, whose detokenizers write those of `tokens` that they otherwise skip as special ones."""
+        found = {id: token for token in tokens if (id := self._backend.id(token)) is not None}
+        shown = copy(self)
+        shown._shown = {id: token for id, token in found.items() if not self._backend.decode([id], True)}
+        return shown
 
     def id(self, token: str) -> int | None:
         """The id of a token written as in the vocabulary, None where there is none."""
@@ -91,6 +103,13 @@ class Tokenizer:
         Those of a byte-level tokenizer, one after the other, are the bytes of the encoded text.
         """
         return self._backend.token_bytes(id)
+
+    def text_bytes(self) -> TextBytes | None:
+        """What each id adds to a text, where decoding joins the bytes of tokens; None where it does more than that.
+
+        WordPiece's decoder, for example, puts spaces between words.
+        """
+        return self._backend.text_bytes()
 
     def offsets(self, text: str) -> list[tuple[int, int]] | None:
         """The characters, from and up to, that each id of `encode(text, special_tokens=False)` covers, if it knows."""

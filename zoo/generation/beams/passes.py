@@ -11,9 +11,9 @@ import mlx.core as mx
 
 from zoo.generation.beams.competition import Beams, Hypothesis
 from zoo.generation.beams.search import Search
-from zoo.generation.constraints import Constraints
+from zoo.generation.choosing.forced import Constraints
+from zoo.generation.choosing.logits import check_numbers, logprobs
 from zoo.generation.reader import Reader
-from zoo.generation.sampling import check_numbers, logprobs
 
 
 def search_all(reader: Reader, searches: Sequence[Search]) -> Iterator[int]:

@@ -8,7 +8,8 @@ import mlx.core as mx
 import numpy as np
 
 from zoo.generation.beams.competition import Beams, Hypothesis
-from zoo.generation.constraints import REMOVED, Constraints
+from zoo.generation.choosing.forced import Constraints
+from zoo.generation.choosing.logits import REMOVED
 
 
 class Group:

@@ -6,13 +6,13 @@ Axes: V vocabulary.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import mlx.core as mx
 import numpy as np
 
 from zoo.frozen import Frozen, frozen
-from zoo.generation.sampling import Sampling, min_p, top_k, top_p
+from zoo.generation.choosing.filters import narrowing
+from zoo.generation.choosing.sampling import Sampling
 
 LOGITS = ("logits", "decoder.head", "head")  # the addresses at which a model's logits may be
 
@@ -81,26 +81,19 @@ def _grouped(logits: np.ndarray, groups: int = 64) -> tuple[tuple[float, int], .
 
 
 def _stages(logits: mx.array, sampling: Sampling) -> Iterator[tuple[str, float | None, mx.array]]:
-    """The logits (V,) after each step, in the order of `zoo.generation.sampling.sampler`."""
+    """The logits (V,) after each step, in the order of `zoo.generation.choosing.filters.narrowing`."""
     row = logits[None]
     yield "model", None, row[0]
     if sampling.temperature == 0:
         return
     row = row / sampling.temperature
     yield "temperature", sampling.temperature, row[0]
-    steps: list[tuple[str, float, Any, bool]] = [
-        ("top_k", sampling.top_k, top_k, bool(sampling.top_k)),
-        ("top_p", sampling.top_p, top_p, sampling.top_p < 1),
-        ("min_p", sampling.min_p, min_p, bool(sampling.min_p)),
-    ]
-    for name, setting, narrow, applies in steps:
-        if applies:
-            row = narrow(row, setting)
-            yield name, float(setting), row[0]
+    for name, setting, narrow in narrowing(sampling):
+        row = narrow(row)
+        yield name, float(setting), row[0]
     for narrow in sampling.filters:
         row = narrow(row)
-        function = getattr(narrow, "func", narrow)
-        yield getattr(function, "__name__", "sampler"), None, row[0]
+        yield narrow.name, None, row[0]
 
 
 def _stage(name: str, setting: float | None, logits: mx.array, shown: list[int]) -> Stage:

@@ -12,7 +12,7 @@ import numpy as np
 
 from zoo.errors import PromptError
 from zoo.files import replacing
-from zoo.generation.sampling import Sampling
+from zoo.generation.choosing.sampling import Sampling
 from zoo.generation.step import Step
 from zoo.insight.tracing.choices import LOGITS, Choice, choice_of
 from zoo.insight.tracing.intervening import resolve

@@ -22,7 +22,7 @@ function legend(t, from, to) {
   return el("div", { class: "key" }, from, canvas, to);
 }
 
-// Sampling as zoo.generation.sampling has it: temperature, top-k, top-p, min-p, in this order, then the rest renormalised.
+// Sampling as zoo.generation.choosing has it: temperature, top-k, top-p, min-p, in this order, then the rest renormalised.
 // The likeliest tokens stand one by one, the others in groups of like logits.
 function distribution(decision, settings) {
   const groups = decision.candidates.map((id, at) => ({ id, logit: decision.logits[at], count: 1 }));

@@ -6,7 +6,9 @@ import mlx.core as mx
 import pytest
 
 from zoo.errors import PromptError
-from zoo.generation.sampling import Sampling, greedy, logprobs, min_p, sampler, top_k, top_p
+from zoo.generation.choosing.filters import min_p, top_k, top_p
+from zoo.generation.choosing.logits import logprobs
+from zoo.generation.choosing.sampling import Sampling, greedy, sampler
 
 LOGITS = mx.log(mx.array([[0.5, 0.25, 0.15, 0.07, 0.03], [0.03, 0.07, 0.15, 0.25, 0.5]]))
 

@@ -13,8 +13,7 @@ import mlx.core as mx
 
 from zoo.errors import PromptError
 from zoo.frozen import Frozen, frozen
-
-REMOVED = -float("inf")  # the score of a token that must not come
+from zoo.generation.choosing.logits import forced, removed
 
 
 @frozen()
@@ -50,22 +49,26 @@ class Constraints(Frozen):
             self.no_repeat or self.repetition != 1.0 or any(len(sequence) > 1 for sequence in self.never)
         )
 
+    @property
+    def always(self) -> tuple[int, ...]:
+        """The tokens that never come: those suppressed, and the single ones of `never` that end no text."""
+        single = (run[0] for run in self.never if len(run) == 1 and run[0] not in self.ends)
+        return (*single, *self.suppressed)
+
     def __call__(self, scores: mx.array, texts: Sequence[Sequence[int]]) -> mx.array:  # (H, V) -> (H, V)
         """The scores changed; `texts` are the new tokens of each row, all of the same number."""
-        new = len(texts[0])
         if self.look_back:
             scores = self._looking_back(scores, [[*self.given, *text] for text in texts])
-        banned = [
-            sequence[0] for sequence in self.never if len(sequence) == 1 and sequence[0] not in self.ends
-        ]
-        if new < self.least or len(self.given) + new < self.least_length:
-            banned += self.ends
-        scores = removed(scores, banned)
+        return self.by_count(removed(scores, self.always), len(texts[0]))
+
+    def by_count(self, scores: mx.array, new: int, *, ends: bool = False) -> mx.array:  # (…, V) -> (…, V)
+        """What depends on the number of `new` tokens alone: the least number, which `ends` waives, and forced tokens."""
+        if not ends and (new < self.least or len(self.given) + new < self.least_length):
+            scores = removed(scores, tuple(self.ends))
         if self.first_token is not None and len(self.given) + new == 1:
-            scores = forced(scores, (self.first_token,))
+            return forced(scores, (self.first_token,))
         if self.last_tokens and new == self.last - 1:
-            scores = forced(scores, self.last_tokens)
-        scores = removed(scores, self.suppressed)
+            return forced(scores, self.last_tokens)
         # What must not come first must not come after a forced first token either.
         after = len(self.given) == 1 and self.first_token is not None
         return removed(scores, self.suppressed_first) if new == after else scores
@@ -79,23 +82,6 @@ class Constraints(Frozen):
                 row = mx.put_along_axis(row, seen, weighed.astype(row.dtype), axis=0)
             rows.append(removed(row, repeating(text, self.no_repeat) + completing(text, self.never)))
         return mx.stack(rows)
-
-
-def removed(scores: mx.array, tokens: Sequence[int]) -> mx.array:  # (…, V) -> (…, V)
-    """The scores with these tokens' at minus infinity."""
-    known = [token for token in tokens if 0 <= token < scores.shape[-1]]
-    if not known:
-        return scores
-    gone = mx.zeros(scores.shape[-1:], mx.bool_)
-    gone[mx.array(known)] = True
-    return mx.where(gone, REMOVED, scores)
-
-
-def forced(scores: mx.array, tokens: Sequence[int]) -> mx.array:  # (…, V) -> (…, V)
-    """Zero for these tokens, minus infinity for all others."""
-    kept = mx.full(scores.shape[-1:], REMOVED, scores.dtype)
-    kept[mx.array(list(tokens))] = 0.0
-    return mx.broadcast_to(kept, scores.shape)
 
 
 def repeating(text: Sequence[int], size: int) -> list[int]:

@@ -1,0 +1,164 @@
+"""A conversation without a terminal: markdown, the loop, and how lines of a pipe are answered."""
+
+import json
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import zoo
+from zoo.cli.chatting.markdown import BOLD, CODE, DIM, RESET, Painter
+from zoo.cli.chatting.session import Session
+from zoo.generation.talk import Talk
+
+ESCAPES = re.compile(r"\x1b\[[0-9]*m")
+MARKED = st.text("ab `*#\n_", max_size=40)
+TEMPLATE = "{% for message in messages %}{{ message['content'] }} {% endfor %}"
+
+
+def painted(*pieces):
+    painter = Painter()
+    return [*map(painter.paint, pieces), painter.finish()]
+
+
+def styles(text):
+    """Each character of a painted text with its style."""
+    found, style = [], ""
+    for part in re.split(r"(\x1b\[[0-9]*m)", text):
+        if part.startswith("\x1b"):
+            style = "" if part == RESET else part[2:-1]
+        else:
+            found += [(character, style) for character in part]
+    return found
+
+
+@given(st.lists(MARKED, max_size=6))
+def test_painted_text_is_the_text_however_it_comes(pieces):
+    shown = painted(*pieces)
+    assert ESCAPES.sub("", "".join(shown)) == "".join(pieces)
+    assert styles("".join(shown)) == styles("".join(painted("".join(pieces))))
+    assert all(styles(f"{piece}x")[-1] == ("x", "") for piece in shown), "no style is left on"
+
+
+@pytest.mark.parametrize(
+    ("text", "part", "style"),
+    [
+        ("# Title\nx", "# Title", BOLD),
+        ("a # b", "# b", ""),
+        ("#hash", "#hash", ""),
+        ("so **bold** it", "**bold**", BOLD),
+        ("so **bold** it", " it", ""),
+        ("2 ** 3 ** 4", "** 3", ""),
+        ("a `b*c*` d", "`b*c*`", CODE),
+        ("a `b*c*` d", " d", ""),
+        ("``a ` b``.", "``a ` b``", CODE),
+        ("```py\nx = **y\n```\nz", "```py", DIM),
+        ("```py\nx = **y\n```\nz", "x = **y", CODE),
+        ("```py\nx = **y\n```\nz", "\nz"[1:], ""),
+        ("**open\nnext", "next", ""),
+    ],
+)
+def test_marks_have_their_style(text, part, style):
+    whole = styles("".join(painted(text)))
+    start = text.rindex(part)
+    assert {found for _, found in whole[start : start + len(part)]} == {style}
+
+
+def test_control_characters_of_a_model_are_shown():
+    assert "\\x1b" in "".join(painted("\x1b[2J")) and "\x1b[2J" not in "".join(painted("\x1b[2J"))
+
+
+class Typed:
+    """A reader of these lines; an exception is raised in the place of a line."""
+
+    def __init__(self, *lines):
+        self.lines = list(lines)
+
+    def read(self):
+        if not self.lines:
+            raise EOFError
+        line = self.lines.pop(0)
+        if isinstance(line, BaseException):
+            raise line
+        return line
+
+
+@pytest.fixture
+def session():
+    loaded = zoo.load("llama")
+    loaded.tokenizer.chat_template = TEMPLATE
+    return Session(Talk(loaded, settings={"max_tokens": 3}))
+
+
+@pytest.mark.parametrize("end", ["/exit", "exit", "quit", "/quit", "/bye", " exit "])
+def test_it_ends(session, end):
+    reader = Typed(end, "more")
+    session.run(reader)
+    assert reader.lines == ["more"] and not session.talk.conversation.messages
+
+
+def test_two_interrupts_on_empty_lines_end_it_and_one_does_not(session, capsys):
+    reader = Typed(KeyboardInterrupt(), "/undo", KeyboardInterrupt(), KeyboardInterrupt(), "more")
+    session.run(reader)
+    assert reader.lines == ["more"]
+    told = capsys.readouterr().err
+    assert told.count("Ctrl-C again") == 2 and "there is no question to take back" in told
+
+
+def test_a_line_that_is_no_text_is_told(session, capsys):
+    session.run(Typed(UnicodeDecodeError("utf-8", b"\xff", 0, 1, "bad")))
+    assert "not UTF-8" in capsys.readouterr().err
+
+
+def test_settings_are_checked_as_they_are_set(session, capsys):
+    def told(line):
+        session.run(Typed(line))
+        return capsys.readouterr().err.strip()
+
+    assert told("/set") == "max_tokens 3"
+    assert told("/set top-p 0.5") == "top_p 0.5"
+    assert "must be a number of at least 0 and at most 1" in told("/set top_p 2")
+    assert (
+        told("/set tempratur 1")
+        == "zoo: tempratur: autoregressive generation has no such setting; did you mean temperature?"
+    )
+    assert told("/set top_p").startswith("top_p is 0.5: a number of at least 0 and at most 1.")
+    assert "is not set" in told("/unset top_p") and session.talk.settings == {"max_tokens": 3}
+    assert told("/unset top_p") == "zoo: top_p is not set"
+    assert told("/undo now") == "zoo: /undo takes nothing after it"
+    assert told("/save") == "zoo: /save needs the name of a file"
+
+
+def test_words_are_completed(session, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "talk.json").write_text("{}")
+    (tmp_path / "talks").mkdir()
+    assert set(session.completions("/s")) == {"/set", "/save", "/system"}
+    assert "temperature" in set(session.completions("/set tem"))
+    assert list(session.completions("/unset ")) == ["max_tokens"]
+    assert list(session.completions("/load ta")) == ["talk.json", "talks/"]
+    assert list(session.completions("/load nowhere/")) == []
+    assert list(session.completions("what /s")) == []
+
+
+def test_a_pipe_is_a_conversation_too(folder, command):
+    path = folder()
+    settings = json.loads((path / "tokenizer_config.json").read_text())
+    (path / "tokenizer_config.json").write_text(json.dumps(settings | {"chat_template": TEMPLATE}))
+    lines = "one\n/tokens\n/save kept.json\ntwo\n"
+    done = command("chat", path, "--max-tokens", "2", stdin=lines)
+    assert done.returncode == 0 and "the conversation has" in done.stderr and ">>>" not in done.stdout
+    assert len(done.stdout.splitlines()) >= 2 and "\x1b" not in done.stdout
+    went_on = command("chat", path, "--load", "kept.json", stdin="/set\n/undo\n/undo\n")
+    assert "max_tokens 2" in went_on.stderr and "taken back: one" in went_on.stderr
+    assert "there is no question to take back" in went_on.stderr
+    refused = command("chat", path, "--load", "config.json", stdin="")
+    assert refused.returncode != 0
+
+
+def test_what_cannot_be_answered_is_told_and_the_next_is(command):
+    done = command("chat", "bert", stdin="nothing hidden\n[MASK] is the capital of France.\n")
+    assert "zoo: the prompt has no [MASK] to fill" in done.stderr and "0." in done.stdout
+    refused = command("chat", "llama", "--system", "Be brief.")
+    assert refused.returncode == 1 and "--system needs a chat template" in refused.stderr

@@ -1,0 +1,178 @@
+"""The commands of a conversation: `/set temperature 0.5` and its like, as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from zoo.errors import PromptError, ZooError
+from zoo.frozen import Frozen, frozen
+
+if TYPE_CHECKING:
+    from zoo.cli.chatting.session import Session
+
+ENDS = ("/exit", "/quit", "/bye", "exit", "quit")
+
+KEYS = (
+    ("Ctrl-C", "stop an answer, or clear the line; twice on an empty line: end"),
+    ("Ctrl-D", "end"),
+    ("Alt-Enter", "a new line; pasted lines are one question"),
+    ("a space before a /", "send a line that begins with one"),
+)
+
+
+@frozen()
+class ChatCommand(Frozen):
+    """A command: its `name`, what may follow it, a line of help, and what it does with what follows."""
+
+    name: str
+    argument: str
+    help: str
+    act: Callable[[Session, str], None]
+
+
+def obey(session: Session, line: str) -> None:
+    """Do what a line that begins with a slash says; a line of its own for what cannot be."""
+    name, _, argument = line.strip().partition(" ")
+    command = COMMANDS.get(name)
+    try:
+        if command is None:
+            raise PromptError(f"{name} is no command and was not sent; /help lists them")
+        if argument.strip() and not command.argument:
+            raise PromptError(f"{name} takes nothing after it")
+        command.act(session, argument.strip())
+    except ZooError as error:
+        session.refuse(error)
+
+
+def plain(message: str) -> str:
+    """A message of the library without the quotes around the names of settings."""
+    return message.replace("`", "")
+
+
+def _system(session: Session, text: str) -> None:
+    conversation = session.talk.conversation
+    if not session.talk.remembers:
+        raise PromptError("a system message needs a chat template")
+    if text:
+        conversation.system = text
+        session.say("the system message is changed, from the next answer on")
+    else:
+        session.say(conversation.system or "there is no system message")
+
+
+def _set(session: Session, text: str) -> None:
+    talk = session.talk
+    name, _, value = text.partition(" ")
+    name = name.replace("-", "_")
+    if not name:
+        for key, kept in talk.settings.items():
+            session.say(f"{key} {_shown(kept)}")
+        if not talk.settings:
+            session.say("nothing is set: the checkpoint decides")
+    elif not value.strip():
+        declared = talk.declared().get(name)
+        if declared is None:
+            talk.set(name, "")  # says why
+        else:
+            kept = f"{_shown(talk.settings[name])}" if name in talk.settings else "not set"
+            session.say(plain(f"{name} is {kept}: {declared.expected}. {declared.help}"))
+    else:
+        session.say(f"{name} {_shown(talk.set(name, value.strip()))}")
+
+
+def _unset(session: Session, text: str) -> None:
+    name = text.replace("-", "_")
+    if not name:
+        raise PromptError("/unset needs the name of a setting")
+    session.talk.unset(name)
+    session.say(f"{name} is not set: the checkpoint decides")
+
+
+def _shown(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _save(session: Session, text: str) -> None:
+    path = _path("/save", text)
+    session.talk.conversation.save(path, session.talk.settings)
+    count = len(session.talk.conversation.messages)
+    session.say(f"{count} message{'s' * (count != 1)} in {path}")
+
+
+def _load(session: Session, text: str) -> None:
+    from zoo.generation.conversation import load_conversation
+
+    path = _path("/load", text)
+    conversation, settings = load_conversation(path)
+    try:
+        session.talk.go_on(conversation, settings)
+    except ZooError as error:
+        raise PromptError(f"{path}: {error}") from error
+    count = len(conversation.messages)
+    session.say(f"{count} message{'s' * (count != 1)} from {path}; /retry answers the last question again")
+
+
+def _path(name: str, text: str) -> Path:
+    if not text:
+        raise PromptError(f"{name} needs the name of a file")
+    try:
+        return Path(text).expanduser()
+    except RuntimeError as error:  # no such user
+        raise PromptError(f"{text}: {error}") from error
+
+
+def _undo(session: Session, _: str) -> None:
+    question = session.talk.conversation.undo()
+    session.say(f"taken back: {' '.join(question.split())[:60]}")
+
+
+def _retry(session: Session, _: str) -> None:
+    if not session.talk.conversation.turns:
+        raise PromptError("there is no question to answer again")
+    session.answer(None)
+
+
+def _tokens(session: Session, _: str) -> None:
+    talk = session.talk
+    read, context = talk.read, talk.context
+    if talk.remembers:
+        count = talk.tokens()
+        left = "" if context is None else f", {max(context - count, 0):,} of {context:,} left"
+        session.say(f"the conversation has {count:,} token{'s' * (count != 1)}{left}")
+        if talk.conversation.dropped:
+            session.say(f"{talk.conversation.dropped} of its turns are left out")
+    if read is not None:
+        missed = f" ({read.missed})" if read.missed else ""
+        session.say(
+            f"the last prompt had {read.tokens:,} tokens, {read.cached_tokens:,} of them from the prompt cache{missed}"
+        )
+
+
+def _help(session: Session, _: str) -> None:
+    rows = [(f"{c.name} {c.argument}".strip(), c.help) for c in COMMANDS.values()] + list(KEYS)
+    width = max(len(usage) for usage, _ in rows) + 2
+    for usage, meaning in rows:
+        session.say(f"{usage:{width}}{meaning}")
+
+
+def _exit(session: Session, _: str) -> None:
+    session.over = True
+
+
+COMMANDS = {
+    command.name: command
+    for command in (
+        ChatCommand("/system", "[TEXT]", "change the system message, or show it", _system),
+        ChatCommand("/set", "[NAME [VALUE]]", "change a setting, or show what is set", _set),
+        ChatCommand("/unset", "NAME", "leave a setting to the checkpoint again", _unset),
+        ChatCommand("/undo", "", "take the last question and its answer back", _undo),
+        ChatCommand("/retry", "", "answer the last question again", _retry),
+        ChatCommand("/tokens", "", "the conversation's tokens, and what was read anew", _tokens),
+        ChatCommand("/save", "FILE", "write messages and settings, as JSON", _save),
+        ChatCommand("/load", "FILE", "go on with what /save wrote", _load),
+        ChatCommand("/help", "", "this", _help),
+        ChatCommand("/exit", "", "end; so do /bye, /quit, exit, quit", _exit),
+    )
+}

@@ -1,0 +1,126 @@
+"""Where questions come from: a terminal, with editing, history and completion, or a pipe, line by line."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Protocol
+
+import click
+
+from zoo.cli.signals import listen
+from zoo.cli.terminal import Terminal
+
+PROMPT, MORE = ">>> ", "... "
+
+Completions = Callable[[str], Iterator[str]]
+
+
+class Cleared(Exception):
+    """Ctrl-C on a line that was not empty."""
+
+
+class Reader(Protocol):
+    """Reads one question after the other."""
+
+    def read(self) -> str:
+        """The next question. EOFError at the end, KeyboardInterrupt or Cleared for Ctrl-C, UnicodeDecodeError."""
+        ...
+
+
+class PipeReader:
+    """Reads lines from a pipe or a file; no prompt is shown."""
+
+    def read(self) -> str:
+        line = sys.stdin.readline()
+        if not line:
+            raise EOFError
+        return line.rstrip("\n")
+
+
+class TerminalReader:
+    """Reads from a terminal by prompt_toolkit; `completions` gives what the last word of a line may become."""
+
+    def __init__(self, completions: Completions) -> None:
+        from prompt_toolkit import PromptSession
+        from prompt_toolkit.key_binding import KeyBindings
+        from prompt_toolkit.output.vt100 import Vt100_Output
+        from prompt_toolkit.shortcuts import CompleteStyle
+
+        keys = KeyBindings()
+
+        @keys.add("enter")
+        def _(event: Any) -> None:
+            event.current_buffer.validate_and_handle()
+
+        @keys.add("escape", "enter")
+        def _(event: Any) -> None:
+            event.current_buffer.insert_text("\n")
+
+        @keys.add("c-c")
+        def _(event: Any) -> None:
+            event.app.exit(exception=Cleared() if event.current_buffer.text else KeyboardInterrupt())
+
+        # What the zoo puts around a terminal's streams shows escape sequences; this library is to send them.
+        stream: Any = next((s for s in (sys.stdout, sys.stderr) if isinstance(s, Terminal)), None)
+        raw = stream.rich_proxied_file if stream is not None else sys.stderr
+        self._session: PromptSession[str] = PromptSession(
+            PROMPT,
+            multiline=True,
+            prompt_continuation=lambda width, number, wrapped: "" if wrapped else MORE,
+            key_bindings=keys,
+            history=history(),
+            completer=_completer(completions),
+            complete_while_typing=False,
+            complete_style=CompleteStyle.READLINE_LIKE,
+            output=Vt100_Output.from_pty(raw, term=os.environ.get("TERM")),
+        )
+
+    def read(self) -> str:
+        try:
+            return self._session.prompt(handle_sigint=False)
+        finally:
+            if (listener := listen()) is not None:
+                listener.resume()
+
+
+def reader(completions: Completions) -> Reader:
+    """What reads from this process's input."""
+    if sys.stdin.isatty() and (sys.stdout.isatty() or sys.stderr.isatty()):
+        return TerminalReader(completions)
+    return PipeReader()
+
+
+def history_path() -> Path:
+    """Where questions are kept: `zoo/history` in the folder for what programs keep of their state."""
+    state = os.environ.get("XDG_STATE_HOME")
+    return (Path(state) if state else Path.home() / ".local" / "state") / "zoo" / "history"
+
+
+def history() -> Any:
+    """The questions of before, from a file that its owner alone can read; of this conversation where it cannot be written."""
+    from prompt_toolkit.history import FileHistory, InMemoryHistory
+
+    try:
+        path = history_path()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+    except (OSError, RuntimeError) as error:
+        click.echo(f"zoo: questions are not kept: {error}", err=True)
+        return InMemoryHistory()
+    return FileHistory(path)
+
+
+def _completer(completions: Completions) -> Any:
+    from prompt_toolkit.completion import Completer, Completion
+
+    class LineCompleter(Completer):
+        def get_completions(self, document: Any, complete_event: Any) -> Iterator[Completion]:
+            line = document.text_before_cursor
+            start = -len(line.rpartition(" ")[2])
+            for word in completions(line):
+                yield Completion(word, start_position=start)
+
+    return LineCompleter()

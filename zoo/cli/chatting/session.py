@@ -1,0 +1,133 @@
+"""The loop of a conversation: a question is read, and answered; a command is read, and obeyed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from zoo.cli import notice
+from zoo.cli.chatting.commands import COMMANDS, ENDS, obey, plain
+from zoo.cli.chatting.reading import Cleared, Reader, reader
+from zoo.cli.chatting.view import AnswerScreen
+from zoo.cli.progress import Progress
+from zoo.errors import ZooError
+
+if TYPE_CHECKING:
+    from zoo.generation.talk import Dropped, Talk
+
+AGAIN = "(Ctrl-C again or /exit ends)"
+
+
+def converse(talk: Talk) -> None:
+    """Answer what is typed, or comes from a pipe, until one of `ENDS`, the end of the input, or Ctrl-C twice."""
+    session = Session(talk)
+    what = (
+        ": a conversation"
+        if talk.remembers
+        else f" {'leaves the chat template out' if talk.raw else 'has no chat template'}: each line is a prompt of its "
+        "own, and no other is remembered"
+    )
+    session.say(f"{talk.loaded.architecture.name}{what}.")
+    session.say("/help says what can be typed, /exit or Ctrl-D ends.")
+    session.run(reader(session.completions))
+
+
+class Session:
+    """One conversation on this process's input and output."""
+
+    def __init__(self, talk: Talk) -> None:
+        self.talk = talk
+        self.over = False
+
+    def run(self, reader: Reader) -> None:
+        """Read and act until it is over."""
+        interrupted = False
+        while not self.over:
+            try:
+                line = reader.read()
+            except EOFError:
+                return
+            except Cleared:
+                self.say(AGAIN)
+                interrupted = True
+                continue
+            except KeyboardInterrupt:
+                if interrupted:
+                    return
+                self.say(AGAIN)
+                interrupted = True
+                continue
+            except UnicodeDecodeError:
+                notice("that line is not UTF-8 text; it was not sent")
+                continue
+            interrupted = False
+            if line.strip() in ENDS:
+                return
+            if line.startswith("/"):
+                obey(self, line)
+            elif line.strip():
+                self.answer(line)
+
+    def answer(self, question: str | None) -> None:
+        """Show the answer to a question, None for the last one again; Ctrl-C stops it, and what came stays."""
+        reason = None
+        try:
+            with AnswerScreen() as screen, Progress("reading the prompt") as reading:
+                steps = self.talk.answer(question, report=reading, dropped=self.dropped)
+                with closing(steps):  # type: ignore[type-var]
+                    for step in steps:
+                        reading.close()
+                        screen.show(step)
+                        reason = step.finish_reason
+        except KeyboardInterrupt:
+            self.say("(stopped)")
+        except ZooError as error:
+            self.refuse(error)
+        if reason == "length":
+            self.say(
+                "(cut: the answer may have no more tokens; /set max_tokens changes that, /tokens counts)"
+            )
+
+    def dropped(self, what: Dropped) -> None:
+        """Say that the context was full."""
+        turns = "the oldest turn is" if what.turns == 1 else f"the {what.turns} oldest turns are"
+        self.say(
+            f"(the context of {what.context:,} tokens is full: {turns} left out, "
+            f"{what.before:,} tokens become {what.after:,})"
+        )
+
+    def say(self, line: str) -> None:
+        """A line to the person, none of the answer."""
+        click.echo(line, err=True)
+
+    def refuse(self, error: ZooError) -> None:
+        """A line for what cannot be: settings are called by their names here, not by the command's options."""
+        self.say(f"zoo: {plain(str(error))}")
+
+    def completions(self, line: str) -> Iterator[str]:
+        """What the last word of a line that begins with a slash may become."""
+        if not line.startswith("/") or "\n" in line:
+            return
+        *before, word = line.split(" ")
+        found: Any = ()
+        if not before:
+            found = COMMANDS
+        elif before in (["/set"], ["/unset"]):
+            found = self.talk.declared() if before == ["/set"] else self.talk.settings
+        elif before in (["/load"], ["/save"]):
+            found = _files(word)
+        yield from (name for name in found if name.startswith(word))
+
+
+def _files(word: str) -> Iterator[str]:
+    """The files and folders whose path begins like this."""
+    folder = word[: word.rfind("/") + 1]
+    try:
+        for path in sorted(Path(folder or ".").expanduser().iterdir()):
+            yield f"{folder}{path.name}{'/' if path.is_dir() else ''}"
+    except (OSError, RuntimeError):
+        return

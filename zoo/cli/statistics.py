@@ -1,0 +1,83 @@
+"""The times and counts of one generation, as `zoo run` shows them."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+@dataclass
+class Statistics:
+    """Times of one generation, in seconds from its start, read on the clock outside the model."""
+
+    prompt_tokens: int
+    load_seconds: float
+    began: float
+    first: float | None = None
+    ended: float = 0.0
+    tokens: int = 0
+    cached_tokens: int = 0
+    missed: str | None = None  # why the prompt cache had no more, where there is one
+    drafted: Any = None
+
+    def count(self, step: Any) -> None:
+        """Note one more `zoo.Step`: a token, a draft, or one of several answers that came at once."""
+        self.ended = time.perf_counter()
+        self.first = self.first or self.ended
+        self.tokens += step.token is not None and step.candidate is None
+        if step.prompt is not None:
+            self.cached_tokens, self.missed = step.prompt.cached_tokens, step.prompt.missed
+        self.drafted = step.drafted or self.drafted
+
+    def as_json(self) -> dict[str, Any]:
+        """Counts, tokens a second, seconds and bytes."""
+        from zoo.runtime import peak_memory
+
+        prefill = (self.first or self.began) - self.began
+        decode = self.ended - (self.first or self.ended)
+        return {
+            "prompt_tokens": self.prompt_tokens,
+            "cached_tokens": self.cached_tokens,
+            "generated_tokens": self.tokens,
+            "prompt_tokens_per_second": round((self.prompt_tokens - self.cached_tokens) / prefill, 1)
+            if prefill
+            else None,
+            # The first token is the prefill's: the time after it belongs to the others.
+            "generated_tokens_per_second": round((self.tokens - 1) / decode, 1)
+            if decode and self.tokens
+            else None,
+            "load_seconds": round(self.load_seconds, 3),
+            "first_token_seconds": round(prefill, 4),
+            "peak_memory_bytes": peak_memory(),
+            **({"drafted": asdict(self.drafted)} if self.drafted else {}),
+        }
+
+    def lines(self) -> list[str]:
+        """The same as texts, without what was not measured."""
+        values = self.as_json()
+
+        def counted(what: str) -> str:
+            number, rate = values[f"{what}_tokens"], values[f"{what}_tokens_per_second"]
+            return f"{what} {number} token{'s' * (number != 1)}{f', {rate} tokens/s' if rate else ''}"
+
+        first = [f"first token after {values['first_token_seconds']:.3f} s"] if self.first else []
+        # Filling masks generates nothing.
+        generated = [counted("generated")] if self.tokens else []
+        cached = (
+            [f"{self.cached_tokens} of them from the prompt cache ({self.missed})"] if self.missed else []
+        )
+        drafted = (
+            [f"{self.drafted.accepted} of {self.drafted.proposed} drafts accepted"] if self.drafted else []
+        )
+        return [
+            *(
+                counted("prompt"),
+                *cached,
+                *generated,
+                *drafted,
+                *first,
+                f"loading {values['load_seconds']:.2f} s",
+            ),
+            f"peak memory {values['peak_memory_bytes'] / 1e6:.1f} MB",
+        ]

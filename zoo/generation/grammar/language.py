@@ -1,0 +1,183 @@
+"""What a constraint allows, as a grammar of `llguidance`, or what is wrong with it in one line."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from decimal import Decimal
+from typing import Any
+
+from zoo.errors import PromptError
+from zoo.frozen import Frozen, frozen
+
+# With this the grammar leaves the choice among all tokens that fit, and never asks how the tokenizer would write a text
+# that is certain: many tokenizers cannot say that of a text's middle.
+FREE = '%llguidance {"no_forcing": true}'
+# No white space between the parts of a document, which a model could otherwise repeat without end.
+COMPACT = {"whitespace_flexible": False, "item_separator": ",", "key_separator": ":"}
+DOCUMENTS = ("const", "enum")  # keywords whose values are documents, not schemas
+SILENT = ("default", "examples")  # and those that ask for nothing
+DIGITS = 15
+
+STUCK = "no token of the vocabulary goes on with a text that fits"
+# What llguidance says in terms of its own, by how that begins.
+TOLD = {
+    "NoExtension": STUCK,
+    "oneOf constraints": "oneOf is supported only where it is certain that no document fits two of its schemas",
+}
+PLACE = re.compile(r"^line \d+, column \d+: ")
+
+
+@frozen()
+class Language(Frozen):
+    """The texts that a constraint allows. `name` is the setting that it was given by, `grammar` is llguidance's Lark."""
+
+    name: str
+    grammar: str
+
+
+def language_of(
+    *,
+    json_schema: Mapping[str, Any] | str | None = None,
+    regex: str | None = None,
+    grammar: str | None = None,
+) -> Language | None:
+    """The texts that a setting allows, None where none of them is given; PromptError for what cannot be followed.
+
+    `json_schema` is a JSON Schema or its text ({} allows any document), `regex` an expression that matches the text as a
+    whole, `grammar` one of Lark, or of GBNF, which is known by its "::=".
+
+    >>> language_of(regex="[0-9]{4}").name
+    'regex'
+    >>> language_of(regex="[0-9")
+    Traceback (most recent call last):
+    zoo.errors.PromptError: `regex`: unclosed character class
+    >>> language_of(json_schema={"type": "array", "uniqueItems": True})
+    Traceback (most recent call last):
+    zoo.errors.PromptError: `json_schema`: Unimplemented keys: ["uniqueItems"]
+    """
+    if json_schema is not None:
+        try:
+            return _of_schema(json_schema)
+        except RecursionError:
+            raise PromptError("`json_schema`: nested too deeply") from None
+    if regex is not None:
+        return _of_regex(regex)
+    return None if grammar is None else _of_grammar(grammar)
+
+
+def _checked(name: str, grammar: str, plain: str | None = None) -> Language:
+    """The language of a grammar; PromptError, naming the setting, for one that llguidance does not take.
+
+    `plain` is what was asked for without the grammar around it, of whose lines a message would tell.
+    """
+    from llguidance import LLMatcher
+
+    for text in filter(None, (plain, grammar)):
+        wrong, messages = LLMatcher.validate_grammar_with_warnings(text)
+        if wrong:
+            told = reason(messages[0])
+            raise PromptError(f"`{name}`: {PLACE.sub('', told) if text is plain else told}")
+    return Language(name, grammar)
+
+
+def reason(message: str) -> str:
+    """What is wrong with a grammar, in one line, of a message that shows the place in several."""
+    lines = message.strip().splitlines() or ["it cannot be followed"]
+    for start, told in TOLD.items():
+        if lines[0].startswith(start):
+            return told
+    first = re.sub(r"^(?:at )?(\d+)\((\d+)\): ", r"line \1, column \2: ", lines[0])
+    wrong = next((line.removeprefix("error: ") for line in lines if line.startswith("error: ")), None)
+    place = PLACE.match(first)
+    return first if wrong is None else f"{place[0] if place else ''}{wrong}"
+
+
+def _of_schema(schema: Mapping[str, Any] | str) -> Language:
+    from llguidance import LLMatcher
+
+    if isinstance(schema, str):
+        try:
+            schema = json.loads(schema)
+        except ValueError as error:
+            raise PromptError(f"`json_schema`: not JSON: {error}") from None
+    if not isinstance(schema, Mapping):
+        raise PromptError(f"`json_schema` must be a JSON object, got {schema!r:.60}")
+    if "x-guidance" in schema:
+        raise PromptError("`json_schema`: x-guidance is no keyword of JSON Schema")
+    for part in _parts(schema):
+        _check_number(part)
+        _check_count(part)
+    try:
+        text = json.dumps({**schema, "x-guidance": COMPACT}, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise PromptError(f"`json_schema`: not JSON: {error}") from None
+    plain = LLMatcher.grammar_from_json_schema(text)
+    return _checked("json_schema", f"{FREE}\nstart: %json {text}", plain)
+
+
+def _parts(value: Any, *, schema: bool = True) -> Iterator[Any]:
+    """A schema and all within it but what says nothing; documents in it, which are no schemas, by their numbers alone."""
+    if isinstance(value, Mapping):
+        if schema:
+            yield value
+        for key, inner in value.items():
+            if not schema or key not in SILENT:
+                yield from _parts(inner, schema=schema and key not in DOCUMENTS)
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            yield from _parts(inner, schema=schema)
+    elif isinstance(value, int | float):
+        yield value
+
+
+def _check_number(value: Any) -> None:
+    """PromptError for a number of more digits than llguidance keeps, which is double precision."""
+    if not isinstance(value, int | float) or (isinstance(value, int) and abs(value) <= 2**53):
+        return
+    if len(Decimal(str(value)).normalize().as_tuple().digits) > DIGITS:
+        raise PromptError(f"`json_schema`: {value} has more than the {DIGITS} digits that can be kept")
+
+
+def _check_count(schema: Any) -> None:
+    """PromptError where a document could have too few properties because a name comes twice.
+
+    A grammar has no memory of the names that came before, but for those it requires, in their order.
+    """
+    if not isinstance(schema, Mapping):
+        return
+    least, required = schema.get("minProperties"), schema.get("required")
+    if not isinstance(least, int | float) or (
+        schema.get("additionalProperties") is False and not schema.get("patternProperties")
+    ):
+        return
+    certain = len(set(required)) if isinstance(required, list | tuple) else 0
+    if least > certain + 1:
+        raise PromptError(
+            f"`json_schema`: minProperties {least:g} cannot be kept: of the names, only {certain} are required, "
+            "and the others could come twice"
+        )
+
+
+def _of_regex(regex: str) -> Language:
+    from llguidance import LLMatcher
+
+    if not isinstance(regex, str):
+        raise PromptError(f"`regex` must be text, got {regex!r:.60}")
+    plain = LLMatcher.grammar_from_regex(regex)
+    return _checked("regex", f"{FREE}\n{json.loads(plain)['grammars'][0]['lark_grammar']}", plain)
+
+
+def _of_grammar(grammar: str) -> Language:
+    if not isinstance(grammar, str):
+        raise PromptError(f"`grammar` must be text, got {grammar!r:.60}")
+    if "::=" in grammar:
+        from llguidance.gbnf_to_lark import any_to_lark
+
+        try:
+            grammar = any_to_lark(grammar)
+        except Exception as error:
+            raise PromptError(f"`grammar`: GBNF: {error}") from None
+    # The option stands at the end, so that a message tells the line as the file has it.
+    return _checked("grammar", f"{grammar}\n{FREE}\n")

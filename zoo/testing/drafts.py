@@ -1,0 +1,76 @@
+"""The check of the conformance suite that drafts change nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from zoo.generation.drafting import Draft, DraftedRow, Drafting
+from zoo.generation.engine import Engine
+from zoo.generation.prefill import Prefill
+from zoo.generation.sequence import text_of
+from zoo.generation.settings import settings_for
+from zoo.generation.step import Step
+from zoo.loading import Loaded
+from zoo.testing.batches import same_text
+from zoo.testing.subjects import Subject, loaded_of
+
+ASKED: dict[str, Any] = {"max_tokens": 14, "temperature": 0.0, "logprobs": 2}
+DRAFTS = 4  # tokens a pass
+RIGHT = (4, 1, 0, 3, 2)  # how many of them are the text's, pass after pass
+
+
+class KnownText:
+    """Drafts the tokens that a text will have, and after some of them others."""
+
+    reads_hidden = False
+
+    def __init__(self, text: Sequence[int], vocab: int) -> None:
+        self.text, self.vocab = text, vocab
+        self.place = self.passes = 0
+
+    def read(self, tokens: Sequence[int]) -> None:
+        """Count the tokens."""
+        self.place += len(tokens)
+
+    def see(self, place: int, hidden: Any) -> None:
+        """Nothing is made of hidden states."""
+
+    def propose(self, count: int) -> Draft:
+        """The next tokens, the first of them right."""
+        right = RIGHT[self.passes % len(RIGHT)]
+        self.passes += 1
+        ahead = self.text[self.place : self.place + count]
+        return Draft(tuple(token if i < right else (token + 1) % self.vocab for i, token in enumerate(ahead)))
+
+
+def drafted_text_equals_the_text_alone(subject: Subject) -> None:
+    """What a pass read of rejected drafts is taken back: from the columns of keys, and from states."""
+    loaded = loaded_of(subject)
+    prompt: Any = subject.tokens[0, : subject.tokens.shape[1] // 2].tolist()
+    alone = Engine(loaded)
+    alone.add(prompt, **ASKED)
+    expected = [step for _, step in alone.run()]
+    tokens = [step.token for step in expected if step.token is not None]
+    found = drafted_steps(loaded, prompt, KnownText([*prompt, *tokens], subject.vocab), **ASKED)
+    same_text(found, expected, "the drafted text")
+
+
+def drafted_steps(
+    loaded: Loaded, prompt: Sequence[int], drafter: Any, count: int = DRAFTS, **asked: Any
+) -> list[Step]:
+    """The steps of a text whose tokens `drafter` drafts, `count` a pass, whether that pays or not."""
+    text = text_of(loaded, prompt, settings_for(loaded, asked))
+    text.drafting, text.drafter = Drafting(count, lambda: drafter, False, None), drafter
+    drafter.read(text.ids)
+    caches = loaded.model.make_cache(text.settings.policy())
+    row = DraftedRow(loaded.model, text.settings.policy())
+    logits = Prefill(
+        loaded.model, text.ids, caches, prefix=loaded.architecture.causality == "prefix"
+    ).finish()
+    row.join(text, caches, logits)
+    row.pays.always = True
+    steps = []
+    while row.texts:
+        steps += [step for _, step in row.step()]
+    return steps
