@@ -40,7 +40,7 @@ def visit(browser):
 
     yield go
     for page, errors in opened:
-        assert errors == []
+        assert errors == [], page.url
         wide, room = page.evaluate("[document.documentElement.scrollWidth, window.innerWidth]")
-        assert wide <= room, f"{wide} pixels wide in a window of {room}"
+        assert wide <= room, f"{page.url}: {wide} pixels wide in a window of {room}"
         page.close()

@@ -11,7 +11,7 @@ from zoo.cli.complete import sources
 from zoo.cli.generating import Request, sampler_asked
 from zoo.cli.plugins import served_by
 from zoo.cli.progress import Progress
-from zoo.cli.setting_options import SettingsCommand
+from zoo.cli.setting_options import SettingsCommand, with_defaults
 from zoo.cli.source_options import architecture_option, repack_option, revision_option
 
 
@@ -76,6 +76,7 @@ def chat(
     with Progress("loading", waits=True) as report:
         loaded = load(source, force=force, report=report, repack=repack, **how)
     served_by(loaded.architecture)
+    settings = with_defaults(loaded, settings, strategy)
     if samplers:
         settings["samplers"] = dict(sampler_asked(loaded.registry, text) for text in samplers)
     settings["prompt_cache"] = _held(loaded, prompt_cache)

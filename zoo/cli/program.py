@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from zoo.cli import progress
+from zoo.cli.defaults import default_map, read_config
 from zoo.cli.signals import listen
 from zoo.cli.terminal import guard
 from zoo.errors import PluginError, ZooError, in_words
@@ -59,6 +60,11 @@ class Commands(click.Group):
             raise click.UsageError(f"no command {args[0]!r}{hint}")
         found = super().resolve_command(ctx, args)
         self.running = tuple(_chain(ctx, found[1], found[2]))
+        if not ctx.resilient_parsing and self.running:
+            names = (str(found[0]), *(str(command.name) for command in self.running[1:]))
+            inner = click.Context(self.running[-1], info_name=names[-1], parent=ctx)
+            tables = read_config(command_table().listed())
+            ctx.default_map = default_map(names, self.running[-1], inner, tables)
         return found
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
