@@ -186,7 +186,9 @@ class SettingsCommand(click.Command):
         except PromptError as error:
             for name, file in ctx.meta.get(FILES, {}).items():
                 if str(error).startswith(f"`{name}`: "):
-                    raise PromptError(f"`{name}`: {file}: {str(error).removeprefix(f'`{name}`: ')}") from error
+                    raise PromptError(
+                        f"`{name}`: {file}: {str(error).removeprefix(f'`{name}`: ')}"
+                    ) from error
             raise
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

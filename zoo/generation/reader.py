@@ -55,7 +55,6 @@ class TextReader:
     ) -> None:
         self.model, self.protocol, self.watch, self.length = model, protocol_of(model), watch, len(prompt)
         self.cache = model.make_cache(replace(policy, reserve=len(prompt) + min(limit, MOST_RESERVED)))
-        watch = None if hidden is None else lambda place, states: hidden.append(states)
         self.prompt = Prefill(
             model, prompt, self.cache, prefix=prefix, chunk=chunk, report=report, watch=watch
         )
