@@ -28,8 +28,13 @@ if TYPE_CHECKING:
 
 
 class Mask(Protocol):
-    """Which tokens a grammar allows next, as bits: uint32 (ceil(V/32),), the lowest id in the lowest bit."""
+    """Which tokens a grammar allows next, as bits: uint32 (ceil(V/32),), the lowest id in the lowest bit.
 
+    `done`: nothing but an end token can follow.
+    """
+
+    @property
+    def done(self) -> bool: ...
     def allowed(self) -> np.ndarray: ...
     def took(self, token: int) -> None: ...
 
