@@ -23,7 +23,7 @@ from zoo.errors import PromptError, ZooError
 from zoo.generation.grammar import language_of, masked, token_mask
 from zoo.generation.grammar.vocabulary import vocabulary_of
 
-COUNT = int(os.environ.get("ZOO_SCHEMAS", 60))
+COUNT = int(os.environ.get("ZOO_SCHEMAS", 40))
 # A tokenizer of each kind whose texts can be held to a form and that has a token for every byte.
 WITH_BYTES = [
     *("byte level", "merges", "byte fallback, stripped", "pieces", "pieces, no prefix", "pieces, squeezed"),
