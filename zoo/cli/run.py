@@ -16,7 +16,7 @@ from zoo.cli.generating import Request, prompt_ids, sampler_asked, steps
 from zoo.cli.plugins import served_by
 from zoo.cli.progress import Progress
 from zoo.cli.screen import Screen
-from zoo.cli.setting_options import SettingsCommand
+from zoo.cli.setting_options import SettingsCommand, with_defaults
 from zoo.cli.source_options import architecture_option, repack_option, revision_option
 from zoo.cli.statistics import Statistics
 
@@ -102,6 +102,7 @@ def run(
     with Progress("loading", waits=True) as report:
         loaded = load(source, context=room, force=force, report=report, **how)
     served_by(loaded.architecture)
+    settings = with_defaults(loaded, settings, strategy)
     load_seconds = time.perf_counter() - began
     if samplers:
         settings["samplers"] = dict(sampler_asked(loaded.registry, text) for text in samplers)

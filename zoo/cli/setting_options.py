@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from zoo.architecture import Setting, Strategy
 from zoo.architecture.shared_settings import CACHE, SETTINGS
@@ -20,6 +21,9 @@ from zoo.host.registry import Registry, core, default_registry
 PYTHON_ONLY = ("special_tokens",)
 KIND_NAMES = {int: "integer", float: "float", bool: "true|false", str: "text", dict: "json", object: "source"}
 FILES = f"{__name__}.files"  # of a click context's meta: the files that settings were read from
+
+
+DEFAULTS = f"{__name__}.defaults"  # of a click context's meta
 
 
 @frozen()
@@ -167,8 +171,15 @@ class SettingsCommand(click.Command):
     def invoke(self, ctx: click.Context) -> Any:
         """Call the command with the settings that were given as one argument, `settings`.
 
+        Those that are a person's defaults wait for `with_defaults`: whether they are taken depends on the model.
         PromptError, for one that was read from a file, names that too.
         """
+        standing = {
+            str(option.name): ctx.params.pop(str(option.name))
+            for option in self.setting_options()
+            if ctx.get_parameter_source(str(option.name)) is ParameterSource.DEFAULT_MAP
+        }
+        ctx.meta[DEFAULTS] = given_settings(self.setting_options(), standing)
         ctx.params["settings"] = given_settings(self.setting_options(), ctx.params)
         try:
             return super().invoke(ctx)
@@ -229,3 +240,13 @@ def given_settings(options: list[SettingOption], params: dict[str, Any]) -> dict
             params["strategy"] = option.only
         found[option.setting] = value
     return found
+
+
+def with_defaults(loaded: Any, settings: dict[str, Any], strategy: str | None) -> dict[str, Any]:
+    """The settings given, and of a person's defaults those that the strategy takes which serves the model."""
+    defaults = click.get_current_context().meta.get(DEFAULTS) or {}
+    if not defaults:
+        return settings
+    architecture = loaded.architecture
+    chosen = loaded.registry.strategy(architecture.task, settings, name=strategy, architecture=architecture)
+    return {name: value for name, value in defaults.items() if name in chosen.takes} | settings
