@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import re
 import sys
 import warnings
@@ -158,6 +159,10 @@ def main() -> None:
     warnings.simplefilter("once", UserWarning)
     warnings.showwarning = notice
     debug = "--debug" in sys.argv[1:]
+    if "_ZOO_COMPLETE" in os.environ:
+        from zoo.cli.complete import prepare
+
+        prepare()
     gc.disable()  # until the subcommand runs: what is imported by then is never garbage
     try:
         status = cli.main(

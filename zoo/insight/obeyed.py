@@ -35,7 +35,9 @@ class Obeyed(Frozen):
 def obeyed(architecture: Architecture, model: Any, registry: Registry) -> list[Obeyed]:
     """Every setting that the zoo or a strategy declares, and who takes it for a model of this architecture."""
     serving = {
-        label: strategy for label, strategy in registry.strategies.items() if architecture.task in strategy.tasks
+        label: strategy
+        for label, strategy in registry.strategies.items()
+        if architecture.task in strategy.tasks
     }
     own = (setting.name for strategy in registry.strategies.values() for setting in strategy.settings)
     names = dict.fromkeys((*(setting.name for setting in SETTINGS), *own))
@@ -45,6 +47,8 @@ def obeyed(architecture: Architecture, model: Any, registry: Registry) -> list[O
         reason = None if takers else f"`{name}`: no strategy for the task {architecture.task} takes it"
         if takers and name in POLICIES:
             reason = refused(model, POLICIES[name])
+        if takers and name == "own_draft" and architecture.prediction is None:
+            reason = f"`{name}`: {architecture.name} has no next-token-prediction layer"
         found.append(Obeyed(name, () if reason else takers, reason))
     return found
 
