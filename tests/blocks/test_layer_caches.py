@@ -6,7 +6,7 @@ import mlx.core as mx
 import pytest
 from page_layers import DIM, NORM, VOCAB, decoder, hybrid, made, texts
 
-from zoo.cache import CrossCache, KVCache, LayerCache, StateCache, WindowCache
+from zoo.cache import CachePolicy, CrossCache, KVCache, LayerCache, StateCache, WindowCache, merged_caches
 from zoo.errors import PluginError, PromptError
 from zoo.integrations import mlx_lm as integration
 from zoo.loading import Loaded
@@ -49,6 +49,31 @@ def test_beams_choose_rows_of_every_part(known, page):
     for row, (before, last) in enumerate(((1, 1), (1, 0), (0, 0))):
         text = mx.concatenate([tokens[before : before + 1], tokens[last : last + 1, :1]], axis=1)
         same(found[row : row + 1], model(text)[:, -1:], f"row {row}")
+
+
+@pytest.mark.parametrize("policy", [CachePolicy(), CachePolicy(max_size=5, keep=2)], ids=["plain", "bounded"])
+def test_texts_of_layers_of_several_parts_share_a_batch(known, page, policy):
+    model, tokens = made(hybrid(page, window=8)), texts(16, 3)
+    alone = [model.make_cache(policy) for _ in range(3)]
+    assert model.refused(alone[0], policy) is None
+    for row, length in enumerate((9, 1, 4)):
+        model(tokens[row : row + 1, :length], alone[row])
+    batch = merged_caches(alone)
+    for step in range(4):
+        new = tokens[:, 9 + step : 10 + step]
+        found = model(new, batch)
+        for row in range(3):
+            same(found[row : row + 1], model(new[row : row + 1], alone[row]), f"row {row}, step {step}")
+    again = model.make_cache(policy)
+    for cache, kept in zip(again, batch, strict=True):
+        cache.restore(kept.snapshot(2))
+    same(model(tokens[2:, :3], again), model(tokens[2:, :3], alone[2]), "row 2 taken out")
+
+
+def test_bits_that_a_part_cannot_take_are_refused_with_its_path(known, page):
+    model, policy = made(hybrid(page)), CachePolicy(key_bits=8)
+    reason = model.refused(model.make_cache(policy), policy)
+    assert reason and reason.startswith("`kv_bits`: keys of 4 numbers") and "(layers.0.attention)" in reason
 
 
 # Under mlx-lm's caches

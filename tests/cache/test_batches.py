@@ -10,6 +10,7 @@ from zoo.testing.subjects import streams, subject
 
 REGISTRY = default_registry()
 ARCHITECTURES = [REGISTRY.architecture(name) for name in sorted(REGISTRY.architectures)]
+TRANSLATORS = [a.name for a in ARCHITECTURES if a.task == "translate"]
 WRITERS = [a.name for a in ARCHITECTURES if a.task == "generate" and a.causality != "full"]
 LENGTHS = (9, 2, 5)
 
@@ -65,3 +66,36 @@ def test_a_snapshot_is_what_it_was(name):
             assert not snapshot.by_column or all(array.shape[2] == 7 for array in snapshot.arrays)
             leaf.restore(snapshot)
         same(made.model(tokens[:, 7:12], restored), expected, "logits")
+
+
+@pytest.mark.parametrize("name", TRANSLATORS)
+def test_targets_of_sources_of_unequal_length_share_a_batch(name):
+    made = subject(name)
+    model, text = made.model, mx.random.randint(3, made.vocab, (3, 12), key=mx.random.key(4))
+    alone = []
+    for row, length in enumerate((4, 9, 7)):
+        caches = model.make_cache()
+        source = text[row : row + 1, :length]
+        masks = {"mask": mx.array([[0, *[1] * (length - 1)]])} if row == 2 else {}  # one padded source
+        memory = model.encode(source, **masks)
+        model.decode(text[row : row + 1, : row + 1], memory, caches, memory_mask=masks.get("mask"))
+        alone.append(caches)
+    assert all(map(can_merge, alone))
+    batch = merged_caches(alone)
+    for step in range(2):
+        new = text[:, 10 + step : 11 + step]
+        found = model.decode(new, None, batch)
+        for row, caches in enumerate(alone):
+            same(found[row : row + 1], model.decode(new[row : row + 1], None, caches), f"row {row}")
+    again = model.make_cache()
+    for cache, kept in zip(again, batch, strict=True):
+        cache.restore(kept.snapshot(1))
+    same(model.decode(new[1:2], None, again), model.decode(new[1:2], None, alone[1]), "row 1 taken out")
+    for cache in batch:
+        cache.select(mx.array([2, 0]))
+        cache.compact()
+    found = model.decode(new[:2], None, batch)
+    for row, before in enumerate((2, 0)):
+        same(
+            found[row : row + 1], model.decode(new[row : row + 1], None, alone[before]), f"row {before} after"
+        )

@@ -4,7 +4,7 @@ import mlx.core as mx
 import pytest
 
 from zoo.blocks.mask import attention_mask
-from zoo.cache import CachePolicy, KVCache, WindowCache
+from zoo.cache import CachePolicy, KVCache, LayerCache, WindowCache, can_merge
 
 
 def column(start, count):
@@ -70,3 +70,23 @@ def test_masks_say_who_sees_whom():
     assert shown(padded[1, 0]) == ["x..", ".x.", "..x"]
     step = attention_mask(1, length=3, padding=mx.array([0, 2]))
     assert [shown(row[0]) for row in step] == [["xxxx"], ["..xx"]]
+
+
+class Counting(KVCache):
+    """Keys, values, and how often each row was chosen."""
+
+    def __init__(self, policy=None):
+        super().__init__(policy)
+        self.chosen = mx.zeros((2, 1))
+
+
+def test_a_subclass_that_keeps_more_is_not_taken_for_its_base():
+    cache, plain = Counting(), KVCache()
+    for one in (cache, plain):
+        one.update_and_fetch(*mx.zeros((2, 2, 1, 3, 8)))
+    assert plain.restores and plain.mergeable and can_merge([plain])
+    assert not cache.restores and not cache.mergeable and not can_merge([cache, plain])
+    assert not LayerCache({"mixer": cache}).restores and not can_merge([LayerCache({"mixer": cache})])
+    cache.select(mx.array([1, 0, 1]))
+    assert cache.chosen.shape == (3, 1) and cache.rows == 3
+    assert not can_merge([object()]) and not can_merge([KVCache()])  # another library's, and an empty one

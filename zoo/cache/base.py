@@ -46,9 +46,10 @@ class Cache:
 
     by_column: bool = False
     trims: bool = False
-    restores: bool = False
     constant: bool = False
     obeys: frozenset[str] = frozenset()
+    # The attributes that hold what `snapshot`, `restore` and `joined` take.
+    handled: frozenset[str] = frozenset({"_padding"})
     # A bounded cache's (keep, recent): a query sees the first `keep` tokens of its row, and the newest `recent`.
     bound: tuple[int, int] | None = None
 
@@ -95,6 +96,16 @@ class Cache:
     def kind(self) -> str:
         """What its snapshots say they are of."""
         return type(self).__name__
+
+    @property
+    def restores(self) -> bool:
+        """Whether `snapshot` and `restore` take everything that it keeps."""
+        return False
+
+    @property
+    def keeps_more(self) -> bool:
+        """Whether it keeps arrays beside those in `handled`, as a subclass may that inherits its methods."""
+        return any(numbers(value) for name, value in vars(self).items() if name not in self.handled)
 
     @property
     def mergeable(self) -> bool:

@@ -25,7 +25,7 @@ class KVCache(Cache):
     also for the tokens that come with them.
     """
 
-    restores = True
+    handled = frozenset({"_padding", "keys", "values"})
     obeys = frozenset({"max_size", "bits"})
     window: int | None = None
 
@@ -113,15 +113,20 @@ class KVCache(Cache):
         return self.keys.add(keys, *rows), self.values.add(values, *rows)
 
     @property
+    def restores(self) -> bool:
+        """Whether its snapshots have all that it keeps."""
+        return not self.keeps_more
+
+    @property
     def mergeable(self) -> bool:
-        """Whether it has a token."""
-        return self.length > 0
+        """Whether it has a token, and keeps nothing beside keys and values."""
+        return self.length > 0 and not self.keeps_more
 
     def select(self, rows: mx.array) -> None:
         """Keep these rows of the batch in this order (B,)."""
+        super().select(rows)
         self.keys.select(rows)
         self.values.select(rows)
-        self.padding = None if self.padding is None else self.padding[rows]
 
     def snapshot(self, row: int = 0) -> Snapshot:
         """What it holds of one row: keys and values (1, G, S, K), as they are kept."""

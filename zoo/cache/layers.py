@@ -13,6 +13,8 @@ from zoo.cache.base import Cache, Snapshot
 class LayerCache(Cache):
     """The caches of a layer's parts, by the names of the parts; they take in the same tokens and advance together."""
 
+    handled = frozenset({"parts"})
+
     def __init__(self, parts: Mapping[str, Any]) -> None:
         self.parts = dict(parts)
 
@@ -68,14 +70,14 @@ class LayerCache(Cache):
         return all(part.trims for part in self)
 
     @property
-    def restores(self) -> bool:  # type: ignore[override]
-        """Whether all parts do."""
-        return all(part.restores for part in self)
+    def restores(self) -> bool:
+        """Whether all parts do, and nothing is kept beside them."""
+        return all(part.restores for part in self) and not self.keeps_more
 
     @property
     def mergeable(self) -> bool:
-        """Whether all parts are."""
-        return all(part.mergeable for part in self)
+        """Whether all parts are, and nothing is kept beside them."""
+        return all(part.mergeable for part in self) and not self.keeps_more
 
     def start(self, queries: int) -> int:
         """The column of the oldest key that any part will be given with `queries` new tokens."""
@@ -120,6 +122,8 @@ class CrossCache(LayerCache):
     one row they serve every target. In a merged batch, sources are padded on the right and `mask` says which columns are a
     row's: the cross-attention uses it where `decode` is given no `memory_mask`.
     """
+
+    handled = frozenset({"parts", "mixer", "keys", "values", "mask"})
 
     def __init__(self, mixer: Any) -> None:
         super().__init__({"mixer": mixer})

@@ -17,8 +17,8 @@ class StateCache(Cache):
     `cache[i]` is the array i, None before the first token. The mixer writes it and then calls `advance`.
     """
 
-    restores = True
     constant = True
+    handled = frozenset({"_padding", "arrays"})
 
     def __init__(self, count: int, policy: CachePolicy | None = None) -> None:
         super().__init__(policy)
@@ -46,9 +46,14 @@ class StateCache(Cache):
         self.length += tokens
 
     @property
+    def restores(self) -> bool:
+        """Whether its snapshots have all that it keeps."""
+        return not self.keeps_more
+
+    @property
     def mergeable(self) -> bool:
-        """Whether it has taken in a token, and every array is there."""
-        return self.length > 0 and len(self.state) == len(self.arrays)
+        """Whether it has taken in a token, every array is there, and there are no others."""
+        return self.length > 0 and len(self.state) == len(self.arrays) and not self.keeps_more
 
     def snapshot(self, row: int = 0) -> Snapshot:
         """The arrays of one row (1, …)."""

@@ -19,7 +19,6 @@ from zoo.generation.checkpoint_settings import token_limit
 from zoo.generation.conversation import Conversation, Message
 from zoo.generation.prompt import encode_prompt, has_chat_template, render_messages
 from zoo.generation.segments import segment_ends
-from zoo.generation.settings import Settings, settings_for
 from zoo.generation.step import PromptRead, Step
 from zoo.generation.tools import ToolCall
 from zoo.loading import Loaded
@@ -100,6 +99,12 @@ class Talk:
     def context(self) -> int | None:
         """The most tokens that the model is made for; None where it is made for any number."""
         return self.loaded.recipe.context
+
+    @property
+    def keeps(self) -> bool:
+        """Whether what was computed of a turn serves the next one."""
+        chosen, _ = started(self.loaded, self.settings, self.strategy)
+        return self.prompt_cache is not None and "prompt_cache" in chosen.options
 
     def declared(self) -> dict[str, Setting]:
         """The settings that may be changed, by their names: those of every strategy that serves the model's task."""
@@ -239,15 +244,8 @@ class Talk:
         if self.remembers and room is not None and room > 0 and "max_tokens" in chosen.takes:
             settings["max_tokens"] = min(token_limit(self.loaded, 0, settings.get("max_tokens")), room)
         if self.prompt_cache is not None and "prompt_cache" in chosen.options:
-            settings |= {"prompt_cache": self.prompt_cache, "ends": self._ends(prompt.ids, settings)}
+            settings["prompt_cache"] = self.prompt_cache
+            if self.remembers:
+                settings["ends"] = segment_ends(self.loaded, self.conversation.sent, prompt.ids)
         steps = stream(prompt.loaded, prompt.ids, strategy=self.strategy, report=report, **settings)
         yield from prompt.answer(steps)
-
-    def _ends(self, ids: Sequence[int], settings: Mapping[str, Any]) -> tuple[int, ...]:
-        """Where the next prompt may go on in another way; nowhere that matters if any beginning can be used again."""
-        assert self.prompt_cache is not None
-        shared = {name: value for name, value in settings.items() if name in Settings.__dataclass_fields__}
-        policy = settings_for(self.loaded, shared).policy()
-        if not self.remembers or self.prompt_cache.by_column(policy):
-            return ()
-        return tuple(segment_ends(self.loaded, self.conversation.sent, ids))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from itertools import groupby
 from typing import Any
 
@@ -20,6 +21,7 @@ from zoo.errors import PromptError
 from zoo.frozen import Frozen, frozen
 from zoo.generation.choosing.logits import check_numbers
 from zoo.generation.prompt import learned_context, pieces
+from zoo.generation.settings import check_policy
 from zoo.host.registry import Registry, default_registry
 from zoo.insight.tokenization import byte_counts
 from zoo.loading import Loaded
@@ -107,6 +109,7 @@ def perplexity(
     batch: int = 1,
     chunk: int | None = None,
     report: Report | None = None,
+    policy: CachePolicy | None = None,
 ) -> Perplexity:
     """The perplexity of a text, by a window of `context` tokens that moves on by `stride`.
 
@@ -118,7 +121,7 @@ def perplexity(
     `context` defaults to the model's own, at most 4,096, `stride` to half of it. A model of recurrent states alone reads
     the whole text as one, whatever the `stride`, unless told a `context`. `limit`: the most tokens to score. `batch`
     windows are read side by side, in passes of `chunk` tokens, neither of which changes the result. `report` is called
-    with the tokens that are scored and those to score. A prefix language model is measured without a prefix: each token sees those before it.
+    with the tokens that are scored and those to score. `policy`: the caches follow it, which shows what it costs. A prefix language model is measured without a prefix: each token sees those before it.
     PromptError for a model that gives no probability of a next token, for an empty text and a setting that cannot be.
 
     >>> from zoo.insight.perplexity import perplexity
@@ -129,6 +132,8 @@ def perplexity(
     True
     """
     check_predicts(loaded)
+    policy = policy or CachePolicy()
+    check_policy(loaded.model, policy)
     runtime.check_process()
     before, own = _ids(loaded, text)
     skipped = 0 if before else 1
@@ -147,7 +152,7 @@ def perplexity(
     nats, done, read = 0.0, 0, 0
     began = time.perf_counter()
     for rows in _batches(windows(first, len(ids), context or len(ids), stride or len(ids)), batch):
-        for count, part in _pass(loaded.model, tokens, rows, chunk or runtime.prefill_chunk()):
+        for count, part in _pass(loaded.model, tokens, rows, chunk or runtime.prefill_chunk(), policy):
             nats, done = nats + part, done + count
             if report is not None:
                 report(done, len(scored))
@@ -248,7 +253,7 @@ def _batches(found: Iterator[tuple[int, int, int]], batch: int) -> Iterator[list
 
 
 def _pass(
-    model: Any, tokens: mx.array, rows: Sequence[tuple[int, int, int]], chunk: int
+    model: Any, tokens: mx.array, rows: Sequence[tuple[int, int, int]], chunk: int, policy: CachePolicy
 ) -> Iterator[tuple[int, float]]:
     """How many tokens each pass of one batch of windows scores, and their nats."""
     start, end, scored = rows[0]
@@ -256,7 +261,7 @@ def _pass(
         end - start,
         scored - start - 1,
     )  # of the read positions, those that predict nothing new
-    cache = model.make_cache(CachePolicy(reserve=length))
+    cache = model.make_cache(replace(policy, reserve=length))
     for at in range(0, length, chunk):
         until = min(at + chunk, length)
         inputs = mx.stack([tokens[row + at : row + until] for row, _, _ in rows])  # (B, T)
