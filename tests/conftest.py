@@ -29,6 +29,7 @@ if importlib.util.find_spec("hypothesis"):  # not where the wheel alone is teste
     hypothesis.settings.load_profile("zoo")
 _HOME = tempfile.TemporaryDirectory(prefix="zoo-tests-")
 os.environ["HF_HOME"] = _HOME.name
+os.environ["XDG_CONFIG_HOME"] = os.environ["XDG_STATE_HOME"] = _HOME.name  # nor their settings and history
 for _name in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HF_TOKEN_PATH"):
     os.environ.pop(_name, None)
 

@@ -8,7 +8,7 @@ import mlx.core as mx
 
 import zoo
 from figures.parts import line, rect, svg, text
-from zoo.generation.beam import Beams, beam_search
+from zoo.generation.beams import Beams, beam_search
 from zoo.generation.choosing.forced import constraints_of
 from zoo.generation.choosing.logits import logprobs
 from zoo.generation.prompt import end_ids, settings_of

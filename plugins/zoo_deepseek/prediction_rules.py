@@ -20,7 +20,7 @@ class OnlyPredictionLayer(Rule):
 
     def forward(self, source: Tensors, target: Tensors, recipe: Any, join: Join) -> None:
         own = {
-            fill(self.layer, values | {"i": "0"}) + values["*"]: source[name]
+            fill(self.layer + "*", values | {"i": "0"}): source[name]
             for name, values in matches(self.layer + "*", source)
             if values["i"] == str(recipe.index)
         }

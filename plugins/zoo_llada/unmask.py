@@ -1,6 +1,6 @@
 """Text by unmasking: begin with masks alone, uncover a few a step, the most probable first (Nie et al., 2025, section 2.4).
 
-Axes: B batch (1), T prompt and answer, L tokens of a block, V vocabulary.
+Axes: B texts, T prompt and answer, L tokens of a block, V vocabulary.
 """
 
 from __future__ import annotations
@@ -15,41 +15,66 @@ from zoo.errors import PromptError
 from zoo.generation import Step
 from zoo.generation.choosing.logits import check_numbers
 from zoo.generation.choosing.sampling import sampler
+from zoo.generation.prepared import BATCH, each_prompt, in_batches
 from zoo.generation.prompt import encode_prompt, mask_id, sampling_of
+from zoo.generation.reader import padded
 from zoo.generation.text import TextStream
 from zoo.loading import Loaded
 
 HIDDEN = "░"  # a token still masked, in a draft
+Choose = Callable[[Any], Any]  # logits (…, L, V) to ids (…, L)
 
 
-def stream(
-    loaded: Loaded,
-    prompt: str | Sequence[int],
-    *,
-    max_tokens: int,
-    steps: int | None = None,
-    block_length: int,
-    temperature: float | None = None,
-    top_k: int | None = None,
-    top_p: float | None = None,
-    min_p: float | None = None,
-    seed: int | None = None,
-    special_tokens: bool = True,
-) -> Iterator[Step]:
+def stream(loaded: Loaded, prompt: str | Sequence[int], **settings: Any) -> Iterator[Step]:
     """Answer `prompt` with at most `max_tokens` tokens, uncovered in `steps` passes over the whole text.
 
     The answer is made in blocks of at most `block_length` from left to right, each in its share of the steps (by
     default one a token). A step without a token carries a draft of the block under way; once that is whole, each of its
     tokens is a step. Ends after an end token. PromptError, before anything runs, for a setting that cannot be.
     """
-    sampling = sampling_of(loaded, temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p)
-    ids, mask = encode_prompt(loaded, prompt, special_tokens), mask_id(loaded)
+    return (step for _, step in _answers(loaded, [prompt], several=False, **settings))
+
+
+def batch(
+    loaded: Loaded, prompts: Sequence[str | Sequence[int]], *, batch_size: int = BATCH, **settings: Any
+) -> Iterator[tuple[int, Step]]:
+    """What `stream` gives for each of the prompts, `batch_size` of them in the same passes: its index and a step.
+
+    PromptError, before anything runs, for a setting or a prompt that cannot be, with the prompt's index.
+    """
+    return _answers(loaded, prompts, batch_size, **settings)
+
+
+def _answers(
+    loaded: Loaded,
+    prompts: Sequence[str | Sequence[int]],
+    batch_size: int = BATCH,
+    several: bool = True,
+    *,
+    max_tokens: int,
+    steps: int | None = None,
+    block_length: int,
+    seed: int | None = None,
+    special_tokens: bool = True,
+    **sampling: Any,
+) -> Iterator[tuple[int, Step]]:
+    drawn, mask = sampling_of(loaded, **sampling), mask_id(loaded)
+    texts = each_prompt(prompts, several, lambda prompt: encode_prompt(loaded, prompt, special_tokens))
     blocks = share(max_tokens, -(-max_tokens // block_length))
     if steps is not None and steps < len(blocks):
         raise PromptError(f"`steps` must be at least {len(blocks)}, one for each block, got {steps}")
     passes = share(steps or max_tokens, len(blocks))
     plan = [(size, min(count, size)) for size, count in zip(blocks, passes, strict=True)]
-    return _answer(loaded, ids, mask, plan, sampler(sampling, seed))
+
+    def run() -> Iterator[tuple[int, Step]]:
+        for indices in in_batches(loaded, [len(ids) for ids in texts], batch_size):
+            group = [texts[index] for index in indices]
+            # With draws each text has its own, as if it were alone.
+            chooses = [sampler(drawn, seed) for _ in (group if drawn.temperature else group[:1])]
+            for place, step in _answer(loaded, group, mask, plan, chooses):
+                yield indices[place], step
+
+    return run()
 
 
 def share(total: int, parts: int) -> list[int]:
@@ -58,46 +83,80 @@ def share(total: int, parts: int) -> list[int]:
 
 
 def _answer(
-    loaded: Loaded, ids: list[int], mask: int, plan: list[tuple[int, int]], choose: Callable[[Any], Any]
-) -> Iterator[Step]:
-    start, length = len(ids), sum(size for size, _ in plan)
-    text = TextStream(loaded, length)
-    tokens = mx.array([ids + [mask] * length])  # (1, T)
+    loaded: Loaded,
+    prompts: list[list[int]],
+    mask: int,
+    plan: list[tuple[int, int]],
+    chooses: list[Choose],
+) -> Iterator[tuple[int, Step]]:
+    """Blocks of all texts in the same passes; one that has ended takes no part in the next block."""
+    length = sum(size for size, _ in plan)
+    texts = [TextStream(loaded, length) for _ in prompts]
+    going = list(range(len(prompts)))
+    tokens, real = padded(prompts, left=True)  # (B, T)
+    start = tokens.shape[1]
+    real = None if real.min().item() else mx.concatenate([real, mx.ones((len(texts), length))], axis=1)
+    tokens = mx.concatenate([tokens, mx.full((len(texts), length), mask)], axis=1)
     for size, passes in plan:
-        new: list[int] = []
-        for tokens in uncover(loaded.model, tokens, start, size, passes, mask, choose):  # noqa: B020
-            new = tokens[0, start : start + size].tolist()
-            if loaded.tokenizer is not None:
-                yield Step(None, "", draft=drafted(loaded.tokenizer, new, mask, text.ends))
-        for step in text.steps(new):
-            yield step
-            if step.finish_reason is not None:
-                return
+        new: list[list[int]] = []
+        for tokens in uncover(loaded.model, tokens, start, size, passes, mask, each(chooses), real):  # noqa: B020
+            new = tokens[:, start : start + size].tolist()
+            for place, index in enumerate(going if loaded.tokenizer is not None else ()):
+                yield index, Step(None, "", draft=drafted(loaded.tokenizer, new[place], mask, texts[0].ends))
+        kept = []
+        for place, index in enumerate(going):
+            steps = list(texts[index].steps(new[place]))
+            yield from ((index, step) for step in steps)
+            if steps[-1].finish_reason is None:
+                kept.append(place)
+        if not kept:
+            return
+        if len(kept) < len(going):
+            rows = mx.array(kept)
+            tokens, real = tokens[rows], None if real is None else real[rows]
+            chooses = [chooses[place] for place in kept] if len(chooses) > 1 else chooses
+            going = [going[place] for place in kept]
         start += size
 
 
 def uncover(
-    model: Any, tokens: Any, start: int, size: int, passes: int, mask: int, choose: Callable[[Any], Any]
+    model: Any,
+    tokens: Any,
+    start: int,
+    size: int,
+    passes: int,
+    mask: int,
+    choose: Choose,
+    real: mx.array | None = None,
 ) -> Iterator[mx.array]:
-    """The text (1, T) after each of `passes` over it, which uncover the `size` masks from `start` on.
+    """The texts (B, T) after each of `passes` over them, which uncover the `size` masks from `start` on.
 
     Every masked token is predicted again in each pass, of which those with the highest probability are kept: the
-    others are masked again ("low-confidence remasking", algorithm 5). `choose` predicts: logits (L, V) to ids (L,).
+    others are masked again ("low-confidence remasking", algorithm 5). `choose` predicts: logits (B, L, V) to ids (B, L).
+    `real` (B, T) is 0 where a prompt is padded.
     """
+    padding = {} if real is None else {"mask": real}
     for count in share(size, passes):
-        hidden = model.backbone(tokens)[:, start : start + size]  # (1, T, D) -> (1, L, D)
-        logits = model.head(hidden)[0].astype(mx.float32)  # (L, V)
+        hidden = model.backbone(tokens, **padding)[:, start : start + size]  # (B, T, D) -> (B, L, D)
+        logits = model.head(hidden).astype(mx.float32)  # (B, L, V)
         check_numbers(logits.max().item(), "the masks")
         # The mask itself is no prediction: chosen, it would stay for ever.
         logits = mx.where(mx.arange(logits.shape[-1]) == mask, -mx.inf, logits)
-        chosen = choose(logits)  # (L,)
-        sure = mx.take_along_axis(mx.softmax(logits, axis=-1), chosen[:, None], axis=-1)[:, 0]  # (L,)
-        block = tokens[0, start : start + size]
+        chosen = choose(logits)  # (B, L)
+        sure = mx.take_along_axis(mx.softmax(logits, axis=-1), chosen[..., None], axis=-1)[..., 0]  # (B, L)
+        block = tokens[:, start : start + size]
         # Rank 0 is the most probable of those still masked.
-        rank = mx.argsort(mx.argsort(mx.where(block == mask, -sure, 1)))  # (L,)
+        rank = mx.argsort(mx.argsort(mx.where(block == mask, -sure, 1), axis=-1), axis=-1)  # (B, L)
         block = mx.where(rank < count, chosen.astype(block.dtype), block)
-        tokens = mx.concatenate([tokens[:, :start], block[None], tokens[:, start + size :]], axis=1)
+        tokens = mx.concatenate([tokens[:, :start], block, tokens[:, start + size :]], axis=1)
         yield tokens
+
+
+def each(chooses: Sequence[Choose]) -> Choose:
+    """What chooses for all texts: one for all, or each text's own, as if it were alone."""
+    if len(chooses) == 1:
+        return chooses[0]
+    return lambda logits: mx.stack([choose(row) for row, choose in zip(logits, chooses, strict=True)])
 
 
 def drafted(tokenizer: Any, ids: list[int], mask: int, ends: frozenset[int]) -> str:

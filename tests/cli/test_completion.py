@@ -3,9 +3,11 @@
 import importlib.metadata
 import json
 import os
+import shutil
 import subprocess
 import sys
 
+import pexpect
 import pytest
 from click.shell_completion import ShellComplete
 
@@ -26,6 +28,8 @@ def test_commands_options_and_architectures_are_completed():
     assert completed("zoo run llama --max-t") == {"--max-tokens", "--max-time"}
     assert completed("zoo run qwen3") == {"qwen3", "qwen3-moe"}
     assert completed("zoo run ./my-mo") == {"file"}
+    assert completed("zoo run llama:") == {"llama:pocket", "llama:8b"}
+    assert completed("zoo chat llama:p") == {"llama:pocket"}
     assert completed("zoo compare llama gpt2-") == {"gpt2-postln"}
 
 
@@ -33,8 +37,9 @@ def test_commands_options_and_architectures_are_completed():
 def test_each_shell_is_answered(shell):
     environment = {
         "_ZOO_COMPLETE": f"{shell}_complete",
+        "COMP_LINE": "zoo run lla",  # for bash
         "COMP_WORDS": "zoo run lla",
-        "COMP_CWORD": "lla" if shell == "fish" else "2",  # fish gives the word itself, the others its number
+        "COMP_CWORD": "lla" if shell == "fish" else "2",  # fish gives the word itself, zsh its number
     }
     done = subprocess.run(
         [sys.executable, "-m", "zoo"], env={**os.environ, **environment}, capture_output=True, text=True
@@ -47,6 +52,30 @@ def test_each_shell_gets_its_script(shell):
     environment = {**os.environ, "_ZOO_COMPLETE": f"{shell}_source"}
     done = subprocess.run([sys.executable, "-m", "zoo"], env=environment, capture_output=True, text=True)
     assert done.returncode == 0 and f"_ZOO_COMPLETE={shell}_complete" in done.stdout
+
+
+@pytest.mark.skipif(not shutil.which("bash"), reason="needs bash")
+def test_bash_itself_completes_commands_options_architectures_and_presets(tmp_path):
+    program = tmp_path / "zoo"
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m zoo "$@"\n')
+    program.chmod(0o755)
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "TERM": "dumb", "PS1": ""}
+    bash = pexpect.spawn(
+        "bash", ["--norc", "--noprofile"], encoding="utf-8", timeout=60, cwd=tmp_path, env=environment
+    )
+    try:
+        bash.sendline('eval "$(_ZOO_COMPLETE=bash_source zoo)"; echo rea""dy')
+        bash.expect_exact("ready\r\n")
+        for typed, completed in (
+            ("zoo comp", "zoo compare "),
+            ("zoo run llama:po", "zoo run llama:pocket "),
+            ("zoo chat llama --max-to", "zoo chat llama --max-tokens "),
+        ):
+            bash.send(f"{typed}\t")
+            bash.expect_exact(completed)
+            bash.send("\x15")  # clears the line
+    finally:
+        bash.close(force=True)
 
 
 def test_advice_is_a_command_for_this_installation(monkeypatch):

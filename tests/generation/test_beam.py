@@ -6,42 +6,18 @@ from types import SimpleNamespace
 import mlx.core as mx
 import numpy as np
 import pytest
+from tables import GARDEN, Table
 
 import zoo
 from zoo.cache import CachePolicy, CrossCache, KVCache, WindowCache
 from zoo.errors import PromptError
-from zoo.generation.beam import Beams, Hypothesis, beam_search, likeliest
+from zoo.generation.beams import Beams, Hypothesis, beam_search, likeliest
 from zoo.generation.choosing.forced import Constraints, completing, constraints_of, repeating
 from zoo.loading import Loaded
 from zoo.testing import subject
 from zoo.tokenizer.languages import LanguageTokens, TargetLanguagePrefix
 
 SOURCE = [5, 6, 7, 8, 9]
-
-
-class Table:
-    """A reader whose next token depends on the last one only, by a table of log-probabilities."""
-
-    def __init__(self, table, start):
-        self.table, self.start, self.rows = mx.log(mx.array(table)), start, []
-
-    def first(self):
-        return self.table[self.start][None]
-
-    def next(self, tokens):
-        return self.table[tokens[:, -1]]
-
-    def select(self, rows):
-        self.rows.append(rows)
-
-
-# 0 ends. From 3, token 1 is likelier than 2, but then nothing is certain; after 2 the end is.
-GARDEN = [
-    [0.25, 0.25, 0.25, 0.25],
-    [0.30, 0.40, 0.20, 0.10],
-    [0.97, 0.01, 0.01, 0.01],
-    [0.01, 0.50, 0.40, 0.09],
-]
 
 
 def search(beams, limit=4, table=GARDEN, **settings):
@@ -241,7 +217,16 @@ def test_the_start_token_is_the_recipe_s_unless_the_folder_says_otherwise(loaded
         ({"length_penalty": math.nan}, "`length_penalty`"),
         ({"source_language": "en"}, "`source_language`: model has no languages"),
         ({"target_language": "fr"}, "`target_language`: model has no languages"),
-        ({"stop": "x"}, "`stop`: beam generation has no such setting"),
+        ({"prompt_lookup": 4}, "`prompt_lookup`: beam generation has no such setting"),
+        ({"beams": 2, "logit_bias": {4: 1.0}}, "`logit_bias` cannot be given with several `beams`"),
+        ({"beams": 2, "regex": "a+"}, "`regex` cannot be given with several `beams`"),
+        ({"length_penalty": 2.0}, "`length_penalty` needs several `beams`"),
+        ({"beams": 1, "return_sequences": 2}, "`return_sequences` needs several `beams`"),
+        ({"beams": 4, "return_sequences": 5}, "`return_sequences` must lie in 1..4"),
+        ({"beams": 4, "beam_groups": 3}, "`beam_groups` must divide the 4 `beams`, got 3"),
+        ({"beams": 4, "beam_groups": 2}, "`beam_groups` needs a `diversity_penalty`"),
+        ({"beams": 4, "diversity_penalty": 0.5}, "`diversity_penalty` needs several `beam_groups`"),
+        ({"prefill_chunk": 4}, "`prefill_chunk`: an encoder-decoder reads its source in one piece"),
     ],
 )
 def test_a_setting_that_cannot_be_is_refused_before_anything_runs(loaded, settings, message):
@@ -258,7 +243,7 @@ def test_a_continuation_takes_beams_and_refuses_languages(tmp_path):
     with pytest.raises(
         PromptError, match="`beams`: autoregressive generation has no such setting; it is a setting of beam"
     ):
-        zoo.stream(loaded, SOURCE, beams=3, stop="x")
+        zoo.stream(loaded, SOURCE, beams=3, prompt_lookup=2)
 
 
 def test_a_target_longer_than_its_learned_positions_ends_with_them(tmp_path):

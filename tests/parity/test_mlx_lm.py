@@ -12,9 +12,6 @@ from mlx_lm.models.cache import make_prompt_cache
 from mlx_lm_configs import VOCAB, load, write
 
 from zoo.checkpoint.convert import convert
-from zoo.generation.choosing.sampling import greedy
-from zoo.generation.decoding import decode
-from zoo.generation.reader import TextReader
 from zoo.host.registry import default_registry
 from zoo.testing import same
 from zoo_mlx_lm import modules
@@ -61,7 +58,7 @@ def test_runs_as_in_mlx_lm(module, tmp_path):
     assert loaded.architecture.name == name
     agree(loaded, expected, tokens)
     prompt = tokens[0].tolist()
-    new = [token for token, *_ in decode(TextReader(loaded.model, prompt, NEW, chunk=6), NEW, greedy)]
+    new = zoo.generate(loaded, prompt, max_tokens=NEW, temperature=0.0, prefill_chunk=6).tokens
     rows = finite(loaded.model(mx.array([prompt + new]))[0, LENGTH - 1 : -1])  # (NEW, V)
     for row, token in zip(rows, new, strict=True):
         lost = (row.max() - row[token]).item()

@@ -8,10 +8,10 @@ from typing import Any
 import click
 
 from zoo.cli.complete import sources
-from zoo.cli.generating import Request, sampler_asked
+from zoo.cli.generating import Request, opened_cache, sampler_asked
 from zoo.cli.plugins import served_by
 from zoo.cli.progress import Progress
-from zoo.cli.setting_options import SettingsCommand
+from zoo.cli.setting_options import SettingsCommand, with_defaults
 from zoo.cli.source_options import architecture_option, repack_option, revision_option
 
 
@@ -76,9 +76,11 @@ def chat(
     with Progress("loading", waits=True) as report:
         loaded = load(source, force=force, report=report, repack=repack, **how)
     served_by(loaded.architecture)
+    settings = with_defaults(loaded, settings, strategy)
     if samplers:
         settings["samplers"] = dict(sampler_asked(loaded.registry, text) for text in samplers)
-    settings["prompt_cache"] = _held(loaded, prompt_cache)
+    if prompt_cache is not None:
+        settings["prompt_cache"] = opened_cache(prompt_cache, loaded)
     talk = talk_of(loaded, Request(settings | {"strategy": strategy}, system, raw))
     if path is not None:
         from zoo.generation.conversation import load_conversation
@@ -90,26 +92,16 @@ def chat(
     converse(talk)
 
 
-def _held(loaded: Any, path: Path | None) -> Any:
-    """A prompt cache, that of a file if there is one, which is then written again at the end."""
-    from zoo.generation.prompt_cache import PromptCache
-
-    if path is None:
-        return PromptCache(loaded)
-    held = PromptCache.load(path, loaded)
-    click.get_current_context().call_on_close(lambda: held.save(path) if held.statistics.requests else None)
-    return held
-
-
 def talk_of(loaded: Any, request: Request) -> Any:
     """The conversation that a command's options ask for; what was computed of it is kept until it ends."""
+    from zoo.errors import PromptError
     from zoo.generation.conversation import Conversation
     from zoo.generation.prompt_cache import PromptCache
     from zoo.generation.talk import Talk
 
     settings = {name: value for name, value in request.settings.items() if name != "strategy"}
     held = settings.pop("prompt_cache", None)
-    return Talk(
+    talk = Talk(
         loaded,
         Conversation(system=request.system),
         settings,
@@ -117,3 +109,8 @@ def talk_of(loaded: Any, request: Request) -> Any:
         raw=request.raw,
         prompt_cache=PromptCache(loaded) if held is None else held,
     )
+    if held is not None and not talk.keeps:
+        raise PromptError(
+            f"`prompt_cache`: {loaded.architecture.name} is run by a strategy that keeps nothing"
+        )
+    return talk

@@ -22,6 +22,16 @@ def _version(package: str) -> str:
         return "not installed"
 
 
+def _defaults() -> str:
+    """Which file gives the options their defaults, for which commands, and which variables do."""
+    from zoo.cli.defaults import config_path, read_config, variables
+    from zoo.cli.program import command_table
+
+    path, commands = config_path(), tuple(command_table().listed())
+    tables = ", ".join(read_config(commands)) if path.exists() else "not there"
+    return ", ".join([f"{path} ({tables or 'empty'})", *variables(commands)])
+
+
 def examine() -> dict[str, Any]:
     """All that `zoo doctor` prints, as a dictionary that can be written as JSON."""
     from zoo import runtime
@@ -36,6 +46,7 @@ def examine() -> dict[str, Any]:
         "blas": runtime.blas(),
         "python": f"{platform.python_version()} ({sys.prefix})",
         "hub cache": f"{cache}{'' if cache.is_dir() else ' (empty)'}",
+        "defaults": _defaults(),
         "versions": {package: _version(package) for package in PACKAGES},
         "advice": runtime.advice(),
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import re
 import sys
 import warnings
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from zoo.cli import progress
+from zoo.cli.defaults import default_map, read_config
 from zoo.cli.signals import listen
 from zoo.cli.terminal import guard
 from zoo.errors import PluginError, ZooError, in_words
@@ -59,6 +61,11 @@ class Commands(click.Group):
             raise click.UsageError(f"no command {args[0]!r}{hint}")
         found = super().resolve_command(ctx, args)
         self.running = tuple(_chain(ctx, found[1], found[2]))
+        if not ctx.resilient_parsing and self.running:
+            names = (str(found[0]), *(str(command.name) for command in self.running[1:]))
+            inner = click.Context(self.running[-1], info_name=names[-1], parent=ctx)
+            tables = read_config(command_table().listed())
+            ctx.default_map = default_map(names, self.running[-1], inner, tables)
         return found
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -152,6 +159,10 @@ def main() -> None:
     warnings.simplefilter("once", UserWarning)
     warnings.showwarning = notice
     debug = "--debug" in sys.argv[1:]
+    if "_ZOO_COMPLETE" in os.environ:
+        from zoo.cli.complete import prepare
+
+        prepare()
     gc.disable()  # until the subcommand runs: what is imported by then is never garbage
     try:
         status = cli.main(

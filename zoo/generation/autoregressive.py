@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from zoo import runtime
 from zoo.errors import PromptError
 from zoo.generation.engine import Engine
 from zoo.generation.step import Step
@@ -54,7 +55,8 @@ def _steps(engine: Engine, handle: int) -> Iterator[Step]:
         for _, step in engine.run():
             yield step
     except GeneratorExit:
-        if engine.busy:
+        if engine.busy and engine.prompt_cache is not None:
+            runtime.check_process()
             engine.cancel(handle)
             engine.step()
         raise

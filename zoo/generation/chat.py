@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 from typing import Any
 
 from zoo.errors import PromptError
@@ -13,6 +13,7 @@ from zoo.frozen import Frozen, frozen
 from zoo.generation import check_loaded, stream
 from zoo.generation.answers import Parser, format_of
 from zoo.generation.prompt import encode_prompt, render_messages
+from zoo.generation.segments import segment_ends
 from zoo.generation.step import Step
 from zoo.generation.tools import Tool, declarations
 from zoo.loading import Loaded
@@ -32,7 +33,8 @@ def chat(
     checkpoint's chat template; `variables` are what the template sees besides, such as `enable_thinking`. `tools` are
     those that the model may call: OpenAI's JSON declarations, or Python functions with type hints. A step's `text` is the
     answer, `thinking` the reasoning before it, and `tool_calls` are complete calls; what is no whole call in the end is
-    text. PromptError, before anything runs, for a model without a chat template (`zoo.stream` continues a text), and for
+    text. A `prompt_cache` is used up to where the conversation is the one that it has seen. PromptError, before anything
+    runs, for a model without a chat template (`zoo.stream` continues a text), and for
     tools that its template does not take; TokenizerError for what the template refuses.
 
     The embedded checkpoints have no template: the example gives one by hand.
@@ -44,17 +46,24 @@ def chat(
     ' Beijing.'
     """
     check_loaded(loaded, "chat")
+    messages = list(messages) if isinstance(messages, Iterator) else messages
     question = asked(loaded, messages, tools=tools, variables=variables)
+    if settings.get("prompt_cache") is not None and "ends" not in settings:
+        settings["ends"] = segment_ends(loaded, messages, question.ids, question.variables)
     return question.answer(stream(question.loaded, question.ids, **settings))
 
 
 @frozen()
 class Question(Frozen):
-    """A conversation as a prompt: its `ids`, the model whose text shows the marks of its answer, and their parser."""
+    """A conversation as a prompt: its `ids`, the model whose text shows the marks of its answer, and their parser.
+
+    `variables` are those that the template saw.
+    """
 
     loaded: Loaded
     ids: list[int]
     parser: Parser | None
+    variables: Mapping[str, Any] = field(default_factory=dict)
 
     def answer(self, steps: Iterator[Step]) -> Iterator[Step]:
         """The steps that `loaded` generates after `ids`, their text taken apart. To be called once."""
@@ -71,12 +80,13 @@ def asked(
     """The prompt of a conversation; the arguments and errors are those of `chat`."""
     declared = declarations(tools)
     given = {**(variables or {}), **({"tools": declared} if declared else {})}
-    text = render_messages(loaded, messages, given)
-    return question_of(loaded, text, declared)
+    return question_of(loaded, render_messages(loaded, messages, given), given)
 
 
-def question_of(loaded: Loaded, text: str, tools: Sequence[Mapping[str, Any]] = ()) -> Question:
-    """The prompt whose text the chat template has laid out, with the declarations of `tools` in it."""
+def question_of(loaded: Loaded, text: str, variables: Mapping[str, Any] | None = None) -> Question:
+    """The prompt whose text the chat template has laid out with these variables, declared `tools` among them."""
+    variables = variables or {}
+    tools = variables.get("tools") or ()
     assert loaded.tokenizer is not None
     format = format_of(loaded.tokenizer)
     if tools:
@@ -88,7 +98,7 @@ def question_of(loaded: Loaded, text: str, tools: Sequence[Mapping[str, Any]] = 
                 f"{name}: how it writes calls of tools is not known, so they come as text", stacklevel=4
             )
     ids = encode_prompt(loaded, text, special_tokens=False)
-    return Question(with_marks(loaded), ids, format.parser(text, tools))
+    return Question(with_marks(loaded), ids, format.parser(text, tools), variables)
 
 
 def with_marks(loaded: Loaded) -> Loaded:

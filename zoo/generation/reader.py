@@ -1,27 +1,30 @@
-"""A model with its caches, asked for the logits of the next token.
+"""A model with its caches, asked for the logits of the next token of some hypotheses.
 
-Axes: B batch (1), H rows, T length, S source length, D width, V vocabulary.
+Axes: B texts, H rows, T length, S source length, D width, V vocabulary.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
 import mlx.core as mx
 
 from zoo.blocks.model import protocol_of
-from zoo.cache import CachePolicy
+from zoo.cache import CachePolicy, merged_caches
 from zoo.generation.prefill import Prefill, Report
 
 MOST_RESERVED = 4096  # tokens to make room for at once: few texts are as long as they may be
+PLAIN = CachePolicy()
+Watch = Callable[[int, mx.array], None]
 
 
 class Reader(Protocol):
     """What the decoding loops ask of a model."""
 
     def first(self) -> mx.array:
-        """The logits of the first new token, (1, V)."""
+        """The logits of the first new token of each text, (B, V)."""
 
     def next(self, tokens: mx.array) -> mx.array:
         """The logits after one more token in each row, (H, 1) -> (H, V)."""
@@ -34,7 +37,8 @@ class TextReader:
     """A decoder: the prompt is read once, in chunks where it is longer than `chunk` tokens, then a token a pass.
 
     `prefix`: the prompt's tokens see each other both ways, so that it is read in one piece. `report` is called with the
-    tokens of the prompt that were read and those in all. The head works on the last position only.
+    tokens of the prompt that were read and those in all. The head works on the last position only. `watch` is called
+    with the place of each pass in the text and its hidden states (H, T, D).
     """
 
     def __init__(
@@ -46,10 +50,14 @@ class TextReader:
         prefix: bool = False,
         chunk: int | None = None,
         report: Report | None = None,
+        policy: CachePolicy = PLAIN,
+        watch: Watch | None = None,
     ) -> None:
-        self.model, self.protocol = model, protocol_of(model)
-        self.cache = model.make_cache(CachePolicy(reserve=len(prompt) + min(limit, MOST_RESERVED)))
-        self.prompt = Prefill(model, prompt, self.cache, prefix=prefix, chunk=chunk, report=report)
+        self.model, self.protocol, self.watch, self.length = model, protocol_of(model), watch, len(prompt)
+        self.cache = model.make_cache(replace(policy, reserve=len(prompt) + min(limit, MOST_RESERVED)))
+        self.prompt = Prefill(
+            model, prompt, self.cache, prefix=prefix, chunk=chunk, report=report, watch=watch
+        )
 
     def first(self) -> mx.array:
         """The logits of the first new token, (1, V)."""
@@ -57,33 +65,86 @@ class TextReader:
 
     def next(self, tokens: mx.array) -> mx.array:
         """The logits after one more token in each row, (H, 1) -> (H, V)."""
-        return self.model.head(self.model.backbone(tokens, self.cache)[:, -1:])[:, -1]
+        hidden = self.model.backbone(tokens, self.cache)  # (H, 1, D)
+        if self.watch is not None:
+            self.watch(self.length, hidden)
+        self.length += 1
+        return self.model.head(hidden[:, -1:])[:, -1]
 
     def select(self, rows: Sequence[int]) -> None:
         """Go on with these rows of the caches, in this order."""
         self.protocol.select(self.cache, mx.array(list(rows)))
 
 
-class TranslationReader:
-    """An encoder-decoder: the source is encoded once, and the target begins with the token `start`."""
+class TextsReader:
+    """Readers of one prompt each: they read one after the other, and go on with all texts in one batch."""
 
-    def __init__(self, model: Any, source: Sequence[int], limit: int, *, start: int) -> None:
-        self.model, self.protocol = model, protocol_of(model)
-        self.source, self.start = source, start
-        self.reserve = 1 + min(limit, MOST_RESERVED)
-        self.cache: Any = None
-        self.memory: Any = None
+    def __init__(self, readers: Sequence[TextReader]) -> None:
+        self.readers = list(readers)
+
+    @property
+    def cache(self) -> list[Any]:
+        """The caches of all texts, once they were read."""
+        return self.readers[0].cache
 
     def first(self) -> mx.array:
-        """The logits of the first new token, (1, V)."""
-        self.cache = self.model.make_cache(CachePolicy(reserve=self.reserve))
-        self.memory = self.model.encode(mx.array([self.source]))  # (1, S, D)
-        return self.next(mx.array([[self.start]]))
+        """The logits of the first new token of each text, (B, V)."""
+        logits = [reader.first() for reader in self.readers]
+        self.readers[0].cache = merged_caches([reader.cache for reader in self.readers])
+        del self.readers[1:]
+        return mx.concatenate(logits)
 
     def next(self, tokens: mx.array) -> mx.array:
         """The logits after one more token in each row, (H, 1) -> (H, V)."""
-        return self.model.decode(tokens, self.memory, self.cache)[:, -1]
+        return self.readers[0].next(tokens)
+
+    def select(self, rows: Sequence[int]) -> None:
+        """Go on with these rows of the caches, in this order."""
+        self.readers[0].select(rows)
+
+
+class TranslationReader:
+    """An encoder-decoder: the sources are encoded once, in one batch, and each target begins with the token `start`."""
+
+    def __init__(
+        self,
+        model: Any,
+        sources: Sequence[Sequence[int]],
+        limit: int,
+        *,
+        start: int,
+        policy: CachePolicy = PLAIN,
+    ) -> None:
+        self.model, self.protocol = model, protocol_of(model)
+        self.sources, self.start = sources, start
+        self.cache = model.make_cache(replace(policy, reserve=1 + min(limit, MOST_RESERVED)))
+
+    def first(self) -> mx.array:
+        """The logits of the first new token of each target, (B, V)."""
+        start = mx.full((len(self.sources), 1), self.start)
+        if len({len(source) for source in self.sources}) == 1:
+            memory = self.model.encode(mx.array(self.sources))  # (B, S, D)
+            return self.model.decode(start, memory, self.cache)[:, -1]
+        sources, mask = padded(self.sources)  # (B, S)
+        memory = self.model.encode(sources, mask)  # (B, S, D)
+        return self.model.decode(start, memory, self.cache, mask)[:, -1]
+
+    def next(self, tokens: mx.array) -> mx.array:
+        """The logits after one more token in each row, (H, 1) -> (H, V)."""
+        # The caches have the keys and values of the sources, and their mask.
+        return self.model.decode(tokens, None, self.cache)[:, -1]
 
     def select(self, rows: Sequence[int]) -> None:
         """Go on with these rows of the caches, in this order."""
         self.protocol.select(self.cache, mx.array(list(rows)))
+
+
+def padded(texts: Sequence[Sequence[int]], left: bool = False) -> tuple[mx.array, mx.array]:  # (B, T), (B, T)
+    """Texts of unequal length in one batch, and its mask, 1 for a token: padded on the right, or on the left."""
+    longest = max(map(len, texts))
+    tokens, mask = [], []
+    for text in texts:
+        padding, ones = [0] * (longest - len(text)), [1] * len(text)
+        tokens.append([*padding, *text] if left else [*text, *padding])
+        mask.append([*padding, *ones] if left else [*ones, *padding])
+    return mx.array(tokens), mx.array(mask)

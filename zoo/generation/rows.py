@@ -108,6 +108,10 @@ class Rows:
         self.cache = merged_caches([self.cache, cache]) if self.texts else cache
         self.texts = [*self.texts, text]
 
+    def fill(self, texts: Sequence[Text], cache: list[Any], logits: mx.array) -> None:
+        """Begin with several texts, whose prompts were read into the rows of `cache`; `logits` (B, V) are of the next tokens."""
+        self.texts, self.cache, self.upcoming = list(texts), cache, [choose(logits, texts)]
+
     def step(self) -> list[tuple[Text, Step]]:
         """The next token of every text; those that end with it leave."""
         read, self.upcoming = self.upcoming, []

@@ -75,8 +75,13 @@ class Text:
             step = replace(step, prompt=self.prompt)
         self.tokens.append(token)
         self.chooser.took(token)
-        if step.finish_reason is None and self.deadline is not None and time.monotonic() >= self.deadline:
-            step = replace(step, text=step.text + self.stream.rest(), finish_reason="time")
+        reason = None
+        if self.chooser.mask is not None and self.chooser.mask.done:
+            reason = "stop"  # only an end token could follow, and the model may have none
+        elif self.deadline is not None and time.monotonic() >= self.deadline:
+            reason = "time"
+        if step.finish_reason is None and reason is not None:
+            step = replace(step, text=step.text + self.stream.rest(), finish_reason=reason)
         self.finished = step.finish_reason is not None
         return step
 

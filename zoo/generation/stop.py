@@ -28,7 +28,7 @@ class StopText:
     def add(self, text: str, last: bool = False) -> str:
         """The text that is now certain to come before any stop; all that is pending when this is the `last`."""
         self.pending += text
-        starts = [start for stop in self.stops if (start := self.pending.find(stop)) >= 0]
+        starts = [place for stop in self.stops if (place := self.pending.find(stop)) >= 0]
         if self._expression is not None:
             start = self._expression.found(len(text), self.pending)
             starts += [] if start is None else [start]

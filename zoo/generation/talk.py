@@ -6,7 +6,7 @@ import warnings
 from bisect import bisect_left
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from zoo.architecture import Setting
@@ -19,9 +19,9 @@ from zoo.generation.checkpoint_settings import token_limit
 from zoo.generation.conversation import Conversation, Message
 from zoo.generation.prompt import encode_prompt, has_chat_template, render_messages
 from zoo.generation.segments import segment_ends
-from zoo.generation.settings import Settings, settings_for
 from zoo.generation.step import PromptRead, Step
 from zoo.generation.tools import ToolCall
+from zoo.generation.transcript import Transcript
 from zoo.loading import Loaded
 
 if TYPE_CHECKING:
@@ -89,6 +89,7 @@ class Talk:
         self.remembers = has_chat_template(loaded) and not raw
         self.prompt_cache = prompt_cache
         self.read: PromptRead | None = None  # how the last prompt was read
+        self._transcript = Transcript(loaded.tokenizer) if loaded.tokenizer else None
         if self.conversation.system and not self.remembers:
             why = (
                 "`raw` leaves it out" if raw else f"{loaded.folder.name or loaded.architecture.name} has none"
@@ -100,6 +101,12 @@ class Talk:
     def context(self) -> int | None:
         """The most tokens that the model is made for; None where it is made for any number."""
         return self.loaded.recipe.context
+
+    @property
+    def keeps(self) -> bool:
+        """Whether what was computed of a turn serves the next one."""
+        chosen, _ = started(self.loaded, self.settings, self.strategy)
+        return self.prompt_cache is not None and "prompt_cache" in chosen.options
 
     def declared(self) -> dict[str, Setting]:
         """The settings that may be changed, by their names: those of every strategy that serves the model's task."""
@@ -166,11 +173,13 @@ class Talk:
         else:
             self.conversation.ask(question)
         answer, prompt = Answer(), None
+        tokens: list[int] = []
         try:
             prompt = self._prompt(dropped)
             with closing(self._steps(prompt, report)) as steps:
                 for step in steps:
                     self.read = step.prompt or self.read
+                    tokens += [] if step.token is None else [step.token]
                     answer.add(step.text, step.thinking, step.tool_calls)
                     yield step
         except ZooError:
@@ -183,6 +192,9 @@ class Talk:
                 answer.add(rest.text, rest.thinking, rest.calls)
             self.conversation.answered(answer.text, answer.thinking, answer.calls)
             raise
+        finally:
+            if prompt is not None and tokens and self._transcript is not None:
+                self._transcript.add([*prompt.ids, *tokens])
         self.conversation.answered(answer.text, answer.thinking, answer.calls)
 
     def _prompt(self, dropped: Callable[[Dropped], None] | None) -> Question:
@@ -205,7 +217,7 @@ class Talk:
                     f"the question alone has {len(ids)} tokens, more than the {self.context} the model is made for",
                     stacklevel=2,
                 )
-        return question_of(self.loaded, text)
+        return replace(question_of(self.loaded, text), ids=ids)
 
     def _room(self, context: int) -> int:
         """The tokens that an answer needs in the context."""
@@ -228,9 +240,9 @@ class Talk:
 
     def _laid_out(self, messages: Sequence[Message]) -> tuple[str, list[int]]:
         """The text that the template makes of messages, and its ids."""
-        assert self.loaded.tokenizer is not None
+        assert self._transcript is not None
         text = render_messages(self.loaded, messages)
-        return text, self.loaded.tokenizer.encode(text, special_tokens=False)
+        return text, self._transcript.encode(text)
 
     def _steps(self, prompt: Question, report: Callable[[int, int], None] | None) -> Generator[Step]:
         settings = dict(self.settings)
@@ -239,15 +251,8 @@ class Talk:
         if self.remembers and room is not None and room > 0 and "max_tokens" in chosen.takes:
             settings["max_tokens"] = min(token_limit(self.loaded, 0, settings.get("max_tokens")), room)
         if self.prompt_cache is not None and "prompt_cache" in chosen.options:
-            settings |= {"prompt_cache": self.prompt_cache, "ends": self._ends(prompt.ids, settings)}
+            settings["prompt_cache"] = self.prompt_cache
+            if self.remembers:
+                settings["ends"] = segment_ends(self.loaded, self.conversation.sent, prompt.ids)
         steps = stream(prompt.loaded, prompt.ids, strategy=self.strategy, report=report, **settings)
         yield from prompt.answer(steps)
-
-    def _ends(self, ids: Sequence[int], settings: Mapping[str, Any]) -> tuple[int, ...]:
-        """Where the next prompt may go on in another way; nowhere that matters if any beginning can be used again."""
-        assert self.prompt_cache is not None
-        shared = {name: value for name, value in settings.items() if name in Settings.__dataclass_fields__}
-        policy = settings_for(self.loaded, shared).policy()
-        if not self.remembers or self.prompt_cache.by_column(policy):
-            return ()
-        return tuple(segment_ends(self.loaded, self.conversation.sent, ids))

@@ -15,10 +15,13 @@ from zoo.architecture import (
     Strategy,
     hookimpl,
 )
-from zoo.architecture.shared_settings import SETTINGS
+from zoo.architecture.shared_settings import CACHE, CONSTRAINTS, LIMITS, PENALTIES, PROMPT, SAMPLING, SETTINGS
 
 # The settings of a text that is continued: all but those of translating.
 TEXT = tuple(setting.name for setting in SETTINGS if not setting.name.endswith("_language"))
+# Those that choose each token from what the model says of it, without a draw; and with one, of any text.
+CHOSEN = tuple(setting.name for setting in (*LIMITS, *PENALTIES, *CONSTRAINTS, *PROMPT, *CACHE))
+ANY = (*(setting.name for setting in SAMPLING), *CHOSEN, "samplers", "logprobs", "report")
 
 
 @hookimpl
@@ -76,7 +79,7 @@ def zoo_blocks() -> tuple[Block, ...]:
 @hookimpl
 def zoo_strategies() -> tuple[Strategy, ...]:
     """The strategies that come with the zoo itself."""
-    sampling = ("do_sample", "temperature", "top_k", "top_p", "min_p")
+    sampling = ("do_sample", "temperature", "top_k", "top_p", "min_p", "typical_p")
     length = ("max_new_tokens", "max_length", "min_new_tokens", "min_length")
     constraints = (
         *("repetition_penalty", "no_repeat_ngram_size", "bad_words_ids", "suppress_tokens"),
@@ -90,16 +93,13 @@ def zoo_strategies() -> tuple[Strategy, ...]:
             options=(*TEXT, "samplers", "report", "prompt_cache", "ends"),
             batch="zoo.generation.autoregressive:batch",
             summary="one token a step, with the KV cache",
-            obeys=(*sampling, *length, *constraints, "stop_strings"),
+            obeys=(*sampling, *length, *constraints, "stop_strings", "max_time"),
         ),
         Strategy(
             "beam",
             "zoo.generation.beam:stream",
             tasks=("translate", "generate"),
-            options=(
-                *("max_tokens", "min_tokens", "source_language", "target_language", "temperature", "top_k"),
-                *("top_p", "min_p", "seed", "special_tokens", "prefill_chunk", "report"),
-            ),
+            options=ANY,
             settings=(
                 Setting(
                     "beams",
@@ -121,9 +121,80 @@ def zoo_strategies() -> tuple[Strategy, ...]:
                     also=("never",),
                     help="End once as many texts are finished as there are beams (false).",
                 ),
+                Setting(
+                    "beam_groups",
+                    int,
+                    minimum=1,
+                    maximum=256,
+                    help="Divide the beams into groups that search for different texts (1).",
+                ),
+                Setting(
+                    "diversity_penalty",
+                    float,
+                    minimum=0,
+                    maximum=100,
+                    help="Taken from the score of a token for each beam of the groups before that has it.",
+                ),
+                Setting(
+                    "return_sequences",
+                    int,
+                    minimum=1,
+                    maximum=256,
+                    help="Give so many of the texts that were found, best first (1).",
+                ),
             ),
             summary="beam search for the likeliest whole text, or one token a step",
-            obeys=(*sampling, *length, *constraints, "num_beams", "length_penalty", "early_stopping"),
+            obeys=(
+                *(*sampling, *length, *constraints, "num_beams", "length_penalty", "early_stopping"),
+                *("num_beam_groups", "diversity_penalty", "num_return_sequences", "stop_strings"),
+            ),
+            batch="zoo.generation.beam:batch",
+        ),
+        Strategy(
+            "contrastive",
+            "zoo.generation.contrastive:stream",
+            tasks=("generate",),
+            options=(
+                *(
+                    "max_tokens",
+                    "min_tokens",
+                    "stop",
+                    "logprobs",
+                    "special_tokens",
+                    "prefill_chunk",
+                    "report",
+                ),
+            ),
+            settings=(
+                Setting(
+                    "penalty_alpha",
+                    float,
+                    minimum=0,
+                    maximum=1,
+                    help="How much likeness to the tokens before counts against a token (0.6).",
+                ),
+                Setting("top_k", int, minimum=1, maximum=4096, help="The candidates at each step (4)."),
+            ),
+            summary="the likely token least like those before",
+            obeys=(*length, *constraints, "stop_strings", "penalty_alpha", "top_k"),
+        ),
+        Strategy(
+            "best-of",
+            "zoo.generation.best_of:stream",
+            tasks=("generate", "translate"),
+            options=ANY,
+            settings=(
+                Setting(
+                    "best_of",
+                    int,
+                    4,
+                    minimum=1,
+                    maximum=256,
+                    help="How many texts to draw for the best of them.",
+                ),
+            ),
+            summary="the likeliest of several samples",
+            obeys=(*sampling, *length, *constraints, "stop_strings"),
         ),
         Strategy(
             "fill-mask",
@@ -134,6 +205,7 @@ def zoo_strategies() -> tuple[Strategy, ...]:
                 Setting("top_k", int, 5, minimum=1, help="The likeliest tokens to show for each mask."),
             ),
             summary="the likeliest tokens in the place of each mask",
+            batch="zoo.generation.fill_mask:batch",
         ),
     )
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from zoo.errors import PromptError, ZooError
 from zoo.generation.grammar.language import STUCK, Language, language_of, reason
-from zoo.generation.grammar.vocabulary import Vocabulary, no_vocabulary, vocabulary_of
+from zoo.generation.grammar.vocabulary import BITS, Vocabulary, bits_of, no_vocabulary, vocabulary_of
 from zoo.tokenizer import Tokenizer
 
 REMOVED = -float("inf")  # the logit of a token that must not come
@@ -42,10 +42,10 @@ def token_mask(
     language = language_of(json_schema=json_schema, regex=regex, grammar=grammar)
     if language is None:
         return None
-    vocabulary = None if tokenizer is None else vocabulary_of(tokenizer, vocab, ends)
+    vocabulary = None if tokenizer is None else vocabulary_of(tokenizer, vocab)
     if vocabulary is None:
         raise no_vocabulary(language.name, tokenizer)
-    return TokenMask(language, vocabulary)
+    return TokenMask(language, vocabulary, ends)
 
 
 class TokenMask:
@@ -54,13 +54,18 @@ class TokenMask:
     A text that is cut off before `whole` is true has the form of a beginning only.
     """
 
-    def __init__(self, language: Language, vocabulary: Vocabulary) -> None:
+    def __init__(self, language: Language, vocabulary: Vocabulary, ends: Iterable[int]) -> None:
         """PromptError for a form that no token can begin."""
         from llguidance import LLMatcher
 
         self.language, self.vocabulary = language, vocabulary
+        self._ends = frozenset(end for end in ends if 0 <= end < vocabulary.end)
+        self._end_bits = bits_of(self._ends, vocabulary.end)
+        # A token that ends a text never stands in it, but for a special one where a grammar names it.
+        self._inner = vocabulary.all & ~bits_of(self._ends - vocabulary.silent, vocabulary.end)
         self._taken = 0
         self._first: int | None = None  # how many were taken before the first one that has text
+        self._stuck = False  # nothing but the end can follow
         self._matcher = LLMatcher(vocabulary.library, language.grammar, log_level=0)
         try:
             self.allowed()
@@ -72,28 +77,37 @@ class TokenMask:
 
         ZooError where none may though the text is not `done`: the tokenizer has no token for what must come.
         """
-        bits = np.frombuffer(self._matcher.compute_bitmask(), np.uint32)[: len(self.vocabulary.all)]
+        found = np.frombuffer(self._matcher.compute_bitmask(), np.uint32)
         self._check()
-        bits = bits & (self.vocabulary.at_first if self._first is None else self.vocabulary.all)
-        if not bits.any() and not self.whole:
+        end, bits = self.vocabulary.end, found[: len(self._inner)] & self._inner
+        if self._first is None:
+            bits &= self.vocabulary.at_first
+        self._stuck = not bits.any()
+        if found[end // BITS] >> (end % BITS) & 1:
+            bits |= self._end_bits
+        elif self._stuck:
             raise ZooError(f"`{self.language.name}`: {STUCK}")
         return bits
 
     def took(self, token: int) -> None:
         """Go on after this token; ZooError for one that was not allowed."""
-        if not self._matcher.consume_token(token):
+        # A grammar may name an end token, which is then a token of its own.
+        named = token not in self._ends or self._matcher.validate_tokens([token])
+        if not self._matcher.consume_token(token if named else self.vocabulary.end):
             raise ZooError(
                 f"`{self.language.name}`: token {token} does not fit; other settings left no other"
             )
         if self._first is None and token not in self.vocabulary.silent:
             self._first = self._taken
         self._taken += 1
+        self._stuck = False
 
     def back(self, count: int) -> None:
         """Forget the last `count` tokens that were taken."""
         if not self._matcher.rollback(count):
             self._check()
         self._taken -= count
+        self._stuck = False
         if self._first is not None and self._first >= self._taken:
             self._first = None
 
@@ -111,7 +125,7 @@ class TokenMask:
     @property
     def done(self) -> bool:
         """Whether the text has the form, and nothing but an end token can follow."""
-        return self._matcher.is_stopped() and self.whole
+        return self.whole and (self._stuck or self._matcher.is_stopped())
 
     def _check(self) -> None:
         if self._matcher.is_error():

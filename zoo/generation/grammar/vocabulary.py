@@ -22,11 +22,13 @@ BITS = 32  # ids in a word of a mask
 class Vocabulary(Frozen):
     """The ids of a model as a grammar sees them: V in all, of which some are special or padding.
 
-    `library` is llguidance's form of it, with one more id, V, that ends a text where no token does. `all` and `at_first`
-    are masks, uint32 (ceil(V/32),), of these ids and of those that may begin a text; `silent` are those without text.
+    `library` is llguidance's form of it, with one more id, `end` = V, for the end of a text: which tokens end one may
+    differ from text to text. `all` and `at_first` are masks, uint32 (ceil(V/32),), of these ids and of those that may
+    begin a text; `silent` are those without text.
     """
 
     library: LLTokenizer
+    end: int
     all: np.ndarray
     at_first: np.ndarray
     silent: frozenset[int]
@@ -45,43 +47,41 @@ class _Wrapped:
         return []
 
 
-_built: WeakKeyDictionary[Tokenizer, dict[tuple[int, frozenset[int]], Vocabulary]] = WeakKeyDictionary()
+_built: WeakKeyDictionary[Tokenizer, dict[int, Vocabulary]] = WeakKeyDictionary()
 
 
-def vocabulary_of(tokenizer: Tokenizer, size: int, ends: Iterable[int]) -> Vocabulary | None:
-    """The vocabulary of a model with `size` ids, those that end a text in `ends`; kept as long as the tokenizer is.
+def vocabulary_of(tokenizer: Tokenizer, size: int) -> Vocabulary | None:
+    """The vocabulary of a model with `size` ids, kept as long as the tokenizer is.
 
     None where the text of ids is not the bytes of its tokens, one after the other.
     """
-    wanted = frozenset(end for end in ends if 0 <= end < size)
     kept = _built.setdefault(tokenizer, {})
-    if (size, wanted) not in kept:
-        made = _build(tokenizer, size, wanted)
+    if size not in kept:
+        made = _build(tokenizer, size)
         if made is None:
             return None
-        kept[size, wanted] = made
-    return kept[size, wanted]
+        kept[size] = made
+    return kept[size]
 
 
-def _build(tokenizer: Tokenizer, size: int, ends: frozenset[int]) -> Vocabulary | None:
+def _build(tokenizer: Tokenizer, size: int) -> Vocabulary | None:
     from llguidance import LLTokenizer
 
     text = tokenizer.text_bytes()
     if text is None:
         return None
-    known = list(text.tokens[:size])
-    special = {id for id, token in enumerate(known) if token is None} | ends
+    known = text.tokens[:size]
+    silent = [id for id, token in enumerate(known) if token is None]
     # A grammar can name a special token as it is written; an id without a token is never allowed.
-    tokens = [_written(tokenizer, id) if id in special else token or b"" for id, token in enumerate(known)]
+    tokens = [_written(tokenizer, id) if token is None else token for id, token in enumerate(known)]
     tokens += [b""] * (size - len(tokens)) + [b"<end of text>"]
-    wrapped = _Wrapped(tokens, [*sorted(id for id in special if tokens[id]), size], size)
-    library = LLTokenizer(wrapped, eos_token=sorted(ends) or [size])  # type: ignore[arg-type]
-    everything = _bits(range(size), size)
-    at_first = everything & ~_bits((id for id in text.altered_first if id < size), size)
-    return Vocabulary(library, everything, at_first, frozenset(special))
+    library = LLTokenizer(_Wrapped(tokens, [*(id for id in silent if tokens[id]), size], size))  # type: ignore[arg-type]
+    everything = bits_of(range(size), size)
+    at_first = everything & ~bits_of((id for id in text.altered_first if id < size), size)
+    return Vocabulary(library, size, everything, at_first, frozenset(silent))
 
 
-def _bits(ids: Iterable[int], size: int) -> np.ndarray:
+def bits_of(ids: Iterable[int], size: int) -> np.ndarray:
     """The mask of these of `size` ids."""
     chosen = np.zeros(-(-size // BITS) * BITS, np.uint8)
     chosen[list(ids)] = 1

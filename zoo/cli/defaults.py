@@ -1,0 +1,136 @@
+"""Defaults of a command's options: environment variables, and below these a person's file.
+
+The variable of `zoo run --max-tokens` is ZOO_RUN_MAX_TOKENS; the file has a table for each command, `[run]`, with
+`max_tokens` in it. An option that is given comes first, then the variable, the file, and last what a checkpoint says.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+import click
+
+WHERE = "ZOO_CONFIG"
+"""The variable that names the file, in the place of `zoo/config.toml` in the folder for settings of programs."""
+
+
+def config_path() -> Path:
+    """The file of defaults, which need not be there unless ZOO_CONFIG names it."""
+    if named := os.environ.get(WHERE):
+        return Path(named).expanduser()
+    folder = os.environ.get("XDG_CONFIG_HOME")
+    return (Path(folder) if folder else Path.home() / ".config") / "zoo" / "config.toml"
+
+
+def read_config(commands: Iterable[str]) -> dict[str, Any]:
+    """The tables of the file, {} where there is none. A usage error for what is no TOML, or no table of a command."""
+    path = config_path()
+    if not path.exists():
+        if os.environ.get(WHERE):
+            raise click.UsageError(f"{WHERE} names {path}, which is not there")
+        return {}
+    import tomllib
+
+    try:
+        tables = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise click.UsageError(f"{path}: cannot be read as TOML ({error})") from error
+    known = tuple(commands)
+    for name, table in tables.items():
+        if not isinstance(table, dict):
+            raise click.UsageError(
+                f"{path}: {name} stands in no table: options belong to a command, as in [run]"
+            )
+        if name not in known:
+            raise click.UsageError(f"{path}: [{name}] is no command{_hint(name, known)}")
+    return tables
+
+
+def default_map(
+    path: Sequence[str], command: click.Command, ctx: click.Context, tables: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The defaults of the command at `path`, ("lab", "run"), by its parameters, inside those of the groups above it.
+
+    A usage error, naming the variable or the file, for an unknown option or a value that it does not take.
+    """
+    options = {
+        flag.removeprefix("--").replace("-", "_"): option
+        for option in command.get_params(ctx)
+        if isinstance(option, click.Option) and not option.is_eager
+        for flag in option.opts
+        if flag.startswith("--")
+    }
+    found: dict[str, Any] = {}
+    for source, key, value in (*_of_file(path, tables), *_of_environment(path)):
+        option = options.get(key)
+        if option is None and isinstance(command, click.Group):
+            continue  # of one of its own commands, which is not asked for
+        if option is None:
+            raise click.UsageError(
+                f"{source}: `zoo {' '.join(path)}` has no such option{_hint(key, options)}"
+            )
+        found[str(option.name)] = _value(source, option, value, ctx)
+    nested = found
+    for name in reversed(path):
+        nested = {name: nested}
+    return nested
+
+
+def _of_file(path: Sequence[str], tables: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]]:
+    """What the file says for a command: where it stands, the option's key, the value."""
+    table: Any = tables
+    for name in path:
+        table = table.get(name, {}) if isinstance(table, dict) else {}
+    for key, value in table.items() if isinstance(table, dict) else ():
+        yield f"{config_path()}: {'.'.join(path)}.{key}", key.replace("-", "_"), value
+
+
+def _of_environment(path: Sequence[str]) -> Iterator[tuple[str, str, str]]:
+    """What variables say for a command: their names, the option's key, the value. An empty one is as if unset."""
+    prefix = _prefix(path)
+    for name, value in sorted(os.environ.items()):
+        if name.startswith(prefix) and value:
+            yield name, name.removeprefix(prefix).lower(), value
+
+
+def variables(commands: Iterable[str]) -> list[str]:
+    """The variables that give options of these commands their defaults."""
+    prefixes = tuple(_prefix([name]) for name in commands)
+    return sorted(name for name, value in os.environ.items() if name.startswith(prefixes) and value)
+
+
+def _prefix(path: Sequence[str]) -> str:
+    """What the variables of a command begin with."""
+    return f"ZOO_{'_'.join(re.sub('[^a-z0-9]', '_', name.lower()) for name in path).upper()}_"
+
+
+def _value(source: str, option: click.Option, value: Any, ctx: click.Context) -> Any:
+    """A value as the option takes it; a usage error, naming its source, where it does not."""
+    values = value if option.multiple and isinstance(value, list) else [value]
+    # What is checked is what the option would have been given as text.
+    texts = [item if isinstance(item, str) else json.dumps(item, default=str) for item in values]
+    kind = click.BOOL if option.is_bool_flag else option.type
+    found = [_converted(source, kind, option, text, ctx) for text in texts]
+    if option.is_bool_flag:
+        return found[0]
+    return tuple(texts) if option.multiple else texts[0]
+
+
+def _converted(
+    source: str, kind: click.ParamType, option: click.Option, value: Any, ctx: click.Context
+) -> Any:
+    try:
+        return kind.convert(value, option, ctx)
+    except click.BadParameter as error:
+        raise click.UsageError(f"{source}: {error.message}") from error
+
+
+def _hint(name: str, known: Iterable[str]) -> str:
+    near = get_close_matches(name, tuple(known), 1)
+    return f"; did you mean {near[0]}?" if near else ""

@@ -1,0 +1,79 @@
+"""How the hypotheses of a beam search compete: their scores, and when no other can win."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from zoo.errors import PromptError
+
+MOST_BEAMS = 256
+MOST_PENALTY = 100
+
+
+@dataclass(frozen=True)
+class Beams:
+    """How hypotheses compete. The score of a finished one is Σ log p / length ** `length_penalty`.
+
+    `early_stopping` True ends the search once there are `count` finished ones; False, once the best running one
+    would not beat the worst of them at its present length; "never", at the length that favours it most.
+
+    Of several `groups` each searches with its share of the beams, one after the other at every step; `diversity` is
+    taken from a token's log-probability for each hypothesis of the groups before that has just chosen it (Vijayakumar
+    et al., 2016, equation 5, with the Hamming diversity). `returned` texts are found, the best of all groups.
+    PromptError for values that do not go together.
+    """
+
+    count: int = 1
+    length_penalty: float = 1.0
+    early_stopping: bool | Literal["never"] = False
+    groups: int = 1
+    diversity: float = 0.0
+    returned: int = 1
+
+    def __post_init__(self) -> None:
+        if type(self.count) is not int or not 1 <= self.count <= MOST_BEAMS:
+            raise PromptError(f"`beams` must lie in 1..{MOST_BEAMS}, got {self.count!r}")
+        if not isinstance(self.length_penalty, int | float) or not abs(self.length_penalty) <= MOST_PENALTY:
+            raise PromptError(f"`length_penalty` must lie in ±{MOST_PENALTY}, got {self.length_penalty!r}")
+        if self.early_stopping not in (True, False, "never"):
+            raise PromptError(f"`early_stopping` must be true, false or 'never', got {self.early_stopping!r}")
+        if type(self.groups) is not int or self.groups < 1 or self.count % self.groups:
+            raise PromptError(f"`beam_groups` must divide the {self.count} `beams`, got {self.groups!r}")
+        if not isinstance(self.diversity, int | float) or not 0 <= self.diversity <= MOST_PENALTY:
+            raise PromptError(f"`diversity_penalty` must lie in 0..{MOST_PENALTY}, got {self.diversity!r}")
+        if self.groups > 1 and not self.diversity:
+            raise PromptError("`beam_groups` needs a `diversity_penalty` above 0: all groups find the same")
+        if self.groups == 1 and self.diversity:
+            raise PromptError("`diversity_penalty` needs several `beam_groups`")
+        if type(self.returned) is not int or not 1 <= self.returned <= self.count:
+            raise PromptError(
+                f"`return_sequences` must lie in 1..{self.count}, the number of `beams`, got {self.returned!r}"
+            )
+
+    @property
+    def width(self) -> int:
+        """How many hypotheses run in a group."""
+        return self.count // self.groups
+
+    def score(self, total: float, length: int) -> float:
+        """The score of a hypothesis of `length` tokens whose log-probabilities sum to `total`."""
+        return total / length**self.length_penalty
+
+    def hopeless(self, best: float, finished: Sequence[Hypothesis], length: int, limit: int) -> bool:
+        """Whether no running hypothesis, the best of which sums to `best`, is expected among the finished ones."""
+        if len(finished) < self.width:
+            return False
+        if self.early_stopping is True:
+            return True
+        favourable = limit if self.early_stopping == "never" and self.length_penalty > 0 else length
+        return self.score(best, favourable) <= min(hypothesis.score for hypothesis in finished)
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """The new tokens of one row and their score: while it runs, the sum of their log-probabilities in nats."""
+
+    tokens: tuple[int, ...]
+    score: float
