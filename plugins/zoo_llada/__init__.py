@@ -160,6 +160,6 @@ def zoo_strategies():
             ),
         ),
         summary="a text of masks, the most probable tokens uncovered first",
-        obeys=("do_sample", "temperature", "top_k", "top_p", "min_p"),
+        obeys=("do_sample", "temperature", "top_k", "top_p", "min_p", "typical_p"),
         batch="zoo_llada.unmask:batch",
     )

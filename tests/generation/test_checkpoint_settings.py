@@ -67,6 +67,8 @@ def generated(loaded, prompt=PROMPT, max_tokens=5, values=None, **settings):
         ({"suppress_tokens": [2], "min_new_tokens": 3}, [1, 1, 1, 0]),
         ({"suppress_tokens": [2], "min_length": 3}, [1, 1, 0]),  # the prompt's token counts
         ({"forced_bos_token_id": 2}, [2, 1, 2, 1, 2]),
+        # The likeliest token reaches a typical mass of 0.1 only where it is near the entropy, which the second one is.
+        ({"do_sample": True, "typical_p": 0.1, "temperature": 0.05}, [1, 2, 1, 2, 1]),
     ],
     ids=str,
 )
@@ -184,7 +186,12 @@ def test_nothing_is_said_of_what_is_done_or_changes_nothing(loaded):
             "_from_model_config": True,
             "max_time": None,
         },
-        **{"temperature": 0.6, "top_p": 0.9, "typical_p": 0.2, "length_penalty": 2.0},  # no draw and no beams
+        **{
+            "temperature": 0.6,
+            "top_p": 0.9,
+            "epsilon_cutoff": 0.2,
+            "length_penalty": 2.0,
+        },  # no draw and no beams
         **{"repetition_penalty": 1.1, "min_new_tokens": 1, "suppress_tokens": [3], "bad_words_ids": []},
     }
     with warnings.catch_warnings():
@@ -193,13 +200,14 @@ def test_nothing_is_said_of_what_is_done_or_changes_nothing(loaded):
 
 
 def test_a_draw_is_asked_for_by_do_sample():
-    values = {"temperature": 0.6, "typical_p": 0.2, "top_k": 5}
+    values = {"temperature": 0.6, "typical_p": 0.2, "eta_cutoff": 0.1, "top_k": 5}
     own = {strategy.name: strategy for strategy in zoo_strategies()}["autoregressive"].obeys
     assert ignored_keys(values, own) == []
-    assert ignored_keys(values | {"do_sample": True}, own) == ["typical_p"]
+    assert ignored_keys(values | {"do_sample": True}, own) == ["eta_cutoff"]
     assert ignored_keys(values | {"do_sample": True}, ()) == [
         "temperature",
         "typical_p",
+        "eta_cutoff",
         "top_k",
         "do_sample",
     ]

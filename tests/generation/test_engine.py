@@ -12,7 +12,8 @@ from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 import zoo
 from zoo.errors import PromptError
 from zoo.generation.engine import Engine
-from zoo.testing.batches import same_text
+from zoo.insight.obeyed import refused
+from zoo.testing.batches import same_text, text_beside_others_equals_the_text_alone
 from zoo.testing.subjects import loaded_of, subject
 
 PROMPTS = [[5], [7, 8, 9], [1, 2, 3, 4, 5, 6, 7, 8], list(range(3, 40)), [30, 31, 30, 31, 30]]
@@ -196,3 +197,23 @@ def test_the_prompts_log_probabilities_are_those_of_one_pass():
         assert max(found.alternatives[place].values()) == pytest.approx(
             expected[place].max().item(), abs=1e-4
         )
+
+
+POLICIES = [
+    {"max_kv_size": 8, "keep": 2},
+    {"kv_bits": 8},
+    {"key_bits": 8, "value_bits": 4, "kv_start": 4},
+    {"max_kv_size": 6, "keep": 1, "kv_bits": 8},
+]
+
+
+@pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: "-".join(policy))
+@pytest.mark.parametrize("name", ["llama", "gemma2", "gpt2", "gpt-oss", "deepseek-v3"])
+def test_policies_hold_in_batches(name, policy):
+    made = loaded_of(subject(name))
+    if reason := refused(made.model, policy):
+        with pytest.raises(PromptError) as error:
+            zoo.generate(made, [1, 2, 3], **policy)
+        assert str(error.value) == reason
+        return
+    text_beside_others_equals_the_text_alone(subject(name), **policy)

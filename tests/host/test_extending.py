@@ -44,6 +44,55 @@ def test_a_plugins_sampler_narrows_the_draw(extras):
     assert len(free) > 1
 
 
+def test_a_stateful_sampler_follows_each_text(extras):
+    loaded = zoo.load("llama")
+    settings = dict(max_tokens=12, samplers={"no-echo": {"rest": 3}}, temperature=2.0, top_k=4)
+    tokens = zoo.generate(loaded, "One", seed=1, **settings).tokens
+    assert all(token not in tokens[max(at - 3, 0) : at] for at, token in enumerate(tokens))
+    free = zoo.generate(loaded, "One", seed=1, **settings | {"samplers": {}}).tokens
+    assert any(token in free[max(at - 3, 0) : at] for at, token in enumerate(free))
+    # Texts side by side each have one of their own.
+    engine = zoo.Engine(loaded)
+    handles = [engine.add("One", seed=seed, **settings) for seed in (1, 2)]
+    found = {handle: [] for handle in handles}
+    for handle, step in engine.run():
+        found[handle].append(step.token)
+    assert found[handles[0]] == tokens != found[handles[1]]
+
+
+def test_a_stateful_sampler_where_no_text_is_followed(extras):
+    with pytest.raises(PromptError, match="`samplers`: no-echo follows one text"):
+        zoo.trace(zoo.load("llama"), "One", samplers={"no-echo": {}})
+
+
+@pytest.mark.parametrize(
+    ("target", "said"),
+    [
+        ("breaks", "sampler wrong: ValueError: no idea"),
+        ("shrinks", r"sampler wrong gives \(1, 3\) where logits \(1, \d+\) belong"),
+        ("forgets", "sampler wrong gives NoneType where logits"),
+    ],
+)
+def test_a_sampler_that_goes_wrong_is_named(monkeypatch, target, said):
+    monkeypatch.setitem(sys.modules, "zoo_wrong", sys.modules[__name__])
+    plugin = Plugin("p", records={"zoo_samplers": [Sampler("wrong", f"zoo_wrong:{target}")]})
+    loaded = zoo.load("llama", registry=with_plugins(plugin))
+    with pytest.raises(PluginError, match=said):
+        zoo.generate(loaded, PROMPT, samplers={"wrong": {}})
+
+
+def breaks(logits):
+    raise ValueError("no idea")
+
+
+def shrinks(logits):
+    return logits[:, :3]
+
+
+def forgets(logits):
+    """Gives nothing back."""
+
+
 def test_a_sampler_alone_draws(extras):
     loaded = zoo.load("llama")
     prompt, settings = "The", {"at-least": {"share": 0.0}}
@@ -187,6 +236,7 @@ def test_a_format_that_two_plugins_bring(folder):
         ),
         (lambda: Sampler("x", "nowhere"), "package.module:attribute"),
         (lambda: Sampler("x", "a.b:c", ["s"]), "settings is a tuple of Setting"),
+        (lambda: Sampler("x", "a.b:c", stateful="yes"), "stateful is True or False"),
         (lambda: TokenizerFormat("x", "a.b:c", files=()), "files names none"),
         (lambda: QuantizedFormat("", "a.b:c"), "its name is the quant_method"),
     ],

@@ -26,7 +26,7 @@ LIMITS = (
         several=True,
         help="End at this token; may be given several times.",
     ),
-    Setting("stop_regex", str, help="End before a text that this regular expression matches."),
+    Setting("stop_regex", str, help="End before what this regular expression matches."),
 )
 
 SAMPLING = (
@@ -151,9 +151,9 @@ PENALTIES = (
 )
 
 CONSTRAINTS = (
-    Setting("json_schema", dict, file=True, help="Generate only JSON that this schema allows."),
-    Setting("regex", str, help="Generate only what this regular expression matches."),
-    Setting("grammar", str, file=True, help="Generate only what this grammar (Lark) derives."),
+    Setting("json_schema", dict, file=True, help="Generate only JSON that this JSON Schema allows."),
+    Setting("regex", str, help="Generate only what this regular expression matches as a whole."),
+    Setting("grammar", str, file=True, help="Generate only what this grammar, Lark or GBNF, derives."),
 )
 
 OUTPUT = (

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from zoo.cli.complete import sources
-from zoo.cli.generating import Request, sampler_asked
+from zoo.cli.generating import Request, opened_cache, sampler_asked
 from zoo.cli.plugins import served_by
 from zoo.cli.progress import Progress
 from zoo.cli.setting_options import SettingsCommand, with_defaults
@@ -80,8 +80,6 @@ def chat(
     if samplers:
         settings["samplers"] = dict(sampler_asked(loaded.registry, text) for text in samplers)
     if prompt_cache is not None:
-        from zoo.cli.run import opened_cache
-
         settings["prompt_cache"] = opened_cache(prompt_cache, loaded)
     talk = talk_of(loaded, Request(settings | {"strategy": strategy}, system, raw))
     if path is not None:

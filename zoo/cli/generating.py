@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
+
+import click
 
 from zoo.frozen import Frozen, frozen
 
@@ -67,3 +70,17 @@ def sampler_asked(registry: Any, text: str) -> tuple[str, dict[str, Any]]:
             raise PromptError(f"--sampler {name}: {part!r} is not one of {', '.join(settings)} and its value")
         values[key] = settings[key].parsed(value)
     return name, values
+
+
+def opened_cache(path: Path, loaded: Any) -> Any:
+    """The prompt cache of a file, which is written again when the command ends and a prompt was read."""
+    from zoo.generation.prompt_cache import PromptCache
+
+    held = PromptCache.load(path, loaded)
+
+    def save() -> None:
+        if held.statistics.requests:
+            held.save(path)
+
+    click.get_current_context().call_on_close(save)
+    return held

@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from zoo.cli.complete import sources
-from zoo.cli.generating import Request, prompt_ids, sampler_asked, steps
+from zoo.cli.generating import Request, opened_cache, prompt_ids, sampler_asked, steps
 from zoo.cli.plugins import served_by
 from zoo.cli.progress import Progress
 from zoo.cli.screen import Screen
@@ -169,20 +169,6 @@ def log_probabilities(steps: list[Any]) -> dict[str, Any]:
             "prompt_alternatives": answer.prompt.alternatives,
         }
     return {name: value for name, value in values.items() if value is not None}
-
-
-def opened_cache(path: Path, loaded: Any) -> Any:
-    """The prompt cache of a file, which is written again when the command ends and a prompt was read."""
-    from zoo.generation.prompt_cache import PromptCache
-
-    held = PromptCache.load(path, loaded)
-
-    def save() -> None:
-        if held.statistics.requests:
-            held.save(path)
-
-    click.get_current_context().call_on_close(save)
-    return held
 
 
 def piped() -> str:

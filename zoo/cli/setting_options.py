@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import click
@@ -12,12 +13,14 @@ from click.core import ParameterSource
 from zoo.architecture import Setting, Strategy
 from zoo.architecture.shared_settings import CACHE, SETTINGS
 from zoo.errors import PromptError
+from zoo.files import read_persons_text
 from zoo.frozen import Frozen, frozen
 from zoo.host.registry import Registry, core, default_registry
 
 # What Python's callers alone can use: a command gives its prompt as ids.
 PYTHON_ONLY = ("special_tokens",)
 KIND_NAMES = {int: "integer", float: "float", bool: "true|false", str: "text", dict: "json", object: "source"}
+FILES = f"{__name__}.files"  # of a click context's meta: the files that settings were read from
 
 
 DEFAULTS = f"{__name__}.defaults"  # of a click context's meta
@@ -32,21 +35,31 @@ class Declaration(Frozen):
 
 
 class SettingType(click.ParamType):
-    """A value that a setting's declaration parses and checks."""
+    """A value that a setting's declaration parses and checks; for some it is the path of a file that holds it."""
 
     def __init__(self, setting: Setting) -> None:
         self.setting = setting
-        self.name = KIND_NAMES[setting.kind]
+        self.name = "file" if setting.file else KIND_NAMES[setting.kind]
         if setting.choices:
             self.name = "|".join(map(str, setting.choices))
         self.name += "".join(f"|{extra}" for extra in setting.also)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The value; a usage error, naming the option, for one that cannot be."""
+        """The value; a usage error, naming the option and its file, for one that cannot be."""
+        if not isinstance(value, str):
+            return value
+        text, place = value, ""
+        if self.setting.file:
+            try:
+                text, place = read_persons_text(Path(value), PromptError), f"{value}: "
+            except PromptError as error:
+                self.fail(str(error), param, ctx)
+            if ctx is not None:
+                ctx.meta.setdefault(FILES, {})[self.setting.name] = value
         try:
-            return self.setting.parsed(value) if isinstance(value, str) else value
+            return self.setting.parsed(text)
         except PromptError:
-            self.fail(f"expected {self.setting.expected}, got {value!r:.60}", param, ctx)
+            self.fail(f"{place}expected {self.setting.expected}, got {text!r:.60}", param, ctx)
 
     def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
         """What stands for the value in the help."""
@@ -159,6 +172,7 @@ class SettingsCommand(click.Command):
         """Call the command with the settings that were given as one argument, `settings`.
 
         Those that are a person's defaults wait for `with_defaults`: whether they are taken depends on the model.
+        PromptError, for one that was read from a file, names that too.
         """
         standing = {
             str(option.name): ctx.params.pop(str(option.name))
@@ -167,7 +181,15 @@ class SettingsCommand(click.Command):
         }
         ctx.meta[DEFAULTS] = given_settings(self.setting_options(), standing)
         ctx.params["settings"] = given_settings(self.setting_options(), ctx.params)
-        return super().invoke(ctx)
+        try:
+            return super().invoke(ctx)
+        except PromptError as error:
+            for name, file in ctx.meta.get(FILES, {}).items():
+                if str(error).startswith(f"`{name}`: "):
+                    raise PromptError(
+                        f"`{name}`: {file}: {str(error).removeprefix(f'`{name}`: ')}"
+                    ) from error
+            raise
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The command's own options, the shared settings, and each strategy's under its name."""

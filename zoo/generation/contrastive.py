@@ -10,15 +10,14 @@ from typing import Any
 
 import mlx.core as mx
 
-from zoo.generation.choosing.forced import Constraints
-from zoo.generation.choosing.logits import check_numbers
-from zoo.generation.choosing.logits import logprobs as log_probabilities
-from zoo.generation.prepared import prepared, reader_of
+from zoo.generation.choosing.logits import REMOVED, check_numbers, logprobs
+from zoo.generation.prefill import Report
+from zoo.generation.prepared import reader_of
 from zoo.generation.prompt import settings_of
-from zoo.generation.reader import MOST_RESERVED, Reader, Report
+from zoo.generation.reader import MOST_RESERVED, Reader
+from zoo.generation.sequence import Text, text_of
 from zoo.generation.settings import settings_for
 from zoo.generation.step import Step
-from zoo.generation.text import Decoded, TextStream
 from zoo.loading import Loaded
 
 ALPHA, CANDIDATES = 0.6, 4  # those of the paper's experiments with GPT-2
@@ -36,84 +35,99 @@ def stream(
     """Continue `prompt`, text or token ids, yielding a `Step` a token as they come.
 
     Of the `top_k` likeliest tokens the one is taken with the largest (1 − `penalty_alpha`) p − `penalty_alpha` s: p is
-    its probability, s the largest cosine similarity of its hidden state, the one that the head reads, to that of any
-    token before. Settings left None are those of `generation_config.json`, whose constraints hold in any case, else 0.6
-    and 4. PromptError, before anything runs, for a prompt or setting that cannot be.
+    its probability, after penalties and bans, s the largest cosine similarity of its hidden state, the one that the head
+    reads, to that of any token before. Settings left None are those of `generation_config.json`, whose constraints hold
+    in any case, else 0.6 and 4. PromptError, before anything runs, for a prompt or setting that cannot be.
     """
     values = settings_of(loaded)
     alpha = penalty_alpha if penalty_alpha is not None else values.get("penalty_alpha") or ALPHA
     asked = top_k or (values.get("top_k") if values.get("penalty_alpha") else None) or CANDIDATES
-    settings = settings_for(loaded, given)
-    ready = prepared(loaded, prompt, settings)
-    hidden: list[mx.array] = []
-    reader = reader_of(loaded, [ready.ids], ready.limit, settings, report=report, hidden=hidden)
-    tokens = contrastive_search(
-        reader,
-        hidden,
-        ready.constraints,
-        alpha=alpha,
-        candidates=asked,
-        logprobs=bool(settings.logprobs),
-    )
-    return TextStream(loaded, ready.limit, settings.stop, settings.stop_tokens).steps(tokens)
+    settings = settings_for(loaded, {**given, "temperature": 0.0})  # its probabilities are the model's own
+    text = text_of(loaded, prompt, settings)
+    watched = Watched(text.limit)
+    reader = reader_of(loaded, [text.ids], text.limit, settings, report=report, watch=watched)
+    return contrastive_search(reader, watched, text, alpha=alpha, candidates=asked)
 
 
 def contrastive_search(
-    reader: Reader,
-    hidden: list[mx.array],
-    constraints: Constraints,
-    *,
-    alpha: float,
-    candidates: int,
-    logprobs: bool = False,
-) -> Iterator[Decoded]:
-    """Yield the tokens, at most `constraints.last`, with their log-probabilities if asked for.
+    reader: Reader, watched: Watched, text: Text, *, alpha: float, candidates: int
+) -> Iterator[Step]:
+    """The steps of a text, whose reader's passes are `watched`.
 
-    `hidden` is the list to which the reader adds the hidden states of each pass. n tokens cost n + 1 passes, all but the
-    first over a row for each candidate. ZooError when the model's logits are no numbers.
+    n tokens cost n + 1 passes, all but the first over a row for each candidate. ZooError when the model's logits are no
+    numbers.
     """
     logits = reader.first()  # (1, V)
-    context = Directions(mx.concatenate([each[0] for each in hidden]), constraints.last)
     count = min(candidates, logits.shape[-1])
     reader.select([0] * count)
-    text: list[int] = []
-    while len(text) < constraints.last:
-        changed = constraints(logits, [text]) if constraints.active else logits
-        probabilities = mx.softmax(changed.astype(mx.float32), axis=-1)[0]  # (V,)
-        likeliest = mx.argsort(-probabilities)[:count]  # (K,)
-        each = log_probabilities(logits)[0, likeliest] if logprobs else None  # (K,)
-        hidden.clear()
+    watched.reading = False
+    while not text.finished:
+        scores = text.chooser.scores(logits)[0]  # (V,)
+        likeliest = mx.argsort(-scores)[:count]  # (K,)
+        probabilities = mx.softmax(scores)[likeliest]
         upcoming = reader.next(likeliest[:, None])  # (K, V)
-        directions = unit(hidden[0][:, -1])  # (K, D)
-        score = (1 - alpha) * probabilities[likeliest] - alpha * context.nearest(directions)
-        mx.eval(score, upcoming, likeliest)
-        check_numbers(score.max().item(), f"token {len(text) + 1}")
+        score = (1 - alpha) * probabilities - alpha * watched.nearest()  # (K,)
+        score = mx.where(
+            scores[likeliest] > REMOVED, score, REMOVED
+        )  # where fewer may come than are asked for
+        highest = logits.max()
+        mx.eval(score, upcoming, highest)
+        check_numbers(highest.item(), f"token {len(text.tokens) + 1}")
         chosen = int(mx.argmax(score).item())
-        text.append(int(likeliest[chosen].item()))
-        yield text[-1], None if each is None else float(each[chosen].item()), None
-        context.add(directions[chosen])
+        yield _step(text, logits, int(likeliest[chosen].item()))
+        watched.keep(chosen)
         reader.select([chosen] * count)
         logits = upcoming[chosen : chosen + 1]
 
 
-class Directions:
-    """The hidden states of a text's tokens as unit vectors, in a buffer that grows by large steps."""
+def _step(text: Text, logits: mx.array, token: int) -> Step:
+    """The step of a token that was chosen after `logits` (1, V)."""
+    if not text.settings.logprobs:
+        return text.took(token, None, None)
+    each = logprobs(logits)[0]  # (V,)
+    best: Any = mx.argsort(-each)[: text.alternatives].tolist() if text.alternatives else []
+    alternatives = {other: each[other].item() for other in best}
+    return text.took(token, each[token].item(), alternatives or None)
 
-    def __init__(self, hidden: mx.array, more: int) -> None:  # (T, D)
-        self.length, width = hidden.shape
+
+class Watched:
+    """The hidden states that a reader's passes give: those of the text so far, and those of the last candidates.
+
+    They are unit vectors, in a buffer (T, D) with room for `more` tokens that grows by large steps.
+    """
+
+    def __init__(self, more: int) -> None:
         self.step = min(more, MOST_RESERVED)
-        self.buffer = mx.concatenate([unit(hidden), mx.zeros((self.step, width))])
+        self.length = 0  # tokens of the text so far
+        self.reading = True  # the prompt
+        self.buffer: mx.array | None = None
+        self.candidates: mx.array | None = None  # (K, D)
 
-    def add(self, direction: mx.array) -> None:  # (D,)
-        """Take in the token that was chosen."""
-        if self.length == self.buffer.shape[0]:
-            self.buffer = mx.concatenate([self.buffer, mx.zeros((self.step, self.buffer.shape[1]))])
-        self.buffer[self.length] = direction
-        self.length += 1
+    def __call__(self, place: int, hidden: mx.array) -> None:
+        """Take in the hidden states of a pass: (1, T, D) of the prompt, (K, 1, D) of candidates."""
+        if self.reading:
+            self._add(unit(hidden[0]))
+        else:
+            self.candidates = unit(hidden[:, -1])
 
-    def nearest(self, directions: mx.array) -> mx.array:  # (K, D) -> (K,)
-        """The largest cosine similarity of each to the tokens so far."""
-        return (directions @ self.buffer[: self.length].T).max(axis=-1)
+    def keep(self, chosen: int) -> None:
+        """Go on with one of the candidates."""
+        assert self.candidates is not None
+        self._add(self.candidates[chosen : chosen + 1])
+
+    def nearest(self) -> mx.array:  # (K,)
+        """The largest cosine similarity of each candidate to the tokens so far."""
+        assert self.buffer is not None and self.candidates is not None
+        return (self.candidates @ self.buffer[: self.length].T).max(axis=-1)
+
+    def _add(self, directions: mx.array) -> None:  # (T, D)
+        count, width = directions.shape
+        room = 0 if self.buffer is None else self.buffer.shape[0]
+        if self.buffer is None or self.length + count > room:
+            empty = mx.zeros((self.length + count - room + self.step, width))
+            self.buffer = empty if self.buffer is None else mx.concatenate([self.buffer, empty])
+        self.buffer[self.length : self.length + count] = directions
+        self.length += count
 
 
 def unit(vectors: mx.array) -> mx.array:  # (…, D) -> (…, D)

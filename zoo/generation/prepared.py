@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
-import mlx.core as mx
-
 from zoo.blocks.model import protocol_of
 from zoo.errors import PromptError
 from zoo.frozen import Frozen, frozen
 from zoo.generation.checkpoint_settings import token_limit
 from zoo.generation.choosing.forced import Constraints, constraints_of
 from zoo.generation.prompt import encode_prompt, end_ids, first_token, settings_of, start_token
-from zoo.generation.reader import Report, TextReader, TextsReader, TranslationReader
-from zoo.generation.settings import Settings
+from zoo.generation.reader import Report, TextReader, TextsReader, TranslationReader, Watch
+from zoo.generation.settings import Settings, check_policy
 from zoo.loading import Loaded
 
 Made = TypeVar("Made")
@@ -32,6 +30,7 @@ class Prepared(Frozen):
 
 def prepared(loaded: Loaded, prompt: str | Sequence[int], settings: Settings) -> Prepared:
     """The prompt, text or token ids, with its limit and constraints; PromptError for one that cannot be."""
+    check_policy(loaded.model, settings.policy())
     languages = (settings.source_language, settings.target_language)
     ids = encode_prompt(loaded, prompt, settings.special_tokens, *languages)
     limit = token_limit(loaded, len(ids), settings.max_tokens, settings.min_tokens)
@@ -57,15 +56,15 @@ def reader_of(
     settings: Settings,
     *,
     report: Report | None = None,
-    hidden: list[mx.array] | None = None,
+    watch: Watch | None = None,
 ) -> TextReader | TextsReader | TranslationReader:
-    """What reads prompts and goes on with them in one batch; `report` and `hidden` as for `TextReader`."""
+    """What reads prompts and goes on with them in one batch; `report` and `watch` as for `TextReader`."""
     policy = settings.policy()
     if protocol_of(loaded.model).translates:
         start = start_token(loaded)
         return TranslationReader(loaded.model, texts, limit, start=start, policy=policy)
     how: dict[str, Any] = dict(prefix=loaded.architecture.causality == "prefix", policy=policy)
-    how |= dict(chunk=settings.prefill_chunk, report=report, hidden=hidden)
+    how |= dict(chunk=settings.prefill_chunk, report=report, watch=watch)
     readers = [TextReader(loaded.model, ids, limit, **how) for ids in texts]
     return TextsReader(readers) if len(readers) > 1 else readers[0]
 

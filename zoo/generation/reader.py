@@ -5,7 +5,7 @@ Axes: B texts, H rows, T length, S source length, D width, V vocabulary.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -17,6 +17,7 @@ from zoo.generation.prefill import Prefill, Report
 
 MOST_RESERVED = 4096  # tokens to make room for at once: few texts are as long as they may be
 PLAIN = CachePolicy()
+Watch = Callable[[int, mx.array], None]
 
 
 class Reader(Protocol):
@@ -36,8 +37,8 @@ class TextReader:
     """A decoder: the prompt is read once, in chunks where it is longer than `chunk` tokens, then a token a pass.
 
     `prefix`: the prompt's tokens see each other both ways, so that it is read in one piece. `report` is called with the
-    tokens of the prompt that were read and those in all. The head works on the last position only. `hidden`, where a
-    list is given, gets the hidden states of each pass, (H, T, D).
+    tokens of the prompt that were read and those in all. The head works on the last position only. `watch` is called
+    with the place of each pass in the text and its hidden states (H, T, D).
     """
 
     def __init__(
@@ -50,11 +51,10 @@ class TextReader:
         chunk: int | None = None,
         report: Report | None = None,
         policy: CachePolicy = PLAIN,
-        hidden: list[mx.array] | None = None,
+        watch: Watch | None = None,
     ) -> None:
-        self.model, self.protocol, self.hidden = model, protocol_of(model), hidden
+        self.model, self.protocol, self.watch, self.length = model, protocol_of(model), watch, len(prompt)
         self.cache = model.make_cache(replace(policy, reserve=len(prompt) + min(limit, MOST_RESERVED)))
-        watch = None if hidden is None else lambda place, states: hidden.append(states)
         self.prompt = Prefill(
             model, prompt, self.cache, prefix=prefix, chunk=chunk, report=report, watch=watch
         )
@@ -66,8 +66,9 @@ class TextReader:
     def next(self, tokens: mx.array) -> mx.array:
         """The logits after one more token in each row, (H, 1) -> (H, V)."""
         hidden = self.model.backbone(tokens, self.cache)  # (H, 1, D)
-        if self.hidden is not None:
-            self.hidden.append(hidden)
+        if self.watch is not None:
+            self.watch(self.length, hidden)
+        self.length += 1
         return self.model.head(hidden[:, -1:])[:, -1]
 
     def select(self, rows: Sequence[int]) -> None:

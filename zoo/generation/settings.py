@@ -17,7 +17,7 @@ from zoo.recipe.policy import GROUP
 
 # The keys of generation_config.json that are settings: those of the draw count when `do_sample` is set.
 DRAWN = ("temperature", "top_k", "top_p", "min_p", "typical_p")
-ALWAYS = ("repetition_penalty", "no_repeat_ngram_size")
+ALWAYS = ("repetition_penalty", "no_repeat_ngram_size", "max_time")
 # Who gives one of these and no temperature wants a draw.
 NARROWING = (*DRAWN[1:], "top_n_sigma", "xtc_probability", "mirostat", "samplers")
 # Mirostat chooses how many tokens to draw from; these do, too.

@@ -79,7 +79,7 @@ def zoo_blocks() -> tuple[Block, ...]:
 @hookimpl
 def zoo_strategies() -> tuple[Strategy, ...]:
     """The strategies that come with the zoo itself."""
-    sampling = ("do_sample", "temperature", "top_k", "top_p", "min_p")
+    sampling = ("do_sample", "temperature", "top_k", "top_p", "min_p", "typical_p")
     length = ("max_new_tokens", "max_length", "min_new_tokens", "min_length")
     constraints = (
         *("repetition_penalty", "no_repeat_ngram_size", "bad_words_ids", "suppress_tokens"),
@@ -93,7 +93,7 @@ def zoo_strategies() -> tuple[Strategy, ...]:
             options=(*TEXT, "samplers", "report", "prompt_cache", "ends"),
             batch="zoo.generation.autoregressive:batch",
             summary="one token a step, with the KV cache",
-            obeys=(*sampling, *length, *constraints, "stop_strings"),
+            obeys=(*sampling, *length, *constraints, "stop_strings", "max_time"),
         ),
         Strategy(
             "beam",

@@ -102,16 +102,17 @@ def zoo_strategies() -> Iterable[Strategy]:  # type: ignore[empty-body]
 def zoo_samplers() -> Iterable[Sampler]:  # type: ignore[empty-body]
     """Ways to narrow what a token is drawn from: each a function from logits to logits, with settings of its own.
 
-    `zoo run llama PROMPT --sampler typical:mass=0.9`, or `zoo.stream(loaded, prompt, samplers={"typical": {"mass":
-    0.9}})`, applies one after temperature, top-k, top-p and min-p. Its settings are checked before the first token.
+    `zoo run llama PROMPT --sampler eta:cutoff=0.001`, or `zoo.stream(loaded, prompt, samplers={"eta": {"cutoff":
+    0.001}})`, applies one after the temperature and the zoo's own filters. Its settings are checked before the first
+    token. One that is `stateful` is made anew for each text, and told every token that was chosen.
 
     >>> from zoo.architecture import Sampler, Setting, hookimpl
     >>> @hookimpl
     ... def zoo_samplers():
-    ...     mass = Setting("mass", float, 0.9, minimum=0, maximum=1, help="The probability that is kept.")
-    ...     yield Sampler("typical", "my_plugin.typical:typical", (mass,), "locally typical sampling")
+    ...     cutoff = Setting("cutoff", float, 3e-4, minimum=0, maximum=1, help="The largest probability to leave out.")
+    ...     yield Sampler("eta", "my_plugin.filters:eta", (cutoff,), "eta sampling")
     >>> [sampler.name for sampler in zoo_samplers()]
-    ['typical']
+    ['eta']
     """
 
 

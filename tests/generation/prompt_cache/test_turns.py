@@ -188,3 +188,35 @@ def test_log_probabilities_of_a_prompt_are_those_of_all_its_tokens():
 def test_another_models_prompt_cache_is_refused():
     with pytest.raises(PromptError, match="`prompt_cache`: was made for mamba from"):
         zoo.stream(loaded_of(subject("llama")), [1], prompt_cache=PromptCache(loaded_of(subject("mamba"))))
+
+
+@pytest.mark.parametrize(
+    ("settings", "by_column"),
+    [
+        ({"kv_bits": 8}, True),
+        ({"kv_bits": 8, "kv_start": 6}, False),
+        ({"max_kv_size": 16, "keep": 2, "kv_bits": 4}, False),
+        ({"prompt_lookup": 3}, True),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("name", ["llama", "gemma2"])
+def test_every_policy_finds_its_own(name, settings, by_column):
+    loaded = loaded_of(subject(name))
+    cache = PromptCache(loaded)
+    talk = []
+    for turn in range(6):
+        talk += range(9 * turn, 9 * turn + 5)
+        steps = list(zoo.stream(loaded, talk, max_tokens=4, prompt_cache=cache, logprobs=1, **settings))
+        alone = list(zoo.stream(loaded, talk, max_tokens=4, logprobs=1, **settings))
+        assert steps[0].prompt.cached_tokens == (len(talk) - 6 if turn else 0)
+        for step, expected in zip(steps, alone, strict=True):
+            # Rounding may move a number to the next of few bits.
+            assert step.logprob == pytest.approx(
+                expected.logprob, abs=0.05 if "kv_bits" in settings else 1e-3
+            )
+            if step.token != expected.token:  # a near tie
+                break
+        talk += [step.token for step in steps]
+    ((policy, _),) = cache.trees.items()
+    assert cache.by_column(policy) == (by_column and name == "llama")

@@ -180,8 +180,12 @@ class Chooser:
             logits = removed(logits, sorted(set[int]().union(*(ban.completing() for ban in self._bans))))
         if self.mask is None:
             return self.forced.by_count(logits, self._chosen)
-        allowed, over = _unpacked(self.mask.allowed(), logits.shape[-1], self.forced.ends)
-        return mx.where(allowed, self.forced.by_count(logits, self._chosen, ends=over), REMOVED)
+        from zoo.generation.grammar import masked
+
+        allowed = self.mask.allowed()
+        # A text that is whole by the grammar ends, however short it is.
+        over = _only(allowed, self.forced.ends)
+        return masked(self.forced.by_count(logits, self._chosen, ends=over), allowed)
 
     def _follow(self, token: mx.array) -> None:
         """What the next choice needs of a token (1,), evaluated or not."""
@@ -218,13 +222,13 @@ def _marked(vocab: int, tokens: Sequence[int]) -> mx.array | None:
     return marked
 
 
-def _unpacked(bits: np.ndarray, vocab: int, ends: Collection[int]) -> tuple[mx.array, bool]:
-    """The bits of a mask as booleans (V,), and whether they allow none but the tokens that end a text."""
-    import numpy as np
-
-    allowed = np.unpackbits(bits.view(np.uint8), bitorder="little", count=vocab).view(np.bool_)
-    # A text that is whole by the grammar ends, however short it is.
-    return mx.array(allowed), int(allowed.sum()) == sum(bool(allowed[end]) for end in ends if end < vocab)
+def _only(bits: np.ndarray, tokens: Collection[int]) -> bool:
+    """Whether the bits of a mask allow none but some tokens."""
+    rest = bits.copy()
+    for token in tokens:
+        if token // 32 < rest.size:
+            rest[token // 32] &= ~(1 << token % 32) & 0xFFFFFFFF
+    return not rest.any()
 
 
 def _bans(runs: Sequence[Sequence[int]], ngram: int, given: Sequence[int]) -> list[Endings | Ngrams]:
