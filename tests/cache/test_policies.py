@@ -1,5 +1,6 @@
 """Policies against their definition: attention over the keys that they keep, of the values that quantizing leaves."""
 
+import zoo  # isort: skip (before mlx, so that the fast BLAS is loaded)
 import mlx.core as mx
 import pytest
 
@@ -224,3 +225,32 @@ def test_what_cannot_be_is_refused(made):
     assert "`kv_bits`: object is another library's" in refused([object()], bits)
     with pytest.raises(PromptError, match="`kv_bits`: vectors of 24 numbers are no groups"):
         KVCache(bits).update_and_fetch(*mx.zeros((2, 1, 1, 3, 24)))
+
+
+def test_texts_of_one_policy_share_the_engine_and_the_prompt_cache():
+    loaded, prompts = zoo.load("llama"), ["The capital city of China is", "中国的首都是北京。日本的首都是"]
+    settings = dict(max_kv_size=10, keep=2, key_bits=8, value_bits=8, max_tokens=12)
+    alone = [zoo.generate(loaded, prompt, **settings).tokens for prompt in prompts]
+    kept = zoo.PromptCache(loaded)
+    for _ in range(2):
+        engine, found = zoo.Engine(loaded, prompt_cache=kept), {}
+        handles = [engine.add(prompt, **settings) for prompt in prompts]
+        handles.append(engine.add(prompts[0], max_tokens=12))  # of another policy beside them
+        for handle, step in engine.run():
+            found.setdefault(handle, []).append(step.token)
+        assert [found[handle] for handle in handles[:2]] == [list(tokens) for tokens in alone]
+    assert kept.statistics.hits
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "message"),
+    [
+        ("mamba", dict(max_kv_size=8), "`max_kv_size`: this model keeps no keys and values"),
+        ("deepseek-v3", dict(kv_bits=8), r"`kv_bits`: values of 16 numbers .* \(layers.0.mixer\)"),
+        ("llama", dict(kv_start=3), "`kv_start` needs `kv_bits`"),
+        ("llama", dict(keep=3), "`keep` needs `max_kv_size`"),
+    ],
+)
+def test_what_a_model_cannot_follow_is_refused_before_anything_runs(name, settings, message):
+    with pytest.raises(PromptError, match=message):
+        zoo.stream(zoo.load(name), "The", **settings)
