@@ -152,6 +152,9 @@ def run(
         values |= log_probabilities(found)
         click.echo(json.dumps(values, ensure_ascii=False))
     else:
+        if "return_sequences" in settings:
+            for candidate in candidates[1:]:
+                click.echo(candidate["text"])
         click.echo(facts([loaded.architecture.name, *statistics.lines()], columns(sys.stderr)), err=True)
     if interrupted:
         raise KeyboardInterrupt
