@@ -134,7 +134,7 @@ def test_draws_have_the_distribution_of_the_whole_chain():
     p = renormalised(p)
     assert 2 < (p > 0).sum() < 5
     assert np.allclose(distribution(made), p, atol=1e-5)
-    assert fits(np.array(mx.concatenate([made.choose(LOGITS) for _ in range(1500)])), p)
+    assert fits(np.array(mx.concatenate([made.choose(LOGITS) for _ in range(500)])), p)
 
 
 def test_pairs_of_draws_have_the_distribution_of_the_penalties():
@@ -149,7 +149,7 @@ def test_pairs_of_draws_have_the_distribution_of_the_penalties():
     first = expected([2], [])
     pairs = [first[a] * expected([2, a], [a])[b] for a, b in product(range(3), range(3))]
     drawn, row = [], mx.array(logits.astype(np.float32))[None]
-    for seed in range(700):
+    for seed in range(400):
         made = chooser(given=[2], vocab=3, seed=seed, **settings)
         drawn.append(made.choose(row) * 3 + made.choose(row))
     assert fits(np.array(mx.concatenate(drawn)), pairs)
@@ -160,7 +160,7 @@ def test_xtc_throws_its_coin_anew_at_each_token():
     left = P.copy()
     left[:2] = 0
     expected = 0.5 * P + 0.5 * renormalised(left)
-    assert fits(np.array(mx.concatenate([made.choose(LOGITS) for _ in range(1500)])), expected)
+    assert fits(np.array(mx.concatenate([made.choose(LOGITS) for _ in range(500)])), expected)
     # Until a token is chosen the coin lies.
     assert len({tuple(np.array(made.scores(LOGITS))[0]) for _ in range(20)}) == 1
 
