@@ -217,3 +217,24 @@ def test_policies_hold_in_batches(name, policy):
         assert str(error.value) == reason
         return
     text_beside_others_equals_the_text_alone(subject(name), **policy)
+
+
+def test_an_error_of_one_text_leaves_the_others():
+    loaded, vocab = made("llama"), made("llama").recipe.embedding.vocab
+    alike = Engine(loaded)
+    alike.add(PROMPTS[3], max_tokens=4, temperature=0.0, logprobs=2)
+    expected = [step for _, step in alike.run()]
+    engine = Engine(loaded)
+    good = engine.add(PROMPTS[3], max_tokens=4, temperature=0.0, logprobs=2)
+    # Every token is removed: none is left to choose.
+    bad = engine.add(PROMPTS[1], max_tokens=4, logit_bias={token: float("-inf") for token in range(vocab)})
+    found = list(engine.run())
+    same_text([step for handle, step in found if handle == good], expected, "the text beside")
+    (failed,) = [step for handle, step in found if handle == bad]
+    assert failed.finish_reason == "error" and failed.token is None
+    engine.step()
+    assert engine.idle
+    with pytest.raises(zoo.ZooError, match="token 1: "):
+        zoo.generate(
+            loaded, PROMPTS[1], max_tokens=4, logit_bias={token: float("-inf") for token in range(vocab)}
+        )

@@ -125,8 +125,8 @@ def test_a_sampler_that_is_none(extras):
 
 
 def test_a_strategy_without_samplers_says_so(extras):
-    with pytest.raises(PromptError, match="`samplers`: beam generation has no such setting"):
-        zoo.stream(zoo.load("llama"), PROMPT, strategy="beam", samplers={"at-least": {}})
+    with pytest.raises(PromptError, match="`samplers`: contrastive generation has no such setting"):
+        zoo.stream(zoo.load("llama"), PROMPT, strategy="contrastive", samplers={"at-least": {}})
 
 
 def test_the_sampler_of_the_command(extending, command):

@@ -23,6 +23,7 @@ NARROWING = (*DRAWN[1:], "top_n_sigma", "xtc_probability", "mirostat", "samplers
 # Mirostat chooses how many tokens to draw from; these do, too.
 REPLACED = ("top_k", "top_p", "min_p", "typical_p", "top_n_sigma", "xtc_probability")
 POLICY = ("max_kv_size", "keep", "kv_bits", "key_bits", "value_bits", "kv_group_size", "kv_start")
+MOST_BIAS = 1e6  # beyond it the other logits vanish in float32
 ONE_OF = ("json_schema", "regex", "grammar")
 
 
@@ -165,7 +166,9 @@ def biases(given: Mapping[Any, Any], vocab: int) -> dict[int, float]:
         text = str(key)
         if not text.isdecimal() or int(text) >= vocab:
             raise PromptError(f"`logit_bias` must name tokens by ids below {vocab}, got {key!r:.60}")
-        if isinstance(value, bool) or not isinstance(value, int | float) or value != value:
-            raise PromptError(f"`logit_bias` of token {text} must be a number, got {value!r:.60}")
+        if isinstance(value, bool) or not isinstance(value, int | float) or not value <= MOST_BIAS:
+            raise PromptError(
+                f"`logit_bias` of token {text} must be a number of at most {MOST_BIAS:g}, got {value!r:.60}"
+            )
         found[int(text)] = float(value)
     return found

@@ -7,10 +7,10 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from zoo.errors import ZooError
+from zoo.errors import PromptError, ZooError
 from zoo.generation.choosing import Chooser, Constraints
 from zoo.generation.choosing.spelled import Spelled
-from zoo.generation.settings import Settings
+from zoo.generation.settings import Settings, biases
 
 P = np.array([0.3, 0.22, 0.16, 0.12, 0.09, 0.06, 0.05])
 LOGITS = mx.array(np.log(P).astype(np.float32))[None]
@@ -231,6 +231,13 @@ def test_no_end_comes_before_the_least_number():
     forced = Constraints(ends=frozenset([0]), given=(5,), last=9, least=1)
     assert taken(chooser(forced=forced), 2) == [1, 0]
     assert taken(chooser(forced=forced, min_tokens=2), 3) == [1, 1, 0]
+
+
+@pytest.mark.parametrize("value", [math.inf, math.nan, 1e9, "1", True])
+def test_a_bias_that_leaves_no_numbers_is_refused(value):
+    assert biases({"4": -math.inf, 5: 2}, V) == {4: -math.inf, 5: 2.0}
+    with pytest.raises(PromptError, match="`logit_bias` of token 3 must be a number of at most"):
+        biases({"3": value}, V)
 
 
 def test_forced_tokens_come_where_they_must():
