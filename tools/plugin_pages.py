@@ -52,7 +52,7 @@ PROMISED: dict[str, tuple[str, ...]] = {
     "zoo.generation.text": ("TextStream",),
     "zoo.insight.diagram": ("Subject", "Box", "Residual", "Frame", "Stack", "Note", "Cell"),
     "zoo.insight.tracing.probe": ("Probe", "Traces", "Value"),
-    "zoo.tokenizer": ("Tokenizer", "Backend", "Detokenizer"),
+    "zoo.tokenizer": ("Tokenizer", "Backend", "Detokenizer", "TextBytes"),
     "zoo.errors": ("*",),
     "zoo.lab.plan": (
         *("Scale", "Trial", "Result", "Arm", "Metric", "Curve", "Chart", "Claim", "Plan"),

@@ -134,8 +134,9 @@ def test_words_are_completed(session, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "talk.json").write_text("{}")
     (tmp_path / "talks").mkdir()
-    assert set(session.completions("/s")) == {"/set", "/save", "/system"}
-    assert "temperature" in set(session.completions("/set tem"))
+    assert set(session.completions("/s")) == {"/set ", "/save ", "/system "}
+    assert set(session.completions("/un")) == {"/undo", "/unset "}
+    assert "temperature " in set(session.completions("/set tem"))
     assert list(session.completions("/unset ")) == ["max_tokens"]
     assert list(session.completions("/load ta")) == ["talk.json", "talks/"]
     assert list(session.completions("/load nowhere/")) == []

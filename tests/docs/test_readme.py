@@ -74,8 +74,10 @@ class Reader:
                 assert (ROOT / "pyproject.toml").exists()  # `make wheel` installs it in a new environment
             case ["pip", "install", "-e", package]:
                 self.site.install(self.folder / package)
-            case ["zoo", "run", "llama"]:
+            case ["zoo", "chat", "llama"]:
                 self.talk()
+            case ["echo", text, ">", file]:
+                (self.folder / file).write_text(text + "\n", encoding="utf-8")
             case ["zoo", "train", *arguments]:
                 steps = arguments.index("--steps") + 1
                 arguments[steps] = "1"  # as many as are shown would only take longer
@@ -102,11 +104,12 @@ class Reader:
         return done.stdout
 
     def talk(self):
-        with Terminal("run", "llama", cwd=self.folder) as terminal:
-            terminal.until(">>> ")
-            terminal.type("The capital of France is\n")
-            assert "Paris" in terminal.until("\n>>> ")
-            terminal.type("/exit\n")
+        with Terminal("chat", "llama", cwd=self.folder) as terminal:
+            terminal.until(">>>")
+            terminal.type("The capital of France is\r")
+            terminal.until("Paris")
+            terminal.until(">>>")
+            terminal.type("/exit\r")
             assert terminal.end()[0] == 0
 
     def complete(self, shell, lines):

@@ -300,3 +300,15 @@ def test_logprobs_are_those_of_the_model():
     for place, step in enumerate(found, len(prompt) - 1):
         assert step.logprob == pytest.approx(each[place, step.token], abs=1e-3)
         assert list(step.alternatives.values()) == pytest.approx(sorted(each[place])[:-4:-1], abs=1e-3)
+
+
+@pytest.mark.parametrize("name", ["llama", "mamba", "gemma2"])
+def test_what_a_drafted_text_leaves_in_a_prompt_cache_serves_the_next(name):
+    loaded = small(name)
+    cached, asked = zoo.PromptCache(loaded), dict(max_tokens=9, temperature=0.0, logprobs=2)
+    prompt = [1, 2, 3, 4] * 4
+    first = list(zoo.stream(loaded, prompt, prompt_lookup=3, prompt_cache=cached, **asked))
+    longer = [*prompt, *(step.token for step in first), 5, 6]
+    found = list(zoo.stream(loaded, longer, prompt_lookup=3, prompt_cache=cached, **asked))
+    assert found[0].prompt.cached_tokens >= len(prompt) - 1
+    same_text(found, list(zoo.stream(loaded, longer, **asked)), "the second text")

@@ -159,3 +159,12 @@ def test_a_checkpoint_without_the_layer_is_refused_by_name(changes, words, check
         zoo.stream(loaded, PROMPT, own_draft=True)
     assert "`own_draft`: " in str(caught.value) and words in str(caught.value)
     assert len(list(zoo.stream(loaded, PROMPT, max_tokens=2))) == 2
+
+
+def test_a_prompt_that_was_cached_is_drafted_from_where_its_states_are_known(loaded):
+    expected = list(zoo.stream(loaded, PROMPT, **ASKED))
+    cache = zoo.PromptCache(loaded)
+    for cached in (0, len(PROMPT) - 1):
+        found = list(zoo.stream(loaded, PROMPT, own_draft=True, prompt_cache=cache, **ASKED))
+        same_text(found, expected, f"with {cached} tokens from the cache")
+        assert found[0].prompt.cached_tokens == cached and found[-1].drafted.proposed > 0

@@ -12,7 +12,8 @@ from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 import zoo
 from zoo.errors import PromptError
 from zoo.generation.engine import Engine
-from zoo.testing.batches import same_text
+from zoo.insight.obeyed import refused
+from zoo.testing.batches import same_text, text_beside_others_equals_the_text_alone
 from zoo.testing.subjects import loaded_of, subject
 
 PROMPTS = [[5], [7, 8, 9], [1, 2, 3, 4, 5, 6, 7, 8], list(range(3, 40)), [30, 31, 30, 31, 30]]
@@ -195,4 +196,45 @@ def test_the_prompts_log_probabilities_are_those_of_one_pass():
         assert logprob == pytest.approx(expected[place, token].item(), abs=1e-4)
         assert max(found.alternatives[place].values()) == pytest.approx(
             expected[place].max().item(), abs=1e-4
+        )
+
+
+POLICIES = [
+    {"max_kv_size": 8, "keep": 2},
+    {"kv_bits": 8},
+    {"key_bits": 8, "value_bits": 4, "kv_start": 4},
+    {"max_kv_size": 6, "keep": 1, "kv_bits": 8},
+]
+
+
+@pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: "-".join(policy))
+@pytest.mark.parametrize("name", ["llama", "gemma2", "gpt2", "gpt-oss", "deepseek-v3"])
+def test_policies_hold_in_batches(name, policy):
+    made = loaded_of(subject(name))
+    if reason := refused(made.model, policy):
+        with pytest.raises(PromptError) as error:
+            zoo.generate(made, [1, 2, 3], **policy)
+        assert str(error.value) == reason
+        return
+    text_beside_others_equals_the_text_alone(subject(name), **policy)
+
+
+def test_an_error_of_one_text_leaves_the_others():
+    loaded, vocab = made("llama"), made("llama").recipe.embedding.vocab
+    alike = Engine(loaded)
+    alike.add(PROMPTS[3], max_tokens=4, temperature=0.0, logprobs=2)
+    expected = [step for _, step in alike.run()]
+    engine = Engine(loaded)
+    good = engine.add(PROMPTS[3], max_tokens=4, temperature=0.0, logprobs=2)
+    # Every token is removed: none is left to choose.
+    bad = engine.add(PROMPTS[1], max_tokens=4, logit_bias={token: float("-inf") for token in range(vocab)})
+    found = list(engine.run())
+    same_text([step for handle, step in found if handle == good], expected, "the text beside")
+    (failed,) = [step for handle, step in found if handle == bad]
+    assert failed.finish_reason == "error" and failed.token is None
+    engine.step()
+    assert engine.idle
+    with pytest.raises(zoo.ZooError, match="token 1: "):
+        zoo.generate(
+            loaded, PROMPTS[1], max_tokens=4, logit_bias={token: float("-inf") for token in range(vocab)}
         )

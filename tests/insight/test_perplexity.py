@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import zoo
+from zoo.cache import CachePolicy
 from zoo.errors import PromptError
 from zoo.insight.perplexity import perplexity, windows
 from zoo.tokenizer import load_tokenizer
@@ -182,3 +183,20 @@ def test_a_prefix_model_is_measured_without_one_and_says_so(loaded):
     found = perplexity(model, TEXT, limit=99, context=128)
     assert "no prefix" in found.sees
     assert found.nats == pytest.approx(cross_entropy(model.model, ids).sum().item(), rel=1e-4)
+
+
+def test_a_policy_of_the_cache_has_its_cost(loaded):
+    model = loaded("llama")
+    plain = perplexity(model, TEXT).nats
+    whole = CachePolicy(max_size=10_000, keep=4)
+    assert perplexity(model, TEXT, policy=whole).nats == pytest.approx(plain, rel=1e-5)
+    itself = CachePolicy(max_size=1)  # a token sees no other
+    assert perplexity(model, TEXT, policy=itself).nats > plain * 1.1
+    packed = CachePolicy(key_bits=8, value_bits=8)
+    assert perplexity(model, TEXT, policy=packed).nats == pytest.approx(plain, rel=0.02)
+    pieces = perplexity(model, TEXT, policy=CachePolicy(max_size=8, keep=2), chunk=3).nats
+    assert pieces == pytest.approx(
+        perplexity(model, TEXT, policy=CachePolicy(max_size=8, keep=2)).nats, rel=1e-4
+    )
+    with pytest.raises(PromptError, match="`kv_bits`: this model keeps no keys"):
+        perplexity(loaded("mamba"), TEXT, policy=packed)

@@ -57,7 +57,9 @@ def test_a_sound_one_passes_by_either_name(known):
         assert len(check_strategy(name, registry=known, max_tokens=3)) == 3
 
 
-@pytest.mark.parametrize("name", ["autoregressive", "beam", "fill-mask", "masked-diffusion"])
+@pytest.mark.parametrize(
+    "name", ["autoregressive", "beam", "best-of", "contrastive", "fill-mask", "masked-diffusion"]
+)
 def test_the_zoos_own_pass(name):
     assert check_strategy(name)
 

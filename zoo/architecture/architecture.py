@@ -91,8 +91,8 @@ class Architecture(Frozen):
     quantizes: Callable[[str, Any], Any] | None = None
     presets: tuple[Preset, ...] = ()
     references: tuple[str, ...] = ()
-    prediction: Architecture | None = None
     api: int = API
+    prediction: Architecture | None = None
 
     def __post_init__(self) -> None:
         label = f"architecture {checked_name('architecture', self.name, BRIDGED)}"

@@ -19,8 +19,9 @@ from zoo.recipe.policy import CachePolicy
 class Snapshot(Frozen):
     """What a cache held of one row after `length` tokens; nothing that the cache does later changes it.
 
-    `kind` names the class of the cache and what its policy changes in the arrays. `arrays` have one row, and, when it is `by_column`, one column a token on axis 2:
-    the first n columns are then the snapshot after n tokens. `parts` are the snapshots of a layer's parts.
+    `kind` names the class of the cache and what its policy changes in the arrays. `arrays` have one row, and, when it is
+    `by_column`, one column a token on axis 2: the first n columns are then the snapshot after n tokens. `parts` are the
+    snapshots of a layer's parts.
     """
 
     kind: str

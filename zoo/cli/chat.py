@@ -8,31 +8,29 @@ from typing import Any
 import click
 
 from zoo.cli.complete import sources
-from zoo.cli.generating import Request, opened_cache, sampler_asked
-from zoo.cli.plugins import served_by
-from zoo.cli.progress import Progress
-from zoo.cli.setting_options import SettingsCommand, with_defaults
-from zoo.cli.source_options import architecture_option, repack_option, revision_option
+from zoo.cli.generating import Request, asked_settings, opened_model
+from zoo.cli.setting_options import SettingsCommand
+from zoo.cli.source_options import (
+    adapter_option,
+    architecture_option,
+    dtype_option,
+    force_option,
+    prompt_cache_option,
+    repack_option,
+    revision_option,
+    sampler_option,
+    strategy_option,
+)
 
 
 @click.command(cls=SettingsCommand)
 @click.argument("source", shell_complete=sources)
-@click.option(
-    "--adapter",
-    type=click.Path(path_type=Path, file_okay=False),
-    help="A folder of mlx-lm's LoRA or DoRA.",
-)
+@adapter_option
 @architecture_option
 @revision_option
 @repack_option
-@click.option(
-    "--sampler",
-    "samplers",
-    multiple=True,
-    metavar="NAME[:KEY=VALUE,…]",
-    help="Narrow the draw by a plugin's sampler; may be given several times.",
-)
-@click.option("--strategy", metavar="NAME", help="Make the text this way: a plugin's strategy, for example.")
+@sampler_option
+@strategy_option
 @click.option("--system", metavar="TEXT", help="A system message, for models with a chat template.")
 @click.option("--raw", is_flag=True, help="Give each line as it is, without the chat template.")
 @click.option(
@@ -41,13 +39,9 @@ from zoo.cli.source_options import architecture_option, repack_option, revision_
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
     help="Go on with a conversation that /save wrote.",
 )
-@click.option(
-    "--prompt-cache",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="A file that keeps what was computed of the conversation, for the next one that begins alike.",
-)
-@click.option("--force", is_flag=True, help="Load even what does not seem to fit in memory.")
-@click.option("--dtype", type=click.Choice(["float32", "float16", "bfloat16"]), help="Compute in this type.")
+@prompt_cache_option
+@force_option
+@dtype_option
 def chat(
     source: str,
     architecture: str | None,
@@ -70,17 +64,10 @@ def chat(
     take turns back, save the conversation and go on with it. Ctrl-C stops an answer, Ctrl-D ends.
     """
     from zoo.cli.chatting import converse
-    from zoo.loading import load
 
     how: dict[str, Any] = dict(architecture=architecture, revision=revision, dtype=dtype, adapter=adapter)
-    with Progress("loading", waits=True) as report:
-        loaded = load(source, force=force, report=report, repack=repack, **how)
-    served_by(loaded.architecture)
-    settings = with_defaults(loaded, settings, strategy)
-    if samplers:
-        settings["samplers"] = dict(sampler_asked(loaded.registry, text) for text in samplers)
-    if prompt_cache is not None:
-        settings["prompt_cache"] = opened_cache(prompt_cache, loaded)
+    loaded = opened_model(source, force=force, repack=repack, **how)
+    settings = asked_settings(loaded, settings, strategy, samplers, prompt_cache)
     talk = talk_of(loaded, Request(settings | {"strategy": strategy}, system, raw))
     if path is not None:
         from zoo.generation.conversation import load_conversation

@@ -8,6 +8,9 @@ from typing import Any
 
 import click
 
+from zoo.cli.plugins import served_by
+from zoo.cli.progress import Progress
+from zoo.cli.setting_options import with_defaults
 from zoo.frozen import Frozen, frozen
 
 
@@ -70,6 +73,32 @@ def sampler_asked(registry: Any, text: str) -> tuple[str, dict[str, Any]]:
             raise PromptError(f"--sampler {name}: {part!r} is not one of {', '.join(settings)} and its value")
         values[key] = settings[key].parsed(value)
     return name, values
+
+
+def opened_model(source: str, **how: Any) -> Any:
+    """The model of a source, with a bar while it is loaded; it is said when a third party's plugin serves it."""
+    from zoo.loading import load
+
+    with Progress("loading", waits=True) as report:
+        loaded = load(source, report=report, **how)
+    served_by(loaded.architecture)
+    return loaded
+
+
+def asked_settings(
+    loaded: Any,
+    given: dict[str, Any],
+    strategy: str | None,
+    samplers: Sequence[str],
+    prompt_cache: Path | None,
+) -> dict[str, Any]:
+    """The settings of the options, a person's defaults for others, plugins' samplers and the prompt cache of a file."""
+    settings = with_defaults(loaded, given, strategy)
+    if samplers:
+        settings["samplers"] = dict(sampler_asked(loaded.registry, text) for text in samplers)
+    if prompt_cache is not None:
+        settings["prompt_cache"] = opened_cache(prompt_cache, loaded)
+    return settings
 
 
 def opened_cache(path: Path, loaded: Any) -> Any:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from zoo.cli.complete import sources
+from zoo.cli.setting_options import cache_options, policy_of
 
 if TYPE_CHECKING:
     from zoo.insight.perplexity import Perplexity
@@ -32,6 +33,7 @@ LONGER = {
 @click.option("--stride", type=int, help="Tokens by which the window moves on (half of the context).")
 @click.option("--limit", type=int, metavar="TOKENS", help="The most tokens to score.")
 @click.option("--batch", type=int, default=1, show_default=True, help="Windows to read side by side.")
+@cache_options
 @click.option("--architecture", metavar="NAME", help="Use this architecture, whatever the config says.")
 @click.option("--revision", metavar="NAME", help="A hub id's branch, tag or commit.")
 @click.option("--dtype", type=click.Choice(["float32", "float16", "bfloat16"]), help="Compute in this type.")
@@ -60,6 +62,7 @@ def perplexity(
     from zoo.insight.perplexity import perplexity as measure
     from zoo.loading import load
 
+    policy = policy_of(how)
     text = piped() if str(file) == "-" else read_persons_text(file, PromptError)
     if not text:
         raise PromptError(f"{'the pipe' if str(file) == '-' else file}: is empty")
@@ -71,7 +74,14 @@ def perplexity(
             loaded = load(name, report=loading, **how)
         with Progress(f"reading by {name}") as report:
             found[name] = measure(
-                loaded, text, context=context, stride=stride, limit=limit, batch=batch, report=report
+                loaded,
+                text,
+                context=context,
+                stride=stride,
+                limit=limit,
+                batch=batch,
+                report=report,
+                policy=policy,
             )
         del loaded
     if as_json:

@@ -12,34 +12,33 @@ from typing import Any
 import click
 
 from zoo.cli.complete import sources
-from zoo.cli.generating import Request, opened_cache, prompt_ids, sampler_asked, steps
-from zoo.cli.plugins import served_by
+from zoo.cli.generating import Request, asked_settings, opened_model, prompt_ids, steps
 from zoo.cli.progress import Progress
 from zoo.cli.screen import Screen
-from zoo.cli.setting_options import SettingsCommand, with_defaults
-from zoo.cli.source_options import architecture_option, repack_option, revision_option
+from zoo.cli.setting_options import SettingsCommand
+from zoo.cli.source_options import (
+    adapter_option,
+    architecture_option,
+    dtype_option,
+    force_option,
+    prompt_cache_option,
+    repack_option,
+    revision_option,
+    sampler_option,
+    strategy_option,
+)
 from zoo.cli.statistics import Statistics
 
 
 @click.command(cls=SettingsCommand)
 @click.argument("source", shell_complete=sources)
 @click.argument("prompt", required=False)
-@click.option(
-    "--adapter",
-    type=click.Path(path_type=Path, file_okay=False),
-    help="A folder of mlx-lm's LoRA or DoRA.",
-)
+@adapter_option
 @architecture_option
 @revision_option
 @repack_option
-@click.option(
-    "--sampler",
-    "samplers",
-    multiple=True,
-    metavar="NAME[:KEY=VALUE,…]",
-    help="Narrow the draw by a plugin's sampler; may be given several times.",
-)
-@click.option("--strategy", metavar="NAME", help="Make the text this way: a plugin's strategy, for example.")
+@sampler_option
+@strategy_option
 @click.option("--system", metavar="TEXT", help="A system message, for models with a chat template.")
 @click.option("--raw", is_flag=True, help="Give the prompt as it is, without the chat template.")
 @click.option(
@@ -50,14 +49,10 @@ from zoo.cli.statistics import Statistics
 @click.option(
     "--output", type=click.Path(path_type=Path, dir_okay=False), help="Where the answers to --prompts go."
 )
-@click.option(
-    "--prompt-cache",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="A file that keeps what was computed of prompts, for those that begin alike.",
-)
-@click.option("--force", is_flag=True, help="Load even what does not seem to fit in memory.")
+@prompt_cache_option
+@force_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")
-@click.option("--dtype", type=click.Choice(["float32", "float16", "bfloat16"]), help="Compute in this type.")
+@dtype_option
 def run(
     source: str,
     prompt: str | None,
@@ -94,20 +89,11 @@ def run(
     if prompts is None and (prompt is None or prompt == "-") and not chat:
         prompt = piped()
     began = time.perf_counter()
-    from zoo.loading import load
-
     room = len(prompt or "") + settings["max_tokens"] if "max_tokens" in settings else None
     how: dict[str, Any] = dict(architecture=architecture, revision=revision, dtype=dtype, adapter=adapter)
-    how["repack"] = repack
-    with Progress("loading", waits=True) as report:
-        loaded = load(source, context=room, force=force, report=report, **how)
-    served_by(loaded.architecture)
-    settings = with_defaults(loaded, settings, strategy)
+    loaded = opened_model(source, context=room, force=force, repack=repack, **how)
     load_seconds = time.perf_counter() - began
-    if samplers:
-        settings["samplers"] = dict(sampler_asked(loaded.registry, text) for text in samplers)
-    if prompt_cache is not None:
-        settings["prompt_cache"] = opened_cache(prompt_cache, loaded)
+    settings = asked_settings(loaded, settings, strategy, samplers, prompt_cache)
     if prompts is not None and output is not None:
         from zoo.cli.prompts import run_prompts
 
@@ -152,6 +138,9 @@ def run(
         values |= log_probabilities(found)
         click.echo(json.dumps(values, ensure_ascii=False))
     else:
+        if "return_sequences" in settings:
+            for candidate in candidates[1:]:
+                click.echo(candidate["text"])
         click.echo(facts([loaded.architecture.name, *statistics.lines()], columns(sys.stderr)), err=True)
     if interrupted:
         raise KeyboardInterrupt

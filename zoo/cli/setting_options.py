@@ -16,6 +16,7 @@ from zoo.errors import PromptError
 from zoo.files import read_persons_text
 from zoo.frozen import Frozen, frozen
 from zoo.host.registry import Registry, core, default_registry
+from zoo.recipe.policy import CachePolicy
 
 # What Python's callers alone can use: a command gives its prompt as ids.
 PYTHON_ONLY = ("special_tokens",)
@@ -138,6 +139,12 @@ def cache_options(command: Any) -> Any:
     for setting in reversed(CACHE):
         command = click.option(_flag(setting.name), type=SettingType(setting), help=help_of(setting))(command)
     return command
+
+
+def policy_of(values: dict[str, Any]) -> CachePolicy:
+    """The policy of what `cache_options` gave, which is taken out of `values`. PromptError for what cannot be."""
+    given = {setting.name: values.pop(setting.name) for setting in CACHE}
+    return CachePolicy.of(**{name: value for name, value in given.items() if value is not None})
 
 
 def _kind(setting: Setting) -> tuple[type, bool]:

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from zoo.cli.complete import sources
-from zoo.cli.setting_options import cache_options
+from zoo.cli.setting_options import cache_options, policy_of
 
 
 @click.command()
@@ -51,7 +51,6 @@ def show(
     from zoo.facts.stacks import is_opaque
     from zoo.facts.words import differences
     from zoo.host.registry import default_registry
-    from zoo.recipe.policy import CachePolicy
 
     if as_recipe and (parameters or as_json):
         raise click.UsageError("--recipe prints JSON of its own: leave --json and --parameters out")
@@ -67,8 +66,7 @@ def show(
         write_file(svg, to_svg(diagrams))
         if not as_json:
             return
-    policy = CachePolicy.of(**{name: value for name, value in cache.items() if value is not None})
-    sheet = found.sheet(registry, context, quantize, found.tokenizer(registry), policy)
+    sheet = found.sheet(registry, context, quantize, found.tokenizer(registry), policy_of(cache))
     base = base_of(found, registry)
     words = None if base is None else differences(base[1], found.recipe, sizes=False)
     paths = _paths(found.recipe) if parameters else {}

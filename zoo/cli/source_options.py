@@ -1,6 +1,8 @@
-"""The options by which commands choose how a source is opened: `@architecture_option` above the command's function."""
+"""The options that commands share which open a source and run it: `@architecture_option` above the command's function."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import click
 
@@ -13,4 +15,28 @@ repack_option = click.option(
     type=click.Choice(["4", "6", "8"]),
     callback=lambda _, __, bits: None if bits is None else int(bits),
     help="Pack in so many bits what no packing of MLX holds as a GGUF file has it.",
+)
+adapter_option = click.option(
+    "--adapter",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="A folder of mlx-lm's LoRA or DoRA.",
+)
+force_option = click.option("--force", is_flag=True, help="Load even what does not seem to fit in memory.")
+dtype_option = click.option(
+    "--dtype", type=click.Choice(["float32", "float16", "bfloat16"]), help="Compute in this type."
+)
+sampler_option = click.option(
+    "--sampler",
+    "samplers",
+    multiple=True,
+    metavar="NAME[:KEY=VALUE,…]",
+    help="Narrow the draw by a plugin's sampler; may be given several times.",
+)
+strategy_option = click.option(
+    "--strategy", metavar="NAME", help="Make the text this way: a plugin's strategy, for example."
+)
+prompt_cache_option = click.option(
+    "--prompt-cache",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="A file that keeps what was computed of prompts, for those that begin alike.",
 )

@@ -12,7 +12,7 @@ from typing import Any
 
 from zoo import runtime
 from zoo.architecture import Strategy
-from zoo.errors import PromptError
+from zoo.errors import PromptError, ZooError
 from zoo.frozen import Frozen, frozen
 from zoo.generation.checked import checked_steps
 from zoo.generation.checkpoint_settings import warn_of_ignored
@@ -26,7 +26,7 @@ class Generated(Frozen):
     """All of a generation: the new ids and their text; `candidates` of a task with several answers, best first.
 
     `logprobs` (nats) and `alternatives` have an entry a token, as `Step` does, when they were asked for; `finish_reason` is
-    "stop", "length" or "time"; `prompt` says how the prompt was read.
+    "stop", "length" or "time"; `prompt` says how the prompt was read, `error`, of an engine's text alone, what ended it.
 
     >>> answer = zoo.generate(zoo.load("llama"), "The capital city of China is")
     >>> answer.text, answer.finish_reason
@@ -40,6 +40,7 @@ class Generated(Frozen):
     candidates: Sequence[Mapping[str, Any]] = ()
     alternatives: Sequence[Mapping[int, float]] | None = None
     prompt: PromptRead | None = None
+    error: ZooError | None = None
 
 
 def stream(
@@ -171,6 +172,7 @@ def collected(steps: Iterable[Step]) -> Generated:
         candidates=[step.candidate for step in steps if step.candidate is not None],
         alternatives=[step.alternatives for step in steps if step.alternatives is not None] or None,
         prompt=first,
+        error=steps[-1].error if steps else None,
     )
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from zoo import runtime
 from zoo.errors import PromptError
-from zoo.generation.engine import Engine
+from zoo.generation.engine import Engine, by_index
 from zoo.generation.step import Step
 from zoo.loading import Loaded
 
@@ -53,6 +53,8 @@ def _steps(engine: Engine, handle: int) -> Iterator[Step]:
     """The steps of the only text of an engine; one that is stopped early leaves it, so that its caches are kept."""
     try:
         for _, step in engine.run():
+            if step.error is not None:
+                raise step.error
             yield step
     except GeneratorExit:
         if engine.busy and engine.prompt_cache is not None:
@@ -80,4 +82,4 @@ def batch(
             handles[engine.add(prompt, **settings)] = index
         except PromptError as error:
             raise PromptError(f"prompts[{index}]: {error}") from None
-    return ((handles[handle], step) for handle, step in engine.run())
+    return by_index(engine, handles)

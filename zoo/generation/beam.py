@@ -9,7 +9,7 @@ from typing import Any, Literal
 from zoo.blocks.model import protocol_of
 from zoo.errors import PromptError
 from zoo.generation.beams import Beams, Search, search_all
-from zoo.generation.engine import Engine
+from zoo.generation.engine import Engine, by_index
 from zoo.generation.prefill import Report
 from zoo.generation.prepared import BATCH, Prepared, each_prompt, in_batches, prepared, reader_of
 from zoo.generation.prompt import settings_of
@@ -87,7 +87,7 @@ def _answers(
         engine = Engine(loaded, rows=batch_size if several else 1)
         add = partial(engine.add_text, settings=settings, report=report)
         index_of = {handle: index for index, handle in enumerate(each_prompt(prompts, several, add))}
-        return ((index_of[handle], step) for handle, step in engine.run())
+        return by_index(engine, index_of, several)
     if settings.temperature:
         raise PromptError(
             "`beams`: several are searched, not sampled; give a `temperature` of 0, or one beam"

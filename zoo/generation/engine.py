@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,7 @@ import mlx.core as mx
 
 from zoo import runtime
 from zoo.cache import can_merge
-from zoo.errors import PromptError
+from zoo.errors import PromptError, ZooError
 from zoo.generation.drafting import DraftedRow
 from zoo.generation.prefill import Prefill, Report, SourceRead
 from zoo.generation.rows import Rows
@@ -111,10 +111,12 @@ class Engine:
     def step(self) -> list[tuple[int, Step]]:
         """Read a piece of what waits, and give every running text its next token: the steps by the texts' handles.
 
-        ZooError when the model's logits are no numbers.
+        A text that fails, because its logits are no numbers for example, ends with a step whose finish reason is "error";
+        the others go on.
         """
-        self._admit()
-        steps = []
+        steps = [(text.handle, step) for text, step in self._admit()]
+        for handle, _ in steps:
+            del self._texts[handle]
         for group in self._groups:
             for text, step in group.step():
                 steps.append((text.handle, step))
@@ -129,13 +131,23 @@ class Engine:
         while self.busy:
             yield from self.step()
 
-    def _admit(self) -> None:
-        """Read the prompts of texts that wait, about as many tokens as one piece has; those that are read join the others."""
+    def _admit(self) -> list[tuple[Text, Step]]:
+        """Read the prompts of texts that wait, about as many tokens as one piece has; those that are read join the others.
+
+        Gives the steps of those that fail.
+        """
+        failed: list[tuple[Text, Step]] = []
         budget = runtime.prefill_chunk()
         running = sum(len(group.texts) for group in self._groups)
         while budget > 0 and (self._reading is not None or (self._waiting and running < self.most)):
             text, prompt = self._reading or self._begin(self._waiting.popleft())
-            before, logits = prompt.read, prompt.advance()
+            before = prompt.read
+            try:
+                logits = prompt.advance()
+            except ZooError as error:
+                self._reading = None
+                failed.append((text, text.failed(error)))
+                continue
             budget -= prompt.read - before
             self._reading = None if logits is not None else (text, prompt)
             if self.prompt_cache is not None and prompt.at_end:
@@ -149,9 +161,11 @@ class Engine:
                         alternatives=tuple(prompt.alternatives) or None,
                     )
                 self._join(text, prompt.cache, logits)
+        return failed
 
     def _begin(self, text: Text) -> tuple[Text, Prefill | SourceRead]:
         """Caches for a text, and what fills them."""
+        text.begin()
         loaded, settings = self.loaded, text.settings
         reserve = len(text.ids) * (text.start is None) + min(text.limit, MOST_RESERVED)
         policy = settings.policy(reserve)
@@ -203,3 +217,12 @@ class Engine:
         """Keep the caches of a text that ended for those that begin as it did."""
         if self.prompt_cache is not None:
             self.prompt_cache.keep(ids, cache, text.settings.policy())
+
+
+def by_index(engine: Engine, indices: Mapping[int, int], several: bool = True) -> Iterator[tuple[int, Step]]:
+    """The steps of an engine by the indices of its prompts; an error of one is raised and, where there are `several`, names it."""
+    for handle, step in engine.run():
+        if step.error is not None:
+            name = f"prompts[{indices[handle]}]: " if several else ""
+            raise type(step.error)(f"{name}{step.error}")
+        yield indices[handle], step

@@ -133,6 +133,8 @@ def _shown(line: Line, answer: Generated) -> dict[str, Any]:
         "prompt_tokens": len(line.ids),
         "generated_tokens": len(answer.tokens),
     }
+    if answer.error is not None:
+        values["error"] = str(answer.error)
     for name, value in (("logprobs", answer.logprobs), ("alternatives", answer.alternatives)):
         if value is not None:
             values[name] = value

@@ -13,10 +13,10 @@ import mlx.core as mx
 
 from zoo.blocks.model import protocol_of
 from zoo.cache import CachePolicy, merged_caches
+from zoo.errors import ZooError
 from zoo.generation.choosing.logits import check_numbers, logprobs
 from zoo.generation.sequence import Text
 from zoo.generation.step import Step
-from zoo.generation.text import Decoded
 
 WASTE = 0.75  # of the columns must be in use, or those that no row uses are dropped
 
@@ -42,18 +42,24 @@ class Chosen:
         kept = [None if array is None else array[index] for array in arrays]
         return Chosen([self.texts[row] for row in rows], *kept)  # type: ignore[arg-type]
 
-    def read(self) -> Iterator[tuple[Text, Decoded]]:
-        """Each text with its token, log-probability and alternatives; waits for them. ZooError for logits that are no numbers."""
+    def read(self) -> Iterator[tuple[Text, Step]]:
+        """Each text with the step of its token, but for those that were cancelled; waits for the tokens."""
         highest = self.highest.tolist()
         tokens: Any = self.tokens.tolist()
         logprob: Any = [None] * len(tokens) if self.logprob is None else self.logprob.tolist()
         best: Any = None if self.best is None else self.best.tolist()
         values: Any = None if self.values is None else self.values.tolist()
         for row, text in enumerate(self.texts):
-            check_numbers(highest[row], f"token {len(text.tokens) + 1}")
+            if text.cancelled:
+                continue
             most = text.alternatives
             alternatives = dict(zip(best[row][:most], values[row][:most], strict=True)) if most else None
-            yield text, (tokens[row], logprob[row] if text.settings.logprobs else None, alternatives)
+            try:
+                check_numbers(highest[row], f"token {len(text.tokens) + 1}")
+                step = text.took(tokens[row], logprob[row] if text.settings.logprobs else None, alternatives)
+            except ZooError as error:
+                step = text.failed(error)
+            yield text, step
 
 
 def choose(logits: mx.array, texts: Sequence[Text]) -> Chosen:
@@ -84,8 +90,8 @@ class Rows:
 
     The pass for the next tokens is begun before the last are read, so that the device never waits for Python; a text
     that ends unforeseen wastes its row of one pass. Where a choice depends on the token before, the pass is begun all
-    the same, and the choice waits. `policy` is that of the caches, `merges` whether rows can join. `finished` is called with a text that has ended, its caches alone, and the tokens
-    that these have taken in.
+    the same, and the choice waits. `policy` is that of the caches, `merges` whether rows can join. `finished` is called
+    with a text that has ended, its caches alone, and the tokens that these have taken in.
     """
 
     def __init__(
@@ -127,12 +133,7 @@ class Rows:
                 mx.async_eval(logits)
             else:
                 self.upcoming = [choose(logits, self.texts)]
-        steps = [
-            (text, text.took(*decoded))
-            for chosen in read
-            for text, decoded in chosen.read()
-            if not text.cancelled
-        ]
+        steps = [step for chosen in read for step in chosen.read()]
         stay = [row for row, text in enumerate(self.texts) if not text.finished]
         if len(stay) < len(self.texts):
             self.upcoming = [chosen.select(stay) for chosen in self.upcoming if stay]

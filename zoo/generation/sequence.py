@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from zoo.blocks.model import protocol_of
-from zoo.errors import PromptError
+from zoo.errors import PromptError, ZooError
 from zoo.generation.checkpoint_settings import token_limit
 from zoo.generation.choosing import Chooser, chooser_of
 from zoo.generation.choosing.forced import constraints_of
@@ -30,7 +30,8 @@ class Text:
 
     `ids` are the prompt's, or the source's of an encoder-decoder, whose target begins with `start`. At most `limit`
     tokens are generated; `tokens` are those that were. `ends` are lengths of the prompt at which it is worth keeping
-    the caches for other prompts. `drafting` says how its tokens are drafted. `report` is called with the tokens of the prompt that were read and those in all.
+    the caches for other prompts. `drafting` says how its tokens are drafted. `report` is called with the tokens of the
+    prompt that were read and those in all.
     """
 
     handle: int
@@ -50,8 +51,7 @@ class Text:
         self.drafter: Drafter | None = None
         self.cancelled = False
         self.finished = False
-        most = self.settings.max_time
-        self.deadline = None if most is None else time.monotonic() + most
+        self.deadline: float | None = None
 
     @property
     def alternatives(self) -> int:
@@ -67,6 +67,16 @@ class Text:
     def last(self) -> bool:
         """Whether the token that is next read is the last that may come."""
         return len(self.tokens) + 1 >= self.limit
+
+    def begin(self) -> None:
+        """Its prompt is read from now on: the time that it may take begins."""
+        if self.settings.max_time is not None:
+            self.deadline = time.monotonic() + self.settings.max_time
+
+    def failed(self, error: ZooError) -> Step:
+        """The step that ends it with an error, which is its own: texts beside it go on."""
+        self.finished = True
+        return Step(None, "", finish_reason="error", error=error)
 
     def took(self, token: int, logprob: float | None, alternatives: Mapping[int, float] | None) -> Step:
         """The step of the next token."""

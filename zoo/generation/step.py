@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from zoo.errors import ZooError
 from zoo.frozen import Frozen, frozen
 
 if TYPE_CHECKING:
@@ -43,7 +44,8 @@ class Step(Frozen):
     for, are the likeliest tokens in its place with their log-probabilities, the likeliest first; the chosen token is
     among them only if it is one. The first step of a text that continues a prompt has `prompt`, how that was read. The
     last step alone has a `finish_reason`: "stop" (an end token or stop text), "length" or "time"; where tokens were
-    drafted, it has `drafted`.
+    drafted, it has `drafted`. Of an engine, whose texts must not end each other, it may be "error": `error` is then what
+    `zoo.stream` would raise, and there is no token.
 
     A step without a token is progress only: its `draft` is the text not yet certain as it stands now, which replaces
     the draft before. `candidate`, of a task with several answers, describes the answer that this step is.
@@ -66,5 +68,6 @@ class Step(Frozen):
     alternatives: Mapping[int, float] | None = None
     prompt: PromptRead | None = None
     drafted: Drafted | None = None
+    error: ZooError | None = None
     thinking: str = ""
     tool_calls: tuple[ToolCall, ...] = ()

@@ -6,7 +6,7 @@ import warnings
 from bisect import bisect_left
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from zoo.architecture import Setting
@@ -21,6 +21,7 @@ from zoo.generation.prompt import encode_prompt, has_chat_template, render_messa
 from zoo.generation.segments import segment_ends
 from zoo.generation.step import PromptRead, Step
 from zoo.generation.tools import ToolCall
+from zoo.generation.transcript import Transcript
 from zoo.loading import Loaded
 
 if TYPE_CHECKING:
@@ -88,6 +89,7 @@ class Talk:
         self.remembers = has_chat_template(loaded) and not raw
         self.prompt_cache = prompt_cache
         self.read: PromptRead | None = None  # how the last prompt was read
+        self._transcript = Transcript(loaded.tokenizer) if loaded.tokenizer else None
         if self.conversation.system and not self.remembers:
             why = (
                 "`raw` leaves it out" if raw else f"{loaded.folder.name or loaded.architecture.name} has none"
@@ -171,11 +173,13 @@ class Talk:
         else:
             self.conversation.ask(question)
         answer, prompt = Answer(), None
+        tokens: list[int] = []
         try:
             prompt = self._prompt(dropped)
             with closing(self._steps(prompt, report)) as steps:
                 for step in steps:
                     self.read = step.prompt or self.read
+                    tokens += [] if step.token is None else [step.token]
                     answer.add(step.text, step.thinking, step.tool_calls)
                     yield step
         except ZooError:
@@ -188,6 +192,9 @@ class Talk:
                 answer.add(rest.text, rest.thinking, rest.calls)
             self.conversation.answered(answer.text, answer.thinking, answer.calls)
             raise
+        finally:
+            if prompt is not None and tokens and self._transcript is not None:
+                self._transcript.add([*prompt.ids, *tokens])
         self.conversation.answered(answer.text, answer.thinking, answer.calls)
 
     def _prompt(self, dropped: Callable[[Dropped], None] | None) -> Question:
@@ -210,7 +217,7 @@ class Talk:
                     f"the question alone has {len(ids)} tokens, more than the {self.context} the model is made for",
                     stacklevel=2,
                 )
-        return question_of(self.loaded, text)
+        return replace(question_of(self.loaded, text), ids=ids)
 
     def _room(self, context: int) -> int:
         """The tokens that an answer needs in the context."""
@@ -233,9 +240,9 @@ class Talk:
 
     def _laid_out(self, messages: Sequence[Message]) -> tuple[str, list[int]]:
         """The text that the template makes of messages, and its ids."""
-        assert self.loaded.tokenizer is not None
+        assert self._transcript is not None
         text = render_messages(self.loaded, messages)
-        return text, self.loaded.tokenizer.encode(text, special_tokens=False)
+        return text, self._transcript.encode(text)
 
     def _steps(self, prompt: Question, report: Callable[[int, int], None] | None) -> Generator[Step]:
         settings = dict(self.settings)

@@ -19,7 +19,7 @@ from zoo.architecture.shared_settings import CACHE, CONSTRAINTS, LIMITS, PENALTI
 
 # The settings of a text that is continued: all but those of translating.
 TEXT = tuple(setting.name for setting in SETTINGS if not setting.name.endswith("_language"))
-# Those that choose each token from what the model says of it, without a draw; and with one, of any text.
+# Those without a draw; and with one, of any text that is written token by token.
 CHOSEN = tuple(setting.name for setting in (*LIMITS, *PENALTIES, *CONSTRAINTS, *PROMPT, *CACHE))
 ANY = (*(setting.name for setting in SAMPLING), *CHOSEN, "samplers", "logprobs", "report")
 
@@ -154,17 +154,7 @@ def zoo_strategies() -> tuple[Strategy, ...]:
             "contrastive",
             "zoo.generation.contrastive:stream",
             tasks=("generate",),
-            options=(
-                *(
-                    "max_tokens",
-                    "min_tokens",
-                    "stop",
-                    "logprobs",
-                    "special_tokens",
-                    "prefill_chunk",
-                    "report",
-                ),
-            ),
+            options=(*(name for name in CHOSEN if name in TEXT), "logprobs", "report"),
             settings=(
                 Setting(
                     "penalty_alpha",
@@ -176,7 +166,7 @@ def zoo_strategies() -> tuple[Strategy, ...]:
                 Setting("top_k", int, minimum=1, maximum=4096, help="The candidates at each step (4)."),
             ),
             summary="the likely token least like those before",
-            obeys=(*length, *constraints, "stop_strings", "penalty_alpha", "top_k"),
+            obeys=(*length, *constraints, "stop_strings", "max_time", "penalty_alpha", "top_k"),
         ),
         Strategy(
             "best-of",
@@ -194,7 +184,7 @@ def zoo_strategies() -> tuple[Strategy, ...]:
                 ),
             ),
             summary="the likeliest of several samples",
-            obeys=(*sampling, *length, *constraints, "stop_strings"),
+            obeys=(*sampling, *length, *constraints, "stop_strings", "max_time"),
         ),
         Strategy(
             "fill-mask",

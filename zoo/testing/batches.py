@@ -12,14 +12,14 @@ from zoo.testing.subjects import TOLERANCE, Subject, loaded_of
 ASKED: dict[str, Any] = {"max_tokens": 6, "temperature": 0.0, "logprobs": 2}
 
 
-def text_beside_others_equals_the_text_alone(subject: Subject) -> None:
+def text_beside_others_equals_the_text_alone(subject: Subject, **settings: Any) -> None:
     """Rows of unequal length run in one pass; texts join and leave while others go on."""
-    loaded = loaded_of(subject)
+    loaded, asked = loaded_of(subject), ASKED | settings
     prompts = [subject.tokens[row, :length].tolist() for row, length in ((0, 9), (1, 3), (0, 5), (1, 12))]
     engine = Engine(loaded)
-    handles = [engine.add(prompts[0], **ASKED)]
+    handles = [engine.add(prompts[0], **asked)]
     together = [engine.step()]
-    handles += [engine.add(prompt, **ASKED) for prompt in prompts[1:]]
+    handles += [engine.add(prompt, **asked) for prompt in prompts[1:]]
     together.append(engine.step())
     engine.cancel(handles[2])
     while engine.busy:
@@ -27,7 +27,7 @@ def text_beside_others_equals_the_text_alone(subject: Subject) -> None:
     for number, handle in enumerate(handles):
         found = [step for steps in together for owner, step in steps if owner == handle]
         alone = Engine(loaded)
-        alone.add(prompts[number], **ASKED)
+        alone.add(prompts[number], **asked)
         expected = [step for _, step in alone.run()]
         same_text(found, expected[: len(found)] if number == 2 else expected, f"text {number}")
 

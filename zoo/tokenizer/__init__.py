@@ -5,11 +5,13 @@ from __future__ import annotations
 from zoo.tokenizer.backend import Backend
 from zoo.tokenizer.detokenizer import Detokenizer
 from zoo.tokenizer.settings import TokenizerSettings
+from zoo.tokenizer.token_bytes import TextBytes
 from zoo.tokenizer.tokenizer import Tokenizer, end_ids, load_tokenizer
 
 __all__ = [
     "Backend",
     "Detokenizer",
+    "TextBytes",
     "Tokenizer",
     "TokenizerSettings",
     "end_ids",

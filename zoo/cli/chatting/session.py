@@ -115,9 +115,11 @@ class Session:
         *before, word = line.split(" ")
         found: Any = ()
         if not before:
-            found = COMMANDS
-        elif before in (["/set"], ["/unset"]):
-            found = self.talk.declared() if before == ["/set"] else self.talk.settings
+            found = (f"{name} " if command.argument else name for name, command in COMMANDS.items())
+        elif before == ["/set"]:
+            found = (f"{name} " for name in self.talk.declared())
+        elif before == ["/unset"]:
+            found = self.talk.settings
         elif before in (["/load"], ["/save"]):
             found = _files(word)
         yield from (name for name in found if name.startswith(word))

@@ -98,7 +98,8 @@ class Chooser:
         self._unread = deque[mx.array | None]()  # that of each token chosen and not yet taken
         if not settings.greedy:
             self._roll(first_key(settings.seed))
-        self._removes = self._always is not None or bool(self._bans) or mask is not None
+        biased = (settings.logit_bias or {}).values()
+        self._removes = self._always is not None or bool(self._bans) or mask is not None or REMOVED in biased
         changes = self._bias is not None or self._penalties.active or self._dry is not None
         self.plain = settings.greedy and not (changes or self._removes or self.forced.active)
         self.waits = (
@@ -202,7 +203,15 @@ class Chooser:
     @property
     def _removers(self) -> list[str]:
         """The settings that remove tokens, for a message."""
-        names = ("banned", "no_repeat_ngram_size", "min_tokens", "json_schema", "regex", "grammar")
+        names = (
+            "logit_bias",
+            "banned",
+            "no_repeat_ngram_size",
+            "min_tokens",
+            "json_schema",
+            "regex",
+            "grammar",
+        )
         asked = [f"`{name}`" for name in names if getattr(self.settings, name)]
         return asked or ["generation_config.json forbids all"]
 

@@ -14,6 +14,7 @@ import mlx.core as mx
 
 from zoo.blocks.model import protocol_of
 from zoo.cache import CachePolicy
+from zoo.errors import ZooError
 from zoo.generation.choosing.logits import check_numbers, logprobs
 from zoo.generation.drafting.acceptance import accept
 from zoo.generation.drafting.drafter import Draft
@@ -64,11 +65,19 @@ class DraftedRow:
         self._first: mx.array | None = logits
 
     def step(self) -> list[tuple[Text, Step]]:
-        """The tokens that one pass gives. ZooError when the model's logits are no numbers."""
+        """The tokens that one pass gives; the step of an error, which ends the text, when its logits are no numbers."""
         text = self.texts[0]
         if text.cancelled:
             self._leave()
             return []
+        try:
+            return self._steps(text)
+        except ZooError as error:
+            self.texts, self.cache = [], []
+            return [(text, text.failed(error))]
+
+    def _steps(self, text: Text) -> list[tuple[Text, Step]]:
+        """The tokens that one pass gives."""
         if self._first is not None:
             steps = self._choose(self._first[:, None], Draft())
             self._first = None
