@@ -11,7 +11,7 @@ from zoo.checkpoint.open import make_recipe
 from zoo.errors import PromptError
 from zoo.host.registry import default_registry
 from zoo.testing import randomise, same
-from zoo.testing.subjects import numbers_of
+from zoo.testing.subjects import numbers_of, subject
 
 REGISTRY = default_registry()
 TOTAL = 26  # tokens: more than any window here
@@ -257,3 +257,10 @@ def test_texts_of_one_policy_share_the_engine_and_the_prompt_cache():
 def test_what_a_model_cannot_follow_is_refused_before_anything_runs(name, settings, message):
     with pytest.raises(PromptError, match=message):
         zoo.stream(zoo.load(name), "The", **settings)
+
+
+def test_a_bias_of_distances_refuses_a_bound():
+    model = subject("t5").model
+    bound, plain = CachePolicy(max_size=8), CachePolicy()
+    assert "`max_kv_size`: the bias" in model.refused(model.make_cache(bound), bound)
+    assert model.refused(model.make_cache(plain), plain) is None

@@ -276,6 +276,16 @@ def test_a_draft_model_of_another_tokenizer_is_refused(folder, tokenizer_folder)
         drafting_of(small("llama"), Settings(draft_model=table_model(4, 0)))
 
 
+def test_caches_that_cannot_go_back_are_refused_by_the_name_of_their_model(monkeypatch):
+    monkeypatch.setattr("zoo.cache.StateCache.restores", False)
+    for loaded, asked in (
+        (small("mamba"), dict(prompt_lookup=2)),
+        (small("llama"), dict(draft_model=small("mamba"))),
+    ):
+        with pytest.raises(PromptError, match="the caches of mamba cannot take tokens back"):
+            steps(loaded, [1, 2, 3], **asked)
+
+
 def test_a_draft_model_is_loaded_once():
     loaded = zoo.load("llama")
     zoo.generate(loaded, "中国的首都是", draft_model="mamba")

@@ -2,6 +2,7 @@
 
 import os
 import re
+import signal
 import sys
 
 import pexpect
@@ -13,6 +14,11 @@ BEGINS, ENDS = "\x1b[?2004h", "\x1b[?2004l"  # the line editor takes pasted text
 def plain(text):
     """A terminal's text without what moves the cursor or colours it."""
     return CONTROL.sub("", text).replace("\r", "")
+
+
+def _hear():
+    """In the new process: Ctrl-C is heard, also where these tests run in the background."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 class Chat:
@@ -31,6 +37,7 @@ class Chat:
             encoding="utf-8",
             dimensions=(24, 100),
             timeout=60,
+            preexec_fn=_hear,
         )
         self.child.delaybeforesend = None
         self.raw = ""  # of the last answer, with its control sequences

@@ -13,7 +13,7 @@ from zoo.generation.choosing.sampling import greedy
 from zoo.loading import Loaded
 from zoo.testing import subject
 from zoo_llada import EIGHT_BILLION, llada
-from zoo_llada.unmask import HIDDEN, drafted, share, uncover
+from zoo_llada.uncover import HIDDEN, drafted, share, uncover
 
 MASK, END = 3, 2
 

@@ -62,7 +62,10 @@ def _drawn(
     rows = Rows(loaded.model, settings.policy(), merges=False)
     rows.fill(texts, reader.cache, mx.broadcast_to(logits, (len(texts), logits.shape[-1])))
     while rows.texts:
-        yield from ((text.handle, step) for text, step in rows.step())
+        for text, step in rows.step():
+            if step.error is not None:
+                raise step.error
+            yield text.handle, step
 
 
 def _best(running: Iterator[tuple[int, Step]], count: int, logprobs: bool) -> Iterator[Step]:

@@ -20,7 +20,8 @@ class Conversation:
     """The messages of a conversation, in turns: a question, and what follows up to the next.
 
     `messages` are those with a role and a content that `zoo.chat` takes. The `system` message comes first and belongs to
-    no turn. The oldest `dropped` turns are kept, but no longer part of what is `sent`.
+    no turn. The oldest `dropped` turns are kept, but no longer part of what is `sent`. PromptError for a message that is
+    none, with its number.
 
     >>> from zoo.generation.conversation import Conversation
     >>> conversation = Conversation(system="Be brief.")
@@ -115,6 +116,13 @@ def load_conversation(path: Path) -> tuple[Conversation, dict[str, Any]]:
     """The conversation in a file that `Conversation.save` wrote, and its settings as they stand there.
 
     PromptError names the file and the message that is none.
+
+    >>> from pathlib import Path
+    >>> from zoo.generation.conversation import Conversation, load_conversation
+    >>> Conversation(system="Be brief.").save(Path("talk.json"), {"temperature": 0.5})
+    >>> conversation, settings = load_conversation(Path("talk.json"))
+    >>> conversation.system, settings
+    ('Be brief.', {'temperature': 0.5})
     """
     try:
         values = parse_json(read_persons_text(path, PromptError))

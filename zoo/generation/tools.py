@@ -26,7 +26,13 @@ _ARGUMENT = re.compile(r"(\w+)\s*(?:\([^)]*\))?:\s*(.*)")
 
 @frozen()
 class ToolCall(Frozen):
-    """A call that a model asks for: the tool's `name` and its `arguments`; `id` names the call in the tool's answer."""
+    """A call that a model asks for: the tool's `name` and its `arguments`; `id` names the call in the tool's answer.
+
+    >>> from zoo.generation.tools import ToolCall
+    >>> call = ToolCall("a1", "add", {"x": 2, "y": 3})
+    >>> {"add": lambda x, y: x + y}[call.name](**call.arguments)
+    5
+    """
 
     id: str
     name: str

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from zoo.generation.drafting import Draft, DraftedRow, Drafting
+from zoo.generation.drafting.rollback import can_go_back
 from zoo.generation.engine import Engine
 from zoo.generation.prefill import Prefill
 from zoo.generation.sequence import text_of
@@ -42,6 +43,11 @@ class KnownText:
         self.passes += 1
         ahead = self.text[self.place : self.place + count]
         return Draft(tuple(token if i < right else (token + 1) % self.vocab for i, token in enumerate(ahead)))
+
+
+def takes_drafts(subject: Subject) -> bool:
+    """Whether its caches can take tokens back; where they cannot, drafts are refused."""
+    return can_go_back(subject.protocol.plain_caches(subject.model.make_cache()))
 
 
 def drafted_text_equals_the_text_alone(subject: Subject) -> None:

@@ -243,9 +243,10 @@ def greedy_stream_follows_the_full_forward(subject: Subject) -> None:
 check(
     "many texts share each pass, and none must depend on the others", lambda s: streams(s) or translates(s)
 )(testing_batches.text_beside_others_equals_the_text_alone)
-check("drafts that are rejected must leave nothing behind in any cache", streams)(
-    testing_drafts.drafted_text_equals_the_text_alone
-)
+check(
+    "drafts that are rejected must leave nothing behind in any cache",
+    lambda s: streams(s) and testing_drafts.takes_drafts(s),
+)(testing_drafts.drafted_text_equals_the_text_alone)
 
 
 @check("16-bit weights are what most checkpoints hold", lambda s: decodes(s) and not s.trained)

@@ -102,7 +102,7 @@ def test_greedy_with_nothing_set_is_one_argmax(monkeypatch):
         (dict(forced=Constraints(never=((1, 2),))), True),
         (dict(mask=Mask(1)), True),
     ],
-    ids=str,
+    ids=lambda value: str(value).partition(" object at ")[0],
 )
 def test_only_what_needs_the_last_token_waits_for_it(settings, waits):
     made = chooser(ends=[6], **settings)

@@ -132,7 +132,7 @@ def test_a_file_of_another_kind_is_neither_read_nor_replaced(held, tmp_path):
 
 
 @given(st.data())
-@settings(max_examples=100)
+@settings(max_examples=50)
 def test_a_torn_file_is_a_miss_that_is_told_and_replaced(tmp_path_factory, data):
     held = PromptCache(fake_loaded(Columns, State))
     for ids in TEXTS:

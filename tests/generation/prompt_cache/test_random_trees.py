@@ -95,7 +95,7 @@ class Dictionary:
 
 @pytest.mark.parametrize("kinds", [(Columns,), (Columns, State, Columns), (State,)])
 @given(texts=st.lists(TEXTS, max_size=14), budget=st.integers(0, 400) | st.just(10**6))
-@settings(max_examples=150)
+@settings(max_examples=80)
 def test_random_texts_are_held_as_in_a_dictionary(kinds, texts, budget):
     cache = PromptCache(fake_loaded(*kinds), budget)
     model = Dictionary(kinds, budget)
@@ -120,7 +120,7 @@ def test_random_texts_are_held_as_in_a_dictionary(kinds, texts, budget):
 
 
 @given(texts=st.lists(TEXTS, max_size=10), budget=st.integers(0, 400))
-@settings(max_examples=60)
+@settings(max_examples=40)
 def test_marks_only_add_to_what_is_reused(texts, budget):
     marked, plain = PromptCache(fake_loaded(State), 10**6), PromptCache(fake_loaded(State), 10**6)
     for ids in texts:

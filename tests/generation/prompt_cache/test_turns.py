@@ -141,9 +141,8 @@ TEMPLATE = (
 )
 
 
-@pytest.mark.parametrize("name", ["llama", "mamba"])
-def test_thinking_that_is_left_out_of_later_prompts_costs_no_more_than_the_answer(name, computed):
-    loaded = zoo.load(name)
+def test_thinking_that_is_left_out_of_later_prompts_costs_no_more_than_the_answer(computed):
+    loaded = zoo.load("mamba")
     loaded.tokenizer.chat_template = TEMPLATE
     watch, since = computed
     watch(loaded)
