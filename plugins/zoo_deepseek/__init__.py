@@ -2,7 +2,7 @@
 
 from zoo.architecture import GGUF, Architecture, Block, Drawing, FactSource, Preset, Probe, hookimpl, pocket
 from zoo_deepseek.prediction_rules import PREDICTION_WEIGHTS
-from zoo_deepseek.prediction_spec import PredictionLayer, prediction
+from zoo_deepseek.prediction_spec import PredictionLayer, prediction_recipe
 from zoo_deepseek.recipes import deepseek_v3
 from zoo_deepseek.rules import GGUF_KEYS, GGUF_WEIGHTS, MLX_WEIGHTS, WEIGHTS, config_of_gguf
 from zoo_deepseek.sizes import MOONLIGHT, POCKET, V3
@@ -52,7 +52,7 @@ def zoo_architectures():
         prediction=Architecture(
             name="deepseek-v3-prediction",
             summary="the layer of DeepSeek-V3 for the token after the next",
-            recipe=prediction,
+            recipe=prediction_recipe,
             weights=PREDICTION_WEIGHTS,
         ),
     )

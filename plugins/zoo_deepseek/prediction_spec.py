@@ -33,7 +33,7 @@ class PredictionLayer(Spec):
         return (Matrix("projection", 2 * dim, dim),)
 
 
-def prediction(config):
+def prediction_recipe(config):
     """The layer after the last, which predicts one token further, where the checkpoint has it."""
     model = deepseek_v3(config)
     index = len(model.layers)

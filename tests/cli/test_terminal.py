@@ -88,9 +88,9 @@ def test_a_models_text_goes_into_a_pipe_as_it_is(evil, command):
 
 def test_a_conversation_shows_it_too(evil, tmp_path):
     with Terminal("run", "llama", "--strategy", "attack", cwd=tmp_path, environment=evil) as terminal:
-        terminal.until(">>> ")
-        terminal.type("hi\n")
-        seen = terminal.until("\n>>> ")
+        terminal.until(">>>")
+        terminal.type("hi\r")
+        seen = terminal.until(SHOWN) + terminal.until(">>>")
         terminal.type("\x04")
         assert terminal.end()[0] == 0
     assert SHOWN in seen and "\u202e" not in seen and "\x1b[2J" not in seen

@@ -32,7 +32,8 @@ class Engine:
 
     `add` takes a prompt and its settings, `step` gives every running text its next token, `cancel` ends one. At most
     `rows` run at once; others wait. A prompt is read in pieces, one a step, so that the texts that run already go on.
-    Synchronous, in the thread of who calls it.
+    Synchronous, in the thread of who calls it. PromptError for a number of `rows`, a prompt or a setting that cannot be, and
+    for a handle to cancel that is of no text.
 
     >>> engine = zoo.Engine(zoo.load("llama"))
     >>> first = engine.add("The capital city of China is")
