@@ -102,7 +102,7 @@ class WindowedTexts(Texts):
 
 
 QUICK = settings(
-    max_examples=8,
+    max_examples=5,
     stateful_step_count=16,
     deadline=None,
     suppress_health_check=list(HealthCheck),

@@ -7,14 +7,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import mlx.core as mx
-
 from zoo import runtime
-from zoo.cache import can_merge
+from zoo.cache import CachePolicy, can_merge
 from zoo.errors import PromptError, ZooError
 from zoo.generation.drafting import DraftedRow
 from zoo.generation.prefill import Prefill, Report, SourceRead
-from zoo.generation.rows import Rows
+from zoo.generation.rows import Finished, Read, Rows
 from zoo.generation.sequence import Text, text_of
 from zoo.generation.settings import Settings, settings_for
 from zoo.generation.step import Step
@@ -138,6 +136,7 @@ class Engine:
         Gives the steps of those that fail.
         """
         failed: list[tuple[Text, Step]] = []
+        ready: list[Read] = []
         budget = runtime.prefill_chunk()
         running = sum(len(group.texts) for group in self._groups)
         while budget > 0 and (self._reading is not None or (self._waiting and running < self.most)):
@@ -161,7 +160,8 @@ class Engine:
                         logprobs=tuple(prompt.logprobs),
                         alternatives=tuple(prompt.alternatives) or None,
                     )
-                self._join(text, prompt.cache, logits)
+                ready.append(Read(text, prompt.cache, logits))
+        self._join(ready)
         return failed
 
     def _begin(self, text: Text) -> tuple[Text, Prefill | SourceRead]:
@@ -198,21 +198,32 @@ class Engine:
         )
         return text, prompt
 
-    def _join(self, text: Text, cache: list[Any], logits: mx.array) -> None:
-        """Let a text whose prompt was read run beside others, or, where its caches cannot be merged, by itself."""
-        policy, finished = text.settings.policy(), self._keep if self.prompt_cache is not None else None
-        merges = text.drafting is None and can_merge(cache)
+    def _join(self, ready: Sequence[Read]) -> None:
+        """Let texts whose prompts were read run beside others, or, where their caches cannot be merged, by themselves."""
+        finished = self._keep if self.prompt_cache is not None else None
+        joining: dict[CachePolicy, list[Read]] = {}
+        for read in ready:
+            policy = read.text.settings.policy()
+            if read.text.drafting is not None:
+                drafted = DraftedRow(self.loaded.model, policy, finished)
+                drafted.join(read.text, read.cache, read.logits)
+                self._groups.append(drafted)
+            elif can_merge(read.cache):
+                joining.setdefault(policy, []).append(read)
+            else:
+                self._rows(policy, False, finished).join([read])
+        for policy, reads in joining.items():
+            self._rows(policy, True, finished).join(reads)
+
+    def _rows(self, policy: CachePolicy, merges: bool, finished: Finished | None) -> Rows:
+        """The batch of this policy, or a new one."""
         for group in self._groups:
             if merges and group.merges and group.policy == policy:
-                group.join(text, cache, logits)
-                return
-        made: Rows | DraftedRow
-        if text.drafting is None:
-            made = Rows(self.loaded.model, policy, merges, finished)
-        else:
-            made = DraftedRow(self.loaded.model, policy, finished)
-        made.join(text, cache, logits)
+                assert isinstance(group, Rows)
+                return group
+        made = Rows(self.loaded.model, policy, merges, finished)
         self._groups.append(made)
+        return made
 
     def _keep(self, text: Text, cache: list[Any], ids: list[int]) -> None:
         """Keep the caches of a text that ended for those that begin as it did."""

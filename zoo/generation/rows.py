@@ -18,6 +18,8 @@ from zoo.generation.choosing.logits import check_numbers, logprobs
 from zoo.generation.sequence import Text
 from zoo.generation.step import Step
 
+Finished = Callable[[Text, list[Any], list[int]], None]
+
 WASTE = 0.75  # of the columns must be in use, or those that no row uses are dropped
 
 
@@ -85,6 +87,15 @@ def choose(logits: mx.array, texts: Sequence[Text]) -> Chosen:
     return chosen
 
 
+@dataclass
+class Read:
+    """A text whose prompt was read into `cache`, of one row; its next token has `logits` (1, V)."""
+
+    text: Text
+    cache: list[Any]
+    logits: mx.array
+
+
 class Rows:
     """Texts that run in one batch, their caches merged: rows are padded on the left to the longest.
 
@@ -99,7 +110,7 @@ class Rows:
         model: Any,
         policy: CachePolicy,
         merges: bool,
-        finished: Callable[[Text, list[Any], list[int]], None] | None = None,
+        finished: Finished | None = None,
     ) -> None:
         self.model, self.protocol = model, protocol_of(model)
         self.policy, self.merges = policy, merges
@@ -108,11 +119,12 @@ class Rows:
         self.upcoming: list[Chosen] = []  # of the texts, in their order
         self._finished = finished
 
-    def join(self, text: Text, cache: list[Any], logits: mx.array) -> None:
-        """One more text, whose prompt was read into `cache` (of one row) and whose next token has `logits` (1, V)."""
-        self.upcoming.append(choose(logits, [text]))
-        self.cache = merged_caches([self.cache, cache]) if self.texts else cache
-        self.texts = [*self.texts, text]
+    def join(self, joining: Sequence[Read]) -> None:
+        """More texts, which their prompts' caches and logits come with."""
+        self.upcoming += [choose(read.logits, [read.text]) for read in joining]
+        caches = [*([self.cache] if self.texts else []), *(read.cache for read in joining)]
+        self.cache = merged_caches(caches) if len(caches) > 1 else caches[0]
+        self.texts = [*self.texts, *(read.text for read in joining)]
 
     def fill(self, texts: Sequence[Text], cache: list[Any], logits: mx.array) -> None:
         """Begin with several texts, whose prompts were read into the rows of `cache`; `logits` (B, V) are of the next tokens."""
