@@ -109,7 +109,7 @@ def zoo_samplers() -> Iterable[Sampler]:  # type: ignore[empty-body]
     >>> from zoo.architecture import Sampler, Setting, hookimpl
     >>> @hookimpl
     ... def zoo_samplers():
-    ...     cutoff = Setting("cutoff", float, 3e-4, minimum=0, maximum=1, help="The largest probability to leave out.")
+    ...     cutoff = Setting("cutoff", float, 3e-4, minimum=0, maximum=1, help="What is left out.")
     ...     yield Sampler("eta", "my_plugin.filters:eta", (cutoff,), "eta sampling")
     >>> [sampler.name for sampler in zoo_samplers()]
     ['eta']
