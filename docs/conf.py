@@ -25,6 +25,7 @@ html_theme = "furo"
 html_title = "zoo"
 html_static_path = ["_static"]
 html_copy_source = False
+html_use_index = False
 html_show_sourcelink = False
 templates_path = ["_templates"]
 html_sidebars = {
