@@ -1,10 +1,14 @@
 """A browser for tests of pages; these run with `make pages`, and not with the other tests."""
 
 import shutil
+import sys
+from importlib import import_module
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import sync_playwright
 
+DOCS = Path(__file__).parents[2] / "docs"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 FLAGS = (
     *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"),
@@ -44,3 +48,12 @@ def visit(browser):
         wide, room = page.evaluate("[document.documentElement.scrollWidth, window.innerWidth]")
         assert wide <= room, f"{page.url}: {wide} pixels wide in a window of {room}"
         page.close()
+
+
+@pytest.fixture
+def figure(monkeypatch):
+    """A figure's module by its name."""
+    monkeypatch.syspath_prepend(DOCS)
+    yield lambda name: import_module(f"figures.{name}")
+    for name in [name for name in sys.modules if name.partition(".")[0] == "figures"]:
+        del sys.modules[name]

@@ -1,8 +1,6 @@
 """What the tour's pages on tokens, positions and attention say of their figures holds for what these compute."""
 
 import re
-import sys
-from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -23,15 +21,6 @@ MADE = (
     *("positions_pairs", "positions_scaling", "positions_rotary", "attention_steps", "attention_heads"),
     *("attention_masks", "variants_sharing", "variants_bytes", "variants_windows", "variants_sinks"),
 )
-
-
-@pytest.fixture
-def figure(monkeypatch):
-    """A figure's module by its name."""
-    monkeypatch.syspath_prepend(DOCS)
-    yield lambda name: import_module(f"figures.{name}")
-    for name in [name for name in sys.modules if name.partition(".")[0] == "figures"]:
-        del sys.modules[name]
 
 
 @pytest.mark.parametrize("name", MADE)

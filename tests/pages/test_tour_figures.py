@@ -1,8 +1,6 @@
 """What the tour's pages say of their figures holds for the checkpoints that they are computed from."""
 
 import re
-import sys
-from importlib import import_module
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -17,15 +15,6 @@ MADE = (
     *("feedforward_share", "logits_temperature", "residuals_growth", "residuals_norm"),
     *("sampling_beams", "sampling_filters", "text_bytes"),
 )
-
-
-@pytest.fixture
-def figure(monkeypatch):
-    """A figure's module by its name."""
-    monkeypatch.syspath_prepend(DOCS)
-    yield lambda name: import_module(f"figures.{name}")
-    for name in [name for name in sys.modules if name.partition(".")[0] == "figures"]:
-        del sys.modules[name]
 
 
 @pytest.mark.parametrize("name", MADE)

@@ -1,8 +1,6 @@
 """What the pages on training, other kinds of models and the lab say of their figures holds for the checkpoints."""
 
 import re
-import sys
-from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
 from xml.etree import ElementTree
@@ -16,15 +14,6 @@ DRAWN = (
     *("bert_sides", "bert_sentences", "diffusion_passes", "diffusion_masks", "recurrence_kept"),
     "recurrence_memory",
 )
-
-
-@pytest.fixture
-def figure(monkeypatch):
-    """A figure's module by its name."""
-    monkeypatch.syspath_prepend(DOCS)
-    yield lambda name: import_module(f"figures.{name}")
-    for name in [name for name in sys.modules if name.partition(".")[0] == "figures"]:
-        del sys.modules[name]
 
 
 @pytest.mark.parametrize("name", DRAWN)

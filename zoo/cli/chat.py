@@ -10,27 +10,12 @@ import click
 from zoo.cli.complete import sources
 from zoo.cli.generating import Request, asked_settings, opened_model
 from zoo.cli.setting_options import SettingsCommand
-from zoo.cli.source_options import (
-    adapter_option,
-    architecture_option,
-    dtype_option,
-    force_option,
-    prompt_cache_option,
-    repack_option,
-    revision_option,
-    sampler_option,
-    strategy_option,
-)
+from zoo.cli.source_options import model_options
 
 
 @click.command(cls=SettingsCommand)
 @click.argument("source", shell_complete=sources)
-@adapter_option
-@architecture_option
-@revision_option
-@repack_option
-@sampler_option
-@strategy_option
+@model_options
 @click.option("--system", metavar="TEXT", help="A system message, for models with a chat template.")
 @click.option("--raw", is_flag=True, help="Give each line as it is, without the chat template.")
 @click.option(
@@ -39,9 +24,6 @@ from zoo.cli.source_options import (
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
     help="Go on with a conversation that /save wrote.",
 )
-@prompt_cache_option
-@force_option
-@dtype_option
 def chat(
     source: str,
     architecture: str | None,

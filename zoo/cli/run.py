@@ -16,29 +16,14 @@ from zoo.cli.generating import Request, asked_settings, opened_model, prompt_ids
 from zoo.cli.progress import Progress
 from zoo.cli.screen import Screen
 from zoo.cli.setting_options import SettingsCommand
-from zoo.cli.source_options import (
-    adapter_option,
-    architecture_option,
-    dtype_option,
-    force_option,
-    prompt_cache_option,
-    repack_option,
-    revision_option,
-    sampler_option,
-    strategy_option,
-)
+from zoo.cli.source_options import model_options
 from zoo.cli.statistics import Statistics
 
 
 @click.command(cls=SettingsCommand)
 @click.argument("source", shell_complete=sources)
 @click.argument("prompt", required=False)
-@adapter_option
-@architecture_option
-@revision_option
-@repack_option
-@sampler_option
-@strategy_option
+@model_options
 @click.option("--system", metavar="TEXT", help="A system message, for models with a chat template.")
 @click.option("--raw", is_flag=True, help="Give the prompt as it is, without the chat template.")
 @click.option(
@@ -49,10 +34,7 @@ from zoo.cli.statistics import Statistics
 @click.option(
     "--output", type=click.Path(path_type=Path, dir_okay=False), help="Where the answers to --prompts go."
 )
-@prompt_cache_option
-@force_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")
-@dtype_option
 def run(
     source: str,
     prompt: str | None,

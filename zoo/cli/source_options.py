@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -40,3 +42,14 @@ prompt_cache_option = click.option(
     type=click.Path(path_type=Path, dir_okay=False),
     help="A file that keeps what was computed of prompts, for those that begin alike.",
 )
+
+
+def model_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options of commands that run a model on text: how it is opened, and how its text is made."""
+    options = (
+        *(adapter_option, architecture_option, revision_option, repack_option, dtype_option, force_option),
+        *(strategy_option, sampler_option, prompt_cache_option),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from zoo import runtime
-from zoo.errors import PromptError
 from zoo.generation.engine import Engine, by_index
+from zoo.generation.prepared import each_prompt
 from zoo.generation.step import Step
 from zoo.loading import Loaded
 
@@ -76,10 +76,6 @@ def batch(
     PromptError, before anything runs, naming the prompt that cannot be.
     """
     engine = Engine(loaded, prompt_cache=prompt_cache)
-    handles = {}
-    for index, prompt in enumerate(prompts):
-        try:
-            handles[engine.add(prompt, **settings)] = index
-        except PromptError as error:
-            raise PromptError(f"prompts[{index}]: {error}") from None
+    added = each_prompt(prompts, True, lambda prompt: engine.add(prompt, **settings))
+    handles = {handle: index for index, handle in enumerate(added)}
     return by_index(engine, handles)

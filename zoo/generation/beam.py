@@ -11,8 +11,9 @@ from zoo.errors import PromptError
 from zoo.generation.beams import Beams, Search, search_all
 from zoo.generation.engine import Engine, by_index
 from zoo.generation.prefill import Report
-from zoo.generation.prepared import BATCH, Prepared, each_prompt, in_batches, prepared, reader_of
+from zoo.generation.prepared import BATCH, Prepared, each_prompt, in_batches, prepared
 from zoo.generation.prompt import settings_of
+from zoo.generation.reader import reader_of
 from zoo.generation.settings import Settings, settings_for
 from zoo.generation.step import Step
 from zoo.generation.text import TextStream

@@ -12,7 +12,7 @@ from zoo.blocks.model import protocol_of
 from zoo.errors import PromptError
 from zoo.generation.beam import candidate
 from zoo.generation.prefill import Report
-from zoo.generation.prepared import reader_of
+from zoo.generation.reader import reader_of
 from zoo.generation.rows import Rows
 from zoo.generation.sequence import Text, text_of
 from zoo.generation.settings import Settings, settings_for

@@ -11,10 +11,9 @@ from typing import Any
 import mlx.core as mx
 
 from zoo.generation.choosing.logits import REMOVED, check_numbers, logprobs
-from zoo.generation.prefill import Report
-from zoo.generation.prepared import reader_of
+from zoo.generation.prefill import MOST_RESERVED, Report
 from zoo.generation.prompt import settings_of
-from zoo.generation.reader import MOST_RESERVED, Reader
+from zoo.generation.reader import Reader, reader_of
 from zoo.generation.sequence import Text, text_of
 from zoo.generation.settings import settings_for
 from zoo.generation.step import Step

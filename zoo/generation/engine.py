@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 from zoo import runtime
 from zoo.cache import CachePolicy, can_merge
 from zoo.errors import PromptError, ZooError
-from zoo.generation.drafting import DraftedRow
-from zoo.generation.prefill import Prefill, Report, SourceRead
+from zoo.generation.prefill import MOST_RESERVED, Prefill, Report, SourceRead
 from zoo.generation.rows import Finished, Read, Rows
 from zoo.generation.sequence import Text, text_of
 from zoo.generation.settings import Settings, settings_for
@@ -19,10 +18,10 @@ from zoo.generation.step import Step
 from zoo.loading import Loaded
 
 if TYPE_CHECKING:
+    from zoo.generation.drafting import DraftedRow
     from zoo.generation.prompt_cache import PromptCache
 
 MOST_ROWS = 32
-MOST_RESERVED = 4096  # tokens to make room for at once: few texts are as long as they may be
 
 
 class Engine:
@@ -205,6 +204,8 @@ class Engine:
         for read in ready:
             policy = read.text.settings.policy()
             if read.text.drafting is not None:
+                from zoo.generation.drafting import DraftedRow
+
                 drafted = DraftedRow(self.loaded.model, policy, finished)
                 drafted.join(read.text, read.cache, read.logits)
                 self._groups.append(drafted)
@@ -218,8 +219,7 @@ class Engine:
     def _rows(self, policy: CachePolicy, merges: bool, finished: Finished | None) -> Rows:
         """The batch of this policy, or a new one."""
         for group in self._groups:
-            if merges and group.merges and group.policy == policy:
-                assert isinstance(group, Rows)
+            if merges and isinstance(group, Rows) and group.merges and group.policy == policy:
                 return group
         made = Rows(self.loaded.model, policy, merges, finished)
         self._groups.append(made)

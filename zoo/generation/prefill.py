@@ -15,6 +15,7 @@ from zoo.blocks.model import protocol_of
 from zoo.cache import settle
 from zoo.generation.choosing.logits import logprobs
 
+MOST_RESERVED = 4096  # tokens to make room for at once: few texts are as long as they may be
 LONG = 64  # tokens whose pass is evaluated layer by layer, so that it can be interrupted and followed
 
 Report = Callable[[int, int], None]

@@ -1,4 +1,4 @@
-"""Prompts made ready for a search: their ids, limits and constraints, and the reader of those that share the passes."""
+"""Prompts made ready: their ids, limits and constraints, and which of them share the passes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from zoo.frozen import Frozen, frozen
 from zoo.generation.checkpoint_settings import token_limit
 from zoo.generation.choosing.forced import Constraints, constraints_of
 from zoo.generation.prompt import encode_prompt, end_ids, first_token, settings_of, start_token
-from zoo.generation.reader import Report, TextReader, TextsReader, TranslationReader, Watch
 from zoo.generation.settings import Settings, check_policy
 from zoo.loading import Loaded
 
@@ -47,26 +46,6 @@ def prepared(loaded: Loaded, prompt: str | Sequence[int], settings: Settings) ->
         no_repeat=settings.no_repeat_ngram_size,
     )
     return Prepared(tuple(ids), limit, constraints)
-
-
-def reader_of(
-    loaded: Loaded,
-    texts: Sequence[Sequence[int]],
-    limit: int,
-    settings: Settings,
-    *,
-    report: Report | None = None,
-    watch: Watch | None = None,
-) -> TextReader | TextsReader | TranslationReader:
-    """What reads prompts and goes on with them in one batch; `report` and `watch` as for `TextReader`."""
-    policy = settings.policy()
-    if protocol_of(loaded.model).translates:
-        start = start_token(loaded)
-        return TranslationReader(loaded.model, texts, limit, start=start, policy=policy)
-    how: dict[str, Any] = dict(prefix=loaded.architecture.causality == "prefix", policy=policy)
-    how |= dict(chunk=settings.prefill_chunk, report=report, watch=watch)
-    readers = [TextReader(loaded.model, ids, limit, **how) for ids in texts]
-    return TextsReader(readers) if len(readers) > 1 else readers[0]
 
 
 def each_prompt(prompts: Any, several: bool, make: Callable[[Any], Made]) -> list[Made]:

@@ -13,9 +13,11 @@ import mlx.core as mx
 
 from zoo.blocks.model import protocol_of
 from zoo.cache import CachePolicy, merged_caches
-from zoo.generation.prefill import Prefill, Report
+from zoo.generation.prefill import MOST_RESERVED, Prefill, Report
+from zoo.generation.prompt import start_token
+from zoo.generation.settings import Settings
+from zoo.loading import Loaded
 
-MOST_RESERVED = 4096  # tokens to make room for at once: few texts are as long as they may be
 PLAIN = CachePolicy()
 Watch = Callable[[int, mx.array], None]
 
@@ -137,6 +139,26 @@ class TranslationReader:
     def select(self, rows: Sequence[int]) -> None:
         """Go on with these rows of the caches, in this order."""
         self.protocol.select(self.cache, mx.array(list(rows)))
+
+
+def reader_of(
+    loaded: Loaded,
+    texts: Sequence[Sequence[int]],
+    limit: int,
+    settings: Settings,
+    *,
+    report: Report | None = None,
+    watch: Watch | None = None,
+) -> TextReader | TextsReader | TranslationReader:
+    """What reads prompts and goes on with them in one batch; `report` and `watch` as for `TextReader`."""
+    policy = settings.policy()
+    if protocol_of(loaded.model).translates:
+        start = start_token(loaded)
+        return TranslationReader(loaded.model, texts, limit, start=start, policy=policy)
+    how: dict[str, Any] = dict(prefix=loaded.architecture.causality == "prefix", policy=policy)
+    how |= dict(chunk=settings.prefill_chunk, report=report, watch=watch)
+    readers = [TextReader(loaded.model, ids, limit, **how) for ids in texts]
+    return TextsReader(readers) if len(readers) > 1 else readers[0]
 
 
 def padded(texts: Sequence[Sequence[int]], left: bool = False) -> tuple[mx.array, mx.array]:  # (B, T), (B, T)

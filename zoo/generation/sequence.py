@@ -9,18 +9,17 @@ from typing import TYPE_CHECKING
 
 from zoo.blocks.model import protocol_of
 from zoo.errors import PromptError, ZooError
-from zoo.generation.checkpoint_settings import token_limit
 from zoo.generation.choosing import Chooser, chooser_of
-from zoo.generation.choosing.forced import constraints_of
-from zoo.generation.drafting import Drafter, Drafting, drafting_of
 from zoo.generation.prefill import Report
-from zoo.generation.prompt import encode_prompt, end_ids, first_token, settings_of, start_token
-from zoo.generation.settings import Settings, check_policy
+from zoo.generation.prepared import prepared
+from zoo.generation.prompt import start_token
+from zoo.generation.settings import Settings
 from zoo.generation.step import PromptRead, Step
 from zoo.generation.text import TextStream
 from zoo.loading import Loaded
 
 if TYPE_CHECKING:
+    from zoo.generation.drafting import Drafter, Drafting
     from zoo.generation.grammar import TokenMask
 
 
@@ -106,35 +105,31 @@ def text_of(
     report: Report | None = None,
 ) -> Text:
     """The text that continues `prompt`, or, of an encoder-decoder, translates it. PromptError for what cannot be."""
-    check_policy(loaded.model, settings.policy())
-    languages = (settings.source_language, settings.target_language)
-    ids = encode_prompt(loaded, prompt, settings.special_tokens, *languages)
-    limit = token_limit(loaded, len(ids), settings.max_tokens, settings.min_tokens)
+    ready = prepared(loaded, prompt, settings)
     vocab = loaded.recipe.embedding.vocab
     for name in ("logprobs", "prompt_logprobs"):
         if getattr(settings, name) > vocab:
             raise PromptError(
                 f"`{name}` must be at most {vocab}, the vocabulary, got {getattr(settings, name)}"
             )
-    translates = protocol_of(loaded.model).translates
-    start = start_token(loaded) if translates else None
-    marked = translates and (settings.target_language is not None or isinstance(prompt, str))
-    logits = loaded.recipe.head.vocab or vocab
-    given = ids if start is None else [start]
-    ending = end_ids(loaded).union(settings.stop_tokens)
-    forced = constraints_of(
-        settings_of(loaded),
-        logits,
-        ends=ending,
-        given=given,
-        last=limit,
-        first_token=first_token(loaded, settings.target_language) if marked else None,
+    forced, limit = ready.constraints, ready.limit
+    mask = _mask(loaded, settings, loaded.recipe.head.vocab or vocab, forced.ends)
+    chooser = chooser_of(
+        loaded, settings, given=forced.given, ends=forced.ends, limit=limit, forced=forced, mask=mask
     )
-    mask = _mask(loaded, settings, logits, ending)
-    chooser = chooser_of(loaded, settings, given=given, ends=ending, limit=limit, forced=forced, mask=mask)
     stream = TextStream(loaded, limit, settings.stop, settings.stop_tokens, settings.stop_regex)
-    drafting = drafting_of(loaded, settings)
-    return Text(handle, ids, settings, limit, chooser, stream, start, ends, report, drafting)
+    start = start_token(loaded) if protocol_of(loaded.model).translates else None
+    drafting = _drafting(loaded, settings)
+    return Text(handle, list(ready.ids), settings, limit, chooser, stream, start, ends, report, drafting)
+
+
+def _drafting(loaded: Loaded, settings: Settings) -> Drafting | None:
+    """How the settings draft; None where they do not: then nothing of drafting is imported."""
+    if not settings.drafts:
+        return None
+    from zoo.generation.drafting import drafting_of
+
+    return drafting_of(loaded, settings)
 
 
 def _mask(loaded: Loaded, settings: Settings, vocab: int, ends: frozenset[int]) -> TokenMask | None:

@@ -109,6 +109,11 @@ class Settings(Frozen):
         """Whether the likeliest token is taken, and none drawn."""
         return self.temperature == 0
 
+    @property
+    def drafts(self) -> bool:
+        """Whether anything is asked for of drafts."""
+        return bool(self.prompt_lookup or self.draft_model is not None or self.own_draft or self.draft_tokens)
+
     def policy(self, reserve: int = 0) -> CachePolicy:
         """How caches are made, with room for `reserve` tokens."""
         return CachePolicy.of(reserve=reserve, **{name: getattr(self, name) for name in POLICY})
