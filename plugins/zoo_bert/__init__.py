@@ -186,6 +186,8 @@ POCKET = dict(
     initializer_range=0.05,  # what 0.02 is at the width of 768, in the measure of 1/√width
 )
 
+TINY = POCKET | dict(hidden_size=64, intermediate_size=128, num_hidden_layers=3, vocab_size=256)
+
 MINILM = dict(
     architectures=["BertModel"],
     hidden_size=384,
@@ -219,6 +221,7 @@ def zoo_architectures():
             Preset(
                 "minilm", hub="sentence-transformers/all-MiniLM-L6-v2", config=MINILM, licence="Apache-2.0"
             ),
+            Preset("tiny", config=TINY),
         ),
         references=(
             "Devlin et al., 2018, arXiv:1810.04805",

@@ -5,7 +5,7 @@ from zoo_deepseek.prediction_rules import PREDICTION_WEIGHTS
 from zoo_deepseek.prediction_spec import PredictionLayer, prediction_recipe
 from zoo_deepseek.recipes import deepseek_v3
 from zoo_deepseek.rules import GGUF_KEYS, GGUF_WEIGHTS, MLX_WEIGHTS, WEIGHTS, config_of_gguf
-from zoo_deepseek.sizes import MOONLIGHT, POCKET, V3
+from zoo_deepseek.sizes import MOONLIGHT, POCKET, TINY, V3
 from zoo_deepseek.spec import GroupRouter, LatentAttention
 
 
@@ -47,6 +47,7 @@ def zoo_architectures():
             pocket(__file__, "deepseek-v3", **POCKET),
             Preset("671b", hub="deepseek-ai/DeepSeek-V3", config=V3, licence="DeepSeek Model License"),
             Preset("moonlight-16b", hub="moonshotai/Moonlight-16B-A3B", config=MOONLIGHT, licence="MIT"),
+            Preset("tiny", config=TINY),
         ),
         references=("DeepSeek-AI, 2024, arXiv:2412.19437", "DeepSeek-AI, 2024, arXiv:2405.04434"),
         prediction=Architecture(

@@ -24,6 +24,15 @@ POCKET = dict(
     vocab_size=2048,
     tie_word_embeddings=True,
 )
+TINY = POCKET | dict(
+    hidden_size=64,
+    intermediate_size=96,
+    moe_intermediate_size=32,
+    num_hidden_layers=3,
+    n_routed_experts=8,
+    num_experts_per_tok=2,
+    vocab_size=256,
+)
 V3 = dict(
     hidden_size=7168,
     intermediate_size=18432,

@@ -114,6 +114,8 @@ POCKET = dict(
     vocab_size=2048,
 )
 
+TINY = POCKET | dict(hidden_size=64, intermediate_size=96, num_hidden_layers=3, head_dim=16, vocab_size=256)
+
 GEMMA2_2B = dict(
     hidden_size=2304,
     intermediate_size=9216,
@@ -163,6 +165,7 @@ def zoo_architectures():
         presets=(
             pocket(__file__, "gemma2", **POCKET),
             Preset("2b", hub="google/gemma-2-2b", config=GEMMA2_2B, licence="Gemma Terms of Use"),
+            Preset("tiny", config=TINY),
         ),
         references=("Gemma Team, 2024, arXiv:2408.00118",),
     )

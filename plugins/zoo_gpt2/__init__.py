@@ -133,6 +133,7 @@ GPT2_GGUF = GGUF(
 )
 
 POCKET = dict(vocab_size=2048, n_embd=128, n_layer=4, n_head=4, n_positions=64)
+TINY = POCKET | dict(vocab_size=256, n_embd=64, n_layer=3)
 SMALL = dict(vocab_size=50257, n_embd=768, n_layer=12, n_head=12, n_positions=1024)
 
 
@@ -149,6 +150,7 @@ def zoo_architectures():
         presets=(
             pocket(__file__, "gpt2", **POCKET),
             Preset("small", hub="openai-community/gpt2", config=SMALL, licence="MIT"),
+            Preset("tiny", config=TINY),
         ),
         references=("Radford et al., 2019, Language Models are Unsupervised Multitask Learners",),
     )
@@ -160,7 +162,11 @@ def zoo_architectures():
         recipe=gpt2_postln,
         weights=GPT2_WEIGHTS,
         mlx_weights=GPT2_MLX_WEIGHTS,
-        presets=(pocket(__file__, "gpt2-postln", **POCKET), Preset("small", config=SMALL)),
+        presets=(
+            pocket(__file__, "gpt2-postln", **POCKET),
+            Preset("small", config=SMALL),
+            Preset("tiny", config=TINY),
+        ),
         references=("Xiong et al., 2020, arXiv:2002.04745",),
     )
     yield Architecture(
@@ -179,7 +185,7 @@ def zoo_architectures():
                 config=SMALL | dict(vocab_size=40478, n_positions=512),
             ),
             Preset("pocket", config=POCKET),
-            Preset("tiny", config=POCKET | dict(n_embd=64, n_layer=3, vocab_size=256)),
+            Preset("tiny", config=TINY),
         ),
         references=("Radford et al., 2018, Improving Language Understanding by Generative Pre-Training",),
     )

@@ -107,6 +107,8 @@ POCKET = COMMON | dict(
     weight_tying=True,
 )
 
+TINY = POCKET | dict(d_model=64, mlp_hidden_size=96, n_layers=3, vocab_size=256)
+
 EIGHT_BILLION = COMMON | dict(
     d_model=4096,
     mlp_hidden_size=12288,
@@ -138,6 +140,7 @@ def zoo_architectures():
             pocket(__file__, "llada", **POCKET),
             Preset("8b", hub="GSAI-ML/LLaDA-8B-Base", config=EIGHT_BILLION, licence="MIT"),
             Preset("8b-instruct", hub="GSAI-ML/LLaDA-8B-Instruct", config=EIGHT_BILLION, licence="MIT"),
+            Preset("tiny", config=TINY),
         ),
         references=("Nie et al., 2025, arXiv:2502.09992",),
     )

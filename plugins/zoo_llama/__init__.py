@@ -135,7 +135,7 @@ POCKET = dict(
     tie_word_embeddings=True,
 )
 
-# Small enough for the conformance checks of those that have no pocket checkpoint.
+# The smallest model with all its parts: what the conformance suite builds.
 TINY = POCKET | dict(hidden_size=64, intermediate_size=96, num_hidden_layers=3, vocab_size=256)
 
 # What the published 7B and 8B checkpoints of LLaMA 3 and Mistral have in common.
@@ -181,6 +181,7 @@ def zoo_architectures():
                     original_max_position_embeddings=8192,
                 ),
             ),
+            Preset("tiny", config=TINY),
         ),
         references=("Touvron et al., 2023, arXiv:2302.13971", "Dubey et al., 2024, arXiv:2407.21783"),
     )
@@ -261,6 +262,7 @@ def zoo_architectures():
                 rope_theta=1000000.0,
                 tie_word_embeddings=True,
             ),
+            Preset("tiny", config=TINY | dict(head_dim=24)),
         ),
         references=("Yang et al., 2025, arXiv:2505.09388",),
     )

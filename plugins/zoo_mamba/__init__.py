@@ -111,6 +111,7 @@ MAMBA_GGUF = GGUF(
 )
 
 POCKET = dict(vocab_size=2048, hidden_size=160, num_hidden_layers=4, state_size=16)
+TINY = POCKET | dict(vocab_size=256, hidden_size=48, num_hidden_layers=2)
 PUBLISHED = dict(vocab_size=50280, state_size=16, conv_kernel=4, expand=2, layer_norm_epsilon=1e-5)
 
 
@@ -150,6 +151,7 @@ def zoo_architectures():
             pocket(__file__, "mamba", **POCKET),
             published("2.8b", 2560, 64),
             published("130m", 768, 24),
+            Preset("tiny", config=TINY),
         ),
         references=("Gu and Dao, 2023, arXiv:2312.00752",),
     )

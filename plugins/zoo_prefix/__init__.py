@@ -1,7 +1,7 @@
 """A prefix language model: attention is bidirectional over the prompt, causal after it. Imports no mlx."""
 
 from zoo.architecture import Architecture, Objective, Preset, hookimpl, pocket
-from zoo_llama import POCKET, WEIGHTS, llama
+from zoo_llama import POCKET, TINY, WEIGHTS, llama
 
 
 def prefix_lm(config):
@@ -31,7 +31,11 @@ def zoo_architectures():
         model_types=("prefix-lm",),
         recipe=prefix_lm,
         weights=WEIGHTS,
-        presets=(pocket(__file__, "prefix-lm", **POCKET), Preset("7b", config=SEVEN_BILLION)),
+        presets=(
+            pocket(__file__, "prefix-lm", **POCKET),
+            Preset("7b", config=SEVEN_BILLION),
+            Preset("tiny", config=TINY),
+        ),
         references=(
             "Dong et al., 2019, arXiv:1905.03197",
             "Raffel et al., 2019, arXiv:1910.10683",

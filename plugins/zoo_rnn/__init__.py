@@ -93,6 +93,7 @@ MLX_WEIGHTS = (
 
 # No norm enlarges what enters the gates: from embeddings of 0.02, training sees only word frequencies for long.
 POCKET = dict(vocab_size=2048, num_layers=2, tie_word_embeddings=True, initializer_range=0.3)
+TINY = POCKET | dict(vocab_size=256, hidden_size=64)
 ZAREMBA = dict(vocab_size=10000, hidden_size=1500, num_layers=2)
 
 
@@ -122,6 +123,7 @@ def zoo_architectures():
         presets=(
             pocket(__file__, "lstm", **POCKET, hidden_size=200),
             Preset("large", "the large model of Zaremba et al., 2014", config=ZAREMBA),
+            Preset("tiny", config=TINY),
         ),
         references=(
             "Hochreiter and Schmidhuber, 1997, Long Short-Term Memory",
@@ -140,6 +142,7 @@ def zoo_architectures():
         presets=(
             pocket(__file__, "gru", **POCKET, hidden_size=224),
             Preset("large", "the sizes of the large LSTM of Zaremba et al., 2014", config=ZAREMBA),
+            Preset("tiny", config=TINY),
         ),
         references=("Cho et al., 2014, arXiv:1406.1078",),
     )

@@ -92,6 +92,7 @@ def zoo_architectures():
             pocket(__file__, "transformer", **POCKET),
             Preset("base", config=sized(6, 512, 8, 2048, vocab_size=37000)),
             Preset("big", config=sized(6, 1024, 16, 4096, vocab_size=37000)),
+            tiny(**TINY),
         ),
         references=("Vaswani et al., 2017, arXiv:1706.03762",),
     )
