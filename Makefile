@@ -4,13 +4,17 @@ VENV := .venv
 BIN := $(VENV)/bin
 JOBS := $(if $(filter Darwin,$(shell uname)),1,auto)  # processes that read the docs: by fork, which macOS' libraries do not bear
 
-.PHONY: run test lint types parity pages docs pockets wheel clean
+.PHONY: run test slow lint types parity pages docs pockets wheel clean
 
 run: $(VENV)/.installed
 	$(BIN)/zoo run llama "The capital city of China is"
 
 test: $(VENV)/.test
 	$(BIN)/pytest -n auto --dist worksteal
+
+# The tests that take long: other suites run whole, trainings, thousands of random cases.
+slow: $(VENV)/.test
+	$(BIN)/pytest -n auto --dist worksteal -m slow
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check .

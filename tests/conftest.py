@@ -175,8 +175,8 @@ def tokenizer_folder(tmp_path_factory):
 def folder(tmp_path):
     """Write a small random model as a Hugging Face folder; gives its path. Extra keys change its config.json."""
 
-    def write(name="llama", changes=None, tokenizer=True, where="model"):
-        made = subject(name)
+    def write(name="llama", changes=None, tokenizer=True, where="model", preset=None):
+        made = subject(name, "pocket" if tokenizer else preset)
         path = tmp_path / where
         save(path, made.model, made.architecture, made.recipe, made.numbers)
         if changes:

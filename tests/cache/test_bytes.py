@@ -13,7 +13,11 @@ from zoo.host.registry import default_registry
 from zoo.testing.subjects import numbers_of
 
 REGISTRY = default_registry()
-CHANGES = {"deepseek-v3": dict(qk_rope_head_dim=32), "gpt-oss": dict(head_dim=32, sliding_window=300)}
+CHANGES = {
+    "llama": dict(head_dim=32),
+    "deepseek-v3": dict(qk_rope_head_dim=32),
+    "gpt-oss": dict(head_dim=32, sliding_window=300),
+}
 POLICIES = {
     "plain": {},
     "k8v8": dict(kv_bits=8),
@@ -86,7 +90,7 @@ def test_what_cannot_be_is_refused_by_the_facts_too():
         facts_of(recipe_of("mamba"), policy=CachePolicy(key_bits=8))
     with pytest.raises(PromptError, match="`kv_bits`: keys of 24 numbers"):
         facts_of(recipe_of("qwen3-moe"), policy=CachePolicy(key_bits=8))
-    assert policy_bytes(recipe_of("mamba"), 9, CachePolicy()) == 4 * recipe_of("mamba").state_size(160)
+    assert policy_bytes(recipe_of("mamba"), 9, CachePolicy()) == 4 * recipe_of("mamba").state_size(48)
     for given, name in (
         (dict(keep=3), "keep"),
         (dict(kv_start=3), "kv_start"),

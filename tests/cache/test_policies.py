@@ -18,10 +18,14 @@ TOTAL = 26  # tokens: more than any window here
 
 # What makes the heads of the small models wide enough to be packed, and the window large enough to be bounded.
 CHANGES = {
+    "llama": dict(head_dim=32),
+    "prefix-lm": dict(head_dim=32),
+    "gemma2": dict(head_dim=32),
+    "gpt2": dict(n_head=2),
     "gpt-oss": dict(head_dim=32, sliding_window=11),
     "deepseek-v3": dict(qk_rope_head_dim=32),
     "mistral": dict(head_dim=32),
-    "dynamic": dict(max_position_embeddings=12, rope_scaling=dict(rope_type="dynamic", factor=4.0)),
+    "dynamic": dict(head_dim=32, max_position_embeddings=12, rope_scaling=dict(rope_type="dynamic", factor=4.0)),
 }
 NAMES = ("llama", "gemma2", "gpt-oss", "mistral", "deepseek-v3", "gpt2", "prefix-lm", "dynamic")
 POLICIES = {

@@ -243,7 +243,7 @@ def test_a_folder_of_several_formats_whose_ignored_matrices_stay_as_they_are(pai
             "weights": {"num_bits": 8, "group_size": 32},
         },
     }
-    folder, check = pair(make, config, kinds={"weight_scale": "F8_E4M3"})
+    folder, check = pair(make, config, kinds={"weight_scale": "F8_E4M3"}, preset="pocket")
     layers = check(zoo.load(folder)).model.layers
     assert (layers[0].feedforward.up.mode, layers[0].mixer.key.bits) == ("nvfp4", 8)
     assert "scales" not in layers[0].feedforward.down and "scales" not in layers[3].mixer.query

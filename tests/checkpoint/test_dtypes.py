@@ -61,6 +61,6 @@ def test_biases_that_a_half_does_not_hold_stay_wide(pair):
     ("dtype", "expected"), [(None, mx.bfloat16), ("float32", mx.float32), ("float16", mx.float16)]
 )
 def test_unpacked_numbers(pair, dtype, expected):
-    folder, check = pair(blocks, BLOCKS, kinds={"weight": "F8_E4M3"})
+    folder, check = pair(blocks, BLOCKS, kinds={"weight": "F8_E4M3"}, preset="pocket")
     loaded = check(zoo.load(folder, dtype=dtype), 1e-5 if dtype == "float32" else 0.05)
     assert loaded.model.layers[0].feedforward.down.weight.dtype == expected

@@ -24,7 +24,7 @@ BAD = [math.nan, -math.nan, math.inf, -math.inf]
 
 @pytest.fixture(scope="module")
 def made():
-    return subject("llama")
+    return subject("llama", "pocket")
 
 
 @pytest.fixture

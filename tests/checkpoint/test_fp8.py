@@ -105,7 +105,7 @@ def test_a_folder_gives_the_logits_of_its_numbers_and_one_warning(pair):
         codes, scales, expected = matrix(shape, (128, 128), len(name))
         return {"weight": codes, "weight_scale_inv": scales}, expected
 
-    folder, check = pair(make, SETTINGS, kinds=KINDS)
+    folder, check = pair(make, SETTINGS, kinds=KINDS, preset="pocket")
     with pytest.warns(UserWarning) as told:
         layer = check(zoo.load(folder)).model.layers[0]
     # The queries' matrix is one block, the keys' and values' less than one: as good as one scale for all.

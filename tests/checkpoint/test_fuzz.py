@@ -265,6 +265,7 @@ def alarm():
     signal.signal(signal.SIGALRM, before)
 
 
+@pytest.mark.slow
 def test_a_folder_with_a_change_is_right_or_refused(folders, alarm):
     for folder in folders:
         with warnings.catch_warnings(action="ignore"):

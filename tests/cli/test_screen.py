@@ -13,7 +13,7 @@ PROMPT = "The capital of France is"
 
 @pytest.fixture
 def llada(folder, tokenizer_folder):
-    path = folder("llada", tokenizer=False)
+    path = folder("llada", tokenizer=False, preset="pocket")
     shutil.copytree(tokenizer_folder, path, dirs_exist_ok=True)
     return path
 
@@ -60,6 +60,6 @@ def test_a_terminal_sees_the_unmasking_and_keeps_the_text(command, llada):
 
 
 def test_text_without_drafts_is_written_as_it_comes(folder, tokenizer_folder):
-    path = folder("llama", tokenizer=False)
+    path = folder("llama", tokenizer=False, preset="pocket")
     shutil.copytree(tokenizer_folder, path, dirs_exist_ok=True)
     assert "\x1b" not in on_a_terminal("run", path, PROMPT, "--max-tokens", "4")

@@ -20,6 +20,7 @@ def examples(make_site, tmp_path_factory):
     return site
 
 
+@pytest.mark.slow
 def test_their_own_tests_pass(examples):
     done = subprocess.run(
         [

@@ -124,6 +124,7 @@ class Reader:
             assert pattern in self.run([shell, "-c", f"{before}{script}\n{after}"], script)
 
 
+@pytest.mark.slow
 def test_all_of_it_runs_in_order_in_an_empty_folder(tmp_path, make_site):
     folder = tmp_path / "empty"
     folder.mkdir()

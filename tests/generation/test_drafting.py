@@ -104,8 +104,8 @@ KINDS = ("llama", "mamba", "gemma2", "prefix-lm")  # the conformance suite holds
 
 
 @cache
-def small(name):
-    return loaded_of(subject(name))
+def small(name, preset=None):
+    return loaded_of(subject(name, preset))
 
 
 @settings(max_examples=12)
@@ -172,7 +172,7 @@ def test_a_mask_of_a_grammar_holds_while_drafting():
 )
 @pytest.mark.parametrize("name", ["llama", "gemma2"])
 def test_every_policy_of_the_cache_takes_drafts_back(policy, name):
-    loaded, prompt = small(name), [5, 6, 7, 8] * 3
+    loaded, prompt = small(name, "pocket"), [5, 6, 7, 8] * 3
     asked = dict(max_tokens=20, temperature=0.0, logprobs=2, **policy)
     expected = steps(loaded, prompt, **asked)
     known = KnownText([*prompt, *(step.token for step in expected)], loaded.recipe.vocab)

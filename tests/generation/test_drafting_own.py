@@ -29,7 +29,7 @@ ASKED = dict(max_tokens=12, temperature=0.0, logprobs=2)
 def checkpoint(tmp_path_factory):
     """A folder as DeepSeek publishes them: the last layer predicts, with copies of the embedding and the head."""
     path = tmp_path_factory.mktemp("deepseek")
-    made = subject("deepseek-v3")
+    made = subject("deepseek-v3", "pocket")
     tensors = export(made.model, made.architecture, made.recipe)
     record = made.architecture.prediction
     recipe = make_recipe(record, NUMBERS, made.registry)

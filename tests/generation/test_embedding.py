@@ -22,7 +22,7 @@ def made(tokenizer_folder, tmp_path):
     """A small random model of an architecture, its tokenizer trained now."""
 
     def make(name="bert"):
-        one = subject(name)
+        one = subject(name, "pocket")
         return Loaded(one.model, load_tokenizer(tokenizer_folder), one.architecture, one.recipe, {}, tmp_path)
 
     return make
@@ -136,7 +136,7 @@ def test_bad_input_is_refused(made, texts, settings, word):
 
 
 def test_the_command_prints_lines_or_writes_a_file(command, folder, tokenizer_folder, tmp_path):
-    path = folder("bert", tokenizer=False)
+    path = folder("bert", tokenizer=False, preset="pocket")
     shutil.copytree(tokenizer_folder, path, dirs_exist_ok=True)
     expected = np.array(zoo.embed(zoo.load(path), TEXTS))
     lines = [json.loads(line) for line in command("embed", path, *TEXTS).stdout.splitlines()]

@@ -116,6 +116,7 @@ for case in (TestTexts, TestRecurrentTexts, TestWindowedTexts):
 del case
 
 
+@pytest.mark.slow
 def test_500_texts_leave_nothing_behind():
     loaded = made("llama")
     engine = Engine(loaded, rows=16)

@@ -18,7 +18,7 @@ SENTENCE = "The capital of France is [MASK]."
 
 @pytest.fixture
 def loaded(tokenizer_folder, tmp_path):
-    made = subject("bert")
+    made = subject("bert", "pocket")
     return Loaded(made.model, load_tokenizer(tokenizer_folder), made.architecture, made.recipe, {}, tmp_path)
 
 
@@ -98,7 +98,7 @@ def test_filling_takes_the_surest_first_and_leaves_no_mask(loaded):
 
 
 def test_the_command_prints_candidates_and_gives_them_as_json(command, folder, tokenizer_folder):
-    path = folder("bert", tokenizer=False)
+    path = folder("bert", tokenizer=False, preset="pocket")
     shutil.copytree(tokenizer_folder, path, dirs_exist_ok=True)
     done = command("run", path, SENTENCE, "--top-k", "3")
     lines = done.stdout.splitlines()

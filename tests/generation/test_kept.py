@@ -28,6 +28,7 @@ print((now("VmRSS:") - before) // 1024)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_loads_leave_no_threads_and_streams_no_memory():
     done = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True, timeout=120)

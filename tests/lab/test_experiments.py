@@ -77,6 +77,7 @@ def test_arms_of_equal_parameters_have_them(monkeypatch):
         assert max(found) - min(found) <= 0.003 * min(found)
 
 
+@pytest.mark.slow
 def test_a_quick_training_learns_and_measures():
     plan = plan_of(default_registry().experiment("experts"), Scale(steps=4, quick=True))
     result = plan.arms[-1].run(Trial(0))

@@ -27,7 +27,7 @@ def test_published_sizes_have_as_many_parameters_as_published(numbers, billions)
 
 
 def test_a_token_costs_one_latent_and_one_turned_key_a_layer():
-    made = subject("deepseek-v3")
+    made = subject("deepseek-v3", "pocket")
     cache = made.model.make_cache()
     made.model(made.tokens, cache)
     held = sum(array.nbytes // 4 // array.shape[2] for layer in cache for array in layer.state)
@@ -99,7 +99,7 @@ def test_published_keys_are_all_known():
 
 
 def test_both_orders_of_latent_attention_are_one():
-    made = subject("deepseek-v3")
+    made = subject("deepseek-v3", "pocket")
     mixer = made.model.layers[1].mixer
     x = mx.random.normal((2, 5, made.recipe.dim), key=mx.random.key(1))
     results = []

@@ -38,6 +38,7 @@ def test_they_are_loaded_without_a_fault(installed):
             assert known.resolve({"model_type": architecture.model_types[0]}) is architecture
 
 
+@pytest.mark.slow
 def test_they_pass_their_own_tests(installed):
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-p", "zoo_pytest", "-p", "no:cacheprovider", "-rA", *EXAMPLES],

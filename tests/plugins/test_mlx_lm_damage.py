@@ -70,6 +70,7 @@ def test_what_mlx_lm_raises_while_it_runs_is_one_line(tmp_path):
         zoo.generate(loaded, [1, 2, 3, 4, 5, 6, 7], max_tokens=3, prefill_chunk=3)
 
 
+@pytest.mark.slow
 def test_a_changed_config_runs_or_is_refused():
     count = int(os.environ.get("ZOO_FUZZ", 40))
     first = random.randrange(10**9) if "ZOO_FUZZ" in os.environ else 0

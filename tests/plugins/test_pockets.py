@@ -34,6 +34,7 @@ def test_the_first_four_are_there():
     assert set(FIRST) <= set(pockets())
 
 
+@pytest.mark.slow
 def test_every_other_answers_as_its_record_says():
     """The capital of every thirteenth country, for the pockets that continue text."""
     for name in sorted(set(pockets()) - set(FIRST)):

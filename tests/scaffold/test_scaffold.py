@@ -69,6 +69,7 @@ def site(installed, make_site, tmp_path_factory):
     return found
 
 
+@pytest.mark.slow
 def test_every_package_passes_its_tests_as_written(installed, site):
     done = subprocess.run(
         [

@@ -45,10 +45,10 @@ def test_the_same_without_a_fault_passes(known):
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("undercounted", "layers.0: after 12 tokens the cache holds 1,536 numbers, the recipe counts 768"),
-        ("hoarding", "layers.0: after 12 tokens the cache holds 3,072 numbers, the recipe counts 1,536"),
-        ("small-state", "holds 128 numbers, the recipe counts 0: cached 0 a token, state 0"),
-        ("large-state", "holds 128 numbers, the recipe counts 256: cached 0 a token, state 256"),
+        ("undercounted", "layers.0: after 12 tokens the cache holds 768 numbers, the recipe counts 384"),
+        ("hoarding", "layers.0: after 12 tokens the cache holds 1,536 numbers, the recipe counts 768"),
+        ("small-state", "holds 64 numbers, the recipe counts 0: cached 0 a token, state 0"),
+        ("large-state", "holds 64 numbers, the recipe counts 128: cached 0 a token, state 128"),
     ],
 )
 def test_a_cache_of_another_size_than_the_recipes(known, name, words):

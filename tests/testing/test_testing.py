@@ -72,7 +72,7 @@ def test_a_good_architecture_is_reported_check_by_check(command):
     done = command("test", "llama")
     assert done.returncode == 0, done.stderr
     head, *lines, total = done.stdout.splitlines()
-    assert head.startswith("llama (mlx-zoo ") and "1,049,728 random parameters" in head
+    assert head.startswith("llama (mlx-zoo ") and "108,992 random parameters" in head
     assert all(line.startswith("  ok  ") for line in lines)
     assert any("cached decode equals full forward: decoding from the cache" in line for line in lines)
     assert total == f"{len(lines)} checks, none failed"
@@ -148,6 +148,7 @@ def tokens_of(made, rows=2, length=7):
     return np.random.default_rng(0).integers(0, made.vocab, (rows, length))
 
 
+@pytest.mark.slow
 def test_a_checkpoint_is_held_to_the_suite_and_to_a_reference(llama, tmp_path, command):
     tokens = tokens_of(llama)
     off = np.array(llama.model(mx.array(tokens)))
@@ -170,7 +171,7 @@ def test_another_folder_of_the_same_model(llama, folder):
     found = agreement(llama, other)
     assert not found.passed and "largest difference" in found.message
     with pytest.raises(SourceError, match="vocabulary of 256 is not the model's, 2048"):
-        agreement(llama, folder("mistral", where="mistral"))
+        agreement(llama, folder("mistral", where="mistral", tokenizer=False))
 
 
 def test_padding_is_not_compared(llama, tmp_path):

@@ -121,6 +121,7 @@ def test_a_run_is_resumed_by_its_recipe_or_by_nothing_and_by_no_other(mixed, run
         train_folder(None, tmp_path / "out", settings, resume=True, config={})
 
 
+@pytest.mark.slow
 def test_an_encoder_and_a_translator_say_what_they_do(tmp_path, tokenizer_folder, text):
     pairs = tmp_path / "pairs.jsonl"
     pairs.write_text('{"source": "one", "target": "eins"}\n{"source": "two", "target": "zwei"}\n')

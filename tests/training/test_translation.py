@@ -100,7 +100,7 @@ def test_a_corpus_of_the_wrong_kind_is_refused(name, texts, tmp_path):
 
 
 def test_training_starts_from_matrices_of_the_width_s_own_size():
-    model = subject("transformer").model
+    model = subject("transformer", "pocket").model
     initialise(model, 0, 4)
     assert mx.std(model.encoder.embedding.tokens.weight).item() == pytest.approx(128**-0.5, rel=0.05)
     assert mx.std(model.decoder.layers[0].cross.query.weight).item() == pytest.approx(128**-0.5, rel=0.05)

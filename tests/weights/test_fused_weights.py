@@ -214,7 +214,7 @@ def test_a_missing_fused_tensor_is_named_whichever_of_its_parts_is_asked_for(fol
 
 
 def test_a_fused_projection_has_one_packing_whatever_its_parts_are_given(folder, tmp_path):
-    source = folder("gpt2", tokenizer=False)
+    source = folder("gpt2", tokenizer=False, preset="pocket")
     convert(source, tmp_path / "out", recipe="mixed-4-6", group_size=32)
     tensors = mx.load(str(tmp_path / "out" / "model.safetensors"))
     projections = {name: array for name, array in tensors.items() if name.endswith("c_attn.weight")}

@@ -60,14 +60,14 @@ def wrapped(text: str, room: int | None, first: str = "", later: str = "") -> st
 
 
 def facts(parts: Sequence[str], room: int | None, between: str = " · ") -> str:
-    """Short facts in one line, or in several of at most `room` cells: a line ends between two facts."""
-    lines = [""]
+    """Short facts in one line, or in several of at most `room` cells: a line ends between two facts, or within a wide one."""
+    lines: list[str] = []
     for part in parts:
-        longer = f"{lines[-1]}{between}{part}" if lines[-1] else part
-        if room is None or width(longer) <= room or not lines[-1]:
-            lines[-1] = longer
+        longer = f"{lines[-1]}{between}{part}" if lines else part
+        if room is None or width(longer) <= room:
+            lines[-1:] = [longer]
         else:
-            lines.append(part)
+            lines += _lines(part, max(room, 1))
     return "\n".join(lines)
 
 

@@ -201,7 +201,7 @@ def test_another_models_prompt_cache_is_refused():
 )
 @pytest.mark.parametrize("name", ["llama", "gemma2"])
 def test_every_policy_finds_its_own(name, settings, by_column):
-    loaded = loaded_of(subject(name))
+    loaded = loaded_of(subject(name, "pocket"))
     cache = PromptCache(loaded)
     talk = []
     for turn in range(6):
