@@ -31,6 +31,7 @@ from zoo.testing import check_architecture, same
 from zoo.training.loss import next_token_loss
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["hybrid", "blended"])
 def test_the_examples_hold_the_suite(known, name):
     results = check_architecture(name, registry=known)

@@ -25,7 +25,9 @@ CHANGES = {
     "gpt-oss": dict(head_dim=32, sliding_window=11),
     "deepseek-v3": dict(qk_rope_head_dim=32),
     "mistral": dict(head_dim=32),
-    "dynamic": dict(head_dim=32, max_position_embeddings=12, rope_scaling=dict(rope_type="dynamic", factor=4.0)),
+    "dynamic": dict(
+        head_dim=32, max_position_embeddings=12, rope_scaling=dict(rope_type="dynamic", factor=4.0)
+    ),
 }
 NAMES = ("llama", "gemma2", "gpt-oss", "mistral", "deepseek-v3", "gpt2", "prefix-lm", "dynamic")
 POLICIES = {

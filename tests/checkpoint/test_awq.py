@@ -70,7 +70,9 @@ def test_a_folder_gives_the_logits_of_its_numbers(pair, group):
         *parts, numbers = matrix(shape, group, seed=len(name) + shape[0])
         return awq(*parts), numbers
 
-    folder, check = pair(make, SETTINGS | dict(group_size=group, modules_to_not_convert=["down_proj"]), preset="pocket")
+    folder, check = pair(
+        make, SETTINGS | dict(group_size=group, modules_to_not_convert=["down_proj"]), preset="pocket"
+    )
     model = check(zoo.load(folder)).model
     assert model.layers[0].mixer.query.bits == 4
     assert model.layers[0].feedforward.down.weight.dtype == mx.float32

@@ -86,6 +86,7 @@ def test_shards_and_their_index(tmp_path):
     assert mx.array_equal(load(tmp_path / "out").model(tokens), load("qwen3").model(tokens))
 
 
+@pytest.mark.slow
 def test_memory_is_that_of_a_shard(tmp_path):
     layer, layers = 4 * 2**20, 24
     file = tmp_path / "in.safetensors"

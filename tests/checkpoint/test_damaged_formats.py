@@ -92,6 +92,7 @@ def changes(array):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:overflow")
 @settings(max_examples=200, deadline=None)
 @given(st.data())

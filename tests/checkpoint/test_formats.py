@@ -198,6 +198,7 @@ def test_without_the_plugin_it_is_refused(tmp_path):
         zoo.load(path)
 
 
+@pytest.mark.slow
 def test_every_command_takes_it(site, command, tmp_path):
     site.add("zoo-numpy", "numpy_plugin", PLUGIN)
     path = written(tmp_path / "model.npz")

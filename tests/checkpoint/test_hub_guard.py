@@ -179,6 +179,7 @@ def test_a_config_that_is_listed_with_a_terabyte(hub, repository, pocket, monkey
     assert not hub.asked()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["", "config.json"])
 @pytest.mark.parametrize(
     "part", [b"HTTP/1.1 200 OK\r\nX: ", b"HTTP/1.1 200 OK\r\nContent-Length: 300\r\n\r\n"]

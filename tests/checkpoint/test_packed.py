@@ -61,6 +61,7 @@ def steps(ndim):
     return st.lists(st.one_of(moves), min_size=1, max_size=4)
 
 
+@pytest.mark.slow
 @settings(max_examples=250, deadline=None)
 @given(
     packing=st.sampled_from(PACKINGS),

@@ -124,6 +124,7 @@ def test_debug_shows_the_traceback(command):
     assert "Traceback" in done.stderr and done.returncode != 0
 
 
+@pytest.mark.slow
 def test_compare_measures_when_asked(command):
     done = command("compare", "gru:pocket", "--measure", "--json")
     (gru,) = json.loads(done.stdout)["measured"]

@@ -56,6 +56,7 @@ def test_a_third_partys_experiments_are_listed_with_where_they_come_from(run):
     assert rows["heights"]["seconds"] is None and rows["norm"]["seconds"] > 0
 
 
+@pytest.mark.slow
 def test_an_experiment_runs_writes_and_is_drawn_again(run, tmp_path):
     done = run("lab", "heights", "--out", "there")
     assert done.returncode == 0, done.stderr

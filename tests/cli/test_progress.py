@@ -36,6 +36,7 @@ COMMANDS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", COMMANDS)
 def test_a_terminal_sees_how_far_it_is(what, tmp_path):
     code = SLOW.format(pause=0.02, what=what, arguments=COMMANDS[what])

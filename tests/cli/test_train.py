@@ -145,6 +145,7 @@ def test_ctrl_c_is_answered_inside_a_computation_that_does_not_return(tmp_path):
         process.kill()
 
 
+@pytest.mark.slow
 def test_killed_among_its_steps_it_is_resumed_to_the_same_model(command, where, tmp_path):
     quiet = dict(stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
     process = started(tmp_path, "train", *where, "--steps", "200", **quiet)
@@ -239,6 +240,7 @@ HALVED = Method(
 """
 
 
+@pytest.mark.slow
 def test_an_installed_plugins_corpus_and_objective_are_used_by_name(command, where, make_site, tmp_path):
     site = make_site(tmp_path / "site")
     site.add("zoo-counting", "zoo_counting", PLUGIN)
@@ -271,6 +273,7 @@ def test_every_architecture_of_the_zoo_has_numbers_to_train_with():
         assert 0.9e6 <= recipe.parameters(recipe.dim) <= 3.3e6, name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["bart", "gpt", "m2m-100", "marian", "mistral", "mt5", "qwen2", "qwen2-moe", "t5"]
 )
@@ -290,6 +293,7 @@ def test_an_architecture_without_a_checkpoint_trains_runs_and_converts(
     assert not (tmp_path / "other" / "run").exists() and not (tmp_path / "other" / "training.json").exists()
 
 
+@pytest.mark.slow
 def test_a_recipe_is_shown_edited_trained_run_and_converted(command, where, tmp_path):
     def ok(*arguments):
         done = command(*arguments)

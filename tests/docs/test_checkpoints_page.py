@@ -55,6 +55,7 @@ def known(page, monkeypatch):
     return isolated(Page())
 
 
+@pytest.mark.slow
 def test_a_model_with_the_pages_scaling_holds_the_suite(known):
     check_architecture("stepped", registry=known)
 

@@ -4,6 +4,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 
 def test_the_plugin_is_loaded_and_shown(tutorial, command):
     _, site = tutorial
@@ -17,6 +19,7 @@ def test_the_plugin_is_loaded_and_shown(tutorial, command):
     assert compared.returncode == 0 and "layer.norm.eps" in compared.stdout
 
 
+@pytest.mark.slow
 def test_it_holds_the_suite(tutorial, command):
     _, site = tutorial
     done = command("test", "gptj", environment=site.environment)
@@ -24,6 +27,7 @@ def test_it_holds_the_suite(tutorial, command):
     assert "importing the plugin imports nothing heavy" in done.stdout
 
 
+@pytest.mark.slow
 def test_its_own_test_passes(tutorial):
     where, site = tutorial
     done = subprocess.run(

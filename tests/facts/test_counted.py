@@ -170,6 +170,7 @@ def test_matrices_are_the_layers_that_can_be_packed(name, made):
     assert sum(rows.values()) + weights.whole == everything
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", POCKETS)
 def test_bytes_are_those_of_a_converted_checkpoint(name, tmp_path):
     registry = default_registry()

@@ -50,6 +50,7 @@ def llama():
     return random_model("llama")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_drawn_is_a_document_of_the_schema(kind):
     loaded = random_model("llama", kind)

@@ -32,6 +32,7 @@ def steps(loaded, prompt, **asked):
     return [step for _, step in engine.run()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "asked",
     [

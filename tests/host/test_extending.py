@@ -129,6 +129,7 @@ def test_a_strategy_without_samplers_says_so(extras):
         zoo.stream(zoo.load("llama"), PROMPT, strategy="contrastive", samplers={"at-least": {}})
 
 
+@pytest.mark.slow
 def test_the_sampler_of_the_command(extending, command):
     how = dict(environment=extending.environment)
     done = command("run", "llama", PROMPT, "--max-tokens", "4", "--sampler", "at-least:share=1.0", **how)

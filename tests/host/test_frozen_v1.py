@@ -62,6 +62,7 @@ def test_its_version_is_still_spoken(known):
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_its_architectures_hold_the_suite(known, name):
     check_architecture(name, known=known)

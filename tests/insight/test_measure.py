@@ -32,6 +32,7 @@ def found(recipe):
     return dict(zip(sources, measured, strict=True)), told
 
 
+@pytest.mark.slow
 def test_every_source_has_a_whole_record(found, recipe):
     measured, told = found
     assert told == [(done, 7) for done in range(8)]
@@ -134,6 +135,7 @@ def test_names_take_turns_and_a_warm_up_is_not_kept():
     assert [row["n"] for row in taken["a"]] == [3, 5] and len(told) == 4
 
 
+@pytest.mark.slow
 def test_loading_is_timed_beside_mlx():
     record = bench_load("llama", runs=1)
     assert record["mlx"]["seconds"] > 0 and record["ratio"] > 0 and record["zoo"]["held"] > 4e6

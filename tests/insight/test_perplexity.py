@@ -66,6 +66,7 @@ def test_a_stride_gives_every_token_that_much_context(loaded):
     assert found.nats == pytest.approx(sum(costs.values()), rel=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["llama", "gemma2", "mixtral", "prefix-lm", "mamba", "gru"])
 def test_neither_chunk_nor_batch_changes_the_result(loaded, name):
     model = loaded(name)

@@ -61,6 +61,7 @@ def likeliest(model, prompt, new):
 # generate and batch_generate
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", decoders())
 def test_generates_what_the_zoo_does(name):
     model, tokenizer = load(name)
@@ -198,6 +199,7 @@ def train(name, out, texts=6, iters=6, **settings):
     return model, losses
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["lora", "dora", "full"])
 def test_an_adapter_loads_in_the_zoo_and_under_mlx_lm(kind, tmp_path, capsys):
     convert("llama", tmp_path / "model", dtype="float32")  # stored in 16 bits a sum would be rounded
@@ -222,6 +224,7 @@ def test_an_adapter_of_packed_matrices(tmp_path):
     same(zoo.load(tmp_path / "q", adapter=tmp_path / "adapter").model(tokens), model(tokens), "logits")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["gpt2", "gemma2", "mixtral", "gpt-oss", "deepseek-v3", "mamba", "gru"])
 def test_every_kind_of_decoder_can_be_trained(name, tmp_path):
     _, losses = train(name, tmp_path / "adapter", texts=2, iters=3)

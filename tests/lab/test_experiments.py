@@ -51,6 +51,7 @@ def test_every_arm_that_trains_can_be_built(only_build, name):
                 arm.run(Trial(0))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(set(EXPERIMENTS) - set(TRAINING)))
 def test_arms_that_measure_what_there_is_do(name):
     plan = plan_of(default_registry().experiment(name), Scale(quick=True))

@@ -231,6 +231,7 @@ def test_beams_keep_the_caches_of_their_rows(module, tmp_path):
     assert score(wide) >= score(greedy) - 1e-4
 
 
+@pytest.mark.slow
 def test_it_holds_what_every_model_must(tmp_path):
     write(tmp_path, "qwen3_5")
     done = CliRunner().invoke(suite, [str(tmp_path)])

@@ -101,6 +101,7 @@ def test_bert_answers_what_a_person_types(prompt, answer):
     assert zoo.generate(zoo.load("bert"), prompt).candidates[0]["text"].strip() == answer
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("prompt", "answer"),
     [
@@ -122,6 +123,7 @@ def test_the_record_says_at_least_95_percent_of_the_capitals(name):
         assert found["capital", language]["questions"] == 194
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FIRST + FILLING)
 def test_a_sample_of_capitals_is_right_now(name):
     loaded = zoo.load(name)

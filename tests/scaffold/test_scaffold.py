@@ -86,6 +86,7 @@ def test_every_package_passes_its_tests_as_written(installed, site):
     assert count >= 3 * len(PACKAGES)
 
 
+@pytest.mark.slow
 def test_every_plugin_is_loaded_and_of_use(site, command):
     listed = command("plugins", environment=site.environment).stdout
     for name in PACKAGES:
@@ -176,6 +177,7 @@ def test_it_is_told_as_a_difference(packages):
     assert "- Embeddings are multiplied by 12." in readme
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("base", DECODERS)
 def test_any_decoder_is_a_base(base, tmp_path):
     folder = create("child", base=base, block="norm", where=tmp_path)
@@ -189,6 +191,7 @@ def test_any_decoder_is_a_base(base, tmp_path):
     assert made.recipe.embedding.norm.name == "child"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("block", ["mixer", "feedforward", "router"])
 @pytest.mark.parametrize("base", DECODERS)
 def test_any_decoder_with_such_a_part_takes_a_block(base, block, tmp_path):

@@ -42,6 +42,7 @@ def test_the_same_without_a_fault_passes(known):
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "words"),
     [
@@ -56,6 +57,7 @@ def test_a_cache_of_another_size_than_the_recipes(known, name, words):
     assert words in found.get(CACHES, ""), found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "length", "seam"),
     [("seam-at-64", 131, 64), ("seam-at-128", 131, 128), ("seam-at-200", 203, 200)],

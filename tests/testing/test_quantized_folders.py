@@ -22,6 +22,7 @@ def packed(folder, tmp_path):
     return made
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bits", ["4", "8", "mxfp4"])
 @pytest.mark.parametrize("name", ["mistral", "qwen3-moe", "bert", "marian"])
 def test_a_quantized_folder_holds_the_suite(packed, name, bits):

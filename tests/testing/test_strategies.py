@@ -122,6 +122,7 @@ class WithItsOwn:
         yield Strategy("mumble", "faulty_strategies:endless", ("generate",), ("max_tokens",))
 
 
+@pytest.mark.slow
 def test_an_architectures_own_strategy_is_part_of_its_suite():
     results = {result.name: result for result in run_checks("mumbling", registry=isolated(WithItsOwn()))}
     found = results["strategies_end_as_they_must"]
@@ -136,6 +137,7 @@ class Demanding(WithItsOwn):
         yield Strategy("demanding", "faulty_strategies:demanding", ("generate",), ("max_tokens", "draft"))
 
 
+@pytest.mark.slow
 def test_a_strategy_that_needs_a_setting_is_checked_with_it_and_not_by_the_suite():
     known = isolated(Demanding())
     results = {result.name: result for result in run_checks("mumbling", registry=known)}
@@ -167,6 +169,7 @@ class Rival(WithItsOwn):
         yield Strategy("autoregressive", "faulty_strategies:nothing", ("generate",))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["Twin::mumbling", "mlx-zoo::llama", "transformer"])
 def test_a_contested_name_breaks_no_check(name):
     results = run_checks(name, registry=isolated(Twin(), Rival()))

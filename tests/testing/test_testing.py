@@ -78,6 +78,7 @@ def test_a_good_architecture_is_reported_check_by_check(command):
     assert total == f"{len(lines)} checks, none failed"
 
 
+@pytest.mark.slow
 def test_a_failed_check_says_what_differed_and_sets_the_status(bad, command):
     done = command("test", "forgetful", environment=bad.environment)
     assert done.returncode == 1
@@ -89,6 +90,7 @@ def test_a_failed_check_says_what_differed_and_sets_the_status(bad, command):
     assert lines[-1].endswith(f"checks, {failed} failed") and 1 < failed < len(lines) - 2
 
 
+@pytest.mark.slow
 def test_an_error_in_the_models_code_fails_each_check_and_says_where(bad, command):
     done = command("test", "raising", "--json", environment=bad.environment)
     assert done.returncode == 1 and "Traceback" not in done.stderr
@@ -239,6 +241,7 @@ def run_pytest(tmp_path, *arguments, environment=None):
     )
 
 
+@pytest.mark.slow
 def test_pytest_runs_the_suite_of_an_architecture(bad, tmp_path):
     work = tmp_path / "work"
     work.mkdir()

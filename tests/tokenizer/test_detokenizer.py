@@ -124,7 +124,7 @@ def test_detokenizers_do_not_share_what_they_hold(tmp_path):
 
 
 @given(st.lists(st.sampled_from([*" '.nmtsvx", "n't", "ve", "  ", "x "]), max_size=9))
-@settings(max_examples=2000, deadline=None)
+@settings(max_examples=500, deadline=None)
 @example(["  ' v", "e"])
 @example(["x n'", "t"])
 def test_clean_up_in_pieces_is_clean_up_at_once(texts):

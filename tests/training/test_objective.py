@@ -270,6 +270,7 @@ def test_the_objective_follows_task_and_causality():
         objective_of(nothing)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["bert", "llada", "prefix-lm"])
 def test_a_few_steps_write_a_folder_that_loads(name, tmp_path, tokenizer_folder, monkeypatch):
     import zoo

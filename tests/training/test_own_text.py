@@ -125,6 +125,7 @@ def test_a_text_too_short_for_a_row_is_said_before_anything_is_written(tmp_path,
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["llama", "prefix-lm", "bert", "llada"])
 def test_models_of_each_kind_learn_from_a_persons_text(tmp_path, tokenizer_folder, text, name):
     settings = Settings(steps=2, batch=2, length=16, corpus=str(text))

@@ -65,6 +65,7 @@ def run(text, tokenizer_folder):
     return go
 
 
+@pytest.mark.slow
 def test_learned_positions_and_experts_are_one_edited_file_away(mixed, run, tmp_path):
     record = run(mixed, tmp_path / "out")
     loaded = zoo.load(tmp_path / "out", dtype="float32")

@@ -59,6 +59,7 @@ def test_interrupted_twice_and_resumed_it_is_the_uninterrupted_run(run, tmp_path
     the_same(tmp_path / "whole", tmp_path / "cut")
 
 
+@pytest.mark.slow
 def test_an_extended_run_is_the_same_however_it_was_interrupted(run, tmp_path):
     run(tmp_path / "whole", 5)
     first = (tmp_path / "whole" / "model.safetensors").read_bytes()

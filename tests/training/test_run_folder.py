@@ -91,6 +91,7 @@ def kill(monkeypatch, function, moment):
     return count
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", ["a new folder", "another model", "the same model"])
 def test_killed_at_any_moment_of_the_end_there_is_a_model_or_none(made, tmp_path, monkeypatch, case):
     old, new = tmp_path / "old", tmp_path / "new"

@@ -79,6 +79,7 @@ def test_what_fills_a_row_up_changes_nothing():
     )
 
 
+@pytest.mark.slow
 def test_a_few_steps_write_a_folder_that_loads(tmp_path):
     numbers = dict(d_model=32, encoder_layers=1, decoder_layers=1, encoder_attention_heads=2)
     numbers |= dict(decoder_attention_heads=2, encoder_ffn_dim=32, decoder_ffn_dim=32, vocab_size=1)

@@ -152,6 +152,7 @@ def test_a_mask_stands_for_a_name_without_the_space_before_it(whole):
     assert hidden == ["[MASK]" if token == "Paris" else token for token in tokens]
 
 
+@pytest.mark.slow
 def test_names_need_room_and_come_out_the_same_each_time(whole):
     with pytest.raises(TokenizerError, match="263 tokens, 2 names"):
         train_tokenizer(TEXTS, 262, ["Paris", "巴黎"])

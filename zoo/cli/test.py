@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -41,17 +42,16 @@ def test(debug: bool, source: str, reference: Path | None, tolerance: float | No
     head = f"{made.architecture.name} ({plugin.label}), {what}"
     if not as_json:
         click.echo(wrapped(head, columns()))
-    results = []
-    for check in checks_of(made):
-        results.append(outcome(check, made))
-        if not as_json:
-            _show(results[-1], debug)
-    if reference is not None:
+    compared = []
+    if reference is not None:  # before the checks: one that cannot be read, or does not fit, is told at once
         from zoo.testing.reference import agreement
 
-        results.append(agreement(made, reference, tolerance or TOLERANCE))
+        compared.append(agreement(made, reference, tolerance or TOLERANCE))
+    results = []
+    for result in chain((outcome(check, made) for check in checks_of(made)), compared):
+        results.append(result)
         if not as_json:
-            _show(results[-1], debug)
+            _show(result, debug)
     failed = [result for result in results if not result.passed]
     if as_json:
         rows = [{k: v for k, v in vars(r).items() if k != "traceback" or debug} for r in results]

@@ -51,6 +51,7 @@ def test_families_without_a_pocket_likewise(tmp_path, name):
     assert loaded.tokenizer is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["Q4_0", "Q5_1", "Q8_0"])
 @pytest.mark.parametrize("name", ["llama", "gpt2", "mixtral"])
 def test_packed_matrices_run_as_the_numbers_they_stand_for(tmp_path, name, kind):

@@ -162,6 +162,7 @@ def test_zoo_run_takes_it(command, mixed):
     assert command("run", path, "--repack", "5", "hi").returncode == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("source", ["file", "folder"])
 def test_memory_while_converting_is_a_layers(tmp_path, source):
     """Not that of the whole model unpacked."""

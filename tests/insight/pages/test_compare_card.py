@@ -24,6 +24,7 @@ def described(*names):
     return {one.origin: one for one in found}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", default_registry().architectures)
 def test_every_architecture_has_a_card_that_json_holds(name):
     registry = default_registry()
@@ -34,6 +35,7 @@ def test_every_architecture_has_a_card_that_json_holds(name):
     assert len(json.dumps(one, ensure_ascii=False).encode()) < MOST
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", default_registry().architectures)
 def test_every_box_of_a_block_has_its_code(name):
     registry = default_registry()

@@ -203,6 +203,7 @@ def test_block_without_a_probe_is_traced_from_outside(third):
     )
 
 
+@pytest.mark.slow
 def test_block_with_a_probe_conforms_and_can_be_intervened_in(third):
     registry = third(PROBE.replace("BODY", 'self.note("opening", super().opening(x))'))
     check_architecture("third", registry=registry)
