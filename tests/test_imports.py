@@ -24,6 +24,7 @@ def imported(path):
             yield node.module or ""
 
 
+@pytest.mark.slow
 def test_no_core_module_imports_a_plugin():
     guilty = [
         f"{path}: {name}" for path in CORE for name in imported(path) if name.split(".")[0].startswith("zoo_")

@@ -193,6 +193,7 @@ def test_a_byte_now_and_then(hub, repository, slow, name, part):
     refused("came from the hub in 0 seconds", name)
 
 
+@pytest.mark.slow
 def test_a_length_larger_than_what_comes(hub, repository, slow, pocket):
     def less(handler):
         handler.send_response(200)
@@ -206,6 +207,7 @@ def test_a_length_larger_than_what_comes(hub, repository, slow, pocket):
     refused("came from the hub", "config.json")
 
 
+@pytest.mark.slow
 def test_a_wait_of_a_day(hub, repository, slow, monkeypatch):
     monkeypatch.setattr("time.sleep", lambda seconds: hub.stopping.wait(min(seconds, 60)))
 

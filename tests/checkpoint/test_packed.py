@@ -86,6 +86,7 @@ def test_any_row_of_moves_is_that_of_the_numbers(packing, extra, stacked, moves)
         same(found, expected)
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(
     packings=st.lists(st.sampled_from(PACKINGS[:4]), min_size=2, max_size=3),

@@ -23,6 +23,7 @@ def test_what_a_model_is_made_of_is_told_by_its_config_alone(hub, repository):
     assert "revision" in str(CliRunner().invoke(show, ["llama", "--revision", "v9"]).exception)
 
 
+@pytest.mark.slow
 def test_the_command_downloads_resumes_and_runs(hub, repository, pocket, command, tmp_path):
     # huggingface_hub writes pieces of 10 MB: what is cut after less begins anew.
     (tmp_path / "large").mkdir()
@@ -59,6 +60,7 @@ def test_a_terminal_shows_progress(hub, repository):
     assert b"\rmodel.safetensors: " in shown and b"2.10M" in shown
 
 
+@pytest.mark.slow
 def test_the_command_says_in_one_line_what_is_wrong(hub, repository, command):
     repository.gated = True
     hub.repositories["mlx-community/plain"] = Repository()

@@ -74,6 +74,7 @@ def test_an_experiment_runs_writes_and_is_drawn_again(run, tmp_path):
     assert "6 of 6 runs were done before" in as_json.stderr
 
 
+@pytest.mark.slow
 def test_ctrl_c_keeps_what_was_run(run, site, tmp_path):
     process = subprocess.Popen(
         [sys.executable, "-m", "zoo", "lab", "heights"],

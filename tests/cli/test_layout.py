@@ -19,6 +19,7 @@ def words(text):
     return [word for word in text.split() if not all(c in "≠●→·▲↑⊕" or "─" <= c <= "╿" for c in word)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments",
     [

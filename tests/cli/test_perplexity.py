@@ -16,6 +16,7 @@ def text(tmp_path):
     return "text.txt"
 
 
+@pytest.mark.slow
 def test_json_has_numbers_with_units_for_each_model(command, text):
     done = command("perplexity", "llama", "gru", text, "--context", "32", "--json")
     assert done.returncode == 0, done.stderr

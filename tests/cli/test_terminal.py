@@ -86,6 +86,7 @@ def test_a_models_text_goes_into_a_pipe_as_it_is(evil, command):
     assert done.stdout == f" Beijing \x1b[31m红\n\t{ATTACK}\n".replace("\r", "\n")
 
 
+@pytest.mark.slow
 def test_a_conversation_shows_it_too(evil, tmp_path):
     with Terminal("run", "llama", "--strategy", "attack", cwd=tmp_path, environment=evil) as terminal:
         terminal.until(">>>")

@@ -77,6 +77,7 @@ def test_a_run_is_written_refused_extended_and_overwritten(command, where, tmp_p
     assert anew.returncode == 0 and not (tmp_path / "out" / "run").exists()
 
 
+@pytest.mark.slow
 def test_ctrl_c_saves_says_so_and_exits_130(where, tmp_path):
     process = started(tmp_path, "train", *where, "--steps", "1000000", **PIPES)
     for line in process.stderr:  # the first measurement: it is well among its steps
@@ -161,6 +162,7 @@ def test_killed_among_its_steps_it_is_resumed_to_the_same_model(command, where, 
     assert models[0] == models[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", ["train", "evaluate"])
 def test_on_a_terminal_something_is_seen_at_once_and_ctrl_c_is_answered(where, tmp_path, task):
     arguments = [task, *where, "--steps", "1000000"] if task == "train" else [task, "llama", "--all"]

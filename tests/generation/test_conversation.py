@@ -153,6 +153,7 @@ def test_a_question_that_cannot_be_answered_is_taken_back(loaded):
     assert contents(talk.conversation.messages) == "q0 a0"
 
 
+@pytest.mark.slow
 def test_a_full_context_drops_the_oldest_turns_and_says_so(loaded, monkeypatch):
     # What the template gives, without a process for each of many.
     monkeypatch.setattr(

@@ -161,6 +161,7 @@ def test_a_mask_of_a_grammar_holds_while_drafting():
     assert "".join(step.text for step in found) == alone and found[-1].drafted.proposed > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "policy",
     [

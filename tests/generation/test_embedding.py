@@ -50,6 +50,7 @@ def test_each_text_is_as_if_alone_in_its_batch(made, name, pooling):
     same(found, expected, "vectors", 1e-5)
 
 
+@pytest.mark.slow
 def test_more_texts_than_a_batch_keep_their_order(made):
     loaded = made()
     many = [f"{'text ' * (n % 7)}{n}" for n in range(70)]

@@ -68,6 +68,7 @@ def drawn(mask, tokenizer, ends, seed, most=600):
     return tokenizer.decode(ids), False
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", WITH_BYTES)
 def test_every_text_drawn_is_a_document_of_its_schema(kind):
     tokenizer = tokenizer_of(kind)

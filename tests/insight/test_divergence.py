@@ -9,6 +9,7 @@ from zoo.host.registry import default_registry, isolated
 from zoo.insight.divergence import SAMPLE, divergence
 
 
+@pytest.mark.slow
 def test_the_divergence_is_that_of_the_two_distributions(tmp_path):
     convert("llama", tmp_path / "four", quantize="4")
     found = divergence("llama", tmp_path / "four")

@@ -50,6 +50,7 @@ def test_every_source_has_a_whole_record(found, recipe):
     assert measured[recipe].parameters == subject("llama").recipe.parameters(subject("llama").recipe.dim)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "done"),
     [

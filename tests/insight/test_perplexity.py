@@ -37,6 +37,7 @@ def cross_entropy(model, ids):
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["llama", "gemma2", "gpt-oss", "deepseek-v3"])
 def test_windows_side_by_side_are_the_cross_entropy_of_each(loaded, name):
     model = loaded(name)

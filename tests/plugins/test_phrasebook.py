@@ -251,6 +251,7 @@ def test_subject_and_verb_agree(training):
         assert re.search(pattern, text, re.MULTILINE), pattern
 
 
+@pytest.mark.slow
 def test_an_english_sentence_has_one_translation(training, evaluation):
     translations = {}
     for pair in [*training, *islice(pairs("train", 1), 4000), *evaluation["validation"], *evaluation["test"]]:

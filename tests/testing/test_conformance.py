@@ -12,7 +12,13 @@ from zoo.host.registry import default_registry
 from zoo.testing import CHECKS, check_architecture, checks_of, outcome, randomise, subject, translation
 
 
-@pytest.mark.parametrize("name", default_registry().architectures)
+ARCHITECTURES = default_registry().architectures
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.slow] * bool(one.base)) for name, one in ARCHITECTURES.items()],
+)
 def test_conforms(name):
     results = check_architecture(name)
     assert "parameters_equal_the_recipes" in {result.name for result in results}

@@ -36,6 +36,7 @@ def failed(known, name):
     }
 
 
+@pytest.mark.slow
 def test_the_same_without_a_fault_passes(known):
     assert {result.name for result in run_checks("sound", registry=known) if not result.passed} <= {
         "importing_the_plugin_imports_nothing_heavy"
@@ -70,6 +71,7 @@ def test_a_seam_between_two_chunks(known, name, length, seam):
     assert seam <= position < length, "no difference before the seam"
 
 
+@pytest.mark.slow
 def test_a_matrix_that_is_read_instead_of_called(known):
     found = failed(known, "reads-packed")
     assert found.keys() == {"quantized_and_loaded_is_identical"}, found
@@ -104,6 +106,7 @@ def test_a_field_that_only_has_the_name_of_chunks_is_no_border():
     assert borders(recipe, recipe) == [64, 128]
 
 
+@pytest.mark.slow
 def test_a_failed_check_is_reported_by_name_and_with_what_differed(known):
     with pytest.raises(AssertionError, match=f"seam-at-64: .*{SEAMS}: logits of 131 tokens") as raised:
         check_architecture("seam-at-64", registry=known)

@@ -264,6 +264,7 @@ def test_pytest_runs_the_suite_of_an_architecture(bad, tmp_path):
     assert done.returncode == 4 and "unknown architecture 'lama'; did you mean llama" in done.stderr
 
 
+@pytest.mark.slow
 def test_plain_pytest_pays_nothing(tmp_path):
     (tmp_path / "test_plain.py").write_text(
         "import sys\ndef test_plain():\n    found = {name.partition('.')[0] for name in sys.modules}\n"
@@ -273,6 +274,7 @@ def test_plain_pytest_pays_nothing(tmp_path):
     assert done.returncode == 0, done.stdout
 
 
+@pytest.mark.slow
 def test_the_fixture_leaves_out_what_is_installed(site, tmp_path):
     code = (
         "from zoo.architecture import Strategy, hookimpl\n@hookimpl\ndef zoo_strategies():\n"

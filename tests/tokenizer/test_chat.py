@@ -94,6 +94,7 @@ def test_an_error_in_a_template_is_one_line(template, reason):
     assert reason in refusal(template)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "template",
     [

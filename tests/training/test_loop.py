@@ -156,6 +156,7 @@ def test_packed_rows_leave_nothing_out():
     assert targets == [2, 0, 3, 4, 5, 6, 7, 0, 8]
 
 
+@pytest.mark.slow
 def test_a_trained_folder_is_complete_and_runs(tmp_path):
     import zoo
 

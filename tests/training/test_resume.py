@@ -75,6 +75,7 @@ def test_an_extended_run_is_the_same_however_it_was_interrupted(run, tmp_path):
     assert zoo.generate(zoo.load(tmp_path / "cut"), "one two", max_tokens=2).tokens
 
 
+@pytest.mark.slow
 def test_an_extension_goes_on_with_the_next_batches(run, tmp_path, monkeypatch):
     """The tokens that an extended run sees are those of one that was that long from the start."""
     seen = []

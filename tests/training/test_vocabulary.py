@@ -123,6 +123,7 @@ def shown(tokenizer, text):
     return [tokenizer.decode([id], skip_special_tokens=False) for id in tokenizer.encode(text).ids]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_every_name_of_the_atlas_can_be_one_token_in_every_sentence(whole, language):
     for relation in RELATIONS:

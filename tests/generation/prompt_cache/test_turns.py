@@ -189,6 +189,7 @@ def test_another_models_prompt_cache_is_refused():
         zoo.stream(loaded_of(subject("llama")), [1], prompt_cache=PromptCache(loaded_of(subject("mamba"))))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("settings", "by_column"),
     [
