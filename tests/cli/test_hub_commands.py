@@ -8,6 +8,7 @@ import sys
 import termios
 
 import mlx.core as mx
+import pytest
 from click.testing import CliRunner
 from loopback_hub import ID, PROMPT, Repository, answers
 

@@ -11,7 +11,6 @@ from zoo.checkpoint.open import make_recipe
 from zoo.host.registry import default_registry
 from zoo.testing import CHECKS, check_architecture, checks_of, outcome, randomise, subject, translation
 
-
 ARCHITECTURES = default_registry().architectures
 
 
