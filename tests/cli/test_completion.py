@@ -13,7 +13,6 @@ from click.shell_completion import ShellComplete
 
 from zoo import runtime
 from zoo.cli import cli
-from zoo.cli.bench import described
 
 
 def completed(typed):
@@ -94,23 +93,6 @@ def test_advice_is_a_command_for_this_installation(monkeypatch):
     assert [one[:3] for one in extra] == ["mkl"]
     monkeypatch.setattr(runtime, "find_spec", lambda name: None)
     assert f"`uv pip install -p {sys.executable} mkl`" in runtime.advice()[0]
-
-
-def test_a_small_model_gets_no_ratio():
-    def record(size):
-        mlx = {"seconds": 0.002 * size, "peak": 1e6 * size, "held": 2e6 * size}
-        ours = {"seconds": 0.1281 * size, "peak": 16e6 * size, "held": 4e6 * size}
-        return {"zoo": ours, "mlx": mlx, "ratio": 64.05, "peak_over_held": 4.0}
-
-    small, large = "\n".join(described(record(1))), "\n".join(described(record(100)))
-    assert (
-        "64" not in small
-        and "×" not in small
-        and "128 ms" in small
-        and "2 ms" in small
-        and "too small" in small
-    )
-    assert "64.05 ×" in large and "4.00 ×" in large and "12.8 s" in large and "200 ms" in large
 
 
 def test_the_languages_of_a_model_without_any_are_told_by_its_name(command):

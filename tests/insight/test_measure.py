@@ -12,7 +12,6 @@ import pytest
 from zoo.errors import PromptError, RecipeError, SourceError
 from zoo.host.registry import default_registry
 from zoo.insight.apart import alternating, run_apart
-from zoo.insight.bench import bench_load
 from zoo.insight.measure import MEASURED, measure, subject_of, to_json
 from zoo.testing import subject
 
@@ -134,12 +133,6 @@ def test_names_take_turns_and_a_warm_up_is_not_kept():
     )
     assert order == ["a", "b"] * 3
     assert [row["n"] for row in taken["a"]] == [3, 5] and len(told) == 4
-
-
-@pytest.mark.slow
-def test_loading_is_timed_beside_mlx():
-    record = bench_load("llama", runs=1)
-    assert record["mlx"]["seconds"] > 0 and record["ratio"] > 0 and record["zoo"]["held"] > 4e6
 
 
 def test_a_third_partys_architecture_is_measured_too(site):

@@ -1,4 +1,4 @@
-"""`zoo bench`: timed runs beside a peer's."""
+"""`zoo bench`: a checkpoint timed, alone or beside other engines."""
 
 from __future__ import annotations
 
@@ -9,53 +9,151 @@ from typing import Any
 import click
 
 from zoo.cli.complete import sources
+from zoo.cli.source_options import dtype_option, unpack_option
 
 
-@click.group()
-def bench() -> None:
-    """Time what the zoo does beside a peer that does the same, alternating, in processes of their own."""
-
-
-@bench.command()
+@click.command()
 @click.argument("source", shell_complete=sources)
-@click.option("--runs", type=int, default=5, show_default=True, help="Timed runs of each, after one warm-up.")
-@click.option("--dtype", type=click.Choice(["float32", "float16", "bfloat16"]), help="Compute in this type.")
 @click.option(
-    "--out", type=click.Path(path_type=Path, dir_okay=False), help="Write the record to this JSON file."
+    "--against",
+    multiple=True,
+    metavar="ENGINE",
+    help="Run it by this one, too: mlx-lm, transformers, or mlx, which only reads the files.",
 )
-def load(source: str, runs: int, dtype: str | None, out: Path | None) -> None:
-    """Load SOURCE, beside MLX's reading of the same files."""
-    from zoo.insight.bench import bench_load
+@click.option("--only", multiple=True, metavar="WORK", help="load, start, prefill, decode, batch or host.")
+@click.option("--prompt", type=int, default=512, show_default=True, help="Tokens that are read.")
+@click.option("--new", type=int, default=64, show_default=True, help="Tokens that are written after them.")
+@click.option("--rows", type=int, default=8, show_default=True, help="Texts of a batch.")
+@click.option(
+    "--runs",
+    type=int,
+    default=5,
+    show_default=True,
+    help="Timed runs of each, after one that is not counted.",
+)
+@dtype_option
+@unpack_option
+@click.option(
+    "--record", type=click.Path(path_type=Path, dir_okay=False), help="Write the figures to this JSON file."
+)
+@click.option(
+    "--compare", type=click.Path(path_type=Path, dir_okay=False), help="Show what changed since this record."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the record as JSON.")
+def bench(
+    source: str,
+    against: tuple[str, ...],
+    only: tuple[str, ...],
+    prompt: int,
+    new: int,
+    rows: int,
+    runs: int,
+    dtype: str | None,
+    unpack: bool | None,
+    record: Path | None,
+    compare: Path | None,
+    as_json: bool,
+) -> None:
+    """Time SOURCE: loading, first token, prefill, decode, batches, the host's time a step, memory.
 
-    record = bench_load(source, runs, dtype, lambda line: click.echo(line, err=True))
-    click.echo("\n".join(described(record)))
-    if out is not None:
+    Each engine runs in processes of its own, in turn with the others; figures are medians. Ids are random, nothing is sampled.
+    The machine should do nothing else meanwhile.
+    """
+    from zoo.cli.progress import Progress
+    from zoo.insight.benchmark import Lengths, benchmark, compared, read_record
+
+    old = read_record(compare) if compare is not None else None
+    with Progress("measuring") as report:
+        found = benchmark(
+            source,
+            against,
+            lengths=Lengths(prompt, new, rows),
+            only=only,
+            runs=runs,
+            dtype=dtype,
+            unpack=unpack,
+            report=report,
+        )
+    if as_json:
+        click.echo(json.dumps(found, ensure_ascii=False, indent=1))
+    else:
+        click.echo(_table(found))
+        if old is not None:
+            click.echo(f"\nsince {compare}:\n{_changes(compared(found, old))}")
+        click.echo("\n" + _about(found))
+    if record is not None:
         from zoo.files import write_json
 
-        write_json(out, record)
-    else:
-        click.echo(json.dumps(record, ensure_ascii=False), err=True)
+        write_json(record, found)
 
 
-LEAST_SECONDS = 0.1  # of the peer, and
-LEAST_BYTES = 50e6  # held, below which a ratio measures the process and not the model
+def _table(found: dict[str, Any]) -> str:
+    """The figures, a row each, a column an engine, and the zoo's as a multiple of each peer's."""
+    from zoo.cli.table import table
+    from zoo.insight.benchmark import FIGURES
+
+    engines = found["engines"]
+    peers = [name for name in engines if name != "zoo"]
+    head = ["", "zoo", *(column for peer in peers for column in (peer, "zoo / it"))]
+    lines = []
+    for one in FIGURES:
+        if all(values.get(one.name) is None for values in engines.values()):
+            continue
+        own = engines["zoo"].get(one.name)
+        row = [one.label, told(own, one.unit)]
+        for peer in peers:
+            other = engines[peer].get(one.name)
+            row += [told(other, one.unit), ratio(own, other)]
+        lines.append(row)
+    return table(lines, head)
 
 
-def described(record: dict[str, Any]) -> list[str]:
-    """A record of `bench_load` in words; ratios where the model is large enough for them to say something."""
-    zoo, mlx = record["zoo"], record["mlx"]
-    slow, large = mlx["seconds"] >= LEAST_SECONDS, zoo["held"] >= LEAST_BYTES
-    lines = [
-        f"zoo.load {seconds(zoo['seconds'])}, mx.load and evaluation {seconds(mlx['seconds'])}"
-        + (f": {record['ratio']:.2f} ×" if slow else ""),
-        f"peak {zoo['peak'] / 1e6:,.0f} MB for {zoo['held'] / 1e6:,.0f} MB held"
-        + (f": {record['peak_over_held']:.2f} ×" if large else ""),
+def ratio(own: float | None, other: float | None) -> str:
+    """The zoo's figure as a multiple of the other's."""
+    return f"{own / other:.2f} ×" if own and other else "–"
+
+
+def _changes(rows: list[tuple[str, float, float, float]]) -> str:
+    """What changed since an older record; a mark where it is worse."""
+    from zoo.cli.table import table
+    from zoo.insight.benchmark import figure
+
+    worse = 0.95
+    lines = []
+    for name, old, new, ratio in rows:
+        one = figure(name)
+        mark = "worse" if ratio < worse else ""
+        lines.append([one.label, told(old, one.unit), told(new, one.unit), f"{ratio:.2f} × as good", mark])
+    return table(lines, ["", "before", "now", "", ""])
+
+
+def _about(found: dict[str, Any]) -> str:
+    """Where and how it was measured, in a few lines."""
+    from zoo.cli.table import facts
+    from zoo.cli.terminal import columns
+
+    versions = found["versions"]
+    parts = [
+        f"prompt {found['prompt']}, new {found['new']}, rows {found['rows']}",
+        f"medians of {found['runs']}",
+        versions["machine"],
+        f"{versions['backend']}, {versions['blas']}",
+        f"mlx {versions['mlx']}",
+        *([found["dtype"]] if found["dtype"] else []),
+        *({None: [], True: ["unpacked"], False: ["packed"]}[found.get("unpack")]),
     ]
-    if not (slow and large):
-        lines.append("the model is too small for ratios: most of this is what any load costs")
-    return lines
+    return facts(parts, columns())
 
 
-def seconds(time: float) -> str:
-    """A time in three digits: 1.23 s, 45.6 ms."""
-    return f"{time:.3g} s" if time >= 1 else f"{time * 1000:.3g} ms"
+def told(value: float | None, unit: str) -> str:
+    """A figure with its unit, in three digits: 1.23 s, 45.6 ms, 123 tokens/s, 5.3 MB."""
+    if value is None:
+        return "–"
+    if unit == "s":
+        scale = next(
+            ((factor, name) for factor, name in ((1, "s"), (1e3, "ms")) if value * factor >= 1), (1e6, "µs")
+        )
+        return f"{value * scale[0]:.3g} {scale[1]}"
+    if unit == "bytes":
+        return f"{value / 1e6:,.1f} MB" if value < 1e9 else f"{value / 1e9:.2f} GB"
+    return f"{value:,.0f} {unit}".strip() if value >= 100 else f"{value:.3g} {unit}".strip()
