@@ -46,6 +46,13 @@ class Loaded:
     drafters: dict[str, Any] = field(default_factory=dict, repr=False)
 
     @property
+    def unpacked(self) -> bool:
+        """Whether the floats of packed matrices are kept beside them."""
+        from zoo.blocks.quantized import FLOATS
+
+        return any(FLOATS in module for module in self.model.modules())
+
+    @property
     def facts(self) -> Sheet:
         """What is known of it, as typed values with units: `loaded.facts["parameters.total"].value`."""
         from zoo.facts import facts_of
@@ -75,6 +82,7 @@ def load(
     force: bool = False,
     revision: str | None = None,
     repack: int | None = None,
+    unpack: bool | None = None,
     report: Report | None = None,
     registry: Registry | None = None,
 ) -> Loaded:
@@ -84,8 +92,9 @@ def load(
     "bfloat16") casts floats; `adapter` is a folder of mlx-lm's LoRA or DoRA, `revision` a hub id's branch, tag or commit.
     A model that would not fit in this machine's memory with a cache of `context` tokens is refused before it is read,
     unless `force`. `repack` (4, 6 or 8) packs in so many bits those matrices of a GGUF file that no packing of MLX holds
-    exactly. `report` is called with the bytes read so far and those in all (0 while unknown) once the files are
-    found. Raises a `ZooError` that names the culprit: SourceError, ConfigError, CheckpointError, TokenizerError.
+    exactly. `unpack` keeps the floats of packed matrices beside them, which multiply faster on a CPU; when it is None, where
+    they do and take at most half of the memory. `report` is called with the bytes read so far and those in all (0 while
+    unknown) once the files are found. Raises a `ZooError` that names the culprit: SourceError, ConfigError, CheckpointError, TokenizerError.
 
     >>> zoo.load("llama").architecture.name
     'llama'
@@ -120,6 +129,7 @@ def load(
     broken = evaluate_weights(model, report)
     if broken is not None:
         raise opened.not_finite(dtype, broken)
+    unpack_layers(model, unpack)
     runtime.prepare()
     return Loaded(
         model=model,
@@ -131,6 +141,17 @@ def load(
         generation_config=checkpoint.generation_config(),
         registry=checkpoint.registry,
     )
+
+
+def unpack_layers(model: Any, asked: bool | None = None) -> None:
+    """Keep the floats of packed layers, where that is asked for or, when nothing is asked, where they are faster and fit."""
+    from zoo.blocks.quantized import Unpackable
+
+    packed = [layer for layer in model.modules() if isinstance(layer, Unpackable)]
+    nbytes = 4 * sum(layer.scales.size * layer.group_size for layer in packed)
+    if packed and (runtime.unpacks(nbytes) if asked is None else asked):
+        for layer in packed:
+            layer.unpack()
 
 
 def check_fit(model: Any, recipe: Any, width: int, context: int | None = None) -> None:

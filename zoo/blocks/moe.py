@@ -10,7 +10,7 @@ import mlx.nn as nn
 
 from zoo import recipe, runtime
 from zoo.blocks.activation import activation
-from zoo.blocks.quantized import PackedExtras, PackedMatrices, wide
+from zoo.blocks.quantized import FLOATS, PackedExtras, PackedMatrices, Unpackable, wide
 
 MANY = 64  # rows of work from which sorting them by expert pays: each expert's matrix is then read once
 
@@ -69,24 +69,28 @@ class StackedLinear(PackedExtras, nn.Module):
         return QuantizedStackedLinear(self, group_size, bits, mode)
 
 
-class QuantizedStackedLinear(PackedMatrices):
+class QuantizedStackedLinear(Unpackable, PackedMatrices):
     """A stacked linear layer whose matrices stay packed; `global_scale` (E, out or 1), if any, multiplies outputs."""
 
     def __call__(
         self, x: mx.array, indices: mx.array, in_order: bool = False
     ) -> mx.array:  # (…, 1, in), (…) -> (…, 1, out)
-        y = mx.gather_qmm(
-            wide(x) if "global_scale" in self else x,
-            self.weight,
-            self.scales,
-            self.get("biases"),
-            rhs_indices=indices,
-            transpose=True,
-            group_size=self.group_size,
-            bits=self.bits,
-            mode=self.mode,
-            sorted_indices=in_order,
-        )
+        given = wide(x) if "global_scale" in self else x
+        if FLOATS in self:
+            y = runtime.gather_matmul(given, self[FLOATS].swapaxes(-1, -2), indices, in_order)
+        else:
+            y = mx.gather_qmm(
+                given,
+                self.weight,
+                self.scales,
+                self.get("biases"),
+                rhs_indices=indices,
+                transpose=True,
+                group_size=self.group_size,
+                bits=self.bits,
+                mode=self.mode,
+                sorted_indices=in_order,
+            )
         if "global_scale" in self:
             y = y * self.global_scale[indices][..., None, :]
         y = y.astype(x.dtype)

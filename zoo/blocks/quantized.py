@@ -1,4 +1,8 @@
-"""Quantized linear layers, with what some formats add to packed numbers. Axes: I inputs, O outputs."""
+"""Quantized layers, with what some formats add to packed numbers. Axes: I inputs, O outputs, V vocabulary, D width.
+
+A device may multiply floats much faster than packed numbers. `unpack` then keeps a layer's floats beside its packed
+numbers, which stay its parameters; where they are not kept, many rows at once are multiplied by floats made for them.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +11,49 @@ from typing import Any
 import mlx.core as mx
 import mlx.nn as nn
 
+from zoo import runtime
 
-class QuantizedLinear(nn.QuantizedLinear):
+FLOATS = "_floats"  # of a layer: the numbers that its packed ones stand for; a leading underscore keeps them no parameter
+
+
+class Unpackable(nn.Module):
+    """A layer with packed numbers that can be multiplied by the floats these stand for, where `unpack` has kept them."""
+
+    def floats(self) -> mx.array:
+        """The numbers that the packed ones stand for, unevaluated: (…, O, I) in float32."""
+        return mx.dequantize(
+            self.weight,
+            self.scales,
+            self.get("biases"),
+            group_size=self.group_size,
+            bits=self.bits,
+            mode=self.mode,
+        ).astype(mx.float32)
+
+    def unpack(self) -> None:
+        """Keep the floats beside the packed numbers; they are made when they are needed first."""
+        self[FLOATS] = self.floats()
+
+
+def matrix_product(layer: Unpackable, x: mx.array) -> mx.array:  # (…, I) -> (…, O)
+    """x times the transposed matrix of a packed layer, in the way that is fastest here."""
+    if FLOATS in layer:
+        return x @ layer[FLOATS].T
+    if runtime.multiplies_floats(x.size // x.shape[-1]):
+        return x @ layer.floats().T
+    return mx.quantized_matmul(
+        x,
+        layer.weight,
+        layer.scales,
+        layer.get("biases"),
+        transpose=True,
+        group_size=layer.group_size,
+        bits=layer.bits,
+        mode=layer.mode,
+    )
+
+
+class QuantizedLinear(Unpackable, nn.QuantizedLinear):
     """nn.QuantizedLinear, its inputs reordered by `permutation` (I,), its outputs times `global_scale` (O or 1,).
 
     NVFP4 has a second scale for a whole matrix, which not every backend's product knows; it is as well applied to the
@@ -29,20 +74,28 @@ class QuantizedLinear(nn.QuantizedLinear):
         dtype = x.dtype
         if "permutation" in self:
             x = mx.take(x, self.permutation, axis=-1)
-        y = mx.quantized_matmul(
-            wide(x) if "global_scale" in self else x,
-            self.weight,
-            self.scales,
-            self.get("biases"),
-            transpose=True,
-            group_size=self.group_size,
-            bits=self.bits,
-            mode=self.mode,
-        )
+        y = matrix_product(self, wide(x) if "global_scale" in self else x)
         if "global_scale" in self:
             y = y * self.global_scale
         y = y.astype(dtype)
         return y + self.bias if "bias" in self else y
+
+
+class QuantizedEmbedding(Unpackable, nn.QuantizedEmbedding):
+    """nn.QuantizedEmbedding, whose table a tied head multiplies by in the way that is fastest here."""
+
+    def __init__(self, layer: nn.QuantizedEmbedding) -> None:
+        """The parameters and settings of `layer`."""
+        nn.Module.__init__(self)
+        self.group_size, self.bits, self.mode = layer.group_size, layer.bits, layer.mode
+        self.num_embeddings, self.dims = layer.num_embeddings, layer.dims
+        for name, array in layer.items():
+            self[name] = array
+        self.freeze()
+
+    def as_linear(self, x: mx.array) -> mx.array:  # (…, D) -> (…, V)
+        """Logits by the same table."""
+        return matrix_product(self, x).astype(x.dtype)
 
 
 class PackedMatrices(nn.Module):

@@ -12,7 +12,7 @@ from mlx.utils import tree_flatten, tree_map_with_path
 from zoo import runtime, weights
 from zoo.architecture import Architecture
 from zoo.blocks.protocols import Quantizable
-from zoo.blocks.quantized import QuantizedLinear, packed_extras
+from zoo.blocks.quantized import QuantizedEmbedding, QuantizedLinear, packed_extras
 from zoo.checkpoint.fitting import fits
 from zoo.checkpoint.packed import Packed, Packing, join
 from zoo.checkpoint.quantized import warn_of_unpacked
@@ -111,6 +111,8 @@ def quantized_layer(layer: Any, tensor: Packed) -> Any:
     quantized = layer.to_quantized(**tensor.packing.as_json())
     if type(quantized) is nn.QuantizedLinear:
         quantized = QuantizedLinear(quantized)
+    elif type(quantized) is nn.QuantizedEmbedding:
+        quantized = QuantizedEmbedding(quantized)
     parts = tensor.parts()
     for name in parts.keys() & set(EXTRAS):
         quantized[name] = parts[name]

@@ -31,6 +31,7 @@ def chat(
     dtype: str | None,
     adapter: Path | None,
     repack: int | None,
+    unpack: bool | None,
     force: bool,
     system: str | None,
     raw: bool,
@@ -48,7 +49,7 @@ def chat(
     from zoo.cli.chatting import converse
 
     how: dict[str, Any] = dict(architecture=architecture, revision=revision, dtype=dtype, adapter=adapter)
-    loaded = opened_model(source, force=force, repack=repack, **how)
+    loaded = opened_model(source, force=force, repack=repack, unpack=unpack, **how)
     settings = asked_settings(loaded, settings, strategy, samplers, prompt_cache)
     talk = talk_of(loaded, Request(settings | {"strategy": strategy}, system, raw))
     if path is not None:

@@ -32,6 +32,15 @@ def _defaults() -> str:
     return ", ".join([f"{path} ({tables or 'empty'})", *variables(commands)])
 
 
+def _packed(memory: int | None) -> str:
+    """What is done with packed matrices here."""
+    from zoo import runtime
+
+    if runtime.on_gpu() or not memory:
+        return "multiplied as they are"
+    return f"kept as floats, too, up to {memory / 2**31:.1f} GiB of these: they multiply faster here"
+
+
 def examine() -> dict[str, Any]:
     """All that `zoo doctor` prints, as a dictionary that can be written as JSON."""
     from zoo import runtime
@@ -44,6 +53,7 @@ def examine() -> dict[str, Any]:
         "memory": f"{memory / 2**30:.1f} GiB" if memory else "unknown",
         "backend": runtime.backend(),
         "blas": runtime.blas(),
+        "packed matrices": _packed(memory),
         "python": f"{platform.python_version()} ({sys.prefix})",
         "hub cache": f"{cache}{'' if cache.is_dir() else ' (empty)'}",
         "defaults": _defaults(),

@@ -43,6 +43,7 @@ def run(
     dtype: str | None,
     adapter: Path | None,
     repack: int | None,
+    unpack: bool | None,
     force: bool,
     as_json: bool,
     system: str | None,
@@ -73,7 +74,7 @@ def run(
     began = time.perf_counter()
     room = len(prompt or "") + settings["max_tokens"] if "max_tokens" in settings else None
     how: dict[str, Any] = dict(architecture=architecture, revision=revision, dtype=dtype, adapter=adapter)
-    loaded = opened_model(source, context=room, force=force, repack=repack, **how)
+    loaded = opened_model(source, context=room, force=force, repack=repack, unpack=unpack, **how)
     load_seconds = time.perf_counter() - began
     settings = asked_settings(loaded, settings, strategy, samplers, prompt_cache)
     if prompts is not None and output is not None:
@@ -98,7 +99,8 @@ def run(
     from zoo.cli.table import facts
     from zoo.cli.terminal import columns
 
-    statistics, reason, tokens = Statistics(len(ids), load_seconds, time.perf_counter()), None, []
+    statistics = Statistics(len(ids), load_seconds, time.perf_counter(), unpacked=loaded.unpacked)
+    reason, tokens = None, []
     candidates, found, interrupted = [], [], False
     with Screen(quiet=as_json) as screen, Progress("reading the prompt") as reading:
         try:

@@ -18,6 +18,11 @@ repack_option = click.option(
     callback=lambda _, __, bits: None if bits is None else int(bits),
     help="Pack in so many bits what no packing of MLX holds as a GGUF file has it.",
 )
+unpack_option = click.option(
+    "--unpack/--packed",
+    default=None,
+    help="Keep the floats of packed matrices, which multiply faster on a CPU, or do not; by default where memory allows.",
+)
 adapter_option = click.option(
     "--adapter",
     type=click.Path(path_type=Path, file_okay=False),
@@ -47,7 +52,8 @@ prompt_cache_option = click.option(
 def model_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options of commands that run a model on text: how it is opened, and how its text is made."""
     options = (
-        *(adapter_option, architecture_option, revision_option, repack_option, dtype_option, force_option),
+        *(adapter_option, architecture_option, revision_option, repack_option, unpack_option),
+        *(dtype_option, force_option),
         *(strategy_option, sampler_option, prompt_cache_option),
     )
     for option in reversed(options):

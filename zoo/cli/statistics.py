@@ -20,6 +20,7 @@ class Statistics:
     cached_tokens: int = 0
     missed: str | None = None  # why the prompt cache had no more, where there is one
     drafted: Any = None
+    unpacked: bool = False
 
     def count(self, step: Any) -> None:
         """Note one more `zoo.Step`: a token, a draft, or one of several answers that came at once."""
@@ -50,6 +51,7 @@ class Statistics:
             "load_seconds": round(self.load_seconds, 3),
             "first_token_seconds": round(prefill, 4),
             "peak_memory_bytes": peak_memory(),
+            "unpacked": self.unpacked,
             **({"drafted": asdict(self.drafted)} if self.drafted else {}),
         }
 
@@ -80,4 +82,5 @@ class Statistics:
                 f"loading {values['load_seconds']:.2f} s",
             ),
             f"peak memory {values['peak_memory_bytes'] / 1e6:.1f} MB",
+            *["packed matrices kept as floats"] * self.unpacked,
         ]

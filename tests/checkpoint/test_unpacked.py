@@ -1,0 +1,68 @@
+"""Packed matrices whose floats are kept beside them: the same model, multiplied another way."""
+
+import mlx.core as mx
+import pytest
+from mlx.utils import tree_flatten
+
+import zoo
+from zoo import runtime
+from zoo.blocks.quantized import FLOATS
+from zoo.checkpoint.convert import convert
+from zoo.checkpoint.save import save
+from zoo.prepared import prepared_step
+from zoo.testing import same, subject
+
+KINDS = {"llama": "pocket", "mixtral": None, "deepseek-v3": "pocket"}
+
+
+@pytest.fixture(params=KINDS)
+def folder(request, tmp_path):
+    """A packed folder of an architecture, its embedding too."""
+    made = subject(request.param, KINDS[request.param])
+    save(tmp_path / "plain", made.model, made.architecture, made.recipe, made.numbers)
+    convert(tmp_path / "plain", tmp_path / "packed", quantize="4", group_size=32)
+    return tmp_path / "packed"
+
+
+def test_the_numbers_are_those_of_the_packed_model(folder):
+    packed, unpacked = zoo.load(folder, unpack=False), zoo.load(folder, unpack=True)
+    assert unpacked.unpacked and not packed.unpacked
+    tokens = mx.array([[3, 1, 4, 1, 5, 9, 2, 6]])
+    same(unpacked.model(tokens), packed.model(tokens), "logits of one piece")
+    steps = [prepared_step(loaded.model) for loaded in (packed, unpacked)]
+    caches = [loaded.model.make_cache() for loaded in (packed, unpacked)]
+    for place in range(tokens.shape[1]):
+        logits = [
+            step(tokens[:, place : place + 1], cache) for step, cache in zip(steps, caches, strict=True)
+        ]
+        same(logits[1], logits[0], f"logits of token {place + 1}")
+
+
+def test_parameters_and_what_is_saved_stay_packed(folder, tmp_path):
+    packed, unpacked = zoo.load(folder, unpack=False), zoo.load(folder, unpack=True)
+    unpacked.model(mx.array([[1, 2]]))
+    before, after = (dict(tree_flatten(loaded.model.parameters())) for loaded in (packed, unpacked))
+    assert list(before) == list(after) and not any(FLOATS in name for name in after)
+    assert all(mx.array_equal(before[name], after[name]) for name in before)
+
+
+def test_many_rows_are_multiplied_by_floats_made_for_them(folder, monkeypatch):
+    loaded = zoo.load(folder, unpack=False)
+    tokens = mx.arange(40)[None]
+    monkeypatch.setattr(runtime, "multiplies_floats", lambda rows: False)
+    expected = loaded.model(tokens)
+    counted = []
+    monkeypatch.setattr(runtime, "multiplies_floats", lambda rows: counted.append(rows) or rows >= 16)
+    same(loaded.model(tokens), expected, "logits")
+    assert 40 in counted
+
+
+@pytest.mark.parametrize(("room", "unpacked"), [(2**40, True), (2**10, False)])
+def test_unasked_the_memory_decides(folder, monkeypatch, room, unpacked):
+    monkeypatch.setattr(runtime, "total_memory", lambda: room)
+    assert zoo.load(folder, force=True).unpacked == unpacked
+
+
+def test_on_a_gpu_they_stay_packed(monkeypatch):
+    monkeypatch.setattr(runtime, "on_gpu", lambda: True)
+    assert not runtime.unpacks(1) and not runtime.multiplies_floats(512)
