@@ -22,6 +22,8 @@ from zoo.errors import ZooError
 
 MOST_THREADS = 8  # beyond that, reading memory bounds them
 MOST_CASTS = 4  # arrays at once: reading memory bounds more of them
+MOST_JOINED = 2**30  # bytes of a model beyond which launching a product takes less than reading its matrix
+UNPACKED_ROWS = 16  # from which on the CPU unpacks a matrix to multiply by it
 MOST_KEPT = 64 * 2**20  # bytes freed that may wait for the next text
 
 _blas = "not looked for"
@@ -140,6 +142,25 @@ def fused(function: Callable[..., Any]) -> Callable[..., Any]:
     import mlx.core as mx
 
     return mx.compile(function, shapeless=True) if on_gpu() else function
+
+
+def joins(nbytes: int) -> bool:
+    """Whether a decode step of a model of so many bytes gains by joining the projections of a vector in one product."""
+    return nbytes <= MOST_JOINED
+
+
+def unpacks(nbytes: int) -> bool:
+    """Whether packed matrices are best kept as floats, too, which take so many bytes more.
+
+    The CPU backend multiplies packed numbers several times slower than floats; what is kept has to leave half of the memory.
+    """
+    room = total_memory()
+    return not on_gpu() and room is not None and nbytes <= room / 2
+
+
+def multiplies_floats(rows: int) -> bool:
+    """Whether so many rows are multiplied faster by the floats of a packed matrix, made for them, than by packed numbers."""
+    return rows >= UNPACKED_ROWS and not on_gpu()
 
 
 def gather_matmul(x: Any, matrices: Any, indices: Any, in_order: bool = False) -> Any:

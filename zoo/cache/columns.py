@@ -42,6 +42,7 @@ class Columns:
         self.used = keep  # its columns that are filled, the last with the newest token's
         self.kept = First(keep) if keep else None
         self.exact = First(exact) if exact and packing else None
+        self._all = recent is None and packing is None and not keep  # every column is kept as it came
 
     @property
     def firsts(self) -> list[First]:
@@ -65,6 +66,14 @@ class Columns:
 
         When columns were dropped, the first are the first `keep` tokens of each row.
         """
+        if (
+            self._all
+            and self.buffer is not None
+            and (end := self.used + new.shape[2]) <= self.buffer.shape[2]
+        ):
+            self.buffer[..., self.used : end, :] = new
+            self.used = end
+            return self.buffer[..., :end, :]
         if self.exact is not None:
             self.exact.add(new, length, padding, most_padding)
         if self.packing is not None:

@@ -109,7 +109,7 @@ class KVCache(Cache):
         After the first `keep` tokens, where columns were dropped, they are in order up to the newest.
         """
         before, self.length = self.length, self.length + keys.shape[2]
-        rows = before, self.padding, self.most_padding
+        rows = (before,) if self._padding is None else (before, self._padding, self.most_padding)
         return self.keys.add(keys, *rows), self.values.add(values, *rows)
 
     @property

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import mlx.core as mx
 
@@ -18,8 +18,12 @@ from zoo.generation.choosing.logits import check_numbers, logprobs
 from zoo.generation.sequence import Text
 from zoo.generation.step import Step
 
+if TYPE_CHECKING:
+    from zoo.prepared import Step as PreparedStep
+
 Finished = Callable[[Text, list[Any], list[int]], None]
 
+PLAIN = 1  # passes by the model as it is: the first token of a short text does not wait until its step is prepared
 WASTE = 0.75  # of the columns must be in use, or those that no row uses are dropped
 
 
@@ -113,6 +117,8 @@ class Rows:
         finished: Finished | None = None,
     ) -> None:
         self.model, self.protocol = model, protocol_of(model)
+        self._step: PreparedStep | None = None
+        self._passes = 0
         self.policy, self.merges = policy, merges
         self.texts: list[Text] = []
         self.cache: list[Any] = []
@@ -158,9 +164,21 @@ class Rows:
 
     def forward(self, tokens: mx.array) -> mx.array:  # (B, 1) -> (B, V)
         """The logits after one more token in each row."""
+        self._passes += 1
+        if self._passes == PLAIN + 1 and not self.protocol.translates:
+            self._step = self._prepared(tokens)
+        if self._step is not None:
+            return self._step(tokens, self.cache)
         if self.protocol.translates:
             return self.model.decode(tokens, None, self.cache)[:, 0]
         return self.model.head(self.model.backbone(tokens, self.cache))[:, 0]
+
+    def _prepared(self, tokens: mx.array) -> PreparedStep | None:
+        """The model's prepared step, where it has one. What is under way is waited for: it holds matrices that are replaced."""
+        from zoo.prepared import prepared_step
+
+        mx.eval(tokens, [cache.state for cache in self.cache])
+        return prepared_step(self.model)
 
     def _leave(self, stay: Sequence[int]) -> None:
         """Go on with the rows `stay`; who wants the caches of the others is given them."""

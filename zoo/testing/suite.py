@@ -31,6 +31,7 @@ from zoo.notices import renamed_argument
 from zoo.testing import batches as testing_batches
 from zoo.testing import caches as testing_caches
 from zoo.testing import drafts as testing_drafts
+from zoo.testing import prepared as testing_prepared
 from zoo.testing import strategies as testing_strategies
 from zoo.testing import traces as testing_traces
 from zoo.testing import translation as testing_translation
@@ -302,7 +303,7 @@ class Result:
 
 def checks_of(subject: Subject) -> list[Check]:
     """The checks that apply to a subject."""
-    parts = (testing_caches, testing_strategies, testing_translation, testing_traces)
+    parts = (testing_caches, testing_prepared, testing_strategies, testing_translation, testing_traces)
     every = (*CHECKS, *(check for part in parts for check in part.CHECKS))
     return [check for check in every if check.applies(subject)]
 

@@ -1,0 +1,121 @@
+"""The prepared step computes what the model does, and is made again when the model has changed.
+
+The conformance suite holds it to every architecture; here is what the suite does not see.
+"""
+
+import copy
+import pickle
+
+import mlx.core as mx
+import mlx.nn as nn
+import pytest
+from mlx.utils import tree_flatten
+
+import zoo
+from zoo import runtime
+from zoo.insight.tracing import trace
+from zoo.prepared import prepared_step
+from zoo.testing import same, subject
+
+PREPARED = (
+    "llama",
+    "qwen2",
+    "gpt2",
+    "gpt2-postln",
+    "gemma2",
+    "mixtral",
+    "gpt-oss",
+    "deepseek-v3",
+    "mamba",
+    "lstm",
+)
+
+
+def both(model, tokens):
+    """The logits of tokens one by one, (B, T, V): of the model and of its prepared step."""
+    step, caches = prepared_step(model), (model.make_cache(), model.make_cache())
+    for cache in caches:
+        mx.eval(model(tokens[:, :3], cache))
+    rows = [(model(one, caches[0])[:, 0], step(one, caches[1])) for one in mx.split(tokens[:, 3:], 6, axis=1)]
+    return tuple(mx.stack(logits, axis=1) for logits in zip(*rows, strict=True))
+
+
+@pytest.mark.parametrize("joins", [True, False])
+@pytest.mark.parametrize("name", PREPARED)
+def test_joined_or_not_it_gives_the_models_logits(name, joins, monkeypatch):
+    monkeypatch.setattr(runtime, "joins", lambda nbytes: joins)
+    made = subject(name)
+    same(*both(made.model, made.tokens[:, :9]), "the logits")
+
+
+def test_a_packed_model_has_packed_products(monkeypatch):
+    made = subject("llama", "pocket")
+    nn.quantize(made.model, group_size=32, bits=8)
+    found = both(made.model, made.tokens[:, :9])
+    same(*found, "the logits")
+    assert made.model.layers[0].mixer.query.weight.dtype == mx.uint32
+
+
+def test_names_numbers_and_memory_stay():
+    made = subject("qwen3")
+    before = {name: mx.array(array) for name, array in tree_flatten(made.model.parameters())}
+    mx.eval(before)
+    prepared_step(made.model)
+    after = dict(tree_flatten(made.model.parameters()))
+    assert list(after) == list(before)
+    assert all(mx.array_equal(after[name], before[name]) for name in before)
+
+
+def test_a_model_takes_no_more_memory_than_its_weights():
+    made = subject("llama", "pocket")
+    mx.eval(made.model.parameters())
+    before = mx.get_active_memory()
+    prepared_step(made.model)
+    assert mx.get_active_memory() - before < 0.02 * before
+
+
+def test_it_is_made_once_and_again_when_numbers_change():
+    model = subject("llama").model
+    first = prepared_step(model)
+    assert prepared_step(model) is first and first.current
+    query = model.layers[1].mixer.query
+    query.weight = query.weight * 2
+    assert not first.current
+    tokens = subject("llama").tokens[:, :9]
+    same(*both(model, tokens), "the logits after a change")
+    assert prepared_step(model) is not first
+
+
+def test_a_replaced_or_wrapped_module_is_used():
+    class Doubled(nn.Linear):
+        def __call__(self, x):
+            return 2 * super().__call__(x)
+
+    model = subject("llama").model
+    first = prepared_step(model)
+    model.layers[0].mixer.query.__class__ = Doubled
+    assert not first.current
+    tokens = subject("llama").tokens[:, :9]
+    same(*both(model, tokens), "the logits with a wrapped layer")
+
+
+def test_a_trace_and_a_text_do_not_disturb_each_other():
+    loaded = zoo.load("llama")
+    prompt = "The capital city of China is"
+    text = zoo.generate(loaded, prompt)
+    assert "layers.3.mixer.query" in trace(loaded, prompt)
+    assert zoo.generate(loaded, prompt) == text
+
+
+def test_a_model_of_its_own_kind_runs_as_it_is():
+    assert prepared_step(subject("t5").model) is None
+    assert prepared_step(subject("bert").model) is None
+    assert prepared_step(object()) is None
+
+
+def test_a_copy_has_a_step_of_its_own():
+    model = subject("llama").model
+    step = prepared_step(model)
+    other = copy.deepcopy(model)
+    assert prepared_step(other) is not step
+    assert pickle.loads(pickle.dumps(step)) is None

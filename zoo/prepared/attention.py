@@ -1,0 +1,77 @@
+"""Self-attention of one token a row.
+
+Axes: B batch, D width, H heads, G key/value heads, K width of a head, S keys.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import mlx.core as mx
+
+from zoo.blocks.attention import Attention
+from zoo.blocks.mask import Mask
+from zoo.blocks.position import RoPE
+from zoo.prepared.forms import Function, Preparation, form, keeps
+
+
+@form(Attention, "__call__", "project", "split", "merge", "rotate")
+def attention(preparation: Preparation, block: Attention) -> Function | None:
+    """(B, D), mask, cache -> (B, D); not where the angles of keys change with the length of the text.
+
+    The heads of one token need no transposition: (B, H·K) is (B, H, 1, K). Queries and keys are turned together where
+    nothing is done to either before. A subclass may have a `mix` of its own.
+    """
+    if isinstance(block.rope, RoPE) and block.rope.depends_on_length:
+        return None
+    output, mix, heads_of = preparation.of(block.output), _mix(block), _heads_of(preparation, block)
+
+    def step(x: mx.array, mask: Mask, cache: Any) -> mx.array:
+        queries, keys, values = heads_of(x, cache.offset)  # (B, H, 1, K), two of (B, G, 1, K)
+        keys, values = cache.update_and_fetch(keys, values)  # (B, G, S, K)
+        return output(mix(queries, keys, values, mask).reshape(x.shape[0], -1))
+
+    return step
+
+
+def _heads_of(preparation: Preparation, block: Attention) -> Function:
+    """(B, D), the position of each row -> queries (B, H, 1, K), keys and values (B, G, 1, K), turned."""
+    heads, kv_heads, width = block.heads, block.kv_heads, block.head_dim
+    turn = None if block.rope is None else preparation.form_of(block.rope) or block.rope
+    norms = [
+        (preparation.form_of(block[name]) or block[name]) if name in block else None
+        for name in ("query_norm", "key_norm")
+    ]
+    joined = preparation.joined(block.query, block.key, block.value)
+    if joined is not None and turn is not None and norms == [None, None]:
+
+        def turned_together(x: mx.array, offset: Any) -> list[mx.array]:
+            both, values = mx.split(joined(x).reshape(x.shape[0], -1, 1, width), [heads + kv_heads], axis=1)
+            return [*mx.split(turn(both, offset), [heads], axis=1), values]
+
+        return turned_together
+    parts = _parts(joined, [preparation.of(part) for part in (block.query, block.key, block.value)], block)
+
+    def turned_apart(x: mx.array, offset: Any) -> list[mx.array]:
+        *both, values = parts(x)
+        both = [part if norm is None else norm(part) for part, norm in zip(both, norms, strict=True)]
+        return [*(both if turn is None else (turn(part, offset) for part in both)), values]
+
+    return turned_apart
+
+
+def _parts(joined: Function | None, apart: list[Function], block: Attention) -> Function:
+    """(B, D) -> what the three projections give, (B, H, 1, K) and two of (B, G, 1, K)."""
+    heads, kv_heads, width = block.heads, block.kv_heads, block.head_dim
+    if joined is not None:
+        ends = [heads, heads + kv_heads]
+        return lambda x: mx.split(joined(x).reshape(x.shape[0], -1, 1, width), ends, axis=1)
+    return lambda x: [part(x).reshape(x.shape[0], -1, 1, width) for part in apart]
+
+
+def _mix(block: Attention) -> Function:
+    """softmax(Q Kᵀ · scale + mask) V, the block's own."""
+    if not keeps(block, Attention, "mix"):
+        return block.mix
+    attend, scale = mx.fast.scaled_dot_product_attention, block.scale
+    return lambda queries, keys, values, mask: attend(queries, keys, values, scale=scale, mask=mask)

@@ -1,0 +1,153 @@
+"""Modules as functions, by their classes, and linear layers as products.
+
+A step has one token a row, whose vectors are (B, D) here and (B, 1, D) in the blocks: a product of two axes needs no
+reshaping. Axes: B batch, D width, I inputs, O outputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from itertools import accumulate
+from typing import Any
+
+import mlx.core as mx
+import mlx.nn as nn
+
+from zoo.blocks.quantized import FLOATS, QuantizedLinear
+
+Function = Callable[..., Any]
+Form = Callable[["Preparation", Any], "Function | None"]
+
+PACKED = (nn.QuantizedLinear, QuantizedLinear)
+
+_forms: list[tuple[type, tuple[str, ...], Form]] = []
+
+
+def form(base: type, *methods: str) -> Callable[[Form], Form]:
+    """Register what makes functions of modules of `base` and its subclasses, as long as these keep its `methods`.
+
+    It gives None for one that has to run as it is.
+    """
+
+    def register(make: Form) -> Form:
+        _forms.append((base, methods, make))
+        return make
+
+    return register
+
+
+def keeps(module: Any, base: type, *methods: str) -> bool:
+    """Whether a module is of `base`, or of a subclass, with its `methods` unchanged."""
+    return isinstance(module, base) and all(
+        getattr(type(module), name) is getattr(base, name) and name not in vars(module) for name in methods
+    )
+
+
+class Preparation:
+    """What a prepared step was made of: while `current`, it computes what the modules do.
+
+    `joins`: projections of the same vector become one product, of whose arrays the layers' own are then parts.
+    """
+
+    def __init__(self, model: nn.Module, joins: bool) -> None:
+        self.joins = joins
+        self._classes = [(module, type(module)) for module in model.modules()]
+        self._arrays: list[tuple[nn.Module, str, mx.array]] = []
+
+    @property
+    def current(self) -> bool:
+        """Whether no module was wrapped in another class, or given other numbers, since."""
+        return all(type(module) is kind for module, kind in self._classes) and all(
+            module[name] is array for module, name, array in self._arrays
+        )
+
+    def take(self, module: nn.Module, name: str) -> mx.array:
+        """An array of a module."""
+        array: mx.array = module[name]
+        self._arrays.append((module, name, array))
+        return array
+
+    def form_of(self, module: nn.Module) -> Function | None:
+        """The function of a module by the form of its class, None where there is none."""
+        for base, methods, make in _forms:
+            if keeps(module, base, *methods):
+                return make(self, module)
+        return None
+
+    def of(self, module: nn.Module) -> Function:
+        """The function of a module whose first argument are the tokens' vectors, (B, D)."""
+        found = self.form_of(module)
+        if found is not None:
+            return found
+
+        def as_it_is(x: mx.array, *more: Any) -> mx.array:
+            return mx.squeeze(module(mx.expand_dims(x, 1), *more), 1)
+
+        return as_it_is
+
+    def joined(self, *layers: nn.Module) -> Function | None:
+        """The outputs of linear layers side by side, (…, I) -> (…, ΣO), as one product; None where that cannot be."""
+        if not self.joins or len({_kind(layer) for layer in layers}) > 1 or _kind(layers[0]) is None:
+            return None
+        ends = list(accumulate(layer.weight.shape[0] for layer in layers))[:-1]
+        arrays = {}
+        for name in _names(layers[0]):
+            arrays[name] = mx.concatenate([layer[name] for layer in layers])
+            mx.eval(arrays[name])
+            parts = mx.split(arrays[name], ends)  # the same memory
+            mx.eval(parts)
+            for layer, part in zip(layers, parts, strict=True):
+                layer[name] = part
+                self.take(layer, name)
+        return product(layers[0], arrays)
+
+
+def _kind(layer: nn.Module) -> tuple[Any, ...] | None:
+    """What linear layers must have in common to be one; None for what is no plain one."""
+    if type(layer) is not nn.Linear and not _plainly_packed(layer):
+        return None
+    arrays = {name: layer[name] for name in _names(layer)}
+    settings = (getattr(layer, name, None) for name in ("group_size", "bits", "mode"))
+    return type(layer), *settings, *((name, array.dtype, array.shape[1:]) for name, array in arrays.items())
+
+
+def _names(layer: nn.Module) -> tuple[str, ...]:
+    """The arrays that a linear layer multiplies by, and adds."""
+    names = (FLOATS, "bias") if FLOATS in layer else ("weight", "scales", "biases", "bias")
+    return tuple(name for name in names if name in layer)
+
+
+def _plainly_packed(layer: nn.Module) -> bool:
+    """Whether it is a packed linear layer without what some formats add."""
+    return type(layer) in PACKED and not ("permutation" in layer or "global_scale" in layer)
+
+
+def product(layer: nn.Module, arrays: Mapping[str, mx.array]) -> Function:
+    """What a linear layer like `layer` does with these arrays: (…, I) -> (…, O)."""
+    bias = arrays.get("bias")
+    if "scales" not in arrays:
+        weight = arrays.get(FLOATS, arrays.get("weight")).T
+        mx.eval(weight)  # once: a step has no transposition of its own
+        multiply = (lambda x: x @ weight) if bias is None else (lambda x: mx.addmm(bias, x, weight))
+        return (lambda x: multiply(x).astype(x.dtype)) if FLOATS in arrays else multiply
+    weight = arrays["weight"]
+    scales, biases = arrays["scales"], arrays.get("biases")
+    group_size, bits, mode = layer.group_size, layer.bits, layer.mode
+
+    def packed(x: mx.array) -> mx.array:
+        y = mx.quantized_matmul(
+            x, weight, scales, biases, transpose=True, group_size=group_size, bits=bits, mode=mode
+        ).astype(x.dtype)
+        return y if bias is None else y + bias
+
+    return packed
+
+
+@form(nn.Linear, "__call__")
+@form(nn.QuantizedLinear, "__call__")
+@form(QuantizedLinear, "__call__")
+def linear(preparation: Preparation, layer: nn.Module) -> Function | None:
+    """(…, I) -> (…, O)."""
+    if _kind(layer) is None:
+        return None
+    return product(layer, {name: preparation.take(layer, name) for name in _names(layer)})

@@ -1,0 +1,127 @@
+"""Norms, positions, feed-forwards and mixtures as functions.
+
+Axes: B batch, D width, F hidden, E experts, k experts of a token, H heads, K width of a head.
+"""
+
+from __future__ import annotations
+
+import mlx.core as mx
+
+from zoo import runtime
+from zoo.blocks.feedforward import MLP, GatedMLP
+from zoo.blocks.head import Head
+from zoo.blocks.moe import MANY, Experts, MoE, Router, StackedLinear, top
+from zoo.blocks.norm import LayerNorm, RMSNorm
+from zoo.blocks.position import RoPE
+from zoo.prepared.forms import Function, Preparation, form
+
+
+@form(RMSNorm, "__call__")
+def rms_norm(preparation: Preparation, norm: RMSNorm) -> Function:
+    """(…, D) -> (…, D)."""
+    weight, eps = preparation.take(norm, "weight"), norm.eps
+    dtype = weight.dtype
+    return lambda x: mx.fast.rms_norm(x, weight, eps).astype(dtype)
+
+
+@form(LayerNorm, "__call__")
+def layer_norm(preparation: Preparation, norm: LayerNorm) -> Function:
+    """(…, D) -> (…, D)."""
+    weight, eps = preparation.take(norm, "weight"), norm.eps
+    bias = preparation.take(norm, "bias") if "bias" in norm else None
+    return lambda x: mx.fast.layer_norm(x, weight, bias, eps)
+
+
+@form(RoPE, "__call__")
+def rope(preparation: Preparation, rope: RoPE) -> Function | None:
+    """(B, H, 1, K), the position of each row -> (B, H, 1, K); where the angles depend on the position alone."""
+    if rope.depends_on_length or rope.magnitude != 1.0:
+        return None
+    dims, interleaved, wavelengths = rope.dims, rope.interleaved, rope._wavelengths
+    base, turn = rope.theta if wavelengths is None else None, mx.fast.rope
+    return lambda x, offset: turn(
+        x, dims, traditional=interleaved, base=base, scale=1.0, offset=offset, freqs=wavelengths
+    )
+
+
+@form(MLP, "__call__")
+def feedforward(preparation: Preparation, block: MLP) -> Function:
+    """(B, D) -> (B, D)."""
+    up, down, activation = preparation.of(block.up), preparation.of(block.down), block.activation
+    return lambda x: down(activation(up(x)))
+
+
+@form(GatedMLP, "__call__")
+def gated_feedforward(preparation: Preparation, block: GatedMLP) -> Function:
+    """(B, D) -> (B, D)."""
+    both, down = preparation.joined(block.gate, block.up), preparation.of(block.down)
+    activation = block.activation
+    join = runtime.fused(lambda gate, up: activation(gate) * up)
+    if both is None:
+        gate, up = preparation.of(block.gate), preparation.of(block.up)
+        return lambda x: down(join(gate(x), up(x)))
+    return lambda x: down(join(*mx.split(both(x), 2, axis=-1)))
+
+
+@form(MoE, "__call__")
+def mixture(preparation: Preparation, block: MoE) -> Function | None:
+    """(B, D) -> (B, D)."""
+    router, experts = preparation.form_of(block.router), preparation.form_of(block.experts)
+    if router is None or experts is None:
+        return None
+    shared = preparation.of(block.shared) if "shared" in block else None
+    gate = preparation.of(block.shared_gate) if "shared_gate" in block else None
+
+    def mix(x: mx.array) -> mx.array:
+        indices, weights = router(x)  # (B, k) each
+        y = (experts(x, indices) * weights[..., None]).sum(axis=-2)
+        if shared is None:
+            return y
+        return y + (shared(x) if gate is None else shared(x) * mx.sigmoid(gate(x)))
+
+    return mix
+
+
+@form(Router, "__call__")
+def router(preparation: Preparation, block: Router) -> Function:
+    """(B, D) -> (B, k), (B, k)."""
+    score, count, weigh = preparation.of(block.scores), block.spec.top_k, block.weigh
+
+    def choose(x: mx.array) -> tuple[mx.array, mx.array]:
+        logits = score(x)  # (B, E)
+        indices = top(logits, count)
+        return indices, weigh(logits, indices)
+
+    return choose
+
+
+@form(Experts, "__call__", "run")
+def experts(preparation: Preparation, block: Experts) -> Function:
+    """(B, D), (B, k) -> (B, k, D); many rows are sorted by expert, as the block does."""
+    gate, up, down = (preparation.form_of(part) or part for part in (block.gate, block.up, block.down))
+    join = block.join
+
+    def run(x: mx.array, indices: mx.array) -> mx.array:
+        if indices.size >= MANY:
+            return block(x, indices)
+        rows = mx.expand_dims(x, (-3, -2))  # (B, 1, 1, D) meets (B, k)
+        return down(join(gate(rows, indices), up(rows, indices)), indices).squeeze(-2)
+
+    return run
+
+
+@form(StackedLinear, "__call__")
+def stacked_linear(preparation: Preparation, layer: StackedLinear) -> Function:
+    """(…, 1, in), (…) -> (…, 1, out)."""
+    matrices, multiply = preparation.take(layer, "weight").swapaxes(-1, -2), runtime.gather_matmul
+    mx.eval(matrices)
+    if "bias" not in layer:
+        return lambda x, indices: multiply(x, matrices, indices)
+    bias = preparation.take(layer, "bias")
+    return lambda x, indices: multiply(x, matrices, indices) + bias[indices][..., None, :]
+
+
+@form(Head, "__call__")
+def head(preparation: Preparation, block: Head) -> Function | None:
+    """(B, D) -> (B, V), by a matrix of its own."""
+    return preparation.of(block.output) if "output" in block and block.spec.scale == 1.0 else None
