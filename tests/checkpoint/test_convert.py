@@ -66,6 +66,7 @@ def test_quantizing_is_what_mlx_does_to_each_matrix(tmp_path):
     assert zoo.generate(load(tmp_path / "out"), "The capital city of China is", max_tokens=3).text.strip()
 
 
+@pytest.mark.slow
 def test_a_folder_quantized_twice_has_the_second_packing(tmp_path):
     convert("llama", tmp_path / "8", quantize="8")
     convert(tmp_path / "8", tmp_path / "4", quantize="mxfp4")

@@ -15,7 +15,9 @@ from zoo.testing import same, subject
 KINDS = {"llama": "pocket", "mixtral": None, "deepseek-v3": "pocket"}
 
 
-@pytest.fixture(params=KINDS)
+@pytest.fixture(
+    params=["llama", *(pytest.param(name, marks=pytest.mark.slow) for name in ("mixtral", "deepseek-v3"))]
+)
 def folder(request, tmp_path):
     """A packed folder of an architecture, its embedding too."""
     made = subject(request.param, KINDS[request.param])

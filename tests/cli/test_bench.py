@@ -7,6 +7,7 @@ import pytest
 from zoo.cli.bench import told
 
 
+@pytest.mark.slow
 def test_figures_are_shown_recorded_and_compared(command, tmp_path):
     asked = [
         "bench",

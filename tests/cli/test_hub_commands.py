@@ -42,6 +42,7 @@ def test_the_command_downloads_resumes_and_runs(hub, repository, pocket, command
     assert len(ranges) == 1 and int(ranges[0][6:-1]) >= 10_000_000
 
 
+@pytest.mark.slow
 def test_a_terminal_shows_progress(hub, repository):
     leader, follower = pty.openpty()
     termios.tcsetwinsize(follower, (24, 80))

@@ -146,6 +146,7 @@ def cut_answers(draw):
     return format, answer, [answer[a:b] for a, b in zip([0, *cuts], [*cuts, len(answer)], strict=True)]
 
 
+@pytest.mark.slow
 @settings(max_examples=400)
 @given(cut_answers())
 @example(("hermes", "a <think>b", ["a ", "<think>b"]))

@@ -69,6 +69,7 @@ def test_unmasked_texts(settings, tmp_path, monkeypatch):
     assert rows == [len(SOURCES)] * 4
 
 
+@pytest.mark.slow
 def test_a_text_that_has_ended_takes_no_part_in_the_next_block(tmp_path):
     loaded = loaded_of("llada", tmp_path, mask_token_id=MASK)
     settings = dict(max_tokens=12, block_length=3)

@@ -94,6 +94,7 @@ def test_neighbours_have_forms_of_their_own(llama):
     assert free == zoo.generate(llama, PROMPTS[0], temperature=1.0, seed=2, max_tokens=60).text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("settings", [dict(), dict(temperature=1.0, seed=4)], ids=["greedy", "drawn"])
 def test_drafts_keep_the_form(llama, settings):
     for form in (dict(json_schema=PERSON), dict(regex="(ab){20,30}c")):

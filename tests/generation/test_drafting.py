@@ -62,6 +62,7 @@ def test_drawn_tokens_have_the_law_of_the_model_alone(asked, monkeypatch):
     assert tested >= 2
 
 
+@pytest.mark.slow
 def test_penalties_and_bans_hold_within_drafts():
     """In many short texts, whose probabilities are the products of what the chooser's scores say token by token."""
     prompt, length, texts = [1, 2, 1, 2, 1], 3, 300

@@ -161,6 +161,7 @@ def test_a_checkpoint_without_the_layer_is_refused_by_name(changes, words, check
     assert len(list(zoo.stream(loaded, PROMPT, max_tokens=2))) == 2
 
 
+@pytest.mark.slow
 def test_a_prompt_that_was_cached_is_drafted_from_where_its_states_are_known(loaded):
     expected = list(zoo.stream(loaded, PROMPT, **ASKED))
     cache = zoo.PromptCache(loaded)

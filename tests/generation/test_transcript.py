@@ -63,6 +63,7 @@ def test_a_tokenizer_that_adds_to_a_text_is_not_asked_for_a_part_of_one():
     assert transcript.encode("Hello you") == Spaced().encode("Hello you")
 
 
+@pytest.mark.slow
 def test_no_answer_is_computed_again_at_the_next_turn(loaded):
     loaded.tokenizer.chat_template = (
         "{% for message in messages %}[{{ message.role }}]{{ message.content }}\n{% endfor %}"

@@ -204,6 +204,7 @@ def test_what_is_made_for_a_newer_zoo_is_incompatible_and_what_is_wrong_is_broke
         assert found[name]["state"] == "broken" and words in found[name]["error"], found[name]
 
 
+@pytest.mark.slow
 def test_contested_names_are_marked(site, command):
     code = (
         PLUGIN

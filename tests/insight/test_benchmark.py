@@ -39,6 +39,7 @@ def test_every_work_has_its_figures_in_every_engine_that_does_it(tmp_path):
     assert is_record(json.loads(json.dumps(record)))
 
 
+@pytest.mark.slow
 def test_only_what_is_asked_for_is_run():
     record = benchmark("llama", lengths=SHORT, only=["host"], runs=1)
     assert set(record["engines"]["zoo"]) == {"host_seconds", "primitives", "runs"}

@@ -135,6 +135,7 @@ def test_names_take_turns_and_a_warm_up_is_not_kept():
     assert [row["n"] for row in taken["a"]] == [3, 5] and len(told) == 4
 
 
+@pytest.mark.slow
 def test_a_third_partys_architecture_is_measured_too(site):
     site.install(Path(__file__).parents[2] / "docs" / "plugins" / "examples" / "zoo-phi3")
     code = "from zoo.insight.measure import measure, to_json; print(to_json(measure(['phi3:tiny'], runs=1)))"

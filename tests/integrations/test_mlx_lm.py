@@ -216,6 +216,7 @@ def test_an_adapter_loads_in_the_zoo_and_under_mlx_lm(kind, tmp_path, capsys):
     same(mlx_lm.load(str(tmp_path / "fused"))[0](tokens), expected, "fused, in mlx-lm's own model")
 
 
+@pytest.mark.slow
 def test_an_adapter_of_packed_matrices(tmp_path):
     convert("qwen3", tmp_path / "q", quantize="4", group_size=32)
     model, losses = train(tmp_path / "q", tmp_path / "adapter")

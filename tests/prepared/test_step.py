@@ -40,7 +40,7 @@ def both(model, tokens):
     return tuple(mx.stack(logits, axis=1) for logits in zip(*rows, strict=True))
 
 
-@pytest.mark.parametrize("joins", [True, False])
+@pytest.mark.parametrize("joins", [True, pytest.param(False, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", PREPARED)
 def test_joined_or_not_it_gives_the_models_logits(name, joins, monkeypatch):
     monkeypatch.setattr(runtime, "joins", lambda nbytes: joins)

@@ -101,6 +101,7 @@ def test_the_numbers_of_a_recipe_reach_the_model(mixed, run, tmp_path):
     assert [layer.mixer.query.weight.shape[0] for layer in layers] == [16, 32]
 
 
+@pytest.mark.slow
 def test_a_run_is_resumed_by_its_recipe_or_by_nothing_and_by_no_other(mixed, run, tmp_path):
     run(mixed, tmp_path / "whole", steps=5)
     done = []

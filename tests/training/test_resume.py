@@ -48,6 +48,7 @@ def the_same(one, other):
         assert left.record[key] == right.record[key], key
 
 
+@pytest.mark.slow
 def test_interrupted_twice_and_resumed_it_is_the_uninterrupted_run(run, tmp_path):
     run(tmp_path / "whole", 12)
     with pytest.raises(Stopped) as stopped:

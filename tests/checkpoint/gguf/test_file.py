@@ -150,6 +150,7 @@ def test_biases_of_the_attention_are_found_and_ordered(tmp_path):
     assert difference(loaded, zoo.load(folder)) <= 1e-5
 
 
+@pytest.mark.slow
 def test_experts_numbered_one_by_one_are_stacked(tmp_path):
     """As files of 2023 have them."""
     path = gguf_files.write(tmp_path / "model.gguf", pocket("mixtral"), "Q8_0", numbered=True)
