@@ -34,13 +34,6 @@ for _name in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "HF_TOKEN", "HUGGING_FACE
     os.environ.pop(_name, None)
 
 
-def pytest_configure(config):
-    slow = "slow: runs whole programs, trainings or thousands of random cases; `make slow` runs these"
-    config.addinivalue_line(
-        "markers", slow
-    )  # here, since the wheel is tested without this project's settings
-
-
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config):
     """One more than there are cores: many tests wait, for a process of their own or for a clock."""
