@@ -61,6 +61,14 @@ def test_what_cannot_be_is_one_line(call, error, word):
         call()
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["transformer", "bert", "llada"])
+def test_a_model_that_writes_no_text_token_by_token_is_refused_and_its_loading_timed(name):
+    with pytest.raises(SourceError, match=f"{name}: not a model that writes"):
+        benchmark(name, lengths=SHORT, only=["decode"], runs=1)
+    assert benchmark(name, only=["load"], runs=1)["engines"]["zoo"]["load_seconds"] > 0
+
+
 def test_an_engine_that_is_not_installed_is_named_with_its_package(monkeypatch):
     monkeypatch.setattr(peers, "find_spec", lambda name: None)
     with pytest.raises(SourceError, match="pip install mlx-lm"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from zoo.cli.source_options import dtype_option, unpack_option
 @click.option("--only", multiple=True, metavar="WORK", help="load, start, prefill, decode, batch or host.")
 @click.option("--prompt", type=int, default=512, show_default=True, help="Tokens that are read.")
 @click.option("--new", type=int, default=64, show_default=True, help="Tokens that are written after them.")
-@click.option("--rows", type=int, default=8, show_default=True, help="Texts of a batch.")
+@click.option("--rows", "texts", type=int, default=8, show_default=True, help="Texts of a batch.")
 @click.option(
     "--runs",
     type=int,
@@ -46,7 +47,7 @@ def bench(
     only: tuple[str, ...],
     prompt: int,
     new: int,
-    rows: int,
+    texts: int,
     runs: int,
     dtype: str | None,
     unpack: bool | None,
@@ -60,6 +61,7 @@ def bench(
     The machine should do nothing else meanwhile.
     """
     from zoo.cli.progress import Progress
+    from zoo.cli.table import table
     from zoo.insight.benchmark import Lengths, benchmark, compared, read_record
 
     old = read_record(compare) if compare is not None else None
@@ -67,7 +69,7 @@ def bench(
         found = benchmark(
             source,
             against,
-            lengths=Lengths(prompt, new, rows),
+            lengths=Lengths(prompt, new, texts),
             only=only,
             runs=runs,
             dtype=dtype,
@@ -77,7 +79,8 @@ def bench(
     if as_json:
         click.echo(json.dumps(found, ensure_ascii=False, indent=1))
     else:
-        click.echo(_table(found))
+        head, *lines = rows(found)
+        click.echo(table(lines, head))
         if old is not None:
             click.echo(f"\nsince {compare}:\n{_changes(compared(found, old))}")
         click.echo("\n" + _about(found))
@@ -87,25 +90,19 @@ def bench(
         write_json(record, found)
 
 
-def _table(found: dict[str, Any]) -> str:
-    """The figures, a row each, a column an engine, and the zoo's as a multiple of each peer's."""
-    from zoo.cli.table import table
+def rows(found: dict[str, Any]) -> list[list[str]]:
+    """A record as the rows of a table, its head first: the figures, a column an engine, and the zoo's as multiples of theirs."""
     from zoo.insight.benchmark import FIGURES
 
     engines = found["engines"]
     peers = [name for name in engines if name != "zoo"]
-    head = ["", "zoo", *(column for peer in peers for column in (peer, "zoo / it"))]
-    lines = []
+    lines = [["", "zoo", *(column for peer in peers for column in (peer, f"zoo / {peer}"))]]
     for one in FIGURES:
-        if all(values.get(one.name) is None for values in engines.values()):
-            continue
-        own = engines["zoo"].get(one.name)
-        row = [one.label, told(own, one.unit)]
-        for peer in peers:
-            other = engines[peer].get(one.name)
-            row += [told(other, one.unit), ratio(own, other)]
-        lines.append(row)
-    return table(lines, head)
+        values = {engine: figures.get(one.name) for engine, figures in engines.items()}
+        if any(value is not None for value in values.values()):
+            beside = ((told(values[peer], one.unit), ratio(values["zoo"], values[peer])) for peer in peers)
+            lines.append([one.label, told(values["zoo"], one.unit), *chain.from_iterable(beside)])
+    return lines
 
 
 def ratio(own: float | None, other: float | None) -> str:
@@ -113,17 +110,17 @@ def ratio(own: float | None, other: float | None) -> str:
     return f"{own / other:.2f} ×" if own and other else "–"
 
 
-def _changes(rows: list[tuple[str, float, float, float]]) -> str:
+def _changes(changes: list[tuple[str, float, float, float]]) -> str:
     """What changed since an older record; a mark where it is worse."""
     from zoo.cli.table import table
     from zoo.insight.benchmark import figure
 
     worse = 0.95
     lines = []
-    for name, old, new, ratio in rows:
+    for name, old, new, times in changes:
         one = figure(name)
-        mark = "worse" if ratio < worse else ""
-        lines.append([one.label, told(old, one.unit), told(new, one.unit), f"{ratio:.2f} × as good", mark])
+        mark = "worse" if times < worse else ""
+        lines.append([one.label, told(old, one.unit), told(new, one.unit), f"{times:.2f} × as good", mark])
     return table(lines, ["", "before", "now", "", ""])
 
 

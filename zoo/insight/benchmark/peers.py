@@ -46,6 +46,7 @@ class Engine:
     """An engine that has loaded a folder; what it cannot do is None."""
 
     vocab: int
+    refused: str | None = None  # why the model is only loaded
     write: Callable[[list[int], int], tuple[float, float]] | None = None
     write_rows: Callable[[list[list[int]], int], float] | None = None
     step: Callable[[], tuple[Callable[[Any], Any], Callable[[Any], list[Any]]]] | None = None
@@ -82,6 +83,7 @@ class Zoo(Engine):
     """The zoo itself."""
 
     def __init__(self, asked: Asked) -> None:
+        from zoo.blocks.model import protocol_of
         from zoo.loading import load
 
         how: dict[str, Any] = dict(dtype=asked.dtype, architecture=asked.architecture, unpack=asked.unpack)
@@ -89,6 +91,12 @@ class Zoo(Engine):
         # Without a tokenizer and settings there is no end token: no text is shorter.
         self.loaded = replace(self.loaded, tokenizer=None, config={}, generation_config={})
         self.vocab: int = self.loaded.recipe.embedding.vocab
+        protocol, architecture = protocol_of(self.loaded.model), self.loaded.architecture
+        if protocol.translates or not protocol.decodes or architecture.causality == "full":
+            self.refused = (
+                "not a model that writes a text token by token; "
+                "`zoo compare --measure` times it, and --only load its loading"
+            )
 
     def write(self, ids: list[int], new: int) -> tuple[float, float]:
         """Seconds to the first token, and of those after it."""

@@ -12,6 +12,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from zoo.errors import SourceError
 from zoo.insight.apart import answer
 from zoo.insight.benchmark.peers import ENGINES, Asked
 
@@ -30,6 +31,8 @@ def one_run(engine: str, asked: str) -> dict[str, Any]:
     began = time.perf_counter()
     made = ENGINES[engine](Asked(folder, wanted["dtype"], wanted["architecture"], wanted["unpack"]))
     seconds = time.perf_counter() - began
+    if made.refused and works - {"load", "start"}:
+        raise SourceError(made.refused)
     draw, new = random.Random(0), wanted["new"]
 
     def ids(count: int) -> list[int]:
