@@ -19,12 +19,20 @@ from zoo.cli.source_options import dtype_option, unpack_option
     "--against",
     multiple=True,
     metavar="ENGINE",
-    help="Run it by this one, too: mlx-lm, transformers, or mlx, which only reads the files.",
+    help="Run it by this one, too: mlx-lm, transformers, llama.cpp (a GGUF file), ctranslate2 (a translator), or mlx, which "
+    "only reads the files.",
 )
-@click.option("--only", multiple=True, metavar="WORK", help="load, start, prefill, decode, batch or host.")
+@click.option(
+    "--only",
+    multiple=True,
+    metavar="WORK",
+    help="load, start, prefill, decode, batch, translate or host; context, draft and turn, which are done only if asked for.",
+)
 @click.option("--prompt", type=int, default=512, show_default=True, help="Tokens that are read.")
 @click.option("--new", type=int, default=64, show_default=True, help="Tokens that are written after them.")
 @click.option("--rows", "texts", type=int, default=8, show_default=True, help="Texts of a batch.")
+@click.option("--context", type=int, default=8192, show_default=True, help="Tokens of a long text.")
+@click.option("--chat", type=int, default=2000, show_default=True, help="Tokens of a chat's first message.")
 @click.option(
     "--runs",
     type=int,
@@ -34,6 +42,7 @@ from zoo.cli.source_options import dtype_option, unpack_option
 )
 @dtype_option
 @unpack_option
+@click.option("--profile", is_flag=True, help="Show where the zoo's time goes, by the kind of block.")
 @click.option(
     "--record", type=click.Path(path_type=Path, dir_okay=False), help="Write the figures to this JSON file."
 )
@@ -48,9 +57,12 @@ def bench(
     prompt: int,
     new: int,
     texts: int,
+    context: int,
+    chat: int,
     runs: int,
     dtype: str | None,
     unpack: bool | None,
+    profile: bool,
     record: Path | None,
     compare: Path | None,
     as_json: bool,
@@ -58,7 +70,8 @@ def bench(
     """Time SOURCE: loading, first token, prefill, decode, batches, the host's time a step, memory.
 
     Each engine runs in processes of its own, in turn with the others; figures are medians. Ids are random, nothing is sampled.
-    The machine should do nothing else meanwhile.
+    Percentages are shares of what the machine's memory, or its products of matrices, allow. The machine should do nothing
+    else meanwhile.
     """
     from zoo.cli.progress import Progress
     from zoo.cli.table import table
@@ -69,11 +82,12 @@ def bench(
         found = benchmark(
             source,
             against,
-            lengths=Lengths(prompt, new, texts),
+            lengths=Lengths(prompt, new, texts, context, chat),
             only=only,
             runs=runs,
             dtype=dtype,
             unpack=unpack,
+            profile=profile,
             report=report,
         )
     if as_json:
@@ -83,6 +97,9 @@ def bench(
         click.echo(table(lines, head))
         if old is not None:
             click.echo(f"\nsince {compare}:\n{_changes(compared(found, old))}")
+        if profile:
+            head, *lines = profile_rows(found)
+            click.echo("\n" + table(lines, head))
         click.echo("\n" + _about(found))
     if record is not None:
         from zoo.files import write_json
@@ -91,8 +108,11 @@ def bench(
 
 
 def rows(found: dict[str, Any]) -> list[list[str]]:
-    """A record as the rows of a table, its head first: the figures, a column an engine, and the zoo's as multiples of theirs."""
-    from zoo.insight.benchmark import FIGURES
+    """A record as the rows of a table, its head first: the figures, a column an engine, and the zoo's as multiples of theirs.
+
+    The zoo's rates have their share of the machine's limit with them, where that is known.
+    """
+    from zoo.insight.benchmark import FIGURES, share
 
     engines = found["engines"]
     peers = [name for name in engines if name != "zoo"]
@@ -101,8 +121,21 @@ def rows(found: dict[str, Any]) -> list[list[str]]:
         values = {engine: figures.get(one.name) for engine, figures in engines.items()}
         if any(value is not None for value in values.values()):
             beside = ((told(values[peer], one.unit), ratio(values["zoo"], values[peer])) for peer in peers)
-            lines.append([one.label, told(values["zoo"], one.unit), *chain.from_iterable(beside)])
+            part = share(found, one)
+            own = told(values["zoo"], one.unit) + (f" ({part:.0%})" if part else "")
+            lines.append([one.label, own, *chain.from_iterable(beside)])
     return lines
+
+
+def profile_rows(found: dict[str, Any]) -> list[list[str]]:
+    """A record's profile as the rows of a table, its head first: the kinds of block, and their shares of a pass."""
+    passes: dict[str, dict[str, float]] = found["profile"]
+    kinds = dict.fromkeys(kind for seconds in passes.values() for kind in seconds)
+    wholes = {name: sum(seconds.values()) for name, seconds in passes.items()}
+    return [
+        ["", *(f"{name}, {told(whole, 's')}" for name, whole in wholes.items())],
+        *([kind, *(f"{passes[name].get(kind, 0) / wholes[name]:.1%}" for name in passes)] for kind in kinds),
+    ]
 
 
 def ratio(own: float | None, other: float | None) -> str:
@@ -134,6 +167,8 @@ def _about(found: dict[str, Any]) -> str:
         f"prompt {found['prompt']}, new {found['new']}, rows {found['rows']}",
         f"medians of {found['runs']}",
         versions["machine"],
+        f"memory read at {found['limits']['reading'] / 1e9:.3g} GB/s",
+        f"products at {found['limits']['products'] / 1e9:,.0f} GFLOP/s",
         f"{versions['backend']}, {versions['blas']}",
         f"mlx {versions['mlx']}",
         *([found["dtype"]] if found["dtype"] else []),

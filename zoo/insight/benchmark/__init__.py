@@ -5,6 +5,17 @@ for a JSON file, which `compared` sets beside an older one.
 """
 
 from zoo.insight.benchmark.figures import FIGURES, Figure, figure
-from zoo.insight.benchmark.record import Lengths, benchmark, compared, is_record, read_record
+from zoo.insight.benchmark.lengths import Lengths
+from zoo.insight.benchmark.record import benchmark, compared, is_record, read_record, share
 
-__all__ = ["FIGURES", "Figure", "Lengths", "benchmark", "compared", "figure", "is_record", "read_record"]
+__all__ = [
+    "FIGURES",
+    "Figure",
+    "Lengths",
+    "benchmark",
+    "compared",
+    "figure",
+    "is_record",
+    "read_record",
+    "share",
+]

@@ -7,36 +7,42 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from zoo.errors import SourceError, ZooError
+from zoo.insight.benchmark.lengths import Lengths
 
-PACKAGES = {"mlx": "mlx", "mlx-lm": "mlx_lm", "transformers": "transformers"}
+# What `pip install` takes to have an engine, by the module that is then there.
+PACKAGES = {
+    "mlx": {"mlx": "mlx"},
+    "mlx-lm": {"mlx_lm": "mlx-lm"},
+    "transformers": {"transformers": "transformers", "torch": "torch"},
+    "llama.cpp": {"llama_cpp": "llama-cpp-python"},
+    "ctranslate2": {"ctranslate2": "ctranslate2", "transformers": "transformers", "torch": "torch"},
+}
 
 
 def check_installed(name: str) -> None:
     """ZooError for an engine that is not known, SourceError for one that is not installed."""
     if name not in PACKAGES:
         raise ZooError(f"no engine is called {name!r}; there is {', '.join(PACKAGES)}")
-    missing = [
-        package
-        for package in (PACKAGES[name], *["torch"] * (name == "transformers"))
-        if not find_spec(package)
-    ]
-    if missing:
-        raise SourceError(
-            f"{name}: {missing[0]} is not installed here: `pip install {missing[0].replace('_', '-')}`"
-        )
+    for module, package in PACKAGES[name].items():
+        if not find_spec(module):
+            raise SourceError(f"{name}: {module} is not installed here: `pip install {package}`")
 
 
 @dataclass(frozen=True)
 class Asked:
-    """What an engine loads: a folder, in a dtype of its own choice or this one; the last two are for the zoo alone."""
+    """What an engine loads: a folder or a file, in a dtype of its own choice or this one, for texts of `longest` tokens.
+
+    The last two are for the zoo alone.
+    """
 
     folder: Path
+    longest: int
     dtype: str | None = None
     architecture: str | None = None
     unpack: bool | None = None
@@ -46,10 +52,23 @@ class Engine:
     """An engine that has loaded a folder; what it cannot do is None."""
 
     vocab: int
-    refused: str | None = None  # why the model is only loaded
+    context: int | None = None  # the most tokens of a text, where there is a bound
+    refused: str | None = None  # why there is no text to write
+    # ids, new tokens -> seconds to the first token, and of those after it
     write: Callable[[list[int], int], tuple[float, float]] | None = None
+    write_drafted: Callable[[list[int], int], tuple[float, float]] | None = None
+    # rows of ids, new tokens -> seconds of the tokens after the first of texts side by side
     write_rows: Callable[[list[list[int]], int], float] | None = None
+    # rows of ids, new tokens -> seconds of all tokens of the translations
+    translate: Callable[[list[list[int]], int], float] | None = None
+    # ids, tokens of the answer, ids -> seconds to the first token of a chat's answer, and of its next one
+    turns: Callable[[list[int], int, list[int]], tuple[float, float]] | None = None
+    # what builds one step, and what must be evaluated with it
     step: Callable[[], tuple[Callable[[Any], Any], Callable[[Any], list[Any]]]] | None = None
+
+    def needs(self, lengths: Lengths) -> dict[str, float]:
+        """By figure, what a token takes of the machine's limit that bounds it, where that is known."""
+        return {}
 
     def peak(self) -> int:
         """The most bytes that MLX has held."""
@@ -79,63 +98,6 @@ class Mlx(Engine):
         mx.eval(self.arrays)
 
 
-class Zoo(Engine):
-    """The zoo itself."""
-
-    def __init__(self, asked: Asked) -> None:
-        from zoo.blocks.model import protocol_of
-        from zoo.loading import load
-
-        how: dict[str, Any] = dict(dtype=asked.dtype, architecture=asked.architecture, unpack=asked.unpack)
-        self.loaded = load(asked.folder, force=True, **how)
-        # Without a tokenizer and settings there is no end token: no text is shorter.
-        self.loaded = replace(self.loaded, tokenizer=None, config={}, generation_config={})
-        self.vocab: int = self.loaded.recipe.embedding.vocab
-        protocol, architecture = protocol_of(self.loaded.model), self.loaded.architecture
-        if protocol.translates or not protocol.decodes or architecture.causality == "full":
-            self.refused = (
-                "not a model that writes a text token by token; "
-                "`zoo compare --measure` times it, and --only load its loading"
-            )
-
-    def write(self, ids: list[int], new: int) -> tuple[float, float]:
-        """Seconds to the first token, and of those after it."""
-        from zoo.generation import stream
-
-        return clocked(stream(self.loaded, ids, max_tokens=new, temperature=0.0))
-
-    def write_rows(self, rows: list[list[int]], new: int) -> float:
-        """Seconds of the tokens after the first of texts side by side."""
-        from zoo.generation.engine import Engine
-
-        engine = Engine(self.loaded, rows=len(rows))
-        for ids in rows:
-            engine.add(ids, max_tokens=new, temperature=0.0)
-        while len(engine.step()) < len(rows):
-            pass
-        began = time.perf_counter()
-        for _ in engine.run():
-            pass
-        return time.perf_counter() - began
-
-    def step(self) -> tuple[Callable[[Any], Any], Callable[[Any], list[Any]]]:
-        """What builds one step, ids (1, 1) -> (the next token, what must be evaluated with it), after 4 tokens."""
-        import mlx.core as mx
-
-        from zoo.prepared import prepared_step
-
-        model = self.loaded.model
-        cache = model.make_cache()
-        model.backbone(mx.array([[1, 2, 3, 4]]), cache)
-        run = prepared_step(model) or (lambda ids, cache: model.head(model.backbone(ids, cache))[:, 0])
-
-        def build(ids: Any) -> Any:
-            logits = run(ids, cache)
-            return mx.argmax(logits, axis=-1), logits.max(axis=-1)
-
-        return build, lambda found: [*found, [one.state for one in cache]]
-
-
 class MlxLm(Engine):
     """mlx-lm, on the BLAS that the zoo uses."""
 
@@ -148,6 +110,7 @@ class MlxLm(Engine):
             self.model.set_dtype(getattr(mx, asked.dtype))
             mx.eval(self.model.parameters())
         self.vocab: int = config["vocab_size"]
+        self.context = config.get("max_position_embeddings", config.get("n_positions"))
 
     def write(self, ids: list[int], new: int) -> tuple[float, float]:
         """Seconds to the first token, and of those after it."""
@@ -196,6 +159,7 @@ class Transformers(Engine):
         kind = getattr(torch, asked.dtype or "float32")
         self.model = AutoModelForCausalLM.from_pretrained(asked.folder, dtype=kind).eval()
         self.vocab: int = self.model.config.vocab_size
+        self.context = self.model.config.max_position_embeddings
 
     def write(self, ids: list[int], new: int) -> tuple[float, float]:
         """Seconds to the first token, and of those after it."""
@@ -227,10 +191,7 @@ class Transformers(Engine):
 
     def peak(self) -> int:
         """The most bytes that the process has held."""
-        import resource
-        import sys
-
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+        return process_peak()
 
 
 def clocked(tokens: Any) -> tuple[float, float]:
@@ -243,9 +204,9 @@ def clocked(tokens: Any) -> tuple[float, float]:
     return first, time.perf_counter() - began - first
 
 
-ENGINES: dict[str, Callable[[Asked], Engine]] = {
-    "zoo": Zoo,
-    "mlx": Mlx,
-    "mlx-lm": MlxLm,
-    "transformers": Transformers,
-}
+def process_peak() -> int:
+    """The most bytes that this process has held."""
+    import resource
+    import sys
+
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)

@@ -4,33 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 from zoo.errors import PromptError, SourceError, ZooError
 from zoo.insight.apart import alternating, run_apart
-from zoo.insight.benchmark.figures import FIGURES, WORKS, figure
+from zoo.insight.benchmark.figures import ASIDE, FIGURES, WORKS, Figure, figure
+from zoo.insight.benchmark.lengths import Lengths
+from zoo.insight.benchmark.limits import NEEDS
 from zoo.insight.benchmark.peers import check_installed
 
 WHAT = "benchmark"  # what a record says that it is
-
-
-@dataclass(frozen=True)
-class Lengths:
-    """How much is run: tokens of the prompt, tokens that are written after it, and texts of a batch."""
-
-    prompt: int = 512
-    new: int = 64
-    rows: int = 8
-
-    def __post_init__(self) -> None:
-        for name, value in asdict(self).items():
-            if type(value) is not int or value < (2 if name == "new" else 1):
-                raise PromptError(
-                    f"`{name}` must be a number of at least {2 if name == 'new' else 1}, got {value!r:.60}"
-                )
 
 
 def benchmark(
@@ -42,14 +28,19 @@ def benchmark(
     runs: int = 5,
     dtype: str | None = None,
     unpack: bool | None = None,
+    profile: bool = False,
     report: Callable[[int, int], None] | None = None,
 ) -> dict[str, Any]:
     """Measure a checkpoint in the zoo and in the engines `against`, "mlx-lm" for example: a record.
 
-    `dtype` and `unpack` are `zoo.load`'s. `only` names works of `figures.WORKS`; all without it. A first run of each engine
-    is not counted: after it the files are in the system's memory. `report` is called with the runs that are done and those
-    in all. PromptError for a number that cannot be, ZooError for an engine or a work that there is not, SourceError for one
-    that is not installed or fails.
+    `dtype` and `unpack` are `zoo.load`'s. `only` names works of `figures.WORKS`; without it all but those of `figures.ASIDE`.
+    `profile` adds where the zoo's time goes, by the kind of block. A first run of each engine is not counted: after it the
+    files are in the system's memory. `report` is called with the runs that are done and those in all. PromptError for a
+    number that cannot be, ZooError for an engine or a work that there is not, SourceError for one that is not installed or
+    fails.
+
+    The record has `limits`, what the machine does at most, and `needs`, what a token of the zoo takes of it; `share` divides
+    them.
 
     >>> from zoo.insight.benchmark import Lengths, benchmark
     >>> record = benchmark("llama", lengths=Lengths(prompt=8, new=2, rows=2), only=["decode"], runs=1)
@@ -70,37 +61,71 @@ def benchmark(
         check_installed(name)
     found = find(source, default_registry())
     engines = list(dict.fromkeys(("zoo", *against)))
-    works = [work for work in WORKS if not only or work in only]
-    done, total = 0, (runs + 1) * len(engines)
+    works = [work for work in WORKS if (work in only if only else work not in ASIDE)]
+    asked = json.dumps(
+        dict(
+            folder=str(found.path),
+            architecture=found.architecture and found.architecture.name,
+            works=works,
+            lengths=asdict(lengths),
+            dtype=dtype,
+            unpack=unpack,
+        )
+    )
+    done, total = 0, (runs + 1) * len(engines) + 1 + profile
 
-    def run(engine: str) -> dict[str, Any]:
+    def run(module: str, *arguments: str) -> dict[str, Any]:
         nonlocal done
         if report is not None:
             report(done, total)
-        asked = dict(folder=str(found.path), works=works, dtype=dtype, unpack=unpack, **asdict(lengths))
-        asked["architecture"] = found.architecture and found.architecture.name
-        values = run_apart("zoo.insight.benchmark.worker", [engine, json.dumps(asked)], f"{engine}, {source}")
+        name = f"{arguments[0] if len(arguments) > 1 else 'zoo'}, {source}"
+        values = run_apart(f"zoo.insight.benchmark.{module}", arguments, name)
         done += 1
         return values
 
-    taken = alternating(engines, runs, run, warm_up=1)
-    if report is not None:
-        report(total, total)
-    return {
+    taken = alternating(engines, runs, lambda engine: run("worker", engine, asked), warm_up=1)
+    needs = taken["zoo"][0][NEEDS]
+    record = {
         "what": WHAT,
         "source": str(source),
         **asdict(lengths),
         "runs": runs,
         "dtype": dtype,
         "unpack": unpack,
-        "engines": {engine: _medians(rows) | {"runs": rows} for engine, rows in taken.items()},
+        "engines": {engine: _medians(rows) | {"runs": _figures(rows)} for engine, rows in taken.items()},
+        "limits": run("limits"),
+        "needs": needs,
+        **({"profile": run("profile", asked)} if profile else {}),
         "versions": versions(),
     }
+    if report is not None:
+        report(total, total)
+    return record
+
+
+def _figures(rows: Sequence[dict[str, Any]]) -> list[dict[str, float]]:
+    """What was measured in each run."""
+    return [{name: value for name, value in row.items() if name != NEEDS} for row in rows]
 
 
 def _medians(rows: Sequence[dict[str, Any]]) -> dict[str, float]:
     """The median of each figure."""
-    return {name: median(row[name] for row in rows) for name in rows[0] if all(name in row for row in rows)}
+    figures = _figures(rows)
+    return {
+        name: median(row[name] for row in figures)
+        for name in figures[0]
+        if all(name in row for row in figures)
+    }
+
+
+def share(record: dict[str, Any], one: Figure) -> float | None:
+    """The zoo's rate as a share of what the limit that bounds it allows, above 0; None where that is not known.
+
+    It may exceed 1 where what a token takes stays in the processor's caches.
+    """
+    limit, need = record.get("limits", {}).get(one.bound), record.get("needs", {}).get(one.name)
+    rate = record["engines"]["zoo"].get(one.name)
+    return rate * need / limit if limit and need and rate else None
 
 
 def is_record(value: Any) -> bool:
