@@ -23,6 +23,8 @@ from zoo.errors import ZooError
 MOST_THREADS = 8  # beyond that, reading memory bounds them
 MOST_CASTS = 4  # arrays at once: reading memory bounds more of them
 MOST_JOINED = 2**30  # bytes of a model beyond which launching a product takes less than reading its matrix
+COLUMNS = range(8, 33)  # vectors at once that the CPU multiplies faster as columns
+MATRIX_IN_CACHE = 2**21  # numbers of a matrix up to which it does not
 UNPACKED_ROWS = 16  # from which on the CPU unpacks a matrix to multiply by it
 MOST_KEPT = 64 * 2**20  # bytes freed that may wait for the next text
 
@@ -156,6 +158,14 @@ def unpacks(nbytes: int) -> bool:
     """
     room = total_memory()
     return not on_gpu() and room is not None and nbytes <= room / 2
+
+
+def as_columns(size: int) -> range:
+    """How many vectors at once are multiplied faster as the columns of the second factor, W xᵀ in the place of x Wᵀ.
+
+    `size` is the matrix's, in numbers.
+    """
+    return range(0) if on_gpu() or size <= MATRIX_IN_CACHE else COLUMNS
 
 
 def multiplies_floats(rows: int) -> bool:

@@ -48,6 +48,21 @@ def test_joined_or_not_it_gives_the_models_logits(name, joins, monkeypatch):
     same(*both(made.model, made.tokens[:, :9]), "the logits")
 
 
+@pytest.mark.parametrize("name", ["llama", "gpt2", "qwen2"])
+def test_vectors_as_columns_give_the_models_logits(name, monkeypatch):
+    monkeypatch.setattr(runtime, "as_columns", lambda size: range(1, 9))
+    made = subject(name)
+    same(*both(made.model, made.tokens[:, :9]), "the logits")
+
+
+def test_only_large_matrices_and_some_vectors_are_turned_and_on_no_gpu(monkeypatch):
+    large = runtime.MATRIX_IN_CACHE + 1
+    assert 8 in runtime.as_columns(large) and 1 not in runtime.as_columns(large)
+    assert not runtime.as_columns(large - 1)
+    monkeypatch.setattr(runtime, "on_gpu", lambda: True)
+    assert not runtime.as_columns(large)
+
+
 def test_a_packed_model_has_packed_products(monkeypatch):
     made = subject("llama", "pocket")
     nn.quantize(made.model, group_size=32, bits=8)

@@ -13,6 +13,7 @@ from typing import Any
 import mlx.core as mx
 import mlx.nn as nn
 
+from zoo import runtime
 from zoo.blocks.quantized import FLOATS, QuantizedLinear
 
 Function = Callable[..., Any]
@@ -66,6 +67,10 @@ class Preparation:
         array: mx.array = module[name]
         self._arrays.append((module, name, array))
         return array
+
+    def take_all(self, layer: nn.Module) -> dict[str, mx.array]:
+        """The arrays that a layer multiplies by, and adds, by their names."""
+        return {name: self.take(layer, name) for name in _names(layer)}
 
     def form_of(self, module: nn.Module) -> Function | None:
         """The function of a module by the form of its class, None where there is none."""
@@ -126,9 +131,17 @@ def product(layer: nn.Module, arrays: Mapping[str, mx.array]) -> Function:
     """What a linear layer like `layer` does with these arrays: (…, I) -> (…, O)."""
     bias = arrays.get("bias")
     if "scales" not in arrays:
-        weight = arrays.get(FLOATS, arrays.get("weight")).T
+        matrix: mx.array = arrays.get(FLOATS, arrays.get("weight"))
+        weight = matrix.T
         mx.eval(weight)  # once: a step has no transposition of its own
-        multiply = (lambda x: x @ weight) if bias is None else (lambda x: mx.addmm(bias, x, weight))
+        as_columns = runtime.as_columns(matrix.size)
+
+        def multiply(x: mx.array) -> mx.array:
+            if x.shape[0] in as_columns and x.ndim == 2:
+                y = (matrix @ x.T).T
+                return y if bias is None else y + bias
+            return x @ weight if bias is None else mx.addmm(bias, x, weight)
+
         return (lambda x: multiply(x).astype(x.dtype)) if FLOATS in arrays else multiply
     weight = arrays["weight"]
     scales, biases = arrays["scales"], arrays.get("biases")
@@ -150,4 +163,4 @@ def linear(preparation: Preparation, layer: nn.Module) -> Function | None:
     """(…, I) -> (…, O)."""
     if _kind(layer) is None:
         return None
-    return product(layer, {name: preparation.take(layer, name) for name in _names(layer)})
+    return product(layer, preparation.take_all(layer))

@@ -33,7 +33,9 @@ def zoo(asked: Asked) -> Engine:
 class Own(Engine):
     """A loaded model, of which nothing is asked."""
 
-    refused: str | None = "not a model that writes a text token by token: `zoo compare --measure` times it, and --only load its loading"
+    refused: str | None = (
+        "not a model that writes a text token by token: `zoo compare --measure` times it, and --only load its loading"
+    )
 
     def __init__(self, loaded: Loaded) -> None:
         self.loaded = loaded
