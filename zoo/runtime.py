@@ -146,6 +146,11 @@ def fused(function: Callable[..., Any]) -> Callable[..., Any]:
     return mx.compile(function, shapeless=True) if on_gpu() else function
 
 
+def has_kernels() -> bool:
+    """Whether norms, rotary positions and attention are one kernel each, and not a graph of general operations."""
+    return on_gpu()
+
+
 def joins(nbytes: int) -> bool:
     """Whether a decode step of a model of so many bytes gains by joining the projections of a vector in one product."""
     return nbytes <= MOST_JOINED

@@ -11,8 +11,10 @@ import mlx.core as mx
 
 from zoo.blocks.attention import Attention
 from zoo.blocks.mask import Mask
+from zoo.blocks.norm import RMSNorm
 from zoo.blocks.position import RoPE
 from zoo.prepared.forms import Function, Preparation, form, keeps
+from zoo.prepared.parts import rms_normed
 
 
 @form(Attention, "__call__", "project", "split", "merge", "rotate")
@@ -38,19 +40,23 @@ def _heads_of(preparation: Preparation, block: Attention) -> Function:
     """(B, D), the position of each row -> queries (B, H, 1, K), keys and values (B, G, 1, K), turned."""
     heads, kv_heads, width = block.heads, block.kv_heads, block.head_dim
     turn = None if block.rope is None else preparation.form_of(block.rope) or block.rope
+    joined = preparation.joined(block.query, block.key, block.value)
+    normed, together = _norm_of_both(preparation, block)
+    if joined is not None and together and turn is not None:
+
+        def turned_together(x: mx.array, offset: Any) -> list[mx.array]:
+            both, values = mx.split(joined(x).reshape(x.shape[0], -1, 1, width), [heads + kv_heads], axis=1)
+            return [
+                *mx.split(turn(both if normed is None else normed(both), offset), [heads], axis=1),
+                values,
+            ]
+
+        return turned_together
+    parts = _parts(joined, [preparation.of(part) for part in (block.query, block.key, block.value)], block)
     norms = [
         (preparation.form_of(block[name]) or block[name]) if name in block else None
         for name in ("query_norm", "key_norm")
     ]
-    joined = preparation.joined(block.query, block.key, block.value)
-    if joined is not None and turn is not None and norms == [None, None]:
-
-        def turned_together(x: mx.array, offset: Any) -> list[mx.array]:
-            both, values = mx.split(joined(x).reshape(x.shape[0], -1, 1, width), [heads + kv_heads], axis=1)
-            return [*mx.split(turn(both, offset), [heads], axis=1), values]
-
-        return turned_together
-    parts = _parts(joined, [preparation.of(part) for part in (block.query, block.key, block.value)], block)
 
     def turned_apart(x: mx.array, offset: Any) -> list[mx.array]:
         *both, values = parts(x)
@@ -58,6 +64,24 @@ def _heads_of(preparation: Preparation, block: Attention) -> Function:
         return [*(both if turn is None else (turn(part, offset) for part in both)), values]
 
     return turned_apart
+
+
+def _norm_of_both(preparation: Preparation, block: Attention) -> tuple[Function | None, bool]:
+    """What norms queries and keys side by side, (B, H + G, 1, K), None where nothing does; and whether that can be."""
+    norms = [block[name] for name in ("query_norm", "key_norm") if name in block]
+    if not norms:
+        return None, True
+    plain = all(keeps(norm, RMSNorm, "__call__") for norm in norms)
+    if len(norms) < 2 or not plain or norms[0].eps != norms[1].eps:
+        return None, False
+    weights = [preparation.take(norm, "weight") for norm in norms]
+    if any(weight.shape != (block.head_dim,) or weight.dtype != weights[0].dtype for weight in weights):
+        return None, False
+    counts = (block.heads, block.kv_heads)
+    weight = mx.concatenate(
+        [mx.broadcast_to(one, (count, 1, one.size)) for one, count in zip(weights, counts, strict=True)]
+    )
+    return rms_normed(weight, norms[0].eps), True
 
 
 def _parts(joined: Function | None, apart: list[Function], block: Attention) -> Function:

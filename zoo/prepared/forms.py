@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from itertools import accumulate
-from typing import Any
+from typing import Any, TypeVar
 
 import mlx.core as mx
 import mlx.nn as nn
@@ -17,6 +17,7 @@ from zoo import runtime
 from zoo.blocks.quantized import FLOATS, QuantizedLinear
 
 Function = Callable[..., Any]
+Made = TypeVar("Made")
 Form = Callable[["Preparation", Any], "Function | None"]
 
 PACKED = (nn.QuantizedLinear, QuantizedLinear)
@@ -54,6 +55,7 @@ class Preparation:
         self.joins = joins
         self._classes = [(module, type(module)) for module in model.modules()]
         self._arrays: list[tuple[nn.Module, str, mx.array]] = []
+        self._shared: dict[Any, Any] = {}
 
     @property
     def current(self) -> bool:
@@ -61,6 +63,13 @@ class Preparation:
         return all(type(module) is kind for module, kind in self._classes) and all(
             module[name] is array for module, name, array in self._arrays
         )
+
+    def shared(self, key: Any, make: Callable[[], Made]) -> Made:
+        """What `make` gives, made once for all layers that ask for the same `key`."""
+        if key not in self._shared:
+            self._shared[key] = make()
+        found: Made = self._shared[key]
+        return found
 
     def take(self, module: nn.Module, name: str) -> mx.array:
         """An array of a module."""

@@ -5,6 +5,8 @@ Axes: B batch, D width, F hidden, E experts, k experts of a token, H heads, K wi
 
 from __future__ import annotations
 
+from typing import Any
+
 import mlx.core as mx
 import mlx.nn as nn
 
@@ -14,17 +16,28 @@ from zoo.blocks.feedforward import MLP, GatedMLP
 from zoo.blocks.head import Head
 from zoo.blocks.moe import MANY, Experts, MoE, Router, StackedLinear, top
 from zoo.blocks.norm import LayerNorm, RMSNorm
-from zoo.blocks.position import RoPE
+from zoo.blocks.position import RoPE, frequencies
 from zoo.blocks.quantized import QuantizedEmbedding
+from zoo.prepared import spelled
 from zoo.prepared.forms import Function, Preparation, form, keeps, product
 
 
 @form(RMSNorm, "__call__")
 def rms_norm(preparation: Preparation, norm: RMSNorm) -> Function:
     """(…, D) -> (…, D)."""
-    weight, eps = preparation.take(norm, "weight"), norm.eps
-    dtype = weight.dtype
-    return lambda x: mx.fast.rms_norm(x, weight, eps).astype(dtype)
+    return rms_normed(preparation.take(norm, "weight"), norm.eps)
+
+
+def rms_normed(weight: mx.array, eps: float) -> Function:
+    """(…, D) -> (…, D); `weight` may be one for all vectors, or have more axes."""
+    dtype, one = weight.dtype, weight.ndim == 1
+    mx.eval(weight)
+    if dtype == mx.float32 and not runtime.has_kernels():
+        return spelled.rms_norm(weight, eps)
+    norm = mx.fast.rms_norm
+    if one:
+        return lambda x: norm(x, weight, eps).astype(dtype)
+    return lambda x: (norm(x, None, eps) * weight).astype(dtype)
 
 
 @form(LayerNorm, "__call__")
@@ -42,9 +55,21 @@ def rope(preparation: Preparation, rope: RoPE) -> Function | None:
         return None
     dims, interleaved, wavelengths = rope.dims, rope.interleaved, rope._wavelengths
     base, turn = rope.theta if wavelengths is None else None, mx.fast.rope
-    return lambda x, offset: turn(
-        x, dims, traditional=interleaved, base=base, scale=1.0, offset=offset, freqs=wavelengths
-    )
+
+    def by_kernel(x: mx.array, offset: Any) -> mx.array:
+        return turn(x, dims, traditional=interleaved, base=base, scale=1.0, offset=offset, freqs=wavelengths)
+
+    if interleaved or runtime.has_kernels():
+        return by_kernel
+    turns = frequencies(rope.theta, dims) if wavelengths is None else (1 / wavelengths).tolist()
+    by_operations = preparation.shared(("turn", *turns), lambda: spelled.Turn(turns))
+
+    def turned(x: mx.array, offset: Any) -> mx.array:
+        if type(offset) is int and x.shape[-1] == dims and x.dtype == mx.float32:
+            return by_operations(x, offset)
+        return by_kernel(x, offset)
+
+    return turned
 
 
 @form(MLP, "__call__")
