@@ -56,6 +56,11 @@ class Embedding(nn.Module):
         """Logits by the same table: each is the product of a hidden state and a token's vector."""
         return self.tokens.as_linear(x) if self._owner is None else self._owner().as_linear(x)
 
+    @property
+    def owner(self) -> Embedding:
+        """The embedding whose table it uses: itself, or the one that `share` was given."""
+        return self if self._owner is None else self._owner().owner
+
     def share(self, other: Embedding) -> None:
         """Use the table of `other`, whose parameter it stays."""
         # Behind a function: nn.Module would count a module among its own parts, and so its table twice.

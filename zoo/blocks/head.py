@@ -16,7 +16,7 @@ class Head(nn.Module):
     def __init__(self, spec: recipe.Head, *, dim: int, index: int = 0) -> None:
         super().__init__()
         self.spec = spec
-        self._table: Callable[[mx.array], mx.array] | None = None
+        self._embedding: Callable[[], nn.Module] | None = None
         if not spec.tied:
             self.output = nn.Linear(dim, spec.vocab, bias=spec.bias)
         elif spec.bias:
@@ -25,12 +25,18 @@ class Head(nn.Module):
     def tie(self, embedding: nn.Module) -> None:
         """Use the table of `embedding`, when the recipe ties them. It stays the embedding's own parameter."""
         if self.spec.tied:
-            self._table = lambda x: embedding.as_linear(x)
+            # Behind a function: nn.Module would count a module among its own parts, and so its table twice.
+            self._embedding = lambda: embedding
+
+    @property
+    def embedding(self) -> nn.Module | None:
+        """The embedding whose table is its matrix; None for a head with a matrix of its own."""
+        return None if self._embedding is None else self._embedding()
 
     def __call__(self, x: mx.array) -> mx.array:  # (B, T, D) -> (B, T, V)
         if self.spec.scale != 1.0:
             x = x * self.spec.scale
-        if self._table is None:
+        if self.embedding is None:
             return self.output(x)
-        logits = self._table(x)
+        logits = self.embedding.as_linear(x)
         return logits + self.bias if "bias" in self else logits

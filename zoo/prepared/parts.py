@@ -9,7 +9,6 @@ import mlx.core as mx
 
 from zoo import runtime
 from zoo.blocks.feedforward import MLP, GatedMLP
-from zoo.blocks.head import Head
 from zoo.blocks.moe import MANY, Experts, MoE, Router, StackedLinear, top
 from zoo.blocks.norm import LayerNorm, RMSNorm
 from zoo.blocks.position import RoPE
@@ -119,9 +118,3 @@ def stacked_linear(preparation: Preparation, layer: StackedLinear) -> Function:
         return lambda x, indices: multiply(x, matrices, indices)
     bias = preparation.take(layer, "bias")
     return lambda x, indices: multiply(x, matrices, indices) + bias[indices][..., None, :]
-
-
-@form(Head, "__call__")
-def head(preparation: Preparation, block: Head) -> Function | None:
-    """(B, D) -> (B, V), by a matrix of its own."""
-    return preparation.of(block.output) if "output" in block and block.spec.scale == 1.0 else None
