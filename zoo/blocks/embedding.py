@@ -52,14 +52,14 @@ class Embedding(nn.Module):
         """The rows of the table alone."""
         return self.tokens(tokens) if self._owner is None else self._owner().look_up(tokens)
 
-    @property
-    def table(self) -> nn.Module:
-        """The module that holds the table: this one's own, or another embedding's."""
-        return self.tokens if self._owner is None else self._owner().table
-
     def as_linear(self, x: mx.array) -> mx.array:  # (B, T, D) -> (B, T, V)
         """Logits by the same table: each is the product of a hidden state and a token's vector."""
         return self.tokens.as_linear(x) if self._owner is None else self._owner().as_linear(x)
+
+    @property
+    def owner(self) -> Embedding:
+        """The embedding whose table it uses: itself, or the one that `share` was given."""
+        return self if self._owner is None else self._owner().owner
 
     def share(self, other: Embedding) -> None:
         """Use the table of `other`, whose parameter it stays."""

@@ -8,7 +8,6 @@ import mlx.core as mx
 import mlx.nn as nn
 
 from zoo import recipe
-from zoo.blocks.embedding import Embedding
 
 
 class Head(nn.Module):
@@ -17,26 +16,27 @@ class Head(nn.Module):
     def __init__(self, spec: recipe.Head, *, dim: int, index: int = 0) -> None:
         super().__init__()
         self.spec = spec
-        self._tied: Callable[[], Embedding] | None = None
+        self._embedding: Callable[[], nn.Module] | None = None
         if not spec.tied:
             self.output = nn.Linear(dim, spec.vocab, bias=spec.bias)
         elif spec.bias:
             self.bias = mx.zeros((spec.vocab,))
 
-    def tie(self, embedding: Embedding) -> None:
+    def tie(self, embedding: nn.Module) -> None:
         """Use the table of `embedding`, when the recipe ties them. It stays the embedding's own parameter."""
         if self.spec.tied:
-            self._tied = lambda: embedding  # behind a function: it is no part of the head
+            # Behind a function: nn.Module would count a module among its own parts, and so its table twice.
+            self._embedding = lambda: embedding
 
     @property
-    def tied_to(self) -> Embedding | None:
-        """The embedding whose table it uses, None for a head with a matrix of its own."""
-        return None if self._tied is None else self._tied()
+    def embedding(self) -> nn.Module | None:
+        """The embedding whose table is its matrix; None for a head with a matrix of its own."""
+        return None if self._embedding is None else self._embedding()
 
     def __call__(self, x: mx.array) -> mx.array:  # (B, T, D) -> (B, T, V)
         if self.spec.scale != 1.0:
             x = x * self.spec.scale
-        if self._tied is None:
+        if self.embedding is None:
             return self.output(x)
-        logits = self._tied().as_linear(x)
+        logits = self.embedding.as_linear(x)
         return logits + self.bias if "bias" in self else logits

@@ -165,7 +165,7 @@ class Rows:
     def forward(self, tokens: mx.array) -> mx.array:  # (B, 1) -> (B, V)
         """The logits after one more token in each row."""
         self._passes += 1
-        if self._passes == PLAIN + 1 and not self.protocol.translates:
+        if self._passes == PLAIN + 1:
             self._step = self._prepared(tokens)
         if self._step is not None:
             return self._step(tokens, self.cache)

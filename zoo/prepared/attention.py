@@ -9,7 +9,7 @@ from typing import Any
 
 import mlx.core as mx
 
-from zoo.blocks.attention import Attention
+from zoo.blocks.attention import Attention, MultiHeadAttention
 from zoo.blocks.mask import Mask
 from zoo.blocks.norm import RMSNorm
 from zoo.blocks.position import RoPE
@@ -26,7 +26,7 @@ def attention(preparation: Preparation, block: Attention) -> Function | None:
     """
     if isinstance(block.rope, RoPE) and block.rope.depends_on_length:
         return None
-    output, mix, heads_of = preparation.of(block.output), _mix(block), _heads_of(preparation, block)
+    output, mix, heads_of = preparation.of(block.output), mix_of(block), _heads_of(preparation, block)
 
     def step(x: mx.array, mask: Mask, cache: Any) -> mx.array:
         queries, keys, values = heads_of(x, cache.offset)  # (B, H, 1, K), two of (B, G, 1, K)
@@ -93,9 +93,9 @@ def _parts(joined: Function | None, apart: list[Function], block: Attention) -> 
     return lambda x: [part(x).reshape(x.shape[0], -1, 1, width) for part in apart]
 
 
-def _mix(block: Attention) -> Function:
+def mix_of(block: MultiHeadAttention) -> Function:
     """softmax(Q Kᵀ · scale + mask) V, the block's own."""
-    if not keeps(block, Attention, "mix"):
+    if not keeps(block, MultiHeadAttention, "mix"):
         return block.mix
     attend, scale = mx.fast.scaled_dot_product_attention, block.scale
     return lambda queries, keys, values, mask: attend(queries, keys, values, scale=scale, mask=mask)

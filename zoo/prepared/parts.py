@@ -8,18 +8,14 @@ from __future__ import annotations
 from typing import Any
 
 import mlx.core as mx
-import mlx.nn as nn
 
 from zoo import runtime
-from zoo.blocks.embedding import Embedding
 from zoo.blocks.feedforward import MLP, GatedMLP
-from zoo.blocks.head import Head
 from zoo.blocks.moe import MANY, Experts, MoE, Router, StackedLinear, top
 from zoo.blocks.norm import LayerNorm, RMSNorm
 from zoo.blocks.position import RoPE, frequencies
-from zoo.blocks.quantized import QuantizedEmbedding
 from zoo.prepared import spelled
-from zoo.prepared.forms import Function, Preparation, form, keeps, product
+from zoo.prepared.forms import Function, Preparation, form
 
 
 @form(RMSNorm, "__call__")
@@ -147,30 +143,3 @@ def stacked_linear(preparation: Preparation, layer: StackedLinear) -> Function:
         return lambda x, indices: multiply(x, matrices, indices)
     bias = preparation.take(layer, "bias")
     return lambda x, indices: multiply(x, matrices, indices) + bias[indices][..., None, :]
-
-
-@form(Head, "__call__")
-def head(preparation: Preparation, block: Head) -> Function | None:
-    """(B, D) -> (B, V), by a matrix of its own or the embedding's table."""
-    scale, embedding = block.spec.scale, block.tied_to
-    if embedding is None:
-        multiply = preparation.form_of(block.output)
-    else:
-        multiply = preparation.form_of(embedding.table) if keeps(embedding, Embedding, "as_linear") else None
-    if multiply is None:
-        return None
-    bias = preparation.take(block, "bias") if "bias" in block else None
-
-    def logits(x: mx.array) -> mx.array:
-        y = multiply(x if scale == 1.0 else x * scale)
-        return y if bias is None else y + bias
-
-    return logits
-
-
-@form(nn.Embedding, "as_linear")
-@form(nn.QuantizedEmbedding, "as_linear")
-@form(QuantizedEmbedding, "as_linear")
-def table(preparation: Preparation, layer: nn.Module) -> Function:
-    """(B, D) -> (B, V): the table of a tied head."""
-    return product(layer, preparation.take_all(layer))

@@ -5,32 +5,37 @@ from __future__ import annotations
 from typing import Any
 
 import mlx.core as mx
+import mlx.nn as nn
 
 from zoo import runtime
 from zoo.blocks.decoder import RECURRENT, Decoder
-from zoo.blocks.layer import Layer
-from zoo.prepared import attention, parts  # noqa: F401 (their forms are registered)
+from zoo.blocks.encoder_decoder import EncoderDecoder
+from zoo.prepared import attention, cross, ends, layers, parts  # noqa: F401 (their forms are registered)
 from zoo.prepared.forms import Function, Preparation, keeps
 
 _KEPT = "_prepared_step"  # the attribute of a model that holds its step
 
 
 class Step:
-    """One more token of each row: ids (B, 1) and the caches -> logits (B, V)."""
+    """One more token of each row: ids (B, 1) and the caches -> logits (B, V).
 
-    def __init__(self, model: Decoder) -> None:
+    `model` is `decoder`, or the encoder-decoder that it is a part of.
+    """
+
+    def __init__(self, model: nn.Module, decoder: Decoder) -> None:
         arrays = (
             value for module in model.modules() for value in module.values() if isinstance(value, mx.array)
         )
         joins = runtime.joins(sum(array.nbytes for array in arrays))
         self._made = made = Preparation(model, joins)
-        self._model, self._embedding, self._head = model, model.embedding, made.of(model.head)
-        self._norm = made.of(model.norm) if "norm" in model else None
+        self._decoder, self._head = decoder, made.of(decoder.head)
+        self._embedding = made.form_of(decoder.embedding) or _as_it_is(decoder.embedding)
+        self._norm = made.of(decoder.norm) if "norm" in decoder else None
         kinds = [
-            RECURRENT if one.recurrent else one.window for (one,) in (need.memories for need in model.needs)
+            RECURRENT if one.recurrent else one.window for (one,) in (need.memories for need in decoder.needs)
         ]
         self._masks = {kind: kinds.index(kind) for kind in kinds}  # by the first layer of each kind
-        self._layers = [(_layer(made, layer), kind) for layer, kind in zip(model.layers, kinds, strict=True)]
+        self._layers = [(made.of(layer), kind) for layer, kind in zip(decoder.layers, kinds, strict=True)]
 
     @property
     def current(self) -> bool:
@@ -38,9 +43,9 @@ class Step:
         return self._made.current
 
     def __call__(self, tokens: mx.array, cache: list[Any]) -> mx.array:  # (B, 1) -> (B, V)
-        model = self._model
-        x = mx.squeeze(self._embedding(tokens, model.offset(cache, None)), 1)  # (B, D)
-        masks = {kind: model.mask(1, kind, cache[first], None, None) for kind, first in self._masks.items()}
+        decoder = self._decoder
+        x = self._embedding(tokens, decoder.offset(cache, None))  # (B, D)
+        masks = {kind: decoder.mask(1, kind, cache[first], None, None) for kind, first in self._masks.items()}
         for (layer, kind), kept in zip(self._layers, cache, strict=True):
             x = layer(x, masks[kind], kept)
         return self._head(x if self._norm is None else self._norm(x))  # type: ignore[no-any-return]
@@ -51,42 +56,28 @@ class Step:
 
 
 def prepared_step(model: Any) -> Step | None:
-    """The step of a decoder, made once; None for a model that can only run as it is.
+    """The step of a decoder, or of an encoder-decoder whose caches have the source; None for a model that can only run as it is.
 
-    Such a model has a method of its own in the place of the decoder's, or layers that give values to each other, have
-    several caches, or none.
+    The step is made once. A model without one has a method of its own in the place of the decoder's, or layers that give
+    values to each other, have several caches, or none.
     """
-    if not keeps(model, Decoder, "__call__", "backbone", "embed", "offset", "mask"):
+    decoder = model.decoder if keeps(model, EncoderDecoder, "decode") else model
+    if not keeps(decoder, Decoder, "__call__", "backbone", "embed", "offset", "mask"):
         return None
-    if model.spec.embedding.gives or not all(_alone(need) for need in model.needs):
+    if decoder.spec.embedding.gives or not all(_alone(need) for need in decoder.needs):
         return None
     kept: Step | None = vars(model).get(_KEPT)
     if kept is None or not kept.current:
-        kept = Step(model)
+        kept = Step(model, decoder)
         object.__setattr__(model, _KEPT, kept)  # as no part of the model
     return kept
+
+
+def _as_it_is(embedding: nn.Module) -> Function:
+    """An embedding that has no form: (B, 1), the position of each row -> (B, D)."""
+    return lambda tokens, offset: mx.squeeze(embedding(tokens, offset), 1)
 
 
 def _alone(need: Any) -> bool:
     """Whether a layer is called with the mask and the cache of its one mixer, and nothing else."""
     return len(need.memories) == 1 and bool(need.caches) and not (need.by_part or need.gives or need.takes)
-
-
-def _layer(made: Preparation, layer: Any) -> Function:
-    """A layer as a function of (B, D), a mask and a cache."""
-    if not keeps(layer, Layer, "__call__", "add", "run") or layer.passing or len(layer.remembering) > 1:
-        return made.of(layer)
-    mixer, feedforward = made.of(layer.mixer), made.of(layer.feedforward)
-    mixer_norm, feedforward_norm = made.of(layer.mixer_norm), made.of(layer.feedforward_norm)
-    if layer.placement == "pre":
-
-        def step(x: mx.array, mask: Any, cache: Any) -> mx.array:
-            x = x + mixer(mixer_norm(x), mask, cache)
-            return x + feedforward(feedforward_norm(x))
-    else:
-
-        def step(x: mx.array, mask: Any, cache: Any) -> mx.array:
-            x = mixer_norm(x + mixer(x, mask, cache))
-            return feedforward_norm(x + feedforward(x))
-
-    return step

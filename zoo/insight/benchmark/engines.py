@@ -7,6 +7,7 @@ from collections.abc import Callable
 from zoo.insight.benchmark.llama_cpp import LlamaCpp
 from zoo.insight.benchmark.own import zoo
 from zoo.insight.benchmark.peers import Asked, Engine, Mlx, MlxLm, Transformers
+from zoo.insight.benchmark.translators import CTranslate2
 
 ENGINES: dict[str, Callable[[Asked], Engine]] = {
     "zoo": zoo,
@@ -14,4 +15,5 @@ ENGINES: dict[str, Callable[[Asked], Engine]] = {
     "mlx-lm": MlxLm,
     "transformers": Transformers,
     "llama.cpp": LlamaCpp,
+    "ctranslate2": CTranslate2,
 }

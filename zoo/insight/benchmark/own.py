@@ -10,6 +10,7 @@ from typing import Any
 from zoo.insight.benchmark.lengths import Lengths
 from zoo.insight.benchmark.limits import needs
 from zoo.insight.benchmark.peers import Asked, Engine, clocked
+from zoo.insight.benchmark.translators import zoo_translate
 from zoo.loading import Loaded
 
 DRAFT = 8  # tokens that are looked up a step
@@ -48,15 +49,7 @@ class Translator(Own):
 
     def translate(self, rows: list[list[int]], new: int) -> float:
         """Seconds of the translations of texts side by side."""
-        from zoo.generation.engine import Engine as Texts
-
-        began = time.perf_counter()
-        engine = Texts(self.loaded, rows=len(rows))
-        for ids in rows:
-            engine.add(ids, max_tokens=new, temperature=0.0)
-        for _ in engine.run():
-            pass
-        return time.perf_counter() - began
+        return zoo_translate(self.loaded, rows, new)
 
 
 class Writer(Own):

@@ -1,0 +1,106 @@
+"""Where a step begins and ends: tokens to vectors, vectors to logits. Axes: B batch, D width, V vocabulary, P positions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import mlx.core as mx
+import mlx.nn as nn
+
+from zoo.blocks.embedding import Embedding
+from zoo.blocks.head import Head
+from zoo.blocks.position import LearnedPositions, SinusoidalPositions
+from zoo.blocks.quantized import FLOATS, QuantizedEmbedding
+from zoo.prepared.forms import Function, Preparation, form, keeps, product
+
+ROWS = 256  # of a table of positions, at first
+
+
+@form(Embedding, "__call__", "vectors", "look_up", "owner")
+def embedding(preparation: Preparation, block: Embedding) -> Function | None:
+    """(B, 1), the position of each row -> (B, D)."""
+    table = _table(block)
+    if table is None:
+        return None
+    scale = block.scale
+    norm = preparation.of(block.norm) if "norm" in block else None
+    places = _places(preparation, block.positions) if "positions" in block else None
+    look_up = _rows(preparation, table)
+
+    def step(tokens: mx.array, offset: Any) -> mx.array:
+        x = look_up(mx.squeeze(tokens, 1))
+        if scale != 1.0:
+            x = x * scale
+        if places is not None:
+            x = x + places(offset, x.dtype)
+        return x if norm is None else norm(x)
+
+    return step
+
+
+def _table(block: Any) -> nn.Module | None:
+    """The table that an embedding looks its tokens up in; None where a subclass has a way of its own."""
+    if not keeps(block, Embedding, "look_up", "as_linear", "owner"):
+        return None
+    owner = block.owner
+    return owner.tokens if keeps(owner, Embedding, "look_up", "as_linear") else None
+
+
+def _rows(preparation: Preparation, table: nn.Module) -> Function:
+    """(B,) -> (B, D)."""
+    if type(table) is not nn.Embedding:
+        return table
+    weight = preparation.take(table, "weight")
+    return lambda tokens: weight[tokens]
+
+
+def _places(preparation: Preparation, positions: nn.Module) -> Function:
+    """The position of each row, a number or (B,), and the dtype of the tokens' vectors -> (D,) or (B, D)."""
+    if keeps(positions, LearnedPositions, "__call__"):
+        return lambda offset, dtype: mx.squeeze(positions(1, offset), -2)
+    waves = _Waves(positions) if keeps(positions, SinusoidalPositions, "__call__") else None
+
+    def step(offset: Any, dtype: mx.Dtype) -> mx.array:
+        if waves is not None and isinstance(offset, int):
+            return waves(offset).astype(dtype)
+        found = mx.squeeze(positions(1, offset), -2)
+        return found if "weight" in positions else found.astype(dtype)
+
+    return step
+
+
+class _Waves:
+    """Sines and cosines of positions, computed once: a table (P, D) that grows with the text."""
+
+    def __init__(self, positions: SinusoidalPositions) -> None:
+        self._positions = positions
+        self._table: mx.array | None = None
+
+    def __call__(self, position: int) -> mx.array:  # -> (D,)
+        table = self._table
+        if table is None or position >= table.shape[0]:
+            rows = ROWS
+            while rows <= position:
+                rows *= 2
+            self._table = table = self._positions(rows)
+            mx.eval(table)
+        return table[position]
+
+
+@form(Head, "__call__")
+def head(preparation: Preparation, block: Head) -> Function:
+    """(B, D) -> (B, V)."""
+    multiply, scale = _logits(preparation, block), block.spec.scale
+    return multiply if scale == 1.0 else lambda x: multiply(x * scale)
+
+
+def _logits(preparation: Preparation, block: Head) -> Function:
+    """(B, D) -> (B, V), by a matrix of its own or the embedding's table."""
+    if block.embedding is None:
+        return preparation.of(block.output)
+    table = _table(block.embedding)
+    bias = preparation.take(block, "bias") if "bias" in block else None
+    if type(table) is nn.Embedding or (type(table) is QuantizedEmbedding and FLOATS in table):
+        return product(table, preparation.take_all(table) | ({} if bias is None else {"bias": bias}))
+    multiply = block.embedding.as_linear
+    return multiply if bias is None else lambda x: multiply(x) + bias
