@@ -183,30 +183,14 @@ def too_large(weights: int, recipe: Any, width: int, context: int | None = None)
 
 
 CONTEXT = 4096  # tokens, where nothing says how long a text will be
-READ = 2**26  # bytes evaluated at once: enough to be cast side by side, few enough to be held twice
 GB = 1e9
 
 
 def evaluate_weights(model: Any, report: Report | None = None) -> str | None:
-    """Evaluate the weights, some at a time: memory never holds a second copy of all, and Ctrl-C takes effect.
-
-    Gives the path of one that holds NaN or infinity, if there is one.
-    """
+    """Evaluate the weights; gives the path of one that holds NaN or infinity, if there is one."""
     from zoo.checkpoint.finite import evaluate
 
-    tensors = parameters_of(model)
-    total, seen, done, group = sum(tensor.nbytes for tensor in tensors.values()), 0, 0, dict[str, Any]()
-    broken = None
     try:
-        for path, tensor in tensors.items():
-            group[path] = tensor
-            seen += tensor.nbytes
-            if seen - done >= READ:
-                broken, done = broken or evaluate(group), seen
-                group.clear()
-                if report is not None:
-                    report(done, total)
-        broken = broken or evaluate(group)
+        return evaluate(parameters_of(model), report)
     except RuntimeError as error:
         raise CheckpointError(f"the weights cannot be read: {error}") from error
-    return broken

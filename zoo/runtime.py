@@ -10,11 +10,10 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import cache
 from importlib.util import find_spec
-from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -118,10 +117,23 @@ def threads() -> int:
     return min(os.cpu_count() or 1, MOST_THREADS)
 
 
-def casts(dtype: Any) -> Callable[[Any], Any]:
-    """A function that casts arrays to `dtype`, unevaluated. On the CPU, several are cast at once, a core each."""
-    streams = cycle(side_streams())
-    return lambda array: array if array.dtype == dtype else array.astype(dtype, stream=next(streams))
+def side_by_side(sizes: Mapping[str, int]) -> dict[str, Any]:
+    """The stream for each of many arrays, from their bytes by name: about as many bytes a stream, the largest first."""
+    streams = side_streams()
+    given = [0] * len(streams)
+    found = {}
+    for name in sorted(sizes, key=lambda name: (-sizes[name], name)):
+        least = given.index(min(given))
+        given[least] += sizes[name]
+        found[name] = streams[least]
+    return found
+
+
+def on(stream: Any) -> AbstractContextManager[Any]:
+    """Operations within are for this stream, one of `side_streams`."""
+    import mlx.core as mx
+
+    return nullcontext() if stream is None else mx.stream(stream)
 
 
 @cache

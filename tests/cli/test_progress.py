@@ -18,7 +18,7 @@ from zoo.insight.divergence import divergence
 # The commands as they are, but each report takes a while, and nobody waits a second for the first bar.
 SLOW = (
     "import sys, time, zoo.loading, zoo.cli.progress as p\n"
-    "p.AFTER, zoo.loading.READ = 0.01, 1\n"
+    "p.AFTER, zoo.checkpoint.finite.READ = 0.01, 1\n"
     "plain = p.Progress.__call__\n"
     "def slow(self, done, total):\n"
     "    plain(self, done, total)\n"
@@ -157,7 +157,7 @@ def test_work_that_saves_hears_the_first_ctrl_c_and_ends_at_the_second(tmp_path)
 
 
 def test_loading_reports_the_bytes_read(folder, monkeypatch):
-    monkeypatch.setattr("zoo.loading.READ", 1000)
+    monkeypatch.setattr("zoo.checkpoint.finite.READ", 1000)
     reports = []
     zoo.load(folder(), report=lambda done, total: reports.append((done, total)))
     assert reports[0] == (0, 0) and len(reports) > 5

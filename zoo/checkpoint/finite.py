@@ -5,8 +5,7 @@ Weights that are evaluated anyway are checked while they are in memory, in one p
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from itertools import cycle
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import mlx.core as mx
@@ -16,15 +15,33 @@ from zoo.checkpoint.packed import Packed
 
 BITS = {mx.float16: 0x7C00, mx.bfloat16: 0x7F80}  # infinity; larger ones are NaN
 SIGN = 0x8000
+READ = 2**26  # bytes begun at once
 
 
-def evaluate(tensors: Mapping[str, Any]) -> str | None:
-    """Evaluate tensors, arrays and `Packed`, by name; the name of one that holds NaN or infinity, if there is one."""
-    streams = cycle(runtime.side_streams())
-    signs = {name: list(_signs(tensor, next(streams))) for name, tensor in tensors.items()}
-    arrays = [list(t.parts().values()) if isinstance(t, Packed) else t for t in tensors.values()]
-    mx.eval(arrays, signs)
-    suspects = (name for name, found in signs.items() if any(sign.item() for sign in found))
+def evaluate(tensors: Mapping[str, Any], report: Callable[[int, int], None] | None = None) -> str | None:
+    """Evaluate tensors, arrays and `Packed`, by name; the name of one that holds NaN or infinity, if there is one.
+
+    They are begun some at a time, so that Ctrl-C takes effect; `report` is called with the bytes begun and those in all.
+    MLX bounds what is under way, and with it the memory of what is read only to be cast.
+    """
+    sizes = {name: tensor.nbytes for name, tensor in tensors.items()}
+    total, seen, done = sum(sizes.values()), 0, 0
+    signs: dict[str, list[mx.array]] = {}
+    group: list[Any] = []
+    begun: list[Any] = []
+    for name, stream in runtime.side_by_side(sizes).items():
+        tensor = tensors[name]
+        with runtime.on(stream):
+            signs[name] = list(_signs(tensor))
+        group += [list(tensor.parts().values()) if isinstance(tensor, Packed) else tensor, signs[name]]
+        seen += sizes[name]
+        if seen - done >= READ:
+            mx.async_eval(group)
+            begun, group, done = begun + group, [], seen
+            if report is not None:
+                report(done, total)
+    mx.eval(begun, group)
+    suspects = (name for name in tensors if any(sign.item() for sign in signs[name]))
     return next((name for name in suspects if not finite(tensors[name])), None)
 
 
@@ -40,18 +57,20 @@ def _floats(array: mx.array) -> bool:
     return array.size > 0 and mx.issubdtype(array.dtype, mx.floating)
 
 
-def _signs(tensor: Any, stream: Any) -> Iterator[mx.array]:
+def _signs(tensor: Any) -> Iterator[mx.array]:
     """Whether a tensor may hold NaN or infinity: some array is true where it does, and rarely where it does not."""
     if isinstance(tensor, Packed):
         yield from _codes(tensor)
         for part in (tensor.scales, tensor.biases, tensor.global_scale):
-            yield from _signs(part, stream) if part is not None else ()
+            yield from _signs(part) if part is not None else ()
     elif _floats(tensor) and tensor.dtype in BITS:
         # By their bits: on the CPU whole numbers of 16 bits are compared ten times faster than floats.
-        yield tensor.view(mx.int16).max(stream=stream) >= BITS[tensor.dtype]
-        yield tensor.view(mx.uint16).max(stream=stream) >= BITS[tensor.dtype] + SIGN
+        yield tensor.view(mx.int16).max() >= BITS[tensor.dtype]
+        yield tensor.view(mx.uint16).max() >= BITS[tensor.dtype] + SIGN
     elif _floats(tensor):
-        yield mx.logical_not(mx.isfinite(tensor.sum(stream=stream)))  # which very large numbers may overflow
+        # The sum of each row, which very large numbers may overflow, as a product: the fastest sum there is on a CPU.
+        rows = tensor if tensor.ndim else tensor[None]
+        yield mx.logical_not(mx.isfinite(rows @ mx.ones(rows.shape[-1], tensor.dtype)).all())
 
 
 def _codes(tensor: Packed) -> Iterator[mx.array]:

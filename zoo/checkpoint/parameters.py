@@ -80,18 +80,17 @@ def fill(model: Any, parameters: Mapping[str, Any], dtype: Any = None) -> None:
     """
     arrays: dict[str, Any] = {}
     packed = {}
-    to_dtype = None if dtype is None else runtime.casts(dtype)
+    streams = runtime.side_by_side({path: tensor.nbytes for path, tensor in parameters.items()})
     for path, tensor in parameters.items():
-        cast = tensor
-        if to_dtype is not None:
-            cast = tensor.astype(dtype) if isinstance(tensor, Packed) else to_dtype(tensor)
-        if isinstance(cast, Packed):
-            owner = path.removesuffix(".weight")
-            packed[owner] = cast
-            # A product with rows that lie apart would copy them each time.
-            arrays |= {f"{owner}.{part}": mx.contiguous(array) for part, array in cast.parts().items()}
-        else:
-            arrays[path] = cast
+        with runtime.on(streams[path]):
+            cast = tensor if dtype is None else tensor.astype(dtype)
+            if isinstance(cast, Packed):
+                owner = path.removesuffix(".weight")
+                packed[owner] = cast
+                # A product with rows that lie apart would copy them each time.
+                arrays |= {f"{owner}.{part}": mx.contiguous(array) for part, array in cast.parts().items()}
+            else:
+                arrays[path] = cast
 
     def replaced(path: str, layer: Any) -> Any:
         return quantized_layer(layer, packed[path]) if path in packed else layer
