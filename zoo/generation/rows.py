@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import mlx.core as mx
 
@@ -15,15 +15,12 @@ from zoo.blocks.model import protocol_of
 from zoo.cache import CachePolicy, merged_caches
 from zoo.errors import ZooError
 from zoo.generation.choosing.logits import check_numbers, logprobs
+from zoo.generation.one_more import OneMore
 from zoo.generation.sequence import Text
 from zoo.generation.step import Step
 
-if TYPE_CHECKING:
-    from zoo.prepared import Step as PreparedStep
-
 Finished = Callable[[Text, list[Any], list[int]], None]
 
-PLAIN = 1  # passes by the model as it is: the first token of a short text does not wait until its step is prepared
 WASTE = 0.75  # of the columns must be in use, or those that no row uses are dropped
 
 
@@ -117,8 +114,7 @@ class Rows:
         finished: Finished | None = None,
     ) -> None:
         self.model, self.protocol = model, protocol_of(model)
-        self._step: PreparedStep | None = None
-        self._passes = 0
+        self._forward = OneMore(model)
         self.policy, self.merges = policy, merges
         self.texts: list[Text] = []
         self.cache: list[Any] = []
@@ -146,7 +142,7 @@ class Rows:
             self._leave(stay)
         waits = any(text.chooser.waits for text in self.texts)
         if self.texts:
-            logits = self.forward(tokens[:, None])
+            logits = self._forward(tokens[:, None], self.cache)
             if waits:
                 mx.async_eval(logits)
             else:
@@ -161,24 +157,6 @@ class Rows:
         if waits and self.texts:
             self.upcoming = [choose(logits, self.texts)]
         return steps
-
-    def forward(self, tokens: mx.array) -> mx.array:  # (B, 1) -> (B, V)
-        """The logits after one more token in each row."""
-        self._passes += 1
-        if self._passes == PLAIN + 1:
-            self._step = self._prepared(tokens)
-        if self._step is not None:
-            return self._step(tokens, self.cache)
-        if self.protocol.translates:
-            return self.model.decode(tokens, None, self.cache)[:, 0]
-        return self.model.head(self.model.backbone(tokens, self.cache))[:, 0]
-
-    def _prepared(self, tokens: mx.array) -> PreparedStep | None:
-        """The model's prepared step, where it has one. What is under way is waited for: it holds matrices that are replaced."""
-        from zoo.prepared import prepared_step
-
-        mx.eval(tokens, [cache.state for cache in self.cache])
-        return prepared_step(self.model)
 
     def _leave(self, stay: Sequence[int]) -> None:
         """Go on with the rows `stay`; who wants the caches of the others is given them."""

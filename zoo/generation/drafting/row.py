@@ -20,6 +20,7 @@ from zoo.generation.drafting.acceptance import accept
 from zoo.generation.drafting.drafter import Draft
 from zoo.generation.drafting.pays import BreakEven
 from zoo.generation.drafting.rollback import Rollback
+from zoo.generation.one_more import OneMore
 from zoo.generation.step import Drafted, Step
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ class DraftedRow:
         self.texts: list[Text] = []
         self.cache: list[Any] = []
         self.drafted = Drafted(0, 0, 0)
+        self._forward = OneMore(model)
         self._finished = finished
 
     def join(self, text: Text, cache: list[Any], logits: mx.array) -> None:
@@ -99,12 +101,17 @@ class DraftedRow:
         if draft.tokens:
             self._rollback.mark(read)
         tokens = mx.array([[*unread, *draft.tokens]])  # (1, T)
-        hidden = self.model.backbone(tokens, self.cache)[:, len(unread) - 1 :]  # (1, 1 + k, D)
         before, place = self.held, len(self.ids) - 1
-        steps = self._choose(self.model.head(hidden), draft)
+        hidden = None
+        if read == 1 and not self.drafter.reads_hidden:
+            logits = self._forward(tokens, self.cache)[:, None]
+        else:
+            hidden = self.model.backbone(tokens, self.cache)[:, len(unread) - 1 :]  # (1, 1 + k, D)
+            logits = self.model.head(hidden)
+        steps = self._choose(logits, draft)
         found = self._grew(steps)
         self.held = before + self._rollback.back(read, len(self.ids) - 1 - before)
-        if self.drafter.reads_hidden:
+        if hidden is not None and self.drafter.reads_hidden:
             self.drafter.see(place, hidden[:, : len(found)])
         self.drafted = Drafted(
             self.drafted.proposed + len(draft.tokens),

@@ -23,8 +23,6 @@ def zoo(asked: Asked) -> Engine:
 
     how: dict[str, Any] = dict(dtype=asked.dtype, architecture=asked.architecture, unpack=asked.unpack)
     loaded = load(asked.folder, force=True, **how)
-    # Without a tokenizer and settings there is no end token: no text is shorter.
-    loaded = replace(loaded, tokenizer=None, config={}, generation_config={})
     protocol, causality = protocol_of(loaded.model), loaded.architecture.causality
     if protocol.translates:
         return Translator(loaded)
@@ -39,7 +37,9 @@ class Own(Engine):
     )
 
     def __init__(self, loaded: Loaded) -> None:
-        self.loaded = loaded
+        # Without a tokenizer and settings there is no end token: no text is shorter.
+        self.loaded = replace(loaded, tokenizer=None, config={}, generation_config={})
+        self.encode = loaded.tokenizer.encode if loaded.tokenizer is not None else None
         self.vocab: int = loaded.recipe.embedding.vocab
         self.context = loaded.recipe.context
 

@@ -54,6 +54,8 @@ class Engine:
     vocab: int
     context: int | None = None  # the most tokens of a text, where there is a bound
     refused: str | None = None  # why there is no text to write
+    converting: float = 0.0  # seconds in which a copy for this engine was made first
+    encode: Callable[[str], list[int]] | None = None  # a text's ids, where there is a tokenizer
     # ids, new tokens -> seconds to the first token, and of those after it
     write: Callable[[list[int], int], tuple[float, float]] | None = None
     write_drafted: Callable[[list[int], int], tuple[float, float]] | None = None

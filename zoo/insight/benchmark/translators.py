@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from zoo.errors import SourceError, in_words
-from zoo.insight.benchmark.peers import Asked, Engine
+from zoo.insight.benchmark.peers import Asked, Engine, process_peak
 from zoo.loading import Loaded
 
 
@@ -37,12 +37,18 @@ class CTranslate2(Engine):
         from zoo.runtime import threads
 
         with TemporaryDirectory() as made:
+            began = time.perf_counter()
             tokens = converted(asked.folder, Path(made), asked.dtype or "float32")
+            self.converting = time.perf_counter() - began
             self._translator = ctranslate2.Translator(
                 made, device="cpu", compute_type=asked.dtype or "float32", intra_threads=threads()
             )
         self._tokens = tokens
         self.vocab: int = len(tokens)
+
+    def peak(self) -> int:
+        """The most bytes that the process has held, those of the conversion among them."""
+        return process_peak()
 
     def translate(self, rows: list[list[int]], new: int) -> float:
         """Seconds in which it writes `new` tokens for each of these sources, side by side."""

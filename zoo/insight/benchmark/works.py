@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import random
+import re
 import subprocess
 import sys
 import time
@@ -21,12 +22,20 @@ SHORT = 16  # tokens of each prompt of a batch
 SOURCE = 24  # tokens of each text that is translated
 TURN = 24  # tokens of a chat's next message, and of the answer before it
 
-# Code repeats its names and lines. Its words become ids, each its own, so that it needs no tokenizer.
-CODE = """
-def add ( self , name , value ) : if name in self . values : raise KeyError ( name ) self . values [ name ] = value
-def remove ( self , name ) : if name not in self . values : raise KeyError ( name ) del self . values [ name ]
-def replace ( self , name , value ) : if name not in self . values : raise KeyError ( name ) self . values [ name ] = value
-"""
+CODE = '''def add(self, name, value):
+    """Add a value under a name."""
+    if name in self.values:
+        raise KeyError(name)
+    self.values[name] = value
+
+def remove(self, name):
+    """Remove the value under a name."""
+    if name not in self.values:
+        raise KeyError(name)
+    del self.values[name]
+
+def add(self, name, value):
+'''
 
 Figures = dict[str, float]
 
@@ -82,13 +91,20 @@ def with_drafts(task: Task) -> Figures:
     write, write_drafted, new = task.engine.write, task.engine.write_drafted, task.lengths.new
     if write is None or write_drafted is None:
         return {}
-    words = CODE.split()
-    kinds = sorted(set(words))
-    ids = dict(zip(kinds, task.ids(len(kinds)), strict=True))
-    prompt = [ids[word] for word in words]
+    prompt = code(task)
     write_drafted(prompt, WARM)
     rates = ((new - 1) / run(prompt, new)[1] for run in (write, write_drafted))
     return dict(zip(("repetitive_rate", "drafted_rate"), rates, strict=True))
+
+
+def code(task: Task) -> list[int]:
+    """The ids of a text that repeats its names and lines; where there is no tokenizer, each word is a random id of its own."""
+    if task.engine.encode is not None:
+        return task.engine.encode(CODE)
+    words = re.findall(r"\w+|\S", CODE)
+    kinds = sorted(set(words))
+    ids = dict(zip(kinds, task.ids(len(kinds)), strict=True))
+    return [ids[word] for word in words]
 
 
 def chat(task: Task) -> Figures:
