@@ -47,6 +47,8 @@ class Own(Engine):
 class Translator(Own):
     """A model that translates."""
 
+    refused = "a translator: --only load, start and translate time it"
+
     def translate(self, rows: list[list[int]], new: int) -> float:
         """Seconds of the translations of texts side by side."""
         return zoo_translate(self.loaded, rows, new)
