@@ -24,6 +24,7 @@ MOST_THREADS = 8  # beyond that, reading memory bounds them
 MOST_CASTS = 4  # arrays at once: reading memory bounds more of them
 MOST_JOINED = 2**30  # bytes of a model beyond which launching a product takes less than reading its matrix
 UNPACKED_ROWS = 16  # from which on the CPU unpacks a matrix to multiply by it
+COLUMNS, ROWS = 8, 48  # from and up to which MKL multiplies columns faster than rows
 MOST_KEPT = 64 * 2**20  # bytes freed that may wait for the next text
 
 _blas = "not looked for"
@@ -161,6 +162,19 @@ def unpacks(nbytes: int) -> bool:
 def multiplies_floats(rows: int) -> bool:
     """Whether so many rows are multiplied faster by the floats of a packed matrix, made for them, than by packed numbers."""
     return rows >= UNPACKED_ROWS and not on_gpu()
+
+
+def multiplies_columns(rows: int) -> bool:
+    """Whether so many vectors are multiplied by a matrix faster as the columns of the other factor than as its rows.
+
+    MKL packs a transposed matrix for each product, which for few rows takes as long as the product.
+    """
+    return COLUMNS <= rows < ROWS and _blas == "MKL" and not on_gpu()
+
+
+def averages_by_products() -> bool:
+    """Whether the mean of few vectors takes less by a product than by a norm's kernel, which the CPU backend has not."""
+    return not on_gpu()
 
 
 def gather_matmul(x: Any, matrices: Any, indices: Any, in_order: bool = False) -> Any:

@@ -13,6 +13,7 @@ from typing import Any
 import mlx.core as mx
 import mlx.nn as nn
 
+from zoo import runtime
 from zoo.blocks.quantized import FLOATS, QuantizedLinear
 
 Function = Callable[..., Any]
@@ -126,9 +127,7 @@ def product(layer: nn.Module, arrays: Mapping[str, mx.array]) -> Function:
     """What a linear layer like `layer` does with these arrays: (…, I) -> (…, O)."""
     bias = arrays.get("bias")
     if "scales" not in arrays:
-        weight = arrays.get(FLOATS, arrays.get("weight")).T
-        mx.eval(weight)  # once: a step has no transposition of its own
-        multiply = (lambda x: x @ weight) if bias is None else (lambda x: mx.addmm(bias, x, weight))
+        multiply = _dense(arrays.get(FLOATS, arrays.get("weight")), bias)
         return (lambda x: multiply(x).astype(x.dtype)) if FLOATS in arrays else multiply
     weight = arrays["weight"]
     scales, biases = arrays["scales"], arrays.get("biases")
@@ -141,6 +140,23 @@ def product(layer: nn.Module, arrays: Mapping[str, mx.array]) -> Function:
         return y if bias is None else y + bias
 
     return packed
+
+
+def _dense(weight: mx.array, bias: mx.array | None) -> Function:
+    """x Wᵀ + b, (B, I) -> (B, O), or, where so many rows are multiplied faster as columns, (W xᵀ + b)ᵀ."""
+    transposed, as_columns = weight.T, runtime.multiplies_columns
+    mx.eval(transposed)  # once: a step has no transposition of its own
+    if bias is None:
+        return lambda x: (weight @ x.T).T if as_columns(x.shape[0]) else x @ transposed
+    column = bias[:, None]  # (O, 1)
+    mx.eval(column)
+
+    def multiply(x: mx.array) -> mx.array:
+        if as_columns(x.shape[0]):
+            return mx.addmm(column, weight, x.T).T
+        return mx.addmm(bias, x, transposed)
+
+    return multiply
 
 
 @form(nn.Linear, "__call__")
