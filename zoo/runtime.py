@@ -22,7 +22,7 @@ from zoo.errors import ZooError
 MOST_THREADS = 8  # beyond that, reading memory bounds them
 MOST_CASTS = 4  # arrays at once: reading memory bounds more of them
 MOST_JOINED = 2**30  # bytes of a model beyond which launching a product takes less than reading its matrix
-COLUMNS = range(8, 33)  # vectors at once that the CPU multiplies faster as columns
+COLUMNS = range(8, 48)  # vectors at once that MKL multiplies faster as columns
 MATRIX_IN_CACHE = 2**21  # numbers of a matrix up to which it does not
 UNPACKED_ROWS = 16  # from which on the CPU unpacks a matrix to multiply by it
 MOST_KEPT = 64 * 2**20  # bytes freed that may wait for the next text
@@ -180,9 +180,10 @@ def unpacks(nbytes: int) -> bool:
 def as_columns(size: int) -> range:
     """How many vectors at once are multiplied faster as the columns of the second factor, W xᵀ in the place of x Wᵀ.
 
-    `size` is the matrix's, in numbers.
+    `size` is the matrix's, in numbers. MKL packs a transposed matrix for each product, which for few vectors takes as long
+    as the product.
     """
-    return range(0) if on_gpu() or size <= MATRIX_IN_CACHE else COLUMNS
+    return COLUMNS if size > MATRIX_IN_CACHE and _blas == "MKL" and not on_gpu() else range(0)
 
 
 def multiplies_floats(rows: int) -> bool:

@@ -140,17 +140,7 @@ def product(layer: nn.Module, arrays: Mapping[str, mx.array]) -> Function:
     """What a linear layer like `layer` does with these arrays: (…, I) -> (…, O)."""
     bias = arrays.get("bias")
     if "scales" not in arrays:
-        matrix: mx.array = arrays.get(FLOATS, arrays.get("weight"))
-        weight = matrix.T
-        mx.eval(weight)  # once: a step has no transposition of its own
-        as_columns = runtime.as_columns(matrix.size)
-
-        def multiply(x: mx.array) -> mx.array:
-            if x.shape[0] in as_columns and x.ndim == 2:
-                y = (matrix @ x.T).T
-                return y if bias is None else y + bias
-            return x @ weight if bias is None else mx.addmm(bias, x, weight)
-
+        multiply = _dense(arrays.get(FLOATS, arrays.get("weight")), bias)
         return (lambda x: multiply(x).astype(x.dtype)) if FLOATS in arrays else multiply
     weight = arrays["weight"]
     scales, biases = arrays["scales"], arrays.get("biases")
@@ -163,6 +153,25 @@ def product(layer: nn.Module, arrays: Mapping[str, mx.array]) -> Function:
         return y if bias is None else y + bias
 
     return packed
+
+
+def _dense(weight: mx.array, bias: mx.array | None) -> Function:
+    """x Wᵀ + b, (B, I) -> (B, O), or, where so many vectors are multiplied faster as columns, (W xᵀ + b)ᵀ."""
+    transposed = weight.T
+    mx.eval(transposed)  # once: a step has no transposition of its own
+    as_rows = (lambda x: x @ transposed) if bias is None else (lambda x: mx.addmm(bias, x, transposed))
+    columns = runtime.as_columns(weight.size)
+    if not columns:
+        return as_rows
+    column = None if bias is None else mx.contiguous(bias[:, None])  # (O, 1)
+    mx.eval(column)
+
+    def multiply(x: mx.array) -> mx.array:
+        if x.shape[0] not in columns:
+            return as_rows(x)
+        return (weight @ x.T if column is None else mx.addmm(column, weight, x.T)).T
+
+    return multiply
 
 
 @form(nn.Linear, "__call__")
