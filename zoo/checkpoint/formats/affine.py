@@ -102,7 +102,8 @@ def affine(
         return
     biases = -wide * zeros
     if grouping.blocks is not None:
-        wide, biases = wide[:, grouping.blocks], biases[:, grouping.blocks]
+        # Rows are gathered several times faster than columns.
+        wide, biases = wide.T[grouping.blocks].T, biases.T[grouping.blocks].T
     if grouping.permutation is not None:
         words = reorder(words.T, bits, grouping.permutation).T
     matrix = Packed(
