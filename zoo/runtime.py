@@ -10,8 +10,9 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextvars import ContextVar
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -21,6 +22,7 @@ from zoo.errors import ZooError
 
 MOST_THREADS = 8  # beyond that, reading memory bounds them
 MOST_CASTS = 4  # arrays at once: reading memory bounds more of them
+MANY_NUMBERS = 2**16  # whose exp takes the CPU longer than it takes to call numpy's
 MOST_JOINED = 2**30  # bytes of a model beyond which launching a product takes less than reading its matrix
 COLUMNS = range(8, 48)  # vectors at once that MKL multiplies faster as columns
 MATRIX_IN_CACHE = 2**21  # numbers of a matrix up to which it does not
@@ -163,6 +165,24 @@ def has_kernels() -> bool:
     return on_gpu()
 
 
+def elementwise(function: Callable[[Any], Any], name: str) -> Callable[[Any], Any]:
+    """An activation as one kernel where that is free; inside `eager()`, for many numbers, numpy's form of that name."""
+    import mlx.core as mx
+
+    if on_gpu():
+        return fused(function)
+
+    def either(x: Any) -> Any:
+        if x.size < MANY_NUMBERS or x.dtype != mx.float32 or not evaluates(x):
+            return function(x)
+        from zoo import arithmetic
+
+        form = arithmetic.ACTIVATIONS.get(name)
+        return arithmetic.in_pieces(form, x) if form else function(x)
+
+    return either
+
+
 def joins(nbytes: int) -> bool:
     """Whether a decode step of a model of so many bytes gains by joining the projections of a vector in one product."""
     return nbytes <= MOST_JOINED
@@ -191,13 +211,71 @@ def multiplies_floats(rows: int) -> bool:
     return rows >= UNPACKED_ROWS and not on_gpu()
 
 
-def gather_matmul(x: Any, matrices: Any, indices: Any, in_order: bool = False) -> Any:
-    """x @ matrices[indices], the matrices unmoved: (…, M, in), (E, in, out), (…) -> (…, M, out).
+_evaluates: ContextVar[bool] = ContextVar("evaluates", default=False)
 
-    `in_order` promises that `indices` ascend. The CPU backend knows this product in float32 only.
+
+@contextmanager
+def eager() -> Iterator[None]:
+    """Allow the CPU to compute values as soon as they are needed: for passes that no transformation traces.
+
+    MLX computes exp and tanh there one number at a time, and gathered matrices one row at a time. Once there are values,
+    numpy's vectorised functions can be used, and the rows of each expert counted (`zoo.arithmetic`). No gradient passes.
+    """
+    token = _evaluates.set(not on_gpu())
+    try:
+        yield
+    finally:
+        _evaluates.reset(token)
+
+
+def evaluates(*arrays: Any) -> bool:
+    """Whether this is inside `eager()`; the arrays then have their values."""
+    if not _evaluates.get():
+        return False
+    import mlx.core as mx
+
+    try:
+        mx.eval(arrays)
+    except ValueError:  # a block of a plugin is traced by mx.compile or mx.vmap of its own
+        return False
+    return True
+
+
+def attention(queries: Any, keys: Any, values: Any, scale: float, mask: Any = None) -> Any:
+    """softmax(Q Kᵀ · scale + mask) V in the fastest way here: (B, H, T, K), two of (B, G, S, K) -> (B, H, T, K).
+
+    `mask` is any that `mx.fast.scaled_dot_product_attention` takes.
     """
     import mlx.core as mx
 
+    many = queries.size // queries.shape[3] * keys.shape[2] >= MANY_NUMBERS and queries.dtype == mx.float32
+    if not (many and evaluates(queries, keys, values)):
+        return mx.fast.scaled_dot_product_attention(queries, keys, values, scale=scale, mask=mask)
+    from zoo import arithmetic
+
+    return arithmetic.attention(queries, keys, values, scale, mask)
+
+
+def row_groups(indices: Any) -> Sequence[tuple[slice, slice]] | None:
+    """Of ascending indices (N,), each number, as a slice, and the rows that have it; None outside `eager()`."""
+    if not evaluates(indices):
+        return None
+    from zoo import grouping
+
+    return grouping.groups(indices)
+
+
+def gather_matmul(x: Any, matrices: Any, indices: Any, in_order: bool = False) -> Any:
+    """x @ matrices[indices], the matrices unmoved: (…, M, in), (E, in, out), (…) -> (…, M, out).
+
+    `in_order` promises that `indices` (N,) ascend. The CPU backend knows this product in float32 only.
+    """
+    import mlx.core as mx
+
+    if in_order and (groups := row_groups(indices)):
+        from zoo import grouping
+
+        return grouping.grouped_product(x, lambda part: matrices[part], groups)
     if on_gpu() or x.dtype == mx.float32:
         return mx.gather_mm(x, matrices, rhs_indices=indices, sorted_indices=in_order)
     wide = gather_matmul(x.astype(mx.float32), matrices.astype(mx.float32), indices, in_order)
@@ -252,9 +330,9 @@ def give_back() -> None:
 def prefill_chunk() -> int:
     """Prompt tokens a pass: bounds the memory of scores, (chunk × cached) a head, and the time of a pass.
 
-    On the CPU short passes are faster, besides being short.
+    On the CPU, more tokens a pass are hardly faster, and other texts wait longer.
     """
-    return 2048 if on_gpu() else 256
+    return 2048 if on_gpu() else 512
 
 
 def by_layer() -> bool:

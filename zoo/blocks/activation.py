@@ -58,4 +58,4 @@ _FUNCTIONS = {
 
 def activation(name: str) -> Callable[[mx.array], mx.array]:
     """The function of that name, elementwise on any shape."""
-    return runtime.fused(_FUNCTIONS[name])
+    return runtime.elementwise(_FUNCTIONS[name], name)

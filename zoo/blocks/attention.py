@@ -10,7 +10,7 @@ from typing import Any
 import mlx.core as mx
 import mlx.nn as nn
 
-from zoo import recipe
+from zoo import recipe, runtime
 from zoo.blocks.mask import Mask
 from zoo.blocks.position import RoPE
 from zoo.cache import Cache, CachePolicy, KVCache, WindowCache
@@ -44,7 +44,7 @@ class MultiHeadAttention(nn.Module):
 
         `zoo.blocks.mask.dense` makes an array of a mask of any kind.
         """
-        return mx.fast.scaled_dot_product_attention(queries, keys, values, scale=self.scale, mask=mask)
+        return runtime.attention(queries, keys, values, self.scale, mask)
 
     def merge(self, mixed: mx.array) -> mx.array:
         """The heads side by side, as the output projection reads them: (B, H, T, K) -> (B, T, H·K)."""

@@ -19,12 +19,13 @@ FLOATS = "_floats"  # of a layer: the numbers that its packed ones stand for; a 
 class Unpackable(nn.Module):
     """A layer with packed numbers that can be multiplied by the floats these stand for, where `unpack` has kept them."""
 
-    def floats(self) -> mx.array:
-        """The numbers that the packed ones stand for, unevaluated: (…, O, I) in float32."""
+    def floats(self, part: slice = slice(None)) -> mx.array:
+        """The numbers that the packed ones stand for, or a part of the first axis, unevaluated: (…, O, I) in float32."""
+        biases = self.get("biases")
         return mx.dequantize(
-            self.weight,
-            self.scales,
-            self.get("biases"),
+            self.weight[part],
+            self.scales[part],
+            None if biases is None else biases[part],
             group_size=self.group_size,
             bits=self.bits,
             mode=self.mode,

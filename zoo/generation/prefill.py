@@ -57,7 +57,8 @@ class Prefill:
         start, stop = self.read, self._stop()
         tokens = mx.array([self.ids[start:stop]])  # (1, T)
         more = {"prefix": len(self.ids)} if self.prefix else {}
-        hidden = self.model.backbone(tokens, self.cache, **more)  # (1, T, D)
+        with runtime.eager():
+            hidden = self.model.backbone(tokens, self.cache, **more)  # (1, T, D)
         if self.watch is not None:
             self.watch(start, hidden)
         if self.judge:
@@ -111,5 +112,6 @@ class SourceRead:
     def advance(self) -> mx.array:
         """The logits (1, V) of the first new token."""
         self.read = len(self.ids)
-        memory = self.model.encode(mx.array([self.ids]))  # (1, S, D)
+        with runtime.eager():
+            memory = self.model.encode(mx.array([self.ids]))  # (1, S, D)
         return self.model.decode(mx.array([[self.start]]), memory, self.cache)[:, -1]

@@ -1,0 +1,115 @@
+"""Attention and activations of values that are computed already, for MLX's CPU backend.
+
+That backend multiplies matrices by a fast BLAS, but computes exp one number at a time. numpy's exp is vectorised, and works
+on an MLX array's own memory. `zoo.runtime` says where these functions are used. Nothing in them is traced: no gradient
+passes.
+
+Axes: B batch, H heads, G key/value heads, R = H/G, T queries, t some of them, S keys, K width of a head.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import mlx.core as mx
+import numpy as np
+
+SCORES = 2**19  # numbers of a softmax at once, which stay in the processor's cache between its steps
+PIECE = 2**15  # numbers of an activation at once, for the same reason
+LEAST = np.finfo(np.float32).min  # the score of a key that a query does not see, as in MLX
+
+
+def attention(
+    queries: mx.array, keys: mx.array, values: mx.array, scale: float, mask: mx.array | str | None
+) -> mx.array:  # (B, H, T, K), two of (B, G, S, K) -> (B, H, T, K)
+    """softmax(Q Kᵀ · scale + mask) V, some queries at a time, causal ones with no more keys than they see."""
+    batch, heads, count, width = queries.shape
+    groups, length = keys.shape[1:3]
+    queries = (queries * scale).reshape(batch, groups, heads // groups, count, width)  # (B, G, R, T, K)
+    keys, values = keys[:, :, None].swapaxes(-1, -2), values[:, :, None]  # (B, G, 1, K, S), (B, G, 1, S, K)
+    step = min(max(SCORES // (batch * heads * length), 16), 128)
+    mixed: list[mx.array] = []
+    for start in range(0, count, step):
+        stop = min(start + step, count)
+        seen = length - count + stop if isinstance(mask, str) else length
+        scores = queries[..., start:stop, :] @ keys[..., :seen]  # (B, G, R, t, s)
+        mx.eval(scores, mixed[-1:])
+        places = _memory(scores).reshape(batch, heads, stop - start, seen)
+        if isinstance(mask, str):
+            places[..., start - stop :] += _triangle(stop - start)
+        elif mask is not None:
+            _hide(places, mask if mask.shape[-2] == 1 else mask[..., start:stop, :])
+        _exponentiate(places)
+        total = scores @ mx.ones((seen, 1))  # (B, G, R, t, 1)
+        mixed.append((scores @ values[..., :seen, :]) / total)
+    return mx.concatenate(mixed, axis=-2).reshape(batch, heads, count, -1)
+
+
+def _memory(array: mx.array) -> Any:
+    """An array's own numbers, which numpy may change in place; the array must be nobody else's."""
+    return np.array(array, copy=False)
+
+
+@lru_cache(maxsize=4)
+def _triangle(size: int) -> Any:
+    """What is added to the scores of `size` queries and the keys at their places: 0 where seen, (t, t)."""
+    return np.where(np.tri(size, dtype=bool), np.float32(0), LEAST)
+
+
+def _hide(scores: Any, mask: mx.array) -> None:  # (B, H, t, S), what broadcasts to it
+    """Add a mask to scores, or, of a mask of booleans, hide where it is False."""
+    if mask.dtype == mx.bool_:
+        np.copyto(scores, LEAST, where=~np.array(mask))
+    else:
+        scores += np.array(mask.astype(mx.float32))
+
+
+def _exponentiate(scores: Any) -> None:  # (…, S)
+    """e to the scores, in place, the greatest of each row taken as 0."""
+    with np.errstate(invalid="ignore", over="ignore"):  # −∞ − −∞; LEAST plus a low score
+        scores -= scores.max(axis=-1, keepdims=True)
+        np.exp(scores, out=scores)
+
+
+def in_pieces(function: Callable[[Any, Any], None], x: mx.array) -> mx.array:
+    """An elementwise function of numpy arrays, called with what it reads and what it writes, of some numbers at a time."""
+    result = mx.zeros(x.shape)
+    read, written = _memory(mx.contiguous(x)).reshape(-1), _memory(result).reshape(-1)
+    with np.errstate(over="ignore"):  # exp of much gives ∞, by which x is divided
+        for start in range(0, x.size, PIECE):
+            function(read[start : start + PIECE], written[start : start + PIECE])
+    return result
+
+
+def silu(x: Any, y: Any) -> None:
+    """x · σ(x)."""
+    np.negative(x, out=y)
+    _times_sigmoid(x, y)
+
+
+def quick_gelu(x: Any, y: Any) -> None:
+    """x · σ(1.702 x)."""
+    np.multiply(x, -1.702, out=y)
+    _times_sigmoid(x, y)
+
+
+def gelu_tanh(x: Any, y: Any) -> None:
+    """½ x (1 + tanh z), z = √(2/π) (x + 0.044715 x³), which is x · σ(2z)."""
+    np.multiply(x, x, out=y)
+    y *= -2 * math.sqrt(2 / math.pi) * 0.044715
+    y -= 2 * math.sqrt(2 / math.pi)
+    y *= x
+    _times_sigmoid(x, y)
+
+
+def _times_sigmoid(x: Any, y: Any) -> None:
+    """x · σ(−y), written to y."""
+    np.exp(y, out=y)
+    y += 1
+    np.divide(x, y, out=y)
+
+
+ACTIVATIONS = {"silu": silu, "quick_gelu": quick_gelu, "gelu_tanh": gelu_tanh}
