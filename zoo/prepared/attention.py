@@ -9,10 +9,12 @@ from typing import Any
 
 import mlx.core as mx
 
+from zoo import runtime
 from zoo.blocks.attention import Attention, MultiHeadAttention
 from zoo.blocks.mask import Mask
 from zoo.blocks.norm import RMSNorm
 from zoo.blocks.position import RoPE
+from zoo.prepared import spelled
 from zoo.prepared.forms import Function, Preparation, form, keeps
 from zoo.prepared.parts import rms_normed
 
@@ -98,4 +100,6 @@ def mix_of(block: MultiHeadAttention) -> Function:
     if not keeps(block, MultiHeadAttention, "mix"):
         return block.mix
     attend, scale = mx.fast.scaled_dot_product_attention, block.scale
-    return lambda queries, keys, values, mask: attend(queries, keys, values, scale=scale, mask=mask)
+    if runtime.has_kernels():
+        return lambda queries, keys, values, mask: attend(queries, keys, values, scale=scale, mask=mask)
+    return spelled.attention(scale)

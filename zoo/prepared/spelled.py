@@ -1,7 +1,7 @@
-"""Norms and rotary positions in single operations, for a backend that has no kernel of its own for them.
+"""Norms, rotary positions and attention in single operations, for a backend that has no kernel of its own for them.
 
 There MLX builds a graph of general operations at each call, which takes Python's thread longer than the few that a
-single token needs. Axes: B batch, H heads, D width, K width of a head.
+single token needs. Axes: B batch, H heads, G key/value heads, S keys, K width of a head.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import mlx.core as mx
 
+from zoo.blocks.mask import Mask
 from zoo.prepared.forms import Function
 
 
@@ -34,6 +35,25 @@ def layer_norm(weight: mx.array, bias: mx.array | None, eps: float) -> Function:
         return y if bias is None else y + bias
 
     return normalise
+
+
+def attention(scale: float) -> Function:
+    """softmax(Q Kᵀ · scale + mask) V: (B, H, 1, K), two of (B, G, S, K), mask -> (B, G, H/G, K).
+
+    Heads that share keys are the rows of one product.
+    """
+    factor = mx.array(scale)
+
+    def attend(queries: mx.array, keys: mx.array, values: mx.array, mask: Mask) -> mx.array:
+        if mask is not None or queries.dtype != mx.float32:
+            return mx.fast.scaled_dot_product_attention(queries, keys, values, scale=scale, mask=mask)
+        batch, groups, _, width = keys.shape
+        scores = (queries * factor).reshape(batch, groups, -1, width) @ keys.swapaxes(
+            -1, -2
+        )  # (B, G, H/G, S)
+        return mx.softmax(scores, axis=-1) @ values
+
+    return attend
 
 
 def _mean(size: int) -> mx.array:
