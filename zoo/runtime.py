@@ -172,11 +172,6 @@ def multiplies_columns(rows: int) -> bool:
     return COLUMNS <= rows < ROWS and _blas == "MKL" and not on_gpu()
 
 
-def averages_by_products() -> bool:
-    """Whether the mean of few vectors takes less by a product than by a norm's kernel, which the CPU backend has not."""
-    return not on_gpu()
-
-
 def gather_matmul(x: Any, matrices: Any, indices: Any, in_order: bool = False) -> Any:
     """x @ matrices[indices], the matrices unmoved: (…, M, in), (E, in, out), (…) -> (…, M, out).
 

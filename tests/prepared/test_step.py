@@ -15,6 +15,7 @@ import zoo
 from zoo import runtime
 from zoo.insight.tracing import trace
 from zoo.prepared import prepared_step
+from zoo.prepared.forms import Preparation
 from zoo.testing import same, subject
 
 PREPARED = (
@@ -46,6 +47,38 @@ def test_joined_or_not_it_gives_the_models_logits(name, joins, monkeypatch):
     monkeypatch.setattr(runtime, "joins", lambda nbytes: joins)
     made = subject(name)
     same(*both(made.model, made.tokens[:, :9]), "the logits")
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+@pytest.mark.parametrize("name", ["transformer", "bart", "m2m-100", "t5"])
+def test_a_translation_has_the_models_logits(name, rows):
+    made = subject(name)
+    model, source, target = made.model, made.tokens[:1, :7], mx.repeat(made.tokens[1:, :9], rows, axis=0)
+    step, caches = prepared_step(model), (model.make_cache(), model.make_cache())
+    memory = model.encode(source)  # one source for all rows
+    for cache in caches:
+        mx.eval(model.decode(target[:, :3], memory, cache))
+    for one in mx.split(target[:, 3:], 6, axis=1):
+        same(step(one, caches[1]), model.decode(one, None, caches[0])[:, 0], "the logits")
+
+
+@pytest.mark.parametrize("name", ["llama", "gpt2", "marian"])
+def test_rows_multiplied_as_columns_give_the_same(name, monkeypatch):
+    model = subject(name).model
+    if name == "marian":
+        model = model.decoder
+    head = Preparation(model, False).of(model.head)
+    x = mx.random.normal((5, model.spec.dim), key=mx.random.key(0))
+    expected = head(x)
+    monkeypatch.setattr(runtime, "multiplies_columns", lambda rows: True)
+    same(Preparation(model, False).of(model.head)(x), expected, "the logits")
+
+
+def test_sines_beyond_the_first_table_are_computed():
+    model = subject("transformer").model.decoder
+    embed, tokens = Preparation(model, False).form_of(model.embedding), mx.array([[5]])
+    for position in (0, 255, 256, 1000, 3):
+        same(embed(tokens, position), model.embedding(tokens, position)[:, 0], f"position {position}")
 
 
 def test_a_packed_model_has_packed_products(monkeypatch):

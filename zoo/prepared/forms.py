@@ -143,16 +143,16 @@ def product(layer: nn.Module, arrays: Mapping[str, mx.array]) -> Function:
 
 
 def _dense(weight: mx.array, bias: mx.array | None) -> Function:
-    """x Wᵀ + b, (B, I) -> (B, O), or, where so many rows are multiplied faster as columns, (W xᵀ + b)ᵀ."""
+    """x Wᵀ + b, (…, I) -> (…, O), or, where so many rows (B, I) are multiplied faster as columns, (W xᵀ + b)ᵀ."""
     transposed, as_columns = weight.T, runtime.multiplies_columns
     mx.eval(transposed)  # once: a step has no transposition of its own
     if bias is None:
-        return lambda x: (weight @ x.T).T if as_columns(x.shape[0]) else x @ transposed
+        return lambda x: (weight @ x.T).T if x.ndim == 2 and as_columns(x.shape[0]) else x @ transposed
     column = bias[:, None]  # (O, 1)
     mx.eval(column)
 
     def multiply(x: mx.array) -> mx.array:
-        if as_columns(x.shape[0]):
+        if x.ndim == 2 and as_columns(x.shape[0]):
             return mx.addmm(column, weight, x.T).T
         return mx.addmm(bias, x, transposed)
 

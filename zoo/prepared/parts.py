@@ -20,15 +20,7 @@ def rms_norm(preparation: Preparation, norm: RMSNorm) -> Function:
     """(…, D) -> (…, D)."""
     weight, eps = preparation.take(norm, "weight"), norm.eps
     dtype = weight.dtype
-    if not _averages(weight):
-        return lambda x: mx.fast.rms_norm(x, weight, eps).astype(dtype)
-    mean, least = _mean(weight), mx.array([eps])
-
-    def normalise(x: mx.array) -> mx.array:
-        x = x.astype(mx.float32)
-        return x * mx.rsqrt(mx.addmm(least, mx.square(x), mean)) * weight
-
-    return normalise
+    return lambda x: mx.fast.rms_norm(x, weight, eps).astype(dtype)
 
 
 @form(LayerNorm, "__call__")
@@ -36,28 +28,7 @@ def layer_norm(preparation: Preparation, norm: LayerNorm) -> Function:
     """(…, D) -> (…, D)."""
     weight, eps = preparation.take(norm, "weight"), norm.eps
     bias = preparation.take(norm, "bias") if "bias" in norm else None
-    if not _averages(weight):
-        return lambda x: mx.fast.layer_norm(x, weight, bias, eps)
-    mean, least = _mean(weight), mx.array([eps])
-
-    def normalise(x: mx.array) -> mx.array:
-        x = x - x @ mean
-        y = x * mx.rsqrt(mx.addmm(least, mx.square(x), mean)) * weight
-        return y if bias is None else y + bias
-
-    return normalise
-
-
-def _averages(weight: mx.array) -> bool:
-    """Whether a norm with this weight averages by a product with a vector."""
-    return weight.dtype == mx.float32 and runtime.averages_by_products()
-
-
-def _mean(weight: mx.array) -> mx.array:
-    """What a vector (…, D) is multiplied by to give its mean (…, 1): (D, 1)."""
-    mean = mx.full((weight.size, 1), 1 / weight.size)
-    mx.eval(mean)
-    return mean
+    return lambda x: mx.fast.layer_norm(x, weight, bias, eps)
 
 
 @form(RoPE, "__call__")
