@@ -239,3 +239,24 @@ def test_an_error_of_one_text_leaves_the_others():
         zoo.generate(
             loaded, PROMPTS[1], max_tokens=4, logit_bias={token: float("-inf") for token in range(vocab)}
         )
+
+
+def test_sources_that_wait_together_are_read_in_one_pass(monkeypatch):
+    loaded = made("transformer")
+    read, encode = [], type(loaded.model).encode
+
+    def noting(model, tokens, mask=None):
+        read.append(tokens.shape[0])
+        return encode(model, tokens, mask)
+
+    monkeypatch.setattr(type(loaded.model), "encode", noting)
+    engine = Engine(loaded, rows=4)
+    handles = [engine.add(prompt, temperature=0.0, max_tokens=6, logprobs=2) for prompt in PROMPTS]
+    found = {handle: [] for handle in handles}
+    for handle, step in engine.run():
+        found[handle].append(step)
+    assert read == [4, 1]  # of five, four run at once
+    for number, handle in enumerate(handles):
+        engine = Engine(loaded, rows=1)
+        engine.add(PROMPTS[number], temperature=0.0, max_tokens=6, logprobs=2)
+        same_text(found[handle], [step for _, step in engine.run()], f"text {number}")

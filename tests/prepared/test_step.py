@@ -15,6 +15,7 @@ import zoo
 from zoo import runtime
 from zoo.insight.tracing import trace
 from zoo.prepared import prepared_step
+from zoo.prepared.forms import Preparation
 from zoo.testing import same, subject
 
 PREPARED = (
@@ -61,6 +62,26 @@ def test_only_large_matrices_and_some_vectors_are_turned_and_on_no_gpu(monkeypat
     assert not runtime.as_columns(large - 1)
     monkeypatch.setattr(runtime, "on_gpu", lambda: True)
     assert not runtime.as_columns(large)
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+@pytest.mark.parametrize("name", ["transformer", "bart", "m2m-100", "t5"])
+def test_a_translation_has_the_models_logits(name, rows):
+    made = subject(name)
+    model, source, target = made.model, made.tokens[:1, :7], mx.repeat(made.tokens[1:, :9], rows, axis=0)
+    step, caches = prepared_step(model), (model.make_cache(), model.make_cache())
+    memory = model.encode(source)  # one source for all rows
+    for cache in caches:
+        mx.eval(model.decode(target[:, :3], memory, cache))
+    for one in mx.split(target[:, 3:], 6, axis=1):
+        same(step(one, caches[1]), model.decode(one, None, caches[0])[:, 0], "the logits")
+
+
+def test_sines_beyond_the_first_table_are_computed():
+    model = subject("transformer").model.decoder
+    embed, tokens = Preparation(model, False).form_of(model.embedding), mx.array([[5]])
+    for position in (0, 255, 256, 1000, 3):
+        same(embed(tokens, position), model.embedding(tokens, position)[:, 0], f"position {position}")
 
 
 def test_a_packed_model_has_packed_products(monkeypatch):

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from zoo import runtime
+from zoo.blocks.model import protocol_of
 from zoo.cache import CachePolicy, can_merge
 from zoo.errors import PromptError, ZooError
 from zoo.generation.prefill import MOST_RESERVED, Prefill, Report, SourceRead
@@ -51,7 +52,7 @@ class Engine:
             prompt_cache.check(loaded)
         self.loaded, self.most, self.prompt_cache = loaded, rows, prompt_cache
         self._waiting: deque[Text] = deque()
-        self._reading: tuple[Text, Prefill | SourceRead] | None = None
+        self._reading: tuple[list[Text], Prefill | SourceRead] | None = None
         self._groups: list[Rows | DraftedRow] = []
         self._handles = 0
         self._texts: dict[int, Text] = {}
@@ -103,7 +104,7 @@ class Engine:
         text.cancelled = True  # its row leaves its batch at the next step
         if text in self._waiting:
             self._waiting.remove(text)
-        if self._reading is not None and self._reading[0] is text:
+        if self._reading is not None and text in self._reading[0]:
             self._reading = None
 
     def step(self) -> list[tuple[int, Step]]:
@@ -139,39 +140,61 @@ class Engine:
         budget = runtime.prefill_chunk()
         running = sum(len(group.texts) for group in self._groups)
         while budget > 0 and (self._reading is not None or (self._waiting and running < self.most)):
-            text, prompt = self._reading or self._begin(self._waiting.popleft())
+            texts, prompt = self._reading or self._begin(self._next(self.most - running))
             before = prompt.read
             try:
                 logits = prompt.advance()
             except ZooError as error:
                 self._reading = None
-                failed.append((text, text.failed(error)))
+                failed += [(text, text.failed(error)) for text in texts]
                 continue
             budget -= prompt.read - before
-            self._reading = None if logits is not None else (text, prompt)
+            self._reading = None if logits is not None else (texts, prompt)
             if self.prompt_cache is not None and prompt.at_end:
+                text = texts[0]
                 self.prompt_cache.keep(text.ids[: prompt.read], prompt.cache, text.settings.policy())
             if logits is not None:
-                running += 1
-                if text.settings.prompt_logprobs:
-                    text.prompt = replace(
-                        text.prompt,
-                        logprobs=tuple(prompt.logprobs),
-                        alternatives=tuple(prompt.alternatives) or None,
-                    )
-                ready.append(Read(text, prompt.cache, logits))
+                running += len(texts)
+                for text in texts:
+                    if text.settings.prompt_logprobs:
+                        text.prompt = replace(
+                            text.prompt,
+                            logprobs=tuple(prompt.logprobs),
+                            alternatives=tuple(prompt.alternatives) or None,
+                        )
+                ready.append(Read(texts, prompt.cache, logits))
         self._join(ready)
         return failed
 
-    def _begin(self, text: Text) -> tuple[Text, Prefill | SourceRead]:
-        """Caches for a text, and what fills them."""
-        text.begin()
-        loaded, settings = self.loaded, text.settings
-        reserve = len(text.ids) * (text.start is None) + min(text.limit, MOST_RESERVED)
+    def _next(self, most: int) -> list[Text]:
+        """The text that waits longest; with it, where sources are read, those after it that one pass takes, `most` in all."""
+        texts = [self._waiting.popleft()]
+        if texts[0].start is None:
+            return texts
+        policy, longest = texts[0].settings.policy(), len(texts[0].ids)
+        pads = "right" in protocol_of(self.loaded.model).padding
+        while self._waiting and len(texts) < most:
+            following = self._waiting[0]
+            length = max(longest, len(following.ids))
+            if (len(texts) + 1) * length > runtime.prefill_chunk() or following.settings.policy() != policy:
+                break
+            if not pads and len(following.ids) != longest:
+                break
+            longest = length
+            texts.append(self._waiting.popleft())
+        return texts
+
+    def _begin(self, texts: list[Text]) -> tuple[list[Text], Prefill | SourceRead]:
+        """Caches for texts, and what fills them: for one, or for several with sources and one policy."""
+        for each in texts:
+            each.begin()
+        text, loaded = texts[0], self.loaded
+        settings = text.settings
+        reserve = max(len(each.ids) * (each.start is None) + min(each.limit, MOST_RESERVED) for each in texts)
         policy = settings.policy(reserve)
         cache = loaded.model.make_cache(policy)
         if text.start is not None:
-            return text, SourceRead(loaded.model, text.ids, cache, text.start)
+            return texts, SourceRead(loaded.model, [each.ids for each in texts], cache, text.start)
         if text.drafting is not None:
             text.drafter = text.drafting.make()
             text.drafter.read(text.ids)
@@ -195,19 +218,20 @@ class Engine:
             judge=settings.prompt_logprobs,
             watch=text.drafter.see if text.drafter is not None and text.drafter.reads_hidden else None,
         )
-        return text, prompt
+        return texts, prompt
 
     def _join(self, ready: Sequence[Read]) -> None:
         """Let texts whose prompts were read run beside others, or, where their caches cannot be merged, by themselves."""
         finished = self._keep if self.prompt_cache is not None else None
         joining: dict[CachePolicy, list[Read]] = {}
         for read in ready:
-            policy = read.text.settings.policy()
-            if read.text.drafting is not None:
+            text = read.texts[0]
+            policy = text.settings.policy()
+            if text.drafting is not None:
                 from zoo.generation.drafting import DraftedRow
 
                 drafted = DraftedRow(self.loaded.model, policy, finished)
-                drafted.join(read.text, read.cache, read.logits)
+                drafted.join(text, read.cache, read.logits)
                 self._groups.append(drafted)
             elif can_merge(read.cache):
                 joining.setdefault(policy, []).append(read)

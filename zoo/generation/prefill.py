@@ -1,6 +1,6 @@
 """A prompt is read by a decoder: in one pass, or, where it is long, in pieces, between which other texts can go on.
 
-Axes: B batch (1), T length, D width, V vocabulary, N alternatives.
+Axes: B batch (1, or the sources read together), T length, S source length, D width, V vocabulary, N alternatives.
 """
 
 from __future__ import annotations
@@ -100,18 +100,24 @@ class Prefill:
 
 
 class SourceRead:
-    """The source of an encoder-decoder, read in one pass; the target begins with the token `start`."""
+    """The sources of some texts of an encoder-decoder, read in one pass; their targets begin with the token `start`."""
 
     chunk, at_end = 0, False
 
-    def __init__(self, model: Any, ids: Sequence[int], cache: list[Any], start: int) -> None:
-        self.model, self.ids, self.cache, self.start, self.read = model, ids, cache, start, 0
+    def __init__(self, model: Any, sources: Sequence[Sequence[int]], cache: list[Any], start: int) -> None:
+        self.model, self.sources, self.cache, self.start, self.read = model, sources, cache, start, 0
         self.logprobs: list[float] = []
         self.alternatives: list[dict[int, float]] = []
 
     def advance(self) -> mx.array:
-        """The logits (1, V) of the first new token."""
-        self.read = len(self.ids)
+        """The logits (B, V) of the first new token of each target."""
+        lengths = [len(ids) for ids in self.sources]
+        self.read, longest = sum(lengths), max(lengths)
+        mask = None
+        if min(lengths) < longest:
+            mask = mx.array([[1] * length + [0] * (longest - length) for length in lengths])  # (B, S)
+        tokens = mx.array([[*ids, *[0] * (longest - len(ids))] for ids in self.sources])  # (B, S)
         with runtime.eager():
-            memory = self.model.encode(mx.array([self.ids]))  # (1, S, D)
-        return self.model.decode(mx.array([[self.start]]), memory, self.cache)[:, -1]
+            memory = self.model.encode(tokens, mask)  # (B, S, D)
+        starts = mx.array([[self.start]] * len(lengths))
+        return self.model.decode(starts, memory, self.cache, mask)[:, -1]

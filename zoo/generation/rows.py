@@ -90,9 +90,9 @@ def choose(logits: mx.array, texts: Sequence[Text]) -> Chosen:
 
 @dataclass
 class Read:
-    """A text whose prompt was read into `cache`, of one row; its next token has `logits` (1, V)."""
+    """Texts whose prompts were read into `cache`, a row each; their next tokens have `logits` (B, V)."""
 
-    text: Text
+    texts: list[Text]
     cache: list[Any]
     logits: mx.array
 
@@ -123,10 +123,10 @@ class Rows:
 
     def join(self, joining: Sequence[Read]) -> None:
         """More texts, which their prompts' caches and logits come with."""
-        self.upcoming += [choose(read.logits, [read.text]) for read in joining]
+        self.upcoming += [choose(read.logits, read.texts) for read in joining]
         caches = [*([self.cache] if self.texts else []), *(read.cache for read in joining)]
         self.cache = merged_caches(caches) if len(caches) > 1 else caches[0]
-        self.texts = [*self.texts, *(read.text for read in joining)]
+        self.texts = [*self.texts, *(text for read in joining for text in read.texts)]
 
     def fill(self, texts: Sequence[Text], cache: list[Any], logits: mx.array) -> None:
         """Begin with several texts, whose prompts were read into the rows of `cache`; `logits` (B, V) are of the next tokens."""

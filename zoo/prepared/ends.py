@@ -72,19 +72,15 @@ def _places(preparation: Preparation, positions: nn.Module) -> Function:
 class _Waves:
     """Sines and cosines of positions, computed once: a table (P, D) that grows with the text."""
 
-    def __init__(self, positions: SinusoidalPositions) -> None:
-        self._positions = positions
-        self._table: mx.array | None = None
+    def __init__(self, positions: nn.Module) -> None:
+        self._positions, self._table, self._rows = positions, mx.zeros((0,)), 0
 
     def __call__(self, position: int) -> mx.array:  # -> (D,)
-        table = self._table
-        if table is None or position >= table.shape[0]:
-            rows = ROWS
-            while rows <= position:
-                rows *= 2
-            self._table = table = self._positions(rows)
-            mx.eval(table)
-        return table[position]
+        if position >= self._rows:
+            self._rows = max(ROWS, 2 * position)
+            self._table = self._positions(self._rows)
+            mx.eval(self._table)
+        return self._table[position]
 
 
 @form(Head, "__call__")

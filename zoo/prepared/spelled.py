@@ -25,18 +25,6 @@ def rms_norm(weight: mx.array, eps: float) -> Function:
     return normalise
 
 
-def layer_norm(weight: mx.array, bias: mx.array | None, eps: float) -> Function:
-    """(x − mean) / √(variance + ε) · weight + bias: (…, D) -> (…, D)."""
-    mean, least = _mean(weight.size), mx.array([eps])
-
-    def normalise(x: mx.array) -> mx.array:
-        x = x - x @ mean
-        y = x * mx.rsqrt(mx.addmm(least, mx.square(x), mean)) * weight
-        return y if bias is None else y + bias
-
-    return normalise
-
-
 def attention(scale: float) -> Function:
     """softmax(Q Kᵀ · scale + mask) V: (B, H, 1, K), two of (B, G, S, K), mask -> (B, G, H/G, K).
 
