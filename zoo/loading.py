@@ -150,8 +150,12 @@ def unpack_layers(model: Any, asked: bool | None = None) -> None:
     packed = [layer for layer in model.modules() if isinstance(layer, Unpackable)]
     nbytes = 4 * sum(layer.scales.size * layer.group_size for layer in packed)
     if packed and (runtime.unpacks(nbytes) if asked is None else asked):
-        for layer in packed:
-            layer.unpack()
+        names = {str(number): layer for number, layer in enumerate(packed)}
+        for name, stream in runtime.side_by_side(
+            {name: one.weight.nbytes for name, one in names.items()}
+        ).items():
+            with runtime.on(stream):
+                names[name].unpack()
 
 
 def check_fit(model: Any, recipe: Any, width: int, context: int | None = None) -> None:
