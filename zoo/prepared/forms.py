@@ -13,6 +13,7 @@ from typing import Any
 import mlx.core as mx
 import mlx.nn as nn
 
+from zoo import runtime
 from zoo.blocks.quantized import FLOATS, QuantizedLinear
 
 Function = Callable[..., Any]
@@ -130,14 +131,17 @@ def product(layer: nn.Module, arrays: Mapping[str, mx.array]) -> Function:
         mx.eval(weight)  # once: a step has no transposition of its own
         multiply = (lambda x: x @ weight) if bias is None else (lambda x: mx.addmm(bias, x, weight))
         return (lambda x: multiply(x).astype(x.dtype)) if FLOATS in arrays else multiply
-    weight = arrays["weight"]
-    scales, biases = arrays["scales"], arrays.get("biases")
-    group_size, bits, mode = layer.group_size, layer.bits, layer.mode
+    multiply_packed = runtime.packed_product(
+        arrays["weight"],
+        arrays["scales"],
+        arrays.get("biases"),
+        group_size=layer.group_size,
+        bits=layer.bits,
+        mode=layer.mode,
+    )
 
     def packed(x: mx.array) -> mx.array:
-        y = mx.quantized_matmul(
-            x, weight, scales, biases, transpose=True, group_size=group_size, bits=bits, mode=mode
-        ).astype(x.dtype)
+        y = multiply_packed(x).astype(x.dtype)
         return y if bias is None else y + bias
 
     return packed
