@@ -27,6 +27,7 @@ MOST_JOINED = 2**30  # bytes of a model beyond which launching a product takes l
 COLUMNS = range(8, 48)  # vectors at once that MKL multiplies faster as columns
 MATRIX_IN_CACHE = 2**21  # numbers of a matrix up to which it does not
 UNPACKED_ROWS = 16  # from which on the CPU unpacks a matrix to multiply by it
+LEAST_DIVIDED = 2**15  # words of packed numbers from which on a product is divided among cores
 MOST_KEPT = 64 * 2**20  # bytes freed that may wait for the next text
 
 _blas = "not looked for"
@@ -209,6 +210,33 @@ def as_columns(size: int) -> range:
 def multiplies_floats(rows: int) -> bool:
     """Whether so many rows are multiplied faster by the floats of a packed matrix, made for them, than by packed numbers."""
     return rows >= UNPACKED_ROWS and not on_gpu()
+
+
+def packed_product(
+    weight: Any, scales: Any, biases: Any, *, group_size: int | None, bits: int | None, mode: str
+) -> Callable[[Any], Any]:
+    """x -> x times the transposed matrix (O, I) of packed numbers: (…, I) -> (…, O).
+
+    The CPU backend multiplies packed numbers on one core: the outputs are divided among the side streams there.
+    """
+    import mlx.core as mx
+
+    how: dict[str, Any] = dict(transpose=True, group_size=group_size, bits=bits, mode=mode)
+    streams = side_streams()
+    if len(streams) == 1 or weight.ndim != 2 or weight.size < LEAST_DIVIDED:
+        return lambda x: mx.quantized_matmul(x, weight, scales, biases, **how)
+    step = -(-weight.shape[0] // len(streams))
+    slices = [slice(first, first + step) for first in range(0, weight.shape[0], step)]
+    parts = [(weight[s], scales[s], None if biases is None else biases[s]) for s in slices]
+
+    def multiply(x: Any) -> Any:
+        found = [
+            mx.quantized_matmul(x, *part, **how, stream=stream)
+            for part, stream in zip(parts, streams, strict=False)
+        ]
+        return mx.concatenate(found, axis=-1)
+
+    return multiply
 
 
 _evaluates: ContextVar[bool] = ContextVar("evaluates", default=False)

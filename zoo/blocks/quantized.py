@@ -42,16 +42,15 @@ def matrix_product(layer: Unpackable, x: mx.array) -> mx.array:  # (…, I) -> (
         return x @ layer[FLOATS].T
     if runtime.multiplies_floats(x.size // x.shape[-1]):
         return x @ layer.floats().T
-    return mx.quantized_matmul(
-        x,
+    multiply = runtime.packed_product(
         layer.weight,
         layer.scales,
         layer.get("biases"),
-        transpose=True,
         group_size=layer.group_size,
         bits=layer.bits,
         mode=layer.mode,
     )
+    return multiply(x)
 
 
 class QuantizedLinear(Unpackable, nn.QuantizedLinear):

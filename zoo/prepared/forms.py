@@ -142,14 +142,17 @@ def product(layer: nn.Module, arrays: Mapping[str, mx.array]) -> Function:
     if "scales" not in arrays:
         multiply = _dense(arrays.get(FLOATS, arrays.get("weight")), bias)
         return (lambda x: multiply(x).astype(x.dtype)) if FLOATS in arrays else multiply
-    weight = arrays["weight"]
-    scales, biases = arrays["scales"], arrays.get("biases")
-    group_size, bits, mode = layer.group_size, layer.bits, layer.mode
+    multiply_packed = runtime.packed_product(
+        arrays["weight"],
+        arrays["scales"],
+        arrays.get("biases"),
+        group_size=layer.group_size,
+        bits=layer.bits,
+        mode=layer.mode,
+    )
 
     def packed(x: mx.array) -> mx.array:
-        y = mx.quantized_matmul(
-            x, weight, scales, biases, transpose=True, group_size=group_size, bits=bits, mode=mode
-        ).astype(x.dtype)
+        y = multiply_packed(x).astype(x.dtype)
         return y if bias is None else y + bias
 
     return packed

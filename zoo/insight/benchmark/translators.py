@@ -44,7 +44,7 @@ class CTranslate2(Engine):
                 made, device="cpu", compute_type=asked.dtype or "float32", intra_threads=threads()
             )
         self._tokens = tokens
-        self.vocab: int = len(tokens)
+        self.vocab: int = len(tokens) - 1  # but for the padding
 
     def peak(self) -> int:
         """The most bytes that the process has held, those of the conversion among them."""
