@@ -145,17 +145,23 @@ def load(
 
 def unpack_layers(model: Any, asked: bool | None = None) -> None:
     """Keep the floats of packed layers, where that is asked for or, when nothing is asked, where they are faster and fit."""
+    import mlx.core as mx
+
     from zoo.blocks.quantized import Unpackable
 
-    packed = [layer for layer in model.modules() if isinstance(layer, Unpackable)]
-    nbytes = 4 * sum(layer.scales.size * layer.group_size for layer in packed)
-    if packed and (runtime.unpacks(nbytes) if asked is None else asked):
-        names = {str(number): layer for number, layer in enumerate(packed)}
-        for name, stream in runtime.side_by_side(
-            {name: one.weight.nbytes for name, one in names.items()}
-        ).items():
-            with runtime.on(stream):
-                names[name].unpack()
+    packed = {name: layer for name, layer in model.named_modules() if isinstance(layer, Unpackable)}
+    nbytes = 4 * sum(layer.scales.size * layer.group_size for layer in packed.values())
+    if not packed or not (runtime.unpacks(nbytes) if asked is None else asked):
+        return
+    sizes = {name: layer.weight.nbytes for name, layer in packed.items()}
+    begun = []
+    for name, stream in runtime.side_by_side(sizes).items():
+        with runtime.on(stream):
+            begun.append(packed[name].unpack())
+        if len(begun) == AT_ONCE:  # between two evaluations Ctrl-C is heard
+            mx.eval(begun)
+            begun.clear()
+    mx.eval(begun)  # here, since a thread cannot compute what another has begun
 
 
 def check_fit(model: Any, recipe: Any, width: int, context: int | None = None) -> None:
@@ -186,6 +192,7 @@ def too_large(weights: int, recipe: Any, width: int, context: int | None = None)
     return f"weights {weights / GB:.1f} GB, cache of {tokens} tokens {cache / GB:.1f} GB, this machine {room / GB:.1f} GB"
 
 
+AT_ONCE = 16  # packed layers whose floats are made together
 CONTEXT = 4096  # tokens, where nothing says how long a text will be
 GB = 1e9
 

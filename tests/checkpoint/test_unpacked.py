@@ -1,5 +1,7 @@
 """Packed matrices whose floats are kept beside them: the same model, multiplied another way."""
 
+from threading import Thread
+
 import mlx.core as mx
 import pytest
 from mlx.utils import tree_flatten
@@ -68,3 +70,11 @@ def test_unasked_the_memory_decides(folder, monkeypatch, room, unpacked):
 def test_on_a_gpu_they_stay_packed(monkeypatch):
     monkeypatch.setattr(runtime, "on_gpu", lambda: True)
     assert not runtime.unpacks(1) and not runtime.multiplies_floats(512)
+
+
+def test_a_thread_runs_what_another_has_loaded(folder):
+    loaded, found = zoo.load(folder, unpack=True), []
+    thread = Thread(target=lambda: found.append(zoo.generate(loaded, [1, 2, 3], max_tokens=3).tokens))
+    thread.start()
+    thread.join()
+    assert found == [zoo.generate(loaded, [1, 2, 3], max_tokens=3).tokens]

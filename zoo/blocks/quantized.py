@@ -31,9 +31,10 @@ class Unpackable(nn.Module):
             mode=self.mode,
         ).astype(mx.float32)
 
-    def unpack(self) -> None:
-        """Keep the floats beside the packed numbers; they are made when they are needed first."""
+    def unpack(self) -> mx.array:
+        """Keep the floats beside the packed numbers, and give them, unevaluated."""
         self[FLOATS] = self.floats()
+        return self[FLOATS]
 
 
 def matrix_product(layer: Unpackable, x: mx.array) -> mx.array:  # (…, I) -> (…, O)
