@@ -28,9 +28,8 @@ def attention(
     """softmax(Q Kᵀ · scale + mask) V, some queries at a time, causal ones with no more keys than they see."""
     batch, heads, count, width = queries.shape
     groups, length = keys.shape[1:3]
-    queries = mx.contiguous(queries * scale).reshape(
-        batch, groups, heads // groups, count, width
-    )  # (B, G, R, T, K)
+    queries = mx.contiguous(queries * scale)
+    queries = queries.reshape(batch, groups, heads // groups, count, width)  # (B, G, R, T, K)
     keys, values = keys[:, :, None].swapaxes(-1, -2), values[:, :, None]  # (B, G, 1, K, S), (B, G, 1, S, K)
     step = min(max(SCORES // (batch * heads * length), 16), 128)
     mixed: list[mx.array] = []

@@ -7,6 +7,7 @@ single token needs. Axes: B batch, H heads, G key/value heads, S keys, K width o
 from __future__ import annotations
 
 from collections.abc import Sequence
+from threading import local
 
 import mlx.core as mx
 
@@ -36,9 +37,8 @@ def attention(scale: float) -> Function:
         if mask is not None or queries.dtype != mx.float32:
             return mx.fast.scaled_dot_product_attention(queries, keys, values, scale=scale, mask=mask)
         batch, groups, _, width = keys.shape
-        scores = (queries * factor).reshape(batch, groups, -1, width) @ keys.swapaxes(
-            -1, -2
-        )  # (B, G, H/G, S)
+        rows = (queries * factor).reshape(batch, groups, -1, width)  # (B, G, H/G, K)
+        scores = rows @ keys.swapaxes(-1, -2)  # (B, G, H/G, S)
         return mx.softmax(scores, axis=-1) @ values
 
     return attend
@@ -63,11 +63,20 @@ class Turn:
         self._frequencies = mx.array([*frequencies, *frequencies], mx.float32)
         self._signs = mx.array([-1.0] * half + [1.0] * half)
         self._half = half
-        self._position: int | None = None
+        self._last = Last()
 
     def __call__(self, x: mx.array, position: int) -> mx.array:
-        if position != self._position:
+        last = self._last
+        if position != last.position:
             angles = self._frequencies * position
-            self._cos, self._sin = mx.cos(angles), mx.sin(angles) * self._signs
-            self._position = position
-        return x * self._cos + mx.roll(x, self._half, axis=-1) * self._sin
+            last.cos, last.sin = mx.cos(angles), mx.sin(angles) * self._signs
+            last.position = position
+        return x * last.cos + mx.roll(x, self._half, axis=-1) * last.sin
+
+
+class Last(local):
+    """What a thread computed last of a position: other threads may be at others."""
+
+    position = -1
+    cos: mx.array
+    sin: mx.array

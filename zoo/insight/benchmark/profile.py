@@ -71,6 +71,8 @@ def profile(asked: str) -> dict[str, dict[str, float]]:
     """Seconds by the kind of block: of "prefill", the whole prompt, and of "decode", one token after it."""
     import mlx.core as mx
 
+    from zoo import runtime
+
     wanted = json.loads(asked)
     lengths = Lengths(**wanted["lengths"])
     engine = zoo(Asked(Path(wanted["folder"]), 0, wanted["dtype"], wanted["architecture"], wanted["unpack"]))
@@ -87,7 +89,9 @@ def profile(asked: str) -> dict[str, dict[str, float]]:
         clock.take()
         began = time.perf_counter()
         for _ in range(times):
-            hidden = model.backbone(mx.array([[draw.randrange(engine.vocab) for _ in range(count)]]), cache)
+            ids = mx.array([[draw.randrange(engine.vocab) for _ in range(count)]])
+            with runtime.eager():
+                hidden = model.backbone(ids, cache)
             mx.eval(mx.argmax(model.head(hidden[:, -1:]), axis=-1))
         whole = time.perf_counter() - began
         found = clock.take()

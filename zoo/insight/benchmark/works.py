@@ -59,7 +59,7 @@ def read_and_write(task: Task) -> Figures:
     if write is None:
         return {}
     prompt = task.ids(lengths.prompt)
-    write(prompt[:WARM], WARM)
+    write(prompt, WARM)  # of the same length: buffers, kernels and modules are made for it
     first, rest = write(prompt, lengths.new)
     return {
         "prefill_rate": lengths.prompt / first,
