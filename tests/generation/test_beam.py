@@ -160,9 +160,9 @@ def test_the_source_is_read_once_and_the_target_a_token_a_pass(loaded):
         def __getattr__(self, name):
             return getattr(model, name)
 
-        def encode(self, source):
+        def encode(self, source, *rest):
             passes.append(("encode", source.shape))
-            return model.encode(source)
+            return model.encode(source, *rest)
 
         def decode(self, tokens, *rest):
             passes.append(("decode", tokens.shape))

@@ -58,6 +58,9 @@ def test_vectors_as_columns_give_the_models_logits(name, monkeypatch):
 
 def test_only_large_matrices_and_some_vectors_are_turned_and_on_no_gpu(monkeypatch):
     large = runtime.MATRIX_IN_CACHE + 1
+    monkeypatch.setattr(runtime, "_blas", "OpenBLAS")
+    assert not runtime.as_columns(large)
+    monkeypatch.setattr(runtime, "_blas", "MKL")
     assert 8 in runtime.as_columns(large) and 1 not in runtime.as_columns(large)
     assert not runtime.as_columns(large - 1)
     monkeypatch.setattr(runtime, "on_gpu", lambda: True)
