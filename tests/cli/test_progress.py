@@ -27,7 +27,7 @@ SLOW = (
     "sys.argv = ['zoo', *{arguments!r}]\n"
     "from zoo.cli import main; main()"
 )
-LONG = "The capital of France is Paris. " * 60
+LONG = "The capital of France is Paris. " * 240  # several pieces
 COMMANDS = {
     "loading": ["run", "llama", "hi", "--max-tokens", "2"],
     "reading the prompt": ["run", "llama", LONG, "--max-tokens", "2"],

@@ -6,14 +6,17 @@ Run as a script it measures the limits.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 from zoo.insight.apart import answer
 from zoo.insight.benchmark.lengths import Lengths
 
 NEEDS = "needs"  # of an engine's run: by figure, what a token takes of the limit that bounds it
-SIDE = 2048  # of the square matrices that are multiplied
+SIDES = (512, 1024, 2048, 4096, 8192)  # of the square matrices that are multiplied
+LONG = 0.05  # seconds of a product beyond which a larger one is not tried
+WIDTH = 2048  # of the matrix that is read
 LARGE = 2**26  # numbers that are read: more than a processor's caches hold
 RUNS = 5  # the best counts: a limit is what is possible
 
@@ -29,14 +32,24 @@ def limits() -> dict[str, float]:
 
     dtype = runtime.compute_dtype() or mx.bfloat16
     large = mx.random.normal((LARGE,)).astype(dtype)
-    matrix, side = large.reshape(-1, SIDE), mx.random.normal((SIDE, SIDE)).astype(dtype)
-    row, column = mx.ones((1, SIDE), dtype), mx.ones((1, matrix.shape[0]), dtype)
-    mx.eval(matrix, side, row, column)
+    matrix = large.reshape(-1, WIDTH)
+    row, column = mx.ones((1, WIDTH), dtype), mx.ones((1, matrix.shape[0]), dtype)
+    mx.eval(matrix, row, column)
     reads: list[Callable[[], Any]] = [lambda: large.sum(), lambda: row @ matrix.T, lambda: column @ matrix]
-    return {
-        "reading": large.nbytes / min(map(_seconds, reads)),
-        "products": 2 * SIDE**3 / _seconds(lambda: side @ side),
-    }
+    return {"reading": large.nbytes / min(map(_seconds, reads)), "products": max(_products(dtype))}
+
+
+def _products(dtype: Any) -> Iterator[float]:
+    """Operations a second in products of larger and larger matrices, as long as they take little time."""
+    import mlx.core as mx
+
+    for side in SIDES:
+        matrix = mx.random.normal((side, side)).astype(dtype)
+        mx.eval(matrix)
+        seconds = _seconds(partial(mx.matmul, matrix, matrix))
+        yield 2 * side**3 / seconds
+        if seconds > LONG:
+            return
 
 
 def _seconds(work: Callable[[], Any]) -> float:
