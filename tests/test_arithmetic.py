@@ -6,10 +6,11 @@ import mlx.core as mx
 import pytest
 
 import zoo
-from zoo import arithmetic, grouping, runtime
+from zoo import runtime
 from zoo.blocks.activation import activation
 from zoo.blocks.moe import StackedLinear
 from zoo.generation.prefill import Prefill
+from zoo.runtime import arithmetic, grouping, operations
 
 HEADS, WIDTH = 6, 16
 
@@ -19,7 +20,7 @@ def on_the_cpu(monkeypatch):
     if runtime.on_gpu():
         pytest.skip("a GPU has kernels of its own")
     mx.random.seed(3)
-    monkeypatch.setattr(runtime, "MANY_NUMBERS", 64)
+    monkeypatch.setattr(operations, "MANY_NUMBERS", 64)
 
 
 def masks(queries, keys):

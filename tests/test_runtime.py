@@ -8,6 +8,7 @@ import pytest
 
 from zoo import runtime
 from zoo.errors import ZooError
+from zoo.runtime import device, operations
 
 
 def blas_and_advice(code, **environment):
@@ -58,7 +59,7 @@ def test_memory_is_measured():
 
 
 def test_arrays_are_shared_among_streams_by_their_bytes(monkeypatch):
-    monkeypatch.setattr(runtime, "side_streams", lambda: ("first", "second"))
+    monkeypatch.setattr(device, "side_streams", lambda: ("first", "second"))
     found = runtime.side_by_side({"small": 3, "large": 10, "middle": 4, "other": 4})
     assert found == {"large": "first", "middle": "second", "other": "second", "small": "second"}
     assert list(found) == ["large", "middle", "other", "small"]
@@ -76,7 +77,7 @@ def test_a_divided_product_is_the_whole_one(outputs, mode, monkeypatch):
     parts = (weight, scales, biases[0] if biases else None)
     how = dict(group_size=group, bits=bits, mode=mode)
     expected = mx.quantized_matmul(x, *parts, transpose=True, **how)
-    monkeypatch.setattr(runtime, "LEAST_DIVIDED", 0)
+    monkeypatch.setattr(operations, "LEAST_DIVIDED", 0)
     multiply = runtime.packed_product(*parts, **how)
     assert mx.allclose(multiply(x), expected, rtol=1e-5, atol=1e-5).item()
     gradient = mx.grad(lambda x: multiply(x).sum())(x)

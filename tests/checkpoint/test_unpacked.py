@@ -12,6 +12,7 @@ from zoo.blocks.quantized import FLOATS
 from zoo.checkpoint.convert import convert
 from zoo.checkpoint.save import save
 from zoo.prepared import prepared_step
+from zoo.runtime import device
 from zoo.testing import same, subject
 
 KINDS = {"llama": "pocket", "mixtral": None, "deepseek-v3": "pocket"}
@@ -63,12 +64,12 @@ def test_many_rows_are_multiplied_by_floats_made_for_them(folder, monkeypatch):
 
 @pytest.mark.parametrize(("room", "unpacked"), [(2**40, True), (2**10, False)])
 def test_unasked_the_memory_decides(folder, monkeypatch, room, unpacked):
-    monkeypatch.setattr(runtime, "total_memory", lambda: room)
+    monkeypatch.setattr(device, "total_memory", lambda: room)
     assert zoo.load(folder, force=True).unpacked == unpacked
 
 
 def test_on_a_gpu_they_stay_packed(monkeypatch):
-    monkeypatch.setattr(runtime, "on_gpu", lambda: True)
+    monkeypatch.setattr(device, "on_gpu", lambda: True)
     assert not runtime.unpacks(1) and not runtime.multiplies_floats(512)
 
 

@@ -13,6 +13,7 @@ from click.shell_completion import ShellComplete
 
 from zoo import runtime
 from zoo.cli import cli
+from zoo.runtime import device
 
 
 def completed(typed):
@@ -80,7 +81,7 @@ def test_bash_itself_completes_commands_options_architectures_and_presets(tmp_pa
 def test_advice_is_a_command_for_this_installation(monkeypatch):
     if sys.platform != "linux" or runtime.on_gpu():
         return
-    monkeypatch.setattr(runtime, "_blas", "OpenBLAS")
+    monkeypatch.setattr(device, "blas", lambda: "OpenBLAS")
     monkeypatch.setattr("platform.machine", lambda: "x86_64")
     (line,) = runtime.advice()
     command = line.split("`")[1].split()
@@ -91,7 +92,7 @@ def test_advice_is_a_command_for_this_installation(monkeypatch):
         one for one in importlib.metadata.requires("mlx-zoo") if "extra == 'fast'" in one.replace('"', "'")
     ]
     assert [one[:3] for one in extra] == ["mkl"]
-    monkeypatch.setattr(runtime, "find_spec", lambda name: None)
+    monkeypatch.setattr(device, "find_spec", lambda name: None)
     assert f"`uv pip install -p {sys.executable} mkl`" in runtime.advice()[0]
 
 

@@ -194,7 +194,7 @@ def test_a_gpu_is_not_made_to_wait_for_each_layer(folder, monkeypatch):
     loaded = zoo.load(folder())
     cache, told = loaded.model.make_cache(), []
     loaded.model(mx.array([[5, 6, 7, 8]]), cache)
-    monkeypatch.setattr("zoo.runtime.on_gpu", lambda: True)
+    monkeypatch.setattr("zoo.runtime.device.on_gpu", lambda: True)
     settle(cache, 4, told.append)
     assert told == [4]
 

@@ -16,6 +16,7 @@ from zoo import runtime
 from zoo.insight.tracing import trace
 from zoo.prepared import prepared_step
 from zoo.prepared.forms import Preparation
+from zoo.runtime import device, operations
 from zoo.testing import same, subject
 
 PREPARED = (
@@ -57,13 +58,13 @@ def test_vectors_as_columns_give_the_models_logits(name, monkeypatch):
 
 
 def test_only_large_matrices_and_some_vectors_are_turned_and_on_no_gpu(monkeypatch):
-    large = runtime.MATRIX_IN_CACHE + 1
-    monkeypatch.setattr(runtime, "_blas", "OpenBLAS")
+    large = operations.MATRIX_IN_CACHE + 1
+    monkeypatch.setattr(operations, "blas", lambda: "OpenBLAS")
     assert not runtime.as_columns(large)
-    monkeypatch.setattr(runtime, "_blas", "MKL")
+    monkeypatch.setattr(operations, "blas", lambda: "MKL")
     assert 8 in runtime.as_columns(large) and 1 not in runtime.as_columns(large)
     assert not runtime.as_columns(large - 1)
-    monkeypatch.setattr(runtime, "on_gpu", lambda: True)
+    monkeypatch.setattr(device, "on_gpu", lambda: True)
     assert not runtime.as_columns(large)
 
 

@@ -11,7 +11,7 @@ import mlx.nn as nn
 from zoo import recipe, runtime
 from zoo.blocks.activation import activation
 from zoo.blocks.quantized import FLOATS, PackedExtras, PackedMatrices, Unpackable, wide
-from zoo.grouping import grouped_product
+from zoo.runtime.grouping import grouped_product
 
 MANY = 64  # rows of work from which sorting them by expert pays: each expert's matrix is then read once
 

@@ -9,13 +9,13 @@ import pytest
 from mlx.utils import tree_flatten
 
 import zoo
-from zoo import runtime
 from zoo.checkpoint.convert import convert
 from zoo.checkpoint.gguf import reading as gguf_reading
 from zoo.checkpoint.gguf import tensors as gguf_tensors
 from zoo.checkpoint.open import open_model
 from zoo.errors import CheckpointError, SourceError, ZooError
 from zoo.loading import load
+from zoo.runtime import device
 
 WIDE = dict(hidden_size=256, intermediate_size=512, num_hidden_layers=3, vocab_size=64)
 KINDS = {"blk.0.ffn_down.weight": "Q6_K", "blk.2.attn_v.weight": "Q6_K", "token_embd.weight": "Q6_K"}
@@ -82,7 +82,7 @@ def test_without_it_they_are_of_half_precision_on_a_gpu_and_float32_on_a_cpu(mix
     path, folder = mixed
     opened = open_model(path)
     for name, wanted in (("F32", mx.float32), ("F16", mx.float16)):
-        monkeypatch.setattr(runtime, "on_gpu", lambda name=name: name == "F16")
+        monkeypatch.setattr(device, "on_gpu", lambda name=name: name == "F16")
         assert gguf_tensors.own_dtype(opened.checkpoint.header.tensors.values()) == wanted
     other = gguf_files.write(tmp_path / "b.gguf", folder, "BF16", {"blk.0.ffn_down.weight": "Q6_K"})
     assert gguf_tensors.own_dtype(open_model(other).checkpoint.header.tensors.values()) == mx.bfloat16

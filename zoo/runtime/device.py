@@ -1,80 +1,24 @@
-"""The device: backend, BLAS, dtype policy, memory. Nothing else in the zoo asks which device this is.
-
-The product is for Metal. On Linux, MLX's CPU backend brings a reference BLAS on one thread; an optimised one
-whose `cblas_sgemm` is loaded globally before `mlx.core` replaces it. Imports no mlx at module level, so that
-`import zoo` can do just that.
-"""
+"""What the device is: backend, dtypes, streams, memory, and what is faster on it."""
 
 from __future__ import annotations
 
 import ctypes
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from contextvars import ContextVar
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import cache
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 from zoo.errors import ZooError
+from zoo.runtime.preload import blas
 
 MOST_THREADS = 8  # beyond that, reading memory bounds them
 MOST_CASTS = 4  # arrays at once: reading memory bounds more of them
-MANY_NUMBERS = 2**16  # whose exp takes the CPU longer than it takes to call numpy's
 MOST_JOINED = 2**30  # bytes of a model beyond which launching a product takes less than reading its matrix
-COLUMNS = range(8, 48)  # vectors at once that MKL multiplies faster as columns
-MATRIX_IN_CACHE = 2**21  # numbers of a matrix up to which it does not
 UNPACKED_ROWS = 16  # from which on the CPU unpacks a matrix to multiply by it
-LEAST_DIVIDED = 2**15  # words of packed numbers from which on a product is divided among cores
 MOST_KEPT = 64 * 2**20  # bytes freed that may wait for the next text
-
-_blas = "not looked for"
-
-
-def preload_blas(environ: dict[str, str] | os._Environ[str] = os.environ) -> str:
-    """Load MKL or OpenBLAS globally on Linux, before `mlx.core` is imported; gives what `blas()` will say.
-
-    `ZOO_BLAS=none` leaves MLX's own.
-    """
-    global _blas
-    if sys.platform != "linux":
-        _blas = "Accelerate" if sys.platform == "darwin" else "MLX's own"
-    elif environ.get("ZOO_BLAS") == "none":
-        _blas = "MLX's own (ZOO_BLAS=none)"
-    elif "mlx.core" in sys.modules:
-        _blas = "MLX's own: mlx was imported before zoo, too late to load a faster one"
-    else:
-        _blas = _load_mkl() or _load_openblas() or "MLX's own"
-    return _blas
-
-
-def _load_mkl() -> str | None:
-    folder = Path(sys.prefix) / "lib"
-    libraries = sorted(folder.glob("libmkl_rt.so.*"))
-    if not libraries:
-        return None
-    try:
-        if (folder / "libiomp5.so").exists():
-            ctypes.CDLL(str(folder / "libiomp5.so"), mode=ctypes.RTLD_GLOBAL)
-        ctypes.CDLL(str(libraries[-1]), mode=ctypes.RTLD_GLOBAL)
-    except OSError:
-        return None
-    return "MKL"
-
-
-def _load_openblas() -> str | None:
-    try:
-        ctypes.CDLL("libopenblas.so.0", mode=ctypes.RTLD_GLOBAL)
-    except OSError:
-        return None
-    return "OpenBLAS"
-
-
-def blas() -> str:
-    """Which BLAS serves matrix products on the CPU."""
-    return _blas
 
 
 @cache
@@ -154,34 +98,9 @@ def side_streams() -> tuple[Any, ...]:
     return tuple(new(mx.cpu) for _ in range(min(os.cpu_count() or 1, MOST_CASTS)))
 
 
-def fused(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function as one kernel, where that is free; as it is on the CPU, which would call a C++ compiler."""
-    import mlx.core as mx
-
-    return mx.compile(function, shapeless=True) if on_gpu() else function
-
-
 def has_kernels() -> bool:
     """Whether norms, rotary positions and attention are one kernel each, and not a graph of general operations."""
     return on_gpu()
-
-
-def elementwise(function: Callable[[Any], Any], name: str) -> Callable[[Any], Any]:
-    """An activation as one kernel where that is free; inside `eager()`, for many numbers, numpy's form of that name."""
-    import mlx.core as mx
-
-    if on_gpu():
-        return fused(function)
-
-    def either(x: Any) -> Any:
-        if x.size < MANY_NUMBERS or x.dtype != mx.float32 or not evaluates(x):
-            return function(x)
-        from zoo import arithmetic
-
-        form = arithmetic.ACTIVATIONS.get(name)
-        return arithmetic.in_pieces(form, x) if form else function(x)
-
-    return either
 
 
 def joins(nbytes: int) -> bool:
@@ -198,116 +117,9 @@ def unpacks(nbytes: int) -> bool:
     return not on_gpu() and room is not None and nbytes <= room / 2
 
 
-def as_columns(size: int) -> range:
-    """How many vectors at once are multiplied faster as the columns of the second factor, W xᵀ in the place of x Wᵀ.
-
-    `size` is the matrix's, in numbers. MKL packs a transposed matrix for each product, which for few vectors takes as long
-    as the product.
-    """
-    return COLUMNS if size > MATRIX_IN_CACHE and _blas == "MKL" and not on_gpu() else range(0)
-
-
 def multiplies_floats(rows: int) -> bool:
     """Whether so many rows are multiplied faster by the floats of a packed matrix, made for them, than by packed numbers."""
     return rows >= UNPACKED_ROWS and not on_gpu()
-
-
-def packed_product(
-    weight: Any, scales: Any, biases: Any, *, group_size: int | None, bits: int | None, mode: str
-) -> Callable[[Any], Any]:
-    """x -> x times the transposed matrix (O, I) of packed numbers: (…, I) -> (…, O).
-
-    The CPU backend multiplies packed numbers on one core: the outputs are divided among the side streams there.
-    """
-    import mlx.core as mx
-
-    how: dict[str, Any] = dict(transpose=True, group_size=group_size, bits=bits, mode=mode)
-    streams = side_streams()
-    if len(streams) == 1 or weight.ndim != 2 or weight.size < LEAST_DIVIDED:
-        return lambda x: mx.quantized_matmul(x, weight, scales, biases, **how)
-    step = -(-weight.shape[0] // len(streams))
-    slices = [slice(first, first + step) for first in range(0, weight.shape[0], step)]
-    parts = [(weight[s], scales[s], None if biases is None else biases[s]) for s in slices]
-
-    def multiply(x: Any) -> Any:
-        found = [
-            mx.quantized_matmul(x, *part, **how, stream=stream)
-            for part, stream in zip(parts, streams, strict=False)
-        ]
-        return mx.concatenate(found, axis=-1)
-
-    return multiply
-
-
-_evaluates: ContextVar[bool] = ContextVar("evaluates", default=False)
-
-
-@contextmanager
-def eager() -> Iterator[None]:
-    """Allow the CPU to compute values as soon as they are needed: for passes that no transformation traces.
-
-    MLX computes exp and tanh there one number at a time, and gathered matrices one row at a time. Once there are values,
-    numpy's vectorised functions can be used, and the rows of each expert counted (`zoo.arithmetic`). No gradient passes.
-    """
-    token = _evaluates.set(not on_gpu())
-    try:
-        yield
-    finally:
-        _evaluates.reset(token)
-
-
-def evaluates(*arrays: Any) -> bool:
-    """Whether this is inside `eager()`; the arrays then have their values."""
-    if not _evaluates.get():
-        return False
-    import mlx.core as mx
-
-    try:
-        mx.eval(arrays)
-    except ValueError:  # a block of a plugin is traced by mx.compile or mx.vmap of its own
-        return False
-    return True
-
-
-def attention(queries: Any, keys: Any, values: Any, scale: float, mask: Any = None) -> Any:
-    """softmax(Q Kᵀ · scale + mask) V in the fastest way here: (B, H, T, K), two of (B, G, S, K) -> (B, H, T, K).
-
-    `mask` is any that `mx.fast.scaled_dot_product_attention` takes.
-    """
-    import mlx.core as mx
-
-    many = queries.size // queries.shape[3] * keys.shape[2] >= MANY_NUMBERS and queries.dtype == mx.float32
-    if not (many and evaluates(queries, keys, values)):
-        return mx.fast.scaled_dot_product_attention(queries, keys, values, scale=scale, mask=mask)
-    from zoo import arithmetic
-
-    return arithmetic.attention(queries, keys, values, scale, mask)
-
-
-def row_groups(indices: Any) -> Sequence[tuple[slice, slice]] | None:
-    """Of ascending indices (N,), each number, as a slice, and the rows that have it; None outside `eager()`."""
-    if not evaluates(indices):
-        return None
-    from zoo import grouping
-
-    return grouping.groups(indices)
-
-
-def gather_matmul(x: Any, matrices: Any, indices: Any, in_order: bool = False) -> Any:
-    """x @ matrices[indices], the matrices unmoved: (…, M, in), (E, in, out), (…) -> (…, M, out).
-
-    `in_order` promises that `indices` (N,) ascend. The CPU backend knows this product in float32 only.
-    """
-    import mlx.core as mx
-
-    if in_order and (groups := row_groups(indices)):
-        from zoo import grouping
-
-        return grouping.grouped_product(x, lambda part: matrices[part], groups)
-    if on_gpu() or x.dtype == mx.float32:
-        return mx.gather_mm(x, matrices, rhs_indices=indices, sorted_indices=in_order)
-    wide = gather_matmul(x.astype(mx.float32), matrices.astype(mx.float32), indices, in_order)
-    return wide.astype(x.dtype)
 
 
 _process: int | None = None  # the one in which MLX's threads run
@@ -398,15 +210,15 @@ def total_memory() -> int | None:
 
 def advice() -> list[str]:
     """What would make this machine faster, one line each."""
-    lines = []
+    lines, library = [], blas()
     if sys.platform == "linux" and not on_gpu():
-        if "too late" in _blas:
+        if "too late" in library:
             lines.append("import zoo before mlx, so that a fast BLAS can be loaded")
-        elif _blas.startswith("MLX"):
+        elif library.startswith("MLX"):
             x86 = os.uname().machine in ("x86_64", "AMD64")
             name = _installing("mkl") if x86 else "install OpenBLAS (Debian: apt install libopenblas0)"
             lines.append(f"{name}: a fast BLAS for matrix products")
-        elif _blas == "OpenBLAS" and os.uname().machine == "x86_64":
+        elif library == "OpenBLAS" and os.uname().machine == "x86_64":
             lines.append(f"{_installing('mkl')}: MKL, faster still than OpenBLAS at decoding")
     return lines
 

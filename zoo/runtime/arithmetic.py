@@ -1,7 +1,7 @@
 """Attention and activations of values that are computed already, for MLX's CPU backend.
 
 That backend multiplies matrices by a fast BLAS, but computes exp one number at a time. numpy's exp is vectorised, and works
-on an MLX array's own memory. `zoo.runtime` says where these functions are used. Nothing in them is traced: no gradient
+on an MLX array's own memory. `zoo.runtime.operations` says where these functions are used. Nothing in them is traced: no gradient
 passes.
 
 Axes: B batch, H heads, G key/value heads, R = H/G, T queries, t some of them, S keys, K width of a head.

@@ -1,0 +1,152 @@
+"""Operations of blocks in the fastest way of this device.
+
+On a GPU these are MLX's own. On the CPU some of them are computed by numpy (`zoo.runtime.arithmetic`), by rows of an
+expert (`zoo.runtime.grouping`) or on several cores, where that has been measured to be faster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+from zoo.runtime import device
+from zoo.runtime.preload import blas
+
+MANY_NUMBERS = 2**16  # whose exp takes the CPU longer than it takes to call numpy's
+COLUMNS = range(8, 48)  # vectors at once that MKL multiplies faster as columns
+MATRIX_IN_CACHE = 2**21  # numbers of a matrix up to which it does not
+LEAST_DIVIDED = 2**15  # words of packed numbers from which on a product is divided among cores
+
+
+def fused(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function as one kernel, where that is free; as it is on the CPU, which would call a C++ compiler."""
+    import mlx.core as mx
+
+    return mx.compile(function, shapeless=True) if device.on_gpu() else function
+
+
+def elementwise(function: Callable[[Any], Any], name: str) -> Callable[[Any], Any]:
+    """An activation as one kernel where that is free; inside `eager()`, for many numbers, numpy's form of that name."""
+    import mlx.core as mx
+
+    if device.on_gpu():
+        return fused(function)
+
+    def either(x: Any) -> Any:
+        if x.size < MANY_NUMBERS or x.dtype != mx.float32 or not evaluates(x):
+            return function(x)
+        from zoo.runtime import arithmetic
+
+        form = arithmetic.ACTIVATIONS.get(name)
+        return arithmetic.in_pieces(form, x) if form else function(x)
+
+    return either
+
+
+def as_columns(size: int) -> range:
+    """How many vectors at once are multiplied faster as the columns of the second factor, W xᵀ in the place of x Wᵀ.
+
+    `size` is the matrix's, in numbers. MKL packs a transposed matrix for each product, which for few vectors takes as long
+    as the product.
+    """
+    return COLUMNS if size > MATRIX_IN_CACHE and blas() == "MKL" and not device.on_gpu() else range(0)
+
+
+def packed_product(
+    weight: Any, scales: Any, biases: Any, *, group_size: int | None, bits: int | None, mode: str
+) -> Callable[[Any], Any]:
+    """x -> x times the transposed matrix (O, I) of packed numbers: (…, I) -> (…, O).
+
+    The CPU backend multiplies packed numbers on one core: the outputs are divided among the side streams there.
+    """
+    import mlx.core as mx
+
+    how: dict[str, Any] = dict(transpose=True, group_size=group_size, bits=bits, mode=mode)
+    streams = device.side_streams()
+    if len(streams) == 1 or weight.ndim != 2 or weight.size < LEAST_DIVIDED:
+        return lambda x: mx.quantized_matmul(x, weight, scales, biases, **how)
+    step = -(-weight.shape[0] // len(streams))
+    slices = [slice(first, first + step) for first in range(0, weight.shape[0], step)]
+    parts = [(weight[s], scales[s], None if biases is None else biases[s]) for s in slices]
+
+    def multiply(x: Any) -> Any:
+        found = [
+            mx.quantized_matmul(x, *part, **how, stream=stream)
+            for part, stream in zip(parts, streams, strict=False)
+        ]
+        return mx.concatenate(found, axis=-1)
+
+    return multiply
+
+
+_evaluates: ContextVar[bool] = ContextVar("evaluates", default=False)
+
+
+@contextmanager
+def eager() -> Iterator[None]:
+    """Allow the CPU to compute values as soon as they are needed: for passes that no transformation traces.
+
+    MLX computes exp and tanh there one number at a time, and gathered matrices one row at a time. Once there are values,
+    numpy's vectorised functions can be used, and the rows of each expert counted (`zoo.runtime.arithmetic`). No gradient passes.
+    """
+    token = _evaluates.set(not device.on_gpu())
+    try:
+        yield
+    finally:
+        _evaluates.reset(token)
+
+
+def evaluates(*arrays: Any) -> bool:
+    """Whether this is inside `eager()`; the arrays then have their values."""
+    if not _evaluates.get():
+        return False
+    import mlx.core as mx
+
+    try:
+        mx.eval(arrays)
+    except ValueError:  # a block of a plugin is traced by mx.compile or mx.vmap of its own
+        return False
+    return True
+
+
+def attention(queries: Any, keys: Any, values: Any, scale: float, mask: Any = None) -> Any:
+    """softmax(Q Kᵀ · scale + mask) V in the fastest way here: (B, H, T, K), two of (B, G, S, K) -> (B, H, T, K).
+
+    `mask` is any that `mx.fast.scaled_dot_product_attention` takes.
+    """
+    import mlx.core as mx
+
+    many = queries.size // queries.shape[3] * keys.shape[2] >= MANY_NUMBERS and queries.dtype == mx.float32
+    if not (many and evaluates(queries, keys, values)):
+        return mx.fast.scaled_dot_product_attention(queries, keys, values, scale=scale, mask=mask)
+    from zoo.runtime import arithmetic
+
+    return arithmetic.attention(queries, keys, values, scale, mask)
+
+
+def row_groups(indices: Any) -> Sequence[tuple[slice, slice]] | None:
+    """Of ascending indices (N,), each number, as a slice, and the rows that have it; None outside `eager()`."""
+    if not evaluates(indices):
+        return None
+    from zoo.runtime import grouping
+
+    return grouping.groups(indices)
+
+
+def gather_matmul(x: Any, matrices: Any, indices: Any, in_order: bool = False) -> Any:
+    """x @ matrices[indices], the matrices unmoved: (…, M, in), (E, in, out), (…) -> (…, M, out).
+
+    `in_order` promises that `indices` (N,) ascend. The CPU backend knows this product in float32 only.
+    """
+    import mlx.core as mx
+
+    if in_order and (groups := row_groups(indices)):
+        from zoo.runtime import grouping
+
+        return grouping.grouped_product(x, lambda part: matrices[part], groups)
+    if device.on_gpu() or x.dtype == mx.float32:
+        return mx.gather_mm(x, matrices, rhs_indices=indices, sorted_indices=in_order)
+    wide = gather_matmul(x.astype(mx.float32), matrices.astype(mx.float32), indices, in_order)
+    return wide.astype(x.dtype)
