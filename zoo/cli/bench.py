@@ -162,13 +162,13 @@ def _about(found: dict[str, Any]) -> str:
     from zoo.cli.table import facts
     from zoo.cli.terminal import columns
 
-    versions = found["versions"]
+    versions, limits = found["versions"], found["limits"]
     parts = [
         f"prompt {found['prompt']}, new {found['new']}, rows {found['rows']}",
         f"medians of {found['runs']}",
         versions["machine"],
-        f"memory read at {found['limits']['reading'] / 1e9:.3g} GB/s",
-        f"products at {found['limits']['products'] / 1e9:,.0f} GFLOP/s",
+        *([f"memory read at {limits['reading'] / 1e9:.3g} GB/s"] if limits else []),
+        *([f"products at {limits['products'] / 1e9:,.0f} GFLOP/s"] if limits else []),
         f"{versions['backend']}, {versions['blas']}",
         f"mlx {versions['mlx']}",
         *([found["dtype"]] if found["dtype"] else []),

@@ -31,8 +31,8 @@ def limits() -> dict[str, float]:
     from zoo import runtime
 
     dtype = runtime.compute_dtype() or mx.bfloat16
-    large = mx.random.normal((LARGE,)).astype(dtype)
-    matrix = large.reshape(-1, WIDTH)
+    matrix = _matrix(LARGE // WIDTH, WIDTH, dtype)
+    large = matrix.reshape(-1)
     row, column = mx.ones((1, WIDTH), dtype), mx.ones((1, matrix.shape[0]), dtype)
     mx.eval(matrix, row, column)
     reads: list[Callable[[], Any]] = [lambda: large.sum(), lambda: row @ matrix.T, lambda: column @ matrix]
@@ -44,12 +44,19 @@ def _products(dtype: Any) -> Iterator[float]:
     import mlx.core as mx
 
     for side in SIDES:
-        matrix = mx.random.normal((side, side)).astype(dtype)
+        matrix = _matrix(side, side, dtype)
         mx.eval(matrix)
         seconds = _seconds(partial(mx.matmul, matrix, matrix))
         yield 2 * side**3 / seconds
         if seconds > LONG:
             return
+
+
+def _matrix(height: int, width: int, dtype: Any) -> Any:
+    """Products of random numbers: to draw each number of it would take seconds."""
+    import mlx.core as mx
+
+    return (mx.random.normal((height, 1)) * mx.random.normal((width,))).astype(dtype)
 
 
 def _seconds(work: Callable[[], Any]) -> float:

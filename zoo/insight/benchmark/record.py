@@ -39,8 +39,8 @@ def benchmark(
     number that cannot be, ZooError for an engine or a work that there is not, SourceError for one that is not installed or
     fails.
 
-    The record has `limits`, what the machine does at most, and `needs`, what a token of the zoo takes of it; `share` divides
-    them.
+    The record has `limits`, what the machine does at most, where one bounds what is measured, and `needs`, what a token of the
+    zoo takes of it; `share` divides them.
 
     >>> from zoo.insight.benchmark import Lengths, benchmark
     >>> record = benchmark("llama", lengths=Lengths(prompt=8, new=2, rows=2), only=["decode"], runs=1)
@@ -72,7 +72,8 @@ def benchmark(
             unpack=unpack,
         )
     )
-    done, total = 0, (runs + 1) * len(engines) + 1 + profile
+    bounded = any(one.bound for one in FIGURES if one.work in works)
+    done, total = 0, (runs + 1) * len(engines) + bounded + profile
 
     def run(module: str, *arguments: str) -> dict[str, Any]:
         nonlocal done
@@ -93,7 +94,7 @@ def benchmark(
         "dtype": dtype,
         "unpack": unpack,
         "engines": {engine: _medians(rows) | {"runs": _figures(rows)} for engine, rows in taken.items()},
-        "limits": run("limits"),
+        "limits": run("limits") if bounded else {},
         "needs": needs,
         **({"profile": run("profile", asked)} if profile else {}),
         "versions": versions(),
