@@ -26,6 +26,19 @@ def rms_norm(weight: mx.array, eps: float) -> Function:
     return normalise
 
 
+def layer_norm(weight: mx.array, bias: mx.array | None, eps: float) -> Function:
+    """(x − mean(x)) / √(variance + ε) · weight + bias: (…, D) -> (…, D), in float32."""
+    mean, least = _mean(weight.shape[-1]), mx.array([eps])
+
+    def normalise(x: mx.array) -> mx.array:
+        x = x.astype(mx.float32)
+        x = x - x @ mean
+        x = x * mx.rsqrt(mx.addmm(least, mx.square(x), mean)) * weight
+        return x if bias is None else x + bias
+
+    return normalise
+
+
 def attention(scale: float) -> Function:
     """softmax(Q Kᵀ · scale + mask) V: (B, H, 1, K), two of (B, G, S, K), mask -> (B, G, H/G, K).
 
