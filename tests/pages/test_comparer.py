@@ -61,6 +61,28 @@ def test_escape_leaves_the_choice_as_it_was(visit):
     assert chosen(page) == ["llama:8b", "mixtral:8x7b"]
 
 
+def test_what_is_typed_while_a_model_is_read_is_kept(visit):
+    page = visit(PAGE)
+    shown(page)
+    page.evaluate(
+        "() => { const load = zooCompare.load; zooCompare.load = async (file) => {"
+        " await new Promise((done) => setTimeout(done, 1000)); return load.call(zooCompare, file); } }"
+    )
+    page.locator("[role=combobox]").nth(0).click()
+    page.keyboard.type("mamba:2.8b")
+    page.keyboard.press("Enter")
+    assert chosen(page) == ["mamba:2.8b", "mixtral:8x7b"]
+    page.locator("[role=combobox]").nth(1).click()
+    page.keyboard.type("gpt-oss 20")
+    assert shown(page) == ["llama:8b", "mixtral:8x7b"]  # it is still being read
+    page.wait_for_function("document.querySelector('.pictures figcaption b').textContent === 'mamba:2.8b'")
+    page.keyboard.press("Enter")
+    page.wait_for_function(
+        "document.querySelectorAll('.pictures figcaption b')[1].textContent === 'gpt-oss:20b'"
+    )
+    assert chosen(page) == shown(page) == ["mamba:2.8b", "gpt-oss:20b"]
+
+
 def test_models_are_added_up_to_four_and_removed(visit):
     page = visit(PAGE)
     shown(page)

@@ -76,14 +76,16 @@ zooCompare.App = class {
 
   async choose(names, focus) {
     this.state.names = [...new Set(names)];
-    await this.show();
-    this.write(true);
+    const shown = this.show();
     const boxes = this.root.querySelectorAll("[role=combobox]");
     if (boxes.length) boxes[Math.min(focus, boxes.length - 1)].focus();
+    await shown;
+    this.write(true);
   }
 
   async show() {
     const wanted = this.state.names;
+    this.drawChoice();
     this.chosen = await this.cards(wanted);
     if (wanted !== this.state.names) return; // another choice came meanwhile
     const bounds = this.chosen.map((card) => card.context).filter(Boolean);
@@ -106,10 +108,10 @@ zooCompare.App = class {
       this.section("weights", chosen.map((card) => zooCompare.weightMap(this, card))),
       this.section("run", chosen.flatMap((card) => zooCompare.run(this, card))),
     ];
-    const picker = this.models ? [this.choice()] : [];
     this.dialog = zooCompare.element("dialog", {});
     this.peek = zooCompare.element("div", { class: "peek", hidden: true });
-    this.root.replaceChildren(...picker, ...sections.filter(Boolean), this.peek, this.dialog);
+    [...this.root.children].forEach((child) => child !== this.picker?.element && child.remove());
+    this.root.append(...sections.filter(Boolean), this.peek, this.dialog);
     this.pictures();
     this.update();
   }
@@ -120,6 +122,16 @@ zooCompare.App = class {
     const heading = this.heading(0, this.say(key));
     heading.id = ident;
     return element("section", { class: key, "aria-labelledby": ident }, heading, children);
+  }
+
+  // The boxes are drawn when the choice changes, before the cards of new models are loaded, and are not drawn again
+  // with the cards: a person may be typing in the next box by then.
+  drawChoice() {
+    if (!this.models || this.picker?.names === this.state.names) return;
+    const before = this.picker;
+    this.picker = { names: this.state.names, element: this.choice() };
+    if (before) before.element.replaceWith(this.picker.element);
+    else this.root.replaceChildren(this.picker.element);
   }
 
   choice() {
