@@ -10,7 +10,7 @@ from zoo import runtime
 from zoo.blocks.activation import activation
 from zoo.blocks.moe import StackedLinear
 from zoo.generation.prefill import Prefill
-from zoo.runtime import arithmetic, grouping, operations
+from zoo.runtime import arithmetic, grouping, operations, unpacking
 
 HEADS, WIDTH = 6, 16
 
@@ -84,6 +84,23 @@ def test_rows_of_experts_are_multiplied_by_group(dtype, packed):
     assert found.dtype == dtype and found.shape == (90, 1, 32)
     tolerance = 1e-5 if dtype == mx.float32 else 1e-2
     assert mx.allclose(found, expected, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("bits", [2, 3, 4, 8])
+@pytest.mark.parametrize("shape", [(70, 192), (3, 50, 64)])
+def test_packed_numbers_become_floats(bits, shape, monkeypatch):
+    tables = []
+    real = unpacking.dequantize
+    monkeypatch.setattr(unpacking, "dequantize", lambda *given: tables.append(bits) or real(*given))
+    monkeypatch.setattr(unpacking, "PIECE", 7 * 64)  # the last piece is shorter
+    packed = mx.quantize(mx.random.normal(shape), group_size=64, bits=bits)
+    expected = mx.dequantize(*packed, group_size=64, bits=bits)
+    with runtime.eager():
+        found = runtime.dequantize(*packed, group_size=64, bits=bits, mode="affine")
+        part = runtime.dequantize(*(array[1::2] for array in packed), group_size=64, bits=bits, mode="affine")
+    assert mx.allclose(found, expected, rtol=1e-6, atol=1e-6)
+    assert mx.array_equal(part, found[1::2])
+    assert bool(tables) == (bits != 3)
 
 
 def test_what_is_traced_inside_falls_back():

@@ -156,7 +156,7 @@ def unpack_layers(model: Any, asked: bool | None = None) -> None:
     sizes = {name: layer.weight.nbytes for name, layer in packed.items()}
     begun = []
     for name, stream in runtime.side_by_side(sizes).items():
-        with runtime.on(stream):
+        with runtime.on(stream), runtime.eager():
             begun.append(packed[name].unpack())
         if len(begun) == AT_ONCE:  # between two evaluations Ctrl-C is heard
             mx.eval(begun)

@@ -20,19 +20,20 @@ class Unpackable(nn.Module):
     """A layer with packed numbers that can be multiplied by the floats these stand for, where `unpack` has kept them."""
 
     def floats(self, part: slice = slice(None)) -> mx.array:
-        """The numbers that the packed ones stand for, or a part of the first axis, unevaluated: (…, O, I) in float32."""
+        """The numbers that the packed ones stand for, or a part of the first axis: (…, O, I) in float32."""
         biases = self.get("biases")
-        return mx.dequantize(
+        floats: mx.array = runtime.dequantize(
             self.weight[part],
             self.scales[part],
             None if biases is None else biases[part],
             group_size=self.group_size,
             bits=self.bits,
             mode=self.mode,
-        ).astype(mx.float32)
+        )
+        return floats
 
     def unpack(self) -> mx.array:
-        """Keep the floats beside the packed numbers, and give them, unevaluated."""
+        """Keep the floats beside the packed numbers, and give them."""
         self[FLOATS] = self.floats()
         return self[FLOATS]
 

@@ -33,6 +33,7 @@ from zoo.runtime.device import (
 from zoo.runtime.operations import (
     as_columns,
     attention,
+    dequantize,
     eager,
     elementwise,
     evaluates,
@@ -53,6 +54,7 @@ __all__ = [
     "by_layer",
     "check_process",
     "compute_dtype",
+    "dequantize",
     "eager",
     "elementwise",
     "evaluates",

@@ -1,8 +1,8 @@
 """Attention and activations of values that are computed already, for MLX's CPU backend.
 
 That backend multiplies matrices by a fast BLAS, but computes exp one number at a time. numpy's exp is vectorised, and works
-on an MLX array's own memory. `zoo.runtime.operations` says where these functions are used. Nothing in them is traced: no gradient
-passes.
+on an MLX array's own memory. `zoo.runtime.operations` says where these functions are used. Nothing in them is traced: no
+gradient passes.
 
 Axes: B batch, H heads, G key/value heads, R = H/G, T queries, t some of them, S keys, K width of a head.
 """
@@ -38,7 +38,7 @@ def attention(
         seen = length - count + stop if isinstance(mask, str) else length
         scores = queries[..., start:stop, :] @ keys[..., :seen]  # (B, G, R, t, s)
         mx.eval(scores, mixed[-1:])
-        places = _memory(scores).reshape(batch, heads, stop - start, seen)
+        places = memory(scores).reshape(batch, heads, stop - start, seen)
         if isinstance(mask, str):
             places[..., start - stop :] += _triangle(stop - start)
         elif mask is not None:
@@ -49,7 +49,7 @@ def attention(
     return mx.concatenate(mixed, axis=-2).reshape(batch, heads, count, -1)
 
 
-def _memory(array: mx.array) -> Any:
+def memory(array: mx.array) -> Any:
     """An array's own numbers, which numpy may change in place; the array must be nobody else's."""
     return np.array(array, copy=False)
 
@@ -78,7 +78,7 @@ def _exponentiate(scores: Any) -> None:  # (…, S)
 def in_pieces(function: Callable[[Any, Any], None], x: mx.array) -> mx.array:
     """An elementwise function of numpy arrays, called with what it reads and what it writes, of some numbers at a time."""
     result = mx.zeros(x.shape)
-    read, written = _memory(mx.contiguous(x)).reshape(-1), _memory(result).reshape(-1)
+    read, written = memory(mx.contiguous(x)).reshape(-1), memory(result).reshape(-1)
     with np.errstate(over="ignore"):  # exp of much gives ∞, by which x is divided
         for start in range(0, x.size, PIECE):
             function(read[start : start + PIECE], written[start : start + PIECE])

@@ -81,6 +81,21 @@ def packed_product(
     return multiply
 
 
+def dequantize(
+    weight: Any, scales: Any, biases: Any, *, group_size: int | None, bits: int | None, mode: str
+) -> Any:
+    """The floats that packed numbers (…, O, W) stand for, unevaluated or, inside `eager()`, by tables of bytes: (…, O, I)."""
+    import mlx.core as mx
+
+    if weight.size >= MANY_NUMBERS and mode == "affine" and scales.dtype == mx.float32:
+        from zoo.runtime import unpacking
+
+        if bits in unpacking.ITEMS and evaluates(weight, scales, biases):
+            return unpacking.dequantize(weight, scales, biases, bits)
+    floats = mx.dequantize(weight, scales, biases, group_size=group_size, bits=bits, mode=mode)
+    return floats.astype(mx.float32)
+
+
 _evaluates: ContextVar[bool] = ContextVar("evaluates", default=False)
 
 
