@@ -63,7 +63,9 @@ def embed(
     vectors: dict[int, mx.array] = {}
     for start in range(0, len(order), BATCH):
         chosen = order[start : start + BATCH]
-        pooled = _pool(*_states(loaded, [ids[text] for text in chosen]), mode)  # (B, D)
+        with runtime.eager():
+            states, mask = _states(loaded, [ids[text] for text in chosen])  # (B, S, D), (B, S)
+        pooled = _pool(states, mask, mode)  # (B, D)
         mx.eval(pooled)
         check_numbers(pooled.max().item(), "a text's vector")
         vectors |= zip(chosen, pooled, strict=True)

@@ -7,6 +7,7 @@ from typing import Any
 
 import mlx.core as mx
 
+from zoo import runtime
 from zoo.errors import PromptError
 from zoo.generation.choosing.logits import check_numbers
 from zoo.generation.prepared import BATCH, each_prompt, in_batches
@@ -57,7 +58,8 @@ def _answers(
         for indices in in_batches(loaded, [len(ids) for ids, _ in texts], batch_size):
             tokens, real = padded([texts[index][0] for index in indices])  # (B, S)
             mask = {} if real.min().item() else {"mask": real}
-            logits = loaded.model(tokens, **mask)  # (B, S, V)
+            with runtime.eager():
+                logits = loaded.model(tokens, **mask)  # (B, S, V)
             for row, index in enumerate(indices):
                 at_masks = logits[row, mx.array(texts[index][1])]  # (M, V)
                 yield from ((index, step) for step in _candidates(loaded, at_masks, top_k))

@@ -13,7 +13,8 @@ import mlx.core as mx
 
 from zoo.blocks.model import protocol_of
 from zoo.cache import CachePolicy, merged_caches
-from zoo.generation.prefill import MOST_RESERVED, Prefill, Report
+from zoo.generation.one_more import OneMore
+from zoo.generation.prefill import MOST_RESERVED, Prefill, Report, SourceRead
 from zoo.generation.prompt import start_token
 from zoo.generation.settings import Settings
 from zoo.loading import Loaded
@@ -57,6 +58,7 @@ class TextReader:
     ) -> None:
         self.model, self.protocol, self.watch, self.length = model, protocol_of(model), watch, len(prompt)
         self.cache = model.make_cache(replace(policy, reserve=len(prompt) + min(limit, MOST_RESERVED)))
+        self._forward = OneMore(model)
         self.prompt = Prefill(
             model, prompt, self.cache, prefix=prefix, chunk=chunk, report=report, watch=watch
         )
@@ -67,9 +69,10 @@ class TextReader:
 
     def next(self, tokens: mx.array) -> mx.array:
         """The logits after one more token in each row, (H, 1) -> (H, V)."""
+        if self.watch is None:
+            return self._forward(tokens, self.cache)
         hidden = self.model.backbone(tokens, self.cache)  # (H, 1, D)
-        if self.watch is not None:
-            self.watch(self.length, hidden)
+        self.watch(self.length, hidden)
         self.length += 1
         return self.model.head(hidden[:, -1:])[:, -1]
 
@@ -120,21 +123,16 @@ class TranslationReader:
         self.model, self.protocol = model, protocol_of(model)
         self.sources, self.start = sources, start
         self.cache = model.make_cache(replace(policy, reserve=1 + min(limit, MOST_RESERVED)))
+        self._forward = OneMore(model)
 
     def first(self) -> mx.array:
         """The logits of the first new token of each target, (B, V)."""
-        start = mx.full((len(self.sources), 1), self.start)
-        if len({len(source) for source in self.sources}) == 1:
-            memory = self.model.encode(mx.array(self.sources))  # (B, S, D)
-            return self.model.decode(start, memory, self.cache)[:, -1]
-        sources, mask = padded(self.sources)  # (B, S)
-        memory = self.model.encode(sources, mask)  # (B, S, D)
-        return self.model.decode(start, memory, self.cache, mask)[:, -1]
+        return SourceRead(self.model, self.sources, self.cache, self.start).advance()
 
     def next(self, tokens: mx.array) -> mx.array:
         """The logits after one more token in each row, (H, 1) -> (H, V)."""
         # The caches have the keys and values of the sources, and their mask.
-        return self.model.decode(tokens, None, self.cache)[:, -1]
+        return self._forward(tokens, self.cache)
 
     def select(self, rows: Sequence[int]) -> None:
         """Go on with these rows of the caches, in this order."""

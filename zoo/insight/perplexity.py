@@ -257,15 +257,14 @@ def _pass(
 ) -> Iterator[tuple[int, float]]:
     """How many tokens each pass of one batch of windows scores, and their nats."""
     start, end, scored = rows[0]
-    length, skipped = (
-        end - start,
-        scored - start - 1,
-    )  # of the read positions, those that predict nothing new
+    length = end - start
+    skipped = scored - start - 1  # of the read positions, those that predict nothing new
     cache = model.make_cache(replace(policy, reserve=length))
     for at in range(0, length, chunk):
         until = min(at + chunk, length)
         inputs = mx.stack([tokens[row + at : row + until] for row, _, _ in rows])  # (B, T)
-        hidden = model.backbone(inputs, cache)  # (B, T, D)
+        with runtime.eager():
+            hidden = model.backbone(inputs, cache)  # (B, T, D)
         settle(cache, until - at)
         if until <= skipped:
             continue
