@@ -48,9 +48,9 @@ class Loaded:
     @property
     def unpacked(self) -> bool:
         """Whether the floats of packed matrices are kept beside them."""
-        from zoo.blocks.quantized import FLOATS
+        from zoo.blocks.quantized import Unpackable
 
-        return any(FLOATS in module for module in self.model.modules())
+        return any(layer.keeps_floats for layer in self.model.modules() if isinstance(layer, Unpackable))
 
     @property
     def facts(self) -> Sheet:
@@ -145,23 +145,13 @@ def load(
 
 def unpack_layers(model: Any, asked: bool | None = None) -> None:
     """Keep the floats of packed layers, where that is asked for or, when nothing is asked, where they are faster and fit."""
-    import mlx.core as mx
-
     from zoo.blocks.quantized import Unpackable
 
-    packed = {name: layer for name, layer in model.named_modules() if isinstance(layer, Unpackable)}
-    nbytes = 4 * sum(layer.scales.size * layer.group_size for layer in packed.values())
-    if not packed or not (runtime.unpacks(nbytes) if asked is None else asked):
-        return
-    sizes = {name: layer.weight.nbytes for name, layer in packed.items()}
-    begun = []
-    for name, stream in runtime.side_by_side(sizes).items():
-        with runtime.on(stream), runtime.eager():
-            begun.append(packed[name].unpack())
-        if len(begun) == AT_ONCE:  # between two evaluations Ctrl-C is heard
-            mx.eval(begun)
-            begun.clear()
-    mx.eval(begun)  # here, since a thread cannot compute what another has begun
+    packed = [layer for layer in model.modules() if isinstance(layer, Unpackable)]
+    nbytes = 4 * sum(layer.scales.size * layer.group_size for layer in packed)
+    keeps = runtime.unpacks(nbytes) if asked is None else asked
+    for layer in packed:
+        layer.keeps_floats = keeps
 
 
 def check_fit(model: Any, recipe: Any, width: int, context: int | None = None) -> None:
@@ -192,7 +182,6 @@ def too_large(weights: int, recipe: Any, width: int, context: int | None = None)
     return f"weights {weights / GB:.1f} GB, cache of {tokens} tokens {cache / GB:.1f} GB, this machine {room / GB:.1f} GB"
 
 
-AT_ONCE = 16  # packed layers whose floats are made together
 CONTEXT = 4096  # tokens, where nothing says how long a text will be
 GB = 1e9
 

@@ -79,3 +79,32 @@ def test_a_thread_runs_what_another_has_loaded(folder):
     thread.start()
     thread.join()
     assert found == [zoo.generate(loaded, [1, 2, 3], max_tokens=3).tokens]
+
+
+@pytest.mark.parametrize(("lengths", "made"), [([3, 1], False), ([40], True), ([3, 1, 1], True)])
+def test_floats_are_made_for_many_rows_and_for_the_third_product(folder, lengths, made):
+    loaded = zoo.load(folder, unpack=True)
+    layer = loaded.model.layers[0].mixer.output
+    for length in lengths:
+        assert FLOATS not in layer
+        loaded.model(mx.arange(length)[None])
+    assert (FLOATS in layer) == made
+
+
+def test_a_gradient_and_a_compiled_pass_keep_floats_that_can_be_used(folder):
+    tokens = mx.arange(40)[None]
+    expected = zoo.load(folder, unpack=False).model(tokens)
+    compiled, traced = zoo.load(folder, unpack=True).model, zoo.load(folder, unpack=True).model
+    for model, run in (
+        (compiled, mx.compile(lambda tokens: compiled(tokens))),
+        (traced, mx.compile(lambda tokens: traced(tokens), inputs=traced.state)),
+    ):
+        same(run(tokens), expected, "logits")
+        same(model(tokens), expected, "logits afterwards")
+    x = mx.random.normal((1, 40, compiled.spec.dim))
+    layer = zoo.load(folder, unpack=True).model.layers[0].mixer.output
+    width = layer.weight.shape[-1] * 32 // layer.bits
+    gradient = mx.grad(lambda x: layer(x).sum())(x[..., :1] * mx.ones(width))
+    assert mx.isfinite(gradient).all().item() and FLOATS in layer
+    ones = mx.ones((1, 40, width))
+    same(layer(ones), ones @ layer.floats().T, "a product afterwards")

@@ -10,7 +10,7 @@ import mlx.nn as nn
 
 from zoo import recipe, runtime
 from zoo.blocks.activation import activation
-from zoo.blocks.quantized import FLOATS, PackedExtras, PackedMatrices, Unpackable, wide
+from zoo.blocks.quantized import PackedExtras, PackedMatrices, Unpackable, wide
 from zoo.runtime.grouping import grouped_product
 
 MANY = 64  # rows of work from which sorting them by expert pays: each expert's matrix is then read once
@@ -77,8 +77,8 @@ class QuantizedStackedLinear(Unpackable, PackedMatrices):
         self, x: mx.array, indices: mx.array, in_order: bool = False
     ) -> mx.array:  # (…, 1, in), (…) -> (…, 1, out)
         given = wide(x) if "global_scale" in self else x
-        if FLOATS in self:
-            y = runtime.gather_matmul(given, self[FLOATS].swapaxes(-1, -2), indices, in_order)
+        if (floats := self.kept(indices.size)) is not None:
+            y = runtime.gather_matmul(given, floats.swapaxes(-1, -2), indices, in_order)
         elif in_order and (groups := runtime.row_groups(indices)):
             y = grouped_product(given, lambda part: self.floats(part).swapaxes(-1, -2), groups)
         else:

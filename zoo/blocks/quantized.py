@@ -1,6 +1,6 @@
 """Quantized layers, with what some formats add to packed numbers. Axes: I inputs, O outputs, V vocabulary, D width.
 
-A device may multiply floats much faster than packed numbers. `unpack` then keeps a layer's floats beside its packed
+A device may multiply floats much faster than packed numbers. A layer that `keeps_floats` then has them beside its packed
 numbers, which stay its parameters; where they are not kept, many rows at once are multiplied by floats made for them.
 """
 
@@ -15,9 +15,34 @@ from zoo import runtime
 
 FLOATS = "_floats"  # of a layer: the numbers that its packed ones stand for; a leading underscore keeps them no parameter
 
+PACKED_PRODUCTS = 2  # of few rows, before a layer's floats are made
+
 
 class Unpackable(nn.Module):
-    """A layer with packed numbers that can be multiplied by the floats these stand for, where `unpack` has kept them."""
+    """A layer with packed numbers that can be multiplied by the floats these stand for.
+
+    One that `keeps_floats` makes them for its first product of many rows, else for its third: a token after a short prompt
+    is shown when the pass after it has begun, and the first token does not wait for floats.
+    """
+
+    keeps_floats = False
+    _products = 0  # without floats that are kept
+
+    def kept(self, rows: int | None = None) -> mx.array | None:
+        """The floats (…, O, I) for a product of so many rows, or for those to come; None where there are none yet."""
+        if FLOATS in self or not self.keeps_floats:
+            return self.get(FLOATS)
+        if rows is not None and self._products < PACKED_PRODUCTS and not runtime.multiplies_floats(rows):
+            self._products += 1
+            return None
+        with runtime.eager():
+            floats = self.floats()
+        try:
+            mx.eval(floats)
+        except ValueError:  # the packed numbers are traced: nothing can be kept of them
+            return None
+        self[FLOATS] = floats
+        return floats
 
     def floats(self, part: slice = slice(None)) -> mx.array:
         """The numbers that the packed ones stand for, or a part of the first axis: (…, O, I) in float32."""
@@ -32,17 +57,13 @@ class Unpackable(nn.Module):
         )
         return floats
 
-    def unpack(self) -> mx.array:
-        """Keep the floats beside the packed numbers, and give them."""
-        self[FLOATS] = self.floats()
-        return self[FLOATS]
-
 
 def matrix_product(layer: Unpackable, x: mx.array) -> mx.array:  # (…, I) -> (…, O)
     """x times the transposed matrix of a packed layer, in the way that is fastest here."""
-    if FLOATS in layer:
-        return x @ layer[FLOATS].T
-    if runtime.multiplies_floats(x.size // x.shape[-1]):
+    rows = x.size // x.shape[-1]
+    if (floats := layer.kept(rows)) is not None:
+        return x @ floats.T
+    if runtime.multiplies_floats(rows):
         return x @ layer.floats().T
     multiply = runtime.packed_product(
         layer.weight,

@@ -10,7 +10,7 @@ import mlx.nn as nn
 from zoo.blocks.embedding import Embedding
 from zoo.blocks.head import Head
 from zoo.blocks.position import LearnedPositions, SinusoidalPositions
-from zoo.blocks.quantized import FLOATS, QuantizedEmbedding
+from zoo.blocks.quantized import QuantizedEmbedding
 from zoo.prepared.forms import Function, Preparation, form, keeps, product
 
 ROWS = 256  # of a table of positions, at first
@@ -96,7 +96,7 @@ def _logits(preparation: Preparation, block: Head) -> Function:
         return preparation.of(block.output)
     table = _table(block.embedding)
     bias = preparation.take(block, "bias") if "bias" in block else None
-    if type(table) is nn.Embedding or (type(table) is QuantizedEmbedding and FLOATS in table):
+    if type(table) is nn.Embedding or (type(table) is QuantizedEmbedding and table.kept() is not None):
         return product(table, preparation.take_all(table) | ({} if bias is None else {"bias": bias}))
     multiply = block.embedding.as_linear
     return multiply if bias is None else lambda x: multiply(x) + bias

@@ -14,7 +14,7 @@ import mlx.core as mx
 import mlx.nn as nn
 
 from zoo import runtime
-from zoo.blocks.quantized import FLOATS, QuantizedLinear
+from zoo.blocks.quantized import FLOATS, QuantizedLinear, Unpackable
 
 Function = Callable[..., Any]
 Made = TypeVar("Made")
@@ -127,7 +127,8 @@ def _kind(layer: nn.Module) -> tuple[Any, ...] | None:
 
 def _names(layer: nn.Module) -> tuple[str, ...]:
     """The arrays that a linear layer multiplies by, and adds."""
-    names = (FLOATS, "bias") if FLOATS in layer else ("weight", "scales", "biases", "bias")
+    floats = isinstance(layer, Unpackable) and layer.kept() is not None
+    names = (FLOATS, "bias") if floats else ("weight", "scales", "biases", "bias")
     return tuple(name for name in names if name in layer)
 
 

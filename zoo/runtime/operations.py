@@ -67,9 +67,7 @@ def packed_product(
     streams = device.side_streams()
     if len(streams) == 1 or weight.ndim != 2 or weight.size < LEAST_DIVIDED:
         return lambda x: mx.quantized_matmul(x, weight, scales, biases, **how)
-    step = -(-weight.shape[0] // len(streams))
-    slices = [slice(first, first + step) for first in range(0, weight.shape[0], step)]
-    parts = [(weight[s], scales[s], None if biases is None else biases[s]) for s in slices]
+    parts = _divided(weight, scales, biases, len(streams))
 
     def multiply(x: Any) -> Any:
         found = [
@@ -81,10 +79,20 @@ def packed_product(
     return multiply
 
 
+def _divided(weight: Any, scales: Any, biases: Any, count: int) -> list[tuple[Any, Any, Any]]:
+    """Packed numbers in at most `count` parts of the first axis."""
+    step = -(-weight.shape[0] // count)
+    slices = [slice(first, first + step) for first in range(0, weight.shape[0], step)]
+    return [(weight[s], scales[s], None if biases is None else biases[s]) for s in slices]
+
+
 def dequantize(
     weight: Any, scales: Any, biases: Any, *, group_size: int | None, bits: int | None, mode: str
 ) -> Any:
-    """The floats that packed numbers (…, O, W) stand for, unevaluated or, inside `eager()`, by tables of bytes: (…, O, I)."""
+    """The floats that packed numbers (…, O, W) stand for, unevaluated or, inside `eager()`, by tables of bytes: (…, O, I).
+
+    The CPU backend computes each on one core: where there is no table, they are divided among the side streams there.
+    """
     import mlx.core as mx
 
     if weight.size >= MANY_NUMBERS and mode == "affine" and scales.dtype == mx.float32:
@@ -92,8 +100,13 @@ def dequantize(
 
         if bits in unpacking.ITEMS and evaluates(weight, scales, biases):
             return unpacking.dequantize(weight, scales, biases, bits)
-    floats = mx.dequantize(weight, scales, biases, group_size=group_size, bits=bits, mode=mode)
-    return floats.astype(mx.float32)
+    how: dict[str, Any] = dict(group_size=group_size, bits=bits, mode=mode)
+    streams = device.side_streams()
+    if len(streams) == 1 or weight.size < LEAST_DIVIDED:
+        return mx.dequantize(weight, scales, biases, **how).astype(mx.float32)
+    parts = _divided(weight, scales, biases, len(streams))
+    found = [mx.dequantize(*part, **how, stream=stream) for part, stream in zip(parts, streams, strict=False)]
+    return mx.concatenate(found).astype(mx.float32)
 
 
 _evaluates: ContextVar[bool] = ContextVar("evaluates", default=False)
