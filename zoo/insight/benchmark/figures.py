@@ -24,6 +24,7 @@ class Figure:
 FIGURES = (
     Figure("load_seconds", "load", "loading", "s"),
     Figure("start_seconds", "start", "shell to first token", "s"),
+    Figure("first_text_seconds", "prefill", "first text, a few tokens", "s"),
     Figure("prefill_rate", "prefill", "prefill", "tokens/s", more=True, bound="products"),
     Figure("first_token_seconds", "prefill", "first token after", "s"),
     Figure("decode_rate", "decode", "decode", "tokens/s", more=True, bound="reading"),

@@ -59,9 +59,10 @@ def read_and_write(task: Task) -> Figures:
     if write is None:
         return {}
     prompt = task.ids(lengths.prompt)
-    write(prompt, WARM)  # of the same length: buffers, kernels and modules are made for it
+    cold = write(prompt, WARM)  # of the same length: buffers, kernels and modules are made for it
     first, rest = write(prompt, lengths.new)
     return {
+        "first_text_seconds": sum(cold),
         "prefill_rate": lengths.prompt / first,
         "first_token_seconds": first,
         "decode_rate": (lengths.new - 1) / rest,
