@@ -16,8 +16,9 @@ from typing import Any
 from zoo.errors import SourceError
 from zoo.insight.apart import answer
 from zoo.insight.benchmark.lengths import Lengths
-from zoo.insight.benchmark.own import Writer, zoo
+from zoo.insight.benchmark.own import Translator, Writer, zoo
 from zoo.insight.benchmark.peers import Asked
+from zoo.insight.benchmark.works import SOURCE
 
 REST = "rest"  # what no block takes: the last choice of tokens, and Python between the blocks
 STEPS = 8  # tokens that are written
@@ -68,7 +69,10 @@ def arrays_of(value: Any) -> list[Any]:
 
 
 def profile(asked: str) -> dict[str, dict[str, float]]:
-    """Seconds by the kind of block: of "prefill", the whole prompt, and of "decode", one token after it."""
+    """Seconds by the kind of block: of "prefill", the whole prompt, and of "decode", one token after it.
+
+    Of a translator "prefill" reads the sources of several texts, and "decode" is one token of each translation.
+    """
     import mlx.core as mx
 
     from zoo import runtime
@@ -76,31 +80,39 @@ def profile(asked: str) -> dict[str, dict[str, float]]:
     wanted = json.loads(asked)
     lengths = Lengths(**wanted["lengths"])
     engine = zoo(Asked(Path(wanted["folder"]), 0, wanted["dtype"], wanted["architecture"], wanted["unpack"]))
-    if not isinstance(engine, Writer):
+    if not isinstance(engine, Writer | Translator):
         raise SourceError(engine.refused or "it has no profile")
-    model, draw = engine.loaded.model, random.Random(0)
+    model, draw, translates = engine.loaded.model, random.Random(0), isinstance(engine, Translator)
+    rows, length = (lengths.rows, SOURCE) if translates else (1, lengths.prompt)
     clock = Clock()
     for kind in {type(module) for module in model.modules()} - {type(model)}:
         if "__call__" in dir(kind):
             clock.watch(kind)
 
-    def passes(count: int, cache: list[Any], times: int) -> dict[str, float]:
-        """The seconds of one pass over so many tokens, on average."""
+    def read(ids: Any, cache: list[Any]) -> Any:
+        if translates:
+            return model.decode(ids[:, :1], model.encode(ids), cache)
+        return model.head(model.backbone(ids, cache)[:, -1:])
+
+    def go_on(ids: Any, cache: list[Any]) -> Any:
+        return model.decode(ids, None, cache) if translates else read(ids, cache)
+
+    def passes(run: Callable[..., Any], count: int, cache: list[Any], times: int) -> dict[str, float]:
+        """The seconds of one pass over so many tokens of each row, on average."""
         clock.take()
         began = time.perf_counter()
         for _ in range(times):
-            ids = mx.array([[draw.randrange(engine.vocab) for _ in range(count)]])
+            ids = mx.array([[draw.randrange(engine.vocab) for _ in range(count)] for _ in range(rows)])
             with runtime.eager():
-                hidden = model.backbone(ids, cache)
-            mx.eval(mx.argmax(model.head(hidden[:, -1:]), axis=-1))
+                mx.eval(mx.argmax(run(ids, cache), axis=-1))
         whole = time.perf_counter() - began
         found = clock.take()
         found[REST] = whole - sum(found.values())
         return {name: seconds / times for name, seconds in sorted(found.items(), key=lambda item: -item[1])}
 
-    passes(lengths.prompt, model.make_cache(), 1)
+    passes(read, length, model.make_cache(), 1)
     cache = model.make_cache()
-    return {"prefill": passes(lengths.prompt, cache, 1), "decode": passes(1, cache, STEPS)}
+    return {"prefill": passes(read, length, cache, 1), "decode": passes(go_on, 1, cache, STEPS)}
 
 
 if __name__ == "__main__":
