@@ -74,7 +74,10 @@ def test_only_what_is_asked_for_is_run():
 @pytest.mark.slow
 def test_a_translator_translates():
     record = benchmark("transformer", lengths=SHORT, runs=1, profile=True)
-    assert all({"Attention", "CrossAttention", "Linear", "rest"} <= set(kinds) for kinds in record["profile"].values())
+    assert all(
+        {"Attention", "CrossAttention", "Linear", "rest"} <= set(kinds)
+        for kinds in record["profile"].values()
+    )
     rates = {"translation_rate", "translations_rate"}
     assert rates <= set(record["engines"]["zoo"]) and "decode_rate" not in record["engines"]["zoo"]
     with pytest.raises(SourceError, match="a translator"):

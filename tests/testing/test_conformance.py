@@ -180,7 +180,7 @@ FAULTS = [
     ),
     ("llama", "saved_and_loaded_is_identical", with_a_rule_of_one_way, "norm.weight changed between saving"),
     ("llama", "greedy_stream_follows_the_full_forward", model(moved_when_cached), "below the largest"),
-    ("llama", "half_precision_runs", model(infinite_in_float16), "float16: logits are not finite"),
+    ("llama", "half_precision_runs", model(infinite_in_float16), "float16 logits are not finite"),
     ("bert", "padded_text_equals_the_text_alone", model(ignores_its_mask), "the shorter text: largest"),
     (
         "llada",
