@@ -61,6 +61,7 @@ def sections(text):
     return found
 
 
+@pytest.mark.slow
 def test_a_strategys_own_settings_are_options_of_the_command(echo, command):
     how = dict(environment=echo.environment)
     helped = sections(command("run", "--help", **how).stdout)

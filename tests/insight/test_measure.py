@@ -72,6 +72,7 @@ def test_what_a_kind_of_model_does_not_do_is_none(found, name, done):
     assert one.new_tokens == (16 if "decode" in done else None)
 
 
+@pytest.mark.slow
 def test_the_json_has_numbers(found):
     values = json.loads(to_json(list(found[0].values())))
     assert values["versions"]["mlx"]

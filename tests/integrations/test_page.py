@@ -18,6 +18,7 @@ def interpreted():
     mx.enable_compile()
 
 
+@pytest.mark.slow
 def test_its_code_runs(interpreted, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names = {}

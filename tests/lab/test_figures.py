@@ -19,6 +19,7 @@ def texts(path):
     return " ".join("".join(element.itertext()) for element in ElementTree.parse(path).iter(f"{SVG}text"))
 
 
+@pytest.mark.slow
 def test_a_record_read_back_draws_the_same_figures(made_up, tmp_path):
     record = made_up([1.0, 1.1, 0.9], [2.0, 2.2, 1.9])
     save(record, tmp_path / "made-up.json")
@@ -37,6 +38,7 @@ def test_a_figure_shows_question_units_and_arms_as_text(made_up, tmp_path):
         assert title.text.startswith("Is a lower than b? loss (nats)")
 
 
+@pytest.mark.slow
 def test_other_numbers_draw_another_figure(made_up, tmp_path):
     one, other = (
         draw(made_up([1.0, 1.1, high], [2.0, 2.2, 1.9]), tmp_path / str(high), formats=("svg",))

@@ -167,6 +167,7 @@ def parts(tensor):
     return tensor.parts().values() if hasattr(tensor, "parts") else [tensor]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
@@ -188,6 +189,7 @@ def test_a_damaged_file_is_read_or_refused(small, data):
         assert "\n" not in str(error)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_a_damaged_file_loads_as_a_model_or_is_refused(small):
     whole, path = small
