@@ -3,6 +3,7 @@
 import zoo  # isort: skip (before mlx, so that the fast BLAS is loaded)
 import mlx.core as mx
 import pytest
+from parameters import ordinary
 
 from zoo.assemble import assemble
 from zoo.blocks.mask import attention_mask, dense
@@ -173,7 +174,7 @@ def visible(cache, keys, values):
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-@pytest.mark.parametrize("window", [None, 5, 12])
+@pytest.mark.parametrize("window", ordinary([None, 5, 12], 5))
 def test_rows_are_exactly_what_they_are_alone(policy, window):
     policy = POLICIES[policy]
     keys, values = mx.random.normal((2, 4, 1, 60, 32), key=mx.random.key(5))  # (B, G, T, K) each

@@ -4,6 +4,7 @@ import re
 
 import pytest
 from click.testing import CliRunner
+from parameters import ordinary
 from terminal import Terminal
 
 from zoo.cli.program import cli
@@ -19,7 +20,7 @@ def at(columns, *arguments):
     return done.stdout
 
 
-@pytest.mark.parametrize("columns", [40, 80, 120])
+@pytest.mark.parametrize("columns", ordinary([40, 80, 120], 40))
 @pytest.mark.parametrize("name", NAMES)
 def test_every_card_fits(name, columns):
     shown = at(columns, "show", name)

@@ -5,6 +5,7 @@ import json
 import click.testing
 import numpy as np
 import pytest
+from parameters import ordinary
 from rich.cells import cell_len
 
 import zoo
@@ -53,7 +54,7 @@ def test_gates_of_a_recurrent_layer_are_means_over_its_channels(source, gate):
         ("mamba", "我爱NLP 🎈"),
     ],
 )
-@pytest.mark.parametrize("columns", [40, 80])
+@pytest.mark.parametrize("columns", ordinary([40, 80], 40))
 def test_lines_fit_the_terminal(source, text, columns):
     lines = run(source, text, columns=columns).splitlines()
     assert lines and max(map(cell_len, lines[:-1])) <= columns

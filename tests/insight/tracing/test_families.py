@@ -3,6 +3,7 @@
 import mlx.core as mx
 import numpy as np
 import pytest
+from parameters import ordinary
 
 import zoo
 from zoo.errors import PromptError
@@ -42,7 +43,7 @@ def traced():
     return make
 
 
-@pytest.mark.parametrize("name", EMBEDDED)
+@pytest.mark.parametrize("name", ordinary(EMBEDDED, "bert", "deepseek-v3", "gemma2", "transformer"))
 def test_every_value_has_axes_and_a_meaning(traced, name):
     trace = traced(name)
     for address in trace:
