@@ -47,7 +47,7 @@ class Loaded:
 
     @property
     def unpacked(self) -> bool:
-        """Whether the floats of packed matrices are kept beside them."""
+        """Whether the floats of packed matrices are kept beside them, from when they are first needed."""
         from zoo.blocks.quantized import Unpackable
 
         return any(layer.keeps_floats for layer in self.model.modules() if isinstance(layer, Unpackable))

@@ -126,7 +126,7 @@ def _kind(layer: nn.Module) -> tuple[Any, ...] | None:
 
 
 def _names(layer: nn.Module) -> tuple[str, ...]:
-    """The arrays that a linear layer multiplies by, and adds."""
+    """The arrays that a linear layer multiplies by, and adds; floats that it keeps are made here, if they were not."""
     floats = isinstance(layer, Unpackable) and layer.kept() is not None
     names = (FLOATS, "bias") if floats else ("weight", "scales", "biases", "bias")
     return tuple(name for name in names if name in layer)

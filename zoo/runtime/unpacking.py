@@ -30,7 +30,6 @@ def dequantize(words: mx.array, scales: mx.array, biases: mx.array, bits: int) -
     floats = mx.zeros((*words.shape[:-1], words.shape[-1] * 32 // bits))
     mx.eval(floats)
     groups = memory(floats).reshape(factors.size, -1)
-
     step = max(PIECE // groups.shape[1], 1)
 
     def write(first: int) -> None:
