@@ -1,4 +1,4 @@
-"""The folder of a training: nothing is lost in it, and a killed run leaves the model before, the new one, or none."""
+"""The folder of a training: nothing is lost in it, and a killed run leaves the model before or the new one."""
 
 import os
 import shutil
@@ -61,7 +61,7 @@ def test_overwriting_removes_the_old_model_and_nothing_else(made):
 
 def test_an_empty_folder_and_a_killed_runs_leavings_are_no_model(made):
     (made.out / "run").mkdir(parents=True)
-    (made.out / "run" / run_folder.LEFT).write_text("half a state")
+    (made.out / "run" / f".part-{'0' * 16}.safetensors").write_text("half a state")
     made()
     assert zoo.load(made.out).architecture.name == "llama"
 
@@ -91,45 +91,92 @@ def kill(monkeypatch, function, moment):
     return count
 
 
+def publish(part, out):
+    with run_folder.publishing(out, NAMES) as folder:
+        shutil.copytree(part, folder, dirs_exist_ok=True)
+
+
+@pytest.fixture
+def models(made, tmp_path):
+    """Two finished folders of other widths."""
+    for name, width in (("old", 16), ("new", 32)):
+        made(tmp_path / name, keep=False, changes={"hidden_size": width})
+    return tmp_path / "old", tmp_path / "new"
+
+
+def test_a_model_takes_the_place_of_another_in_one_step(models, tmp_path, monkeypatch):
+    old, new = models
+    (old / "run").mkdir()
+    (old / "run" / "state.safetensors").write_text("state")
+    seen = []
+    swap = run_folder.exchange
+
+    def watched(part, place):
+        seen.append((zoo.load(place).recipe.dim, zoo.load(part).recipe.dim))
+        swap(part, place)
+        seen.append((zoo.load(place).recipe.dim, zoo.load(part).recipe.dim))
+
+    def never(*_):
+        raise AssertionError("a file was moved by itself")
+
+    monkeypatch.setattr(run_folder, "exchange", watched)
+    monkeypatch.setattr(run_folder, "_move", never)
+    publish(new, old)
+    assert seen == [(16, 32), (32, 16)]
+    assert (old / "run" / "state.safetensors").read_text() == "state"
+    assert sorted(path.name for path in tmp_path.iterdir() if path.name.startswith(".")) == []
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("case", ["a new folder", "another model", "the same model"])
-def test_killed_at_any_moment_of_the_end_there_is_a_model_or_none(made, tmp_path, monkeypatch, case):
-    old, new = tmp_path / "old", tmp_path / "new"
-    old.mkdir()
-    if case != "a new folder":
-        made(old, keep=False)
-    made(new, keep=False, changes={} if case == "the same model" else {"hidden_size": 32})
+@pytest.mark.parametrize("case", ["a new folder", "another model"])
+def test_where_folders_cannot_be_swapped_a_killed_run_leaves_a_model_or_none(
+    models, tmp_path, monkeypatch, case
+):
+    old, new = models
 
-    if case == "another model":
-        (new / "tokenizer_config.json").write_text('{"eos_token": "[SEP]"}')
+    def no_swap(*_):
+        raise OSError(22, "Invalid argument")
 
-    def model_in(folder):
-        names = ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json")
-        return [(folder / name).read_bytes() for name in names if (folder / name).exists()]
+    monkeypatch.setattr(run_folder, "exchange", no_swap)
 
     def fill(name):
-        out, part = tmp_path / name, tmp_path / f"{name}-part"
-        shutil.copytree(old, out)
-        shutil.copytree(new, part)
-        return out, lambda: run_folder.publish(part, out, NAMES)
+        out = tmp_path / name
+        if case == "another model":
+            shutil.copytree(old, out)
+        else:
+            (out / "run").mkdir(parents=True)
+        return out, lambda: publish(new, out)
 
     moments = kill(monkeypatch, fill("whole")[1], None)
     assert moments > 5
-    widths = []
+    assert zoo.load(tmp_path / "whole").recipe.dim == 32
     for moment in range(moments):
-        out, publish = fill(f"killed{moment}")
+        out, publishing = fill(f"killed{moment}")
         with pytest.raises(Killed):
-            kill(monkeypatch, publish, moment)
+            kill(monkeypatch, publishing, moment)
         if (out / "config.json").exists():
-            widths.append(zoo.load(out).recipe.dim)
-            assert model_in(out) in (model_in(old), model_in(new))
-        else:  # one that nobody takes for a model
-            widths.append(0)
-    if case == "the same model":
-        assert widths == [16] * moments
-    else:
-        assert set(widths) <= {0, 16, 32} and widths == sorted(widths, key=[16, 0, 32].index)
-    assert zoo.load(tmp_path / "whole").recipe.dim == (16 if case == "the same model" else 32)
+            assert zoo.load(out).recipe.dim in (16, 32)
+        assert (out / "config.json").exists() or not (out / "training.json").exists()
+
+
+def test_killed_before_its_record_is_published_a_run_is_resumed(made, monkeypatch):
+    def no_swap(*_):
+        raise OSError(22, "Invalid argument")
+
+    real = os.replace
+
+    def dying(source, target):
+        if target == made.out / "training.json":
+            raise Killed
+        real(source, target)
+
+    monkeypatch.setattr(run_folder, "exchange", no_swap)
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(os, "replace", dying)
+        made()
+    assert (made.out / "config.json").exists()
+    train_folder("llama", made.out, settings_to_resume(made.out, {}), resume=True)
+    assert zoo.load(made.out).architecture.name == "llama" and (made.out / "training.json").exists()
 
 
 def test_killed_while_it_saves_the_state_before_is_left(made, monkeypatch):

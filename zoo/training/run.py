@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -80,7 +79,24 @@ def train_folder(
     >>> zoo.load("mine").architecture.name
     'llama'
     """
-    registry, watch = registry or default_registry(), watch or Watch()
+    with run_folder.claimed(out):
+        given = (config, tokenizer, resume, overwrite, keep)
+        return _train_folder(what, out, settings, *given, watch or Watch(), registry or default_registry())
+
+
+def _train_folder(
+    what: str | Any | None,
+    out: Path,
+    settings: Settings,
+    config: Mapping[str, Any] | None,
+    tokenizer: Path | None,
+    resume: bool,
+    overwrite: bool,
+    keep: bool,
+    watch: Watch,
+    registry: Registry,
+) -> Record:
+    """`train_folder`, once no other process writes the folder."""
     state = open_state(state_path(out)) if resume else None
     if state is not None:
         target = resumed_target(out, state, what, registry, config)
@@ -132,8 +148,6 @@ def train_folder(
     )
     # Weights and two moments in float32, the state before beside the new one, and the model in 16 bits.
     run_folder.check_writable(out, record.parameters * (2 * 3 * 4 + 2))
-    if state is None:
-        run_folder.forget_run(out)
     loaded = Loaded(model, own_tokenizer, architecture, recipe, target.config, out, registry=registry)
     train(
         model,
@@ -243,21 +257,18 @@ def samples(loaded: Loaded, texts: Texts, record: Record) -> Callable[[], str | 
 
 
 def finish(out: Path, loaded: Loaded, record: Record, files: Mapping[str, bytes]) -> None:
-    """Write the model, its tokenizer, record and curve into a temporary folder, then move them to `out`."""
-    part = state_path(out).parent / "model"
-    shutil.rmtree(part, ignore_errors=True)
-    save(
-        part,
-        loaded.model,
-        loaded.architecture,
-        loaded.recipe,
-        loaded.config,
-        mx.float16,
-        registry=loaded.registry,
-    )
-    for name, data in files.items():
-        (part / Path(name).name).write_bytes(data)
-    record.save(part / run_folder.TRAINING)
-    (part / run_folder.CURVE).write_text(svg(record), encoding="utf-8")
-    run_folder.publish(part, out, run_tokenizer.NAMES)
-    run_folder.remove_empty(part)
+    """Write the model, its tokenizer, record and curve, and put them in the place of `out` in one step."""
+    with run_folder.publishing(out, run_tokenizer.NAMES) as part:
+        save(
+            part,
+            loaded.model,
+            loaded.architecture,
+            loaded.recipe,
+            loaded.config,
+            mx.float16,
+            registry=loaded.registry,
+        )
+        for name, data in files.items():
+            (part / Path(name).name).write_bytes(data)
+        record.save(part / run_folder.TRAINING)
+        (part / run_folder.CURVE).write_text(svg(record), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The folder of a training run: checked before the first step, filled at the end by atomic replacement."""
+"""The folder of a training run: checked before the first step, replaced at the end in one step."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ import contextlib
 import os
 import shutil
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-from zoo.checkpoint.safetensors import INDEX, SINGLE
+from zoo.checkpoint.safetensors import INDEX
 from zoo.errors import SourceError
+from zoo.files import exchange, is_temporary, locked, make_folder, temporary_folder
 from zoo.training.state import STATE, state_path
 
 TRAINING, CURVE = "training.json", "training.svg"
-LEFT = f"part-{STATE}"  # of a run that was killed while it saved
 SPARE = 16 << 20  # bytes beside the weights: tokenizer, records, file systems' own
 
 
@@ -37,7 +38,7 @@ def check_new(out: Path, overwrite: bool) -> None:
 
 def _has_more(run: Path) -> bool:
     """Whether a run's folder holds more than what a killed run leaves."""
-    return not run.is_dir() or any(name != LEFT for name in os.listdir(run))
+    return not run.is_dir() or not all(map(is_temporary, os.listdir(run)))
 
 
 def check_writable(out: Path, size: int) -> None:
@@ -69,28 +70,71 @@ def remove_empty(*folders: Path) -> None:
 
 def forget_run(out: Path) -> None:
     """Remove a run's state, its directory too when nothing else is in it."""
-    for name in (STATE, LEFT):
-        (out / "run" / name).unlink(missing_ok=True)
+    (out / "run" / STATE).unlink(missing_ok=True)
     remove_empty(out / "run")
 
 
-def publish(part: Path, out: Path, stale: Iterable[str]) -> None:
-    """Move the finished files of `part` into `out`, so that at any moment `out` is the old model, the new one, or none.
+@contextmanager
+def claimed(out: Path) -> Iterator[None]:
+    """Keep other processes from training into `out` meanwhile; folders that were made for it go if nothing is in them."""
+    made = [folder for folder in out.parents if not folder.exists()]
+    with contextlib.ExitStack() as stack:
+        stack.callback(remove_empty, *made)
+        try:
+            make_folder(out.parent)
+            stack.enter_context(locked(_place(out)))
+        except OSError as error:
+            raise SourceError(f"{out}: cannot be written ({error.strerror or error})") from error
+        yield
 
-    Where config and tokenizer stay as they are, the one file of weights is exchanged. Else the old config.json goes
-    first and the new one comes last: what has none is no model. `stale` are names of the old model's files to remove.
+
+@contextmanager
+def publishing(out: Path, stale: Collection[str]) -> Iterator[Path]:
+    """A folder to fill with a model, which at the end takes the place of `out` in one step.
+
+    What `out` holds besides a model goes along: the run's state and a person's own files. `stale` are names of an old
+    model's files that do not. A file system that cannot swap two folders gets the files one by one instead: the old
+    training.json and config.json go first and the new ones come last, so that what is not whole is no model and can be
+    resumed.
     """
-    new = {path.name for path in part.iterdir()}
-    kept = all(_same(part / name, out / name) for name in new - {SINGLE, TRAINING, CURVE})
-    if not (kept and SINGLE in new and not (out / INDEX).exists()):
-        (out / "config.json").unlink(missing_ok=True)
-    old = {path.name for path in out.glob("model*.safetensors")}
-    for name in sorted((old | {INDEX, "accuracy.json", "generation_config.json", *stale}) - new):
+    place = _place(out)
+    try:
+        with temporary_folder(place.parent) as part:
+            yield part
+            new = set(os.listdir(part))
+            old = {path.name for path in place.glob("model*.safetensors")}
+            old |= {INDEX, "accuracy.json", "generation_config.json", *stale}
+            for entry in os.scandir(place):
+                if entry.name not in new | old:
+                    _link(entry.path, part / entry.name)
+            try:
+                exchange(part, place)
+            except OSError:
+                _move(part, place, new, old - new)
+    except OSError as error:
+        raise SourceError(f"{out}: cannot be written ({error.strerror or error})") from error
+
+
+def _place(out: Path) -> Path:
+    """The folder that `out` names, which may be a link."""
+    return Path(os.path.realpath(out))
+
+
+def _link(source: str, target: Path) -> None:
+    """A second name for a file, or for all files of a folder; a copy where the file system has no second names."""
+    if os.path.isdir(source) and not os.path.islink(source):
+        shutil.copytree(source, target, symlinks=True, copy_function=_link)
+        return
+    try:
+        os.link(source, target, follow_symlinks=False)
+    except OSError:
+        shutil.copy2(source, target, follow_symlinks=False)
+
+
+def _move(part: Path, out: Path, new: Collection[str], stale: Collection[str]) -> None:
+    """Move the files `new` of `part` into `out`, and remove those that are `stale`."""
+    last = ("config.json", TRAINING)
+    for name in (*reversed(last), *sorted(stale)):
         (out / name).unlink(missing_ok=True)
-    for name in sorted(new - {"config.json"}):
+    for name in (*sorted(set(new).difference(last)), *last):
         os.replace(part / name, out / name)
-    os.replace(part / "config.json", out / "config.json")
-
-
-def _same(first: Path, second: Path) -> bool:
-    return second.is_file() and first.read_bytes() == second.read_bytes()

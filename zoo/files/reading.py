@@ -1,4 +1,4 @@
-"""Files, read and written: a checkpoint's, which lie in its folder, JSON within bounds, and new ones. Imports no mlx.
+"""Reads files: a checkpoint's, which lie in its folder, a person's own, and JSON within bounds. Imports no mlx.
 
 A folder may come from anyone. A link in it could name any file of this machine, a pipe would keep its reader waiting for
 ever, and a few megabytes of JSON can ask for gigabytes of memory or for more depth than Python has.
@@ -9,14 +9,11 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import stat
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from zoo.errors import CheckpointError, SourceError, ZooError
+from zoo.errors import CheckpointError, ZooError
 
 MOST_BYTES = 256 * 2**20  # of a tokenizer; weights are not read through here
 MOST_JSON = 64 * 2**20  # bytes; the largest published index and vocabulary are far below
@@ -178,46 +175,3 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
             if value != values[key]:
                 raise ValueError(f"the key {key[:60]!r} has two values")
     return values
-
-
-@contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """A temporary file beside `path`, of the same suffix: it takes its place when all went well, and is gone when not."""
-    part = path.with_name(f"part-{path.name}")
-    try:
-        yield part
-        os.replace(part, path)
-    finally:
-        part.unlink(missing_ok=True)
-
-
-@contextmanager
-def new_folder(path: Path) -> Iterator[Path]:
-    """A folder to fill, which becomes `path` when all went well and is gone when not.
-
-    One that a killed run left behind is removed first. SourceError when it cannot be written.
-    """
-    part = path.with_name(f".{path.name}.part")
-    if part.exists():
-        shutil.rmtree(part)
-    try:
-        part.mkdir(parents=True)
-        yield part
-        if path.is_dir():
-            path.rmdir()
-        os.replace(part, path)
-    except OSError as error:
-        raise SourceError(f"{path}: cannot be written ({error.strerror or error})") from error
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a UTF-8 text file, whole or not at all."""
-    with replacing(path) as part:
-        part.write_text(text, encoding="utf-8")
-
-
-def write_json(path: Path, values: Mapping[str, Any]) -> None:
-    """Write a JSON object, whole or not at all."""
-    write_text(path, json.dumps(values, indent=2, ensure_ascii=False) + "\n")

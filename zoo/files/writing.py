@@ -1,0 +1,279 @@
+"""Writes files and folders, whole or not at all. Imports no mlx.
+
+A file or folder is written under a random temporary name beside its target and then renamed. The name is created
+exclusively, so that no link and no other file of that name is ever opened. The writer holds a lock on it that ends with
+its process; the next writer in the folder removes the temporary files of processes that were killed.
+
+`output_file` is for a path that a person gave: a device or a pipe is written into, a link is refused, and a file is replaced
+only if the zoo wrote it or the person allowed it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import fcntl
+import hashlib
+import json
+import os
+import re
+import secrets
+import shutil
+import stat
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from zoo.errors import SourceError
+
+GENERATOR = "generator: mlx-zoo"  # marks a file that the zoo wrote and may replace
+_MARK = re.compile(rb"generator\W{1,4}mlx-zoo\b")
+_ENDS = 4096  # bytes at a file's start and at its end where the mark may stand
+
+_TEMPORARY = re.compile(r"\.part-[0-9a-f]{16}(\.\w{1,20})?")
+_STREAMS = (stat.S_ISFIFO, stat.S_ISCHR, stat.S_ISBLK, stat.S_ISSOCK)
+_NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EBADF)  # what file systems without locks answer
+
+
+def has_mark(path: Path) -> bool:
+    """Whether a file carries the mark of one that the zoo wrote."""
+    with path.open("rb") as file:
+        start = file.read(_ENDS)
+        file.seek(max(0, os.fstat(file.fileno()).st_size - _ENDS))
+        return _MARK.search(start) is not None or _MARK.search(file.read(_ENDS)) is not None
+
+
+def is_stream(path: Path) -> bool:
+    """Whether a path is a pipe, a device or an open file of this process such as /dev/stdout: written into, never replaced."""
+    if Path(os.path.abspath(path)).parent in map(Path, ("/dev", "/dev/fd", "/proc/self/fd")):
+        return True
+    try:
+        mode = path.stat().st_mode
+    except OSError:
+        return False
+    return any(kind(mode) for kind in _STREAMS)
+
+
+def check_output(path: Path, overwrite: bool = False, own: Callable[[Path], bool] = has_mark) -> None:
+    """SourceError unless a file can be written at `path`, for a check before long work.
+
+    An existing file that is not empty must be `own`: one of the kind that is about to be written, made by the zoo.
+    `overwrite` allows any file.
+    """
+    if is_stream(path):
+        return
+    if path.is_symlink():
+        raise SourceError(f"{path}: is a link; give the path of the file itself")
+    if path.is_dir():
+        raise SourceError(f"{path}: is a folder, not a file")
+    if not path.parent.is_dir():
+        raise SourceError(f"{path}: cannot be written, there is no folder {path.parent}")
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        raise SourceError(f"{path}: cannot be written (no permission to write into {path.parent})")
+    try:
+        if path.exists() and path.stat().st_size and not overwrite and not own(path):
+            raise SourceError(f"{path}: exists and was not written by the zoo; --overwrite replaces it")
+    except OSError as error:
+        raise SourceError(f"{path}: {error.strerror or error}") from error
+
+
+@contextmanager
+def output_file(
+    path: Path, overwrite: bool = False, own: Callable[[Path], bool] = has_mark
+) -> Iterator[Path]:
+    """A temporary file to fill, which becomes the person's `path`, or is copied into it where that is a device or pipe.
+
+    SourceError as for `check_output`, and when the file cannot be written.
+    """
+    check_output(path, overwrite, own)
+    try:
+        if is_stream(path):
+            with tempfile.TemporaryDirectory() as folder:
+                part = Path(folder) / f"output{path.suffix}"
+                yield part
+                with part.open("rb") as source, path.open("wb") as target:
+                    shutil.copyfileobj(source, target)
+        else:
+            with replacing(path) as part:
+                yield part
+    except OSError as error:
+        raise SourceError(f"{path}: cannot be written ({error.strerror or error})") from error
+
+
+def write_output(path: Path, data: str | bytes, overwrite: bool = False) -> None:
+    """Write a person's file, as `output_file` does. SourceError when it cannot be written."""
+    with output_file(path, overwrite) as part:
+        part.write_bytes(data if isinstance(data, bytes) else data.encode("utf-8"))
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A temporary file beside `path`, of the same suffix, which replaces it at the end, or is removed after an error.
+
+    For files in the zoo's own folders; a path that a person gave is for `output_file`.
+    """
+    part, lock = _temporary(path.parent, path.suffix, _create_file)
+    try:
+        yield part
+        with suppress(FileNotFoundError):
+            os.chmod(part, stat.S_IMODE(path.stat().st_mode))
+        os.replace(part, path)
+    finally:
+        part.unlink(missing_ok=True)
+        os.close(lock)
+
+
+@contextmanager
+def temporary_folder(parent: Path) -> Iterator[Path]:
+    """A new folder in `parent` under a temporary name, removed at the end unless it was renamed."""
+    part, lock = _temporary(parent, "", Path.mkdir)
+    try:
+        yield part
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+        os.close(lock)
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder and those above it where they are missing. OSError where that cannot be."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except FileExistsError:
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path)) from None
+
+
+@contextmanager
+def new_folder(path: Path) -> Iterator[Path]:
+    """A folder to fill, which is renamed to `path` at the end, or is removed after an error.
+
+    SourceError when `path` holds something, when another process is writing it, and when it cannot be written.
+    """
+    if path.is_symlink():
+        raise SourceError(f"{path}: is a link; give the path of the folder itself")
+    try:
+        make_folder(path.parent)
+        with locked(path), temporary_folder(path.parent) as part:
+            if path.exists() and (not path.is_dir() or any(path.iterdir())):
+                raise SourceError(f"{path}: exists already")
+            yield part
+            os.rename(part, path)  # takes the place of an empty folder and of nothing else
+    except OSError as error:
+        raise SourceError(f"{path}: cannot be written ({error.strerror or error})") from error
+
+
+def is_temporary(name: str) -> bool:
+    """Whether a name is one that this module gives to a file or folder until it is whole."""
+    return _TEMPORARY.fullmatch(name) is not None
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Keep other processes from writing `path` meanwhile. SourceError when one is writing it.
+
+    The lock is an empty file beside `path`; the operating system releases it when the process ends.
+    """
+    name = hashlib.blake2b(os.fsencode(path.name), digest_size=8).hexdigest()
+    file = Path(os.path.realpath(path.parent)) / f".lock-{name}"
+    while True:
+        lock = os.open(file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+        if not _lock(lock):
+            os.close(lock)
+            raise SourceError(f"{path}: another process is writing it")
+        if _is_at(lock, file):
+            break
+        os.close(lock)  # its owner removed it in between
+    try:
+        yield
+    finally:
+        try:
+            if os.fstat(lock).st_size == 0:
+                file.unlink(missing_ok=True)
+        finally:
+            os.close(lock)
+
+
+def exchange(first: Path, second: Path) -> None:
+    """Swap two files or folders in one step. OSError where the file system or the system cannot do that."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    names = os.fsencode(first), os.fsencode(second)
+    swap, here = 2, -100  # RENAME_EXCHANGE and RENAME_SWAP; AT_FDCWD
+    if hasattr(libc, "renameat2"):
+        failed = libc.renameat2(here, names[0], here, names[1], swap)
+    elif hasattr(libc, "renamex_np"):
+        failed = libc.renamex_np(*names, swap)
+    else:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+    if failed:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), str(first), None, str(second))
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a UTF-8 text file of the zoo's own, whole or not at all."""
+    with replacing(path) as part:
+        part.write_text(text, encoding="utf-8")
+
+
+def write_json(path: Path, values: Mapping[str, Any]) -> None:
+    """Write a JSON object to a file of the zoo's own, whole or not at all."""
+    write_text(path, json.dumps(values, indent=2, ensure_ascii=False) + "\n")
+
+
+def _create_file(path: Path) -> None:
+    os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+
+
+def _temporary(parent: Path, suffix: str, create: Callable[[Path], None]) -> tuple[Path, int]:
+    """A new file or folder under a random name, and the descriptor that holds its lock; those of dead processes are removed."""
+    _remove_abandoned(parent)
+    suffix = suffix if is_temporary(f".part-{'0' * 16}{suffix}") else ""
+    while True:
+        part = parent / f".part-{secrets.token_hex(8)}{suffix}"
+        try:
+            create(part)
+            lock = os.open(part, os.O_RDONLY | os.O_NOFOLLOW)
+        except (FileExistsError, FileNotFoundError):
+            if not parent.is_dir():
+                raise
+            continue  # the name was taken, or another writer took it for abandoned
+        if _lock(lock) and _is_at(lock, part):
+            return part, lock
+        os.close(lock)
+
+
+def _remove_abandoned(parent: Path) -> None:
+    """Remove the temporary files and folders in `parent` whose processes have ended."""
+    with os.scandir(parent) as entries:
+        found = [entry for entry in entries if is_temporary(entry.name) and not entry.is_symlink()]
+    for entry in found:
+        with suppress(OSError):
+            lock = os.open(entry.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if entry.is_dir(follow_symlinks=False):
+                    shutil.rmtree(entry.path, ignore_errors=True)
+                else:
+                    os.unlink(entry.path)
+            finally:
+                os.close(lock)
+
+
+def _lock(descriptor: int) -> bool:
+    """Lock an open file for this process; False when another has it. A file system without locks excludes nobody."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            raise
+    return True
+
+
+def _is_at(descriptor: int, path: Path) -> bool:
+    """Whether an open file is the one at `path`."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), os.lstat(path))
+    except FileNotFoundError:
+        return False
