@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from zoo.cli.complete import sources
-from zoo.cli.source_options import dtype_option, unpack_option
+from zoo.cli.source_options import dtype_option, overwrite_option, unpack_option
 
 
 @click.command()
@@ -46,6 +46,7 @@ from zoo.cli.source_options import dtype_option, unpack_option
 @click.option(
     "--record", type=click.Path(path_type=Path, dir_okay=False), help="Write the figures to this JSON file."
 )
+@overwrite_option
 @click.option(
     "--compare", type=click.Path(path_type=Path, dir_okay=False), help="Show what changed since this record."
 )
@@ -64,6 +65,7 @@ def bench(
     unpack: bool | None,
     profile: bool,
     record: Path | None,
+    overwrite: bool,
     compare: Path | None,
     as_json: bool,
 ) -> None:
@@ -75,8 +77,10 @@ def bench(
     """
     from zoo.cli.progress import Progress
     from zoo.cli.table import table
+    from zoo.files import check_outputs, write_record
     from zoo.insight.benchmark import Lengths, benchmark, compared, read_record
 
+    check_outputs((record,), overwrite)
     old = read_record(compare) if compare is not None else None
     with Progress("measuring") as report:
         found = benchmark(
@@ -102,9 +106,7 @@ def bench(
             click.echo("\n" + table(lines, head))
         click.echo("\n" + _about(found))
     if record is not None:
-        from zoo.files import write_json
-
-        write_json(record, found)
+        write_record(record, found, overwrite, indent=2)
 
 
 def rows(found: dict[str, Any]) -> list[list[str]]:

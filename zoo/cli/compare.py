@@ -10,6 +10,7 @@ import click
 
 from zoo.cli.complete import sources
 from zoo.cli.show import bullets
+from zoo.cli.source_options import overwrite_option
 
 
 @click.command()
@@ -28,6 +29,7 @@ from zoo.cli.show import bullets
 @click.option(
     "--html", type=click.Path(path_type=Path, dir_okay=False), help="Write a page to explore to a file."
 )
+@overwrite_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON: numbers with their units.")
 def compare(
     names: tuple[str, ...],
@@ -37,6 +39,7 @@ def compare(
     everything: bool,
     svg: Path | None,
     html: Path | None,
+    overwrite: bool,
     as_json: bool,
 ) -> None:
     """Compare architectures (llama), presets (llama:pocket), folders, hub ids or recipes in .json files, without weights.
@@ -51,8 +54,10 @@ def compare(
     from zoo.facts import aligned, common_context, describe, fields_of
     from zoo.facts import compare as compare_sheets
     from zoo.facts.words import differences
+    from zoo.files import check_outputs
     from zoo.host.registry import default_registry
 
+    check_outputs((svg, html), overwrite)
     registry = default_registry()
     found = [describe(name, registry) for name in names]
     tokens = context or common_context([one.recipe for one in found])
@@ -62,12 +67,13 @@ def compare(
     if svg is not None:
         from zoo.insight.diagram import to_svg
 
-        write_file(svg, to_svg(diagrams))
+        write_file(svg, to_svg(diagrams), overwrite)
     if html is not None:
         from zoo.insight.pages import compare_page
 
         facts = [one.facts() for one in figures]
-        write_file(html, compare_page(found, registry, context=context, quantize=quantize, measured=facts))
+        page = compare_page(found, registry, context=context, quantize=quantize, measured=facts)
+        write_file(html, page, overwrite)
     if (svg or html) and not as_json:
         return
     titles = [sheet.title for sheet in sheets]

@@ -45,13 +45,9 @@ def print_diagrams(diagrams: Sequence[Any]) -> None:
         write(text)
 
 
-def write_file(path: Path, text: str) -> None:
+def write_file(path: Path, text: str, overwrite: bool) -> None:
     """Write a picture or a page whole, and report it on the error stream; ZooError when it cannot be written."""
-    from zoo.errors import ZooError
-    from zoo.files import write_text
+    from zoo.files import write_markup
 
-    try:
-        write_text(path, text)
-    except OSError as error:
-        raise ZooError(f"{path}: cannot be written ({error.strerror or error})") from error
+    write_markup(path, text, overwrite)
     click.echo(f"wrote {path}", err=True)

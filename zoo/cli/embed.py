@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from zoo.cli.complete import sources
-from zoo.cli.source_options import architecture_option, revision_option
+from zoo.cli.source_options import architecture_option, overwrite_option, revision_option
 
 
 @click.command()
@@ -27,6 +27,7 @@ from zoo.cli.source_options import architecture_option, revision_option
 @click.option(
     "--out", type=click.Path(path_type=Path, dir_okay=False), help="Write a .npy or .json file instead."
 )
+@overwrite_option
 @architecture_option
 @revision_option
 @click.option("--dtype", type=click.Choice(["float32", "float16", "bfloat16"]), help="Compute in this type.")
@@ -36,6 +37,7 @@ def embed(
     pooling: str | None,
     normalise: bool | None,
     out: Path | None,
+    overwrite: bool,
     architecture: str | None,
     revision: str | None,
     dtype: str | None,
@@ -48,7 +50,9 @@ def embed(
     from zoo.cli.progress import Progress
     from zoo.cli.run import piped
     from zoo.errors import PromptError
+    from zoo.files import check_outputs, write_output
 
+    check_outputs((out,), overwrite)
     if out is not None and out.suffix not in (".npy", ".json"):
         raise click.BadParameter(f"{out.name}: give a name that ends in .npy or .json", param_hint="--out")
     lines = list(texts) or [line for line in piped().splitlines() if line.strip()]
@@ -64,21 +68,16 @@ def embed(
         for text, vector in zip(lines, vectors.tolist(), strict=True):
             click.echo(json.dumps({"text": text, "embedding": vector}, ensure_ascii=False))
     else:
-        _save(out, lines, vectors)
+        write_output(out, _file_of(out.suffix, lines, vectors), overwrite)
 
 
-def _save(out: Path, texts: list[str], vectors: Any) -> None:
-    """Write the file whole or not at all."""
-    if out.suffix == ".npy":
+def _file_of(suffix: str, texts: list[str], vectors: Any) -> bytes:
+    """The contents of a .npy or .json file of vectors."""
+    if suffix == ".npy":
         import numpy
 
         buffer = io.BytesIO()
         numpy.save(buffer, numpy.array(vectors))
-        data = buffer.getvalue()
-    else:
-        rows = [{"text": t, "embedding": v} for t, v in zip(texts, vectors.tolist(), strict=True)]
-        data = (json.dumps(rows, ensure_ascii=False) + "\n").encode("utf-8")
-    from zoo.files import replacing
-
-    with replacing(out) as part:
-        part.write_bytes(data)
+        return buffer.getvalue()
+    rows = [{"text": t, "embedding": v} for t, v in zip(texts, vectors.tolist(), strict=True)]
+    return (json.dumps(rows, ensure_ascii=False) + "\n").encode("utf-8")

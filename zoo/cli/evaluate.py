@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from zoo.cli.source_options import revision_option
+from zoo.cli.source_options import overwrite_option, revision_option
 
 
 @click.command()
@@ -26,8 +26,15 @@ from zoo.cli.source_options import revision_option
 @click.option(
     "--out", type=click.Path(path_type=Path, dir_okay=False), help="Write the record to this file, too."
 )
+@overwrite_option
 def evaluate(
-    source: str, revision: str | None, corpus: str | None, everything: bool, as_json: bool, out: Path | None
+    source: str,
+    revision: str | None,
+    corpus: str | None,
+    everything: bool,
+    as_json: bool,
+    out: Path | None,
+    overwrite: bool,
 ) -> None:
     """Ask SOURCE for the capital of every country, in English and Chinese, and count the right answers.
 
@@ -35,20 +42,21 @@ def evaluate(
     """
     from zoo.cli.signals import Interrupts
     from zoo.cli.table import table
-    from zoo.files import write_text
+    from zoo.files import check_outputs, write_record
     from zoo.loading import load
     from zoo.runtime import versions
     from zoo.training.accuracy import questions_of, scores
 
+    check_outputs((out,), overwrite)
     with Interrupts(lambda text: None), _progress(source) as begin:
         loaded = load(source, revision=revision)
         questions = questions_of(loaded.architecture, corpus, everything, loaded.registry)
         found = scores(loaded, questions, begin(len(questions)))
-    text = json.dumps({"scores": [score.as_json() for score in found], "versions": versions()}, indent=1)
+    record = {"scores": [score.as_json() for score in found], "versions": versions()}
     if out is not None:
-        write_text(out, text + "\n")
+        write_record(out, record, overwrite, indent=1)
     if as_json:
-        click.echo(text)
+        click.echo(json.dumps(record, indent=1))
         return
     rows = [
         [

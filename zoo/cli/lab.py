@@ -27,7 +27,7 @@ OUT = Path("lab")
 @click.option("--seeds", type=int, help="Runs of each arm (default: the experiment's).")
 @click.option("--steps", type=int, help="Steps of each training (default: the experiment's).")
 @click.option("--quick", is_flag=True, help="A tiny version, which shows that everything runs.")
-@click.option("--fresh", is_flag=True, help="Replace a record in OUT, whatever it is of.")
+@click.option("--fresh", is_flag=True, help="Run all again, and replace the record and the figures in OUT.")
 @click.option(
     "--figures",
     type=click.Path(path_type=Path, dir_okay=False),
@@ -55,7 +55,7 @@ def lab(
 
         if name is not None:
             raise click.UsageError("--figures draws a record again and runs nothing: leave NAME out")
-        for path in draw(read(figures), figures.parent):
+        for path in draw(read(figures), figures.parent, overwrite=fresh):
             click.echo(path)
         return 0
     if name is None:
@@ -75,7 +75,7 @@ def lab(
         click.echo(path.read_text(encoding="utf-8"), nl=False)
     else:
         _show(record)
-    _draw(record, out, path)
+    _draw(record, out, path, fresh)
     return 0
 
 
@@ -147,13 +147,13 @@ def _show(record: Record) -> None:
     click.echo(wrapped(conclusion(record), room))
 
 
-def _draw(record: Record, out: Path, path: Path) -> None:
+def _draw(record: Record, out: Path, path: Path, overwrite: bool) -> None:
     """The figures, or one line that says what they need; the names of all files written, on the error stream."""
     from zoo.errors import ZooError
     from zoo.lab.figures import draw
 
     try:
-        files = draw(record, out)
+        files = draw(record, out, overwrite=overwrite)
     except ZooError as error:
         click.echo(f"zoo: {error}; the record is written: {path}", err=True)
         return

@@ -10,6 +10,7 @@ import click
 
 from zoo.cli.complete import sources
 from zoo.cli.setting_options import cache_options, policy_of
+from zoo.cli.source_options import overwrite_option
 
 
 @click.command()
@@ -27,6 +28,7 @@ from zoo.cli.setting_options import cache_options, policy_of
 @click.option(
     "--svg", type=click.Path(path_type=Path, dir_okay=False), help="Write the block diagram to a file."
 )
+@overwrite_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON: numbers with their units.")
 def show(
     name: str,
@@ -38,6 +40,7 @@ def show(
     weights: bool,
     as_recipe: bool,
     svg: Path | None,
+    overwrite: bool,
     as_json: bool,
     **cache: Any,
 ) -> None:
@@ -50,10 +53,12 @@ def show(
     from zoo.facts import base_of, describe, fields_of
     from zoo.facts.stacks import is_opaque
     from zoo.facts.words import differences
+    from zoo.files import check_outputs
     from zoo.host.registry import default_registry
 
     if as_recipe and (parameters or as_json):
         raise click.UsageError("--recipe prints JSON of its own: leave --json and --parameters out")
+    check_outputs((svg,), overwrite)
     registry = default_registry()
     found = describe(name, registry, revision)
     if as_recipe:
@@ -63,7 +68,7 @@ def show(
     if svg is not None:
         from zoo.insight.diagram import to_svg
 
-        write_file(svg, to_svg(diagrams))
+        write_file(svg, to_svg(diagrams), overwrite)
         if not as_json:
             return
     sheet = found.sheet(registry, context, quantize, found.tokenizer(registry), policy_of(cache))

@@ -28,6 +28,9 @@ adapter_option = click.option(
     type=click.Path(path_type=Path, file_okay=False),
     help="A folder of mlx-lm's LoRA or DoRA.",
 )
+overwrite_option = click.option(
+    "--overwrite", is_flag=True, help="Replace an existing file, even one that the zoo did not write."
+)
 force_option = click.option("--force", is_flag=True, help="Load even what does not seem to fit in memory.")
 dtype_option = click.option(
     "--dtype", type=click.Choice(["float32", "float16", "bfloat16"]), help="Compute in this type."

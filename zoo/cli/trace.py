@@ -13,6 +13,7 @@ from zoo.cli.plugins import served_by
 from zoo.cli.progress import Progress
 from zoo.cli.run import piped
 from zoo.cli.setting_options import SettingsCommand
+from zoo.cli.source_options import overwrite_option
 from zoo.insight.language import LANGUAGES
 
 FILE = click.Path(path_type=Path, dir_okay=False)
@@ -44,6 +45,7 @@ FILE = click.Path(path_type=Path, dir_okay=False)
     metavar="[FILE]",
     help="Print one JSON object, or write it to a file.",
 )
+@overwrite_option
 @click.option(
     "--value", "address", metavar="ADDRESS", help="Print one value as numbers: layers.3.mixer.pattern."
 )
@@ -68,6 +70,7 @@ def trace(
     language: str,
     npz: Path | None,
     as_json: str | None,
+    overwrite: bool,
     address: str | None,
     architecture: str | None,
     revision: str | None,
@@ -86,13 +89,14 @@ def trace(
     if prompt is None or prompt == "-":
         prompt = piped()
     written = [path for path in (html, npz, Path(as_json) if as_json not in (None, "-") else None) if path]
-    from zoo.insight.tracing.export import check_writable, value_json, value_lines, write_html, write_json
+    from zoo.files import check_outputs
+    from zoo.insight.tracing.export import value_json, value_lines, write_html, write_json
     from zoo.insight.tracing.intervening import resolve
     from zoo.insight.tracing.run import trace as run
     from zoo.insight.tracing.watching import values_of
     from zoo.loading import load
 
-    check_writable(written)
+    check_outputs(written, overwrite)
     with Progress("loading", waits=True) as report:
         loaded = load(source, architecture=architecture, revision=revision, dtype=dtype, report=report)
     served_by(loaded.architecture)
@@ -105,12 +109,12 @@ def trace(
     with Progress("tracing"):
         found = run(loaded, ids, only=whole if whole and not written else (), **settings)
     if npz is not None:
-        found.save(npz)
+        found.save(npz, overwrite=overwrite)
     if address is not None:
         if as_json is None:
             click.echo("\n".join(value_lines(found, address)))
         else:
-            write_json(value_json(found, address), as_json)
+            write_json(value_json(found, address), as_json, overwrite)
     if address is not None and html is None:
         return
     from zoo.insight.tracing.viewing import view_of
@@ -119,11 +123,11 @@ def trace(
         view = view_of(found)
     chosen = view.patterns(layers, heads)
     if html is not None:
-        write_html(view, html, language)
+        write_html(view, html, language, overwrite)
     if address is not None:
         return
     if as_json is not None:
-        write_json(view.to_json(), as_json)
+        write_json(view.to_json(), as_json, overwrite)
     elif not written:
         from zoo.cli.tracing import show
 

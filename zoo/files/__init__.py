@@ -15,6 +15,7 @@ from zoo.files.reading import (
 from zoo.files.writing import (
     GENERATOR,
     check_output,
+    check_outputs,
     exchange,
     is_stream,
     is_temporary,
@@ -25,7 +26,9 @@ from zoo.files.writing import (
     replacing,
     temporary_folder,
     write_json,
+    write_markup,
     write_output,
+    write_record,
     write_text,
 )
 
@@ -34,6 +37,7 @@ __all__ = [
     "MOST_BYTES",
     "MOST_DEPTH",
     "check_output",
+    "check_outputs",
     "exchange",
     "inside",
     "is_stream",
@@ -52,6 +56,8 @@ __all__ = [
     "replacing",
     "temporary_folder",
     "write_json",
+    "write_markup",
     "write_output",
+    "write_record",
     "write_text",
 ]

@@ -21,7 +21,7 @@ import secrets
 import shutil
 import stat
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -56,11 +56,11 @@ def is_stream(path: Path) -> bool:
     return any(kind(mode) for kind in _STREAMS)
 
 
-def check_output(path: Path, overwrite: bool = False, own: Callable[[Path], bool] = has_mark) -> None:
+def check_output(path: Path, overwrite: bool | None = False, own: Callable[[Path], bool] = has_mark) -> None:
     """SourceError unless a file can be written at `path`, for a check before long work.
 
     An existing file that is not empty must be `own`: one of the kind that is about to be written, made by the zoo.
-    `overwrite` allows any file.
+    `overwrite` allows any file; None is for callers that have no such setting.
     """
     if is_stream(path):
         return
@@ -74,14 +74,24 @@ def check_output(path: Path, overwrite: bool = False, own: Callable[[Path], bool
         raise SourceError(f"{path}: cannot be written (no permission to write into {path.parent})")
     try:
         if path.exists() and path.stat().st_size and not overwrite and not own(path):
-            raise SourceError(f"{path}: exists and was not written by the zoo; --overwrite replaces it")
+            way = "give another name" if overwrite is None else "`overwrite` replaces it"
+            raise SourceError(f"{path}: exists and is not a file of this kind that the zoo wrote; {way}")
     except OSError as error:
         raise SourceError(f"{path}: {error.strerror or error}") from error
 
 
+def check_outputs(paths: Iterable[Path | None], overwrite: bool = False) -> None:
+    """The same for those of several paths that are given, which must differ."""
+    given = [path for path in paths if path is not None]
+    for path in given:
+        check_output(path, overwrite)
+    if double := next((path for path in given if given.count(path) > 1 and not is_stream(path)), None):
+        raise SourceError(f"{double}: is given for two files")
+
+
 @contextmanager
 def output_file(
-    path: Path, overwrite: bool = False, own: Callable[[Path], bool] = has_mark
+    path: Path, overwrite: bool | None = False, own: Callable[[Path], bool] = has_mark
 ) -> Iterator[Path]:
     """A temporary file to fill, which becomes the person's `path`, or is copied into it where that is a device or pipe.
 
@@ -102,10 +112,22 @@ def output_file(
         raise SourceError(f"{path}: cannot be written ({error.strerror or error})") from error
 
 
-def write_output(path: Path, data: str | bytes, overwrite: bool = False) -> None:
+def write_output(path: Path, data: bytes, overwrite: bool = False) -> None:
     """Write a person's file, as `output_file` does. SourceError when it cannot be written."""
     with output_file(path, overwrite) as part:
-        part.write_bytes(data if isinstance(data, bytes) else data.encode("utf-8"))
+        part.write_bytes(data)
+
+
+def write_markup(path: Path, text: str, overwrite: bool = False) -> None:
+    """Write a person's SVG or HTML file with the zoo's mark, as `output_file` does."""
+    write_output(path, f"{text.rstrip()}\n<!-- {GENERATOR} -->\n".encode(), overwrite)
+
+
+def write_record(path: Path, values: Mapping[str, Any], overwrite: bool = False, **how: Any) -> None:
+    """Write a person's JSON file with the zoo's mark, as `output_file` does; `how` are arguments of `json.dumps`."""
+    name, _, value = GENERATOR.partition(": ")
+    text = json.dumps({name: value, **values}, ensure_ascii=False, **how)
+    write_output(path, f"{text}\n".encode(), overwrite)
 
 
 @contextmanager

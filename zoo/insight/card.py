@@ -10,7 +10,7 @@ from zoo.architecture import Architecture, Block
 from zoo.errors import ZooError
 from zoo.facts import aligned, base_of, describe
 from zoo.facts.words import differences
-from zoo.files import write_text
+from zoo.files import write_output
 from zoo.host.discovery import Plugin
 from zoo.host.registry import Registry
 
@@ -62,7 +62,7 @@ def card(plugin: Plugin, registry: Registry) -> str:
 
 
 def rewrite(path: Path, text: str) -> None:
-    """Put `text` between the marks of a file; ZooError when it cannot be read or has none."""
+    """Put `text` between the marks of a file; ZooError when it cannot be read or written, or has none."""
     try:
         old = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -71,7 +71,7 @@ def rewrite(path: Path, text: str) -> None:
     _, end, after = rest.partition(END)
     if not (begin and end):
         raise ZooError(f"{path}: has no lines {BEGIN} and {END} to put the card between")
-    write_text(path, f"{before}{begin}\n{text}{end}{after}")
+    write_output(path, f"{before}{begin}\n{text}{end}{after}".encode(), overwrite=True)
 
 
 def _architecture(architecture: Architecture, registry: Registry) -> str:

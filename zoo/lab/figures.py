@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from zoo.errors import ZooError
-from zoo.files import replacing
+from zoo.files import GENERATOR, make_folder, output_file
 from zoo.lab.names import write_names
 from zoo.lab.panels import DRAWN, TEXT, label, measured, scales
 from zoo.lab.plan import Chart
@@ -43,11 +43,13 @@ STYLE: Any = {
 FORMATS = ("svg", "png")
 
 
-def draw(record: Record, folder: Path, formats: Sequence[str] = FORMATS) -> list[Path]:
+def draw(
+    record: Record, folder: Path, formats: Sequence[str] = FORMATS, *, overwrite: bool = False
+) -> list[Path]:
     """Write every chart of a record as `folder`/EXPERIMENT-CHART in each format; gives their paths.
 
-    A chart of which nothing was measured is left out. ZooError where matplotlib is missing, or the folder cannot be
-    written.
+    A chart of which nothing was measured is left out. ZooError where matplotlib is missing, or a file cannot be written:
+    one that the zoo did not draw is replaced only if `overwrite`.
     """
     with _matplotlib() as plotting:
         written = []
@@ -57,7 +59,7 @@ def draw(record: Record, folder: Path, formats: Sequence[str] = FORMATS) -> list
                 continue
             for suffix in formats:
                 path = folder / f"{record.experiment.replace('::', '-')}-{chart.name}.{suffix}"
-                _write(figure, path, f"{record.question} {described(record, chart)}")
+                _write(figure, path, f"{record.question} {described(record, chart)}", overwrite)
                 written.append(path)
     return written
 
@@ -81,19 +83,16 @@ def _matplotlib() -> Iterator[Any]:
         yield Figure
 
 
-def _write(figure: Any, path: Path, title: str) -> None:
-    """Write a figure, whole or not at all; an SVG has a title for who does not see it."""
-    metadata = {"Date": None} if path.suffix == ".svg" else {"Software": None}
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(path) as part:
-            figure.savefig(part, format=path.suffix[1:], dpi=PIXELS, transparent=True, metadata=metadata)
-            if path.suffix == ".svg":
-                start, opening, rest = part.read_text(encoding="utf-8").partition("<svg ")
-                named = f' role="img" {rest}'.replace(">", f">\n<title>{escape(title)}</title>", 1)
-                part.write_text(start + opening.rstrip() + named, encoding="utf-8")
-    except OSError as error:
-        raise ZooError(f"{path}: cannot be written ({error.strerror or error})") from error
+def _write(figure: Any, path: Path, title: str, overwrite: bool) -> None:
+    """Write a figure, whole or not at all; an SVG has a title for screen readers."""
+    metadata = {"Date": None, "Creator": GENERATOR} if path.suffix == ".svg" else {"Software": GENERATOR}
+    make_folder(path.parent)
+    with output_file(path, overwrite) as part:
+        figure.savefig(part, format=path.suffix[1:], dpi=PIXELS, transparent=True, metadata=metadata)
+        if path.suffix == ".svg":
+            start, opening, rest = part.read_text(encoding="utf-8").partition("<svg ")
+            named = f' role="img" {rest}'.replace(">", f">\n<title>{escape(title)}</title>", 1)
+            part.write_text(start + opening.rstrip() + named, encoding="utf-8")
 
 
 def _has_points(record: Record, chart: Chart) -> bool:

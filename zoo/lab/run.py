@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from zoo import runtime
 from zoo.architecture import Experiment
 from zoo.errors import PluginError, ZooError, in_words
+from zoo.files import check_output, locked, make_folder
 from zoo.host.registry import Registry, default_registry
 from zoo.lab.plan import Arm, Plan, Result, Scale, Trial
 from zoo.lab.record import Record, RunRecord, planned, rounded, thinned
@@ -80,20 +82,34 @@ def run_experiment(
     record = planned(experiment, plan, count, runtime.versions())
     record.settings = dict(record.settings) | {"quick": scale.quick}
     path = record_path(experiment.name, out)
-    if path.exists() and not fresh:
-        _take_over(record, read(path), path)
-    watch.begun(record.seeds * len(plan.arms), len(record.runs))
-    # Seed by seed: arms that are compared run close to one another in time, whatever else the machine does.
-    pairs = [(arm, seed) for seed in range(record.seeds) for arm in plan.arms]
-    for number, (arm, seed) in enumerate(pairs):
-        if record.run_of(arm.name, seed) is None:
-            watch.run(number, arm.name, seed)
-            run = _run(experiment, plan, arm, Trial(seed, watch.progress))
-            record.runs.append(run)
-            save(record, path)
-            watch.over(run)
-    save(record, path)  # with what is computed now, where nothing was left to run
+    with _claimed(path):
+        if path.exists() and not fresh:
+            _take_over(record, read(path), path)
+        watch.begun(record.seeds * len(plan.arms), len(record.runs))
+        # Seed by seed: arms that are compared run close to one another in time, whatever else the machine does.
+        pairs = [(arm, seed) for seed in range(record.seeds) for arm in plan.arms]
+        for number, (arm, seed) in enumerate(pairs):
+            if record.run_of(arm.name, seed) is None:
+                watch.run(number, arm.name, seed)
+                run = _run(experiment, plan, arm, Trial(seed, watch.progress))
+                record.runs.append(run)
+                save(record, path)
+                watch.over(run)
+        save(record, path)  # with what is computed now, where nothing was left to run
     return record
+
+
+@contextmanager
+def _claimed(path: Path) -> Iterator[None]:
+    """Keep other processes from writing a record meanwhile. ZooError when one does, or when it cannot be written."""
+    with ExitStack() as stack:
+        try:
+            make_folder(path.parent)
+            check_output(path, overwrite=True)
+            stack.enter_context(locked(path))
+        except OSError as error:
+            raise ZooError(f"{path}: cannot be written ({error.strerror or error})") from error
+        yield
 
 
 def _take_over(record: Record, before: Record, path: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from zoo.errors import ZooError
-from zoo.files import read_object_at, write_text
+from zoo.files import read_object_at, write_output
 from zoo.lab.conclusion import conclusion, findings, method
 from zoo.lab.plan import Chart, Claim, Curve, Metric
 from zoo.lab.record import ArmRecord, Record, RunRecord, plain, rounded
@@ -45,12 +45,8 @@ def as_json(record: Record) -> dict[str, Any]:
 
 
 def save(record: Record, path: Path) -> None:
-    """Write it as JSON, whole or not at all; ZooError where that is not possible."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_text(path, _dumped(as_json(record)) + "\n")
-    except OSError as error:
-        raise ZooError(f"{path}: cannot be written ({error.strerror or error})") from error
+    """Write it as JSON, whole or not at all, over whatever is there. ZooError when it cannot be written."""
+    write_output(path, f"{_dumped(as_json(record))}\n".encode(), overwrite=True)
 
 
 def read(path: Path) -> Record:

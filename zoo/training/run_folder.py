@@ -120,7 +120,7 @@ def _place(out: Path) -> Path:
     return Path(os.path.realpath(out))
 
 
-def _link(source: str, target: Path) -> None:
+def _link(source: str, target: str | Path) -> None:
     """A second name for a file, or for all files of a folder; a copy where the file system has no second names."""
     if os.path.isdir(source) and not os.path.islink(source):
         shutil.copytree(source, target, symlinks=True, copy_function=_link)

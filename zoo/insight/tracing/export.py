@@ -4,48 +4,30 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from zoo.errors import SourceError
-from zoo.files import write_text
+from zoo.files import write_markup, write_record
 from zoo.insight.tracing.result import Trace
 from zoo.insight.tracing.view import TraceView
 
 
-def check_writable(paths: Iterable[Path]) -> None:
-    """SourceError for a file whose folder is not there, before anything is computed."""
-    for path in paths:
-        if not path.parent.is_dir():
-            raise SourceError(f"{path}: cannot be written, there is no folder {path.parent}")
-        if path.is_dir():
-            raise SourceError(f"{path}: is a folder, where a file is to be written")
-
-
-def write_html(view: TraceView, path: Path, language: str = "en") -> None:
-    """Write the page of a view; SourceError when that cannot be."""
+def write_html(view: TraceView, path: Path, language: str = "en", overwrite: bool = False) -> None:
+    """Write the page of a view. SourceError when it cannot be written."""
     from zoo.insight.tracing.page import page
 
-    _write(path, page(view, language))
+    write_markup(path, page(view, language), overwrite)
 
 
-def write_json(values: dict[str, Any], target: str) -> None:
-    """Write JSON to a file or, for "-", to the output; SourceError when that cannot be."""
-    text = json.dumps(values, ensure_ascii=False, allow_nan=False)
+def write_json(values: dict[str, Any], target: str, overwrite: bool = False) -> None:
+    """Write JSON to a file or, for "-", to standard output. SourceError when it cannot be written."""
     if target == "-":
-        sys.stdout.write(text + "\n")
+        sys.stdout.write(json.dumps(values, ensure_ascii=False, allow_nan=False) + "\n")
     else:
-        _write(Path(target), text + "\n")
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        write_text(path, text)
-    except OSError as error:
-        raise SourceError(f"{path}: cannot be written ({error.strerror or error})") from error
+        write_record(Path(target), values, overwrite, allow_nan=False)
 
 
 def value_lines(trace: Trace, address: str) -> Iterator[str]:

@@ -6,12 +6,13 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import mlx.core as mx
 import numpy as np
 
 from zoo.errors import PromptError
-from zoo.files import replacing
+from zoo.files import GENERATOR, output_file
 from zoo.generation.choosing.sampling import Sampling
 from zoo.generation.step import Step
 from zoo.insight.tracing.choices import LOGITS, Choice, choice_of
@@ -177,10 +178,16 @@ class Trace(Mapping[str, np.ndarray]):
             for address in self._lens_addresses()
         ]
 
-    def save(self, path: str | Path) -> None:
-        """Write every value by its address to a NumPy archive (.npz), floats as float32."""
-        with replacing(Path(path)) as temporary, open(temporary, "wb") as file:
-            np.savez_compressed(file, **dict(self))  # type: ignore[arg-type]
+    def save(self, path: str | Path, *, overwrite: bool = False) -> None:
+        """Write every value by its address to a NumPy archive (.npz), floats as float32.
+
+        SourceError when it cannot be written, and for a file that no trace wrote unless `overwrite`.
+        """
+        with output_file(Path(path), overwrite) as temporary:
+            with temporary.open("wb") as file:
+                np.savez_compressed(file, **dict(self))  # type: ignore[arg-type]
+            with ZipFile(temporary, "a") as archive:
+                archive.comment = GENERATOR.encode()
 
     def plot(self, address: str, **options: Any) -> Any:
         """A picture of a value, by matplotlib; see `zoo.insight.tracing.plots.plot`."""
