@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -47,7 +48,19 @@ def prompt_ids(loaded: Any, messages: Sequence[dict[str, str]], request: Request
         why = "--raw leaves it out" if request.raw else f"{loaded.folder.name} has none"
         raise PromptError(f"--system needs a chat template, and {why}")
     source, target = (request.settings.get(f"{side}_language") for side in ("source", "target"))
-    return encode_prompt(loaded, messages[-1]["content"], source_language=source, target_language=target)
+    prompt: Any = messages[-1]["content"]
+    if loaded.tokenizer is None:
+        prompt = ids_in(prompt) or prompt
+    return encode_prompt(loaded, prompt, source_language=source, target_language=target)
+
+
+def ids_in(text: str) -> list[int] | None:
+    """The token ids of a text such as "[1, 2, 3]"; None when it is no such list."""
+    try:
+        values = json.loads(text)
+    except ValueError:
+        return None
+    return values if isinstance(values, list) and all(type(value) is int for value in values) else None
 
 
 def steps(

@@ -1,7 +1,8 @@
-"""`zoo run SOURCE --prompts FILE --output FILE`: every prompt of a file, answered into another."""
+"""`zoo run SOURCE --prompts FILE`: every prompt of a file, answered into another file or to standard output."""
 
 from __future__ import annotations
 
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -11,18 +12,24 @@ import click
 from zoo.cli.progress import Progress
 
 
-def run_prompts(loaded: Any, prompts: Path, output: Path, settings: dict[str, Any]) -> None:
+def run_prompts(
+    loaded: Any, prompts: Path, output: Path | None, settings: dict[str, Any], keep_going: bool
+) -> None:
     """Answer the lines of `prompts` that `output` has no answer of, and say how many and how fast."""
     from zoo.generation.prompts_file import answered, read_prompts
 
-    lines = read_prompts(loaded, prompts, settings)
-    began, tokens, count = time.perf_counter(), 0, 0
+    lines = read_prompts(loaded, prompts, settings, keep_going=keep_going)
+    began, tokens, count, failed = time.perf_counter(), 0, 0, 0
+    target = sys.stdout if output is None else output
     with Progress("answering") as report:
-        for answer in answered(loaded, lines, output, report=report, **settings):
+        for answer in answered(loaded, lines, target, keep_going=keep_going, report=report, **settings):
             count += 1
-            tokens += answer["generated_tokens"]
+            failed += "error" in answer
+            tokens += answer.get("generated_tokens", 0)
     seconds = time.perf_counter() - began
     before = len(lines) - count
     found = f", {before} {'was' if before == 1 else 'were'} there" if before else ""
+    errors = f", {failed} of them {'an error' if failed == 1 else 'errors'}" if failed else ""
     rate = f" · {tokens / seconds:,.1f} tokens/s" if tokens else ""
-    click.echo(f"{output}: {count} answers{found} · generated {tokens:,} tokens{rate}", err=True)
+    what = f"{count} answer{'' if count == 1 else 's'}{errors}{found}"
+    click.echo(f"{output or prompts}: {what} · generated {tokens:,} tokens{rate}", err=True)

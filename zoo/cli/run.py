@@ -6,6 +6,7 @@ import json
 import sys
 import time
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,10 +30,17 @@ from zoo.cli.statistics import Statistics
 @click.option(
     "--prompts",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="A file of prompts: a line of JSON each, a text or an object.",
+    help="A file of prompts: a line of JSON each, a text or an object; in a .txt file a line is a prompt.",
 )
 @click.option(
-    "--output", type=click.Path(path_type=Path, dir_okay=False), help="Where the answers to --prompts go."
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False, allow_dash=True),
+    help="File for the answers to --prompts, continued if a run was stopped (default: standard output).",
+)
+@click.option(
+    "--keep-going",
+    is_flag=True,
+    help="Record an invalid line of --prompts as an error and answer the others.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")
 def run(
@@ -50,6 +58,7 @@ def run(
     raw: bool,
     prompts: Path | None,
     output: Path | None,
+    keep_going: bool,
     prompt_cache: Path | None,
     strategy: str | None,
     samplers: tuple[str, ...],
@@ -60,14 +69,15 @@ def run(
     The generated text alone goes to the output, statistics to the error stream. Without a PROMPT it is read
     from a pipe; on a terminal each line that is typed is answered: a conversation, if the model has a chat template.
     """
-    if (prompts is None) != (output is None):
-        raise click.UsageError("--prompts and --output go together: a file to read and a file to write")
+    if prompts is None and (output is not None or keep_going):
+        raise click.UsageError(f"{'--keep-going' if keep_going else '--output'} goes with --prompts")
+    output = None if output == Path("-") else output
     given = {"PROMPT": prompt, "--system": system, "--json": as_json, "--raw": raw}
     if prompts is not None and (other := next((name for name, value in given.items() if value), None)):
         raise click.UsageError(f"{other} and --prompts cannot be given together")
     asked = next((name for name in ("logprobs", "prompt_logprobs") if settings.get(name)), None)
     if asked and not as_json and prompts is None:
-        raise click.UsageError(f"--{asked.replace('_', '-')} needs --json, or --prompts and --output")
+        raise click.UsageError(f"--{asked.replace('_', '-')} needs --json or --prompts")
     chat = prompt is None and prompts is None and sys.stdin.isatty()
     if prompts is None and (prompt is None or prompt == "-") and not chat:
         prompt = piped()
@@ -77,10 +87,12 @@ def run(
     loaded = opened_model(source, context=room, force=force, repack=repack, unpack=unpack, **how)
     load_seconds = time.perf_counter() - began
     settings = asked_settings(loaded, settings, strategy, samplers, prompt_cache)
-    if prompts is not None and output is not None:
+    if prompts is not None:
         from zoo.cli.prompts import run_prompts
 
-        run_prompts(loaded, prompts, output, settings | ({"strategy": strategy} if strategy else {}))
+        run_prompts(
+            loaded, prompts, output, settings | ({"strategy": strategy} if strategy else {}), keep_going
+        )
         return
     request = Request(settings | {"strategy": strategy}, system, raw)
     if chat:
@@ -106,6 +118,8 @@ def run(
         try:
             for step in steps(loaded, ids, request, reading):
                 reading.close()
+                if loaded.tokenizer is None and step.token is not None and not as_json:
+                    step = replace(step, text=f"{step.token} ")
                 screen.show(step)
                 statistics.count(step)
                 reason = step.finish_reason

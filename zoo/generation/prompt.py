@@ -40,7 +40,9 @@ def encode_prompt(
         if not prompt:
             raise PromptError("the prompt is empty")
         if loaded.tokenizer is None:
-            raise PromptError(f"{loaded.folder}: has no tokenizer, so the prompt must be a list of token ids")
+            raise PromptError(
+                f"{loaded.folder}: has no tokenizer, so the prompt must be a list of token ids: [1, 2, 3]"
+            )
         if languages is not None and special_tokens:
             first_token(loaded, target_language)
             ids = languages.encode(prompt, source_language, target_language)

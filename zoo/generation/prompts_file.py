@@ -1,66 +1,92 @@
-"""The prompts of a file, a line each, and a file of their answers, in the same order; what was begun can be resumed."""
+"""Answers a file of prompts, a line each, in the same order. A run that was stopped can be continued."""
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import field
+from functools import partial
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
-from zoo.errors import PromptError
+from zoo import runtime
+from zoo.errors import PromptError, SourceError, ZooError
+from zoo.files import check_output, is_stream, locked, parse_json, read_persons_text
 from zoo.frozen import Frozen, frozen
 from zoo.generation import Generated, batch_stream, collected, started
 from zoo.generation.engine import MOST_ROWS, Engine
 from zoo.generation.prompt import encode_messages, encode_prompt
+from zoo.generation.prompt_cache.fingerprint import of_model, of_tokenizer
 from zoo.generation.settings import Settings, settings_for
 from zoo.loading import Loaded
 
 OWN = ("prompt", "messages", "id")  # the keys of a line that are no settings
+MADE_BY = "made_by"  # the first key of an answer: which run wrote it
+START = f'{{"{MADE_BY}": {{"zoo": '
 
 
 @frozen()
 class Line(Frozen):
-    """One prompt of a file: as it stands there, its ids, and the settings that it has for itself."""
+    """One prompt of a file: its number there, its values, its ids and its own settings; `error` when it is invalid."""
 
     index: int
+    number: int
     asked: Mapping[str, Any]
-    ids: tuple[int, ...]
-    settings: Mapping[str, Any]
+    ids: tuple[int, ...] = ()
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    error: str | None = None
 
 
-def read_prompts(loaded: Loaded, path: Path, settings: Mapping[str, Any]) -> list[Line]:
-    """The lines of a JSON Lines file: a text, or an object with a `prompt` or `messages`, an `id`, and settings.
+def read_prompts(
+    loaded: Loaded, path: Path, settings: Mapping[str, Any], *, keep_going: bool = False
+) -> list[Line]:
+    """The prompts of a file.
 
-    PromptError, naming the line, for one that cannot be.
+    Each line of a file .txt is a prompt. In any other file a line is JSON: a text, a list of token ids, or an object with
+    a `prompt` or `messages`, perhaps an `id`, and settings. Empty lines are skipped. PromptError, naming the line, for one
+    that is invalid; with `keep_going` the line gets the `error` instead.
     """
     found: list[Line] = []
-    for number, text in enumerate(_lines(path), 1):
+    plain = path.suffix == ".txt"
+    for number, text in enumerate(read_persons_text(path, PromptError).removeprefix("\ufeff").split("\n"), 1):
+        if not text.strip():
+            continue
+        asked: dict[str, Any] = {}
         try:
-            found.append(_line(loaded, len(found), text, settings))
-        except PromptError as error:
-            raise PromptError(f"{path}: line {number}: {error}") from None
+            asked = {"prompt": text.removesuffix("\r")} if plain else _parsed(text)
+            found.append(_line(loaded, len(found), number, asked, settings))
+        except ZooError as error:
+            if not keep_going:
+                raise PromptError(f"{path}: line {number}: {_quoted(error)}") from None
+            known = {key: asked[key] for key in OWN if key in asked}
+            found.append(Line(len(found), number, known, error=_quoted(error)))
     if not found:
         raise PromptError(f"{path}: has no prompts")
     return found
 
 
-def _lines(path: Path) -> list[str]:
+def _parsed(text: str) -> dict[str, Any]:
+    """The JSON object of a line; PromptError when it is malformed."""
     try:
-        return [line for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
-    except OSError as error:
-        raise PromptError(f"{path}: {error.strerror}") from None
-    except UnicodeDecodeError as error:
-        raise PromptError(f"{path}: is not UTF-8 text (byte {error.start})") from None
-
-
-def _line(loaded: Loaded, index: int, text: str, settings: Mapping[str, Any]) -> Line:
-    try:
-        asked = json.loads(text)
+        asked = parse_json(text)
+        json.dumps(asked, allow_nan=False)
     except ValueError as error:
-        raise PromptError(f"is not JSON: {error}") from None
-    asked = {"prompt": asked} if isinstance(asked, str) else asked
+        raise PromptError(f"is not valid JSON ({error})") from None
+    asked = {"prompt": asked} if isinstance(asked, str | list) else asked
     if not isinstance(asked, dict) or ("prompt" in asked) == ("messages" in asked):
-        raise PromptError("must be a text, or an object with either a `prompt` or `messages`")
+        raise PromptError(
+            'must be a text, a list of token ids, or an object with either "prompt" or "messages"'
+        )
+    return asked
+
+
+def _line(
+    loaded: Loaded, index: int, number: int, asked: Mapping[str, Any], settings: Mapping[str, Any]
+) -> Line:
     own = {name: value for name, value in asked.items() if name not in OWN}
     special = settings.get("special_tokens")
     if "messages" in asked:
@@ -68,67 +94,138 @@ def _line(loaded: Loaded, index: int, text: str, settings: Mapping[str, Any]) ->
     else:
         languages = ({**settings, **own}.get(f"{side}_language") for side in ("source", "target"))
         ids = encode_prompt(loaded, asked["prompt"], special is not False, *languages)
-    return Line(index, asked, tuple(ids), own)
+    return Line(index, number, asked, tuple(ids), own)
+
+
+def _quoted(error: ZooError) -> str:
+    """An error about a line: its settings are keys of the file and no options of a command."""
+    return str(error).replace("`", '"')
 
 
 def answered(
     loaded: Loaded,
     lines: Sequence[Line],
-    output: Path,
+    output: Path | TextIO,
     *,
+    keep_going: bool = False,
     report: Callable[[int, int], None] | None = None,
     **settings: Any,
 ) -> Iterator[Mapping[str, Any]]:
-    """Answer the lines that `output` does not have yet, writing each answer as a line of JSON, in the lines' order.
+    """Answer the lines, writing each answer as a line of JSON to `output`, in the lines' order. Yields the answers.
 
-    Gives what it wrote. A line of the output that was torn, by a crash for example, is written again. `report` is
-    called with the number of lines that are answered and of all. PromptError when the output is of other prompts, and
-    before anything runs for a setting that cannot be.
+    Each answer says which zoo, model and settings made it. A file that holds answers of the same run is continued: the lines
+    that it answers are not answered again, and an answer that was cut off is replaced. PromptError for a file that holds
+    anything else, for answers of another run, and while another process writes the file. A setting that is invalid is an error
+    before anything runs; one of a line is recorded as that line's answer where `keep_going`. `report` is called with the
+    number of lines that are answered and of all.
     """
-    done = _answers_in(output, lines)
-    left = lines[done:]
     shared = {name: value for name, value in settings.items() if name != "strategy"}
     chosen, _ = started(loaded, shared, settings.get("strategy"))
+    failed = {line.index: line.error for line in lines if line.error is not None}
     if chosen.name == "autoregressive":
-        answers = _by_engine(loaded, left, shared)
+        resolved = _settings_of(loaded, lines, shared, failed, keep_going)
+        answers = partial(_by_engine, loaded, prompt_cache=shared.get("prompt_cache"), settings=resolved)
     else:
         if "prompt_cache" in settings:
             raise PromptError(f"`prompt_cache`: {chosen.name} generation has no such setting")
-        if own := next((line for line in left if line.settings), None):
-            name = next(iter(own.settings))
-            raise PromptError(
-                f"line {own.index + 1}: `{name}`: {chosen.name} generation has one setting for all lines"
-            )
-        answers = _by_batch(loaded, left, settings)
-    return _written(answers, lines, done, output, report)
+        for line in lines:
+            if line.settings and line.index not in failed:
+                text = (
+                    f'"{next(iter(line.settings))}": {chosen.name} generation has one setting for all lines'
+                )
+                _fail(line, text, failed, keep_going)
+        answers = partial(_by_batch, loaded, settings=settings)
+    made_by = _made_by(loaded, settings)
+    return _written(answers, lines, failed, output, made_by, loaded.tokenizer is None, report)
+
+
+def _fail(line: Line, text: str, failed: dict[int, str], keep_going: bool) -> None:
+    """Record that a line is invalid, or raise that it is."""
+    if not keep_going:
+        raise PromptError(f"line {line.number}: {text}")
+    failed[line.index] = text
+
+
+def _settings_of(
+    loaded: Loaded,
+    lines: Sequence[Line],
+    shared: Mapping[str, Any],
+    failed: dict[int, str],
+    keep_going: bool,
+) -> dict[int, Settings]:
+    """The settings of each valid line: its own, then those of all."""
+    shared = {name: value for name, value in shared.items() if name != "prompt_cache"}
+    settings_for(loaded, shared)  # an error in these is of no line
+    resolved = {}
+    for line in lines:
+        if line.index not in failed:
+            try:
+                resolved[line.index] = settings_for(loaded, {**shared, **line.settings})
+            except PromptError as error:
+                _fail(line, _quoted(error), failed, keep_going)
+    return resolved
+
+
+def _made_by(loaded: Loaded, settings: Mapping[str, Any]) -> dict[str, str]:
+    """What answers depend on besides their prompts: the zoo's version, the model, and the settings."""
+
+    def digest(*values: Any) -> str:
+        text = json.dumps(values, sort_keys=True, default=repr)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    given = {name: value for name, value in settings.items() if name != "prompt_cache"}
+    model = digest(of_model(loaded), of_tokenizer(loaded.tokenizer))
+    return {
+        "zoo": runtime.versions()["mlx-zoo"],
+        "model": f"{loaded.architecture.name} {model}",
+        "settings": digest(given, loaded.generation_config),
+    }
 
 
 def _written(
-    answers: Iterator[tuple[Line, Generated]],
+    answers: Callable[[Sequence[Line]], Iterator[tuple[Line, Generated]]],
     lines: Sequence[Line],
-    done: int,
-    output: Path,
+    failed: Mapping[int, str],
+    output: Path | TextIO,
+    made_by: Mapping[str, str],
+    with_ids: bool,
     report: Callable[[int, int], None] | None,
 ) -> Iterator[Mapping[str, Any]]:
-    held: dict[int, Mapping[str, Any]] = {}
-    with output.open("a", encoding="utf-8") as file:
-        for line, answer in answers:
-            held[line.index] = _shown(line, answer)
+    with _opened(output, lines, made_by) as (file, done):
+        held: dict[int, Mapping[str, Any]] = {
+            index: {MADE_BY: made_by, "line": lines[index].number, **_asked(lines[index]), "error": error}
+            for index, error in failed.items()
+        }
+        left = [line for line in lines[done:] if line.index not in failed]
+        for found in chain([None], answers(left)):  # None: lines with errors may come before the first answer
+            if found is not None:
+                line, answer = found
+                held[line.index] = {MADE_BY: made_by, **_shown(line, answer, with_ids)}
             while done in held:
                 values = held.pop(done)
-                file.write(json.dumps(values, ensure_ascii=False) + "\n")
-                file.flush()
+                try:
+                    file.write(json.dumps(values, ensure_ascii=False) + "\n")
+                    file.flush()
+                except OSError as error:
+                    if not isinstance(output, Path):
+                        raise
+                    raise SourceError(f"{output}: cannot be written ({error.strerror or error})") from error
                 done += 1
                 if report is not None:
                     report(done, len(lines))
                 yield values
 
 
-def _shown(line: Line, answer: Generated) -> dict[str, Any]:
-    """What the output has of an answer."""
+def _asked(line: Line) -> dict[str, Any]:
+    """What an answer repeats of its line."""
+    return {key: line.asked[key] for key in OWN if key in line.asked}
+
+
+def _shown(line: Line, answer: Generated, with_ids: bool) -> dict[str, Any]:
+    """What the output has of an answer; its ids where there is no tokenizer to make a text of them."""
     values: dict[str, Any] = {
-        **{key: line.asked[key] for key in OWN if key in line.asked},
-        "text": answer.text,
+        **_asked(line),
+        **({"tokens": answer.tokens} if with_ids else {"text": answer.text}),
         "finish_reason": answer.finish_reason,
         "prompt_tokens": len(line.ids),
         "generated_tokens": len(answer.tokens),
@@ -147,49 +244,72 @@ def _shown(line: Line, answer: Generated) -> dict[str, Any]:
     return values
 
 
-def _answers_in(output: Path, lines: Sequence[Line]) -> int:
-    """How many of the lines the output answers; what is torn at its end is cut off."""
-    if not output.exists():
-        return 0
+@contextmanager
+def _opened(
+    output: Path | TextIO, lines: Sequence[Line], made_by: Mapping[str, str]
+) -> Iterator[tuple[TextIO, int]]:
+    """The open output, and how many of the lines it answers already."""
+    if not isinstance(output, Path):
+        yield output, 0
+        return
+    with ExitStack() as stack:
+        try:
+            done = 0
+            if is_stream(output):
+                file: TextIO = stack.enter_context(output.open("w", encoding="utf-8"))
+            else:
+                check_output(output, overwrite=True)
+                stack.enter_context(locked(output))
+                descriptor = os.open(output, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o666)
+                file = stack.enter_context(open(descriptor, "a", encoding="utf-8", newline="\n"))
+                done, size = _answers_in(output, lines, made_by)
+                os.ftruncate(descriptor, size)
+        except OSError as error:
+            raise SourceError(f"{output}: cannot be written ({error.strerror or error})") from error
+        yield file, done
+
+
+def _answers_in(output: Path, lines: Sequence[Line], made_by: Mapping[str, str]) -> tuple[int, int]:
+    """How many of the lines a file answers, and the bytes of these answers; PromptError for what is no answer of this run."""
     content = output.read_bytes()
-    whole = content[: content.rfind(b"\n") + 1]
-    texts = whole.splitlines()
-    for number, (text, line) in enumerate(zip(texts, lines, strict=False), 1):
+    *whole, torn = content.split(b"\n")
+    start = START.encode()
+    strange = next((text for text in (*whole, torn) if not text.startswith(start[: len(text)])), None)
+    if strange is not None:
+        raise PromptError(
+            f"{output}: holds no answers that the zoo wrote ({strange[:40].decode(errors='replace')!r}): give a new file"
+        )
+    if len(whole) > len(lines):
+        raise PromptError(f"{output}: has {len(whole)} answers, more than the {len(lines)} prompts")
+    for number, (text, line) in enumerate(zip(whole, lines, strict=False), 1):
         try:
             before = json.loads(text)
+            wrote = before[MADE_BY]
             same = all(before.get(key) == line.asked.get(key) for key in OWN)
-        except (ValueError, AttributeError):
-            same = False
+        except (ValueError, KeyError, AttributeError):
+            raise PromptError(f"{output}: line {number} is damaged: give a new file") from None
+        if other := next((name for name, value in made_by.items() if wrote.get(name) != value), None):
+            what = {
+                "zoo": "another version of the zoo",
+                "model": "another model",
+                "settings": "other settings",
+            }
+            raise PromptError(f"{output}: line {number} was written with {what[other]}: give a new file")
         if not same:
-            raise PromptError(
-                f"{output}: line {number} answers another prompt: give a new file, or remove this one"
-            )
-    if len(texts) > len(lines):
-        raise PromptError(f"{output}: has {len(texts)} answers, more than the {len(lines)} prompts")
-    if len(whole) < len(content):
-        with output.open("r+b") as file:
-            file.truncate(len(whole))
-    return len(texts)
+            raise PromptError(f"{output}: line {number} answers another prompt: give a new file")
+    return len(whole), len(content) - len(torn)
 
 
 def _by_engine(
-    loaded: Loaded, lines: Sequence[Line], settings: Mapping[str, Any]
+    loaded: Loaded, lines: Sequence[Line], *, settings: Mapping[int, Settings], prompt_cache: Any = None
 ) -> Iterator[tuple[Line, Generated]]:
-    """Each line with its answer, as they are done; a line's own settings go before those of all."""
-    shared = dict(settings)
-    engine = Engine(loaded, prompt_cache=shared.pop("prompt_cache", None))
-    chosen = [settings_for(loaded, {**shared, **line.settings}) for line in lines]
-    return _engine_answers(engine, lines, chosen)
-
-
-def _engine_answers(
-    engine: Engine, lines: Sequence[Line], settings: Sequence[Settings]
-) -> Iterator[tuple[Line, Generated]]:
+    """Each line with its answer, as they are done."""
+    engine = Engine(loaded, prompt_cache=prompt_cache)
     running: dict[int, tuple[Line, list[Any]]] = {}
-    waiting = iter(zip(lines, settings, strict=True))
+    waiting = iter(lines)
     while True:
-        while len(running) < 2 * MOST_ROWS and (following := next(waiting, None)) is not None:
-            running[engine.add_text(following[0].ids, following[1])] = following[0], []
+        while len(running) < 2 * MOST_ROWS and (line := next(waiting, None)) is not None:
+            running[engine.add_text(line.ids, settings[line.index])] = line, []
         if not running:
             return
         for handle, step in engine.step():
@@ -201,7 +321,7 @@ def _engine_answers(
 
 
 def _by_batch(
-    loaded: Loaded, lines: Sequence[Line], settings: Mapping[str, Any]
+    loaded: Loaded, lines: Sequence[Line], *, settings: Mapping[str, Any]
 ) -> Iterator[tuple[Line, Generated]]:
     """Each line with its answer, by the strategy's own way to run several."""
     for start in range(0, len(lines), MOST_ROWS):
