@@ -95,8 +95,9 @@ RULES_HEAD = """## Weight rules
 
 A rule moves tensors from the names of a checkpoint to the paths of parameters, and back when a model is saved. In a
 pattern `{i}` stands for one dotted step of a name, `*` for the rest of it, and `[model.]` for a prefix that some
-checkpoints leave out. Each tensor is taken by the first rule that fits it. What is open on one side of a rule is open on
-the other, `{e}` of `Stack` aside; a rule that breaks this, or stands in `weights` twice, is refused where it is made.
+checkpoints leave out. Each tensor is taken by the first rule that fits it: the second of two equal rules does nothing,
+and a rule before those of a base replaces one of them. What is open on one side of a rule is open on the other, `{e}` of
+`Stack` aside; a rule that breaks this is refused where it is made. `zoo show NAME --rules` lists the rules of a family.
 """
 
 REFERENCE_HEAD = """# Reference

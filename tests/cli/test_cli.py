@@ -179,6 +179,18 @@ def test_show_maps_a_checkpoints_names_to_parameters(command):
     assert set(json.loads(command("show", "llama:pocket", "--weights", "--json").stdout)["weights"]) == {"hf"}
 
 
+def test_show_lists_the_weight_rules(command):
+    rules = json.loads(command("show", "llama:pocket", "--rules", "--json").stdout)["rules"]
+    assert set(rules) == {"hf", "gguf"}
+    assert rules["gguf"][0] == {
+        "rule": "RotaryPairs",
+        "source": "blk.{i}.attn_q.*",
+        "targets": ["layers.{i}.mixer.query.*"],
+    }
+    shown = command("show", "llama:pocket", "--rules").stdout
+    assert "rule, layout hf" in shown and "[model.]layers.{i}.self_attn.q_proj.*" in shown
+
+
 def test_context_and_format_change_what_they_should(command):
     def facts(*options):
         done = command("show", "llama", "--json", *options)

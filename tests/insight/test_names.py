@@ -3,9 +3,10 @@
 import pytest
 from mlx.utils import tree_flatten
 
+from zoo.architecture import Architecture, Ignore, Rename, Split
 from zoo.checkpoint.parameters import export
 from zoo.host.registry import default_registry
-from zoo.insight.names import weight_names
+from zoo.insight.names import RuleEntry, weight_names, weight_rules
 from zoo.testing import subject
 
 
@@ -32,3 +33,23 @@ def test_fused_and_split_tensors_are_one_pair():
     }
     heads = pairs[("model.layers.{i}.self_attn.kv_b_proj.weight",)]
     assert heads == ("layers.{i}.mixer.key_up.weight", "layers.{i}.mixer.value_up.weight")
+
+
+def test_the_rules_of_a_family_are_listed_once_each_with_their_patterns():
+    rename, split = Rename("a.*", "b.*"), Split("qkv.{i}", ("q.{i}", "k.{i}"), transpose=True)
+    listed = weight_rules(Architecture("x", "", len, (rename, split, Ignore("c"), rename)))
+    assert listed == {
+        "hf": [
+            RuleEntry("Rename", "a.*", ("b.*",)),
+            RuleEntry("Split(transpose=True)", "qkv.{i}", ("q.{i}", "k.{i}")),
+            RuleEntry("Ignore", "c", ()),
+        ]
+    }
+
+
+@pytest.mark.parametrize("name", sorted(default_registry().architectures))
+def test_the_rules_of_every_architecture_can_be_listed(name):
+    architecture = default_registry().architecture(name)
+    listed = weight_rules(architecture)
+    assert len(listed["hf"]) == len(set(architecture.weights))
+    assert ("gguf" in listed) == (architecture.gguf is not None)

@@ -1,10 +1,13 @@
 """Weight rules are refused where they are made, by a line that names the rule."""
 
+import mlx.core as mx
 import pytest
 
 from zoo.architecture import Architecture, Ignore, OutputHead, Rename, Split, Stack, Transpose
+from zoo.checkpoint.parameters import join
 from zoo.errors import PluginError
 from zoo.host.registry import default_registry
+from zoo.weights import apply, invert
 
 QKV = ("x.{i}.query", "x.{i}.key", "x.{i}.value")
 
@@ -60,12 +63,27 @@ def test_what_is_one_is_taken():
     Rename("blk.0.a.{x}", "first.{x}")
 
 
-def test_one_rule_twice_is_refused_and_a_rule_before_anothers_is_not():
-    with pytest.raises(
-        PluginError, match=r"architecture twice: weights: weight rule Rename\(.* stands there twice"
-    ):
-        Architecture("twice", "", len, (Rename("a.*", "b.*"), Ignore("c"), Rename("a.*", "b.*")))
-    Architecture("changed", "", len, (Rename("a.*", "b.*"), Rename("a.*", "c.*")))
+@pytest.mark.parametrize(
+    ("rule", "tensors"),
+    [
+        (Rename("a.{i}.*", "b.{i}.*"), ["a.0.x", "a.1.x"]),
+        (Split("a.{i}", ("b.{i}", "c.{i}")), ["a.0", "a.1"]),
+        (Stack("a.{e}", "b"), ["a.0", "a.1"]),
+        (Ignore("a.*"), []),
+    ],
+)
+def test_a_rule_that_a_base_and_its_variant_both_list_works_as_one(rule, tensors):
+    twice = Architecture("twice", "", len, (rule, Ignore("other"), rule))
+    arrays = {name: mx.arange(6).reshape(2, 3) for name in tensors}
+    parameters, left = apply(twice.weights, arrays, None, join)
+    assert not left and parameters.keys() == apply((rule,), arrays, None, join)[0].keys()
+    back, lost = invert(twice.weights, parameters, None, join)
+    assert not lost and back.keys() == arrays.keys()
+
+
+def test_of_two_rules_for_one_tensor_the_first_takes_it():
+    changed = Architecture("changed", "", len, (Rename("a.*", "b.*"), Rename("a.*", "c.*")))
+    assert list(apply(changed.weights, {"a.x": mx.zeros(1)}, None, join)[0]) == ["b.x"]
 
 
 def test_a_plugin_with_such_a_rule_is_broken_by_that_line(site, command):

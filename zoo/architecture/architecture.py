@@ -22,7 +22,7 @@ from zoo.frozen import Frozen, frozen
 from zoo.gguf import GGUF
 from zoo.recipe import Spec
 from zoo.recipe.models import CAUSALITIES
-from zoo.weights import Rule, check_rules
+from zoo.weights import Rule
 
 API = 1  # the version of the plugin contract that this zoo has
 
@@ -103,11 +103,6 @@ class Architecture(Frozen):
         if not callable(self.recipe):
             raise PluginError(f"{label}: recipe is a function from a config, not {self.recipe!r}")
         check_tuples(label, self, ("weights", "mlx_weights"), Rule)
-        for name in ("weights", "mlx_weights"):
-            try:
-                check_rules(getattr(self, name) or ())
-            except PluginError as error:
-                raise PluginError(f"{label}: {name}: {error}") from None
         check_tuples(label, self, ("presets",), Preset)
         check_tuples(label, self, ("model_types", "references"), str)
         if not (self.quantizes is None or callable(self.quantizes)):

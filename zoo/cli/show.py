@@ -24,6 +24,7 @@ from zoo.cli.source_options import overwrite_option
 @click.option("--all", "everything", is_flag=True, help="Also every fact, and every field of the recipe.")
 @click.option("--parameters", is_flag=True, help="Also every parameter's path, with its shape.")
 @click.option("--weights", is_flag=True, help="Also which tensors of a checkpoint become which parameters.")
+@click.option("--rules", is_flag=True, help="Also the weight rules that the architecture declares.")
 @click.option("--recipe", "as_recipe", is_flag=True, help="Print the recipe alone, as JSON to edit.")
 @click.option(
     "--svg", type=click.Path(path_type=Path, dir_okay=False), help="Write the block diagram to a file."
@@ -38,6 +39,7 @@ def show(
     everything: bool,
     parameters: bool,
     weights: bool,
+    rules: bool,
     as_recipe: bool,
     svg: Path | None,
     overwrite: bool,
@@ -55,9 +57,10 @@ def show(
     from zoo.facts.words import differences
     from zoo.files import check_outputs
     from zoo.host.registry import default_registry
+    from zoo.insight.names import weight_rules
 
-    if as_recipe and (parameters or as_json):
-        raise click.UsageError("--recipe prints JSON of its own: leave --json and --parameters out")
+    if as_recipe and (parameters or rules or as_json):
+        raise click.UsageError("--recipe prints JSON of its own: leave --json, --parameters and --rules out")
     check_outputs((svg,), overwrite)
     registry = default_registry()
     found = describe(name, registry, revision)
@@ -76,6 +79,7 @@ def show(
     words = None if base is None else differences(base[1], found.recipe, sizes=False)
     paths = _paths(found.recipe) if parameters else {}
     names = _names(found, registry) if weights else {}
+    declared = weight_rules(found.architecture) if rules else {}
     if as_json:
         about: dict[str, Any] = _about(found, registry) | sheet.to_json()
         if base is not None:
@@ -86,6 +90,8 @@ def show(
             about["parameters"] = paths
         if weights:
             about["weights"] = names
+        if rules:
+            about["rules"] = {layout: [vars(entry) for entry in rows] for layout, rows in declared.items()}
         click.echo(json.dumps(about, ensure_ascii=False, indent=1))
         return
     print_diagrams(diagrams)
@@ -98,6 +104,7 @@ def show(
     if parameters:
         sections.append(_table([[path, " or ".join(map(str, s))] for path, s in paths.items()]))
     sections += [_names_table(layout, pairs, len(names) > 1) for layout, pairs in names.items()]
+    sections += [_rules_table(layout, rows, len(declared) > 1) for layout, rows in declared.items()]
     click.echo("\n\n".join(section for section in sections if section))
 
 
@@ -213,6 +220,11 @@ def _names(found: Any, registry: Any) -> dict[str, list[dict[str, list[str]]]]:
 def _names_table(layout: str, pairs: list[dict[str, list[str]]], several: bool) -> str:
     rows = [[" + ".join(pair["tensors"]), " + ".join(pair["parameters"])] for pair in pairs]
     return _table(rows, [f"tensor, layout {layout}" if several else "tensor", "parameter"])
+
+
+def _rules_table(layout: str, entries: list[Any], several: bool) -> str:
+    rows = [[entry.rule, entry.source, " + ".join(entry.targets)] for entry in entries]
+    return _table(rows, [f"rule, layout {layout}" if several else "rule", "pattern of tensors", "parameter"])
 
 
 def _table(rows: list[list[str]], head: list[str] | None = None) -> str:

@@ -1,4 +1,4 @@
-"""Which tensors of a checkpoint each parameter is read from: the map that the weight rules make."""
+"""Which tensors of a checkpoint each parameter is read from: the weight rules, and the map that they make."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 from zoo.architecture import Architecture
 from zoo.frozen import Frozen, frozen
 from zoo.host.registry import Registry
+from zoo.weights import Rule
 
 
 @frozen()
@@ -32,6 +33,43 @@ def weight_names(architecture: Architecture, recipe: Any, registry: Registry) ->
     if found["hf"] == found["mlx"]:
         del found["mlx"]
     return found
+
+
+@frozen()
+class RuleEntry(Frozen):
+    """One weight rule: what it is, the pattern of its tensors, and those of the parameters that they become.
+
+    `rule` is the name of its class with the other values that it was given: "Split(transpose=True)".
+    """
+
+    rule: str
+    source: str
+    targets: tuple[str, ...]
+
+
+def weight_rules(architecture: Architecture) -> dict[str, list[RuleEntry]]:
+    """The rules of each layout that the architecture reads, "hf", "mlx" where it differs, and "gguf", in their order.
+
+    Equal rules are listed once.
+    """
+    layouts = architecture.layouts | architecture.layouts_of("gguf")
+    found = {layout: list(dict.fromkeys(map(_entry, rules))) for layout, rules in layouts.items() if rules}
+    if found.get("mlx") == found.get("hf"):
+        found.pop("mlx", None)
+    return found
+
+
+def _entry(rule: Rule) -> RuleEntry:
+    # A plugin's rule without fields need not be a dataclass.
+    fields = getattr(rule, "__dataclass_fields__", {})
+    shown = [field for field in fields.values() if field.repr]
+    values = {field.name: getattr(rule, field.name) for field in shown}
+    defaults = {field.name: field.default for field in shown}
+    source, target = values.pop("source", ""), values.pop("target", None)
+    targets = values.pop("targets", ()) if target is None else (target,)
+    others = (f"{name}={value!r}" for name, value in values.items() if value != defaults[name])
+    name = type(rule).__name__
+    return RuleEntry(f"{name}({given})" if (given := ", ".join(others)) else name, source, targets)
 
 
 class _Events(dict[str, Any]):

@@ -291,21 +291,13 @@ def _move(
         target[new] = change(source.pop(name))
 
 
-def check_rules(rules: Sequence[Rule]) -> None:
-    """PluginError for two equal rules. Two may have the same source: the first takes what both match."""
-    seen = set()
-    for rule in rules:
-        if type(rule).__hash__ is None:  # a plugin's own, that cannot be looked up
-            continue
-        if rule in seen:
-            raise PluginError(f"weight rule {rule!r} stands there twice")
-        seen.add(rule)
-
-
 def apply(
     rules: Sequence[Rule], tensors: Mapping[str, Any], recipe: Any, join: Join
 ) -> tuple[Tensors, Tensors]:
-    """Run the rules forward: the parameters by path, and the tensors that no rule took."""
+    """Run the rules forward: the parameters by path, and the tensors that no rule took.
+
+    Of two rules that match a tensor the first takes it, so a rule that is listed twice does no more than one.
+    """
     source: Tensors = dict(tensors)
     target: Tensors = {}
     for rule in rules:
