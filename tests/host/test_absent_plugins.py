@@ -1,6 +1,8 @@
 """A folder whose plugin is blocked, broken or gone says which it needs; what is contested or too new is marked."""
 
 import json
+import warnings
+from pathlib import Path
 
 import gguf_files
 import pytest
@@ -9,12 +11,15 @@ import zoo
 from zoo.checkpoint.convert import convert
 from zoo.checkpoint.gguf.file import GGUFCheckpoint
 from zoo.checkpoint.save import save
+from zoo.checkpoint.source import find
 from zoo.config import Config
-from zoo.errors import ConfigError, RecipeError, SourceError
+from zoo.errors import ConfigError, PluginError, RecipeError, SourceError
 from zoo.host.discovery import load_plugins
 from zoo.host.recipes import recipe_from_json
 from zoo.host.registry import Registry, default_registry, using
 from zoo.host.unloaded import has_block, has_name, has_string
+from zoo.loading import Loaded
+from zoo.testing import subject, subject_of
 
 PLUGIN = """
 from dataclasses import replace
@@ -85,6 +90,70 @@ def test_a_broken_plugin_is_named_with_its_error(humming):
     assert "the plugin humming_plugin (zoo-humming 1.2), which is broken: ZeroDivisionError" in refusal(
         CONFIG
     )
+
+
+BROKEN_PLUGIN = """
+from dataclasses import replace
+import not_there
+import zoo_llama
+from zoo.architecture import hookimpl
+
+@hookimpl
+def zoo_architectures():
+    yield replace(next(zoo_llama.zoo_architectures()), name="gran" + "ite", model_types=TYPES)
+"""
+
+
+@pytest.mark.parametrize("name", ["humming", "zoo-humming", "zoo_humming", "Humming", "zoo-humming::other"])
+def test_a_broken_plugin_is_named_when_it_is_asked_for_by_its_own_name(site, name):
+    site.add("zoo-humming", "zoo_humming", BROKEN_PLUGIN)
+    known = Registry(load_plugins({}))
+    line = r"it is named by the plugin zoo_humming \(zoo-humming 1.2\), which is broken: ModuleNotFoundError"
+    with pytest.raises(SourceError, match=line):
+        known.architecture(name)
+    with pytest.raises(SourceError, match=line):
+        find(f"{name}:tiny", known)
+    assert "did you mean" in known.suggestion("lama")
+
+
+def test_a_plugin_with_a_syntax_error_is_named_by_what_it_lists(site):
+    site.add("zoo-odd", "odd_plugin", "def broken(:\n")
+    assert "odd_plugin" not in refusal(CONFIG)
+    (site.path / "odd_plugin.py").write_text("def broken(:\n    Architecture(model_types=('humming',))\n")
+    assert "the plugin odd_plugin (zoo-odd 1.2), which is broken: SyntaxError" in refusal(CONFIG)
+    assert has_name("odd_plugin", "humming") and not has_name("odd_plugin", "hum")
+
+
+def test_the_zoos_own_says_that_it_runs_what_a_broken_plugin_lists(site):
+    site.add("zoo-odd", "odd_plugin", "import not_there\nA = dict(model_types=('llama',))\nB = 'mistral'\n")
+    known = Registry(load_plugins({}))
+    with pytest.warns(UserWarning, match="odd_plugin .*not_there'; the zoo's own llama runs it instead"):
+        assert known.resolve({"model_type": "llama"}).name == "llama"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert known.resolve({"model_type": "mistral"}).name == "mistral"
+        blocked = Registry(load_plugins({"ZOO_BLOCK": "odd_plugin"}))
+        assert blocked.resolve({"model_type": "llama"}).name == "llama"
+
+
+def bridged_folder(known, model_type):
+    """A folder of `model_type`, loaded as mlx-lm's code runs it; its model is never called."""
+    recipe = subject("llama").recipe
+    config = {"model_type": model_type}
+    return Loaded(None, None, known.bridged["mlx-lm::granite"], recipe, config, Path("it"), registry=known)
+
+
+def test_mlx_lms_code_is_not_tested_in_the_place_of_a_broken_plugin(site):
+    site.add("zoo-granite", "granite_plugin", BROKEN_PLUGIN)
+    known = Registry(load_plugins({}))
+    with pytest.raises(
+        PluginError, match=r"it: model_type 'granite' is named by the plugin granite_plugin .* is not tested"
+    ):
+        subject_of(bridged_folder(known, "granite"))
+    with pytest.warns(UserWarning, match="mlx-lm's code is tested; not loaded is the plugin granite_plugin"):
+        assert subject_of(bridged_folder(known, "humming")).trained
+    blocked = Registry(load_plugins({"ZOO_BLOCK": "zoo-granite"}))
+    assert subject_of(bridged_folder(blocked, "granite")).trained
 
 
 def test_a_plugin_that_is_gone_is_named():

@@ -62,7 +62,7 @@ def find(
     if "/" in name or not named:
         raise SourceError(f"{name}: no such folder")
     raise SourceError(
-        f"{name!r} is no architecture, folder or hub id{registry.suggestion(name)}; `zoo list` shows all"
+        f"{name!r} is no architecture, folder or hub id{registry.suggestion(split_preset(name)[0])}; `zoo list` shows all"
     )
 
 

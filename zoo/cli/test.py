@@ -57,7 +57,10 @@ def test(debug: bool, source: str, reference: Path | None, tolerance: float | No
         rows = [{k: v for k, v in vars(r).items() if k != "traceback" or debug} for r in results]
         click.echo(json.dumps({"subject": head, "checks": rows}, ensure_ascii=False, indent=1))
     else:
-        click.echo(f"{len(results)} checks, {len(failed) or 'none'} failed")
+        library = made.architecture.name.partition("::")[0] if made.architecture.bridged else ""
+        click.echo(
+            f"{len(results)} checks{f' of {library}' if library else ''}, {len(failed) or 'none'} failed"
+        )
     if failed:
         click.get_current_context().exit(1)
 

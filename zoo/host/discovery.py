@@ -58,6 +58,16 @@ class Plugin:
         return f"plugin {self.name} ({self.label}), which is {self.state}: {self.error}"
 
     @property
+    def failed(self) -> bool:
+        """Whether it should have been loaded and could not be: broken or incompatible."""
+        return self.state not in ("loaded", "blocked")
+
+    def is_called(self, name: str) -> bool:
+        """Whether `name` is that of the plugin, its distribution or its package, with or without a leading "zoo-"."""
+        names = (self.name, self.module.partition(".")[0], "" if self.first_party else self.distribution)
+        return _bare(name) in map(_bare, filter(None, names))
+
+    @property
     def bridges(self) -> bool:
         """Whether another library's code runs its architectures."""
         return any(map(_is_bridged, self.records.get("zoo_architectures", ())))
@@ -86,6 +96,10 @@ class Plugin:
             "gives": self.gives,
             "error": self.error,
         }
+
+
+def _bare(name: str) -> str:
+    return name.lower().replace("_", "-").removeprefix("zoo-")
 
 
 def _is_bridged(record: Any) -> bool:

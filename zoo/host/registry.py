@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from types import ModuleType
@@ -161,23 +161,32 @@ class Registry:
         return table.plugin_of(record)
 
     def unloaded_plugin(self, name: str, *, of_record: bool = False) -> Plugin | None:
-        """The first plugin that is not loaded and whose code has the model_type `name`.
+        """The first plugin that is not loaded and is called `name`, or whose code has the model_type `name`.
 
         With `of_record`, that has it as the name of a record or a model_type.
         """
+        return next(self._naming(name, of_record), None)
+
+    def failed_plugin(self, name: str, *, of_record: bool = False) -> Plugin | None:
+        """The same, of a third party's plugins that are broken or incompatible."""
+        naming = self._naming(name, of_record)
+        return next((plugin for plugin in naming if plugin.failed and not plugin.first_party), None)
+
+    def _naming(self, name: str, of_record: bool) -> Iterator[Plugin]:
         from zoo.host.unloaded import has_name, has_string
 
-        return self._unloaded(has_name if of_record else has_string, name)
+        has = has_name if of_record else has_string
+        yield from (plugin for plugin in self._unloaded() if plugin.is_called(name))
+        yield from (plugin for plugin in self._unloaded() if has(plugin.module, name))
 
     def unloaded_block(self, identifier: str) -> Plugin | None:
         """The first plugin that is not loaded and whose code has the block "kind/name"."""
         from zoo.host.unloaded import has_block
 
-        return self._unloaded(has_block, identifier)
+        return next((p for p in self._unloaded() if has_block(p.module, identifier)), None)
 
-    def _unloaded(self, has: Callable[[str, str], bool], name: str) -> Plugin | None:
-        unloaded = (plugin for plugin in self.plugins if plugin.state != "loaded" and plugin.module)
-        return next((plugin for plugin in unloaded if has(plugin.module, name)), None)
+    def _unloaded(self) -> Iterator[Plugin]:
+        return (plugin for plugin in self.plugins if plugin.state != "loaded")
 
     @property
     def contested_names(self) -> dict[str, list[str]]:
@@ -207,7 +216,8 @@ class Registry:
 
     def suggestion(self, name: str) -> str:
         """ "; did you mean …?" with the nearest architecture names, the unloaded plugin that has it, or nothing."""
-        if unloaded := self.unloaded_plugin(name, of_record=True):
+        distribution, _, plain = name.rpartition("::")
+        if unloaded := self.unloaded_plugin(distribution or plain, of_record=True):
             return f"; it is named by the {unloaded.unloaded_label}"
         near = self.table(Architecture).similar(name)
         # Another library's many names are suggested only where the zoo and the plugins have none like it.

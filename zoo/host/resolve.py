@@ -41,20 +41,24 @@ def resolve(registry: Registry, config: Mapping[str, Any], origin: Origin = CONF
             # The zoo's own that a third party takes this config from come after it, for the warning to name them.
             replaced = [] if first_party else [claim for claim in typed if claim[0].first_party]
             distinct = {id(a): (registry.plugin_of(a), a) for _, a in (*claims, *replaced)}
-            return registry.model_types.winner(list(distinct.values()), str(model_type))[1]
+            found = registry.model_types.winner(list(distinct.values()), str(model_type))[1]
+            failed = registry.failed_plugin(str(model_type), of_record=True) if first_party else None
+            if failed is not None:
+                warnings.warn(_instead(model_type, failed, f"the zoo's own {found.name}"), stacklevel=3)
+            return found
     if not isinstance(model_type, str):
         raise ConfigError(f"{origin.of('model_type')} is missing; name one with `architecture`")
     unloaded = registry.unloaded_plugin(model_type)
     for _, architecture in _resolved(registry, config, bridges=True):
         if unloaded is not None:
-            library = architecture.name.partition("::")[0]
-            warnings.warn(
-                f"model_type {model_type!r} is named by the {unloaded.unloaded_label}; {library}'s code runs it "
-                "instead",
-                stacklevel=3,
-            )
+            library = f"{architecture.name.partition('::')[0]}'s code"
+            warnings.warn(_instead(model_type, unloaded, library), stacklevel=3)
         return architecture
     raise ConfigError(f"{origin.of('model_type')} {model_type!r} {_why_unknown(registry, config, unloaded)}")
+
+
+def _instead(model_type: Any, unloaded: Plugin, code: str) -> str:
+    return f"model_type {model_type!r} is named by the {unloaded.unloaded_label}; {code} runs it instead"
 
 
 def _why_unknown(registry: Registry, config: Mapping[str, Any], unloaded: Plugin | None) -> str:

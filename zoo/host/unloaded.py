@@ -25,13 +25,21 @@ def has_string(module: str, text: str) -> bool:
         bases = {id(node.value) for node in _keywords(tree, ("base",))}
         if any(node.value == text and id(node) not in bases for node in _constants(tree)):
             return True
-    return False
+    return _quoted_in_unparsed(module, text)
 
 
 def has_name(module: str, name: str) -> bool:
     """Whether the code of a plugin's package has `name` as a `name=` or among `model_types=`."""
     keywords = (node for tree in _trees(module) for node in _keywords(tree, ("name", "model_types")))
-    return any(node.value == name for keyword in keywords for node in _constants(keyword.value))
+    found = any(node.value == name for keyword in keywords for node in _constants(keyword.value))
+    return found or _quoted_in_unparsed(module, name)
+
+
+def _quoted_in_unparsed(module: str, text: str) -> bool:
+    """Whether a file of a plugin's package that has a syntax error has `text` between quotes."""
+    quoted = re.compile(rf"""(["']){re.escape(text)}\1""")
+    sources = (source for source in _sources(module) if _parsed(source) is None)
+    return any(quoted.search(source.decode(errors="replace")) for source in sources)
 
 
 def has_block(module: str, identifier: str) -> bool:
@@ -90,7 +98,19 @@ def missing_from_zoo(error: BaseException) -> str | None:
 
 
 def _trees(module: str) -> Iterator[ast.Module]:
-    """The parsed files of the package that `module` belongs to; none where the source cannot be read."""
+    """The parsed files of the package that `module` belongs to, without those that cannot be parsed."""
+    return (tree for source in _sources(module) if (tree := _parsed(source)) is not None)
+
+
+def _parsed(source: bytes) -> ast.Module | None:
+    try:
+        return ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+def _sources(module: str) -> Iterator[bytes]:
+    """The files of the package that `module` belongs to; none where the source cannot be read."""
     try:
         spec = find_spec(module.partition(".")[0])  # for a top-level package, which finding does not import
     except (ImportError, AttributeError, ValueError, OSError):
@@ -102,6 +122,6 @@ def _trees(module: str) -> Iterator[ast.Module]:
     for file in files[:MOST_FILES]:
         try:
             if file.suffix == ".py" and file.stat().st_size <= MOST_BYTES:
-                yield ast.parse(file.read_bytes())
-        except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+                yield file.read_bytes()
+        except OSError:
             continue

@@ -19,10 +19,10 @@ from zoo.blocks.model import Model, protocol_of
 from zoo.checkpoint.open import make_recipe
 from zoo.checkpoint.packed import Packing
 from zoo.checkpoint.quantize import choose
-from zoo.errors import ZooError
+from zoo.errors import PluginError, ZooError
 from zoo.host.registry import Registry, default_registry
 from zoo.loading import Loaded
-from zoo.notices import renamed_argument
+from zoo.notices import notice, renamed_argument
 
 TOLERANCE = 1e-4  # of the range of the logits, in float32
 LENGTH = 24  # tokens of a test text: more than any window of the small presets
@@ -163,10 +163,28 @@ def subject(name: str, preset: str | None = None, registry: Registry | None = No
 
 
 def subject_of(loaded: Loaded, registry: Registry | None = None) -> Subject:
-    """A loaded checkpoint as a subject; load it in float32, which the tolerances are made for."""
+    """A loaded checkpoint as a subject; load it in float32, which the tolerances are made for.
+
+    PluginError where another library's code runs a checkpoint whose model_type a broken plugin names.
+    """
     texts = random_texts(loaded.recipe)
     registry = registry or loaded.registry
+    if loaded.architecture.bridged:
+        _check_not_in_place_of_a_plugin(loaded, registry)
     return Subject(loaded.architecture, loaded.config, loaded.recipe, loaded.model, texts, registry, True)
+
+
+def _check_not_in_place_of_a_plugin(loaded: Loaded, registry: Registry) -> None:
+    library = f"{loaded.architecture.name.partition('::')[0]}'s code"
+    model_type = str(loaded.config.get("model_type"))
+    if failed := registry.failed_plugin(model_type):
+        raise PluginError(
+            f"{loaded.folder}: model_type {model_type!r} is named by the {failed.unloaded_label}; {library} is not "
+            f"tested in its place; ZOO_BLOCK={failed.name} tests it"
+        )
+    for plugin in registry.plugins:
+        if plugin.failed and not plugin.first_party:
+            notice(f"{library} is tested; not loaded is the {plugin.unloaded_label}")
 
 
 def loaded_of(subject: Subject) -> Loaded:
