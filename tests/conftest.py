@@ -99,10 +99,10 @@ class Site:
         """What makes a new process find them."""
         return {"PYTHONPATH": os.pathsep.join([str(self.path), os.environ.get("PYTHONPATH", "")])}
 
-    def add(self, distribution, module, code, entry=None, metadata=True):
+    def add(self, distribution, module, code, entry=None, metadata=True, requires=()):
         """A distribution whose plugin `module` has this code; `entry` is what its entry point names."""
         (self.path / f"{module}.py").write_text(textwrap.dedent(code))
-        self.register(distribution, f"{module} = {entry or module}", metadata)
+        self.register(distribution, f"{module} = {entry or module}", metadata, requires)
 
     def install(self, folder):
         """A package as its own pyproject.toml says, its modules linked."""
@@ -112,12 +112,17 @@ class Site:
         for module in project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]:
             (self.path / module).symlink_to(folder / module)
 
-    def register(self, distribution, points, metadata=True):
-        """The metadata of a distribution with these entry points of the group `zoo`."""
+    def register(self, distribution, points, metadata=True, requires=()):
+        """The metadata of a distribution with these entry points of the group `zoo`, and what it requires."""
         info = self.path / f"{distribution.replace('-', '_')}-1.2.dist-info"
         info.mkdir()
         if metadata:
-            (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {distribution}\nVersion: 1.2\n")
+            lines = [
+                f"Name: {distribution}",
+                "Version: 1.2",
+                *(f"Requires-Dist: {line}" for line in requires),
+            ]
+            (info / "METADATA").write_text("\n".join(["Metadata-Version: 2.1", *lines, ""]))
         (info / "entry_points.txt").write_text(f"[zoo]\n{points}\n")
 
 

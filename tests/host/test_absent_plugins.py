@@ -273,6 +273,35 @@ def test_what_is_made_for_a_newer_zoo_is_incompatible_and_what_is_wrong_is_broke
         assert found[name]["state"] == "broken" and words in found[name]["error"], found[name]
 
 
+NEWER_RECORD = "from zoo.architecture import Preset, Rename\nPreset('x', colour=1)\n"
+NEWER_VALUE = """
+from zoo.architecture import Architecture, hookimpl
+
+@hookimpl
+def zoo_architectures():
+    yield Architecture("new", "", len, (), task="classify")
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "why"),
+    [
+        (NEWER_RECORD, "TypeError: Preset.__init__() got an unexpected keyword argument 'colour'"),
+        (NEWER_VALUE, "architecture new: task 'classify' is not one of"),
+    ],
+)
+def test_a_plugin_that_fails_and_requires_a_later_zoo_is_incompatible_by_that_requirement(site, code, why):
+    site.add("zoo-new", "new_plugin", code, requires=["numpy", "mlx_zoo >=99.1 ; python_version > '3'"])
+    site.add("zoo-wrong", "wrong_plugin", code, requires=["mlx-zoo>=0.1", "mlx-zoo>99; python_version < '3'"])
+    site.add("zoo-damaged", "damaged_plugin", code, requires=["mlx-zoo >>> 3"])
+    found = {plugin.name: plugin for plugin in load_plugins({})}
+    assert found["new_plugin"].state == "incompatible"
+    line = f"it requires mlx-zoo>=99.1, and this is mlx-zoo {zoo.__version__}: upgrade mlx-zoo ({why}"
+    assert found["new_plugin"].error.startswith(line)
+    for name in ("wrong_plugin", "damaged_plugin"):
+        assert found[name].state == "broken" and found[name].error.startswith(why)
+
+
 @pytest.mark.slow
 def test_contested_names_are_marked(site, command):
     code = (

@@ -147,9 +147,12 @@ def _mistake(error: Exception) -> str:
     """The line for an error that was not raised on purpose, with the plugin whose code raised it."""
     from zoo.host.discovery import blamed
     from zoo.host.registry import default_registry
+    from zoo.host.unloaded import unmet_requirement
 
     plugin = blamed(error, (plugin for plugin in default_registry().plugins if not plugin.first_party))
-    return f"{f'plugin {plugin.name}: ' if plugin else ''}{in_words(error)}; `zoo --debug …` shows where"
+    wanted = unmet_requirement(plugin.distribution) if plugin else None
+    whose = f"plugin {plugin.name}{f', which requires {wanted},' if wanted else ''}: " if plugin else ""
+    return f"{whose}{in_words(error)}; `zoo --debug …` shows where"
 
 
 def main() -> None:

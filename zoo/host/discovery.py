@@ -17,6 +17,7 @@ from functools import cache
 from importlib.metadata import Distribution, EntryPoint, entry_points
 from typing import Any
 
+from zoo import __version__
 from zoo.architecture import API, Architecture
 from zoo.errors import PluginError, in_words
 from zoo.host.collect import NewerContract, collect
@@ -154,19 +155,21 @@ def load_plugin(plugin: Plugin, point: EntryPoint) -> None:
     except BaseException as error:  # SystemExit too: a plugin that exits must not end the program
         import traceback
 
-        newer = _newer(plugin.module, error)
+        newer = _newer(plugin, error)
         plugin.state = "incompatible" if newer else "broken"
         plugin.error = newer or in_words(error)
         plugin.traceback = "".join(traceback.format_exception(error))
 
 
-def _newer(module: str, error: BaseException) -> str | None:
-    """The reason when an error shows that a plugin needs a later version of the contract, else None."""
+def _newer(plugin: Plugin, error: BaseException) -> str | None:
+    """The reason when a plugin that failed needs a later zoo, by its requirements, code or error; else None."""
+    from zoo.host.unloaded import declared_api, missing_from_zoo, unmet_requirement
+
+    if wanted := unmet_requirement(plugin.distribution):
+        return f"it requires {wanted}, and this is mlx-zoo {__version__}: upgrade mlx-zoo ({in_words(error)})"
     if isinstance(error, NewerContract):
         return in_words(error)
-    from zoo.host.unloaded import declared_api, missing_from_zoo
-
-    if (api := declared_api(module) or 0) > API:
+    if (api := declared_api(plugin.module) or 0) > API:
         return f"it needs contract version {api}; this zoo has {API}: upgrade mlx-zoo ({in_words(error)})"
     if missing := missing_from_zoo(error):
         return f"it needs {missing}, which this zoo, of contract version {API}, has not: upgrade mlx-zoo"

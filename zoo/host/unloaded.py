@@ -7,9 +7,12 @@ import re
 from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
 from importlib import import_module
+from importlib.metadata import PackageNotFoundError, requires
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+
+from zoo import __version__
 
 MOST_FILES, MOST_BYTES = 64, 2**20
 _NO_NAME = re.compile(r"cannot import name '(\w+)' from '(zoo(?:\.\w+)*)'")
@@ -94,6 +97,23 @@ def missing_from_zoo(error: BaseException) -> str | None:
         name, home = match.groups()
         near = get_close_matches(name, dir(import_module(home)), 1, 0.8)
         return None if near else f"{name} of {home}"
+    return None
+
+
+def unmet_requirement(distribution: str) -> str | None:
+    """The requirement of a distribution on mlx-zoo that this version does not meet: "mlx-zoo>=0.3"; None without one."""
+    from packaging.requirements import InvalidRequirement, Requirement
+    from packaging.utils import canonicalize_name
+
+    try:
+        requirements = [Requirement(line) for line in requires(distribution) or ()]
+    except (PackageNotFoundError, ValueError, InvalidRequirement):
+        return None
+    for wanted in requirements:
+        if canonicalize_name(wanted.name) != "mlx-zoo" or (wanted.marker and not wanted.marker.evaluate()):
+            continue
+        if not wanted.specifier.contains(__version__, prereleases=True):
+            return f"mlx-zoo{wanted.specifier}"
     return None
 
 
