@@ -142,3 +142,27 @@ def test_an_error_names_the_file_and_the_key_that_it_has():
             ask()
     with pytest.raises(ConfigError, match=r"^weights\.npz: width 7 must"):
         Config({"width": 7}, origin=Origin("weights.npz")).count("width", most=4)
+
+
+KINDS = ("full_attention", "sliding_attention")
+
+
+def test_a_list_of_choices_has_one_for_each_layer():
+    config = Config({"layer_types": [*KINDS, "full_attention"]})
+    assert config.choices("layer_types", KINDS, 3) == (*KINDS, "full_attention")
+    assert not config.unread()
+    default = ["full_attention"] * 2
+    assert Config({}).choices("layer_types", KINDS, 2, default) == tuple(default)
+    assert Config({"layer_types": None}).choices("layer_types", KINDS, 2, None) is None
+
+
+@pytest.mark.parametrize(
+    "value", [["full_attention"], [*KINDS, "chunked_attention"], "full_attention", [1, 2, 3]]
+)
+def test_a_list_of_choices_names_how_many_and_which(value):
+    with pytest.raises(
+        ConfigError, match=r"layer_types .* a list of 3, each one of full_attention, sliding_att"
+    ):
+        Config({"layer_types": value}).choices("layer_types", KINDS, 3)
+    with pytest.raises(ConfigError, match="layer_types is missing"):
+        Config({}).choices("layer_types", KINDS, 3)

@@ -44,6 +44,7 @@ PROMISED: dict[str, tuple[str, ...]] = {
     "zoo.checkpoint.checkpoint": ("Checkpoint",),
     "zoo.blocks.activation": ("activation",),
     "zoo.blocks.attention": ("Attention",),
+    "zoo.blocks.convolution": ("Convolution", "tokens_only"),
     "zoo.blocks.embedding": ("Embedding",),
     "zoo.blocks.head": ("Head",),
     "zoo.blocks.mask": ("dense",),

@@ -266,6 +266,19 @@ class Config(Mapping[str, Any]):
             raise self.error(key, f"is not implemented; known: {', '.join(known)}")
         return value
 
+    def choices(self, key: str, options: Iterable[str], count: int, default: Any = REQUIRED) -> Any:
+        """A list of `count` of `options`, such as one `layer_types` for each layer, as a tuple; ConfigError otherwise."""
+        value, known = self.get(key, default), list(options)
+        if value is None:
+            return None
+        if (
+            not isinstance(value, list | tuple)
+            or len(value) != count
+            or any(item not in known for item in value)
+        ):
+            raise self.error(key, f"must be a list of {count}, each one of {', '.join(known)}")
+        return tuple(value)
+
     def activation(self, key: str = "hidden_act", default: str = "silu") -> str:
         """The recipe's name of an activation function spelled as transformers spells it."""
         name = self.get(key, default)

@@ -64,13 +64,7 @@ def windows(config):
     """Each layer's sliding window, as `layer_types` says; the first layer and every second one without it."""
     count = config.layers()
     default = ["full_attention" if index % 2 else "sliding_attention" for index in range(count)]
-    types = config.get("layer_types", default)
-    if (
-        not isinstance(types, list)
-        or len(types) != count
-        or any(kind not in ("sliding_attention", "full_attention") for kind in types)
-    ):
-        raise config.error("layer_types", f"must be {count} of sliding_attention, full_attention")
+    types = config.choices("layer_types", ("sliding_attention", "full_attention"), count, default)
     if config.is_null("sliding_window") and "sliding_attention" in types:
         raise config.error("sliding_window", "must be a number: layer_types asks for a window")
     window = config.count("sliding_window", 4096)

@@ -80,13 +80,7 @@ def layer_windows(config):
     default = [
         "sliding_attention" if window and index >= first else "full_attention" for index in range(count)
     ]
-    types = config.get("layer_types", default)
-    if (
-        not isinstance(types, list)
-        or len(types) != count
-        or set(types) - {"sliding_attention", "full_attention"}
-    ):
-        raise config.error("layer_types", f"must be {count} of sliding_attention, full_attention")
+    types = config.choices("layer_types", ("sliding_attention", "full_attention"), count, default)
     if window is None and "sliding_attention" in types:
         raise config.error("layer_types", "asks for a window, but use_sliding_window is false")
     return [window if kind == "sliding_attention" else None for kind in types]

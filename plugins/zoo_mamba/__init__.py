@@ -6,6 +6,7 @@ from zoo.architecture import (
     GGUF,
     Architecture,
     Block,
+    Depthwise,
     Drawing,
     OutputHead,
     Preset,
@@ -17,7 +18,7 @@ from zoo.architecture import (
 )
 from zoo.recipe import Decoder, Embedding, Head, RMSNorm, repeat
 from zoo_mamba.spec import MixerLayer, SelectiveStateSpace
-from zoo_mamba.weights import Depthwise, NegativeExp
+from zoo_mamba.weights import NegativeExp
 
 
 def mamba(config):

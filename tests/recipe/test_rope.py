@@ -53,6 +53,34 @@ def test_an_error_names_the_key_as_the_family_does(values, message):
         RoPE.of(Config(values), 16, **KEYS)
 
 
+BY_TYPE = dict(
+    full_attention=dict(rope_type="linear", factor=4.0, rope_theta=1e6),
+    sliding_attention=dict(rope_type="default", rope_theta=1e4, partial_rotary_factor=0.5),
+)
+
+
+def test_positions_nested_by_layer_type_are_read_for_the_type_that_is_asked_for():
+    config = Config(dict(rope_parameters=BY_TYPE, max_position_embeddings=64))
+    assert RoPE.of(config, 16, layer_type="full_attention") == RoPE(theta=1e6, scaling=LinearScaling(4.0))
+    assert RoPE.of(config, 16, layer_type="sliding_attention") == RoPE(theta=1e4, dims=8)
+    assert "rope_theta" not in config.defaults() or config.defaults()["rope_theta"] == 10000.0
+    flat = Config(dict(rope_parameters=dict(rope_theta=300.0)))
+    assert RoPE.of(flat, 16, layer_type="full_attention") == RoPE(theta=300.0)
+    # transformers 4 has flat keys, one for each type.
+    keys = Config(dict(global_rope_theta=160000.0))
+    assert RoPE.of(keys, 16, layer_type="full_attention", theta_key="global_rope_theta").theta == 160000.0
+
+
+def test_an_error_in_positions_nested_by_layer_type_names_the_whole_key():
+    with pytest.raises(ConfigError, match=r"rope_parameters .* has an object for each layer type"):
+        RoPE.of(Config(dict(rope_parameters=BY_TYPE)), 16)
+    wrong = dict(full_attention=dict(rope_theta=0.5))
+    with pytest.raises(
+        ConfigError, match=r"rope_parameters\.full_attention\.rope_theta 0\.5 must be greater"
+    ):
+        RoPE.of(Config(dict(rope_parameters=wrong)), 16, layer_type="full_attention")
+
+
 @dataclass(frozen=True)
 class Halved(Spec):
     """Every wavelength doubled, written as a plugin would."""

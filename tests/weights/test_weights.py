@@ -7,7 +7,7 @@ import pytest
 
 from zoo.errors import CheckpointError
 from zoo.recipe import Head
-from zoo.weights import Ignore, OutputHead, Rename, Split, Transpose, apply, invert
+from zoo.weights import Depthwise, Ignore, OutputHead, Rename, Split, Transpose, apply, invert
 
 UNTIED = SimpleNamespace(head=Head())
 TIED = SimpleNamespace(head=Head(tied=True))
@@ -111,3 +111,14 @@ def test_a_fused_tensor_that_does_not_split_is_named():
 def test_a_placeholder_that_stands_twice_has_one_value():
     found, left = forward((Rename("a.{i}.b.{i}", "x.{i}"),), {"a.1.b.1": 1, "a.1.b.2": 2})
     assert found == {"x.1": 1} and set(left) == {"a.1.b.2"}
+
+
+@pytest.mark.parametrize(("axis", "shape"), [(1, (6, 1, 4)), (2, (6, 4, 1))])
+def test_a_depthwise_convolution_loses_its_one_channel_and_gets_it_back(axis, shape):
+    rule = Depthwise("conv.weight", "convolution.weight", axis=axis)
+    stored = {"conv.weight": np.arange(24.0).reshape(shape)}
+    parameters, left = forward([rule], stored)
+    assert not left and parameters["convolution.weight"].shape == (4, 6)
+    assert np.array_equal(parameters["convolution.weight"], stored["conv.weight"].reshape(6, 4).T)
+    back, _ = backward([rule], parameters)
+    assert np.array_equal(back["conv.weight"], stored["conv.weight"])

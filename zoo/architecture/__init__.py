@@ -21,7 +21,7 @@ from zoo.architecture.records import (
 from zoo.architecture.settings import Setting
 from zoo.config import Config
 from zoo.gguf import GGUF
-from zoo.weights import Ignore, OutputHead, Rename, Rule, Split, Stack, Transpose
+from zoo.weights import Depthwise, Ignore, OutputHead, Rename, Rule, Split, Stack, Transpose
 
 __all__ = [
     "API",
@@ -32,6 +32,7 @@ __all__ = [
     "Command",
     "Config",
     "Corpus",
+    "Depthwise",
     "Drawing",
     "Experiment",
     "FactSource",

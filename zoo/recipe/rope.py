@@ -106,6 +106,7 @@ class RoPE(Spec):
         config: Any,
         head_dim: int | None = None,
         *,
+        layer_type: str | None = None,
         theta_key: str = "rope_theta",
         partial_key: str = "partial_rotary_factor",
         scaling_key: str = "rope_scaling",
@@ -117,13 +118,16 @@ class RoPE(Spec):
         The keys' names are arguments: `theta_key` of the base, `partial_key` of the share of each head that is turned,
         `scaling_key` of the object that scales, `context_key` of how many positions there are. An object
         `rope_parameters` (transformers 5) has names of its own and takes precedence. `head_dim` is the width of a head, where it
-        is not width ÷ heads. `kinds` adds kinds of scaling by their `rope_type`: a function of that object and of the
+        is not width ÷ heads. Where `rope_parameters` has an object for each layer type, that of `layer_type`
+        ("sliding_attention") is read. `kinds` adds kinds of scaling by their `rope_type`: a function of that object and of the
         config, whose keys it reads, and of the number of positions, that gives a spec of the kind "rope-scaling".
-        ConfigError for a kind that is not known, and for a key of it that nothing read.
+        ConfigError for a kind that is not known, for a key of it that nothing read, and for `rope_parameters` by layer
+        type without a `layer_type`.
         """
         return rope(
             config,
             head_dim,
+            layer_type=layer_type,
             theta_key=theta_key,
             partial_key=partial_key,
             scaling_key=scaling_key,
@@ -143,6 +147,7 @@ def rope(
     config: Config,
     head_dim: int | None,
     *,
+    layer_type: str | None,
     theta_key: str,
     partial_key: str,
     scaling_key: str,
@@ -155,6 +160,11 @@ def rope(
     config.ignore("rope_parameters")  # where both stand, `scaling_key` takes precedence
     nested_key = scaling_key if config.get(scaling_key) else "rope_parameters"
     inner = config.nested(nested_key) or Config({})
+    by_type = bool(inner) and all(isinstance(value, Mapping) for value in inner.values())
+    if by_type and layer_type is None:
+        raise config.error(nested_key, "has an object for each layer type, where one for all layers is read")
+    if by_type:
+        inner = inner.nested(layer_type or "") or Config({})
     theta = inner.number("rope_theta", outer_theta)
     if theta <= 1:
         where, key = (inner, "rope_theta") if "rope_theta" in inner else (config, theta_key)
@@ -174,8 +184,9 @@ def rope(
     unread = inner.unread()
     if unread:
         raise inner.error(unread[0], "is not implemented")
-    config.note(theta_key, theta)
-    config.note(partial_key, partial)
+    if not by_type:  # which have no one value for all layers
+        config.note(theta_key, theta)
+        config.note(partial_key, partial)
     return RoPE(theta=theta, dims=dims, scaling=scaling)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from zoo.weights.patterns import fill, matcher, matches
 from zoo.weights.rules import (
+    Depthwise,
     Ignore,
     Join,
     OutputHead,
@@ -20,6 +21,7 @@ from zoo.weights.rules import (
 )
 
 __all__ = [
+    "Depthwise",
     "Ignore",
     "Join",
     "OutputHead",

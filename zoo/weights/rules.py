@@ -68,6 +68,30 @@ class Transpose(Rename):
 
 
 @frozen()
+class Depthwise(Rename):
+    """A depthwise convolution's weight, stored with one input channel at `axis`: (E, 1, K), or (E, K, 1) where it is 2.
+
+    The parameter is (K, E), that of `zoo.blocks.convolution.Convolution`: E channels, K values of each.
+    """
+
+    axis: int = 1
+
+    def forward(self, source: Tensors, target: Tensors, recipe: Any, join: Join) -> None:
+        def without_channel(tensor: Any) -> Any:
+            if len(tensor.shape) != 3 or tensor.shape[self.axis] != 1:
+                return tensor  # whose shape is refused later
+            return (tensor[:, 0] if self.axis == 1 else tensor[:, :, 0]).T
+
+        _move(self.source, self.target, source, target, without_channel)
+
+    def backward(self, source: Tensors, target: Tensors, recipe: Any, join: Join) -> None:
+        def with_channel(tensor: Any) -> Any:
+            return tensor.T[:, None] if self.axis == 1 else tensor.T[:, :, None]
+
+        _move(self.target, self.source, source, target, with_channel)
+
+
+@frozen()
 class Split(Rule):
     """One fused tensor to its parts along the output axis; `transpose` when it is stored (in, out).
 

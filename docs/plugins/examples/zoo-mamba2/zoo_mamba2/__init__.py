@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
-from zoo.architecture import Architecture, Block, Drawing, Preset, Rename, hookimpl
+from zoo.architecture import Architecture, Block, Depthwise, Drawing, Preset, Rename, hookimpl
 from zoo.errors import RecipeError
 from zoo.recipe import Spec
-from zoo_mamba import Depthwise, mamba, weights
+from zoo_mamba import mamba, weights
 
 
 @dataclass(frozen=True)
