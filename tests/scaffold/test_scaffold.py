@@ -1,9 +1,12 @@
 """`zoo new`: what it writes installs and passes its own tests, and what it refuses leaves nothing behind."""
 
 import ast
+import json
 import os
 import re
+import resource
 import shutil
+import signal
 import subprocess
 import sys
 import tomllib
@@ -19,7 +22,7 @@ from zoo.recipe import Decoder
 from zoo.scaffold import KINDS, create
 from zoo.scaffold.blocks import BLOCKS
 from zoo.scaffold.names import named
-from zoo.scaffold.package import imported
+from zoo.scaffold.package import imported, zoo_source
 from zoo.testing import CHECKS, outcome, subject
 
 DECODERS = [name for name in default_registry().architectures if isinstance(subject(name).recipe, Decoder)]
@@ -136,6 +139,50 @@ def test_the_package_is_clean_python(installed, name):
             text=True,
         )
         assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize("name", PACKAGES)
+def test_the_readme_and_the_workflow_link_no_page(packages, name):
+    for file in (packages / name / "README.md", packages / name / ".github/workflows/test.yml"):
+        assert not re.search(r"https?://(?!…)", file.read_text())
+
+
+@pytest.mark.parametrize("wheel", [None, "wheels/mlx_zoo.whl"])
+def test_the_workflow_installs_the_zoo_from_where_its_variable_says(packages, tmp_path, wheel):
+    text = (packages / "my-arch" / ".github/workflows/test.yml").read_text()
+    default = re.search(r"  MLX_ZOO: \$\{\{ vars.MLX_ZOO \|\| '(.*)' \}\}\n", text)[1]
+    steps = re.findall(r"^ +- run: (.*)$", text, re.MULTILINE)
+    assert steps[-2:] == ["zoo plugins", "pytest"]
+    (tmp_path / "pip").write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
+    (tmp_path / "pip").chmod(0o755)
+    environment = {"PATH": f"{tmp_path}:/bin:/usr/bin", "MLX_ZOO": wheel or default}
+    script = "\n".join(steps[:-2])
+    done = subprocess.run(["sh", "-ec", script], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.split("\n") == ["install", wheel or "mlx-zoo", "install", "-e", ".[test]", ""]
+
+
+@pytest.mark.parametrize(
+    ("origin", "source"),
+    [
+        (None, "mlx-zoo"),
+        ({"url": "file:///somewhere", "dir_info": {"editable": True}}, "mlx-zoo"),
+        (
+            {"url": "https://host/mlx_zoo-1.0-py3-none-any.whl"},
+            "mlx-zoo @ https://host/mlx_zoo-1.0-py3-none-any.whl",
+        ),
+        (
+            {"url": "https://host/zoo.git", "vcs_info": {"vcs": "git", "commit_id": "abc"}},
+            "mlx-zoo @ git+https://host/zoo.git@abc",
+        ),
+    ],
+)
+def test_the_workflow_installs_the_zoo_from_where_it_was_installed_here(monkeypatch, origin, source):
+    class Installed:
+        def read_text(self, name):
+            return origin and json.dumps(origin)
+
+    monkeypatch.setattr("zoo.scaffold.package.distribution", lambda name: Installed())
+    assert zoo_source() == source
 
 
 def imports_of(path):
@@ -293,8 +340,22 @@ def test_what_is_there_stays_as_it_is(tmp_path, make):
 
 def test_a_place_that_cannot_be_written_to_is_named(tmp_path):
     (tmp_path / "file").touch()
-    with pytest.raises(ScaffoldError, match="file: cannot be written to"):
+    with pytest.raises(SourceError, match=r"file/child: cannot be written \(Not a directory\)"):
         create("child", where=tmp_path / "file")
+
+
+@pytest.mark.parametrize("size", [0, 500, 1300])
+def test_a_full_disk_is_named_and_leaves_nothing(tmp_path, size):
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
+        with pytest.raises(SourceError, match=r"child: cannot be written \(File too large\)"):
+            create("child", base="llama", where=tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, handler)
+    assert list(tmp_path.iterdir()) == [] and "zoo_child" not in sys.modules
 
 
 def test_the_zoo_before_a_name_may_be_given(tmp_path):
@@ -307,7 +368,7 @@ def test_a_failure_half_way_leaves_nothing(tmp_path, monkeypatch):
     def fails(*arguments):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("zoo.scaffold.package.rewrite", fails)
+    monkeypatch.setattr("zoo.scaffold.package.with_card", fails)
     with pytest.raises(KeyboardInterrupt):
         create("child", where=tmp_path)
     assert list(tmp_path.iterdir()) == [] and "zoo_child" not in sys.modules

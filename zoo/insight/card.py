@@ -67,11 +67,16 @@ def rewrite(path: Path, text: str) -> None:
         old = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ZooError(f"{path}: cannot be read ({error})") from error
-    before, begin, rest = old.partition(BEGIN)
+    write_output(path, with_card(old, text, path).encode(), overwrite=True)
+
+
+def with_card(page: str, text: str, where: object) -> str:
+    """A page with `text` between its marks; ZooError, starting with `where`, when it has none."""
+    before, begin, rest = page.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not (begin and end):
-        raise ZooError(f"{path}: has no lines {BEGIN} and {END} to put the card between")
-    write_output(path, f"{before}{begin}\n{text}{end}{after}".encode(), overwrite=True)
+        raise ZooError(f"{where}: has no lines {BEGIN} and {END} to put the card between")
+    return f"{before}{begin}\n{text}{end}{after}"
 
 
 def _architecture(architecture: Architecture, registry: Registry) -> str:

@@ -1,14 +1,14 @@
-"""Writes a new plugin's folder: rendered in a temporary one, its card made by loading it, then renamed."""
+"""Writes a new plugin's folder, and its card by loading the plugin."""
 
 from __future__ import annotations
 
 import importlib.util
+import json
 import shutil
 import sys
-import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from importlib.metadata import version
+from importlib.metadata import distribution, version
 from pathlib import Path
 from pprint import pformat
 from types import ModuleType
@@ -16,8 +16,9 @@ from typing import Any
 
 from zoo.architecture import API
 from zoo.errors import ScaffoldError
+from zoo.files import new_folder
 from zoo.host.registry import Registry, default_registry, isolated
-from zoo.insight.card import card, rewrite
+from zoo.insight.card import card, with_card
 from zoo.scaffold.base import Parts, parts_of
 from zoo.scaffold.blocks import BLOCKS
 from zoo.scaffold.names import Names, named, refuse_taken
@@ -62,8 +63,9 @@ def create(
     """Write the plugin `name` as a package in the new folder `where`/`name`, and give that.
 
     `base`, of an architecture, is the decoder that it is a variant of; `block` gives it a block of its own,
-    of one of the kinds in `BLOCKS`, and says which kind a plugin of a block alone gives ("norm"). ScaffoldError, and
-    nothing written, for a name that cannot be or is taken, a folder that is there, or a base that it cannot build on.
+    of one of the kinds in `BLOCKS`, and says which kind a plugin of a block alone gives ("norm"). Nothing is written after
+    an error: ScaffoldError for a name that cannot be or is taken, a folder that is there, or a base that it cannot build
+    on; SourceError for a folder that cannot be written.
     """
     registry = registry or default_registry()
     names = named(name)
@@ -84,12 +86,7 @@ def create(
         files |= {f"architecture/{'based' if base else 'plain'}.py.jinja": "{m}/__init__.py"}
     files |= {f"blocks/{block}/block.py.jinja": "{m}/block.py"} if block else {}
     values = template_values(names, kind, base, parts, block)
-    try:
-        where.mkdir(parents=True, exist_ok=True)
-        part = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=where))
-    except OSError as error:
-        raise ScaffoldError(f"{where}: cannot be written to ({error.strerror})") from error
-    try:
+    with new_folder(folder) as part:
         for template, target in files.items():
             path = part / target.format(m=names.module, f=names.module.removeprefix("zoo_"))
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -97,13 +94,10 @@ def create(
         with imported(names.module, part) as module:
             foreign = [sys.modules[parts.module]] if parts and parts.requirement else []
             new = isolated(*foreign, module)
-            rewrite(part / "README.md", card(new.plugin(names.distribution), new))
+            readme = part / "README.md"
+            page = with_card(readme.read_text("utf-8"), card(new.plugin(names.distribution), new), readme)
+            readme.write_text(page, "utf-8")
         shutil.rmtree(part / names.module / "__pycache__", ignore_errors=True)
-        part.chmod(0o755)  # a temporary folder is its owner's alone
-        part.rename(folder)
-    except BaseException:
-        shutil.rmtree(part, ignore_errors=True)
-        raise
     return folder
 
 
@@ -137,10 +131,20 @@ def template_values(
         "summary": summary,
         "description": summary[0].upper() + summary[1:],
         "requirements": requirements,
+        "zoo_source": zoo_source(),
         "numbers": parts.numbers if parts else NUMBERS | (BLOCKS[block].numbers if block else {}),
         "checkpoint": parts.checkpoint if parts and not block else None,
         "api": API,
     }
+
+
+def zoo_source() -> str:
+    """What pip installs this zoo from: the URL that it was installed from, or its name in a package index."""
+    origin = json.loads(distribution("mlx-zoo").read_text("direct_url.json") or "{}")
+    url, vcs = origin.get("url", ""), origin.get("vcs_info")
+    if vcs:
+        return f"mlx-zoo @ {vcs['vcs']}+{url}@{vcs['commit_id']}"
+    return f"mlx-zoo @ {url}" if url.startswith("https://") else "mlx-zoo"
 
 
 # The specs of an architecture without a base and without a block of its own.
