@@ -48,6 +48,12 @@ def test_other_records_are_told_in_tables():
     assert "| `zoo hello` | Says hello. |" in text
 
 
+def test_experiments_are_in_one_table():
+    known = default_registry()
+    text = card(known.plugin("lab"), known)
+    assert text.count("| Experiment |") == 1 and text.count("| `norm-placement` |") == 1
+
+
 def test_it_goes_between_the_marks_and_nowhere_else(tmp_path):
     path = tmp_path / "README.md"
     path.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")

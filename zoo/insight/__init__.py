@@ -1,1 +1,1 @@
-"""What can be told of a model without running it: counts, and differences between recipes."""
+"""What a model looks like and does: diagrams, comparisons, traces, interventions, perplexity, timed runs."""

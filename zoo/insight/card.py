@@ -52,10 +52,6 @@ def card(plugin: Plugin, registry: Registry) -> str:
     if objectives := plugin.records.get("zoo_objectives", ()):
         rows = ([f"`{o.name}`", o.summary, ", ".join((*o.tasks, *o.causalities))] for o in objectives)
         parts.append(_table(["Objective", "What it asks for", "Tasks and causalities"], rows))
-    if experiments := plugin.records.get("zoo_experiments", ()):
-        parts.append(
-            _table(["Experiment", "What it asks"], ([f"`{e.name}`", e.question] for e in experiments))
-        )
     if commands := plugin.records.get("zoo_commands", ()):
         parts.append(_table(["Command", "What it does"], ([f"`zoo {c.name}`", c.summary] for c in commands)))
     return "\n".join(parts)
