@@ -233,3 +233,11 @@ def test_the_second_scale_of_experts_is_written_as_mlx_has_it(tmp_path):
     )
     write(tmp_path, {"a.weight": packed}, {}, "mlx")
     assert mx.load(str(tmp_path / "model.safetensors"))["a.global_scale"].tolist() == [1344.0, 2688.0, 5376.0]
+
+
+def test_a_gguf_file_is_not_written(tmp_path):
+    with pytest.raises(
+        SourceError, match=r"y\.gguf: GGUF files are read, not written; give the name of a folder"
+    ):
+        convert("llama", tmp_path / "y.gguf")
+    assert not list(tmp_path.iterdir())

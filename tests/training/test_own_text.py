@@ -58,6 +58,12 @@ def test_rounds_are_the_seeds_and_differ(tmp_path):
     assert sorted(first) == sorted(second) and first != second
 
 
+def test_a_tokenizer_is_trained_on_each_document_once(tmp_path):
+    path = written(tmp_path / "a.jsonl", *({"text": f"{i}"} for i in range(40)))
+    texts = corpus(str(path), "generate")
+    assert sorted(texts.sample()) == sorted(texts.own.trained)
+
+
 def test_a_long_document_is_parted_at_a_line(tmp_path):
     line = "x" * 99 + "\n"
     found = read_documents(str(written(tmp_path / "a.txt", line * (LONGEST // 80))), False)

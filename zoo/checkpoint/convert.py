@@ -19,10 +19,11 @@ from zoo.checkpoint.open import Opened, Report, open_model
 from zoo.checkpoint.packed import Packed
 from zoo.checkpoint.parameters import renamed
 from zoo.checkpoint.quantize import Choice, mixed, packing_of, quantized
+from zoo.checkpoint.recognise import suffixes_of
 from zoo.checkpoint.save import SHARD, signature_of, write
 from zoo.errors import SourceError, ZooError
 from zoo.files import new_folder
-from zoo.host.registry import Registry
+from zoo.host.registry import Registry, default_registry
 from zoo.notices import deferred
 from zoo.runtime import DTYPES
 from zoo.weights import fused
@@ -87,6 +88,10 @@ def convert(
         raise ZooError("`recipe` says how many bits there are: leave `quantize` out")
     if group_size is not None and not packs:
         raise ZooError("`group_size` says how `quantize` packs: give that too")
+    registry = registry or default_registry()
+    if out.name.endswith(suffixes_of(registry)):
+        kind = out.suffix[1:].upper()
+        raise SourceError(f"{out}: {kind} files are read, not written; give the name of a folder to write")
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise SourceError(f"{out}: exists already")
     asked = packing_of(quantize, group_size) if packs and quantize else None

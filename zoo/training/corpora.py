@@ -37,8 +37,8 @@ class Texts:
     sentences: Callable[[int], Iterator[str]] | None = None
 
     def sample(self) -> Iterator[str]:
-        """The texts that a tokenizer is trained on."""
-        documents = self.training(0)
+        """The texts that a tokenizer is trained on; each of a person's own documents comes at most once."""
+        documents = self.training(0) if self.own is None else iter(next(self.own.rounds(0)))
         room = CHARACTERS
         for text in islice(chain.from_iterable(documents) if self.parallel else documents, SAMPLE):
             yield text[:room]
