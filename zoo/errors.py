@@ -42,6 +42,10 @@ class PromptError(ZooError):
     """A prompt or sampling setting that the model cannot take."""
 
 
+class NothingToPredict(PromptError):
+    """A prompt in which an encoder has no token to predict: it has no mask, or the model no head or no mask token."""
+
+
 class PluginError(ZooError):
     """A plugin, or a record it gave, that breaks the contract."""
 

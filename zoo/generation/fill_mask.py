@@ -8,7 +8,7 @@ from typing import Any
 import mlx.core as mx
 
 from zoo import runtime
-from zoo.errors import PromptError
+from zoo.errors import NothingToPredict, PromptError
 from zoo.generation.choosing.logits import check_numbers
 from zoo.generation.prepared import BATCH, each_prompt, in_batches
 from zoo.generation.prompt import encode_prompt, mask_id
@@ -22,7 +22,7 @@ def stream(loaded: Loaded, prompt: str | Sequence[int], **settings: Any) -> Iter
 
     Each mask is judged by itself, with the others still masked. A step's text is a line, "0.9312  Paris", after
     the mask's number when there are several; its `candidate` has `mask`, `token`, `text` and `probability`.
-    PromptError, before anything runs, when there is no mask, or no head to fill it.
+    NothingToPredict, a PromptError, before anything runs, when there is no mask, or no head to fill it.
     """
     return (step for _, step in _answers(loaded, [prompt], several=False, **settings))
 
@@ -47,7 +47,7 @@ def _answers(
     special_tokens: bool = True,
 ) -> Iterator[tuple[int, Step]]:
     if loaded.recipe.head is None:
-        raise PromptError(
+        raise NothingToPredict(
             f"{loaded.folder}: has no head to fill a mask with; zoo.embed (`zoo embed`) gives its vectors"
         )
     if not 1 <= top_k <= loaded.recipe.head.vocab:
@@ -68,12 +68,12 @@ def _answers(
 
 
 def _masked(loaded: Loaded, prompt: str | Sequence[int], special_tokens: bool) -> tuple[list[int], list[int]]:
-    """The ids of a prompt and the positions of its masks; PromptError when it has none."""
+    """The ids of a prompt and the positions of its masks; NothingToPredict when it has none."""
     ids, mask = encode_prompt(loaded, prompt, special_tokens), mask_id(loaded)
     positions = [position for position, id in enumerate(ids) if id == mask]
     if not positions:
         name = loaded.tokenizer.token(mask) if loaded.tokenizer else f"token {mask}"
-        raise PromptError(f"the prompt has no {name} to fill")
+        raise NothingToPredict(f"the prompt has no {name} to fill")
     return ids, positions
 
 

@@ -57,7 +57,7 @@ def each_prompt(prompts: Any, several: bool, make: Callable[[Any], Made]) -> lis
         try:
             made.append(make(prompt))
         except PromptError as error:
-            raise PromptError(f"prompts[{index}]: {error}" if several else str(error)) from error
+            raise type(error)(f"prompts[{index}]: {error}" if several else str(error)) from error
     return made
 
 

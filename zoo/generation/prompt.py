@@ -7,7 +7,7 @@ from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 from zoo import tokenizer
-from zoo.errors import PromptError
+from zoo.errors import NothingToPredict, PromptError
 from zoo.generation.choosing.plugins import filters_of
 from zoo.generation.choosing.sampling import Sampling
 from zoo.loading import Loaded
@@ -176,12 +176,12 @@ def pieces(tokenizer: Tokenizer, text: str) -> tuple[list[int], list[int], list[
 
 
 def mask_id(loaded: Loaded) -> int:
-    """The id that stands for a hidden token, by the config or the tokenizer; PromptError when neither names one."""
+    """The id that stands for a hidden token, by the config or the tokenizer; NothingToPredict when neither names one."""
     id = loaded.config.get("mask_token_id")
     if id is None and loaded.tokenizer is not None and "mask_token" in loaded.tokenizer.special_tokens:
         id = loaded.tokenizer.id(loaded.tokenizer.special_tokens["mask_token"])
     if not isinstance(id, int) or not 0 <= id < loaded.recipe.embedding.vocab:
-        raise PromptError(f"{loaded.folder}: neither config.json nor the tokenizer names a mask token")
+        raise NothingToPredict(f"{loaded.folder}: neither config.json nor the tokenizer names a mask token")
     return id
 
 

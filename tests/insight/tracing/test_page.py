@@ -3,13 +3,19 @@
 import json
 import re
 
+import mlx.core as mx
 import numpy as np
 import pytest
 
 import zoo
+from zoo.assemble import assemble
 from zoo.errors import PromptError, ZooError
+from zoo.host.registry import default_registry
+from zoo.insight.language import in_language
 from zoo.insight.tracing.page import embedded, page, script, table
 from zoo.insight.tracing.viewing import view_of
+from zoo.loading import Loaded
+from zoo.testing import subject
 
 PROMPT = "The capital city of China is"
 
@@ -109,6 +115,29 @@ def test_masks_tell_their_candidates():
     (hidden,) = view_of(trace).masks
     assert trace.prompt[hidden.position] == 2 and hidden.probabilities[0] == pytest.approx(0.88, abs=0.01)
     assert 'data-part="masks"' in page(view_of(trace))
+
+
+def test_encoder_is_followed_without_a_mask():
+    loaded = zoo.load("bert")
+    trace = zoo.trace(loaded, PROMPT)
+    view = view_of(trace)
+    ids = loaded.tokenizer.encode(PROMPT)
+    assert trace.prompt == ids and trace.steps == [] and trace.choices() == []
+    assert trace["layers.3"].shape == (len(ids), 128) and trace["layers.3.mixer.pattern"].shape[1:] == (7, 7)
+    assert np.array_equal(trace["head"], loaded.model(mx.array([ids]))[0])
+    (note,) = view.notes
+    assert "[MASK]" in note and in_language(note, "zh").endswith("。") and note in page(view)
+    with pytest.raises(PromptError, match="`temperature`"):
+        zoo.trace(loaded, PROMPT, temperature=1.0)
+
+
+def test_encoder_without_a_head_is_followed(tmp_path):
+    made = subject("bert")
+    recipe = made.recipe.change(head=None)
+    model = assemble(recipe, default_registry())
+    view = view_of(zoo.trace(Loaded(model, None, made.architecture, recipe, {}, tmp_path), [5, 6, 7]))
+    assert view.layers[0].patterns and not view.lens and view.track("text").read == 3
+    assert not any("predicted" in note for note in view.notes)
 
 
 def test_unmasking_ends_in_the_text_that_was_written():

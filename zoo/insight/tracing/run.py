@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from zoo.errors import PromptError
+import mlx.core as mx
+
+from zoo import runtime
+from zoo.errors import NothingToPredict, PromptError
 from zoo.generation import check_loaded, stream
-from zoo.generation.prompt import sampling_of
+from zoo.generation.prompt import encode_prompt, sampling_of
 from zoo.generation.step import Step
 from zoo.insight.tracing.recorder import Recorder
 from zoo.insight.tracing.result import Trace
@@ -30,7 +33,8 @@ def trace(
     At most `max_tokens` (8) are generated; `settings` are those of `zoo.stream`. `only` keeps the values whose addresses
     match one of its patterns (`"layers.3.*"`), which a long text of a large model needs. The model computes
     what it computes without a trace; `zoo.intervene` can be in force around it. A beam search keeps one beam unless
-    `beams` asks for more: then values are those of the first row, and choices none. PromptError as from `zoo.stream`.
+    `beams` asks for more: then values are those of the first row, and choices none. A prompt in which an encoder has nothing to predict is read in
+    one pass, and has no steps. PromptError as from `zoo.stream`.
 
     >>> loaded = zoo.load("llama")
     >>> trace = zoo.trace(loaded, "The capital city of China is", max_tokens=2)
@@ -51,8 +55,12 @@ def trace(
         settings.setdefault("beams", 1)
     steps: list[Step] = []
     with watched(loaded.model, recorder, loaded.registry):
-        for step in stream(loaded, prompt, **settings):
-            steps.append(step)
+        try:
+            for step in stream(loaded, prompt, **settings):
+                steps.append(step)
+                recorder.evaluate()
+        except NothingToPredict:
+            _read(loaded, prompt, settings.get("special_tokens", True))
             recorder.evaluate()
     if patterns and not recorder.about:
         raise PromptError(f"`only`: no value has an address like {', '.join(patterns)}")
@@ -61,3 +69,9 @@ def trace(
     sampling = sampling_of(loaded, **narrowing) if draws else None  # type: ignore[arg-type]
     read = next((p.tokens for p in recorder.passes), [])
     return Trace(loaded, read, recorder.passes, recorder.about, steps, sampling)
+
+
+def _read(loaded: Loaded, prompt: str | Sequence[int], special_tokens: bool) -> None:
+    """One pass of an encoder over the prompt."""
+    with runtime.eager():
+        loaded.model(mx.array([encode_prompt(loaded, prompt, special_tokens)]))

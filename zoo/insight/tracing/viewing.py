@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from zoo.errors import NothingToPredict
+from zoo.generation.prompt import mask_id
 from zoo.insight.tokenization import pieces_of
 from zoo.insight.tracing.choices import LOGITS, Choice
 from zoo.insight.tracing.pictures import BINS, FEWER, MOST_ROWS, head, mean_norm, numbers, strip
@@ -282,6 +284,8 @@ class Viewer:
             )
         if not read:
             yield "No head reads the residual stream of this model layer by layer, so there is no logit lens."
+        if not self.trace.steps and loaded.recipe.head is not None:
+            yield self._unpredicted()
         if uncoverings_of(self.trace)[1:]:
             yield "Each pass reads the whole text anew: the values shown are those of the last one."
         if max((track.read for track in self.tracks), default=0) > MOST_ROWS:
@@ -290,6 +294,15 @@ class Viewer:
             yield f"The text is long: attention is shown for its last {self.rows:,} tokens."
         if not any(a in self.shapes for a in LOGITS) and not self.shapes:
             yield "The run has no values."
+
+    def _unpredicted(self) -> str:
+        """Why an encoder predicts no token."""
+        try:
+            mask = mask_id(self.trace.loaded)
+        except NothingToPredict:
+            return "No token is predicted: the checkpoint names no mask token."
+        (piece,) = self.pieces([mask])
+        return f"No token is predicted: the prompt has no {piece.token}; add one for predictions."
 
 
 def _read_of(ids: Sequence[int], generated: Sequence[int]) -> int:
