@@ -66,6 +66,10 @@ class FakeModel(Model):
     def make_cache(self, policy=None):
         return [kind(policy) for kind in self.kinds]
 
+    def backbone(self, tokens, cache):
+        for each in cache:
+            each.take(tokens[0].tolist())
+
     def parameters(self):
         return {"weight": mx.arange(6).reshape(2, 3), "layers": [{"bias": mx.ones(3, dtype=mx.bfloat16)}]}
 

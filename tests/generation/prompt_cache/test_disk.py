@@ -1,5 +1,6 @@
 """A prompt cache on disk: what comes back, what is refused, and what is a miss."""
 
+import os
 from types import SimpleNamespace
 
 import mlx.core as mx
@@ -8,9 +9,10 @@ from fake_caches import Columns, State, fake_loaded, read
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import zoo
 from zoo.cache import CachePolicy
 from zoo.errors import PromptError
-from zoo.generation.prompt_cache import PromptCache
+from zoo.generation.prompt_cache import PromptCache, disk
 
 TEXTS = ([5, 3, 8, 1, 9, 2], [5, 3, 8, 4], [7, 7])
 
@@ -94,6 +96,20 @@ def test_another_models_file_is_refused_by_name(held, tmp_path):
         PromptCache.load(path, trained)
 
 
+def test_one_other_number_makes_another_model(tmp_path):
+    loaded = zoo.load("llama")
+    PromptCache(loaded).save(tmp_path / "cache")
+    PromptCache.load(tmp_path / "cache", zoo.load("llama"))
+    table = loaded.model.embedding.tokens.weight
+    for row, column in ((3, 5), (table.shape[0] - 2, 1)):
+        other = zoo.load("llama")
+        weight = mx.array(table)
+        weight[row, column] = weight[row, column] + 1
+        other.model.embedding.tokens.weight = weight
+        with pytest.raises(PromptError, match="of another model"):
+            PromptCache.load(tmp_path / "cache", other)
+
+
 def test_another_tokenizers_file_is_refused(held, tmp_path):
     def tokenizer(words):
         return SimpleNamespace(
@@ -114,18 +130,21 @@ def test_another_tokenizers_file_is_refused(held, tmp_path):
 
 
 def test_a_file_of_another_kind_is_neither_read_nor_replaced(held, tmp_path):
-    essay, weights = tmp_path / "essay.txt", tmp_path / "model.safetensors"
+    essay, weights, image = (tmp_path / name for name in ("essay.txt", "model.safetensors", "disk.img"))
     essay.write_text("Once upon a time")
     mx.save_safetensors(str(weights), {"weight": mx.ones((2, 2))})
-    for path in (essay, weights):
+    image.write_bytes(bytes(4096))
+    for path in (essay, weights, image):
         before = path.read_bytes()
         with pytest.raises(PromptError, match="is no prompt cache, and is not overwritten"):
             PromptCache.load(path, held.loaded)
         with pytest.raises(PromptError, match="is no prompt cache, and is not overwritten"):
             held.save(path)
         assert path.read_bytes() == before
-    with pytest.raises(PromptError, match=f"{tmp_path}: "):
-        PromptCache.load(tmp_path, held.loaded)
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path, tmp_path / "pipe"):
+        with pytest.raises(PromptError, match=f"{path}: is not a file"):
+            PromptCache.load(path, held.loaded)
     for use in (held.save, lambda path: PromptCache.load(path, held.loaded)):
         with pytest.raises(PromptError, match="none/cache: its folder does not exist"):
             use(tmp_path / "none" / "cache")
@@ -152,13 +171,67 @@ def test_a_torn_file_is_a_miss_that_is_told_and_replaced(tmp_path_factory, data)
     assert PromptCache.load(path, held.loaded).nbytes == held.nbytes
 
 
-@pytest.mark.parametrize("torn", [b"", bytes(4096)])
-def test_an_empty_file_is_a_miss(torn, held, tmp_path, recwarn):
+def test_an_empty_file_is_a_miss(held, tmp_path):
     path = tmp_path / "cache"
-    path.write_bytes(torn)
+    path.write_bytes(b"")
     assert PromptCache.load(path, held.loaded).nbytes == 0
     held.save(path)
     assert PromptCache.load(path, held.loaded).nbytes == held.nbytes
+
+
+def forged(path, change):
+    """Write a prompt cache again with other arrays, by a `change` of name and array, and checksums that are right."""
+    _, metadata = disk.read_header(path)
+    tensors = {}
+    for name, array in mx.load(str(path), format="safetensors").items():
+        if (other := change(name, array)) is not None:
+            tensors[name] = other
+    del metadata["seal"]
+    metadata["sum"] = disk.checksum(tensors)
+    metadata["seal"] = disk.sealed(metadata)
+    with path.open("wb") as file:
+        mx.save_safetensors(file, tensors, metadata=metadata)
+
+
+FORGERIES = {
+    "integers": lambda array: array.astype(mx.int32),
+    "booleans": lambda array: array > 0,
+    "halves": lambda array: array.astype(mx.float16),
+    "fewer columns": lambda array: array[:, :, :-1],
+    "more columns": lambda array: mx.concatenate([array, array], axis=2),
+    "fewer heads": lambda array: array[:, :-1],
+    "wider heads": lambda array: mx.concatenate([array, array], axis=3),
+    "two rows": lambda array: mx.concatenate([array, array]),
+    "another rank": lambda array: array[0],
+    "none": lambda array: None,
+}
+POLICIES = {"whole": {}, "bounded": {"max_size": 6, "keep": 2}, "packed": {"key_bits": 8, "value_bits": 8}}
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_arrays_that_the_model_cannot_have_computed_are_not_used(policy, tmp_path):
+    loaded, policy = zoo.load("llama"), CachePolicy(**POLICIES[policy])
+    ids = loaded.tokenizer.encode("The capital city of China is Beijing.")
+    held, caches = PromptCache(loaded), loaded.model.make_cache(policy)
+    loaded.model(mx.array([ids]), cache=caches)
+    held.keep(ids, caches, policy)
+    path = tmp_path / "cache"
+    held.save(path)
+    whole = path.read_bytes()
+    assert PromptCache.load(path, loaded).nbytes == held.nbytes
+    last = [name for name in disk.read_header(path)[0] if not name.startswith("ids")][-1]
+    for said, change in FORGERIES.items():
+        path.write_bytes(whole)
+        forged(path, lambda name, array, change=change: change(array) if name == last else array)
+        with pytest.warns(UserWarning, match="the prompt cache is not used and will be replaced"):
+            assert PromptCache.load(path, loaded).nbytes == 0, said
+
+
+def test_ids_that_are_no_ids_are_not_used(held, tmp_path):
+    held.save(tmp_path / "cache")
+    forged(tmp_path / "cache", lambda name, a: a.astype(mx.float32) if name.startswith("ids") else a)
+    with pytest.warns(UserWarning, match="the ids of a text"):
+        assert PromptCache.load(tmp_path / "cache", held.loaded).nbytes == 0
 
 
 def test_a_model_that_can_have_none_is_refused(tmp_path):

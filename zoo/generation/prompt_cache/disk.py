@@ -10,13 +10,14 @@ import json
 import zlib
 from array import array
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import mlx.core as mx
 
-from zoo.cache import CachePolicy, Snapshot
+from zoo.blocks.model import Model
+from zoo.cache import Cache, CachePolicy, Snapshot, leaves
 from zoo.checkpoint.safetensors import read_header
 from zoo.errors import CheckpointError, PromptError
 from zoo.files import parse_json, replacing
@@ -96,7 +97,10 @@ def read(path: Path, loaded: Loaded) -> dict[CachePolicy, Tree]:
         if checksum(tensors) != metadata["sum"]:
             raise Damaged("its checksum is another")
         described = parse_json(metadata["trees"])
-        return {CachePolicy(**tree["policy"]): _tree(n, tree, tensors) for n, tree in enumerate(described)}
+        trees = {CachePolicy(**tree["policy"]): _tree(n, tree, tensors) for n, tree in enumerate(described)}
+        for policy, tree in trees.items():
+            check_tree(tree, loaded.model, policy)
+        return trees
     except CheckpointError as error:
         raise Damaged(str(error).removeprefix(f"{path}: ")) from error
     except OSError as error:
@@ -108,6 +112,8 @@ def read(path: Path, loaded: Loaded) -> dict[CachePolicy, Tree]:
 def check_kind(path: Path) -> bool:
     """Whether there is anything in a file; PromptError for one that is no prompt cache, which nothing may replace."""
     try:
+        if path.exists() and not path.is_file():
+            raise PromptError(f"{path}: is not a file")
         with path.open("rb") as file:
             start = file.read(START)
     except FileNotFoundError:
@@ -116,7 +122,7 @@ def check_kind(path: Path) -> bool:
         return False
     except OSError as error:
         raise PromptError(f"{path}: {error.strerror}") from error
-    if FORMAT.encode() not in start and start.strip(b"\0"):
+    if start and FORMAT.encode() not in start:
         raise PromptError(f"{path}: is no prompt cache, and is not overwritten")
     return bool(start)
 
@@ -131,6 +137,56 @@ def check_owner(path: Path, metadata: Mapping[str, str], loaded: Loaded) -> None
         raise PromptError(
             f"{path}: is the prompt cache of {metadata['name']} with another tokenizer; give each a file of its own"
         )
+
+
+def check_tree(tree: Tree, model: Model, policy: CachePolicy) -> None:
+    """Damaged where a node's arrays differ in number, dtype or shape from what the model's caches hold."""
+    if not tree.root.children:
+        return
+    caches, one = _after(1, model, policy)
+    _, two = _after(2, model, policy)
+    if [(form.kind, form.by_column) for form in tree.forms] != [(s.kind, s.by_column) for s in one]:
+        raise Damaged("its caches are of other kinds than the model's")
+    by_column = sum(snapshot.by_column for snapshot in one)
+    for node in tree.nodes():
+        if len(node.columns) != by_column or len(node.states or one[by_column:]) != len(one) - by_column:
+            raise Damaged(f"the text of {node.end} tokens has another number of caches than the model")
+        columns, states = iter(node.columns), iter(node.states or ())
+        for cache, short, long in zip(caches, one, two, strict=True):
+            if short.by_column:
+                found = replace(short, length=len(node.ids), arrays=next(columns))
+            elif node.states is None:
+                continue
+            else:
+                found = next(states)
+            if found.kind != short.kind or not _has_shapes(found, cache, short, long):
+                raise Damaged(f"the text of {node.end} tokens has arrays that the model's caches cannot hold")
+
+
+def _after(tokens: int, model: Model, policy: CachePolicy) -> tuple[list[Cache], list[Snapshot]]:
+    """The model's caches, and their snapshots, after `tokens` tokens."""
+    caches = model.make_cache(policy)
+    model.backbone(mx.zeros((1, tokens), dtype=mx.int32), caches)
+    plain = list(leaves(caches))
+    return plain, [cache.snapshot() for cache in plain]
+
+
+def _has_shapes(found: Snapshot, cache: Cache, one: Snapshot, two: Snapshot) -> bool:
+    """Whether a snapshot has the dtypes and shapes of `cache` after its number of tokens.
+
+    An axis that is as long after `one` token as after `two` never grows. The others must be as long as a snapshot of the
+    restored cache is.
+    """
+    if len(found.arrays) != len(one.arrays):
+        return False
+    for array, short, long in zip(found.arrays, one.arrays, two.arrays, strict=True):
+        if array.dtype != short.dtype or array.ndim != short.ndim:
+            return False
+        sizes = zip(array.shape, short.shape, long.shape, strict=True)
+        if any(size != first for size, first, second in sizes if first == second):
+            return False
+    cache.restore(found)
+    return [array.shape for array in cache.snapshot().arrays] == [array.shape for array in found.arrays]
 
 
 def checksum(tensors: Mapping[str, mx.array]) -> str:
@@ -169,7 +225,10 @@ def _tree(number: int, described: Mapping[str, Any], tensors: Mapping[str, mx.ar
         def arrays(name: str, cache: int, count: int, index: int = index) -> tuple[mx.array, ...]:
             return tuple(tensors[f"{name}.{number}.{index}.{cache}.{part}"] for part in range(count))
 
-        ids = array("i", tensors[f"ids.{number}.{index}.0"].tolist())
+        numbers = tensors[f"ids.{number}.{index}.0"]
+        if numbers.dtype != mx.int32 or numbers.ndim != 1 or not numbers.size:
+            raise Damaged("the ids of a text are not a list of whole numbers of 32 bits")
+        ids = array("i", numbers.tolist())
         parent = tree.root if entry["parent"] < 0 else nodes[entry["parent"]]
         columns = [arrays("columns", cache, count) for cache, count in enumerate(entry["columns"])]
         node = Node(ids, parent.end + len(ids), columns, parent)
@@ -179,6 +238,8 @@ def _tree(number: int, described: Mapping[str, Any], tensors: Mapping[str, mx.ar
                 for cache, s in enumerate(entry["states"])
             )
         node.used = int(entry["used"])
+        if ids[0] in parent.children:
+            raise Damaged("two texts go on with the same token")
         parent.children[ids[0]] = node
         nodes.append(node)
         tree.nbytes += node.nbytes
