@@ -179,17 +179,17 @@ def _has_shapes(found: Snapshot, cache: Cache, one: Snapshot, two: Snapshot) -> 
     """
     if len(found.arrays) != len(one.arrays):
         return False
-    for array, short, long in zip(found.arrays, one.arrays, two.arrays, strict=True):
-        if array.dtype != short.dtype or array.ndim != short.ndim:
+    for part, short, long in zip(found.arrays, one.arrays, two.arrays, strict=True):
+        if part.dtype != short.dtype or part.ndim != short.ndim:
             return False
-        sizes = zip(array.shape, short.shape, long.shape, strict=True)
+        sizes = zip(part.shape, short.shape, long.shape, strict=True)
         if any(size != first for size, first, second in sizes if first == second):
             return False
     cache.restore(found)
-    return [array.shape for array in cache.snapshot().arrays] == [array.shape for array in found.arrays]
+    return [part.shape for part in cache.snapshot().arrays] == [part.shape for part in found.arrays]
 
 
-def checksum(tensors: Mapping[str, mx.array]) -> str:
+def checksum(tensors: Mapping[str, mx.part]) -> str:
     """The CRC-32 of all arrays, their shapes and dtypes, in the order of their names."""
     value = 0
     for name in sorted(tensors):
