@@ -1,5 +1,15 @@
 """The exceptions of the zoo, one type for each kind of error. Every message is one line that a person can act on."""
 
+from __future__ import annotations
+
+import functools
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
 MOST = 2000  # characters of a message, which may quote a damaged file
 
 
@@ -56,7 +66,54 @@ class ScaffoldError(ZooError):
 
 def in_words(error: BaseException, most: int = 300) -> str:
     """An error in one line of at most `most` characters: its message, after its type unless it is the zoo's."""
-    message = " ".join(str(error).split())
+    message = " ".join(message_of(error).split())
     kind = type(error).__name__
     line = message if isinstance(error, ZooError) and message else f"{kind}: {message}" if message else kind
     return line if len(line) <= most else line[: most - 1] + "…"
+
+
+def message_of(error: BaseException) -> str:
+    """The message of an error; "" where the class of the error, which may be a plugin's, fails to give it."""
+    try:
+        return str(error)
+    except BaseException:
+        return ""
+
+
+@contextmanager
+def contained() -> Iterator[None]:
+    """Turns what is no Exception (SystemExit, KeyboardInterrupt) in a plugin's code into a PluginError.
+
+    A Ctrl-C meanwhile is a KeyboardInterrupt, whatever the plugin makes of it.
+    """
+    with _interrupts() as interrupts:
+        try:
+            yield
+        except BaseException as error:
+            if interrupts:
+                raise KeyboardInterrupt from error
+            if isinstance(error, Exception):
+                raise
+            raise PluginError(in_words(error)) from error
+
+
+@contextmanager
+def _interrupts() -> Iterator[list[int]]:
+    """Collects the SIGINTs that arrive, each of which its handler is then told."""
+    found: list[int] = []
+    before: Any = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(before):
+        yield found  # Python interrupts the main thread alone
+        return
+
+    @functools.wraps(before)
+    def note(number: int, frame: FrameType | None) -> None:
+        found.append(number)
+        before(number, frame)
+
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield found
+    finally:
+        if signal.getsignal(signal.SIGINT) is note:  # a plugin may have put its own there
+            signal.signal(signal.SIGINT, before)

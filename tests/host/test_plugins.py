@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 
@@ -39,6 +40,18 @@ BROKEN = {
     "names a missing attribute": ("", "has no attribute 'plugin'", "{module}:plugin"),
     "entry point is no name": ("", "", "not a name!"),
     "exits": ("raise SystemExit(3)", "SystemExit: 3"),
+    "interrupts": ("raise KeyboardInterrupt('now')", "KeyboardInterrupt: now"),
+    "interrupts in a hook": (HOOK + "def zoo_blocks():\n    raise KeyboardInterrupt", "KeyboardInterrupt"),
+    "raises what is no exception": ("class Odd(BaseException): pass\nraise Odd('one')", "Odd: one"),
+    "raises an error without words": (
+        "class Odd(ImportError):\n    def __str__(self): raise KeyboardInterrupt\nraise Odd",
+        "Odd",
+    ),
+    "gives architectures without end": (
+        HOOK + "def zoo_architectures():\n    import itertools\n"
+        "    for n in itertools.count():\n        yield Architecture(f'many{n}', '', len, ())",
+        "zoo_architectures gave more than 10000 records",
+    ),
     "exits in a hook": (HOOK + "def zoo_blocks():\n    raise SystemExit", "SystemExit"),
     "gives a number": (HOOK + "def zoo_architectures():\n    return 7", "zoo_architectures gave int"),
     "gives text": (HOOK + "def zoo_architectures():\n    yield 'llama'", "gave 'llama', not a record"),
@@ -102,6 +115,7 @@ TREACHEROUS = {
     "claims the same name": GOOD.format(name="claimed"),
     "resolver that raises": HOOK + "def zoo_resolve(config):\n    raise KeyError('mark')",
     "resolver that lies": HOOK + "def zoo_resolve(config):\n    return 'no-such-architecture'",
+    "resolver that interrupts": HOOK + "def zoo_resolve(config):\n    raise KeyboardInterrupt('me')",
     "resolver that exits": HOOK + "def zoo_resolve(config):\n    raise SystemExit(4)",
 }
 
@@ -204,7 +218,12 @@ def test_every_command_works_beside_them(wreck, folder):
         assert status in (None, 0) and output, line
     assert "nowhere:run" in done.stderr and "zoo's own serves" in done.stderr
     assert "command 'list' is claimed by several plugins" in done.stderr
-    for words in ("zoo_resolve: KeyError: 'mark'", "no-such-architecture", "zoo_resolve: SystemExit: 4"):
+    for words in (
+        "zoo_resolve: KeyError: 'mark'",
+        "no-such-architecture",
+        "SystemExit: 4",
+        "KeyboardInterrupt: me",
+    ):
         assert words in done.stderr
 
 
@@ -234,6 +253,16 @@ def test_strict_raises(site):
     with pytest.raises(PluginError, match=r"bad_plugin \(zoo-bad 1.2\): RuntimeError: no luck"):
         loaded({"ZOO_STRICT": "1"})
     assert loaded({"ZOO_STRICT": "0"})["bad_plugin"].state == "broken"
+
+
+@pytest.mark.parametrize("after", ["", "except: pass", "except BaseException: raise RuntimeError"])
+def test_ctrl_c_while_a_plugin_is_imported_ends_the_program(site, after):
+    press = "import signal\ntry: signal.raise_signal(signal.SIGINT)\n"
+    site.add("zoo-slow", "slow_plugin", f"{press}{after or 'finally: pass'}\nraise ValueError")
+    handler = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        loaded()
+    assert signal.getsignal(signal.SIGINT) is handler
 
 
 def test_allow_and_block_lists(site):

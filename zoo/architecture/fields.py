@@ -7,7 +7,7 @@ import reprlib
 from importlib import import_module
 from typing import Any
 
-from zoo.errors import PluginError, in_words
+from zoo.errors import PluginError, contained, in_words
 
 TASKS = ("generate", "translate", "encode", "fill-mask", "denoise")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*")
@@ -54,8 +54,7 @@ def import_target(target: str) -> Any:
     """The object that "package.module:attribute" names; PluginError when it cannot be imported."""
     package, _, attribute = target.partition(":")
     try:
-        return getattr(import_module(package), attribute)
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:  # a plugin's module may raise anything, or exit
+        with contained():
+            return getattr(import_module(package), attribute)
+    except Exception as error:
         raise PluginError(f"cannot import {target}: {in_words(error)}") from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import select
 import signal
@@ -52,8 +53,8 @@ class Listener:
         os.close(self._writer)
 
     def in_place(self) -> bool:
-        """Whether this is what handles SIGINT now."""
-        return signal.getsignal(signal.SIGINT) is self._handler
+        """Whether this is what handles SIGINT now, perhaps wrapped while a plugin's code runs."""
+        return inspect.unwrap(signal.getsignal(signal.SIGINT)) is self._handler  # type: ignore[arg-type]
 
     def _interrupt(self, number: int, frame: FrameType | None) -> None:
         os.write(self._writer, ANSWERED)

@@ -14,6 +14,8 @@ from zoo.errors import PluginError
 from zoo.host import hookspecs
 from zoo.host.kinds import KINDS, Kind
 
+MOST_RECORDS = 10_000  # of one hook: a bridge to a large library gives some hundreds
+
 HOOKS = tuple(name for name in vars(hookspecs) if name.startswith("zoo_"))
 
 
@@ -72,6 +74,8 @@ def _checked(kind: Kind, given: Any) -> list[Any]:
                 f"{name} needs contract version {record.api}; this zoo has {API}: upgrade mlx-zoo"
             )
         records[name] = record
+        if len(records) > MOST_RECORDS:
+            raise PluginError(f"{kind.hook} gave more than {MOST_RECORDS} records")
     return list(records.values())
 
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from zoo import __version__
 from zoo.architecture import API, Architecture
-from zoo.errors import PluginError, in_words
+from zoo.errors import PluginError, contained, in_words
 from zoo.host.collect import NewerContract, collect
 from zoo.host.kinds import KINDS
 
@@ -148,11 +148,9 @@ def load_plugin(plugin: Plugin, point: EntryPoint) -> None:
     """Import what the entry point names and collect what it gives; a failure is recorded in `plugin`."""
     try:
         # What a plugin prints when imported must not end up among a command's output.
-        with contextlib.redirect_stdout(sys.stderr):
+        with contextlib.redirect_stdout(sys.stderr), contained():
             plugin.records = collect(point.load())
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:  # SystemExit too: a plugin that exits must not end the program
+    except Exception as error:
         import traceback
 
         newer = _newer(plugin, error)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from zoo.architecture import Architecture
 from zoo.config import CONFIG_JSON, Origin
-from zoo.errors import ConfigError, PluginError, in_words
+from zoo.errors import ConfigError, PluginError, contained, in_words
 from zoo.host.discovery import Plugin
 from zoo.host.recipes import MODEL_TYPE, recipe_architecture
 
@@ -86,10 +86,12 @@ def _resolved(
     for plugin in (plugin for plugin in registry.plugins if plugin.bridges == bridges):
         for function in plugin.records.get("zoo_resolve", ()):
             try:
-                if name := function(config):
+                with contained():
+                    name = function(config)
+                if name:
                     own = [a for a in plugin.records.get("zoo_architectures", ()) if a.name == name]
                     yield plugin, own[0] if own else registry.architecture(name)
-            except (Exception, SystemExit) as error:
+            except Exception as error:
                 line = f"plugin {plugin.name}: zoo_resolve: {in_words(error)}"
                 if os.environ.get("ZOO_STRICT", "") not in ("", "0"):
                     raise PluginError(line) from error

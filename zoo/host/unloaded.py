@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from zoo import __version__
+from zoo.errors import message_of
 
 MOST_FILES, MOST_BYTES = 64, 2**20
 _NO_NAME = re.compile(r"cannot import name '(\w+)' from '(zoo(?:\.\w+)*)'")
@@ -91,9 +92,9 @@ def declared_api(module: str) -> int | None:
 
 def missing_from_zoo(error: BaseException) -> str | None:
     """The name or module that a failed import asked of the zoo; None for another error, or a misspelled name."""
-    if isinstance(error, ModuleNotFoundError) and (match := _NO_MODULE.search(str(error))):
+    if isinstance(error, ModuleNotFoundError) and (match := _NO_MODULE.search(message_of(error))):
         return f"the module {match[1]}"
-    if isinstance(error, ImportError) and (match := _NO_NAME.search(str(error))):
+    if isinstance(error, ImportError) and (match := _NO_NAME.search(message_of(error))):
         name, home = match.groups()
         near = get_close_matches(name, dir(import_module(home)), 1, 0.8)
         return None if near else f"{name} of {home}"
