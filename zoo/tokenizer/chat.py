@@ -17,8 +17,11 @@ from typing import Any
 
 from zoo.errors import TokenizerError
 
-SECONDS = 5
-"""How long a template may take, in processor time and by the clock."""
+CPU_SECONDS = 5
+"""How much processor time a template may take."""
+
+CLOCK_SECONDS = 60
+"""How long a template may take by the clock, which runs on while other programs have the processor."""
 
 MEMORY = 2**29
 """How many bytes of memory a template may use."""
@@ -46,7 +49,7 @@ def render_chat(
     tokens: encode the result with `special_tokens=False`.
 
     TokenizerError, starting with "chat template:", for what the template refuses, for an error in it, and
-    where it uses more than `SECONDS`, `MEMORY` or `OUTPUT`. It runs in a sandbox in a process of its own.
+    where it uses more than `CPU_SECONDS`, `CLOCK_SECONDS`, `MEMORY` or `OUTPUT`. It runs in a sandbox in a process of its own.
     """
     variables = {
         **special_tokens,
@@ -60,7 +63,7 @@ def render_chat(
         "template": template,
         "variables": variables,
         "path": _library_folders(),
-        "cpu_seconds": SECONDS,
+        "cpu_seconds": CPU_SECONDS,
         "memory_bytes": MEMORY,
         "output_bytes": OUTPUT,
     }
@@ -163,14 +166,14 @@ def _ask(request: bytes) -> dict[str, str]:
     if isinstance(answer, dict) and any(isinstance(answer.get(key), str) for key in ("text", "error")):
         return answer
     if child.returncode in (-signal.SIGXCPU, -signal.SIGKILL):
-        return {"error": _too_slow()}
+        return {"error": f"took more than {CPU_SECONDS:g} s of processor time"}
     return {"error": f"its process ended without an answer (status {child.returncode})"}
 
 
 def _read(child: subprocess.Popen[bytes]) -> tuple[bytes, str | None]:
     """What a process writes until it ends, or the reason why it must be stopped before."""
     assert child.stdout is not None
-    deadline = time.monotonic() + SECONDS
+    deadline = time.monotonic() + CLOCK_SECONDS
     most = 6 * OUTPUT + 2**16  # JSON writes a byte as six at the most
     written = bytearray()
     with selectors.DefaultSelector() as selector:
@@ -186,7 +189,7 @@ def _read(child: subprocess.Popen[bytes]) -> tuple[bytes, str | None]:
             elif _resident_bytes(child.pid) > MEMORY:
                 return b"", "ran out of memory"
             if time.monotonic() > deadline:
-                return b"", _too_slow()
+                return b"", f"took longer than {CLOCK_SECONDS:g} s"
 
 
 def _resident_bytes(pid: int) -> int:
@@ -201,7 +204,3 @@ def _resident_bytes(pid: int) -> int:
         return int(output) * 1024
     except (OSError, ValueError, subprocess.TimeoutExpired):
         return 0
-
-
-def _too_slow() -> str:
-    return f"took longer than {SECONDS:g} s"
