@@ -51,7 +51,8 @@ class Embedding(Spec):
 class Head(Spec):
     """Hidden states, times `scale`, to logits, D → V: by the embedding table when `tied`, else a matrix of its own.
 
-    `vocab` None: the embedding's.
+    `vocab` None: the embedding's. With `bias` the parameter (V,) is `head.bias` where the head is tied, else
+    `head.output.bias`, beside the matrix `head.output.weight`.
     """
 
     kind, name = "head", "logits"
@@ -102,7 +103,10 @@ class Model(Spec):
         raise NotImplementedError
 
     def _check(self, context: int | None, embedding: Embedding, head: Spec | None) -> None:
-        """RecipeError for parts that do not fit each other."""
+        """Give a head without a vocabulary the embedding's; RecipeError for parts that do not fit each other."""
+        if isinstance(head, Head) and head.vocab is None:
+            head = head.change(vocab=embedding.vocab)
+            object.__setattr__(self, "head", head)
         check_widths(self, self.dim)
         positions = embedding.positions
         if isinstance(positions, LearnedPositions) and positions.context < (context or 1):
@@ -142,8 +146,6 @@ class Decoder(Model):
         if self.causality == "full":
             check_bidirectional(self.layers, recurrent=True)
         check_layers(self.layers, self.embedding.gives)
-        if self.head.vocab is None:
-            object.__setattr__(self, "head", self.head.change(vocab=self.embedding.vocab))
         self._check(self.context, self.embedding, self.head)
 
     @property
