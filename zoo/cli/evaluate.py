@@ -17,7 +17,7 @@ from zoo.cli.source_options import overwrite_option, revision_option
 @click.argument("source")
 @revision_option
 @click.option(
-    "--corpus", metavar="NAME", help="Whose questions to ask (default: what its kind is trained on)."
+    "--corpus", metavar="NAME", help="Whose questions to ask (default: those of what it was trained on)."
 )
 @click.option(
     "--all", "everything", is_flag=True, help="Every question, of the atlas not the capitals alone."
@@ -45,11 +45,12 @@ def evaluate(
     from zoo.files import check_outputs, write_record
     from zoo.loading import load
     from zoo.runtime import versions
-    from zoo.training.accuracy import questions_of, scores
+    from zoo.training.accuracy import corpus_to_ask, questions_of, scores
 
     check_outputs((out,), overwrite)
     with Interrupts(lambda text: None), _progress(source) as begin:
         loaded = load(source, revision=revision)
+        corpus = corpus or corpus_to_ask(loaded)
         questions = questions_of(loaded.architecture, corpus, everything, loaded.registry)
         found = scores(loaded, questions, begin(len(questions)))
     record = {"scores": [score.as_json() for score in found], "versions": versions()}

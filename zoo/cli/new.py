@@ -27,4 +27,8 @@ def new(name: str, kind: str, base: str | None, block: str | None) -> None:
     from zoo.scaffold import create
 
     folder = create(name, kind, base=base, block=block)
-    click.echo(f"{folder}: written. Next: pip install -e {folder} && pytest {folder}")
+    if kind == "architecture":
+        following = f"pip install -e {folder} && zoo test {folder.name}"
+    else:
+        following = f"pip install -e '{folder}[test]' && pytest {folder}"
+    click.echo(f"{folder}: written. Next: {following}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +27,7 @@ LONGER = {
 }
 
 
-@click.command()
+@click.command(epilog="Example: zoo perplexity llama gpt2 README.md")
 @click.argument("names", nargs=-1, required=True, metavar="SOURCE...", shell_complete=sources)
 @click.argument("file", metavar="FILE", type=click.Path(path_type=Path, allow_dash=True))
 @click.option("--context", type=int, help="Tokens of a window (the model's own, at most 4,096).")
@@ -54,14 +55,21 @@ def perplexity(
     A token is predicted once, from at least context − stride tokens before it. Bits a byte compares models of different
     tokenizers; perplexity compares those of one tokenizer alone.
     """
+    from zoo.checkpoint.source import is_architecture
     from zoo.cli.progress import Progress
     from zoo.cli.run import piped
     from zoo.errors import PromptError
     from zoo.files import read_persons_text
+    from zoo.host.registry import default_registry
     from zoo.insight.perplexity import check_source
     from zoo.insight.perplexity import perplexity as measure
     from zoo.loading import load
 
+    if str(file) != "-" and not file.exists():
+        models = [*names, str(file)] if is_architecture(str(file), default_registry()) else names
+        raise click.UsageError(
+            f"{file}: no such file; the file with the text comes last: zoo perplexity {shlex.join(models)} FILE"
+        )
     policy = policy_of(how)
     text = piped() if str(file) == "-" else read_persons_text(file, PromptError)
     if not text:

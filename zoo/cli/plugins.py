@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 # What a person types before the name of one of several records, by how `contested_names` writes their kind.
 ASKED = {"model_type ": "--architecture ", "zoo ": "zoo "}
+PIPE = 110  # the width of the table in cells where there is no terminal: a program reads --json
 
 
 @click.command()
@@ -31,6 +32,7 @@ def plugins(debug: bool, as_json: bool, card: str | None, into: Path | None) -> 
     commas) loads these alone, ZOO_BLOCK leaves some out, ZOO_STRICT=1 makes a broken one an error.
     """
     from zoo.cli.table import table
+    from zoo.cli.terminal import columns
     from zoo.host.registry import default_registry
 
     if card or into:
@@ -57,7 +59,7 @@ def plugins(debug: bool, as_json: bool, card: str | None, into: Path | None) -> 
         ]
         for plugin in found
     ]
-    click.echo(table(cells, head))
+    click.echo(table(cells, head, room=columns() or PIPE))
     for name, options in contested.items():
         before = next((before for start, before in ASKED.items() if name.startswith(start)), "")
         wanted = " or ".join(before + option for option in options)

@@ -143,6 +143,15 @@ def with_options(message: str, commands: Iterable[click.Command]) -> str:
     return _ARGUMENT.sub(written, message)
 
 
+def _to_type(error: click.ClickException) -> str:
+    """What to type instead where an argument or option is missing: the command's usage and its example."""
+    if not isinstance(error, click.MissingParameter) or error.ctx is None:
+        return ""
+    ctx = error.ctx
+    usage = " ".join([ctx.command_path, *ctx.command.collect_usage_pieces(ctx)])
+    return f" Usage: {usage}{f'. {ctx.command.epilog}' if ctx.command.epilog else ''}"
+
+
 def _mistake(error: Exception) -> str:
     """The line for an error that was not raised on purpose, with the plugin whose code raised it."""
     from zoo.host.discovery import blamed
@@ -178,7 +187,7 @@ def main() -> None:
         click.echo(error.ctx.get_help() if error.ctx else error.format_message())
         sys.exit(0)
     except click.ClickException as error:
-        notice(f"error: {error.format_message()}")
+        notice(f"error: {error.format_message()}{_to_type(error)}")
         sys.exit(error.exit_code)
     except ZooError as error:
         if debug:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 import time
 import warnings
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,9 +23,12 @@ from zoo.cli.source_options import model_options
 from zoo.cli.statistics import Statistics
 
 
-@click.command(cls=SettingsCommand)
+@click.command(
+    cls=SettingsCommand, epilog='Example: zoo run llama "The capital city of China is" --max-tokens 20'
+)
 @click.argument("source", shell_complete=sources)
-@click.argument("prompt", required=False)
+@click.argument("words", metavar="[PROMPT]", nargs=-1)
+@click.option("-p", "--prompt", metavar="TEXT", help="The prompt, where it is not the second argument.")
 @model_options
 @click.option("--system", metavar="TEXT", help="A system message, for models with a chat template.")
 @click.option("--raw", is_flag=True, help="Give the prompt as it is, without the chat template.")
@@ -45,6 +50,7 @@ from zoo.cli.statistics import Statistics
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")
 def run(
     source: str,
+    words: tuple[str, ...],
     prompt: str | None,
     architecture: str | None,
     revision: str | None,
@@ -69,6 +75,7 @@ def run(
     The generated text alone goes to the output, statistics to the error stream. Without a PROMPT it is read
     from a pipe; on a terminal each line that is typed is answered: a conversation, if the model has a chat template.
     """
+    prompt = one_prompt(source, words, prompt)
     if prompts is None and (output is not None or keep_going):
         raise click.UsageError(f"{'--keep-going' if keep_going else '--output'} goes with --prompts")
     output = None if output == Path("-") else output
@@ -156,6 +163,16 @@ def log_probabilities(steps: list[Any]) -> dict[str, Any]:
             "prompt_alternatives": answer.prompt.alternatives,
         }
     return {name: value for name, value in values.items() if value is not None}
+
+
+def one_prompt(source: str, words: Sequence[str], option: str | None) -> str | None:
+    """The prompt, given as an argument or as an option; a usage error for several, with what to type instead."""
+    if len(words) > 1:
+        typed = shlex.join(["zoo", "run", source, " ".join(words)])
+        raise click.UsageError(f"the prompt is one argument, in quotes: {typed}")
+    if words and option is not None:
+        raise click.UsageError("give the prompt as PROMPT or as --prompt, not both")
+    return words[0] if words else option
 
 
 def piped() -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import click
@@ -11,8 +12,23 @@ import click
 from zoo.cli.terminal import visible
 
 
-@click.command()
-@click.argument("architecture", required=False)
+def _architecture(_: click.Context, __: click.Parameter, name: str | None) -> str | None:
+    """The name; a usage error, with what to type instead, where it is a recipe's file or a folder."""
+    path = Path(name or "")
+    if name and name.endswith(".json"):
+        raise click.UsageError(
+            f"{name} is a file: zoo train --recipe {quote(name)} --out FOLDER trains a recipe"
+        )
+    if name and path.is_dir():
+        raise click.UsageError(
+            f"{name} is a folder: zoo train --resume --out {quote(name)} goes on with its run; "
+            f"zoo train ARCHITECTURE --out FOLDER begins one, and `zoo list` has the architectures"
+        )
+    return name
+
+
+@click.command(epilog="Example: zoo train llama --out my-llama --steps 200")
+@click.argument("architecture", required=False, callback=_architecture)
 @click.option(
     "--recipe",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),

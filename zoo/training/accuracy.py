@@ -15,6 +15,7 @@ from zoo.host.registry import Registry, default_registry
 from zoo.loading import Loaded
 from zoo.training.objective import objective_of
 from zoo.training.question import Question
+from zoo.training.trained_on import trained_on
 
 
 @dataclass
@@ -89,6 +90,20 @@ def scores(
         found.setdefault(kind, Score(*kind)).add(is_right(loaded, question), question.held_out)
         report()
     return list(found.values())
+
+
+def corpus_to_ask(loaded: Loaded) -> str | None:
+    """The corpus that the model was trained on, None where no record says so.
+
+    ZooError where that was a person's own text: it has no questions.
+    """
+    found = trained_on(loaded.folder, loaded.registry)
+    if isinstance(found, str):
+        raise ZooError(
+            f"{loaded.folder}: was trained on the text {found}, which has no questions; name a `corpus` to ask "
+            f"another's, or measure how well a text is predicted: zoo perplexity {loaded.folder} FILE"
+        )
+    return found.name if found else None
 
 
 def questions_of(

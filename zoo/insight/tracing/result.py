@@ -67,6 +67,10 @@ class Trace(Mapping[str, np.ndarray]):
         self._about = dict(about)
         self._joined: dict[str, np.ndarray] = {}
 
+    def __repr__(self) -> str:
+        name, read, made = self.loaded.architecture.name, len(self.prompt), len(self.tokens)
+        return f"<Trace of {name}, {read} tokens read, {made} generated, {len(self)} values>"
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._about)
 
