@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 
 import zoo
@@ -78,14 +80,27 @@ def table(title: str, rows: dict[str, list[tuple[float, str]]], count: int) -> s
 
 def tokens_and_choices() -> tuple[np.ndarray, np.ndarray]:
     """The kind of each token of some held-out sentences (T,), and in each layer whether it uses an expert (L, T, E)."""
+    tokenizer = zoo.load(MODEL).tokenizer
+    sentences = gates_of_sentences()
+    kinds = [kind_of(tokenizer.decode([id])) for ids, _ in sentences for id in ids]
+    return np.array(kinds), np.concatenate([gates > 0 for _, gates in sentences], axis=1)
+
+
+def repetitions() -> tuple[np.ndarray, np.ndarray]:
+    """In each layer (L,), how often a token and the next have the same first expert, and how often two random tokens do."""
+    first = [gates.argmax(axis=-1) for _, gates in gates_of_sentences()]  # (L, T) each
+    same = np.concatenate([experts[:, 1:] == experts[:, :-1] for experts in first], axis=1)
+    experts = np.arange(gates_of_sentences()[0][1].shape[-1])
+    loads = (np.concatenate(first, axis=1)[..., None] == experts).mean(axis=1)  # (L, E)
+    return same.mean(axis=1), (loads**2).sum(axis=-1)
+
+
+@cache
+def gates_of_sentences() -> list[tuple[list[int], np.ndarray]]:
+    """The ids of each held-out sentence, and the routers' weights of all experts, 0 for those not chosen (L, T, E)."""
     loaded = zoo.load(MODEL)
     addresses = [f"layers.{layer}.feedforward.router.gates" for layer in range(len(loaded.recipe.layers))]
-    kinds: list[str] = []
-    chosen = []
-    for ids, gates in values_on(loaded, held_out(SENTENCES), addresses):
-        kinds += [kind_of(loaded.tokenizer.decode([id])) for id in ids]
-        chosen.append(np.stack(gates) > 0)
-    return np.array(kinds), np.concatenate(chosen, axis=1)
+    return [(ids, np.stack(gates)) for ids, gates in values_on(loaded, held_out(SENTENCES), addresses)]
 
 
 def kind_of(token: str) -> str:

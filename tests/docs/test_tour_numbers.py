@@ -32,3 +32,14 @@ def test_attention_without_positions_sees_the_order_with_a_causal_mask_only(name
     found = names(page, 2)
     assert found["without_mask"] < 1e-6
     assert found["causal"] > 0.01
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", ["tour/experts.md", "zh/tour/experts.md"])
+def test_neighbouring_tokens_share_an_expert_more_often_than_random_ones(names, page):
+    found = names(page, 1)
+    same, by_load = found["same"], found["by_load"]
+    even = 1 / found["value"]("mixtral:pocket", "decoder.experts")
+    assert (even < by_load).all() and (by_load < same).all()
+    assert by_load[0] - even < 0.05 and same[0] - by_load[0] < 0.05  # close to chance in the first layer
+    assert same[-1] - by_load[-1] > 0.1
