@@ -66,9 +66,30 @@ def test_the_larger_gpt_oss_has_as_many_as_published():
 
 
 def test_active_parameters_are_those_that_papers_round():
-    for preset, billions in (("mixtral:8x7b", 12.9), ("deepseek-v3:671b", 37.6), ("qwen2-moe:a2.7b", 2.7)):
-        active = facts_of(described(preset, default_registry())[2]).value("parameters.active")
-        assert round(active / 1e9, 1) == billions
+    # OpenAI leaves the embedding table out (gpt-oss model card, table 1); the others count it.
+    for preset, billions, table in (
+        ("gpt-oss:20b", 3.6, False),
+        ("mixtral:8x7b", 12.9, True),
+        ("deepseek-v3:671b", 37.6, True),
+        ("qwen2-moe:a2.7b", 2.7, True),
+    ):
+        sheet = facts_of(described(preset, default_registry())[2])
+        counted = sheet.value("parameters.active") + table * sheet.value("parameters.embedding")
+        assert round(counted / 1e9, 1) == billions
+
+
+@pytest.mark.parametrize(("preset", "read"), [("llama:8b", "embedding"), ("gpt2:small", "positions")])
+def test_a_table_of_which_a_token_reads_one_row_is_not_active_unless_it_is_the_head(preset, read):
+    sheet = facts_of(described(preset, default_registry())[2])
+    idle = sheet.value("parameters.total") - sheet.value("parameters.active")
+    assert idle == sheet.value(f"parameters.{read}")
+
+
+def test_only_models_with_idle_experts_are_said_to_use_a_part():
+    for preset, shown in (("llama:8b", False), ("gpt2:small", False), ("gpt-oss:20b", True)):
+        sheet = facts_of(described(preset, default_registry())[2])
+        (active,) = (fact for fact in sheet if fact.name == "parameters.active")
+        assert active.detail is not shown
 
 
 @pytest.mark.parametrize("name", sorted(default_registry().architectures))

@@ -37,7 +37,7 @@ def test_facts_that_belong_together_share_a_row():
 
 def test_layers_are_named_once_for_all_facts_of_a_row():
     rows, _ = lines("deepseek-v3")
-    assert rows["parameters"].text == "671 G, 37.6 G used for a token"
+    assert rows["parameters"].text == "671 G, 36.6 G used for a token"
     assert rows["experts"].text == (
         "256, 8 used for a token, width 2,048, a shared one of width 2,048; in 58 of 61 layers"
     )

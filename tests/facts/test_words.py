@@ -32,7 +32,7 @@ def changed(**changes):
 def test_mixtral_is_told_as_a_colleague_would():
     assert differences(recipe("llama"), recipe("mixtral")) == [
         "Rotary base 1,000,000 without scaling instead of 500,000 with LLaMA-3 scaling ×8.",
-        "Each layer's feed-forward is replaced by 8 experts, of which a token uses 2 (12.9 of 46.7 billion parameters "
+        "Each layer's feed-forward is replaced by 8 experts, of which a token uses 2 (12.7 of 46.7 billion parameters "
         "are used for a token).",
         "Vocabulary of 32,000 instead of 128,256.",
         "Context of 32,768 instead of 131,072.",

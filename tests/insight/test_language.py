@@ -58,8 +58,8 @@ def test_english_stays_as_it_is():
         ("1.04 trillion parameters", "1.04 万亿参数"),
         (
             "Each layer's feed-forward is replaced by 8 experts, of which a token uses 2 "
-            "(12.9 of 46.7 billion parameters are used for a token).",
-            "每层的前馈网络换成 8 个专家，每个词元使用其中 2 个（467 亿参数中，每个词元使用 129 亿）。",
+            "(12.7 of 46.7 billion parameters are used for a token).",
+            "每层的前馈网络换成 8 个专家，每个词元使用其中 2 个（467 亿参数中，每个词元使用 127 亿）。",
         ),
         (
             "Multi-head attention with 16 heads instead of grouped-query attention with 4 heads and 2 key/value heads.",

@@ -19,6 +19,14 @@ PARTS = {
 }
 
 
+def has_idle_experts(recipe: Any) -> bool:
+    """Whether a token uses only a part of some feed-forward, as in a mixture of experts."""
+    return any(
+        spec.kind == "feedforward" and spec.active_parameters(width) < spec.parameters(width)
+        for _, spec, width in with_widths(recipe, recipe.dim)
+    )
+
+
 def by_part(recipe: Any) -> dict[str, int]:
     """The parameters of each kind of part, by its label; their sum is the recipe's. {} where parts are not known."""
     if is_opaque(recipe):

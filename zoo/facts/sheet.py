@@ -19,7 +19,7 @@ from zoo.facts.memory import (
     policy_bytes,
     source_numbers,
 )
-from zoo.facts.parameters import by_part
+from zoo.facts.parameters import by_part, has_idle_experts
 from zoo.facts.stacks import DECODER, is_opaque, stacks
 from zoo.facts.structure import stack_facts
 from zoo.facts.weights import FORMATS, GROUP, Weights, format_of, weights_of
@@ -107,8 +107,9 @@ def _sums(recipe: Any) -> Iterator[Fact]:
     yield Fact("parameters.total", "parameters", total, "parameters")
     if not is_opaque(recipe):
         active = int(recipe.active_parameters(recipe.dim))
-        detail = active == total
-        yield Fact("parameters.active", "parameters a token uses", active, "parameters", detail=detail)
+        note = "those used for a token leave out the embedding table, unless it is the head, too"
+        detail = not has_idle_experts(recipe)
+        yield Fact("parameters.active", "parameters a token uses", active, "parameters", note, detail=detail)
     for label, number in by_part(recipe).items():
         name = label.replace(" ", "_").replace("-", "_")
         yield Fact(f"parameters.{name}", f"parameters, {label}", number, "parameters", detail=True)

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from zoo.facts.fact import billions
+from zoo.facts.parameters import has_idle_experts
 from zoo.facts.phrases import part_changes
 from zoo.facts.stack_phrases import (
     common,
@@ -186,9 +187,9 @@ def _with_active(sentence: str, recipe: Any) -> str:
     """A sentence about experts, with how many parameters a token uses."""
     if "of which a token uses" not in sentence:
         return sentence
-    total, active = (int(count(recipe.dim)) for count in (recipe.parameters, recipe.active_parameters))
-    if total == active:
+    if not has_idle_experts(recipe):
         return sentence
+    total, active = (int(count(recipe.dim)) for count in (recipe.parameters, recipe.active_parameters))
     used, whole = billions(active), billions(total)
     if used.split(" ")[1:] == whole.split(" ")[1:]:
         used = used.split(" ")[0]

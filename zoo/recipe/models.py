@@ -22,7 +22,8 @@ CAUSALITIES = ("causal", "prefix", "full")
 class Embedding(Spec):
     """A table of one vector a token, (V, D), times `scale`, plus `positions`, the position embeddings, if any.
 
-    `norm` then normalises the sum (BERT, BART). `shared`: a decoder's, whose table is its encoder's.
+    `norm` then normalises the sum (BERT, BART). `shared`: a decoder's, whose table is its encoder's. Its tables are no
+    active parameters: of each, a token reads one row.
     """
 
     kind, name = "embedding", "tokens"
@@ -43,6 +44,9 @@ class Embedding(Spec):
     def own_parameters(self, dim: int) -> int:
         return 0 if self.shared else self.vocab * dim
 
+    def active_parameters(self, dim: int) -> int:
+        return super().active_parameters(dim) - self.own_parameters(dim)
+
     def matrices(self, dim: int) -> tuple[Matrix, ...]:
         return () if self.shared else (Matrix("tokens", dim, self.vocab, uses=0),)
 
@@ -52,7 +56,7 @@ class Head(Spec):
     """Hidden states, times `scale`, to logits, D → V: by the embedding table when `tied`, else a matrix of its own.
 
     `vocab` None: the embedding's. With `bias` the parameter (V,) is `head.bias` where the head is tied, else
-    `head.output.bias`, beside the matrix `head.output.weight`.
+    `head.output.bias`, beside the matrix `head.output.weight`. Either matrix is among the active parameters.
     """
 
     kind, name = "head", "logits"
@@ -63,6 +67,9 @@ class Head(Spec):
 
     def own_parameters(self, dim: int) -> int:
         return ((not self.tied) * dim + self.bias) * (self.vocab or 0)
+
+    def active_parameters(self, dim: int) -> int:
+        return super().active_parameters(dim) + self.tied * dim * (self.vocab or 0)
 
     def matrices(self, dim: int) -> tuple[Matrix, ...]:
         return () if self.tied else (Matrix("output", dim, self.vocab or 0),)

@@ -68,6 +68,9 @@ class LearnedPositions(AddedPositions):
     def own_parameters(self, dim: int) -> int:
         return (self.offset + self.context) * dim
 
+    def active_parameters(self, dim: int) -> int:
+        return 0  # one row is read
+
 
 @frozen()
 class SinusoidalPositions(AddedPositions):

@@ -175,7 +175,11 @@ class Spec(Frozen):
         return 0
 
     def active_parameters(self, dim: int) -> int:
-        """How many of its parameters one token uses: all, but in a mixture of experts."""
+        """How many of its parameters one token is computed with.
+
+        All, but in a mixture of experts, whose idle ones are left out, and in tables of which a token reads one row: an
+        embedding counts as the head that is tied to it, or not at all.
+        """
         return self.own_parameters(dim) + self._sum("active_parameters", dim)
 
     def matrices(self, dim: int) -> tuple[Matrix, ...]:

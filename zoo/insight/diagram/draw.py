@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from zoo.errors import PluginError
 from zoo.facts.fact import billions
+from zoo.facts.parameters import has_idle_experts
 from zoo.frozen import Frozen, frozen
 from zoo.insight.diagram.model import Box, Cell, Diagram, Frame, Note, Residual, Stack, as_note, boxes
 from zoo.insight.diagram.words import number, spaced
@@ -77,11 +78,9 @@ def diagram_of(recipe: Any, name: str, registry: Registry, summary: str = "") ->
     '1.05 million parameters'
     """
     if not summary:
-        total = recipe.parameters(recipe.dim)
-        active = recipe.active_parameters(recipe.dim)
-        summary = f"{billions(total)} parameters"
-        if active != total:
-            summary += f", {billions(active)} used by a token"
+        summary = f"{billions(recipe.parameters(recipe.dim))} parameters"
+        if has_idle_experts(recipe):
+            summary += f", {billions(recipe.active_parameters(recipe.dim))} used by a token"
     found = draw(Subject(recipe, "", recipe.dim, Scene(registry)))
     if not all(isinstance(item, Stack) for item in found):
         start, end = Box("input", "Tokens"), Box("output", "Logits")
