@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-import time
 
 import mlx.core as mx
 import pytest
@@ -60,14 +59,12 @@ def test_a_pipe_sees_nothing_of_it(what, tmp_path):
 
 
 @pytest.mark.parametrize("what", COMMANDS)
-def test_ctrl_c_ends_it_within_a_second_and_leaves_nothing_half_written(what, tmp_path):
+def test_ctrl_c_ends_it_and_leaves_nothing_half_written(what, tmp_path):
     code = SLOW.format(pause=0.2, what=what, arguments=COMMANDS[what])
     with Terminal(code=code, columns=100, cwd=tmp_path) as terminal:
         terminal.until(what)
-        pressed = time.monotonic()
         terminal.type("\x03")
         status = terminal.end()[0]
-    assert time.monotonic() - pressed < 5, "the machine may be busy; each step takes 0.2 s"
     assert status == 130 and "Traceback" not in terminal.seen
     left = [path.name for path in tmp_path.iterdir()]
     assert left == (["written"] if what == "comparing" else [])
@@ -83,22 +80,23 @@ def test_ctrl_c_is_heard_inside_a_library_and_a_second_one_ends_it(tmp_path):
     with Terminal(code=code, cwd=tmp_path) as terminal:
         terminal.until("begun")
         terminal.type("\x03")
-        terminal.until("stopping after this step; Ctrl-C again ends at once", seconds=20)
+        terminal.until("stopping after this step; Ctrl-C again ends at once")
         terminal.type("\x03")
-        assert terminal.end(seconds=20)[0] == 130
+        assert terminal.end()[0] == 130
 
 
 @pytest.mark.slow
 def test_ctrl_c_that_is_answered_is_not_spoken_of(tmp_path):
     code = (
         "import time, zoo.cli.signals as i\n"
-        "i.listen()\n"
+        "i.REPEAT = 60\n"  # however busy the machine is
+        "listener = i.listen()\n"
         "for turn in range(2):\n"
         "    try:\n"
         "        print('begun', turn, flush=True)\n"
         "        time.sleep(60)\n"
         "    except KeyboardInterrupt:\n"
-        "        time.sleep(1)\n"
+        "        while listener._deadline is not None: time.sleep(0.01)\n"
         "print('over')\n"
     )
     with Terminal(code=code, cwd=tmp_path) as terminal:
@@ -142,18 +140,15 @@ def test_work_that_saves_hears_the_first_ctrl_c_and_ends_at_the_second(tmp_path)
         "    work.wait_for_step()\n"
         "    print('begun', flush=True)\n"
         "    while not work.asked(): time.sleep(0.01)\n"
-        "    time.sleep(0.5)\n"  # until the other thread has said so
-        "    print('asked', flush=True)\n"
         "    time.sleep(60)\n"
         "print('over')\n"
     )
     with Terminal(code=code, columns=120, cwd=tmp_path) as terminal:
         terminal.until("begun")
         terminal.type("\x03")
-        terminal.until("asked")
-        assert "stopping after this step, to save it" in terminal.seen
+        terminal.until("stopping after this step, to save it")
         terminal.type("\x03")
-        assert terminal.end(seconds=20)[0] == 130 and "over" not in terminal.seen
+        assert terminal.end()[0] == 130 and "over" not in terminal.seen
 
 
 def test_loading_reports_the_bytes_read(folder, monkeypatch):

@@ -35,6 +35,7 @@ def visit(browser):
 
     def go(path, width=1280, height=900, scheme="light"):
         page = browser.new_page(viewport={"width": width, "height": height}, color_scheme=scheme)
+        page.set_default_timeout(120_000)  # ms: the machine may be busy
         errors = []
         page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
         page.on("pageerror", lambda error: errors.append(str(error)))

@@ -109,5 +109,5 @@ def test_search_finds_a_page(place, words, leads, served, browser):
     page.goto(f"{served}/{place}search.html")
     page.fill("input[name=q] >> nth=0", words)
     page.keyboard.press("Enter")
-    page.wait_for_selector(f'#search-results li a[href*="{leads}"]', state="attached", timeout=20_000)
+    page.wait_for_selector(f'#search-results li a[href*="{leads}"]', state="attached", timeout=120_000)
     page.close()

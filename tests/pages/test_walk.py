@@ -84,7 +84,7 @@ def test_a_reader_gets_from_home_to_the_glossary(language, width, scheme, visit)
     # The first is the table itself: a box that the mouse is over shows its rows again at the edge.
     row = page.locator('.zoo-compare tr[data-fact="cache.context"]').first.locator("td")
     said = said_by_the_command(context)
-    for _ in range(20):  # the table follows the slider a moment later
+    for _ in range(600):  # the table follows the slider a moment later
         if in_order(row.all_text_contents(), said):
             break
         page.wait_for_timeout(100)

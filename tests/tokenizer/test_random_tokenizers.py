@@ -3,7 +3,7 @@
 import json
 import os
 import random
-import time
+import tracemalloc
 
 import pytest
 from random_tokenizers import Draw
@@ -101,22 +101,16 @@ def test_a_normalized_special_token_is_skipped_as_the_library_skips_it(tmp_path)
         assert streamed(tokenizer, [0, 4, 1], skip) == tokenizer.decode([0, 4, 1], skip)
 
 
-def test_a_token_costs_the_same_however_long_the_text_is(tmp_path):
+def test_a_stream_keeps_no_more_however_long_the_text_is(tmp_path):
     decoder = {"type": "Sequence", "decoders": [{"type": "ByteFallback"}, {"type": "Fuse"}]}
     description = EMPTY | {"version": "1.0", "added_tokens": [], "model": UNKNOWN, "decoder": decoder}
     stream = load_tokenizer(write(tmp_path, description)).detokenizer()
-    ids = [random.Random(1).randrange(3) for _ in range(500)]
-
-    def seconds():
-        took = []
-        for _ in range(5):
-            began = time.process_time()
-            for id in ids:
-                stream.add(id)
-            took.append(time.process_time() - began)
-        return min(took)
-
-    early = seconds()
-    for id in ids * 40:
-        stream.add(id)
-    assert seconds() < 4 * early
+    draw = random.Random(1)
+    kept = []
+    tracemalloc.start()
+    for count in (500, 10_000):
+        for _ in range(count):
+            stream.add(draw.randrange(3))
+        kept.append(tracemalloc.get_traced_memory()[0])
+    tracemalloc.stop()
+    assert kept[1] - kept[0] < 10_000, "bytes"
