@@ -1,5 +1,6 @@
 """A conversation without a terminal: markdown, the loop, and how lines of a pipe are answered."""
 
+import io
 import json
 import re
 
@@ -8,9 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import zoo
+from zoo.cli import progress
 from zoo.cli.chatting.markdown import BOLD, CODE, DIM, RESET, Painter
+from zoo.cli.chatting.reading import PipeReader
 from zoo.cli.chatting.session import Session
-from zoo.generation.talk import Talk
+from zoo.generation.conversation import Conversation
+from zoo.generation.talk import Dropped, Talk
 
 ESCAPES = re.compile(r"\x1b\[[0-9]*m")
 MARKED = st.text("ab `*#\n_", max_size=40)
@@ -116,7 +120,9 @@ def test_settings_are_checked_as_they_are_set(session, capsys):
         session.run(Typed(line))
         return capsys.readouterr().err.strip()
 
-    assert told("/set") == "max_tokens 3"
+    first, others = told("/set").split("\n", 1)
+    assert first == "max_tokens 3" and others.startswith("not set, the checkpoint decides: ")
+    assert "temperature, " in others and "max_tokens" not in others
     assert told("/set top-p 0.5") == "top_p 0.5"
     assert "must be a number of at least 0 and at most 1" in told("/set top_p 2")
     assert (
@@ -128,6 +134,33 @@ def test_settings_are_checked_as_they_are_set(session, capsys):
     assert told("/unset top_p") == "zoo: top_p is not set"
     assert told("/undo now") == "zoo: /undo takes nothing after it"
     assert told("/save") == "zoo: /save needs the name of a file"
+
+
+def test_three_quotes_begin_and_end_a_question_of_several_lines(session, capsys, monkeypatch):
+    def asked(text):
+        monkeypatch.setattr("sys.stdin", io.StringIO(text))
+        session.talk.conversation = Conversation()
+        session.run(PipeReader())
+        return [m["content"] for m in session.talk.conversation.messages if m["role"] == "user"]
+
+    assert asked('"""one\ntwo\n"""\nthree\n') == ["one\ntwo", "three"]
+    assert asked('"""\n/help\nexit\n"""\n') == ["/help\nexit"]
+    assert asked('"""one"""\n""" """\ntwo\n') == ["one", "two"]
+    assert asked('"""one\ntwo') == ["one\ntwo"]
+
+
+def test_a_notice_stands_above_a_progress_bar(session, capsys, monkeypatch):
+    lines = []
+
+    class Bar:
+        def say(self, line):
+            lines.append(line)
+            return True
+
+    monkeypatch.setattr(progress, "_open", [Bar()])
+    session.dropped(Dropped(1, 120, 60, 128))
+    assert capsys.readouterr().err == ""
+    assert lines == ["(the context of 128 tokens is full: the oldest turn is left out, 120 tokens become 60)"]
 
 
 def test_words_are_completed(session, tmp_path, monkeypatch):

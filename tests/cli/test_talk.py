@@ -34,6 +34,9 @@ def test_a_conversation_is_stopped_edited_saved_and_gone_on_with(model, tmp_path
         chat.paste("several\nlines")
         assert "(cut" in chat.ask(" at once")
         assert "(cut" in chat.ask("/retry")
+        chat.type('"""of\r')
+        assert "(cut" in chat.ask('two lines"""')
+        assert "taken back: of two lines" in chat.ask("/undo")
         assert "2 messages in talk.json" in chat.ask("/save talk.json")
         kept = json.loads((tmp_path / "talk.json").read_text())
         assert kept["messages"][0] == {"role": "user", "content": "several\nlines at once"}

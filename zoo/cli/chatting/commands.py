@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from zoo.cli.table import wrapped
+from zoo.cli.terminal import columns
 from zoo.errors import PromptError, ZooError
 from zoo.frozen import Frozen, frozen
 
@@ -17,6 +20,7 @@ ENDS = ("/exit", "/quit", "/bye", "exit", "quit")
 KEYS = (
     ("Ctrl-C", "stop an answer, or clear the line; twice on an empty line: end"),
     ("Ctrl-D", "end"),
+    ('"""', "begins and ends a question of several lines"),
     ("Alt-Enter", "a new line; pasted lines are one question"),
     ("a space before a /", "send a line that begins with one"),
 )
@@ -69,8 +73,8 @@ def _set(session: Session, text: str) -> None:
     if not name:
         for key, kept in talk.settings.items():
             session.say(f"{key} {_shown(kept)}")
-        if not talk.settings:
-            session.say("nothing is set: the checkpoint decides")
+        others = ", ".join(key for key in talk.declared() if key not in talk.settings)
+        session.say(wrapped(f"not set, the checkpoint decides: {others}", columns(sys.stderr)))
     elif not value.strip():
         declared = talk.declared().get(name)
         if declared is None:

@@ -14,8 +14,22 @@ from zoo.cli.signals import listen
 from zoo.cli.terminal import Terminal
 
 PROMPT, MORE = ">>> ", "... "
+QUOTES = '"""'  # begin and end a question of several lines
 
 Completions = Callable[[str], Iterator[str]]
+
+
+def is_open(text: str) -> bool:
+    """Whether a text begins with `QUOTES` that nothing has closed yet."""
+    text = text.strip()
+    closed = len(text) >= 2 * len(QUOTES) and text.endswith(QUOTES)
+    return text.startswith(QUOTES) and not closed
+
+
+def unquoted(text: str) -> str | None:
+    """What stands between `QUOTES`, None for a text that does not begin with them."""
+    text = text.strip()
+    return text.removeprefix(QUOTES).removesuffix(QUOTES).strip("\n") if text.startswith(QUOTES) else None
 
 
 class Cleared(Exception):
@@ -31,12 +45,14 @@ class Reader(Protocol):
 
 
 class PipeReader:
-    """Reads lines from a pipe or a file; no prompt is shown."""
+    """Reads lines, or several between `QUOTES`, from a pipe or a file; no prompt is shown."""
 
     def read(self) -> str:
         line = sys.stdin.readline()
         if not line:
             raise EOFError
+        while is_open(line) and (more := sys.stdin.readline()):
+            line += more
         return line.rstrip("\n")
 
 
@@ -53,7 +69,10 @@ class TerminalReader:
 
         @keys.add("enter")
         def _(event: Any) -> None:
-            event.current_buffer.validate_and_handle()
+            if is_open(event.current_buffer.text):
+                event.current_buffer.insert_text("\n")
+            else:
+                event.current_buffer.validate_and_handle()
 
         @keys.add("escape", "enter")
         def _(event: Any) -> None:

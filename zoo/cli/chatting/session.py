@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from zoo.cli import notice
+from zoo.cli import notice, progress
 from zoo.cli.chatting.commands import COMMANDS, ENDS, obey, plain
-from zoo.cli.chatting.reading import Cleared, Reader, reader
+from zoo.cli.chatting.reading import Cleared, Reader, reader, unquoted
 from zoo.cli.chatting.view import AnswerScreen
 from zoo.cli.progress import Progress
 from zoo.errors import ZooError
@@ -65,9 +65,13 @@ class Session:
                 notice("that line is not UTF-8 text; it was not sent")
                 continue
             interrupted = False
-            if line.strip() in ENDS:
+            question = unquoted(line)
+            if question is not None:
+                if question.strip():
+                    self.answer(question)
+            elif line.strip() in ENDS:
                 return
-            if line.startswith("/"):
+            elif line.startswith("/"):
                 obey(self, line)
             elif line.strip():
                 self.answer(line)
@@ -101,8 +105,9 @@ class Session:
         )
 
     def say(self, line: str) -> None:
-        """A line to the person, none of the answer."""
-        click.echo(line, err=True)
+        """A line to the person, none of the answer; above a progress bar where one is shown."""
+        if not progress.say(line):
+            click.echo(line, err=True)
 
     def refuse(self, error: ZooError) -> None:
         """A line for what cannot be: settings are called by their names here, not by the command's options."""
