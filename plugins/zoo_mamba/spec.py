@@ -63,6 +63,11 @@ class MixerLayer(Spec):
     float32_residual: bool = False
 
     @property
+    def widens(self):
+        """A sum in float32 is wider than what enters the first layer."""
+        return self.float32_residual
+
+    @property
     def norm_placement(self):
         """Before the mixer, the only part."""
         return "before each part"

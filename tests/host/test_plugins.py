@@ -289,10 +289,12 @@ def test_a_mistake_in_a_plugins_code_is_one_line_that_names_it(site, command):
         code.replace("weights=()", "weights=(), presets=(Preset('p', config={'a': 1}),)").replace(
             "import Architecture", "import Preset, Architecture"
         ),
+        requires=["mlx-zoo>=99"],
     )
     done = command("show", "odd", environment=site.environment)
     assert done.returncode == 1 and done.stdout == ""
-    assert done.stderr.count("\n") == 1 and "plugin odd_plugin: TypeError: unsupported operand" in done.stderr
+    line = "plugin odd_plugin (it requires mlx-zoo>=99): TypeError: unsupported operand"
+    assert done.stderr.count("\n") == 1 and line in done.stderr and "odd_plugin.py, line 4)" in done.stderr
     assert "Traceback" in command("--debug", "show", "odd", environment=site.environment).stderr
 
 

@@ -1,7 +1,7 @@
 """The suite as a tool: `zoo test`, `pytest --zoo-arch`, references, and registries apart from what is installed."""
 
-import json
 import os
+import re
 import subprocess
 import sys
 
@@ -13,7 +13,7 @@ import zoo
 from zoo.architecture import Architecture, hookimpl
 from zoo.errors import PluginError, SourceError, ZooError
 from zoo.host.registry import default_registry, isolated, using
-from zoo.testing import checks_of, imports_nothing_heavy, outcome, subject, subject_of
+from zoo.testing import Check, checks_of, imports_nothing_heavy, outcome, subject, subject_of
 from zoo.testing.reference import agreement
 
 # An architecture whose layer adds a number to its cache's position, and one whose layer raises.
@@ -61,6 +61,13 @@ class Raising(Attention):
 """
 
 
+def refuses(subject):
+    raise ZooError("no luck")
+
+
+REFUSING = Check("refuses", "it always does", refuses, lambda subject: True)
+
+
 @pytest.fixture
 def bad(site):
     site.add("zoo-bad", "bad_plugin", PLUGIN)
@@ -90,16 +97,22 @@ def test_a_failed_check_says_what_differed_and_sets_the_status(bad, command):
     assert lines[-1].endswith(f"checks, {failed} failed") and 1 < failed < len(lines) - 2
 
 
-@pytest.mark.slow
-def test_an_error_in_the_models_code_fails_each_check_and_says_where(bad, command):
-    done = command("test", "raising", "--json", environment=bad.environment)
-    assert done.returncode == 1 and "Traceback" not in done.stderr
-    checks = {check["name"]: check for check in json.loads(done.stdout)["checks"]}
-    words = checks["cached_decode_equals_full_forward"]["message"]
-    assert "raised ValueError: Cannot perform addition" in words and "bad_blocks.py, line 10" in words
-    assert checks["saved_and_loaded_is_identical"]["passed"]
-    shown = command("--debug", "test", "raising", environment=bad.environment).stdout
-    assert "Traceback" in shown and "return x + {}" in shown
+def test_an_error_in_the_models_code_is_shown_once_with_the_path_of_the_block_and_the_plugins_line(
+    bad, command
+):
+    done = command("--debug", "test", "raising", environment=bad.environment)
+    assert done.returncode == 1
+    assert done.stdout.count("layers.0.mixer: ValueError: Cannot perform addition") == 1
+    assert re.search(r"\(\S+/bad_blocks.py, line 10\)", done.stdout) and "mlx/nn" not in done.stdout
+    assert "Traceback" in done.stdout and "return x + {}" in done.stdout
+    assert done.stdout.endswith("1 check, 1 failed; the others need a model that runs\n")
+
+
+def test_an_error_of_several_checks_is_shown_once(bad, command, monkeypatch):
+    monkeypatch.setattr("zoo.testing.checks_of", lambda subject: [REFUSING, REFUSING])
+    shown = command("test", "llama").stdout.splitlines()
+    assert sum("no luck" in line for line in shown) == 1
+    assert shown[-2].split() == ["as", "refuses", "does"]
 
 
 def test_a_plugin_that_imports_mlx_is_told(site):

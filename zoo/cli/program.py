@@ -16,7 +16,7 @@ from zoo.cli import progress
 from zoo.cli.defaults import default_map, read_config
 from zoo.cli.signals import listen
 from zoo.cli.terminal import guard
-from zoo.errors import PluginError, ZooError, in_words
+from zoo.errors import PluginError, ZooError
 
 if TYPE_CHECKING:
     from zoo.architecture import Command
@@ -154,14 +154,15 @@ def _to_type(error: click.ClickException) -> str:
 
 def _mistake(error: Exception) -> str:
     """The line for an error that was not raised on purpose, with the plugin whose code raised it."""
-    from zoo.host.discovery import blamed
+    from zoo.host.faults import blamed, described
     from zoo.host.registry import default_registry
     from zoo.host.unloaded import unmet_requirement
 
-    plugin = blamed(error, (plugin for plugin in default_registry().plugins if not plugin.first_party))
+    plugins = default_registry().plugins
+    plugin = blamed(error, (plugin for plugin in plugins if not plugin.first_party))
     wanted = unmet_requirement(plugin.distribution) if plugin else None
-    whose = f"plugin {plugin.name}{f', which requires {wanted},' if wanted else ''}: " if plugin else ""
-    return f"{whose}{in_words(error)}; `zoo --debug …` shows where"
+    whose = f"plugin {plugin.name}{f' (it requires {wanted})' if wanted else ''}: " if plugin else ""
+    return f"{whose}{described(error, plugins)}; `zoo --debug …` shows the traceback"
 
 
 def main() -> None:

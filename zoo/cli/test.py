@@ -47,20 +47,21 @@ def test(debug: bool, source: str, reference: Path | None, tolerance: float | No
         from zoo.testing.reference import agreement
 
         compared.append(agreement(made, reference, tolerance or TOLERANCE))
-    results = []
+    results: list[Any] = []
     for result in chain((outcome(check, made) for check in checks_of(made)), compared):
-        results.append(result)
         if not as_json:
-            _show(result, debug)
+            same = (r.name for r in results if result.message and r.message == result.message)
+            _show(result, debug, next(same, None))
+        results.append(result)
     failed = [result for result in results if not result.passed]
     if as_json:
         rows = [{k: v for k, v in vars(r).items() if k != "traceback" or debug} for r in results]
         click.echo(json.dumps({"subject": head, "checks": rows}, ensure_ascii=False, indent=1))
     else:
         library = made.architecture.name.partition("::")[0] if made.architecture.bridged else ""
-        click.echo(
-            f"{len(results)} checks{f' of {library}' if library else ''}, {len(failed) or 'none'} failed"
-        )
+        count = f"{len(results)} check{'s' if len(results) > 1 else ''}{f' of {library}' if library else ''}"
+        rest = "; the others need a model that runs" if [r.name for r in failed] == ["model_runs"] else ""
+        click.echo(f"{count}, {len(failed) or 'none'} failed{rest}")
     if failed:
         click.get_current_context().exit(1)
 
@@ -82,13 +83,15 @@ def _subject(source: str, trained: bool) -> tuple[Any, str]:
     return subject_of(loaded), f"the checkpoint {loaded.folder}"
 
 
-def _show(result: Any, debug: bool) -> None:
+def _show(result: Any, debug: bool, same: str | None) -> None:
+    """Print a result; `same` names an earlier check that failed with the same message."""
     from zoo.cli.table import wrapped
     from zoo.cli.terminal import columns
 
     mark, below, room = "ok    " if result.passed else "FAILED", " " * 10, columns()
     click.echo(wrapped(f"{result.name.replace('_', ' ')}: {result.reason}", room, f"  {mark}  ", below))
     if not result.passed:
-        click.echo(wrapped(result.message, room, below, below))
-        if debug and result.traceback:
+        message = f"as {same.replace('_', ' ')} does" if same else result.message
+        click.echo(wrapped(message, room, below, below))
+        if debug and result.traceback and not same:
             click.echo(result.traceback.rstrip())

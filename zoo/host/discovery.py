@@ -11,7 +11,7 @@ import os
 import sys
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import Distribution, EntryPoint, entry_points
@@ -180,13 +180,3 @@ def _module(point: EntryPoint) -> str:
         return point.module
     except (AttributeError, ValueError):
         return ""
-
-
-def blamed(error: BaseException, plugins: Iterable[Plugin]) -> Plugin | None:
-    """The plugin in whose code an error was raised: the one that the innermost frame of any plugin belongs to."""
-    import traceback
-
-    packages = {plugin.module.partition(".")[0]: plugin for plugin in plugins if plugin.module}
-    modules = (frame.f_globals.get("__name__", "") for frame, _ in traceback.walk_tb(error.__traceback__))
-    found = [packages[name] for name in (module.partition(".")[0] for module in modules) if name in packages]
-    return found[-1] if found else None

@@ -69,6 +69,11 @@ class Spec(Frozen):
         return self.kind == "mixer" or self.recurrent
 
     @property
+    def widens(self) -> bool:
+        """Whether its module gives float32 where its input is of 16 bits. Of others the conformance suite refuses it."""
+        return False
+
+    @property
     def attention_window(self) -> int | None:
         """How many tokens its module sees, itself included: its field `window`, where it has one; None for all."""
         return getattr(self, "window", None)

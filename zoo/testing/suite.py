@@ -22,9 +22,10 @@ from mlx.utils import tree_flatten
 from zoo.checkpoint.parameters import parameters_of
 from zoo.checkpoint.quantize import quantize
 from zoo.checkpoint.save import save
-from zoo.errors import ZooError, in_words
+from zoo.errors import ZooError
 from zoo.generation import generate
 from zoo.host.discovery import FIRST_PARTY
+from zoo.host.faults import described
 from zoo.host.registry import Registry, default_registry
 from zoo.loading import load
 from zoo.notices import renamed_argument
@@ -35,6 +36,7 @@ from zoo.testing import prepared as testing_prepared
 from zoo.testing import strategies as testing_strategies
 from zoo.testing import traces as testing_traces
 from zoo.testing import translation as testing_translation
+from zoo.testing.outputs import checked_outputs
 from zoo.testing.subjects import (
     PACKING,
     TOLERANCE,
@@ -74,6 +76,12 @@ def check(reason: str, applies: Callable[[Subject], bool] = _always) -> Callable
         return function
 
     return add
+
+
+@check("every other check needs a model that runs")
+def model_runs(subject: Subject) -> None:
+    with checked_outputs(subject):
+        mx.eval(answer(subject))
 
 
 @check("`zoo show` and `compare` count from the recipe; the model must hold just that many")
@@ -258,7 +266,9 @@ def half_precision_runs(subject: Subject) -> None:
     try:
         for dtype in (mx.float16, mx.bfloat16):
             subject.model.set_dtype(dtype)
-            same_on_average(subject.model(subject.tokens), expected, f"{dtype} logits")
+            with checked_outputs(subject):
+                found = subject.model(subject.tokens)
+            same_on_average(found, expected, f"{dtype} logits")
     finally:
         subject.model.update(parameters)
 
@@ -296,7 +306,9 @@ class Result:
 
 
 def checks_of(subject: Subject) -> list[Check]:
-    """The checks that apply to a subject."""
+    """The checks that apply to a subject; the first alone, which says why, where the model cannot run."""
+    if not outcome(CHECKS[0], subject).passed:
+        return CHECKS[:1]
     parts = (testing_caches, testing_prepared, testing_strategies, testing_translation, testing_traces)
     every = (*CHECKS, *(check for part in parts for check in part.CHECKS))
     return [check for check in every if check.applies(subject)]
@@ -310,8 +322,7 @@ def outcome(check: Check, subject: Subject) -> Result:
         # The first line: pytest adds others to an assertion of a module that it has rewritten.
         return Result(check.name, check.reason, False, str(error).partition("\n")[0])
     except Exception as error:
-        frame = traceback.extract_tb(error.__traceback__)[-1]
-        message = f"raised {in_words(error)} ({frame.filename}, line {frame.lineno})"
+        message = described(error, subject.registry.plugins)
         return Result(check.name, check.reason, False, message, traceback.format_exc())
     return Result(check.name, check.reason, True)
 

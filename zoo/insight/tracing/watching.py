@@ -17,7 +17,7 @@ import mlx.nn as nn
 from zoo.architecture import Probe as ProbeRecord
 from zoo.architecture import import_target
 from zoo.errors import PluginError, ZooError, in_words
-from zoo.host.discovery import blamed
+from zoo.host.faults import blamed
 from zoo.host.registry import Registry
 from zoo.insight.tracing.probe import Probe, Value, Watcher
 
