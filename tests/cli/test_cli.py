@@ -46,6 +46,18 @@ def test_json_is_one_object(command):
     assert values["peak_memory_bytes"] > 1e6
 
 
+def test_an_answer_that_is_cut_is_told_where_it_had_to_be_whole(command, tmp_path):
+    schema = tmp_path / "schema.json"
+    schema.write_text(
+        '{"type": "object", "properties": {"name": {"type": "string", "minLength": 40}}, "required": ["name"]}'
+    )
+    cut = command("run", "llama", ENGLISH, "--json-schema", schema, "--max-tokens", "8")
+    assert "(cut: the answer may have no more tokens, the JSON is incomplete; --max-tokens" in cut.stderr
+    assert "cut" not in command("run", "llama", ENGLISH, "--max-tokens", "2").stderr
+    whole = command("run", "llama", ENGLISH, "--regex", "[a-z]{3}", "--max-tokens", "8")
+    assert "cut" not in whole.stderr and len(whole.stdout.strip()) == 3
+
+
 def test_a_seed_repeats_a_draw(command):
     def draw(seed):
         return command(

@@ -39,8 +39,8 @@ def test_what_cannot_be_used_is_one_line_before_anything_runs(command, tmp_path)
     whole = path.read_bytes()
     for arguments, words in (
         (("mamba", "The", *ASKED, path), "is the prompt cache of another model, llama"),
-        (("llama", "The", *ASKED, essay), "is no prompt cache, and is not overwritten"),
-        (("llama", "The", *ASKED, tmp_path / "none" / "cache"), "its folder does not exist"),
+        (("llama", "The", *ASKED, essay), "is not a file of this kind that the zoo wrote"),
+        (("llama", "The", *ASKED, tmp_path / "none" / "cache"), "there is no folder"),
         (("transformer", "I love NLP", *ASKED, tmp_path / "t"), "--prompt-cache: transformer does not"),
     ):
         done = command("run", *arguments)

@@ -1,6 +1,7 @@
 """A conversation, and the answers that become part of it."""
 
 import json
+import os
 
 import pytest
 from parameters import ordinary
@@ -78,6 +79,20 @@ def test_what_is_saved_is_loaded(tmp_path):
     assert again.messages[-1]["tool_calls"][0]["function"]["name"] == "add"
     with pytest.raises(PromptError, match=r"nowhere.talk\.json: cannot be written"):
         conversation.save(tmp_path / "nowhere" / "talk.json")
+
+
+def test_only_a_saved_conversation_is_replaced_by_one(tmp_path):
+    own, essay, pipe = tmp_path / "talk.json", tmp_path / "essay.txt", tmp_path / "pipe"
+    made(1).save(own)
+    made(2).save(own)
+    assert len(load_conversation(own)[0].messages) == 4
+    essay.write_text("Once upon a time")
+    with pytest.raises(PromptError, match=r"essay\.txt: exists and is not a file of this kind"):
+        made(1).save(essay)
+    assert essay.read_text() == "Once upon a time"
+    os.mkfifo(pipe)
+    with pytest.raises(PromptError, match="pipe: is not a file"):
+        load_conversation(pipe)
 
 
 @pytest.mark.parametrize(

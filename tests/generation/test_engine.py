@@ -1,7 +1,9 @@
 """The engine: texts join, leave and are cancelled at random, and each is as it would be alone."""
 
 import gc
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
+from threading import Event
 
 import mlx.core as mx
 import pytest
@@ -260,3 +262,28 @@ def test_sources_that_wait_together_are_read_in_one_pass(monkeypatch):
         engine = Engine(loaded, rows=1)
         engine.add(PROMPTS[number], temperature=0.0, max_tokens=6, logprobs=2)
         same_text(found[handle], [step for _, step in engine.run()], f"text {number}")
+
+
+def test_a_second_thread_is_refused_by_name_and_the_text_stays_right():
+    loaded, inside, refused_twice = made("llama"), Event(), Event()
+
+    def wait(done, total):
+        inside.set()
+        assert refused_twice.wait(60)
+
+    engine = Engine(loaded)
+    engine.add(PROMPTS[2], max_tokens=4, prefill_chunk=4, report=wait)
+    with ThreadPoolExecutor(thread_name_prefix="server") as pool:
+        running = pool.submit(lambda: [step.token for _, step in engine.run()])
+        assert inside.wait(60)
+        try:
+            for method, call in (("step", engine.step), ("add", lambda: engine.add(PROMPTS[0]))):
+                with pytest.raises(
+                    RuntimeError, match=rf"Engine.{method}: thread MainThread .* thread server_0 uses"
+                ):
+                    call()
+        finally:
+            refused_twice.set()
+        tokens = running.result()
+    assert tokens == [step.token for step in zoo.stream(loaded, PROMPTS[2], max_tokens=4)]
+    assert engine.idle and engine.step() == []  # once that thread is done, any other may use it

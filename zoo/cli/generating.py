@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -126,3 +126,21 @@ def opened_cache(path: Path, loaded: Any) -> Any:
 
     click.get_current_context().call_on_close(save)
     return held
+
+
+INCOMPLETE = {
+    "json_schema": "the JSON is incomplete",
+    "regex": "the expression matches only with more",
+    "grammar": "the grammar asks for more",
+}
+
+
+def cut_line(settings: Mapping[str, Any], change: str) -> str:
+    """A line about an answer that ended because it may have no more tokens; `change` says how to allow more."""
+    name = constraint_of(settings)
+    return f"(cut: the answer may have no more tokens{f', {INCOMPLETE[name]}' if name else ''}; {change})"
+
+
+def constraint_of(settings: Mapping[str, Any]) -> str | None:
+    """The setting that constrains the whole answer, None without one."""
+    return next((name for name in INCOMPLETE if settings.get(name) is not None), None)

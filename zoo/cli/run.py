@@ -15,7 +15,15 @@ from typing import Any
 import click
 
 from zoo.cli.complete import sources
-from zoo.cli.generating import Request, asked_settings, opened_model, prompt_ids, steps
+from zoo.cli.generating import (
+    Request,
+    asked_settings,
+    constraint_of,
+    cut_line,
+    opened_model,
+    prompt_ids,
+    steps,
+)
 from zoo.cli.progress import Progress
 from zoo.cli.screen import Screen
 from zoo.cli.setting_options import SettingsCommand
@@ -147,6 +155,8 @@ def run(
             for candidate in candidates[1:]:
                 click.echo(candidate["text"])
         click.echo(facts([loaded.architecture.name, *statistics.lines()], columns(sys.stderr)), err=True)
+    if reason == "length" and ("max_tokens" not in settings or constraint_of(settings)):
+        click.echo(cut_line(settings, "--max-tokens changes that"), err=True)
     if interrupted:
         raise KeyboardInterrupt
 

@@ -112,7 +112,7 @@ def output_file(
         raise SourceError(f"{path}: cannot be written ({error.strerror or error})") from error
 
 
-def write_output(path: Path, data: bytes, overwrite: bool = False) -> None:
+def write_output(path: Path, data: bytes, overwrite: bool | None = False) -> None:
     """Write a person's file, as `output_file` does. SourceError when it cannot be written."""
     with output_file(path, overwrite) as part:
         part.write_bytes(data)
@@ -123,7 +123,7 @@ def write_markup(path: Path, text: str, overwrite: bool = False) -> None:
     write_output(path, f"{text.rstrip()}\n<!-- {GENERATOR} -->\n".encode(), overwrite)
 
 
-def write_record(path: Path, values: Mapping[str, Any], overwrite: bool = False, **how: Any) -> None:
+def write_record(path: Path, values: Mapping[str, Any], overwrite: bool | None = False, **how: Any) -> None:
     """Write a person's JSON file with the zoo's mark, as `output_file` does; `how` are arguments of `json.dumps`."""
     name, _, value = GENERATOR.partition(": ")
     text = json.dumps({name: value, **values}, ensure_ascii=False, **how)

@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from zoo.errors import PromptError
-from zoo.files import parse_json, read_persons_text, write_json
+from zoo.errors import PromptError, SourceError
+from zoo.files import is_stream, parse_json, read_persons_text, write_record
 from zoo.generation.tools import ToolCall
 
+FILE_KEYS = ("generator", "messages", "settings")
 ROLES = ("system", "user", "assistant", "tool")
 
 Message = dict[str, Any]
@@ -101,10 +102,16 @@ class Conversation:
         del self.messages[starts[-1] + 1 :]
 
     def save(self, path: Path, settings: Mapping[str, Any] | None = None) -> None:
-        """Write the messages, and settings beside them, as JSON. PromptError when the file cannot be written."""
+        """Write the messages, and settings beside them, as JSON.
+
+        PromptError when the file cannot be written, and when it exists and this method did not write it.
+        """
+        values = {"messages": self.messages, "settings": dict(settings or {})}
         try:
-            write_json(path, {"messages": self.messages, "settings": dict(settings or {})})
-        except (OSError, TypeError, ValueError) as error:
+            write_record(path, values, None, indent=2)
+        except SourceError as error:
+            raise PromptError(str(error)) from error
+        except (TypeError, ValueError) as error:
             raise PromptError(f"{path}: cannot be written ({error})") from error
 
     def _starts(self) -> list[int]:
@@ -124,6 +131,8 @@ def load_conversation(path: Path) -> tuple[Conversation, dict[str, Any]]:
     >>> conversation.system, settings
     ('Be brief.', {'temperature': 0.5})
     """
+    if is_stream(path):
+        raise PromptError(f"{path}: is not a file")
     try:
         values = parse_json(read_persons_text(path, PromptError))
     except ValueError as error:
@@ -133,7 +142,7 @@ def load_conversation(path: Path) -> tuple[Conversation, dict[str, Any]]:
     settings = values.get("settings", {})
     if not isinstance(settings, dict):
         raise PromptError(f'{path}: "settings" must be an object')
-    if unknown := next((key for key in values if key not in ("messages", "settings")), None):
+    if unknown := next((key for key in values if key not in FILE_KEYS), None):
         raise PromptError(f"{path}: {json.dumps(unknown)[:60]} is no part of a conversation")
     try:
         return Conversation(values["messages"]), settings

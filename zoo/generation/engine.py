@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
+from threading import RLock, current_thread
 from typing import TYPE_CHECKING, Any
 
 from zoo import runtime
@@ -30,8 +32,9 @@ class Engine:
 
     `add` takes a prompt and its settings, `step` gives every running text its next token, `cancel` ends one. At most
     `rows` run at once; others wait. A prompt is read in pieces, one a step, so that the texts that run already go on.
-    Synchronous, in the thread of who calls it. PromptError for a number of `rows`, a prompt or a setting that cannot be, and
-    for a handle to cancel that is of no text.
+    Synchronous, in the thread of who calls it; one thread at a time may call its methods. PromptError for a number of
+    `rows`, a prompt or a setting that cannot be, and for a handle to cancel that is of no text. RuntimeError for a call
+    while another thread's call runs.
 
     >>> engine = zoo.Engine(zoo.load("llama"))
     >>> first = engine.add("The capital city of China is")
@@ -56,6 +59,7 @@ class Engine:
         self._groups: list[Rows | DraftedRow] = []
         self._handles = 0
         self._texts: dict[int, Text] = {}
+        self._lock, self._thread = RLock(), ""
 
     @property
     def busy(self) -> bool:
@@ -90,22 +94,24 @@ class Engine:
         report: Report | None = None,
     ) -> int:
         """Take one more text whose settings are a record. PromptError for a prompt that cannot be."""
-        text = text_of(self.loaded, prompt, settings, handle=self._handles, ends=ends, report=report)
-        self._handles += 1
-        self._texts[text.handle] = text
-        self._waiting.append(text)
-        return text.handle
+        with self._one_thread("add"):
+            text = text_of(self.loaded, prompt, settings, handle=self._handles, ends=ends, report=report)
+            self._handles += 1
+            self._texts[text.handle] = text
+            self._waiting.append(text)
+            return text.handle
 
     def cancel(self, handle: int) -> None:
         """End a text: it yields no more steps. PromptError for a handle that is not, or no longer, that of a text."""
-        text = self._texts.pop(handle, None)
-        if text is None:
-            raise PromptError(f"there is no text {handle!r:.60} to cancel: it is unknown, or at its end")
-        text.cancelled = True  # its row leaves its batch at the next step
-        if text in self._waiting:
-            self._waiting.remove(text)
-        if self._reading is not None and text in self._reading[0]:
-            self._reading = None
+        with self._one_thread("cancel"):
+            text = self._texts.pop(handle, None)
+            if text is None:
+                raise PromptError(f"there is no text {handle!r:.60} to cancel: it is unknown, or at its end")
+            text.cancelled = True  # its row leaves its batch at the next step
+            if text in self._waiting:
+                self._waiting.remove(text)
+            if self._reading is not None and text in self._reading[0]:
+                self._reading = None
 
     def step(self) -> list[tuple[int, Step]]:
         """Read a piece of what waits, and give every running text its next token: the steps by the texts' handles.
@@ -113,22 +119,38 @@ class Engine:
         A text that fails, because its logits are no numbers for example, ends with a step whose finish reason is "error";
         the others go on.
         """
-        steps = [(text.handle, step) for text, step in self._admit()]
-        for handle, _ in steps:
-            del self._texts[handle]
-        for group in self._groups:
-            for text, step in group.step():
-                steps.append((text.handle, step))
-                if step.finish_reason is not None:
-                    del self._texts[text.handle]
-        if any(not group.texts for group in self._groups):
-            self._groups = [group for group in self._groups if group.texts]
-        return steps
+        with self._one_thread("step"):
+            steps = [(text.handle, step) for text, step in self._admit()]
+            for handle, _ in steps:
+                del self._texts[handle]
+            for group in self._groups:
+                for text, step in group.step():
+                    steps.append((text.handle, step))
+                    if step.finish_reason is not None:
+                        del self._texts[text.handle]
+            if any(not group.texts for group in self._groups):
+                self._groups = [group for group in self._groups if group.texts]
+            return steps
 
     def run(self) -> Iterator[tuple[int, Step]]:
         """The steps of all texts, as they come, until none is left."""
         while self.busy:
             yield from self.step()
+
+    @contextmanager
+    def _one_thread(self, method: str) -> Iterator[None]:
+        """RuntimeError while another thread is in a method of this engine."""
+        thread = current_thread().name
+        if not self._lock.acquire(blocking=False):
+            raise RuntimeError(
+                f"Engine.{method}: thread {thread} called it while thread {self._thread} uses this engine; "
+                "an engine serves one thread at a time"
+            )
+        try:
+            self._thread = thread
+            yield
+        finally:
+            self._lock.release()
 
     def _admit(self) -> list[tuple[Text, Step]]:
         """Read the prompts of texts that wait, about as many tokens as one piece has; those that are read join the others.

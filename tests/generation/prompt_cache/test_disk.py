@@ -136,17 +136,17 @@ def test_a_file_of_another_kind_is_neither_read_nor_replaced(held, tmp_path):
     image.write_bytes(bytes(4096))
     for path in (essay, weights, image):
         before = path.read_bytes()
-        with pytest.raises(PromptError, match="is no prompt cache, and is not overwritten"):
+        with pytest.raises(PromptError, match="is not a file of this kind that the zoo wrote"):
             PromptCache.load(path, held.loaded)
-        with pytest.raises(PromptError, match="is no prompt cache, and is not overwritten"):
+        with pytest.raises(PromptError, match="is not a file of this kind that the zoo wrote"):
             held.save(path)
         assert path.read_bytes() == before
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path, tmp_path / "pipe"):
-        with pytest.raises(PromptError, match=f"{path}: is not a file"):
+        with pytest.raises(PromptError, match=f"{path}: is (not a file|a folder)"):
             PromptCache.load(path, held.loaded)
     for use in (held.save, lambda path: PromptCache.load(path, held.loaded)):
-        with pytest.raises(PromptError, match="none/cache: its folder does not exist"):
+        with pytest.raises(PromptError, match="none/cache: cannot be written, there is no folder"):
             use(tmp_path / "none" / "cache")
 
 

@@ -13,6 +13,7 @@ from zoo.cli import notice, progress
 from zoo.cli.chatting.commands import COMMANDS, ENDS, obey, plain
 from zoo.cli.chatting.reading import Cleared, Reader, reader, unquoted
 from zoo.cli.chatting.view import AnswerScreen
+from zoo.cli.generating import cut_line
 from zoo.cli.progress import Progress
 from zoo.errors import ZooError
 
@@ -92,9 +93,7 @@ class Session:
         except ZooError as error:
             self.refuse(error)
         if reason == "length":
-            self.say(
-                "(cut: the answer may have no more tokens; /set max_tokens changes that, /tokens counts)"
-            )
+            self.say(cut_line(self.talk.settings, "/set max_tokens changes that, /tokens counts"))
 
     def dropped(self, what: Dropped) -> None:
         """Say that the context was full."""

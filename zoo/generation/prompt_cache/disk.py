@@ -1,7 +1,8 @@
 """A prompt cache as a safetensors file: arrays by tree and node, and in the metadata what they are.
 
 A file is written beside its place and then moved there. Its first bytes say that it is a prompt cache, so that no other
-file is ever replaced; a checksum of all arrays shows whether it is whole.
+file is ever replaced; a checksum of all arrays shows whether it is whole, and their dtypes and shapes are compared with
+those of the model's caches.
 """
 
 from __future__ import annotations
@@ -16,11 +17,10 @@ from typing import Any
 
 import mlx.core as mx
 
-from zoo.blocks.model import Model
 from zoo.cache import Cache, CachePolicy, Snapshot, leaves
 from zoo.checkpoint.safetensors import read_header
-from zoo.errors import CheckpointError, PromptError
-from zoo.files import parse_json, replacing
+from zoo.errors import CheckpointError, PromptError, SourceError
+from zoo.files import check_output, is_stream, output_file, parse_json
 from zoo.generation.prompt_cache.fingerprint import bytes_of, of_model, of_tokenizer
 from zoo.generation.prompt_cache.tree import Node, Tree
 from zoo.loading import Loaded
@@ -70,10 +70,10 @@ def write(path: Path, trees: Trees, loaded: Loaded) -> None:
     }
     metadata["seal"] = sealed(metadata)
     try:
-        with replacing(path) as part, part.open("wb") as file:
+        with output_file(path, None, own=_is_prompt_cache) as part, part.open("wb") as file:
             mx.save_safetensors(file, tensors, metadata=metadata)
-    except OSError as error:
-        raise PromptError(f"{path}: cannot be written ({error.strerror or error})") from error
+    except SourceError as error:
+        raise PromptError(str(error)) from error
 
 
 def read(path: Path, loaded: Loaded) -> dict[CachePolicy, Tree]:
@@ -110,21 +110,22 @@ def read(path: Path, loaded: Loaded) -> dict[CachePolicy, Tree]:
 
 
 def check_kind(path: Path) -> bool:
-    """Whether there is anything in a file; PromptError for one that is no prompt cache, which nothing may replace."""
+    """Whether a file holds anything. PromptError for what is no prompt cache and must not be replaced by one."""
+    if is_stream(path):
+        raise PromptError(f"{path}: is not a file")
     try:
-        if path.exists() and not path.is_file():
-            raise PromptError(f"{path}: is not a file")
-        with path.open("rb") as file:
-            start = file.read(START)
-    except FileNotFoundError:
-        if not path.parent.is_dir():
-            raise PromptError(f"{path}: its folder does not exist") from None
-        return False
+        check_output(path, None, own=_is_prompt_cache)
+        return path.exists() and path.stat().st_size > 0
+    except SourceError as error:
+        raise PromptError(str(error)) from error
     except OSError as error:
         raise PromptError(f"{path}: {error.strerror}") from error
-    if start and FORMAT.encode() not in start:
-        raise PromptError(f"{path}: is no prompt cache, and is not overwritten")
-    return bool(start)
+
+
+def _is_prompt_cache(path: Path) -> bool:
+    """Whether a file says in its first bytes that it is a prompt cache."""
+    with path.open("rb") as file:
+        return FORMAT.encode() in file.read(START)
 
 
 def check_owner(path: Path, metadata: Mapping[str, str], loaded: Loaded) -> None:
@@ -139,7 +140,7 @@ def check_owner(path: Path, metadata: Mapping[str, str], loaded: Loaded) -> None
         )
 
 
-def check_tree(tree: Tree, model: Model, policy: CachePolicy) -> None:
+def check_tree(tree: Tree, model: Any, policy: CachePolicy) -> None:
     """Damaged where a node's arrays differ in number, dtype or shape from what the model's caches hold."""
     if not tree.root.children:
         return
@@ -163,7 +164,7 @@ def check_tree(tree: Tree, model: Model, policy: CachePolicy) -> None:
                 raise Damaged(f"the text of {node.end} tokens has arrays that the model's caches cannot hold")
 
 
-def _after(tokens: int, model: Model, policy: CachePolicy) -> tuple[list[Cache], list[Snapshot]]:
+def _after(tokens: int, model: Any, policy: CachePolicy) -> tuple[list[Cache], list[Snapshot]]:
     """The model's caches, and their snapshots, after `tokens` tokens."""
     caches = model.make_cache(policy)
     model.backbone(mx.zeros((1, tokens), dtype=mx.int32), caches)
@@ -189,7 +190,7 @@ def _has_shapes(found: Snapshot, cache: Cache, one: Snapshot, two: Snapshot) -> 
     return [part.shape for part in cache.snapshot().arrays] == [part.shape for part in found.arrays]
 
 
-def checksum(tensors: Mapping[str, mx.part]) -> str:
+def checksum(tensors: Mapping[str, mx.array]) -> str:
     """The CRC-32 of all arrays, their shapes and dtypes, in the order of their names."""
     value = 0
     for name in sorted(tensors):
