@@ -88,7 +88,7 @@ What recipes, weight rules and configs are made of. Specs come from `zoo.recipe`
 ## Specs
 
 A spec is a frozen dataclass; `change(field=value)` gives a copy with some fields changed, and
-`change(field=dict(inner=value))` one with a part's fields changed. What else a spec has, `Decoder.change_layers` among
+`change(field=dict(inner=value))` one with a part's fields changed. What else a spec has, `change_layers` of a model among
 it, is in the [reference](reference.md).
 """
 

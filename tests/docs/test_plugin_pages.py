@@ -45,7 +45,7 @@ def test_all_that_is_promised_is_there_and_told_on_the_reference_page(tool):
         for name in tool.promised(module):
             assert hasattr(found, name) and re.search(rf"`{name}\b", section), f"{module}.{name}"
     for entry in (
-        "Decoder.change_layers(change:",
+        "Model.change_layers(change:",
         "Cache.select(rows:",
         "Tokenizer.encode(text:",
         "Rule.forward(source:",

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tomllib
 from importlib.metadata import version
+from inspect import ismodule
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,12 @@ PACKAGES = {
     "my-fed": dict(base="qwen3-moe", block="feedforward"),
     "my-routed": dict(base="mixtral", block="router"),
     "my-plain": {},
+    "my-encoder": dict(kind="encoder"),
+    "my-translator": dict(kind="encoder-decoder"),
+    "my-bert": dict(base="bert"),
+    "my-bart": dict(base="bart", kind="encoder-decoder"),
+    "my-t5": dict(base="t5"),
+    "my-experts": dict(base="qwen3-moe"),
     "plain.2-block": dict(block="norm"),
     "plain-mixer": dict(block="mixer"),
     "plain-feedforward": dict(block="feedforward"),
@@ -212,16 +219,34 @@ def test_the_package_imports_only_what_is_promised(packages, plugin_pages, name)
                 module == own or what in ("WEIGHTS", "MLX_WEIGHTS", "__file__") or "weights" in what.lower()
             )
             function = getattr(sys.modules.get(module), what, None)
-            assert promised or callable(function), f"{path}: {module}.{what}"
+            assert promised or callable(function) or ismodule(function), f"{path}: {module}.{what}"
         else:
             assert module in pages.PROMISED and what in pages.promised(module), f"{path}: {module}.{what}"
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("my-arch", "Embeddings are multiplied by 12."),
+        ("my-t5", "mbeddings are multiplied by 12."),
+        (
+            "my-bert",
+            "Scores are multiplied by 0.5.",
+        ),  # a norm follows BERT's embedding, which undoes its scale
+        ("my-bart", "cores are multiplied by 0.5."),
+        ("my-experts", "2.5"),
+    ],
+)
+def test_the_change_is_one_that_does_something_to_its_base(packages, name, change):
+    _, differs, told = (packages / name / "README.md").read_text().partition("What differs from")
+    assert differs and change in told.partition("<!-- end -->")[0]
 
 
 def test_it_is_told_as_a_difference(packages):
     code = (packages / "my-arch" / "zoo_my_arch" / "__init__.py").read_text()
     assert "zoo_llama.llama(config)" in code and 'num_attention_heads"' not in code
     readme = (packages / "my-arch" / "README.md").read_text()
-    assert "- Embeddings are multiplied by 12." in readme
+    assert "- Embeddings are multiplied by 12." in readme and "embedding_multiplier" in code
 
 
 @pytest.mark.slow
@@ -236,6 +261,17 @@ def test_any_decoder_is_a_base(base, tmp_path):
             if check.name in wanted:
                 assert outcome(check, made).passed, outcome(check, made).message
     assert made.recipe.embedding.norm.name == "child"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("base", sorted(default_registry().architectures))
+def test_any_architecture_is_a_base_for_a_change(base, tmp_path):
+    folder = create("child", base=base, where=tmp_path)
+    with imported("zoo_child", folder) as module:
+        made = subject("child", registry=isolated(module))
+        check = next(check for check in CHECKS if check.name == "saved_and_loaded_is_identical")
+        assert outcome(check, made).passed, outcome(check, made).message
+        assert module.zoo_architectures and made.recipe != subject(base).recipe
 
 
 @pytest.mark.slow
@@ -303,10 +339,23 @@ def site_here(make_site, tmp_path, monkeypatch):
         ("rmsnorm", {"kind": "block"}, "'rmsnorm' is taken: it is a block"),
         ("rnn", {}, "'rnn' is taken: the plugin rnn"),
         ("pytest", {}, "Python has a module zoo_pytest already"),
-        ("child", {"base": "bert"}, '`base="bert"`: it is a model of the kind encoder'),
-        ("child", {"base": "t5"}, "no decoder"),
+        (
+            "child",
+            {"base": "bert", "kind": "encoder-decoder"},
+            "it is of the kind encoder, and not encoder-d",
+        ),
+        ("child", {"base": "llama", "kind": "encoder"}, "it is of the kind decoder, and not encoder"),
+        (
+            "child",
+            {"base": "t5", "block": "norm"},
+            "it is of the kind encoder-decoder; `block` is for a decoder",
+        ),
         ("child", {"kind": "block", "base": "llama"}, "`base` is of an architecture, not of a block"),
-        ("child", {"kind": "command", "block": "norm"}, "`block` is of an architecture or a block, not of"),
+        (
+            "child",
+            {"kind": "command", "block": "norm"},
+            "`block` is of a decoder or a block, not of the kind command",
+        ),
         ("child", {"block": "poem"}, '`block="poem"`: not one of norm, mixer, feedforward, router'),
         (
             "child",

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import click
 
-KINDS = ("architecture", "block", "strategy", "command")
+KINDS = ("architecture", "encoder", "encoder-decoder", "block", "strategy", "command")
 BLOCKS = ("norm", "mixer", "feedforward", "router")
 
 
 @click.command()
 @click.argument("name")
-@click.option("--kind", type=click.Choice(KINDS), default="architecture", help="What the plugin gives.")
+@click.option(
+    "--kind",
+    type=click.Choice(KINDS),
+    default="architecture",
+    help="What the plugin gives; an architecture is a decoder, or what its base is.",
+)
 @click.option("--base", metavar="ARCH", help="Make the architecture a variant of this one (llama).")
 @click.option(
     "--block",
     type=click.Choice(BLOCKS),
     is_flag=False,
     flag_value="norm",
-    help="Give the architecture a block of its own, of this kind (norm), or the block of --kind block.",
+    help="Give the decoder a block of its own, of this kind (norm), or the block of --kind block.",
 )
 def new(name: str, kind: str, base: str | None, block: str | None) -> None:
     """Write the plugin NAME as a package in the new folder NAME: code, tests, README, CI.

@@ -85,6 +85,8 @@ class Model(Spec):
     Together with `with_vocab` they let a recipe be trained that no architecture makes.
     """
 
+    layers: Any
+
     @property
     def causality(self) -> str:
         """What a token sees: "causal", "prefix" or "full"."""
@@ -108,6 +110,16 @@ class Model(Spec):
     def with_vocab(self, vocab: int) -> typing.Self:
         """A copy for a vocabulary of another size."""
         raise NotImplementedError
+
+    def change_layers(
+        self, change: Callable[[int, Spec], Mapping[str, Any]] | None = None, **changes: Any
+    ) -> typing.Self:
+        """A copy with every layer changed: by `changes`, or by what `change(index, layer)` gives for each."""
+        layers = tuple(
+            layer.change(**(change(index, layer) if change else changes))
+            for index, layer in enumerate(self.layers)
+        )
+        return dataclasses.replace(self, layers=layers)
 
     def _check(self, context: int | None, embedding: Embedding, head: Spec | None) -> None:
         """Give a head without a vocabulary the embedding's; RecipeError for parts that do not fit each other."""
@@ -177,16 +189,6 @@ class Decoder(Model):
     def with_vocab(self, vocab: int) -> typing.Self:
         """A copy for a vocabulary of another size."""
         return self.change(embedding={"vocab": vocab}, head={"vocab": vocab})
-
-    def change_layers(
-        self, change: Callable[[int, Spec], Mapping[str, Any]] | None = None, **changes: Any
-    ) -> typing.Self:
-        """A copy with every layer changed: by `changes`, or by what `change(index, layer)` gives for each."""
-        layers = tuple(
-            layer.change(**(change(index, layer) if change else changes))
-            for index, layer in enumerate(self.layers)
-        )
-        return dataclasses.replace(self, layers=layers)
 
 
 @frozen()
@@ -274,6 +276,13 @@ class EncoderDecoder(Model):
     def with_vocab(self, vocab: int) -> typing.Self:
         """A copy for a vocabulary of another size, the same for source and target."""
         encoder, decoder = self.encoder.with_vocab(vocab), self.decoder.with_vocab(vocab)
+        return dataclasses.replace(self, encoder=encoder, decoder=decoder)
+
+    def change_layers(
+        self, change: Callable[[int, Spec], Mapping[str, Any]] | None = None, **changes: Any
+    ) -> typing.Self:
+        encoder = self.encoder.change_layers(change, **changes)
+        decoder = self.decoder.change_layers(change, **changes)
         return dataclasses.replace(self, encoder=encoder, decoder=decoder)
 
     @property

@@ -16,6 +16,7 @@ from zoo.host.discovery import Plugin
 from zoo.host.registry import Registry
 from zoo.recipe import Decoder
 from zoo.scaffold.blocks import check_base_takes
+from zoo.scaffold.changes import Change, change_of
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,8 @@ class Parts:
     """The expressions for an architecture's parts in code that has imported `module`.
 
     `record` is that for the architecture itself where its recipe or rules have no name of their own, else None.
-    `checkpoint` are the arguments with which `pocket` finds its embedded checkpoint.
+    `checkpoint` are the arguments with which `pocket` finds its embedded checkpoint. `model` is the kind of its recipe,
+    "decoder", and `change` what a variant without a block of its own changes.
     """
 
     module: str
@@ -35,21 +37,28 @@ class Parts:
     checkpoint: str | None
     task: str
     causality: str
+    model: str
     numbers: Mapping[str, Any]
+    change: Change
     requirement: str | None
 
 
-def parts_of(name: str, registry: Registry, block: str | None) -> Parts:
-    """The parts of the architecture `name`; ScaffoldError when the templates cannot make a variant of it."""
+def parts_of(name: str, registry: Registry, block: str | None, kind: str = "architecture") -> Parts:
+    """The parts of the architecture `name`; ScaffoldError when the templates cannot make a variant of it.
+
+    `kind` is the kind of model that it must be, "architecture" for any.
+    """
     architecture = registry.architecture(name)
     plugin = registry.plugin_of(architecture)
     preset = architecture.preset("pocket") or architecture.preset("tiny")
     if preset is None or preset.config is None:
         raise ScaffoldError(f'`base="{name}"`: it has no pocket or tiny preset to begin with')
     recipe = architecture.recipe(Config(preset.config))
-    if not isinstance(recipe, Decoder):
-        raise ScaffoldError(f'`base="{name}"`: it is a model of the kind {recipe.name}, and no decoder')
+    if kind not in ("architecture", recipe.name):
+        raise ScaffoldError(f'`base="{name}"`: it is of the kind {recipe.name}, and not {kind}')
     if block is not None:
+        if not isinstance(recipe, Decoder):
+            raise ScaffoldError(f'`base="{name}"`: it is of the kind {recipe.name}; `block` is for a decoder')
         check_base_takes(name, recipe, block)
     found: dict[str, str | None] = {}
     for field in ("recipe", "weights", "mlx_weights", "quantizes"):
@@ -66,7 +75,9 @@ def parts_of(name: str, registry: Registry, block: str | None) -> Parts:
         checkpoint=_checkpoint(architecture, plugin),
         task=architecture.task,
         causality=architecture.causality,
+        model=recipe.name,
         numbers=preset.config,
+        change=change_of(architecture.recipe, preset.config),
         requirement=None if plugin.first_party else f"{plugin.distribution}>={plugin.version}",
     )
 

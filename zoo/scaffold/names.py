@@ -65,7 +65,7 @@ def refuse_taken(names: Names, kind: str, registry: Registry, block: str | None 
         "strategy": (name in registry.strategies, "a strategy"),
         "command": (name in registry.commands, "a command"),
     }
-    for is_taken, what in (taken[kind], *([taken["block"]] if block else [])):
+    for is_taken, what in (taken.get(kind, taken["architecture"]), *([taken["block"]] if block else [])):
         if is_taken:
             raise ScaffoldError(f"{name!r} is taken: it is {what} of the zoo or of an installed plugin")
     for plugin in registry.plugins:

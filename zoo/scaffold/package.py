@@ -32,8 +32,11 @@ COMMON = {
     "gitignore.jinja": ".gitignore",
     "test.yml.jinja": ".github/workflows/test.yml",
 }
+ARCHITECTURE = {"architecture/test.py.jinja": "tests/test_{f}.py"}
 KINDS: dict[str, dict[str, str]] = {
-    "architecture": {"architecture/test.py.jinja": "tests/test_{f}.py"},
+    "architecture": ARCHITECTURE,
+    "encoder": ARCHITECTURE,
+    "encoder-decoder": ARCHITECTURE,
     "block": {
         "block/module.py.jinja": "{m}/__init__.py",
         "block/test.py.jinja": "tests/test_{f}.py",
@@ -62,17 +65,19 @@ def create(
 ) -> Path:
     """Write the plugin `name` as a package in the new folder `where`/`name`, and give that.
 
-    `base`, of an architecture, is the decoder that it is a variant of; `block` gives it a block of its own,
-    of one of the kinds in `BLOCKS`, and says which kind a plugin of a block alone gives ("norm"). Nothing is written after
+    `kind` is one of `KINDS`; "architecture" is a decoder, or what its base is. `base`, of an architecture, is the one that
+    it is a variant of; `block` gives a decoder a block of its own, of one of the kinds in `BLOCKS`, and says which kind a
+    plugin of a block alone gives ("norm"). Nothing is written after
     an error: ScaffoldError for a name that cannot be or is taken, a folder that is there, or a base that it cannot build
     on; SourceError for a folder that cannot be written.
     """
     registry = registry or default_registry()
     names = named(name)
-    if kind != "architecture" and base:
+    is_architecture = KINDS[kind] is ARCHITECTURE
+    if base and not is_architecture:
         raise ScaffoldError(f"`base` is of an architecture, not of a {kind}")
-    if kind not in ("architecture", "block") and block:
-        raise ScaffoldError(f"`block` is of an architecture or a block, not of a {kind}")
+    if block and kind not in ("architecture", "block"):
+        raise ScaffoldError(f"`block` is of a decoder or a block, not of the kind {kind}")
     if block is not None and block not in BLOCKS:
         raise ScaffoldError(f'`block="{block}"`: not one of {", ".join(BLOCKS)}')
     block = block or ("norm" if kind == "block" else None)
@@ -80,10 +85,11 @@ def create(
     if folder.exists():
         raise ScaffoldError(f"{folder}: is there already")
     refuse_taken(names, kind, registry, block)
-    parts = parts_of(base, registry, block) if base else None
+    parts = parts_of(base, registry, block, kind) if base else None
     files = COMMON | KINDS[kind]
-    if kind == "architecture":
-        files |= {f"architecture/{'based' if base else 'plain'}.py.jinja": "{m}/__init__.py"}
+    if is_architecture:
+        plain = "encoder_decoder" if kind == "encoder-decoder" else "plain"
+        files |= {f"architecture/{'based' if base else plain}.py.jinja": "{m}/__init__.py"}
     files |= {f"blocks/{block}/block.py.jinja": "{m}/block.py"} if block else {}
     values = template_values(names, kind, base, parts, block)
     with new_folder(folder) as part:
@@ -105,14 +111,15 @@ def template_values(
     names: Names, kind: str, base: str | None, parts: Parts | None, block: str | None
 ) -> dict[str, Any]:
     """The values that the templates are rendered with."""
-    if kind == "architecture" and base:
-        change = BLOCKS[block].change if block else "its embeddings multiplied by a number"
-        summary = f"{base}, with {change}"
+    if parts:
+        summary = f"{base}, with {BLOCKS[block].change if block else parts.change.summary}"
     else:
         summary = {
             "architecture": f"Pre-norm layers with {BLOCKS[block].plain}"
             if block
             else "Pre-norm, rotary positions, grouped-query attention, SwiGLU",
+            "encoder": "an encoder that fills in masked tokens: pre-norm, rotary positions, SwiGLU",
+            "encoder-decoder": "an encoder-decoder: pre-norm, rotary positions, SwiGLU, one table of embeddings",
             "block": f"a {block}: {BLOCKS[block].summary}" if block else "",
             "strategy": "the likeliest token each time that is not the one before it",
             "command": "how many parameters architectures have",
@@ -121,13 +128,19 @@ def template_values(
     requirements = [f"mlx-zoo>={zoo}", *([parts.requirement] if parts and parts.requirement else [])]
     return {
         **{field: getattr(names, field) for field in ("name", "distribution", "module", "function")},
-        "kind": kind,
+        "kind": parts.model if parts else kind,
+        "is_architecture": KINDS[kind] is ARCHITECTURE,
+        "prompt": PROMPTS[
+            parts.task
+            if parts
+            else {"encoder": "fill-mask", "encoder-decoder": "translate"}.get(kind, "generate")
+        ],
         "base": base,
         "parts": parts,
         "block": block,
         "class_name": names.class_name(BLOCKS[block].suffix) if block else "",
         "block_summary": BLOCKS[block].summary if block else "",
-        "imported": imports((*BLOCKS[block].specs, "Spec") if block else PLAIN),
+        "imported": imports((*BLOCKS[block].specs, "Spec") if block else SPECS.get(kind, ())),
         "summary": summary,
         "description": summary[0].upper() + summary[1:],
         "requirements": requirements,
@@ -148,7 +161,21 @@ def zoo_source() -> str:
 
 
 # The specs of an architecture without a base and without a block of its own.
-PLAIN = ("Attention", "Decoder", "Embedding", "GatedMLP", "Head", "Layer", "RMSNorm", "RoPE", "repeat")
+PLAIN = ("Attention", "Embedding", "GatedMLP", "Head", "Layer", "RMSNorm", "RoPE", "repeat")
+SPECS = {
+    "architecture": (*PLAIN, "Decoder"),
+    "encoder": (*PLAIN, "Encoder"),
+    "encoder-decoder": (*PLAIN, "CrossAttention", "CrossLayer", "Decoder", "Encoder", "EncoderDecoder"),
+}
+
+# What the README asks a model, by its task.
+PROMPTS = {
+    "generate": "The capital city of China is",
+    "denoise": "The capital city of China is",
+    "fill-mask": "The capital city of China is [MASK].",
+    "encode": "The capital city of China is Beijing.",
+    "translate": "I love NLP",
+}
 
 # Of an architecture without a base: about a million parameters.
 NUMBERS = dict(
@@ -180,14 +207,18 @@ def render(template: str, values: dict[str, Any]) -> str:
 
 
 def imports(names: Iterable[str]) -> str:
-    """The line that imports these from `zoo.recipe`, in the order in which linters want them."""
+    """The statement that imports these from `zoo.recipe`, in the order and form that linters want."""
     ordered = sorted(names, key=lambda name: (name[0].islower(), name))
-    return f"from zoo.recipe import {', '.join(ordered)}"
+    line = f"from zoo.recipe import {', '.join(ordered)}"
+    if len(line) <= 110:
+        return line
+    return "\n".join(("from zoo.recipe import (", *(f"    {name}," for name in ordered), ")"))
 
 
 def literal(value: Any) -> str:
     """A config's value as Python code, further lines indented as an argument's."""
-    return pformat(value, width=90, sort_dicts=False).replace("\n", "\n    ")
+    text = pformat(value, width=90, sort_dicts=False).replace("\n", "\n    ")
+    return text if '"' in text else text.replace("'", '"')
 
 
 @contextmanager
