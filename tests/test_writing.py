@@ -67,6 +67,11 @@ def test_a_file_that_the_zoo_wrote_and_an_empty_one_are_replaced(tmp_path):
         path.unlink()
 
 
+def test_a_page_may_name_a_path_that_is_no_utf8(tmp_path):
+    write_markup(tmp_path / "page", os.fsdecode(b"<html>m\xff"))
+    assert (tmp_path / "page").read_text("utf-8").startswith("<html>m?")
+
+
 def test_a_link_is_refused_and_its_target_left_alone(tmp_path):
     (tmp_path / "target").write_text("mine")
     for name, target in (("link", "target"), ("dangling", "nowhere")):

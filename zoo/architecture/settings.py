@@ -69,6 +69,11 @@ class Setting(Frozen):
         converted = self._converted(value)
         if converted is None or not self._within(converted):
             raise PromptError(f"`{self.name}` must be {self.expected}, got {value!r:.60}")
+        if isinstance(converted, str):
+            try:
+                converted.encode()
+            except UnicodeEncodeError:
+                raise PromptError(f"`{self.name}` must hold no lone surrogate, got {value!r:.60}") from None
         return converted
 
     def _converted(self, value: Any) -> Any:

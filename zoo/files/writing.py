@@ -120,7 +120,8 @@ def write_output(path: Path, data: bytes, overwrite: bool | None = False) -> Non
 
 def write_markup(path: Path, text: str, overwrite: bool = False) -> None:
     """Write a person's SVG or HTML file with the zoo's mark, as `output_file` does."""
-    write_output(path, f"{text.rstrip()}\n<!-- {GENERATOR} -->\n".encode(), overwrite)
+    # A path that is no UTF-8 may be named in it.
+    write_output(path, f"{text.rstrip()}\n<!-- {GENERATOR} -->\n".encode(errors="replace"), overwrite)
 
 
 def write_record(path: Path, values: Mapping[str, Any], overwrite: bool | None = False, **how: Any) -> None:

@@ -157,6 +157,13 @@ def test_names_are_escaped():
     assert ElementTree.fromstring(svg) is not None
 
 
+@pytest.mark.parametrize("name", ["a\x01b", "a\x00b", "a\ufffeb", "a\ud800b"])
+def test_characters_that_xml_cannot_hold_are_replaced(name):
+    start, end = Box("input", name), Box("output", name)
+    svg = to_svg([Diagram(name, name, (Stack("decoder", "", (), start, end),))])
+    assert "a\ufffdb" in "".join(ElementTree.fromstring(svg.encode()).itertext())
+
+
 def luminance(colour):
     values = (int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5))
     linear = (v / 12.92 if v <= 0.04045 else ((v + 0.055) / 1.055) ** 2.4 for v in values)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from html import escape
 
@@ -36,6 +37,12 @@ from zoo.insight.diagram.model import Box, Diagram, Frame
 from zoo.insight.diagram.style import STYLE
 
 PLAIN = ("input", "output", "memory")
+NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # XML 1.0, section 2.2
+
+
+def escaped(text: str) -> str:
+    """A text for XML: its markup escaped, and characters that XML cannot hold replaced by U+FFFD."""
+    return escape(NOT_XML.sub("\ufffd", text))
 
 
 def to_svg(diagrams: Sequence[Diagram], *, ident: str = "zoo") -> str:
@@ -80,8 +87,8 @@ def _document(
             f'<svg xmlns="http://www.w3.org/2000/svg" class="zoo-diagram" width="{_n(width)}" '
             f'height="{_n(height)}" viewBox="0 0 {_n(width)} {_n(height)}" role="graphics-document" '
             f'aria-labelledby="{ident}-title" aria-describedby="{ident}-desc">',
-            f'<title id="{ident}-title">{escape(title)}</title>',
-            f'<desc id="{ident}-desc">{escape(about)}</desc>',
+            f'<title id="{ident}-title">{escaped(title)}</title>',
+            f'<desc id="{ident}-desc">{escaped(about)}</desc>',
             f"<style>{STYLE}</style>",
             f'<rect class="ground" width="{_n(width)}" height="{_n(height)}"/>',
             *parts,
@@ -128,7 +135,7 @@ def _frame(layout: Layout, column: Column, element: Element) -> Iterator[str]:
     assert element.partner is not None
     top, bottom = layout.y(element.top), layout.y(element.partner.y)
     mark = MARK if frame.differs else ""
-    yield f'<g class="frame{_state(frame.differs)}" data-path="{escape(frame.path)}" data-role="frame">'
+    yield f'<g class="frame{_state(frame.differs)}" data-path="{escaped(frame.path)}" data-role="frame">'
     yield f'<rect x="{_n(column.x)}" y="{_n(top)}" width="{COLUMN}" height="{_n(bottom - top)}" rx="12"/>'
     yield _text(column.x + 12, top + 21, f"{mark}{frame.count:,} ×", "count", 16)
     if frame.label:
@@ -196,9 +203,9 @@ def _box(layout: Layout, column: Column, element: Element) -> Iterator[str]:
     top, height = layout.y(element.top), element.height
     content = inside(box)
     state = _state(box.differs)
-    attributes = f'data-path="{escape(box.path)}" data-role="{escape(box.role)}"'
-    yield f'<g class="block {escape(box.role)}{state}" {attributes}>'
-    yield f"<title>{escape(box.title)}</title>"
+    attributes = f'data-path="{escaped(box.path)}" data-role="{escaped(box.role)}"'
+    yield f'<g class="block {escaped(box.role)}{state}" {attributes}>'
+    yield f"<title>{escaped(box.title)}</title>"
     if box.role in PLAIN:
         mark = MARK if box.differs else ""
         y = top + height / 2 + 5
@@ -215,7 +222,7 @@ def _box(layout: Layout, column: Column, element: Element) -> Iterator[str]:
             middle = x + placed.width / 2
             if not cell.title:
                 continue
-            yield f'<g class="cell{_state(cell.differs)}" data-path="{escape(cell.path)}">'
+            yield f'<g class="cell{_state(cell.differs)}" data-path="{escaped(cell.path)}">'
             if cell.title in OPERATORS:
                 yield f'<circle cx="{_n(middle)}" cy="{_n(y + CELL_LINE / 2)}" r="8"/>'
             else:
@@ -235,8 +242,8 @@ def _box(layout: Layout, column: Column, element: Element) -> Iterator[str]:
 
 def _text(x: float, y: float, text: str, kind: str, size: float, anchor: str = "", key: str = "") -> str:
     more = f' text-anchor="{anchor}"' if anchor else ""
-    more += f' data-key="{escape(key)}"' if key else ""
-    return f'<text class="{kind}" x="{_n(x)}" y="{_n(y)}" font-size="{_n(size)}"{more}>{escape(text)}</text>'
+    more += f' data-key="{escaped(key)}"' if key else ""
+    return f'<text class="{kind}" x="{_n(x)}" y="{_n(y)}" font-size="{_n(size)}"{more}>{escaped(text)}</text>'
 
 
 def _head_up(x: float, y: float) -> str:
