@@ -14,8 +14,8 @@ MODELS = {
 SIZES = {2**20: "1 MB", 2**25: "32 MB", 2**30: "1 GB", 2**35: "32 GB"}
 LENGTHS = {2**8: "256", 2**11: "2,048", 2**14: "16,384", 2**17: "131,072"}
 SAID = {
-    "en": {"title": "Cache of one text, 16 bits", "x": "tokens"},
-    "zh": {"title": "一段文本的缓存（16 位）", "x": "词元数"},
+    "en": {"title": "Cache at 16 bits, state in float32", "x": "tokens"},
+    "zh": {"title": "缓存（16 位）与状态（float32）", "x": "词元数"},
 }
 
 

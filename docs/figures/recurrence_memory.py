@@ -23,7 +23,7 @@ def recipe(name: str) -> Any:
 
 
 def memory(name: str, tokens: int) -> int:
-    """Bytes of cache or state after so many tokens, cached numbers in 16 bits."""
+    """Bytes of cache or state after so many tokens, cached numbers in 16 bits, states in float32."""
     from zoo.facts.memory import cache_bytes, kept_of
 
     return cache_bytes(kept_of(recipe(name)), tokens)

@@ -98,6 +98,15 @@ def quantization(scale: Scale) -> Plan:
     )
 
 
+def memory(recipe: Any) -> dict[str, float]:
+    """The bytes of the cache a token and the kB of the state, as `zoo show` has them."""
+    from zoo.facts.memory import cache_bytes, kept_of
+
+    kept = kept_of(recipe)
+    state = cache_bytes(kept, 0)
+    return {"cache": float(cache_bytes(kept, 1) - state), "state": state / 1e3}
+
+
 def pockets(scale: Scale) -> Plan:
     """Every embedded checkpoint: answers, bits a byte, active parameters, bytes of cache and state."""
     from zoo.host.registry import default_registry
@@ -121,8 +130,7 @@ def pockets(scale: Scale) -> Plan:
                 "active": recipe.active_parameters(recipe.dim) / 1e6,
             }
             if loaded.architecture.task == "generate":
-                numbers["cache"] = 2.0 * recipe.cached(recipe.dim)
-                numbers["state"] = 2.0 * recipe.state_size(recipe.dim) / 1e3
+                numbers |= memory(recipe)
                 if loaded.architecture.causality == "causal":
                     some = held_out()[trial.seed * texts : (trial.seed + 1) * texts]
                     numbers["bits"] = bits_a_byte(loaded, some)
@@ -137,7 +145,7 @@ def pockets(scale: Scale) -> Plan:
             Metric("bits", "held-out text", "bits a byte", "lower"),
             Metric("active", "active parameters", "millions", "lower"),
             Metric("cache", "cache", "bytes a token at 16 bits", "lower"),
-            Metric("state", "state, whatever the length", "kB at 16 bits", "lower"),
+            Metric("state", "state, whatever the length", "kB in float32", "lower"),
         ),
         charts=(
             Chart("right", "dots", "right"),

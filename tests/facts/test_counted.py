@@ -22,6 +22,7 @@ from zoo.host.registry import default_registry
 from zoo.testing import subject
 from zoo_deepseek.block import HeadLinear
 from zoo_gemma.block import CappedAttention
+from zoo_lab import pockets
 
 NAMES = sorted(default_registry().architectures)
 POCKETS = [n for n in NAMES if default_registry().architecture(n).preset("pocket").embedded]
@@ -244,3 +245,21 @@ def test_what_fits_is_the_longest_that_fits(made):
     assert largest_context(kept, 1_000_000, 16) == 16
     assert largest_context(kept, cache_bytes(kept, 1) - 1, None) == 0
     assert largest_context(kept_of(made("mamba").recipe), 10**9, None) is None
+
+
+@pytest.mark.parametrize("name", ["mamba", "gru", "lstm"])
+def test_a_state_has_the_bytes_of_its_arrays_in_the_sheet_and_in_the_lab(name):
+    loaded = zoo.load(name, dtype="float32")
+    caches = loaded.model.make_cache()
+    mx.eval(loaded.model(mx.array([[1, 2, 3]]), cache=caches))
+    held = sum(array.nbytes for cache in caches for array in cache.state)
+    assert held == facts_of(loaded.recipe).value("cache.state")
+    assert pockets.memory(loaded.recipe) == {"cache": 0, "state": held / 1e3}
+
+
+def test_mambas_state_is_float32_in_a_model_of_half_precision():
+    model = zoo.load("mamba", dtype="float16").model
+    caches = model.make_cache()
+    mx.eval(model(mx.array([[1, 2, 3]]), cache=caches))
+    largest = max(caches[0].state, key=lambda array: array.size)
+    assert model.embedding.tokens.weight.dtype == mx.float16 and largest.dtype == mx.float32

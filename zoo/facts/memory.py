@@ -9,7 +9,9 @@ from zoo.facts.stacks import DECODER, is_opaque, memories, stacks
 from zoo.frozen import Frozen, frozen
 from zoo.recipe.policy import CachePolicy
 
-STATE_BYTES = 4  # of a number in a recurrent state, in float32: every token adds to the same number
+# Of a number in a recurrent state. Mamba's is float32 in a model of any dtype, since every token adds to the same
+# number; the inputs of its convolution, and the states of LSTM and GRU, have the model's own.
+STATE_BYTES = 4
 GROUP = 64  # numbers that share a scale and a bias, of 16 bits each, in a quantized cache
 POLICIES = {"16-bit": 2.0, "8-bit": 1 + 4 / GROUP, "4-bit": 0.5 + 4 / GROUP}  # bytes a cached number
 LENGTHS = {"4k": 4096, "32k": 32768, "128k": 131072}  # tokens

@@ -102,6 +102,9 @@ def numbers_of(
     }
 
 
+STATE_NOTE = "a state is counted in float32"
+
+
 def _sums(recipe: Any) -> Iterator[Fact]:
     total = int(recipe.parameters(recipe.dim))
     yield Fact("parameters.total", "parameters", total, "parameters")
@@ -136,7 +139,7 @@ def _cache(recipe: Any, kept: tuple[Kept, ...], tokens: int) -> Iterator[Fact]:
         beyond = f"{text_of(endless, 'bytes')} a token once all windows are full" if endless < each else ""
         yield Fact("cache.token", "cache a token", each, "bytes", note or beyond)
     if state := sum(one.bytes(0) for one in kept):
-        yield Fact("cache.state", "state at any length", state, "bytes")
+        yield Fact("cache.state", "state at any length", state, "bytes", STATE_NOTE)
     if source := source_numbers(recipe):
         label = "cache a source token"
         yield Fact("cache.source_token", label, round(source * POLICIES["16-bit"]), "bytes", detail=True)
