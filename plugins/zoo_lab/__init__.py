@@ -38,7 +38,7 @@ def zoo_experiments():
         expected=(
             "Learned positions past the trained ones were never updated and fail at once; sinusoidal ones fail soon, "
             "rotary ones later; a causal decoder without positions loses least there. Within the trained length rotary "
-            "positions are best, and none are worst by little."
+            "positions reach the lowest loss, and a model without positions the highest, by a small margin."
         ),
         references=(
             "Press et al., 2022, arXiv:2108.12409",

@@ -96,7 +96,7 @@ def test_every_fact_is_known(models):
 
 
 def test_what_is_known_of_small_checkpoints_is_known():
-    record = {"prefill_tokens_per_second": 300.0, "first_token_seconds": 0.05, "peak_memory_bytes": 10**9}
+    record = {"peak_memory_bytes": 10**9}
     texts = {
         text
         for architecture in default_registry().architectures.values()
@@ -104,7 +104,7 @@ def test_what_is_known_of_small_checkpoints_is_known():
         for text in (fact.label, fact.text)
         if fact.name not in ("pocket", "corpus") or text == fact.label  # names
     }
-    assert {"300 tokens/s", NOT_MEASURED, "training steps"} <= texts and unknown(texts) == set()
+    assert {"1 GB", NOT_MEASURED, "training steps"} <= texts and unknown(texts) == set()
 
 
 def test_differences_are_known(models):

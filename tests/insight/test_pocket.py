@@ -23,14 +23,19 @@ def test_answers_are_those_beside_the_checkpoint():
 
 def test_what_no_record_has_was_not_measured():
     facts = told(pocket_facts(default_registry().architecture("llama")))
-    assert facts["decode"] == facts["bits"] == NOT_MEASURED
+    assert facts["peak"] == facts["bits"] == NOT_MEASURED
 
 
 def test_a_record_gives_the_figures_and_what_cannot_be():
-    record = {"decode_tokens_per_second": 1234.5, "bits_per_byte": None, "peak_memory_bytes": 5_200_000}
+    record = {"bits_per_byte": None, "peak_memory_bytes": 5_200_000}
     facts = told(pocket_facts(default_registry().architecture("bert"), record))
-    assert facts["decode"] == "1,234 tokens/s" and facts["peak"] == "5.2 MB"
-    assert facts["bits"] == "–" and facts["prefill"] == NOT_MEASURED
+    assert facts["peak"] == "5.2 MB" and facts["bits"] == "–"
+
+
+def test_speeds_without_intervals_are_not_told():
+    record = {"decode_tokens_per_second": 1234.5, "prefill_tokens_per_second": 300.0}
+    facts = pocket_facts(default_registry().architecture("llama"), record)
+    assert facts and not any(fact.unit == "tokens/s" for fact in facts)
 
 
 def test_without_a_checkpoint_there_is_nothing():

@@ -12,7 +12,7 @@ def test_a_difference_beyond_its_interval_is_seen_and_its_opposite_contradicted(
     record = made_up([1.0, 1.01, 0.99], [2.0, 2.01, 1.99])
     assert verdicts(record) == ["seen", "contrary", "contrary"]
     assert "1 of 3 claims were seen" in conclusion(record)
-    assert "The contrary was seen of: a is higher; they are near" in conclusion(record)
+    assert "The opposite was seen of: a is higher; they are near" in conclusion(record)
 
 
 def test_the_same_claims_turn_around_with_the_numbers(made_up):

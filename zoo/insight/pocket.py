@@ -1,4 +1,4 @@
-"""What is known of an architecture's small checkpoint: how it was trained, what it answers, how fast it runs. Imports no mlx."""
+"""What is known of an architecture's small checkpoint: how it was trained, what it answers. Imports no mlx."""
 
 from __future__ import annotations
 
@@ -11,12 +11,10 @@ from zoo.architecture import Architecture
 from zoo.facts import Fact
 
 NOT_MEASURED = "not measured"
-# The figures of a record (`tools/measure_pockets.py`): name, label, key, unit.
+# The figures of a record (`tools/measure_pockets.py`) in which models can be compared: name, label, key, unit. Its speeds
+# are not among them: they are medians without intervals.
 RECORDED = (
     ("bits", "held-out text, bits a byte", "bits_per_byte", "bits"),
-    ("prefill", "prefill", "prefill_tokens_per_second", "tokens/s"),
-    ("decode", "decode", "decode_tokens_per_second", "tokens/s"),
-    ("first", "first token after", "first_token_seconds", "s"),
     ("peak", "peak memory", "peak_memory_bytes", "bytes"),
 )
 

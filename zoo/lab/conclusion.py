@@ -96,7 +96,7 @@ def conclusion(record: Record) -> str:
         )
     parts = [f"{len(by_verdict[SEEN])} of {len(found)} claims were seen."]
     for verdict, said in (
-        (CONTRARY, "The contrary was seen of"),
+        (CONTRARY, "The opposite was seen of"),
         (NOT_SHOWN, "Not shown, one way or the other"),
         (NOT_MEASURED, "Not measured"),
     ):
