@@ -141,6 +141,16 @@ def test_what_cannot_be_resumed_is_one_line(run, tmp_path, text, tokenizer_folde
         run(out, 4, resume=True)
 
 
+def test_a_run_that_goes_on_with_other_versions_is_told(run, tmp_path, monkeypatch, recwarn):
+    run(tmp_path / "out", 2)
+    run(tmp_path / "out", 3, resume=True)
+    assert not recwarn.list
+    now = zoo.runtime.versions()
+    monkeypatch.setattr(zoo.runtime, "versions", lambda: now | {"mlx": "99.0"})
+    with pytest.warns(UserWarning, match=f"was started with mlx {now['mlx']}; here it goes on with other"):
+        run(tmp_path / "out", 4, resume=True)
+
+
 def test_a_run_goes_on_where_its_text_was_moved(run, tmp_path, text):
     run(tmp_path / "out", 2)
     moved = text.rename(tmp_path / "elsewhere.txt")

@@ -7,8 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from zoo import runtime
 from zoo.errors import ConfigError, ZooError
 from zoo.files import read_object
+from zoo.notices import notice
 from zoo.training.corpora import Texts
 from zoo.training.record import Settings, settings_in
 from zoo.training.run_folder import TRAINING
@@ -32,7 +34,10 @@ def settings_to_resume(out: Path, given: Mapping[str, Any]) -> Settings:
 
 
 def check_resumed(out: Path, state: State, settings: Settings, texts: Texts) -> None:
-    """ZooError when the run cannot go on with these settings and texts, or has nothing left to do."""
+    """ZooError when the run cannot go on with these settings and texts, or has nothing left to do.
+
+    Warns of libraries of other versions: with them the run is not, bit for bit, the one that was not interrupted.
+    """
     saved = settings_in(state.record["settings"])
     if texts.own is not None and texts.own.digest != state.record["settings"].get("corpus_sha256"):
         raise ZooError(f"{texts.name}: is not the text that the run in {out} was started with")
@@ -42,3 +47,7 @@ def check_resumed(out: Path, state: State, settings: Settings, texts: Texts) -> 
     # A model that is there may be an older one, if the run was killed before it wrote its own.
     if state.step == settings.steps and read_object(out, TRAINING, ConfigError) == state.record:
         raise ZooError(f"{out}: all {settings.steps} steps are done; give more `steps` to go on")
+    now, before = runtime.versions(), state.record["versions"]
+    changed = [f"{name} {before[name]}" for name in before if now.get(name, before[name]) != before[name]]
+    if changed:
+        notice(f"{out}: its run was started with {', '.join(changed)}; here it goes on with other versions")
