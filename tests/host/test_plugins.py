@@ -5,11 +5,17 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
+import zoo
+import zoo_llama
 from zoo.errors import PluginError
+from zoo.facts import describe
 from zoo.host import discovery as loader
+from zoo.host.registry import Registry, default_registry
+from zoo.testing import subject
 
 HOOK = (
     "from zoo.architecture import Architecture, Block, Command, Corpus, Objective, Rename, Strategy, hookimpl\n"
@@ -296,6 +302,31 @@ def test_a_mistake_in_a_plugins_code_is_one_line_that_names_it(site, command):
     line = "plugin odd_plugin (it requires mlx-zoo>=99): TypeError: unsupported operand"
     assert done.stderr.count("\n") == 1 and line in done.stderr and "odd_plugin.py, line 4)" in done.stderr
     assert "Traceback" in command("--debug", "show", "odd", environment=site.environment).stderr
+
+
+def forgets_to_return(config):
+    zoo_llama.llama(config)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "words"),
+    [
+        (forgets_to_return, "forgets_to_return returned NoneType, not a recipe: has it no `return`?"),
+        (lambda config: zoo_llama.llama, "<lambda> returned function, not a recipe"),
+    ],
+)
+def test_a_recipe_function_that_returns_no_recipe_is_named(recipe, words):
+    odd = replace(default_registry().architecture("llama"), name="odd", recipe=recipe)
+    plugin = loader.Plugin("odd", "zoo-odd", records={"zoo_architectures": [odd]})
+    known = Registry([plugin])
+    for asked in (
+        lambda: describe("odd:pocket", known),
+        lambda: subject("odd", registry=known),
+        lambda: zoo.load(odd.preset("pocket").folder, architecture=odd),
+    ):
+        with pytest.raises(PluginError, match="architecture odd: its recipe function") as raised:
+            asked()
+        assert str(raised.value).endswith(words)
 
 
 def test_running_a_plugins_model_says_whose_it_is(site, command):

@@ -13,7 +13,7 @@ import zoo
 from zoo.architecture import Architecture, hookimpl
 from zoo.errors import PluginError, SourceError, ZooError
 from zoo.host.registry import default_registry, isolated, using
-from zoo.testing import Check, checks_of, imports_nothing_heavy, outcome, subject, subject_of
+from zoo.testing import CHECKS, Check, checks_of, imports_nothing_heavy, outcome, subject, subject_of
 from zoo.testing.reference import agreement
 
 # An architecture whose layer adds a number to its cache's position, and one whose layer raises.
@@ -109,7 +109,8 @@ def test_an_error_in_the_models_code_is_shown_once_with_the_path_of_the_block_an
 
 
 def test_an_error_of_several_checks_is_shown_once(bad, command, monkeypatch):
-    monkeypatch.setattr("zoo.testing.checks_of", lambda subject: [REFUSING, REFUSING])
+    checks = [CHECKS[0], REFUSING, REFUSING]
+    monkeypatch.setattr("zoo.testing.suite.checks_of", lambda subject: checks)
     shown = command("test", "llama").stdout.splitlines()
     assert sum("no luck" in line for line in shown) == 1
     assert shown[-2].split() == ["as", "refuses", "does"]
@@ -272,7 +273,10 @@ def test_pytest_runs_the_suite_of_an_architecture(bad, tmp_path):
     assert done.returncode == 1
     assert "llama::cached_decode_equals_full_forward PASSED" in done.stdout
     assert "raising::cached_decode_equals_full_forward FAILED" in done.stdout
-    assert "return x + {}" in done.stdout and "1 failed, 1 passed" in done.stdout
+    assert "the model does not run: see raising::model_runs" in done.stdout
+    assert "1 failed, 1 passed" in done.stdout
+    done = run_pytest(work, "--zoo-arch", "raising", environment=bad.environment)
+    assert done.stdout.count("return x + {}") == 1 and "bad_blocks.py, line 10" in done.stdout
     done = run_pytest(work, "--zoo-arch", "lama")
     assert done.returncode == 4 and "unknown architecture 'lama'; did you mean llama" in done.stderr
 

@@ -114,6 +114,18 @@ class Architecture(Frozen):
         if not isinstance(self.api, int):
             raise PluginError(f"{label}: api is a whole number, not {self.api!r}")
 
+    def recipe_of(self, config: Config) -> Any:
+        """The recipe of a config; PluginError, with the function's name, where `recipe` returns none."""
+        found = self.recipe(config)
+        if not isinstance(found, Spec):
+            function = getattr(self.recipe, "__qualname__", type(self.recipe).__name__)
+            hint = ": has it no `return`?" if found is None else ""
+            raise PluginError(
+                f"architecture {self.name}: its recipe function {function} returned "
+                f"{type(found).__name__}, not a recipe{hint}"
+            )
+        return found
+
     @property
     def bridged(self) -> bool:
         """Whether another library's code runs it."""

@@ -152,6 +152,6 @@ def recipe_with_defaults(
     """The same, with the defaults that stood in for keys the config does not have."""
     check_method(config, registry)
     config.ignore("quantization", "quantization_config")
-    recipe = architecture.recipe(config)
+    recipe = architecture.recipe_of(config)
     warn_of_unread(config)
     return recipe, config.defaults()

@@ -33,7 +33,7 @@ def test(debug: bool, source: str, reference: Path | None, tolerance: float | No
     from zoo.cli.terminal import columns
     from zoo.errors import ZooError
     from zoo.host.registry import default_registry
-    from zoo.testing import TOLERANCE, checks_of, outcome
+    from zoo.testing import TOLERANCE, results_of
 
     if tolerance is not None and not (reference and 0 < tolerance < 1):
         raise ZooError("--tolerance goes with --reference and lies between 0 and 1")
@@ -48,7 +48,7 @@ def test(debug: bool, source: str, reference: Path | None, tolerance: float | No
 
         compared.append(agreement(made, reference, tolerance or TOLERANCE))
     results: list[Any] = []
-    for result in chain((outcome(check, made) for check in checks_of(made)), compared):
+    for result in chain(results_of(made), compared):
         if not as_json:
             same = (r.name for r in results if result.message and r.message == result.message)
             _show(result, debug, next(same, None))

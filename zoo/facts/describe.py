@@ -87,7 +87,7 @@ def described(name: str, registry: Registry) -> tuple[Architecture, Preset, Any]
         has = ", ".join(p.name for p in architecture.presets if p.config) or "none"
         what = f"preset {wanted!r}" if wanted else "preset"
         raise SourceError(f"{name}: {architecture.name} has no {what} with numbers; it has: {has}")
-    return architecture, preset, architecture.recipe(Config(preset.config))
+    return architecture, preset, architecture.recipe_of(Config(preset.config))
 
 
 def describe(source: str, registry: Registry, revision: str | None = None) -> Described:
@@ -116,7 +116,7 @@ def describe(source: str, registry: Registry, revision: str | None = None) -> De
 
     checkpoint = open_checkpoint(find(source, registry, revision, weights=False).path, registry)
     architecture = checkpoint.architecture
-    recipe = architecture.recipe(checkpoint.config_of())
+    recipe = architecture.recipe_of(checkpoint.config_of())
     return Described(
         architecture, str(checkpoint.path), recipe, config=checkpoint.config, path=checkpoint.path
     )
@@ -132,7 +132,7 @@ def base_of(found: Described, registry: Registry) -> tuple[str, Any] | None:
         return None
     if found.config:
         with suppress(ZooError):
-            return base, registry.architecture(base).recipe(Config(found.config))
+            return base, registry.architecture(base).recipe_of(Config(found.config))
     try:
         return base, described(base, registry)[2]
     except ZooError:

@@ -165,7 +165,7 @@ def subject_of(source: str, registry: Registry) -> Subject:
     name = f"{architecture.name}:{preset.name}"
     if preset.embedded or preset.config is None:
         return Subject(name)
-    return Subject(name, architecture, architecture.recipe(Config(preset.config)))
+    return Subject(name, architecture, architecture.recipe_of(Config(preset.config)))
 
 
 def check_memory(subject: Subject, tokens: int) -> None:
@@ -198,7 +198,7 @@ def _context(subject: Subject, registry: Registry) -> int | None:
 
     found = find(subject.name, registry)  # a hub id's weights are fetched here, where their bar is seen
     checkpoint = open_checkpoint(found.path, registry, found.architecture)
-    recipe: Any = checkpoint.architecture.recipe(checkpoint.config_of())
+    recipe: Any = checkpoint.architecture.recipe_of(checkpoint.config_of())
     context: int | None = recipe.context
     return context
 

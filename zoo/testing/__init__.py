@@ -20,6 +20,7 @@ from zoo.testing.suite import (
     checks_of,
     imports_nothing_heavy,
     outcome,
+    results_of,
     run_checks,
 )
 
@@ -37,6 +38,7 @@ __all__ = [
     "numbers_of",
     "outcome",
     "randomise",
+    "results_of",
     "run_checks",
     "same",
     "subject",

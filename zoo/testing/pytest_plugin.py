@@ -18,9 +18,12 @@ def collect_checks(session: pytest.Session, name: str) -> Iterator[pytest.Item]:
         made = subject(*split_preset(name))
     except ZooError as error:
         raise pytest.UsageError(str(error)) from error
-    for check in checks_of(made):
+    first, *others = checks_of(made)
+    runs = outcome(first, made).passed
+    for check in (first, *others):
         id = f"{name}::{check.name}"
-        yield CheckItem.from_parent(session, name=id, nodeid=id, check=check, made=made)
+        needed = None if runs or check is first else f"{name}::{first.name}"
+        yield CheckItem.from_parent(session, name=id, nodeid=id, check=check, made=made, needed=needed)
 
 
 class CheckFailed(Exception):
@@ -28,13 +31,15 @@ class CheckFailed(Exception):
 
 
 class CheckItem(pytest.Item):
-    """One check of the suite, run on one architecture."""
+    """One check of the suite, run on one architecture; `needed` is the item whose failure fails it, too."""
 
-    def __init__(self, *, check: Check, made: Subject, **settings: Any) -> None:
+    def __init__(self, *, check: Check, made: Subject, needed: str | None, **settings: Any) -> None:
         super().__init__(**settings)
-        self.check, self.made = check, made
+        self.check, self.made, self.needed = check, made, needed
 
     def runtest(self) -> None:
+        if self.needed is not None:
+            raise CheckFailed(f"the model does not run: see {self.needed}")
         result = outcome(self.check, self.made)
         if not result.passed:
             raise CheckFailed(f"{result.traceback}{result.message}\n({result.reason})")

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -306,9 +306,7 @@ class Result:
 
 
 def checks_of(subject: Subject) -> list[Check]:
-    """The checks that apply to a subject; the first alone, which says why, where the model cannot run."""
-    if not outcome(CHECKS[0], subject).passed:
-        return CHECKS[:1]
+    """The checks that apply to a subject. The others need the first to pass: that the model runs."""
     parts = (testing_caches, testing_prepared, testing_strategies, testing_translation, testing_traces)
     every = (*CHECKS, *(check for part in parts for check in part.CHECKS))
     return [check for check in every if check.applies(subject)]
@@ -327,10 +325,18 @@ def outcome(check: Check, subject: Subject) -> Result:
     return Result(check.name, check.reason, True)
 
 
+def results_of(subject: Subject) -> Iterator[Result]:
+    """The result of each check that applies; of the first alone where the model does not run."""
+    first, *others = checks_of(subject)
+    result = outcome(first, subject)
+    yield result
+    if result.passed:
+        yield from (outcome(check, subject) for check in others)
+
+
 def run_checks(name: str, preset: str | None = None, registry: Registry | None = None) -> list[Result]:
     """Run every check that applies to the architecture `name`, on a small model of random weights."""
-    made = subject(name, preset, registry)
-    return [outcome(check, made) for check in checks_of(made)]
+    return list(results_of(subject(name, preset, registry)))
 
 
 @renamed_argument("known", "registry")
