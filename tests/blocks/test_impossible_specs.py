@@ -47,7 +47,6 @@ TABLE = Embedding(vocab=32, dim=16)
             lambda: Decoder(TABLE, (LAYER,), NORM, Head(tied=True, vocab=31)),
             "head.vocab: 31 is not the embedding's",
         ),
-        (lambda: Encoder(TABLE, (LAYER, WINDOWED)), r"layers\.1\.mixer\.window: must be null"),
         (lambda: Encoder(TABLE, (LAYER.change(mixer=LSTM()),)), r"layers\.0\.mixer: mixer/lstm is recurrent"),
         (lambda: Encoder(TABLE.change(shared=True), (LAYER,)), "embedding.shared: only a decoder's"),
         (lambda: ClippedExperts(count=2, hidden=8, limit=0.0), "limit: must be positive"),

@@ -120,7 +120,7 @@ LEARNED = {"block": "position/learned", "context": 64}
         ((*MIXER, "rope", "theta"), 1, "layers.0.mixer.rope.theta: must be greater than 1"),
         ((*MIXER, "query_norm"), {"block": "norm/rmsnorm"}, "layers.0.mixer.key_norm: is missing"),
         ((*MIXER, "key_norm"), {"block": "norm/rmsnorm"}, "layers.0.mixer.query_norm: is missing"),
-        ((*LAYER, "mixer_norm"), None, "layers.0.mixer_norm: expected a block, got None"),
+        ((*LAYER, "mixer"), None, "layers.0.mixer: expected a block, got None"),
         ((*LAYER, "mixer"), {"block": "norm/rmsnorm"}, "layers.0.mixer: norm/rmsnorm is no mixer"),
         ((*LAYER, "placement"), "both", "layers.0.placement: 'both' is neither 'pre' nor 'post'"),
         ((*LAYER, "feedforward", "activation"), "sine", "layers.0.feedforward.activation: 'sine' is not"),

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 import mlx.core as mx
 import mlx.nn as nn
 
 from zoo import recipe
-from zoo.blocks.mask import biased
+from zoo.blocks.mask import biased, bidirectional_mask
 from zoo.blocks.model import Model
 from zoo.errors import PromptError
+from zoo.recipe.memory import needs
 
 
 class Encoder(Model, nn.Module):
@@ -43,6 +45,12 @@ class Encoder(Model, nn.Module):
         if relative is not None:
             self.relative = relative
 
+    @cached_property
+    def windows(self) -> list[int | None]:
+        """The window of each layer's attention."""
+        known = {id(layer): needs(layer).memories[0].window for layer in self.spec.layers}
+        return [known[id(layer)] for layer in self.spec.layers]
+
     def encode(
         self, tokens: mx.array, mask: mx.array | None = None, **inputs: Any
     ) -> mx.array:  # (B, S) -> (B, S, D)
@@ -53,11 +61,15 @@ class Encoder(Model, nn.Module):
         if inputs.get("inputs_embeds") is not None:
             raise PromptError("inputs_embeds: an encoder reads tokens only")
         x = self.embedding(tokens, **inputs)
-        attention = None if mask is None else mask.astype(mx.bool_)[:, None, None, :]  # (B, 1, 1, S)
-        if "relative" in self:
-            attention = biased(attention, self.relative(tokens.shape[1]))  # (B, H, S, S)
-        for layer in self.layers:
-            x = layer(x, attention)
+        holds_token = None if mask is None else mask.astype(mx.bool_)  # (B, S)
+        masks = {}
+        for window in set(self.windows):
+            seen = bidirectional_mask(tokens.shape[1], window=window, tokens=holds_token)
+            if "relative" in self:
+                seen = biased(seen, self.relative(tokens.shape[1]))  # (B, H, S, S)
+            masks[window] = seen
+        for layer, window in zip(self.layers, self.windows, strict=True):
+            x = layer(x, masks[window])
         return self.norm(x) if "norm" in self else x
 
     def __call__(

@@ -1,4 +1,4 @@
-"""A layer: a mixer between tokens, then a feed-forward for each token, both with a residual connection.
+"""A layer: a mixer between tokens and a feed-forward for each token, both with a residual connection.
 
 Axes: B batch, T length, D width.
 """
@@ -16,11 +16,14 @@ from zoo.blocks.caching import CachedLayer
 
 
 class Layer(CachedLayer):
-    """Two residual sums, their norms before or after (Xiong et al., 2020, figure 1).
+    """Two residual sums, their norms before or after (Xiong et al., 2020, figure 1); or one, of both parts in parallel.
 
-    pre                          post
-    x ─┬─ norm ─ mixer ─ + ─     x ─┬─ mixer ─ + ─ norm ─
-       └──────────────── ┘          └───────── ┘
+    pre                          post                         parallel
+    x ─┬─ norm ─ mixer ─ + ─     x ─┬─ mixer ─ + ─ norm ─     x ─┬─ norm ─ mixer ─────── + ─
+       └──────────────── ┘          └───────── ┘                 ├─ norm ─ feedforward ─ ┤
+                                                                 └────────────────────── ┘
+
+    A parallel layer without a norm for the feed-forward gives it what the mixer's norm gives.
 
     Where the feed-forward is recurrent too, `mask` and `cache` hold those of both parts, by name. `passed` is given to
     the parts whose specs have `gives` or `takes`.
@@ -34,13 +37,17 @@ class Layer(CachedLayer):
         index: int = 0,
         mixer: nn.Module,
         feedforward: nn.Module,
-        mixer_norm: nn.Module,
-        feedforward_norm: nn.Module,
+        mixer_norm: nn.Module | None = None,
+        feedforward_norm: nn.Module | None = None,
     ) -> None:
         super().__init__(spec, index)
         self.mixer, self.feedforward = mixer, feedforward
-        self.mixer_norm, self.feedforward_norm = mixer_norm, feedforward_norm
-        self.placement = spec.placement
+        if mixer_norm is not None:
+            self.mixer_norm = mixer_norm
+        if feedforward_norm is not None:
+            self.feedforward_norm = feedforward_norm
+        self.placement, self.parallel = spec.placement, spec.parallel
+        self.residual_scale = spec.residual_scale
         self.by_part = spec.by_part
         parts = {"mixer": spec.mixer, "feedforward": spec.feedforward}
         self.remembering = frozenset(
@@ -51,15 +58,31 @@ class Layer(CachedLayer):
     def __call__(
         self, x: mx.array, mask: Any = None, cache: Any = None, passed: dict[str, Any] | None = None
     ) -> mx.array:  # (B, T, D) -> (B, T, D)
+        if self.parallel:
+            return self.add_both(x, mask, cache, passed)
         x = self.add("mixer", x, mask, cache, passed)
         return self.add("feedforward", x, mask, cache, passed)
 
     def add(self, name: str, x: mx.array, *inputs: Any) -> mx.array:  # (B, T, D) -> (B, T, D)
         """One residual sum: x and what the part of that name makes of it, called with `inputs`."""
-        norm = self[f"{name}_norm"]
         if self.placement == "pre":
-            return x + self.run(name, norm(x), *inputs)
-        return norm(x + self.run(name, x, *inputs))
+            return x + self.scaled(self.run(name, self.normed(name, x), *inputs))
+        return self.normed(name, x + self.scaled(self.run(name, x, *inputs)))
+
+    def add_both(self, x: mx.array, *inputs: Any) -> mx.array:  # (B, T, D) -> (B, T, D)
+        """The one residual sum of a parallel layer, both of whose parts are called with `inputs`."""
+        h = self.normed("mixer", x)
+        mixed = self.run("mixer", h, *inputs)
+        own = self.normed("feedforward", x) if "feedforward_norm" in self else h
+        return x + self.scaled(mixed + self.run("feedforward", own, *inputs))
+
+    def normed(self, name: str, x: mx.array) -> mx.array:  # (B, T, D) -> (B, T, D)
+        """The norm of the part of that name; x itself where there is none."""
+        return self[f"{name}_norm"](x) if f"{name}_norm" in self else x
+
+    def scaled(self, y: mx.array) -> mx.array:  # (B, T, D) -> (B, T, D)
+        """What a residual sum adds to x, of what its parts give."""
+        return y if self.residual_scale == 1.0 else y * self.residual_scale
 
     def run(
         self, name: str, x: mx.array, mask: Any, cache: Any, passed: Mapping[str, Any] | None

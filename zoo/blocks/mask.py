@@ -70,6 +70,23 @@ def attention_mask(
     return seen
 
 
+def bidirectional_mask(
+    length: int, *, window: int | None = None, tokens: mx.array | None = None
+) -> mx.array | None:
+    """What an encoder's tokens see: None when each sees all, else booleans (T, T), (B, 1, 1, T) or (B, 1, T, T).
+
+    `tokens` (B, T) is true where a column holds a token. With a `window` a token sees half of it on each side and itself.
+    """
+    seen = None if tokens is None else tokens[:, None, None, :]  # (B, 1, 1, T)
+    if window is None or length <= window // 2 + 1:
+        return seen
+    position = mx.arange(length)
+    distance = mx.abs(position[:, None] - position)  # (T, T)
+    near = distance <= window // 2
+    # Padding sees itself, so that its softmax has something to sum; no token sees it.
+    return near if seen is None else (near & seen) | (distance == 0)  # (B, 1, T, T)
+
+
 def dense(mask: Mask, queries: int, keys: int) -> mx.array | None:
     """A mask for attention that is written out: "causal" as an array (T, S), others as they are.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -135,6 +136,21 @@ def text_of(value: Value, unit: str = "") -> str:
 def _figure(value: float) -> str:
     """A measured number in three digits."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def factor(value: float) -> tuple[str, str]:
+    """What something is multiplied ("×") or divided ("/") by, as it is read most easily: 0.125 is / 8, 1/√512 is / √512."""
+    sign, size = ("/", 1 / value) if 0 < value < 1 else ("×", value)
+    for root, number in (("", size), ("√", size * size)):
+        if 1 <= number < 1e6 and math.isclose(number, round(number), rel_tol=1e-8):
+            return sign, f"{root}{round(number):,}"
+    return "×", f"{value:.4g}"
+
+
+def factor_words(value: float) -> str:
+    """The same in a sentence: "multiplied by 12", "divided by √512"."""
+    sign, text = factor(value)
+    return f"{'divided' if sign == '/' else 'multiplied'} by {text}"
 
 
 def amount(number: float) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from zoo.facts.fact import text_of
+from zoo.facts.fact import factor_words, text_of
 from zoo.facts.structure import scaling_text
 from zoo.recipe import RoPE, Spec
 from zoo.recipe.parts import ACTIVATION_TITLES
@@ -94,7 +94,12 @@ def _head_norm(old: Any, new: Any) -> str:
 def _scale(old: Any, new: Any) -> str:
     if new == 1.0:
         return "scores are not scaled by the head's width"
-    return "scores are scaled by 1/√(head width)" if new is None else f"scores are multiplied by {new:g}"
+    return "scores are scaled by 1/√(head width)" if new is None else f"scores are {factor_words(new)}"
+
+
+def _residual_scale(old: float | None, new: float) -> str:
+    how = "not scaled" if new == 1.0 else factor_words(new)
+    return f"what each part adds to the residual stream is {how}"
 
 
 def _activation(old: Any, new: Any) -> str:
@@ -103,6 +108,11 @@ def _activation(old: Any, new: Any) -> str:
 
 
 FIELDS: dict[tuple[str, str], Callable[[Any, Any], str]] = {
+    ("layer", "parallel"): _yes(
+        "mixer and feed-forward are parallel: one residual sum takes both",
+        "the feed-forward reads what the mixer's residual sum gives",
+    ),
+    ("layer", "residual_scale"): _residual_scale,
     ("mixer", "heads"): _instead("{} heads"),
     ("mixer", "kv_heads"): _instead("{} key/value heads"),
     ("mixer", "head_dim"): _instead("heads of width {}"),

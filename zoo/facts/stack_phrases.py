@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from zoo.facts.fact import factor, factor_words
+from zoo.facts.field_phrases import FIELDS
 from zoo.facts.phrases import article, capital, changed_fields, explanation, lowered, replaced, value_text
 from zoo.facts.structure import positions
-from zoo.recipe import Head, Spec
+from zoo.recipe import Head, Layer, Spec
 
 
 def common(parts: Sequence[Spec | None]) -> Spec | None:
@@ -61,7 +62,8 @@ def norms_changed(ours: Any, theirs: Any) -> Iterator[str]:
     places = [
         next(iter(dict.fromkeys(layer.norm_placement for layer in stack.layers))) for stack in (ours, theirs)
     ]
-    if places[0] != places[1] and places[1] and titles[1]:
+    untold = bool(titles[0]) and not places[0]  # a plugin's layer that does not say where its norms stand
+    if places[0] != places[1] and places[1] and titles[1] and not untold:
         names = {"before each part": " (Pre-LN)", "after each sum": " (Post-LN)"}
         old = f" instead of {places[0]}{names.get(places[0], '')}" if places[0] else ""
         yield f"Norms come {places[1]}{names.get(places[1], '')}{old}."
@@ -87,11 +89,17 @@ def layers_changed(ours: Any, theirs: Any, sizes: bool) -> Iterator[str]:
         same_placement = old.norm_placement == new.norm_placement
         if (text := explanation(new)) and (same_placement or not new.norm_placement):
             yield f"The layer: {lowered(text)}."
-        return
+        elif type(new) is Layer and explanation(old) and (same_placement or not old.norm_placement):
+            yield f"A plain layer instead of {article(replaced(old))}."
     for name, (before, after) in changed_fields(old, new).items():
         plain = not isinstance(before, Spec) and not isinstance(after, Spec)
-        if plain and name != "placement":
+        if not plain or name == "placement" or not (name in vars(old) and name in vars(new)):
+            continue
+        phrase = FIELDS.get(("layer", name))
+        if phrase is None:
             yield f"Layer {name.replace('_', ' ')}: {value_text(after)} instead of {value_text(before)}."
+        else:
+            yield f"{capital(phrase(before, after))}."
 
 
 def embedding_changed(old: Any, new: Any) -> Iterator[str]:
@@ -100,9 +108,7 @@ def embedding_changed(old: Any, new: Any) -> Iterator[str]:
         text = lowered(explanation(new)) or "a plain table of tokens"
         yield f"The embedding: {text}."
     if old.scale != new.scale:
-        rooted = abs(new.scale - new.dim**0.5) < 1e-6 * new.scale
-        factor = "√width" if rooted and new.scale != 1 else f"{new.scale:g}"
-        yield "Embeddings are not scaled." if new.scale == 1 else f"Embeddings are multiplied by {factor}."
+        yield f"Embeddings are {_scaled(new.scale, new.dim)}."
     if (old.norm is None) != (new.norm is None):
         yield f"{new.norm.title} after the embedding." if new.norm else "No norm after the embedding."
 
@@ -127,6 +133,15 @@ def head_changed(base: Any, other: Any) -> Iterator[str]:
         if old.bias != new.bias:
             yield "A bias on the logits." if new.bias else "No bias on the logits."
         if old.scale != new.scale:
-            rooted = math.isclose(new.scale, other.dim**-0.5)
-            how = "divided by √width" if rooted else f"multiplied by {new.scale:g}"
-            yield f"Hidden states are {'not scaled' if new.scale == 1 else how} before the head."
+            yield f"Hidden states are {_scaled(new.scale, other.dim)} before the head."
+
+
+def _scaled(scale: float, dim: int) -> str:
+    """How something is scaled, in words; √width where the number is that root and no whole number shows which it is."""
+    if scale == 1:
+        return "not scaled"
+    words = factor_words(scale)
+    root = factor(dim**0.5)[1]
+    if factor(scale)[1] != root:
+        return words
+    return f"{words} (√width)" if "√" not in root else words.replace(root, "√width")

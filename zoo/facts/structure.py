@@ -156,6 +156,15 @@ def _placement(layer: Spec, dim: int) -> Scalar:
     return layer.title
 
 
+def _sums(layer: Spec, dim: int) -> Scalar:
+    return "one for mixer and feed-forward" if vars(layer).get("parallel") else None
+
+
+def _residual_scale(layer: Spec, dim: int) -> Scalar:
+    scale: float = vars(layer).get("residual_scale", 1.0)
+    return None if scale == 1.0 else scale
+
+
 LAYER_FACTS: tuple[tuple[str, str, Callable[[Spec, int], Scalar], bool], ...] = (
     ("mixer", "mixer", _mixer, False),
     ("heads", "heads", _field("heads"), False),
@@ -175,6 +184,8 @@ LAYER_FACTS: tuple[tuple[str, str, Callable[[Spec, int], Scalar], bool], ...] = 
     ("activation", "activation", _activation, True),
     ("norm", "norm", _norm, False),
     ("placement", "norm placement", _placement, False),
+    ("sums", "residual sums", _sums, False),
+    ("residual_scale", "residual scale", _residual_scale, False),
 )
 
 

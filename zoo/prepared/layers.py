@@ -11,17 +11,21 @@ from zoo.blocks.layer import Layer
 from zoo.cache import CrossCache
 from zoo.prepared.forms import Function, Preparation, form
 
+METHODS = ("__call__", "add", "normed", "scaled", "run")
 
-@form(Layer, "__call__", "add", "run")
+
+@form(Layer, *METHODS, "add_both")
 def layer(preparation: Preparation, block: Layer) -> Function | None:
     """(B, D), mask, cache -> (B, D); not where the feed-forward has a cache, or parts give values to others."""
     if block.passing or len(block.remembering) > 1:
         return None
+    if block.parallel:
+        return _both(preparation, block)
     mixer, feedforward = _sum(preparation, block, "mixer"), _sum(preparation, block, "feedforward")
     return lambda x, mask, cache: feedforward(mixer(x, mask, cache))
 
 
-@form(CrossLayer, "__call__", "add", "run")
+@form(CrossLayer, *METHODS)
 def cross_layer(preparation: Preparation, block: CrossLayer) -> Function:
     """(B, D), mask, cache -> (B, D)."""
     mixer, cross = _sum(preparation, block, "mixer"), _sum(preparation, block, "cross")
@@ -35,7 +39,33 @@ def cross_layer(preparation: Preparation, block: CrossLayer) -> Function:
 
 def _sum(preparation: Preparation, block: Layer, name: str) -> Function:
     """One residual sum: (B, D) and what the part of that name is called with -> (B, D)."""
-    part, norm = preparation.of(block[name]), preparation.of(block[f"{name}_norm"])
+    part, norm = _scaled(preparation.of(block[name]), block.residual_scale), _norm(preparation, block, name)
+    if norm is None:
+        return lambda x, *inputs: x + part(x, *inputs)
     if block.placement == "pre":
         return lambda x, *inputs: x + part(norm(x), *inputs)
     return lambda x, *inputs: norm(x + part(x, *inputs))
+
+
+def _both(preparation: Preparation, block: Layer) -> Function:
+    """The one sum of a parallel layer: (B, D), mask, cache -> (B, D)."""
+    mixer, feedforward = (preparation.of(block[name]) for name in ("mixer", "feedforward"))
+    first, second = (_norm(preparation, block, name) for name in ("mixer", "feedforward"))
+
+    def both(x: mx.array, mask: Any, cache: Any) -> mx.array:
+        h = x if first is None else first(x)
+        return mixer(h, mask, cache) + feedforward(h if second is None else second(x))
+
+    added = _scaled(both, block.residual_scale)
+    return lambda x, mask, cache: x + added(x, mask, cache)
+
+
+def _norm(preparation: Preparation, block: Layer, name: str) -> Function | None:
+    """The norm of the part of that name, (B, D) -> (B, D); None where there is none."""
+    norm = f"{name}_norm"
+    return preparation.of(block[norm]) if norm in block else None
+
+
+def _scaled(part: Function, scale: float) -> Function:
+    """What a part gives, times the layer's residual scale."""
+    return part if scale == 1.0 else lambda x, *inputs: part(x, *inputs) * scale

@@ -109,13 +109,19 @@ def _check_values(layer: Spec, where: str) -> None:
                     )
 
 
-def check_bidirectional(layers: Iterable[Spec], recurrent: bool) -> None:
-    """RecipeError for a part with a window, or a `recurrent` one, where every token attends to every other."""
+def check_no_windows(layers: Iterable[Spec]) -> None:
+    """RecipeError for a part with a window in a decoder whose tokens all see each other."""
     for index, layer in enumerate(layers):
         for path, part in layer.walk(f"layers.{index}"):
             if vars(part).get("window") is not None:
                 raise RecipeError(f"{path}.window: must be null where every token attends to every other")
-            if part.recurrent and not recurrent:
+
+
+def check_not_recurrent(layers: Iterable[Spec]) -> None:
+    """RecipeError for a recurrent part of an encoder."""
+    for index, layer in enumerate(layers):
+        for path, part in layer.walk(f"layers.{index}"):
+            if part.recurrent:
                 raise RecipeError(f"{path}: {part.block()} is recurrent, which an encoder has no masks for")
 
 

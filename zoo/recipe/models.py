@@ -10,7 +10,7 @@ from typing import Any
 from zoo.errors import RecipeError
 from zoo.frozen import frozen
 from zoo.recipe.matrix import Matrix
-from zoo.recipe.memory import check_bidirectional, check_layers
+from zoo.recipe.memory import check_layers, check_no_windows, check_not_recurrent
 from zoo.recipe.parts import LearnedPositions
 from zoo.recipe.rope import RoPE
 from zoo.recipe.spec import Spec, check_widths
@@ -163,7 +163,7 @@ class Decoder(Model):
         if self.causality not in CAUSALITIES:
             raise RecipeError(f"causality: {self.causality!r} is not one of {', '.join(CAUSALITIES)}")
         if self.causality == "full":
-            check_bidirectional(self.layers, recurrent=True)
+            check_no_windows(self.layers)
         check_layers(self.layers, self.embedding.gives)
         self._check(self.context, self.embedding, self.head)
 
@@ -219,7 +219,7 @@ class Encoder(Model):
                     f"{path}: {part.block()} is about masks by part, or values for layers, which an encoder does not "
                     "hand on"
                 )
-        check_bidirectional(self.layers, recurrent=False)
+        check_not_recurrent(self.layers)
         self._check(self.context, self.embedding, self.head)
 
     @property

@@ -102,8 +102,9 @@ class Attention(Spec):
     """Multi-head attention, grouped when `kv_heads` < `heads` (Vaswani et al., 2017; Ainslie et al., 2023).
 
     `bias` is of the query, key and value projections, `output_bias` of the output's. `query_norm` and
-    `key_norm` normalise each head. `window`: a token sees itself and the `window` − 1 before it. Scores are
-    multiplied by `scale` (None: head_dim^−½).
+    `key_norm` normalise each head. `window`: a token sees itself and the `window` − 1 before it; in
+    an encoder itself and `window` // 2 on each side (ModernBERT). Scores are multiplied by `scale` (None:
+    head_dim^−½).
     """
 
     kind, name = "mixer", "attention"
@@ -276,26 +277,35 @@ class GatedMLP(MLP):
 
 @frozen()
 class Layer(Spec):
-    """A mixer and a feed-forward, each with a residual sum and a norm.
+    """A mixer and a feed-forward, each with a residual sum and a norm (None: without one).
 
-    `placement` "pre": x + f(norm(x)) (GPT-2 on). "post": norm(x + f(x)) (2017, GPT-1, BERT).
+    `placement` "pre": x + f(norm(x)) (GPT-2 on). "post": norm(x + f(x)) (2017, GPT-1, BERT). With `parallel` one sum
+    takes both, x + mixer(mixer_norm(x)) + feedforward(feedforward_norm(x)) (GPT-NeoX); where `feedforward_norm` is
+    None, the feed-forward reads mixer_norm(x) too (GPT-J, Cohere). What a sum adds to x is multiplied by
+    `residual_scale` (Granite).
     """
 
     kind, name = "layer", "residual"
     mixer: Spec = field(metadata={"kind": "mixer"})
     feedforward: Spec = field(metadata={"kind": "feedforward"})
-    mixer_norm: Spec = field(metadata={"kind": "norm"})
-    feedforward_norm: Spec = field(metadata={"kind": "norm"})
+    mixer_norm: Spec | None = field(metadata={"kind": "norm"})
+    feedforward_norm: Spec | None = field(metadata={"kind": "norm"})
     placement: str = "pre"
+    parallel: bool = False
+    residual_scale: float = 1.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.placement not in ("pre", "post"):
             raise RecipeError(f"placement: {self.placement!r} is neither 'pre' nor 'post'")
+        if self.parallel and self.placement != "pre":
+            raise RecipeError("placement: must be 'pre' in a parallel layer, which has one sum")
 
     @property
     def norm_placement(self) -> str:
-        """As `placement` says."""
+        """As `placement` says; of a parallel layer with one norm, that it stands before both parts."""
+        if self.parallel and self.mixer_norm is not None and self.feedforward_norm is None:
+            return "once before both parts"
         return {"pre": "before each part", "post": "after each sum"}[self.placement]
 
     @property
@@ -325,4 +335,8 @@ class CrossLayer(Layer):
         if self.feedforward.remembers:
             raise RecipeError(
                 f"feedforward: {self.feedforward.block()} has a cache, which {self.block()} has no room for"
+            )
+        if self.parallel:
+            raise RecipeError(
+                "parallel: cross-attention reads what the mixer gives: the parts are not parallel"
             )

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
+from zoo.facts.fact import factor
 from zoo.insight.diagram.draw import Subject
 from zoo.insight.diagram.model import Box, Note, boxes
 from zoo.insight.diagram.words import GATED_WORDS, activation, counted, number, spaced
@@ -41,9 +42,8 @@ def embedding(subject: Subject, more: Sequence[tuple[tuple[str, str], Note]] = (
         Note(f"width {number(spec.dim)}", "dim"),
     ]
     if spec.scale != 1.0:
-        root = spec.scale**2
-        times = f"√{number(round(root))}" if abs(root - round(root)) < 1e-6 else number(spec.scale)
-        notes.append(Note(f"times {times}", "scale"))
+        sign, size = factor(spec.scale)
+        notes.append(Note(f"{'divided by' if sign == '/' else 'times'} {size}", "scale"))
     if spec.shared:
         notes.append(Note("the encoder's table", "shared"))
     added: list[Any] = []
@@ -84,14 +84,8 @@ def heads_notes(spec: Any, dim: int) -> list[Note]:
         notes.append(Note(counted(keys, "key/value head"), "kv_heads"))
     notes.append(Note(f"head width {number(head)}", "head_dim"))
     if spec.scale is not None and abs(spec.scale - head**-0.5) > 1e-9:
-        root = spec.scale**-2
-        by_root = f"scores / √{number(round(root))}" if abs(root - round(root)) < 1e-6 * root else ""
-        notes.append(
-            Note(
-                "scores unscaled" if spec.scale == 1.0 else by_root or f"scores × {number(spec.scale)}",
-                "scale",
-            )
-        )
+        text = "scores unscaled" if spec.scale == 1.0 else " ".join(("scores", *factor(spec.scale)))
+        notes.append(Note(text, "scale"))
     if spec.bias or spec.output_bias:
         projections = "all" if spec.bias and spec.output_bias else "Q, K, V" if spec.bias else "output"
         notes.append(Note(f"biases: {projections}", "bias"))
@@ -211,7 +205,7 @@ def head(subject: Subject) -> Box:
     if spec.bias:
         notes.append(Note("bias", "bias"))
     if spec.scale != 1.0:
-        notes.append(Note(f"states × {number(spec.scale)}", "scale"))
+        notes.append(Note(" ".join(("states", *factor(spec.scale))), "scale"))
     return subject.box("Output head", *notes)
 
 

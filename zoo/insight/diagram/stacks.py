@@ -8,6 +8,7 @@ from typing import Any
 
 from zoo.insight.diagram.draw import Subject, draw
 from zoo.insight.diagram.model import Box, Frame, Note, Residual, Stack
+from zoo.insight.diagram.parts import side_by_side
 from zoo.insight.diagram.words import number, which
 
 MOST_KINDS = 4  # frames of one stack; layers of more kinds share the last
@@ -15,14 +16,33 @@ MOST_KINDS = 4  # frames of one stack; layers of more kinds share the last
 
 def summed(subject: Subject, field: str, norm: str) -> tuple[Any, ...]:
     """A part of a layer with its residual sum, and its norm where the layer's `placement` puts it."""
-    part, around = subject.part(field), subject.part(norm)
+    part, around = _scaled(subject, subject.part(field)), subject.part(norm)
     if subject.spec.placement == "post":
         return (Residual(part), *around)
     return (Residual((*around, *part)),)
 
 
+def _scaled(subject: Subject, items: tuple[Any, ...]) -> tuple[Any, ...]:
+    """What a residual sum adds, with a note of the layer's residual scale."""
+    scale = subject.spec.residual_scale
+    if scale == 1.0 or not isinstance(items[-1], Box):
+        return items
+    return (*items[:-1], items[-1].with_notes(Note(f"output × {number(scale)}", "residual_scale")))
+
+
+def parallel(subject: Subject) -> Residual:
+    """A mixer and a feed-forward side by side, which share one norm or have one each."""
+    mixer = "Attention" if subject.spec.mixer.title.endswith("attention") else "Mixer"
+    title = f"{mixer} and feed-forward in parallel"
+    both = side_by_side(subject, title, mixer=mixer, feedforward="Feed-forward")
+    shared = subject.part("mixer_norm") if subject.spec.feedforward_norm is None else ()
+    return Residual((*shared, *_scaled(subject, (both,))))
+
+
 def layer(subject: Subject) -> tuple[Any, ...]:
     """A mixer and a feed-forward."""
+    if subject.spec.parallel:
+        return (parallel(subject),)
     return (
         *summed(subject, "mixer", "mixer_norm"),
         *summed(subject, "feedforward", "feedforward_norm"),

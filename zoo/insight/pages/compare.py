@@ -41,7 +41,7 @@ ABOUT = {
     "cross": ("heads", "kv_heads", "head_width"),
     "feedforward": ("feedforward", "hidden", "experts", "experts_used", "expert_width", "shared_width"),
     "norm": ("norm", "placement"),
-    "frame": ("layers",),
+    "frame": ("layers", "sums", "residual_scale"),
     "head": ("tied", "vocabulary"),
 }
 

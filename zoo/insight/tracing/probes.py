@@ -190,13 +190,29 @@ class LayerProbe(Probe):
 
 
 class SumsProbe(Probe):
-    """A layer that adds its parts by a method `add`: the residual stream after each of them."""
+    """A layer that adds its parts by a method `add`: the residual stream after each of them.
+
+    A parallel layer has one sum, and no stream between its parts.
+    """
 
     traces = Traces(
         Value("B T D", "the residual stream after the layer"),
         {"middle": Value("B T D", "the residual stream between mixer and feed-forward")},
     )
     sums: ClassVar[Mapping[str, str]] = {"mixer": "middle"}
+
+    @classmethod
+    def traces_of(cls, module: Any) -> Traces:
+        """Without the stream between parallel parts; a residual scale is named with what it multiplies."""
+        traces, scale = cls.traces, getattr(module, "residual_scale", 1.0)
+        if getattr(module, "parallel", False):
+            traces = traces._replace(values={})
+        if scale != 1.0:
+            added = Value(
+                "B T D", f"what is added to the residual stream, before it is multiplied by {scale:g}"
+            )
+            traces = traces._replace(parts=dict.fromkeys((*cls.sums, "feedforward"), added))
+        return traces
 
     def add(self, name: str, x: mx.array, *inputs: Any) -> mx.array:
         """Note the sum after each part but the last."""

@@ -19,7 +19,7 @@ from zoo.architecture import import_target
 from zoo.errors import PluginError, ZooError, in_words
 from zoo.host.faults import blamed
 from zoo.host.registry import Registry
-from zoo.insight.tracing.probe import Probe, Value, Watcher
+from zoo.insight.tracing.probe import Probe, Traces, Value, Watcher
 
 # The methods of a model, any of which may be called first; `encode` and `decode` are those of an encoder-decoder.
 ENTRIES = ("backbone", "encode", "decode", "__call__")
@@ -44,13 +44,14 @@ def _depth_first(path: str) -> list[tuple[int, str]]:
 def values_of(model: nn.Module, registry: Registry) -> dict[str, Value]:
     """Every address of a model, and what is there: the output of each module, and the values that its probe notes."""
     found: dict[str, Value] = {}
-    kinds = {path: _own_class(module) for path, module in modules_of(model).items()}
-    probes = {path: probe_of(kind, registry) for path, kind in kinds.items()}
-    outputs = _outputs(kinds, probes)
-    for path, probe in probes.items():
+    modules = modules_of(model)
+    kinds = {path: _own_class(module) for path, module in modules.items()}
+    traces = {path: probe_of(kinds[path], registry).traces_of(module) for path, module in modules.items()}
+    outputs = _outputs(kinds, traces)
+    for path, noted in traces.items():
         if (output := outputs[path]) is not None:
             found[path] = output
-        for name, value in probe.traces.values.items():
+        for name, value in noted.values.items():
             found[_below(path, name)] = value
     return found
 
@@ -113,7 +114,8 @@ def watched(model: nn.Module, watcher: Watcher, registry: Registry) -> Iterator[
     modules = modules_of(model)
     before = {path: type(module) for path, module in modules.items()}
     probes = {path: probe_of(kind, registry) for path, kind in before.items()}
-    outputs, inputs = _outputs(before, probes), _inputs(probes)
+    traces = {path: probes[path].traces_of(module) for path, module in modules.items()}
+    outputs, inputs = _outputs(before, traces), _inputs(traces)
     try:
         for path, module in modules.items():
             about = {
@@ -144,11 +146,11 @@ def _below(path: str, name: str) -> str:
     return f"{path}.{name}" if path else name
 
 
-def _outputs(kinds: Mapping[str, type], probes: Mapping[str, type[Probe]]) -> dict[str, Value | None]:
+def _outputs(kinds: Mapping[str, type], traces: Mapping[str, Traces]) -> dict[str, Value | None]:
     """What each module gives when it is called, by its path; the model itself gives what its last part does."""
-    found = {path: probe.traces.output if _called(kinds[path]) else None for path, probe in probes.items()}
-    for path, probe in probes.items():
-        for part, value in probe.traces.parts.items():
+    found = {path: noted.output if _called(kinds[path]) else None for path, noted in traces.items()}
+    for path, noted in traces.items():
+        for part, value in noted.parts.items():
             if _called(kinds.get(_below(path, part), object)):
                 found[_below(path, part)] = value
     return found | {"": None}
@@ -158,12 +160,12 @@ def _called(kind: type) -> bool:
     return issubclass(kind, Callable)  # type: ignore[arg-type]
 
 
-def _inputs(probes: Mapping[str, type[Probe]]) -> dict[str, tuple[str, Value]]:
+def _inputs(traces: Mapping[str, Traces]) -> dict[str, tuple[str, Value]]:
     """The modules whose input is a value of the module above them: by path, that value's address and description."""
     return {
-        _below(path, part): (_below(path, name), probe.traces.values[name])
-        for path, probe in probes.items()
-        for part, name in probe.traces.inputs.items()
+        _below(path, part): (_below(path, name), noted.values[name])
+        for path, noted in traces.items()
+        for part, name in noted.inputs.items()
     }
 
 

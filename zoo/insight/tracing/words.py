@@ -54,15 +54,25 @@ def _layers(specs: list[Any]) -> Iterable[str]:
     layers = [spec for spec in specs if isinstance(spec, recipe.Layer)]
     yield "Every layer adds to the residual stream, the vector that each token carries from layer to layer."
     if layers:
-        post = layers[0].placement == "post"
-        yield (
-            "Here the norm comes after each sum (Post-LN): x ← norm(x + f(x))."
-            if post
-            else "Here the norm comes before each part (Pre-LN): x ← x + f(norm(x))."
-        )
+        yield _sums(layers[0])
+        if (scale := layers[0].residual_scale) != 1.0:
+            yield f"What a sum adds to x is multiplied by {scale:g} first."
         norm = NORMS.get(type(layers[0].mixer_norm))
         if norm is not None:
             yield norm + "."
+
+
+def _sums(layer: recipe.Layer) -> str:
+    """How a layer adds its parts to the residual stream."""
+    if layer.parallel and layer.feedforward_norm is None:
+        return "Here one sum takes both parts, which read the same vector h = norm(x): x ← x + f(h) + g(h)."
+    if layer.parallel:
+        return (
+            "Here one sum takes both parts, each with a norm of its own: x ← x + f(norm₁(x)) + g(norm₂(x))."
+        )
+    if layer.placement == "post":
+        return "Here the norm comes after each sum (Post-LN): x ← norm(x + f(x))."
+    return "Here the norm comes before each part (Pre-LN): x ← x + f(norm(x))."
 
 
 def _attention(specs: list[Any]) -> Iterable[str]:
@@ -75,7 +85,11 @@ def _attention(specs: list[Any]) -> Iterable[str]:
         yield f"{kinds[0].heads} heads share {kinds[0].kv_heads} key/value heads."
     windows = {spec.window for spec in kinds if spec.window is not None}
     if windows:
-        yield f"In layers with a window a token sees the last {', '.join(map(str, sorted(windows)))} tokens only."
+        wide = ", ".join(map(str, sorted(windows)))
+        if any(spec.kind == "model" and spec.name == "encoder" for spec in specs):
+            yield f"In layers with a window of {wide} tokens a token sees half of them on each side only."
+        else:
+            yield f"In layers with a window a token sees the last {wide} tokens only."
 
 
 def _feedforward(specs: list[Any]) -> Iterable[str]:
