@@ -157,6 +157,11 @@ def test_a_full_disk_is_one_line_and_what_was_written_is_kept(loaded, file, tmp_
         def flush(self):
             raise OSError(28, "No space left on device")
 
+        def close(self):  # as a real file: what it holds is written once more, and then it is closed
+            if not self.closed:
+                super().close()
+                self.flush()
+
     output = tmp_path / "out.jsonl"
     lines = read_prompts(loaded, file(*PROMPTS), {})
     whole = list(answered(loaded, lines, output, max_tokens=2))

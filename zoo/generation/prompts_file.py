@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import field
 from functools import partial
 from itertools import chain
@@ -209,6 +209,8 @@ def _written(
                 except OSError as error:
                     if not isinstance(output, Path):
                         raise
+                    with suppress(OSError):
+                        file.close()  # it would fail again to write what it holds
                     raise SourceError(f"{output}: cannot be written ({error.strerror or error})") from error
                 done += 1
                 if report is not None:
