@@ -57,3 +57,17 @@ def test_every_finding_can_be_told_in_chinese(records):
     ]
     assert len(told) > 40
     assert not any(re.search(r"[a-z]{3}", text) for text in told)
+
+
+def test_mixtral_differs_from_mistral_in_what_its_page_names():
+    from zoo.facts import describe
+    from zoo.facts.words import differences
+    from zoo.host.registry import default_registry
+
+    mistral, mixtral = (describe(name, default_registry()).recipe for name in ("mistral:7b", "mixtral:8x7b"))
+    experts, *others = sorted(differences(mistral, mixtral), key=lambda sentence: "experts" not in sentence)
+    assert experts.startswith("Each layer's feed-forward is replaced by 8 experts")
+    assert sorted(others) == [
+        "Attention sees all earlier tokens, without a window.",
+        "Rotary base 1,000,000 instead of 10,000.",
+    ]
