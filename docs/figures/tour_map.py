@@ -8,11 +8,12 @@ import numpy as np
 
 import zoo
 from figures.parts import FONT, line, rect, text
-from figures.tour_marks import PROMPT, arrow, grid, pieces, said, shade
+from figures.tour_marks import PROMPT, arrow, chip_width, grid, pieces, said, shade
 
 WIDTH, LEFT, RIGHT = 442.0, 76.0, 430.0
 BEAT = 78.0  # from one stage to the next
-LAYER, HEAD = 1, 2
+LAYER = 1
+ROW = 220.0  # the room for a row of words
 
 
 def draw(language: str) -> str:
@@ -29,14 +30,14 @@ def draw(language: str) -> str:
         ("positions", said(language, "Positions", "位置编码"), row_of([str(n) for n in range(len(ids))])),
         ("attention", said(language, "Attention", "注意力"), pattern_of(trace, len(ids))),
         (
-            "feedforward",
-            said(language, "Feed-forward", "前馈网络"),
-            strips(trace["layers.1.feedforward"][: len(ids)]),
-        ),
-        (
             "residuals-and-norms",
             said(language, "Residuals", "残差与归一化"),
-            strips(trace["layers.1"][: len(ids)]),
+            strips(trace[f"layers.{LAYER}.middle"][: len(ids)]),  # attention's result, added to what came in
+        ),
+        (
+            "feedforward",
+            said(language, "Feed-forward", "前馈网络"),
+            strips(trace[f"layers.{LAYER}.feedforward"][: len(ids)]),
         ),
         ("logits", "Logits", strips(trace["head"][-1:], 60)),
         ("sampling", said(language, "Sampling", "采样"), bars(loaded.tokenizer, choice)),
@@ -91,15 +92,15 @@ def chip_of_text(prompt: str) -> str:
 
 
 def row_of(names: list[str], ids: list[int] | None = None) -> str:
-    """Words side by side, each over its id where there are ids."""
-    step = 220 / len(names)
-    drawn = []
+    """Words side by side, each as wide as it needs, over its id where there are ids."""
+    widths = [chip_width(name, 12) for name in names]
+    drawn, left = [], 0.0
     for index, name in enumerate(names):
-        x = (index + 0.5) * step
-        short = name if len(name) < 5 else name[:4]
-        drawn.append(text(x, 25 if ids else 33, short, anchor="middle", size=12.5))
+        step = widths[index] * ROW / sum(widths)
+        drawn.append(text(left + step / 2, 25 if ids else 33, name, anchor="middle", size=12))
         if ids:
-            drawn.append(text(x, 43, str(ids[index]), anchor="middle", size=12, colour="quiet"))
+            drawn.append(text(left + step / 2, 43, str(ids[index]), anchor="middle", size=12, colour="quiet"))
+        left += step
     return "".join(drawn)
 
 

@@ -160,5 +160,5 @@ def zoo_experiments():
             "trainings."
         ),
         references=("Touvron et al., 2023, arXiv:2302.13971", "Gu and Dao, 2023, arXiv:2312.00752"),
-        seconds=180,
+        seconds=184,
     )

@@ -6,14 +6,24 @@ from pathlib import Path
 
 import pytest
 
+import zoo
+
 DOCS = Path(__file__).parents[2] / "docs"
 PYTHON = re.compile(r"^```\{python\}\n(?::[a-z-]+:\n)*\n?(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
 @pytest.fixture
-def names(monkeypatch):
-    """The names that the first `count` blocks of Python on a page leave, in either language."""
+def figures(monkeypatch):
+    """The modules of the figures can be imported."""
     monkeypatch.syspath_prepend(DOCS)
+    yield
+    for name in [name for name in sys.modules if name.partition(".")[0] == "figures"]:
+        del sys.modules[name]
+
+
+@pytest.fixture
+def names(figures):
+    """The names that the first `count` blocks of Python on a page leave, in either language."""
 
     def after(page, count):
         found = {"__name__": "page"}
@@ -22,9 +32,7 @@ def names(monkeypatch):
             exec(compile(code, page, "exec"), found)
         return found
 
-    yield after
-    for name in [name for name in sys.modules if name.partition(".")[0] == "figures"]:
-        del sys.modules[name]
+    return after
 
 
 @pytest.mark.parametrize("page", ["tour/positions.md", "zh/tour/positions.md"])
@@ -43,3 +51,16 @@ def test_neighbouring_tokens_share_an_expert_more_often_than_random_ones(names, 
     assert (even < by_load).all() and (by_load < same).all()
     assert by_load[0] - even < 0.05 and same[0] - by_load[0] < 0.05  # close to chance in the first layer
     assert same[-1] - by_load[-1] > 0.1
+
+
+@pytest.mark.usefixtures("figures")
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_the_first_figure_has_whole_tokens_and_the_residual_sum_before_the_feedforward(language):
+    from figures import tour_map
+
+    drawn = tour_map.draw(language)
+    tokenizer = zoo.load("llama").tokenizer
+    tokens = tour_map.pieces(tokenizer, tokenizer.encode(tour_map.PROMPT[language]))
+    assert all(f">{token}<" in drawn for token in tokens)
+    pages = re.findall(r'<a href="([^"]+)\.html">', drawn)
+    assert pages.index("attention") < pages.index("residuals-and-norms") < pages.index("feedforward")
