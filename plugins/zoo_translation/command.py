@@ -19,7 +19,9 @@ def languages(source, as_json):
     from zoo.host.registry import default_registry
 
     registry = default_registry()
-    tokenizer = open_checkpoint(find(source, registry).path, registry).tokenizer()
+    tokenizer = open_checkpoint(
+        find(source, registry, weights=False, tokenizer=True).path, registry
+    ).tokenizer()
     if tokenizer is None or tokenizer.languages is None:
         raise TokenizerError(f"{source}: its tokenizer names no languages to choose between")
     codes = sorted(tokenizer.languages.codes)

@@ -171,6 +171,13 @@ def test_list_show_compare_plugins_doctor(command):
     assert doctor["versions"]["mlx"] and doctor["backend"] in ("CPU", "Metal", "CUDA")
 
 
+def test_show_and_run_say_which_checkpoint_they_mean(command):
+    shown = command("show", "llama").stdout
+    assert "This is llama:8b. `zoo run llama` runs llama:pocket, the small checkpoint" in shown
+    assert "This is" not in command("show", "llama:pocket").stdout
+    assert command("run", "llama", ENGLISH, "--max-tokens", "2").stderr.startswith("llama:pocket · prompt 6")
+
+
 def test_show_lists_where_parameters_are(command):
     values = json.loads(command("show", "gemma2:pocket", "--parameters", "--json").stdout)
     assert values["parameters"]["layers.{i}.mixer.query.weight"] == [[128, 128]]

@@ -6,15 +6,22 @@ import pty
 import subprocess
 import sys
 import termios
+from contextlib import nullcontext
+from types import SimpleNamespace
 
+import click
 import mlx.core as mx
 import pytest
 from click.testing import CliRunner
 from loopback_hub import ID, PROMPT, Repository, answers
 
 import zoo
+from zoo.checkpoint import asking
+from zoo.cli import cli
 from zoo.cli.cache import cache
+from zoo.cli.downloads import ask
 from zoo.cli.show import show
+from zoo.errors import SourceError
 
 
 def test_what_a_model_is_made_of_is_told_by_its_config_alone(hub, repository):
@@ -76,6 +83,39 @@ def test_the_command_says_in_one_line_what_is_wrong(hub, repository, command):
         assert len(done.stderr.splitlines()) == 1
         for word in (arguments[0], *words):
             assert word in done.stderr
+
+
+def test_a_large_download_is_asked_about(hub, repository, monkeypatch):
+    monkeypatch.setattr(asking, "ASKED_ABOVE", 1_000_000)
+    monkeypatch.setattr("sys.argv", ["zoo", "run", ID, "hi"])
+
+    def run(*more):
+        return CliRunner().invoke(cli, ["run", ID, PROMPT, "--max-tokens", "4", *more])
+
+    refused = run()
+    assert str(refused.exception) == f"{ID}: 0.0 GB to download; type this to do so: zoo run {ID} hi --yes"
+    assert refused.exit_code == 1 and "model.safetensors" not in hub.asked()
+    assert run("--yes").stdout.startswith(" Beijing") and "model.safetensors" in hub.asked()
+    assert run().stdout.startswith(" Beijing"), "what the cache has is no download"
+
+
+@pytest.mark.parametrize("agrees", [True, False])
+def test_a_person_on_a_terminal_is_asked(monkeypatch, agrees):
+    def isatty():
+        return True
+
+    questions = []
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=isatty))
+    monkeypatch.setattr("sys.stderr", SimpleNamespace(isatty=isatty))
+    monkeypatch.setattr(click, "confirm", lambda text, err: questions.append(text) or agrees)
+    with asking.asking(ask), nullcontext() if agrees else pytest.raises(SourceError, match="nothing was"):
+        asking.ask_to_download("org/large", 14_500_000_000)
+    asking.ask_to_download("org/large", 14_500_000_000)  # the library asks nobody
+    assert questions == ["org/large: download 14.5 GB?"]
+
+
+def test_a_small_download_is_not_asked_about(hub, repository):
+    assert CliRunner().invoke(cli, ["run", ID, PROMPT, "--max-tokens", "4"]).stdout.startswith(" Beijing")
 
 
 def test_the_cache_is_listed_and_emptied(hub, repository, pocket):

@@ -54,7 +54,10 @@ def test_a_conversation_is_stopped_edited_saved_and_gone_on_with(model, tmp_path
 
 def test_without_a_template_no_line_is_remembered_and_ctrl_c_twice_ends(tmp_path):
     with Chat("run", "llama", "--max-tokens", "8", cwd=tmp_path) as chat:
-        assert "llama has no chat template" in chat.began and "each line is a prompt of its own" in chat.began
+        assert (
+            "llama:pocket has no chat template" in chat.began
+            and "each line is a prompt of its own" in chat.began
+        )
         assert " Paris" in chat.ask(PROMPT)
         assert " Paris" in chat.ask(PROMPT)
         told = chat.ask("/hepl me")

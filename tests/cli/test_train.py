@@ -186,8 +186,8 @@ def test_on_a_terminal_something_is_seen_at_once_and_ctrl_c_is_answered(where, t
         return mark in shown
 
     try:
-        until(lambda: drawn("reading the corpus" if task == "train" else "loading llama"))
-        until(lambda: drawn("tokens/s" if task == "train" else "questions"))
+        until(lambda: drawn("reading the corpus" if task == "train" else "asking"))
+        until(lambda: drawn("tokens/s" if task == "train" else "%"))
         time.sleep(0.5)
         process.send_signal(signal.SIGINT)
         if task == "train":

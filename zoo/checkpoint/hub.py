@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from zoo.checkpoint.asking import ask_to_download
 from zoo.checkpoint.hub_guard import COMMIT, ETAG, Answer, guarded
 from zoo.checkpoint.recognise import suffixes_of
 from zoo.checkpoint.safetensors import INDEX, weight_files, weight_names
@@ -74,9 +75,12 @@ class Listing:
     def fetch(self, names: Sequence[str]) -> None:
         """See to it that the cache has these files at this commit; what it has already costs no request.
 
-        One after the other. SourceError, before anything is fetched, when the disk has no room for them.
+        One after the other. SourceError, before anything is fetched, when the disk has no room for them, or
+        a person who is asked says no.
         """
-        self._check_disk(names)
+        missing = self._missing_bytes(names)
+        self._check_disk(missing)
+        ask_to_download(self.hub_id, missing)
         for name in names:
             self.fetch_file(name, self.commit, tqdm_class=_bar(name))
 
@@ -94,16 +98,20 @@ class Listing:
         with explaining(self.hub_id, revision):
             guarded(answer, lambda: hf_hub_download(self.hub_id, name, revision=revision, **options))
 
-    def _check_disk(self, names: Sequence[str]) -> None:
+    def _missing_bytes(self, names: Sequence[str]) -> int:
+        """The bytes of those files that the cache lacks."""
+        from huggingface_hub import constants
+
+        blobs = Path(constants.HF_HUB_CACHE) / f"models--{self.hub_id.replace('/', '--')}" / "blobs"
+        stored = {name: self._blob(name) for name in names}
+        lacking = (name for name, blob in stored.items() if blob is None or not (blobs / blob).exists())
+        return sum(self.files[name].size or 0 for name in lacking)
+
+    def _check_disk(self, need: int) -> None:
+        """SourceError where the cache's disk has no room for so many bytes."""
         from huggingface_hub import constants
 
         cache = Path(constants.HF_HUB_CACHE)
-        blobs = cache / f"models--{self.hub_id.replace('/', '--')}" / "blobs"
-        need = 0
-        for name in names:
-            blob = self._blob(name)
-            if blob is None or not (blobs / blob).exists():
-                need += self.files[name].size or 0
         with explaining(self.hub_id):
             free = shutil.disk_usage(
                 next(folder for folder in (cache, *cache.parents) if folder.exists())

@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from zoo.cli.complete import sources
+from zoo.cli.downloads import yes_option
 from zoo.cli.source_options import dtype_option, overwrite_option, unpack_option
 
 
@@ -50,6 +51,7 @@ from zoo.cli.source_options import dtype_option, overwrite_option, unpack_option
 @click.option(
     "--compare", type=click.Path(path_type=Path, dir_okay=False), help="Show what changed since this record."
 )
+@yes_option
 @click.option("--json", "as_json", is_flag=True, help="Print the record as JSON.")
 def bench(
     source: str,
@@ -82,7 +84,7 @@ def bench(
 
     check_outputs((record,), overwrite)
     old = read_record(compare) if compare is not None else None
-    with Progress("measuring") as report:
+    with Progress("measuring", waits=True) as report:
         found = benchmark(
             source,
             against,

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from zoo.cli.complete import sources
+from zoo.cli.downloads import yes_option
 from zoo.cli.show import bullets
 from zoo.cli.source_options import overwrite_option
 
@@ -30,6 +31,7 @@ from zoo.cli.source_options import overwrite_option
     "--html", type=click.Path(path_type=Path, dir_okay=False), help="Write a page to explore to a file."
 )
 @overwrite_option
+@yes_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON: numbers with their units.")
 def compare(
     names: tuple[str, ...],
@@ -117,7 +119,7 @@ def _measured(names: tuple[str, ...]) -> Any:
     from zoo.cli.progress import Progress
     from zoo.insight.measure import measure
 
-    with Progress("measuring") as report:
+    with Progress("measuring", waits=True) as report:
         return measure(names, report=report)
 
 

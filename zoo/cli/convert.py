@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from zoo.cli.complete import sources
+from zoo.cli.downloads import yes_option
 from zoo.cli.source_options import architecture_option, repack_option, revision_option
 
 
@@ -38,6 +39,7 @@ from zoo.cli.source_options import architecture_option, repack_option, revision_
 )
 @architecture_option
 @revision_option
+@yes_option
 @repack_option
 @click.option("--check", is_flag=True, help="Compare what both predict on sample text: the KL divergence.")
 def convert(source: str, out: Path, check: bool, **how: Any) -> None:

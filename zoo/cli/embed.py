@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from zoo.cli.complete import sources
+from zoo.cli.downloads import yes_option
 from zoo.cli.source_options import architecture_option, overwrite_option, revision_option
 
 
@@ -30,6 +31,7 @@ from zoo.cli.source_options import architecture_option, overwrite_option, revisi
 @overwrite_option
 @architecture_option
 @revision_option
+@yes_option
 @click.option("--dtype", type=click.Choice(["float32", "float16", "bfloat16"]), help="Compute in this type.")
 def embed(
     source: str,

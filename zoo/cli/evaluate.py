@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import sys
-from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
 
 import click
 
+from zoo.cli.downloads import yes_option
 from zoo.cli.source_options import overwrite_option, revision_option
 
 
 @click.command()
 @click.argument("source")
 @revision_option
+@yes_option
 @click.option(
     "--corpus", metavar="NAME", help="Whose questions to ask (default: those of what it was trained on)."
 )
@@ -40,6 +40,7 @@ def evaluate(
 
     A translator is asked for sentences of the phrasebook instead.
     """
+    from zoo.cli.progress import Progress
     from zoo.cli.signals import Interrupts
     from zoo.cli.table import table
     from zoo.files import check_outputs, write_record
@@ -48,11 +49,14 @@ def evaluate(
     from zoo.training.accuracy import corpus_to_ask, questions_of, scores
 
     check_outputs((out,), overwrite)
-    with Interrupts(lambda text: None), _progress(source) as begin:
-        loaded = load(source, revision=revision)
+    with Interrupts(lambda text: None):
+        with Progress("loading", waits=True) as loading:
+            loaded = load(source, revision=revision, report=loading)
         corpus = corpus or corpus_to_ask(loaded)
         questions = questions_of(loaded.architecture, corpus, everything, loaded.registry)
-        found = scores(loaded, questions, begin(len(questions)))
+        done = count(1)
+        with Progress("asking") as asking:
+            found = scores(loaded, questions, lambda: asking(next(done), len(questions)))
     record = {"scores": [score.as_json() for score in found], "versions": versions()}
     if out is not None:
         write_record(out, record, overwrite, indent=1)
@@ -72,29 +76,3 @@ def evaluate(
     click.echo(
         table(rows, ["relation", "language", "right", "share", "of these, sentences never trained on"])
     )
-
-
-@contextlib.contextmanager
-def _progress(source: str) -> Iterator[Callable[[int], Callable[[], None]]]:
-    """A bar on the error stream of a terminal: a function from the number of questions to one that counts one more."""
-    if not sys.stderr.isatty():
-        yield lambda count: lambda: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=24),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        loading = bar.add_task(f"loading {source[-30:]}".replace("[", "("), total=None)
-
-        def begin(count: int) -> Callable[[], None]:
-            bar.remove_task(loading)
-            task = bar.add_task("questions", total=count)
-            return lambda: bar.advance(task)
-
-        yield begin

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -96,6 +97,13 @@ def opened_model(source: str, **how: Any) -> Any:
         loaded = load(source, report=report, **how)
     served_by(loaded.architecture)
     return loaded
+
+
+def name_of(loaded: Any) -> str:
+    """What a model is called: "llama:pocket" for an embedded checkpoint, else its architecture's name."""
+    name = loaded.architecture.name
+    presets = (p.name for p in loaded.architecture.presets if p.embedded and p.folder == loaded.folder)
+    return ":".join([name, *islice(presets, 1)])
 
 
 def asked_settings(

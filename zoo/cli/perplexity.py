@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from zoo.cli.complete import sources
+from zoo.cli.downloads import yes_option
 from zoo.cli.setting_options import cache_options, policy_of
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ LONGER = {
 @click.option("--revision", metavar="NAME", help="A hub id's branch, tag or commit.")
 @click.option("--dtype", type=click.Choice(["float32", "float16", "bfloat16"]), help="Compute in this type.")
 @click.option("--force", is_flag=True, help="Load even what does not seem to fit in memory.")
+@yes_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def perplexity(
     names: tuple[str, ...],

@@ -20,6 +20,7 @@ from zoo.cli.generating import (
     asked_settings,
     constraint_of,
     cut_line,
+    name_of,
     opened_model,
     prompt_ids,
     steps,
@@ -154,7 +155,7 @@ def run(
         if "return_sequences" in settings:
             for candidate in candidates[1:]:
                 click.echo(candidate["text"])
-        click.echo(facts([loaded.architecture.name, *statistics.lines()], columns(sys.stderr)), err=True)
+        click.echo(facts([name_of(loaded), *statistics.lines()], columns(sys.stderr)), err=True)
     if reason == "length" and ("max_tokens" not in settings or constraint_of(settings)):
         click.echo(cut_line(settings, "--max-tokens changes that"), err=True)
     if interrupted:

@@ -156,7 +156,18 @@ def _head(found: Any, registry: Any) -> str:
     if others := [preset for preset in about["presets"] if found.origin != f"{about['name']}:{preset}"]:
         parts.append(f"other presets: {', '.join(others)}")
     title = f"{about['name']}: {about['summary']}" if about["summary"] else about["name"]
-    return f"{wrapped(title, columns())}\n{facts(parts, columns())}"
+    lines = [wrapped(title, columns()), facts(parts, columns())]
+    if runs := _what_runs(found):
+        lines.append(wrapped(runs, columns()))
+    return "\n".join(lines)
+
+
+def _what_runs(found: Any) -> str:
+    """Which checkpoint the architecture's name runs, where that is not the one described; "" otherwise."""
+    name, small = found.architecture.name, found.architecture.preset()
+    if found.preset is None or small is None or not small.embedded or small == found.preset:
+        return ""
+    return f"This is {found.origin}. `zoo run {name}` runs {name}:{small.name}, the small checkpoint of the package."
 
 
 def _sheet(sheet: Any, everything: bool) -> str:

@@ -8,6 +8,8 @@ from typing import Any
 
 import click
 
+from zoo.cli.downloads import yes_option
+
 architecture_option = click.option(
     "--architecture", metavar="NAME", help="Use this architecture, whatever the config says."
 )
@@ -56,7 +58,7 @@ def model_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options of commands that run a model on text: how it is opened, and how its text is made."""
     options = (
         *(adapter_option, architecture_option, revision_option, repack_option, unpack_option),
-        *(dtype_option, force_option),
+        *(dtype_option, force_option, yes_option),
         *(strategy_option, sampler_option, prompt_cache_option),
     )
     for option in reversed(options):

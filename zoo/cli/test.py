@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from zoo.cli.complete import sources
+from zoo.cli.downloads import yes_option
 
 
 @click.command()
@@ -21,6 +22,7 @@ from zoo.cli.complete import sources
     help="Also compare logits with this: another checkpoint of the same model, or an npz of tokens and logits.",
 )
 @click.option("--tolerance", type=float, help="Of --reference: share of the logits' range (1e-4).")
+@yes_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_obj
 def test(debug: bool, source: str, reference: Path | None, tolerance: float | None, as_json: bool) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from zoo.cli.complete import sources
+from zoo.cli.downloads import yes_option
 from zoo.cli.generating import Request, prompt_ids, sampler_asked
 from zoo.cli.plugins import served_by
 from zoo.cli.progress import Progress
@@ -60,6 +61,7 @@ FILE = click.Path(path_type=Path, dir_okay=False)
     help="Narrow the draw by a plugin's sampler; may be given several times.",
 )
 @click.option("--strategy", metavar="NAME", help="Make the text this way: a plugin's strategy, for example.")
+@yes_option
 @click.option("--raw", is_flag=True, help="Give the text as it is, without the chat template.")
 def trace(
     source: str,

@@ -13,7 +13,7 @@ from zoo.cli import notice, progress
 from zoo.cli.chatting.commands import COMMANDS, ENDS, obey, plain
 from zoo.cli.chatting.reading import Cleared, Reader, reader, unquoted
 from zoo.cli.chatting.view import AnswerScreen
-from zoo.cli.generating import cut_line
+from zoo.cli.generating import cut_line, name_of
 from zoo.cli.progress import Progress
 from zoo.errors import ZooError
 
@@ -32,7 +32,7 @@ def converse(talk: Talk) -> None:
         else f" {'leaves the chat template out' if talk.raw else 'has no chat template'}: each line is a prompt of its "
         "own, and no other is remembered"
     )
-    session.say(f"{talk.loaded.architecture.name}{what}.")
+    session.say(f"{name_of(talk.loaded)}{what}.")
     session.say("/help says what can be typed, /exit or Ctrl-D ends.")
     session.run(reader(session.completions))
 

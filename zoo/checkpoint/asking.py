@@ -1,0 +1,31 @@
+"""Asking before a large download. The command line sets who is asked; without that nothing is. Imports no mlx."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+ASKED_ABOVE = 1_000_000_000  # bytes
+
+# Called with a hub id and the bytes to download; raises to refuse.
+Ask = Callable[[str, int], None]
+
+_ask: ContextVar[Ask | None] = ContextVar("_ask", default=None)
+
+
+@contextmanager
+def asking(ask: Ask) -> Iterator[None]:
+    """Call `ask` before each download of more than `ASKED_ABOVE` bytes inside."""
+    token = _ask.set(ask)
+    try:
+        yield
+    finally:
+        _ask.reset(token)
+
+
+def ask_to_download(hub_id: str, nbytes: int) -> None:
+    """Ask whether so many bytes of a repository may be downloaded; what the asker raises, where they may not."""
+    ask = _ask.get()
+    if ask is not None and nbytes > ASKED_ABOVE:
+        ask(hub_id, nbytes)

@@ -1,0 +1,39 @@
+"""Large downloads are asked about on a terminal; elsewhere they need `--yes`."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from typing import Any
+
+import click
+
+from zoo.errors import SourceError
+
+YES = f"{__name__}.yes"  # of a click context's meta
+
+
+def _remember(ctx: click.Context, _: click.Parameter, yes: bool) -> None:
+    ctx.meta[YES] = yes
+
+
+yes_option: Any = click.option(
+    "--yes",
+    is_flag=True,
+    expose_value=False,
+    callback=_remember,
+    help="Download without asking, even more than 1 GB.",
+)
+
+
+def ask(hub_id: str, nbytes: int) -> None:
+    """Ask a person whether so many bytes may be downloaded; SourceError for a no, and where nobody can be asked."""
+    ctx = click.get_current_context(silent=True)
+    if ctx is not None and ctx.meta.get(YES):
+        return
+    size = f"{nbytes / 1e9:.1f} GB"
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        line = shlex.join(["zoo", *sys.argv[1:], "--yes"])
+        raise SourceError(f"{hub_id}: {size} to download; type this to do so: {line}")
+    if not click.confirm(f"{hub_id}: download {size}?", err=True):
+        raise SourceError(f"{hub_id}: nothing was downloaded")
