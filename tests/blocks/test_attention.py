@@ -8,7 +8,7 @@ from zoo.assemble import build
 from zoo.blocks.attention import rotates_late
 from zoo.cache import CrossCache, KVCache, WindowCache
 from zoo.host.registry import default_registry
-from zoo.recipe import Attention, CrossAttention, DynamicScaling, LinearScaling, RoPE
+from zoo.recipe import Attention, CrossAttention, DynamicScaling, JointRMSNorm, LinearScaling, RoPE
 from zoo.testing import randomise, same
 
 
@@ -42,3 +42,11 @@ def test_cross_attention_is_attention_over_another_text():
     expected = cross(x, memory)
     same(cross(x, memory, cache=cache), expected, "first", 1e-6)
     same(cross(x, None, cache=cache), expected, "from the cache", 1e-6)
+
+
+def test_a_joint_norm_gives_all_heads_together_a_mean_square_of_one():
+    norm = build(JointRMSNorm(heads=3), 8, registry=default_registry())
+    scale = mx.array([1.0, 10.0, 100.0])[:, None, None]  # heads of different sizes
+    squares = mx.square(norm(scale * mx.random.normal((2, 3, 5, 8))))  # (B, H, T, K)
+    assert mx.allclose(squares.mean(axis=(1, 3)), mx.ones((2, 5)), atol=1e-4).item()
+    assert squares[:, 0].mean().item() < 0.01 < squares[:, 2].mean().item()

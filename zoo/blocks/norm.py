@@ -33,3 +33,17 @@ class RMSNorm(nn.Module):
     def __call__(self, x: mx.array) -> mx.array:  # (…, D) -> (…, D)
         # A residual stream may be kept in float32: what reads it works in the model's own dtype.
         return mx.fast.rms_norm(x, self.weight, self.eps).astype(self.weight.dtype)
+
+
+class JointRMSNorm(nn.Module):
+    """RMSNorm whose mean is over all heads and their features. Axes: H heads, K width of a head."""
+
+    def __init__(self, spec: recipe.JointRMSNorm, *, dim: int, index: int = 0) -> None:
+        super().__init__()
+        self.weight = mx.ones((spec.heads * dim,))  # (H·K,)
+        self.eps = spec.eps
+
+    def __call__(self, x: mx.array) -> mx.array:  # (B, H, T, K) -> (B, H, T, K)
+        joined = x.transpose(0, 2, 1, 3).flatten(-2)  # (B, T, H·K)
+        normed = mx.fast.rms_norm(joined, self.weight, self.eps).astype(self.weight.dtype)
+        return normed.reshape(*joined.shape[:2], x.shape[1], -1).transpose(0, 2, 1, 3)

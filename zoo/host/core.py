@@ -30,6 +30,7 @@ def zoo_blocks() -> tuple[Block, ...]:
     return (
         Block(recipe.LayerNorm, "zoo.blocks.norm:LayerNorm", "layer normalisation"),
         Block(recipe.RMSNorm, "zoo.blocks.norm:RMSNorm", "root mean square normalisation"),
+        Block(recipe.JointRMSNorm, "zoo.blocks.norm:JointRMSNorm", "RMSNorm over all heads at once"),
         Block(recipe.LearnedPositions, "zoo.blocks.position:LearnedPositions", "learned position embeddings"),
         Block(
             recipe.SinusoidalPositions,
@@ -278,6 +279,7 @@ def zoo_drawings() -> tuple[Drawing, ...]:
     return (
         Drawing(recipe.LayerNorm, f"{parts}:layer_norm"),
         Drawing(recipe.RMSNorm, f"{parts}:rms_norm"),
+        Drawing(recipe.JointRMSNorm, f"{parts}:joint_rms_norm"),
         Drawing(recipe.LearnedPositions, f"{parts}:learned_positions"),
         Drawing(recipe.SinusoidalPositions, f"{parts}:sinusoidal_positions"),
         Drawing(recipe.Embedding, f"{parts}:embedding"),
@@ -347,6 +349,7 @@ def zoo_probes() -> tuple[Probe, ...]:
         Probe("zoo.blocks.cross:CrossLayer", f"{probes}:CrossLayerProbe"),
         Probe("zoo.blocks.norm:LayerNorm", f"{probes}:NormProbe"),
         Probe("zoo.blocks.norm:RMSNorm", f"{probes}:NormProbe"),
+        Probe("zoo.blocks.norm:JointRMSNorm", f"{probes}:NormProbe"),
         Probe("zoo.blocks.embedding:Embedding", f"{probes}:EmbeddingProbe"),
         Probe("zoo.blocks.position:LearnedPositions", f"{probes}:PositionsProbe"),
         Probe("zoo.blocks.position:SinusoidalPositions", f"{probes}:PositionsProbe"),

@@ -119,7 +119,7 @@ class Model(Spec):
             layer.change(**(change(index, layer) if change else changes))
             for index, layer in enumerate(self.layers)
         )
-        return dataclasses.replace(self, layers=layers)
+        return self.change(layers=layers)
 
     def _check(self, context: int | None, embedding: Embedding, head: Spec | None) -> None:
         """Give a head without a vocabulary the embedding's; RecipeError for parts that do not fit each other."""

@@ -50,6 +50,20 @@ class RMSNorm(Spec):
         return dim
 
 
+@frozen(kw_only=True)
+class JointRMSNorm(RMSNorm):
+    """RMSNorm of all `heads` of the queries, or of the keys, together: one mean for all of them (OLMo 2, OLMoE).
+
+    As `query_norm` or `key_norm` of attention, where an `RMSNorm` normalises each head.
+    """
+
+    kind, name = "norm", "joint-rmsnorm"
+    heads: int
+
+    def own_parameters(self, dim: int) -> int:
+        return self.heads * dim
+
+
 class AddedPositions(Spec):
     """Positions that are added to the embedding of a token; they cannot turn queries and keys."""
 

@@ -24,6 +24,11 @@ def rms_norm(subject: Subject) -> Box:
     return subject.box("RMSNorm")
 
 
+def joint_rms_norm(subject: Subject) -> Box:
+    """RMSNorm of all heads together."""
+    return subject.box("Joint RMSNorm")
+
+
 def learned_positions(subject: Subject) -> Box:
     """A table of positions."""
     return subject.box("Learned positions", Note(f"{number(subject.spec.context)} positions", "positions"))

@@ -1,9 +1,9 @@
 """OLMo 2: LLaMA with norms on what its blocks give, not on what they read. Imports no mlx."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from zoo.architecture import Architecture, Block, Drawing, Preset, Rename, hookimpl
-from zoo.recipe import Spec
+from zoo.recipe import JointRMSNorm, Spec
 from zoo_llama import WEIGHTS as LLAMA_WEIGHTS
 from zoo_llama import llama
 
@@ -19,19 +19,6 @@ class OutputNormLayer(Spec):
     feedforward_norm: Spec
 
 
-@dataclass(frozen=True)
-class JointRMSNorm(Spec):
-    """RMSNorm over all heads of a projection at once, where attention has one for each head."""
-
-    kind, name = "norm", "olmo2-joint-rmsnorm"
-    heads: int
-    eps: float = field(default=1e-6, metadata={"least": 0})
-
-    def own_parameters(self, dim):
-        """A weight for each number of a projection; `dim` is the width of one head."""
-        return self.heads * dim
-
-
 def olmo2(config):
     """LLaMA with its norms moved, and a norm on all queries and one on all keys (OLMo Team, 2024)."""
     config = config.with_defaults(rms_norm_eps=1e-5, max_position_embeddings=2048)
@@ -39,7 +26,8 @@ def olmo2(config):
 
     def moved(layer):
         mixer = layer.mixer.change(
-            query_norm=JointRMSNorm(layer.mixer.heads, eps), key_norm=JointRMSNorm(layer.mixer.kv_heads, eps)
+            query_norm=JointRMSNorm(heads=layer.mixer.heads, eps=eps),
+            key_norm=JointRMSNorm(heads=layer.mixer.kv_heads, eps=eps),
         )
         return OutputNormLayer(mixer, layer.feedforward, layer.mixer_norm, layer.feedforward_norm)
 
@@ -77,18 +65,16 @@ SEVEN_BILLION = dict(
 
 @hookimpl
 def zoo_blocks():
-    """A layer and a norm, which is all that LLaMA lacks."""
+    """A layer, which is all that the zoo lacks."""
     yield Block(
         OutputNormLayer, "zoo_olmo2.block:OutputNormLayer", "norms on what mixer and feed-forward give"
     )
-    yield Block(JointRMSNorm, "zoo_olmo2.block:JointRMSNorm", "RMSNorm over all heads at once")
 
 
 @hookimpl
 def zoo_drawings():
-    """How the layer and the norm look in block diagrams."""
+    """How the layer looks in block diagrams."""
     yield Drawing(OutputNormLayer, "zoo_olmo2.drawing:output_norm_layer")
-    yield Drawing(JointRMSNorm, "zoo_olmo2.drawing:joint_norm")
 
 
 @hookimpl

@@ -1,6 +1,5 @@
-"""The blocks of OLMo 2. Axes: B batch, T length, D width, H heads, K width of a head."""
+"""The layer of OLMo 2. Axes: B batch, T length, D width."""
 
-import mlx.core as mx
 import mlx.nn as nn
 
 
@@ -15,17 +14,3 @@ class OutputNormLayer(nn.Module):
     def __call__(self, x, mask=None, cache=None):  # (B, T, D) -> (B, T, D)
         x = x + self.mixer_norm(self.mixer(x, mask, cache))
         return x + self.feedforward_norm(self.feedforward(x))
-
-
-class JointRMSNorm(nn.Module):
-    """x / √(mean(x²) + eps) · weight, the mean over heads and their features together."""
-
-    def __init__(self, spec, *, dim, index=0):
-        super().__init__()
-        self.weight = mx.ones((spec.heads * dim,))  # (H·K,)
-        self.eps = spec.eps
-
-    def __call__(self, x):  # (B, H, T, K) -> (B, H, T, K)
-        joined = x.transpose(0, 2, 1, 3).flatten(-2)  # (B, T, H·K)
-        normed = mx.fast.rms_norm(joined, self.weight, self.eps)
-        return normed.reshape(*joined.shape[:2], x.shape[1], -1).transpose(0, 2, 1, 3)

@@ -1,11 +1,6 @@
-"""How OLMo 2's layer and norm are drawn. Imports no mlx."""
+"""How OLMo 2's layer is drawn. Imports no mlx."""
 
 from zoo.insight.diagram import Residual
-
-
-def joint_norm(subject):
-    """RMSNorm of all heads together."""
-    return subject.box("Joint RMSNorm")
 
 
 def output_norm_layer(subject):
