@@ -14,8 +14,9 @@ from zoo.errors import PromptError
 from zoo.generation import Step
 from zoo.generation.choosing.sampling import sampler
 from zoo.generation.prepared import BATCH, each_prompt, in_batches
-from zoo.generation.prompt import encode_prompt, mask_id, sampling_of
+from zoo.generation.prompt import encode_prompt, mask_id
 from zoo.generation.reader import padded
+from zoo.generation.settings import settings_for
 from zoo.generation.text import TextStream
 from zoo.loading import Loaded
 from zoo_llada.uncover import Choose, drafted, each, share, uncover
@@ -50,11 +51,10 @@ def _answers(
     max_tokens: int,
     steps: int | None = None,
     block_length: int,
-    seed: int | None = None,
     special_tokens: bool = True,
-    **sampling: Any,
+    **given: Any,
 ) -> Iterator[tuple[int, Step]]:
-    drawn, mask = sampling_of(loaded, **sampling), mask_id(loaded)
+    settings, mask = settings_for(loaded, given), mask_id(loaded)
     texts = each_prompt(prompts, several, lambda prompt: encode_prompt(loaded, prompt, special_tokens))
     blocks = share(max_tokens, -(-max_tokens // block_length))
     if steps is not None and steps < len(blocks):
@@ -66,7 +66,7 @@ def _answers(
         for indices in in_batches(loaded, [len(ids) for ids in texts], batch_size):
             group = [texts[index] for index in indices]
             # With draws each text has its own, as if it were alone.
-            chooses = [sampler(drawn, seed) for _ in (group if drawn.temperature else group[:1])]
+            chooses = [sampler(settings) for _ in (group[:1] if settings.greedy else group)]
             for place, step in _answer(loaded, group, mask, plan, chooses):
                 yield indices[place], step
 

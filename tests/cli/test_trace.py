@@ -70,7 +70,7 @@ def test_json_has_numbers_that_are_the_traces():
 
 def test_settings_are_those_of_run():
     told = json.loads(run("llama", PROMPT, "--json", "--temperature", 2, "--top-k", 3, "--seed", 1))
-    assert told["sampling"] == {"temperature": 2, "top_k": 3, "top_p": 1, "min_p": 0}
+    assert told["settings"] == {"temperature": 2, "top_k": 3, "top_p": 1, "min_p": 0, "seed": 1}
     assert [stage["name"] for stage in told["decisions"][0]["stages"]] == ["model", "temperature", "top_k"]
 
 

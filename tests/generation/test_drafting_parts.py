@@ -7,12 +7,15 @@ from chi_square import deviation
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from zoo.generation.choosing.filters import draw_processors
 from zoo.generation.drafting import BreakEven
 from zoo.generation.drafting.acceptance import accept, residual
 from zoo.generation.drafting.lookup import PromptLookup
 from zoo.generation.drafting.model import Draws, fitted
+from zoo.generation.settings import Settings
 
 DRAWS = 20_000
+DRAWN = draw_processors(Settings(temperature=1.0))
 
 
 def law(seed, vocab=6, peaked=1.0):
@@ -77,20 +80,14 @@ def test_logits_of_a_padded_vocabulary_are_cut_or_filled():
     logits = mx.array([[1.0, 2.0, 3.0]])
     assert fitted(logits, 2).tolist() == [[1.0, 2.0]]
     assert fitted(logits, 4).tolist() == [[1.0, 2.0, 3.0, -float("inf")]]
-    token, known = Draws(4, temperature=1.0, seed=0)(logits)
+    token, known = Draws(4, DRAWN, seed=0)(logits)
     assert token.item() < 3 and known[0, 3].item() == 0 and known.sum().item() == pytest.approx(1)
 
 
 def test_drafts_of_a_seed_repeat():
     logits = mx.zeros((1, 1000))
-    assert (
-        Draws(1000, temperature=1.0, seed=3)(logits)[0].item()
-        == Draws(1000, temperature=1.0, seed=3)(logits)[0].item()
-    )
-    assert (
-        Draws(1000, temperature=1.0, seed=3)(logits)[0].item()
-        != Draws(1000, temperature=1.0, seed=4)(logits)[0].item()
-    )
+    assert Draws(1000, DRAWN, seed=3)(logits)[0].item() == Draws(1000, DRAWN, seed=3)(logits)[0].item()
+    assert Draws(1000, DRAWN, seed=3)(logits)[0].item() != Draws(1000, DRAWN, seed=4)(logits)[0].item()
 
 
 def simulated(passes, drafted_seconds, tokens, pays=None):

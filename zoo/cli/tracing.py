@@ -252,20 +252,20 @@ class _Printer:
             f"Choice {number + 1}: {self.token(decision.token)}",
             f"entropy {decision.entropy_bits:.2f} bits; the chosen token has rank {decision.rank + 1}",
         )
-        first = decision.stages[0].probabilities[:CANDIDATES]
-        order = [i for i, p in enumerate(first) if p >= LEAST or not i]
-        if decision.token not in (decision.candidates[i] for i in order):
-            order.append(decision.candidates.index(decision.token))
         stages = decision.stages
-        shown = [i for i in order if all(i < len(s.probabilities) for s in stages)]
+        first, last = stages[0].probabilities, stages[-1].probabilities
+        likeliest = sorted(range(len(last)), key=lambda i: -last[i])[:CANDIDATES]
+        order = [i for i, p in enumerate(first[:CANDIDATES]) if p >= LEAST or not i]
+        order += [i for i in likeliest if last[i] >= LEAST]
+        shown = list(dict.fromkeys((*order, decision.shown.index(decision.token))))
         heads = [
             f"{s.name.replace('_', '-')}" + (f" {s.setting:g}" if s.setting is not None else "")
             for s in stages[1:]
         ]
-        rows = [[self.token(decision.candidates[i]), *(s.probabilities[i] for s in stages)] for i in shown]
+        rows = [[self.token(decision.shown[i]), *(s.probabilities[i] for s in stages)] for i in shown]
         self.bars(
             rows,
-            next((n for n, i in enumerate(shown) if decision.candidates[i] == decision.token), -1),
+            shown.index(decision.shown.index(decision.token)),
             heads,
         )
         if len(stages) > 1:

@@ -1,4 +1,4 @@
-"""The ids of a prompt, the sampling settings, and the ids that end a text: what strategies share."""
+"""The ids of a prompt, and the ids that end a text: what strategies share."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from zoo import tokenizer
 from zoo.errors import NothingToPredict, PromptError
-from zoo.generation.choosing.plugins import filters_of
-from zoo.generation.choosing.sampling import Sampling
 from zoo.loading import Loaded
 from zoo.recipe import LearnedPositions
 from zoo.tokenizer import Tokenizer
@@ -17,7 +15,6 @@ from zoo.tokenizer import Tokenizer
 if TYPE_CHECKING:
     from zoo.tokenizer.languages import Languages
 
-NARROWING = ("top_k", "top_p", "min_p", "typical_p")  # keys of a generation_config.json
 SEVERAL = "call it for each of them, [zoo.generate(loaded, prompt) for prompt in prompts]"
 MESSAGES = (
     "the prompt is one text or one list of token ids, got chat messages: call zoo.chat(loaded, messages)"
@@ -189,37 +186,6 @@ def learned_context(recipe: Any) -> int | None:
     """The number of positions that a model has learned vectors for; None when its positions have no end."""
     positions = recipe.embedding.positions
     return positions.context if isinstance(positions, LearnedPositions) else None
-
-
-def sampling_of(
-    loaded: Loaded, *, samplers: Mapping[str, Mapping[str, Any]] | None = None, **given: float | int | None
-) -> Sampling:
-    """The settings given, else the checkpoint's `generation_config.json`, else greedy.
-
-    `samplers` are those of plugins, by name, each with its settings; one that is stateful is refused.
-    """
-    defaults = settings_of(loaded)
-    settings: dict[str, Any] = {}
-    if defaults.get("do_sample"):
-        settings["temperature"] = 1.0
-        settings |= {
-            name: defaults[name] for name in ("temperature", *NARROWING) if defaults.get(name) is not None
-        }
-    try:
-        Sampling(**settings)
-    except PromptError as error:
-        raise PromptError(f"generation_config.json: {str(error).replace('`', '')}") from error
-    settings |= {key: value for key, value in given.items() if value is not None}
-    if samplers:
-        settings["filters"] = filters = filters_of(loaded.registry, samplers)
-        if stateful := next((one.name for one in filters if one.stateful), None):
-            raise PromptError(
-                f"`samplers`: {stateful} follows one text token by token, which is not done here"
-            )
-    narrowing = [key for key in (*NARROWING, "top_n_sigma") if given.get(key) is not None]
-    if (narrowing or samplers) and given.get("temperature") is None and not settings.get("temperature"):
-        settings["temperature"] = 1.0  # a filter is asked for, so a draw is wanted
-    return Sampling(**settings)
 
 
 def end_ids(loaded: Loaded) -> frozenset[int]:

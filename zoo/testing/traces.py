@@ -178,7 +178,7 @@ def cached_values_equal_the_full_forwards(subject: Subject) -> None:
         mx.eval(list(in_pieces(subject)))
     loaded = loaded_of(subject)
     whole, pieces = (
-        Trace(loaded, [], passes, recorder.about, [], None)
+        Trace(loaded, [], passes, recorder.about, [])
         for passes in (recorder.passes[:count], recorder.passes[count:])
     )
     for address, about in recorder.about.items():

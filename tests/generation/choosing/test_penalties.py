@@ -4,7 +4,8 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from zoo.generation.choosing.penalties import Counts, Penalties, presence_and_frequency, repetition
+from zoo.generation.choosing.penalties import Counts, Penalties, frequency, presence, repetition
+from zoo.generation.choosing.stages import stages_of
 
 V = 7
 LOGITS = np.array([[2.0, -1.0, 0.5, 0.0, -3.0, 1.0, 4.0]], np.float32)
@@ -19,7 +20,7 @@ def test_repetition_divides_positive_logits_and_multiplies_negative_ones():
 
 def test_presence_is_taken_once_and_frequency_every_time():
     counts = np.array([0, 1, 3, 0, 0, 2, 0])
-    found = np.array(presence_and_frequency(mx.array(LOGITS), mx.array(counts), 0.5, -0.25))
+    found = np.array(frequency(presence(mx.array(LOGITS), mx.array(counts), 0.5), mx.array(counts), -0.25))
     assert np.allclose(found, LOGITS - 0.5 * (counts > 0) + 0.25 * counts, atol=1e-6)
 
 
@@ -35,7 +36,7 @@ def test_counts_are_those_of_the_last_tokens(size):
 
 
 def test_the_prompt_counts_for_repetition_alone():
-    penalties = Penalties(V, [0, 1, 99], repetition_penalty=2.0, presence=1.0, frequency=0.5)
+    penalties = Penalties(V, [0, 1, 99], repetition_penalty=2.0, presence_penalty=1.0, frequency_penalty=0.5)
     for token in (2, 2, 5):
         penalties.took(mx.array([token]))
     wanted = LOGITS[0].copy()
@@ -43,13 +44,12 @@ def test_the_prompt_counts_for_repetition_alone():
         wanted[token] *= 2.0 if wanted[token] < 0 else 0.5
     wanted[[2, 5]] -= 1.0
     wanted[[2, 5]] -= [1.0, 0.5]
-    assert np.allclose(np.array(penalties(mx.array(LOGITS)))[0], wanted, atol=1e-6)
+    *_, last = stages_of(mx.array(LOGITS), penalties.processors)
+    assert np.allclose(np.array(last.logits)[0], wanted, atol=1e-6)
 
 
 def test_nothing_asked_changes_nothing():
-    penalties = Penalties(V, [0, 1])
-    logits = mx.array(LOGITS)
-    assert not penalties.active and penalties(logits) is logits
+    assert Penalties(V, [0, 1]).processors == ()
 
 
 def test_a_token_that_is_not_evaluated_counts():

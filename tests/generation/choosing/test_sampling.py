@@ -5,10 +5,12 @@ import math
 import mlx.core as mx
 import pytest
 
+import zoo
 from zoo.errors import PromptError
 from zoo.generation.choosing.filters import min_p, top_k, top_p
 from zoo.generation.choosing.logits import logprobs
-from zoo.generation.choosing.sampling import Sampling, greedy, sampler
+from zoo.generation.choosing.sampling import greedy, sampler
+from zoo.generation.settings import Settings, settings_for
 
 LOGITS = mx.log(mx.array([[0.5, 0.25, 0.15, 0.07, 0.03], [0.03, 0.07, 0.15, 0.25, 0.5]]))
 
@@ -38,19 +40,21 @@ def test_min_p_keeps_what_is_likely_enough():
 
 
 def test_draws_follow_the_probabilities_and_the_seed():
-    draw = sampler(Sampling(temperature=1.0, top_k=2), seed=3)
+    draw = sampler(Settings(temperature=1.0, top_k=2, seed=3))
     rows = mx.concatenate([LOGITS[:1]] * 3000)
     drawn = draw(rows).tolist()
     assert set(drawn) == {0, 1}
     assert abs(drawn.count(0) / 3000 - 2 / 3) < 0.04
-    again = sampler(Sampling(temperature=1.0, top_k=2), seed=3)
+    again = sampler(Settings(temperature=1.0, top_k=2, seed=3))
     assert again(rows).tolist() == drawn
     assert again(rows).tolist() != drawn  # the next step has a key of its own
 
 
 def test_temperature_acts_before_top_p():
     # At temperature 4 the likeliest token has 0.29 of the mass, so that p = 0.4 lets a second one in.
-    drawn = {sampler(Sampling(temperature=4.0, top_p=0.4), seed)(LOGITS[:1]).item() for seed in range(60)}
+    drawn = {
+        sampler(Settings(temperature=4.0, top_p=0.4, seed=seed))(LOGITS[:1]).item() for seed in range(60)
+    }
     assert drawn == {0, 1}
 
 
@@ -58,6 +62,11 @@ def test_logprobs_are_the_models_own_in_float32():
     found = logprobs(LOGITS.astype(mx.float16) * 1)
     assert found.dtype == mx.float32
     assert abs(found[0, 0].item() - math.log(0.5)) < 1e-2
+
+
+@pytest.fixture(scope="module")
+def llama():
+    return zoo.load("llama")
 
 
 @pytest.mark.parametrize(
@@ -77,6 +86,6 @@ def test_logprobs_are_the_models_own_in_float32():
         (dict(min_p=1.1), "`min_p`"),
     ],
 )
-def test_settings_that_cannot_be_are_refused_by_name(setting, word):
+def test_settings_that_cannot_be_are_refused_by_name(llama, setting, word):
     with pytest.raises(PromptError, match=word):
-        Sampling(**setting)
+        settings_for(llama, setting)

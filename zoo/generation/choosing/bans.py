@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Sequence
 
+import mlx.core as mx
+
+from zoo.generation.choosing.logits import REMOVED, removed
+
 
 class Endings:
     """Runs of tokens, each of two and more: those whose last token would complete one at the end of the text."""
@@ -28,8 +32,35 @@ class Endings:
         self._text.append(token)
 
 
+class BannedRuns:
+    """Removes the tokens that would complete one of some runs, each of one token or more, at the end of the text.
+
+    `looks_back`: which these are depends on the tokens before. Axes: V vocabulary.
+    """
+
+    def __init__(self, vocab: int, runs: Iterable[Sequence[int]], given: Sequence[int] = ()) -> None:
+        runs = list(runs)
+        self._single = marked(vocab, [run[0] for run in runs if len(run) == 1])
+        several = [run for run in runs if len(run) > 1]
+        self._endings = Endings(several, given) if several else None
+        self.looks_back = bool(several)
+
+    def __call__(self, logits: mx.array) -> mx.array:
+        """The logits without these tokens, (1, V) -> (1, V)."""
+        if self._single is not None:
+            logits = mx.where(self._single, REMOVED, logits)
+        return logits if self._endings is None else removed(logits, sorted(self._endings.completing()))
+
+    def took(self, token: int) -> None:
+        """One more token of the text."""
+        if self._endings is not None:
+            self._endings.took(token)
+
+
 class Ngrams:
-    """The runs of `size` tokens of a text: those whose last token would repeat one."""
+    """The runs of `size` tokens of a text: those whose last token would repeat one, which it removes."""
+
+    looks_back = True
 
     def __init__(self, size: int, given: Sequence[int] = ()) -> None:
         self._followers: dict[tuple[int, ...], set[int]] = {}
@@ -41,8 +72,22 @@ class Ngrams:
         """The tokens that would complete a run that the text has already."""
         return self._followers.get(tuple(self._start), set())
 
+    def __call__(self, logits: mx.array) -> mx.array:
+        """The logits without these tokens, (1, V) -> (1, V)."""
+        return removed(logits, sorted(self.completing()))
+
     def took(self, token: int) -> None:
         """One more token of the text."""
         if len(self._start) == self._start.maxlen:
             self._followers.setdefault(tuple(self._start), set()).add(token)
         self._start.append(token)
+
+
+def marked(vocab: int, tokens: Iterable[int]) -> mx.array | None:
+    """The tokens as booleans (V,), None for none; ids outside the vocabulary are left out."""
+    known = [token for token in tokens if token < vocab]
+    if not known:
+        return None
+    found = mx.zeros(vocab, mx.bool_)
+    found[mx.array(known)] = True
+    return found

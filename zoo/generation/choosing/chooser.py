@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 import mlx.core as mx
 
+from zoo.architecture.shared_settings import CONSTRAINTS
 from zoo.errors import ZooError
-from zoo.generation.choosing.bans import Endings, Ngrams
+from zoo.generation.choosing.bans import BannedRuns, Ngrams, marked
 from zoo.generation.choosing.dry import Dry
-from zoo.generation.choosing.filters import narrowing, xtc
+from zoo.generation.choosing.filters import draw_processors, xtc
 from zoo.generation.choosing.forced import Constraints
 from zoo.generation.choosing.logits import REMOVED, removed
 from zoo.generation.choosing.mirostat import Mirostat
@@ -20,11 +21,14 @@ from zoo.generation.choosing.penalties import Penalties
 from zoo.generation.choosing.plugins import PluginFilter
 from zoo.generation.choosing.sampling import first_key, greedy
 from zoo.generation.choosing.spelled import Spelled
+from zoo.generation.choosing.stages import LogitsProcessor, Stage, record_of, stages_of
 
 if TYPE_CHECKING:
     import numpy as np
 
     from zoo.generation.settings import Settings
+
+CHECKPOINT = "generation_config.json"  # the name of a stage that the checkpoint asks for
 
 
 class Mask(Protocol):
@@ -43,7 +47,7 @@ class Chooser:
     """Chooses the tokens of one sequence, which never depend on other sequences.
 
     `choose` and `took` alternate, or `choose` is one call ahead where it does not wait: `took` is told every token in
-    order, also those that were chosen elsewhere from the distribution of `scores`.
+    order, also those that were chosen elsewhere from the distribution of `scores` or `probabilities`.
 
     `plain`: every token is the likeliest one of the model. `waits`: a token is chosen only after `took` has been told
     the one before.
@@ -78,36 +82,41 @@ class Chooser:
             given,
             repetition_penalty=settings.repetition_penalty,
             context=settings.repetition_context_size,
-            presence=settings.presence_penalty,
-            frequency=settings.frequency_penalty,
+            presence_penalty=settings.presence_penalty,
+            frequency_penalty=settings.frequency_penalty,
         )
         self._dry = _dry(settings, spelled, given) if settings.dry_multiplier else None
-        self._always = _marked(
-            vocab, (*self.forced.always, *(run[0] for run in spelled.banned if len(run) == 1))
-        )
-        self._bans = _bans((*self.forced.never, *spelled.banned), settings.no_repeat_ngram_size, given)
-        self._narrowing = [narrow for _, _, narrow in narrowing(settings)]
-        self._exempt = _marked(vocab, (*self.forced.ends, *spelled.lines))
+        self._banned = _banned(vocab, spelled.banned, given)
+        self._ngrams = Ngrams(settings.no_repeat_ngram_size, given) if settings.no_repeat_ngram_size else None
+        self._never = _banned(vocab, self.forced.banned, given)
+        self._exempt = marked(vocab, (*self.forced.ends, *spelled.lines))
         self._mirostat = (
             Mirostat(settings.mirostat_tau, settings.mirostat_eta)
             if settings.mirostat and not settings.greedy
             else None
         )
+        constraints = tuple(self._constraints())
+        self._removing = len(constraints)  # the stage after which all tokens may be removed
+        self._processors = (*constraints, *self._draws())
+        self._record = record_of(settings)
         self._chosen = self._taken = 0
         self._best: mx.array | None = None  # the largest of the last scores, where all may be removed
-        self._unread = deque[mx.array | None]()  # that of each token chosen and not yet taken
+        self._stages: list[Stage] | None = None  # of the last probabilities, where the choices are recorded
+        # Both of each token chosen and not yet taken.
+        self._unread = deque[tuple[mx.array | None, list[Stage] | None]]()
         if not settings.greedy:
             self._roll(first_key(settings.seed))
+        bans = [ban for ban in (self._banned, self._ngrams, self._never) if ban is not None]
         biased = (settings.logit_bias or {}).values()
-        self._removes = self._always is not None or bool(self._bans) or mask is not None or REMOVED in biased
-        changes = self._bias is not None or self._penalties.active or self._dry is not None
-        self.plain = settings.greedy and not (changes or self._removes or self.forced.active)
+        self._removes = bool(bans) or mask is not None or REMOVED in biased
+        self.plain = settings.greedy and not constraints and self._record is None
         self.waits = (
             self._dry is not None
-            or bool(self._bans)
+            or any(ban.looks_back for ban in bans)
             or mask is not None
             or any(narrow.stateful for narrow in self.filters)
         )
+        self._told = (*bans, *self.filters, *(part for part in (self._dry, mask) if part is not None))
 
     @property
     def key(self) -> mx.array:
@@ -119,33 +128,22 @@ class Chooser:
 
         Asked again before the next token is chosen or taken, they are the same.
         """
-        logits = self._allowed(logits.astype(mx.float32))
-        self._best = logits.max() if self._removes else None
-        if self.settings.greedy:
-            return logits
-        logits = logits / self.settings.temperature
-        for narrow in self._narrowing:
-            logits = narrow(logits)
-        if self.settings.xtc_probability:
-            settings = self.settings
-            logits = xtc(
-                logits,
-                settings.xtc_probability,
-                settings.xtc_threshold,
-                key=self._coin,
-                exempt=self._exempt,
-            )
-        for narrow in self.filters:
-            logits = narrow(logits)
-        return logits if self._mirostat is None else self._mirostat(logits)
+        return self._chain(logits)[-1].logits
+
+    def probabilities(self, logits: mx.array) -> mx.array:
+        """The probabilities by which the caller draws the next token: (1, V) -> (V,)."""
+        stages = self._chain(logits)
+        self._stages = None if self._record is None else stages
+        return mx.softmax(stages[-1].logits[0], axis=-1)
 
     def choose(self, logits: mx.array) -> mx.array:
         """The next token, not yet evaluated: logits (1, V) -> (1,)."""
         if self.plain:
             return greedy(logits)
-        scores = self.scores(logits)
-        token = greedy(scores) if self.settings.greedy else mx.random.categorical(scores, key=self._draw)
-        self._unread.append(self._best)
+        stages = self._chain(logits)
+        last = stages[-1].logits
+        token = greedy(last) if self.settings.greedy else mx.random.categorical(last, key=self._draw)
+        self._unread.append((self._best, None if self._record is None else stages))
         self._follow(token)
         return token
 
@@ -153,40 +151,78 @@ class Chooser:
         """The token that was chosen. ZooError where every token was removed, and none could be."""
         if self.plain:
             return
-        best = self._unread.popleft() if self._unread else self._best
+        best, stages = self._unread.popleft() if self._unread else (self._best, self._stages)
         if best is not None and best.item() == REMOVED:
             raise ZooError(
                 f"token {self._taken + 1}: no token is left to choose: {', '.join(self._removers)}"
             )
-        for told in (
-            *self._bans,
-            *self.filters,
-            *(part for part in (self._dry, self.mask) if part is not None),
-        ):
+        if self._record is not None and stages is not None:
+            self._record(stages, mx.array([token]))
+        for told in self._told:
             told.took(token)
         self._taken += 1
         if self._taken > self._chosen:  # chosen elsewhere
             self._follow(mx.array([token]))
 
-    def _allowed(self, logits: mx.array) -> mx.array:
-        """The logits after bias, penalties and all that removes tokens for good, (1, V) -> (1, V)."""
-        if self._bias is not None:
-            logits = logits + self._bias
-        logits = self._penalties(logits)
-        if self._dry is not None:
-            logits = self._dry(logits)
-        if self._always is not None:
-            logits = mx.where(self._always, REMOVED, logits)
-        if self._bans:
-            logits = removed(logits, sorted(set[int]().union(*(ban.completing() for ban in self._bans))))
-        if self.mask is None:
-            return self.forced.by_count(logits, self._chosen)
-        from zoo.generation.grammar import masked
+    def _chain(self, logits: mx.array) -> list[Stage]:
+        """The stages of the next token, (1, V) each, in their order."""
+        stages = list(stages_of(logits, self._processors))
+        self._best = stages[self._removing].logits.max() if self._removes else None
+        return stages
 
-        allowed = self.mask.allowed()
+    def _constraints(self) -> Iterator[LogitsProcessor]:
+        """Bias, penalties and all that removes tokens for good, in their order."""
+        settings, forced = self.settings, self.forced
+        if (bias := self._bias) is not None:
+            yield LogitsProcessor("logit_bias", None, lambda logits: logits + bias)
+        yield from self._penalties.processors
+        if self._dry is not None:
+            yield LogitsProcessor("dry_multiplier", settings.dry_multiplier, self._dry)
+        if self._banned is not None:
+            yield LogitsProcessor("banned", None, self._banned)
+        if self._ngrams is not None:
+            yield LogitsProcessor("no_repeat_ngram_size", settings.no_repeat_ngram_size, self._ngrams)
+        if self._never is not None:
+            yield LogitsProcessor(CHECKPOINT, None, self._never)
+        if forced.least or forced.least_length:
+            name = "min_tokens" if settings.min_tokens else CHECKPOINT
+            yield LogitsProcessor(name, settings.min_tokens or None, self._long_enough)
+        if forced.places:
+            name = "target_language" if settings.target_language else CHECKPOINT
+            yield LogitsProcessor(name, None, lambda logits: forced.by_place(logits, self._chosen))
+        if (mask := self.mask) is not None:
+            from zoo.generation.grammar import masked
+
+            asked = (each.name for each in CONSTRAINTS if getattr(settings, each.name) is not None)
+            name = next(asked, "grammar")
+            yield LogitsProcessor(name, None, lambda logits: masked(logits, mask.allowed()))
+
+    def _draws(self) -> Iterator[LogitsProcessor]:
+        """What makes the distribution that is drawn from, in its order; nothing where the choice is greedy."""
+        settings = self.settings
+        if settings.greedy:
+            return
+        yield from draw_processors(settings)
+        if settings.xtc_probability:
+            yield LogitsProcessor("xtc_probability", settings.xtc_probability, self._without_top)
+        for narrow in self.filters:
+            yield LogitsProcessor(narrow.name, None, narrow)
+        if self._mirostat is not None:
+            yield LogitsProcessor("mirostat", settings.mirostat, self._mirostat)
+
+    def _long_enough(self, logits: mx.array) -> mx.array:
+        """The logits without end tokens while the text is too short, unless a grammar allows nothing else."""
+        if not self.forced.too_short(self._chosen):
+            return logits
         # A text that is whole by the grammar ends, however short it is.
-        over = _only(allowed, self.forced.ends)
-        return masked(self.forced.by_count(logits, self._chosen, ends=over), allowed)
+        over = self.mask is not None and _only(self.mask.allowed(), self.forced.ends)
+        return logits if over else removed(logits, tuple(self.forced.ends))
+
+    def _without_top(self, logits: mx.array) -> mx.array:
+        settings = self.settings
+        return xtc(
+            logits, settings.xtc_probability, settings.xtc_threshold, key=self._coin, exempt=self._exempt
+        )
 
     def _follow(self, token: mx.array) -> None:
         """What the next choice needs of a token (1,), evaluated or not."""
@@ -221,16 +257,6 @@ def _dense(vocab: int, values: Mapping[int, float]) -> mx.array:
     return mx.zeros(vocab).at[mx.array(list(values))].add(mx.array(list(values.values())))
 
 
-def _marked(vocab: int, tokens: Sequence[int]) -> mx.array | None:
-    """The tokens as booleans (V,), None for none."""
-    known = [token for token in tokens if token < vocab]
-    if not known:
-        return None
-    marked = mx.zeros(vocab, mx.bool_)
-    marked[mx.array(known)] = True
-    return marked
-
-
 def _only(bits: np.ndarray, tokens: Collection[int]) -> bool:
     """Whether the bits of a mask allow none but some tokens."""
     rest = bits.copy()
@@ -240,9 +266,8 @@ def _only(bits: np.ndarray, tokens: Collection[int]) -> bool:
     return not rest.any()
 
 
-def _bans(runs: Sequence[Sequence[int]], ngram: int, given: Sequence[int]) -> list[Endings | Ngrams]:
-    several = [run for run in runs if len(run) > 1]
-    return [*([Endings(several, given)] if several else []), *([Ngrams(ngram, given)] if ngram else [])]
+def _banned(vocab: int, runs: Sequence[Sequence[int]], given: Sequence[int]) -> BannedRuns | None:
+    return BannedRuns(vocab, runs, given) if runs else None
 
 
 def _dry(settings: Settings, spelled: Spelled, given: Sequence[int]) -> Dry:

@@ -7,48 +7,47 @@ one token of a row. Axes: B batch, V vocabulary.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import mlx.core as mx
 
 from zoo.generation.choosing.logits import REMOVED, logprobs
+from zoo.generation.choosing.stages import LogitsProcessor
+
+if TYPE_CHECKING:
+    from zoo.generation.settings import Settings
 
 Filter = Callable[[mx.array], mx.array]
 
 
-class Narrowing(Protocol):
-    """The settings that ask for filters."""
+def draw_processors(settings: Settings) -> tuple[LogitsProcessor, ...]:
+    """The temperature and the filters that `settings` ask for, in the order in which they are applied; none for greedy.
 
-    @property
-    def top_n_sigma(self) -> float: ...
-    @property
-    def top_k(self) -> int: ...
-    @property
-    def top_p(self) -> float: ...
-    @property
-    def min_p(self) -> float: ...
-    @property
-    def typical_p(self) -> float: ...
-
-
-def narrowing(settings: Narrowing) -> list[tuple[str, float, Filter]]:
-    """The filters that `settings` ask for, in the order in which they are applied, with their names and values.
-
-    They act on logits divided by the temperature. Top-n-sigma, which the temperature does not change, comes first, while
-    the logits are those of all tokens; the others are in transformers' order.
+    Top-n-sigma, which the temperature does not change, is the first filter, while the logits are those of all tokens;
+    the others are in transformers' order.
     """
+    if settings.greedy:
+        return ()
     steps: tuple[tuple[str, float, Callable[[mx.array, float], mx.array], bool], ...] = (
+        ("temperature", settings.temperature, divided, True),
         ("top_n_sigma", settings.top_n_sigma, top_n_sigma, settings.top_n_sigma > 0),
         ("top_k", settings.top_k, top_k, settings.top_k > 0),
         ("top_p", settings.top_p, top_p, settings.top_p < 1),
         ("min_p", settings.min_p, min_p, settings.min_p > 0),
         ("typical_p", settings.typical_p, typical, settings.typical_p < 1),
     )
-    return [(name, value, _with(narrow, value)) for name, value, narrow, asked in steps if asked]
+    return tuple(
+        LogitsProcessor(name, value, _with(narrow, value)) for name, value, narrow, asked in steps if asked
+    )
 
 
 def _with(narrow: Callable[[mx.array, float], mx.array], value: float) -> Filter:
     return lambda logits: narrow(logits, value)
+
+
+def divided(logits: mx.array, temperature: float) -> mx.array:
+    """The logits divided by the temperature, (B, V) -> (B, V)."""
+    return logits / temperature
 
 
 def top_k(logits: mx.array, k: float) -> mx.array:

@@ -55,16 +55,34 @@ class Constraints(Frozen):
         single = (run[0] for run in self.never if len(run) == 1 and run[0] not in self.ends)
         return (*single, *self.suppressed)
 
+    @property
+    def banned(self) -> tuple[tuple[int, ...], ...]:
+        """The runs of tokens that never come: those that `always` has by themselves, and those of several."""
+        return (*((token,) for token in self.always), *(run for run in self.never if len(run) > 1))
+
+    @property
+    def places(self) -> bool:
+        """Whether a token is forced or suppressed at some place of the text."""
+        return self.first_token is not None or bool(self.last_tokens or self.suppressed_first)
+
     def __call__(self, scores: mx.array, texts: Sequence[Sequence[int]]) -> mx.array:  # (H, V) -> (H, V)
         """The scores changed; `texts` are the new tokens of each row, all of the same number."""
         if self.look_back:
             scores = self._looking_back(scores, [[*self.given, *text] for text in texts])
         return self.by_count(removed(scores, self.always), len(texts[0]))
 
-    def by_count(self, scores: mx.array, new: int, *, ends: bool = False) -> mx.array:  # (…, V) -> (…, V)
-        """What depends on the number of `new` tokens alone: the least number, which `ends` waives, and forced tokens."""
-        if not ends and (new < self.least or len(self.given) + new < self.least_length):
+    def by_count(self, scores: mx.array, new: int) -> mx.array:  # (…, V) -> (…, V)
+        """What depends on the number of `new` tokens alone: the least number, and forced tokens."""
+        if self.too_short(new):
             scores = removed(scores, tuple(self.ends))
+        return self.by_place(scores, new)
+
+    def too_short(self, new: int) -> bool:
+        """Whether no end token may come after so many `new` ones."""
+        return new < self.least or len(self.given) + new < self.least_length
+
+    def by_place(self, scores: mx.array, new: int) -> mx.array:  # (…, V) -> (…, V)
+        """The tokens that are forced or suppressed after so many `new` ones."""
         if self.first_token is not None and len(self.given) + new == 1:
             return forced(scores, (self.first_token,))
         if self.last_tokens and new == self.last - 1:

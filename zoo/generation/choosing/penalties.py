@@ -11,6 +11,8 @@ from collections.abc import Sequence
 
 import mlx.core as mx
 
+from zoo.generation.choosing.stages import LogitsProcessor
+
 
 def repetition(logits: mx.array, seen: mx.array, penalty: float) -> mx.array:
     """Logits of the tokens `seen` (V,), booleans, divided by `penalty` if positive, else multiplied: (…, V) -> (…, V).
@@ -21,12 +23,17 @@ def repetition(logits: mx.array, seen: mx.array, penalty: float) -> mx.array:
     return mx.where(seen, weighed, logits)
 
 
-def presence_and_frequency(logits: mx.array, counts: mx.array, presence: float, frequency: float) -> mx.array:
-    """Less `presence` for each token that came, and `frequency` for each time it did: (…, V), (V,) -> (…, V).
+def presence(logits: mx.array, counts: mx.array, penalty: float) -> mx.array:
+    """Less `penalty` for each token that came: (…, V), (V,) -> (…, V).
 
-    OpenAI's definition: `counts` are those of generated tokens alone, the prompt's left out.
+    OpenAI's definition, as is that of `frequency`: `counts` are those of generated tokens alone, the prompt's left out.
     """
-    return logits - presence * (counts > 0) - frequency * counts
+    return logits - penalty * (counts > 0)
+
+
+def frequency(logits: mx.array, counts: mx.array, penalty: float) -> mx.array:
+    """Less `penalty` for each time that a token came: (…, V), (V,) -> (…, V)."""
+    return logits - penalty * counts
 
 
 class Counts:
@@ -59,26 +66,45 @@ class Penalties:
         *,
         repetition_penalty: float = 1.0,
         context: int = 0,
-        presence: float = 0.0,
-        frequency: float = 0.0,
+        presence_penalty: float = 0.0,
+        frequency_penalty: float = 0.0,
     ) -> None:
-        self.repetition, self.presence, self.frequency = repetition_penalty, presence, frequency
         inside = [token for token in given if token < vocab]
         self._recent = Counts(vocab, inside, context) if repetition_penalty != 1 else None
-        self._generated = Counts(vocab) if presence or frequency else None
+        self._generated = Counts(vocab) if presence_penalty or frequency_penalty else None
+        self.processors = self._processors(repetition_penalty, presence_penalty, frequency_penalty)
 
-    @property
-    def active(self) -> bool:
-        """Whether there is anything to change."""
-        return self._recent is not None or self._generated is not None
-
-    def __call__(self, logits: mx.array) -> mx.array:
-        """The penalised logits, (1, V) -> (1, V)."""
-        if self._recent is not None:
-            logits = repetition(logits, self._recent.array > 0, self.repetition)
-        if self._generated is not None:
-            logits = presence_and_frequency(logits, self._generated.array, self.presence, self.frequency)
-        return logits
+    def _processors(
+        self, repetition_penalty: float, presence_penalty: float, frequency_penalty: float
+    ) -> tuple[LogitsProcessor, ...]:
+        """The penalties that are asked for, in the order in which they are applied."""
+        recent, generated = self._recent, self._generated
+        found = []
+        if recent is not None:
+            found.append(
+                LogitsProcessor(
+                    "repetition_penalty",
+                    repetition_penalty,
+                    lambda logits: repetition(logits, recent.array > 0, repetition_penalty),
+                )
+            )
+        if generated is not None and presence_penalty:
+            found.append(
+                LogitsProcessor(
+                    "presence_penalty",
+                    presence_penalty,
+                    lambda logits: presence(logits, generated.array, presence_penalty),
+                )
+            )
+        if generated is not None and frequency_penalty:
+            found.append(
+                LogitsProcessor(
+                    "frequency_penalty",
+                    frequency_penalty,
+                    lambda logits: frequency(logits, generated.array, frequency_penalty),
+                )
+            )
+        return tuple(found)
 
     def took(self, token: mx.array) -> None:
         """Count one more token (1,), evaluated or not."""

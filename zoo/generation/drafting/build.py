@@ -9,7 +9,7 @@ from zoo.blocks.model import protocol_of
 from zoo.blocks.position import steady_length
 from zoo.errors import PromptError, TokenizerError, ZooError
 from zoo.frozen import Frozen, frozen
-from zoo.generation.choosing.filters import narrowing
+from zoo.generation.choosing.filters import draw_processors
 from zoo.generation.drafting.drafter import Drafter
 from zoo.generation.drafting.lookup import PromptLookup
 from zoo.generation.drafting.model import DraftModel, Draws
@@ -63,10 +63,9 @@ def drafting_of(loaded: Loaded, settings: Settings) -> Drafting | None:
         return Drafting(settings.prompt_lookup, PromptLookup, False, steady)
     vocab = loaded.recipe.head.vocab or loaded.recipe.embedding.vocab
     drawn = not settings.greedy
-    narrow = () if settings.mirostat else [filter for _, _, filter in narrowing(settings)]
 
     def draws() -> Draws:
-        return Draws(vocab, temperature=settings.temperature, narrow=narrow, seed=settings.seed)
+        return Draws(vocab, draw_processors(settings), seed=settings.seed)
 
     if settings.own_draft:
         layer = own_layer(loaded)

@@ -14,7 +14,7 @@ import mlx.core as mx
 from zoo import runtime
 from zoo.blocks.model import protocol_of
 from zoo.cache import settle
-from zoo.generation.choosing.filters import Filter
+from zoo.generation.choosing.stages import LogitsProcessor, stages_of
 from zoo.generation.drafting.drafter import Draft
 from zoo.generation.drafting.rollback import Rollback
 
@@ -27,17 +27,17 @@ def key_of(seed: int | None) -> mx.array:
 
 
 class Draws:
-    """How drafts are chosen of a drafter's logits: greedily, or drawn at the target's temperature.
+    """How drafts are chosen of a drafter's logits: greedily, or drawn from what `processors` make of them.
 
-    `narrow` are filters of logits that depend on nothing but these, the target's. The nearer the law of the drafts comes
+    These are the target's temperature and filters, which depend on nothing but logits; none is greedy. The nearer the law of the drafts comes
     to the target's, the more are accepted; the law of the text is the target's in any case. `seed` None: other draws in
     each run.
     """
 
     def __init__(
-        self, vocab: int, *, temperature: float = 0.0, narrow: Sequence[Filter] = (), seed: int | None = None
+        self, vocab: int, processors: Sequence[LogitsProcessor] = (), *, seed: int | None = None
     ) -> None:
-        self.vocab, self.temperature, self.narrow = vocab, temperature, narrow
+        self.vocab, self.processors = vocab, processors
         self._key = key_of(seed)
 
     def __call__(
@@ -45,11 +45,9 @@ class Draws:
     ) -> tuple[mx.array, mx.array | None]:  # (1, V') -> (1,), (1, V) or None
         """A token, and the law that it was drawn from, None for a greedy choice; nothing is evaluated."""
         logits = fitted(logits.astype(mx.float32), self.vocab)
-        if not self.temperature:
+        if not self.processors:
             return mx.argmax(logits, axis=-1), None
-        logits = logits / self.temperature
-        for filter in self.narrow:
-            logits = filter(logits)
+        *_, (_, _, logits) = stages_of(logits, self.processors)
         self._key, use = mx.random.split(self._key)
         return mx.random.categorical(logits, key=use), mx.softmax(logits, axis=-1)
 

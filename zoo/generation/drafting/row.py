@@ -158,8 +158,7 @@ class DraftedRow:
     def _tested(self, logits: mx.array, law: mx.array, drafted: int) -> int:
         """The token in the place of a draft that was drawn from `law` (V,), given the logits (1, V) there."""
         chooser = self.texts[0].chooser
-        target = mx.softmax(chooser.scores(logits)[0], axis=-1)  # (V,)
-        return int(accept(target, law, mx.array(drafted), chooser.key)[1].item())
+        return int(accept(chooser.probabilities(logits), law, mx.array(drafted), chooser.key)[1].item())
 
     def _grew(self, steps: list[tuple[Text, Step]]) -> list[int]:
         """The tokens of the steps, which the text and the drafter now have."""

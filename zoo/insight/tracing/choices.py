@@ -1,25 +1,67 @@
-"""How each token was chosen: logits, then probabilities before and after temperature and each filter.
+"""How each token was chosen: logits, then probabilities before and after each step of the chain that chose it.
 
 Axes: V vocabulary.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import mlx.core as mx
 import numpy as np
 
 from zoo.frozen import Frozen, frozen
-from zoo.generation.choosing.filters import narrowing
-from zoo.generation.choosing.sampling import Sampling
+from zoo.generation.choosing.stages import Record, Stage
+from zoo.generation.settings import Settings
 
 LOGITS = ("logits", "decoder.head", "head")  # the addresses at which a model's logits may be
 
 
+@dataclass
+class ChosenSequence:
+    """The choices of one sequence, in their order: the stages of each, and the tokens that were chosen by the last.
+
+    A sequence that is written token by token has logits (1, V) and tokens (1,); masked diffusion those of a whole block,
+    (1, L, V) and (1, L).
+    """
+
+    settings: Settings
+    choices: list[tuple[Sequence[Stage], mx.array]] = field(default_factory=list)
+
+    @property
+    def tokens(self) -> list[int]:
+        """The ids that were chosen."""
+        return [int(id) for _, tokens in self.choices for id in tokens.reshape(-1).tolist()]
+
+
+class ChoiceRecorder:
+    """Keeps how every sequence of a run chooses its tokens: what `zoo.generation.choosing.stages.observed` takes."""
+
+    def __init__(self) -> None:
+        self.sequences: list[ChosenSequence] = []
+
+    def sequence(self, settings: Settings) -> Record:
+        """Begin one more sequence."""
+        begun = ChosenSequence(settings)
+        self.sequences.append(begun)
+        return lambda stages, tokens: begun.choices.append((stages, tokens))
+
+    def one_by_one(self, tokens: Sequence[int]) -> ChosenSequence | None:
+        """The sequence that begins with these tokens, chosen one by one; None where there is none."""
+        for found in self.sequences:
+            if tokens and found.tokens[: len(tokens)] == tokens and found.choices[0][1].ndim == 1:
+                return found
+        return None
+
+    def blocks(self) -> ChosenSequence | None:
+        """The sequence whose choices are of whole blocks; None where there is none."""
+        return next((s for s in self.sequences if s.choices and s.choices[0][1].ndim > 1), None)
+
+
 @frozen()
-class Stage(Frozen):
-    """The distribution after one step of sampling.
+class ChoiceStage(Frozen):
+    """The distribution after one step of the chain: that of a setting, by its name and value, or "model".
 
     `kept` tokens have a probability above zero; `probabilities` are those of the choice's candidates, in their order.
     """
@@ -32,9 +74,11 @@ class Stage(Frozen):
 
 @frozen()
 class Choice(Frozen):
-    """One generated token: the likeliest candidates, and what sampling made of their probabilities.
+    """One generated token: the likeliest candidates, and what each setting made of their probabilities.
 
-    `candidates` are token ids, the likeliest first, with their `logits`. `logsumexp` is that of all logits, so that
+    The token was drawn from the last of the `stages`; where no temperature is among them, it is the likeliest of it.
+    `candidates` are token ids: the model's likeliest, the likeliest first, then those of the last stage and the chosen
+    token where they are not among them, with the model's `logits`. `logsumexp` is that of all logits, so that
     exp(logit − logsumexp) is a token's probability. `entropy` (bits) and `rank`, from 0, of the chosen token are those
     of the model's own distribution. `rest` has the mean logit and the number of the tokens that are not candidates, put
     together in at most 64 groups of like logits, the likeliest first.
@@ -46,26 +90,32 @@ class Choice(Frozen):
     entropy: float
     candidates: tuple[int, ...]
     logits: tuple[float, ...]
-    stages: tuple[Stage, ...]
+    stages: tuple[ChoiceStage, ...]
     rest: tuple[tuple[float, int], ...] = ()
 
 
-def choice_of(logits: mx.array, token: int, sampling: Sampling, count: int) -> Choice:  # (V,)
-    """How `token` was chosen from these logits: the `count` likeliest candidates, and the chosen one if it is not among them."""
-    logits = logits.astype(mx.float32)
-    row = np.array(logits)
+def choice_of(token: int, stages: Sequence[Stage], count: int) -> Choice:
+    """How `token` was chosen: `stages` have logits (1, V); of the first and the last the `count` likeliest are candidates."""
+    row, last = (np.array(stage.logits[0]) for stage in (stages[0], stages[-1]))
     order = np.argsort(-row, kind="stable")
     rank = int(np.nonzero(order == token)[0][0])
-    shown = [int(id) for id in order[:count]]
-    if token not in shown:
-        shown.append(token)
-    total = float(mx.logsumexp(logits).item())
+    likeliest = [id for id in np.argsort(-last, kind="stable")[:count] if last[id] > -np.inf]
+    shown = list(dict.fromkeys(int(id) for id in (*order[:count], *likeliest, token)))
+    total = float(mx.logsumexp(stages[0].logits).item())
     own = np.exp(row - total)
     entropy = -float(np.sum(own * np.log2(np.maximum(own, 1e-30))))
-    stages = tuple(_stage(name, setting, array, shown) for name, setting, array in _stages(logits, sampling))
     logits_shown = tuple(float(row[id]) for id in shown)
     rest = _grouped(np.delete(row, shown))
-    return Choice(token, rank, total, entropy, tuple(shown), logits_shown, stages, rest)
+    return Choice(
+        token,
+        rank,
+        total,
+        entropy,
+        tuple(shown),
+        logits_shown,
+        tuple(_stage(stage, shown) for stage in stages),
+        rest,
+    )
 
 
 def _grouped(logits: np.ndarray, groups: int = 64) -> tuple[tuple[float, int], ...]:
@@ -80,23 +130,8 @@ def _grouped(logits: np.ndarray, groups: int = 64) -> tuple[tuple[float, int], .
     return tuple((float(sums[g] / counts[g]), int(counts[g])) for g in range(groups)[::-1] if counts[g])
 
 
-def _stages(logits: mx.array, sampling: Sampling) -> Iterator[tuple[str, float | None, mx.array]]:
-    """The logits (V,) after each step, in the order of `zoo.generation.choosing.filters.narrowing`."""
-    row = logits[None]
-    yield "model", None, row[0]
-    if sampling.temperature == 0:
-        return
-    row = row / sampling.temperature
-    yield "temperature", sampling.temperature, row[0]
-    for name, setting, narrow in narrowing(sampling):
-        row = narrow(row)
-        yield name, float(setting), row[0]
-    for narrow in sampling.filters:
-        row = narrow(row)
-        yield narrow.name, None, row[0]
-
-
-def _stage(name: str, setting: float | None, logits: mx.array, shown: list[int]) -> Stage:
-    probabilities = np.array(mx.softmax(logits, axis=-1))
-    kept = int((np.array(logits) > -np.inf).sum())
-    return Stage(name, setting, kept, tuple(float(probabilities[id]) for id in shown))
+def _stage(stage: Stage, shown: Sequence[int]) -> ChoiceStage:
+    probabilities = np.array(mx.softmax(stage.logits[0], axis=-1))
+    kept = int((np.array(stage.logits[0]) > -np.inf).sum())
+    value = None if stage.value is None else float(stage.value)
+    return ChoiceStage(stage.name, value, kept, tuple(float(probabilities[id]) for id in shown))

@@ -13,9 +13,9 @@ import numpy as np
 
 from zoo.errors import PromptError
 from zoo.files import GENERATOR, output_file
-from zoo.generation.choosing.sampling import Sampling
+from zoo.generation.settings import Settings
 from zoo.generation.step import Step
-from zoo.insight.tracing.choices import LOGITS, Choice, choice_of
+from zoo.insight.tracing.choices import Choice, ChoiceRecorder, choice_of
 from zoo.insight.tracing.intervening import resolve
 from zoo.insight.tracing.joining import joined
 from zoo.insight.tracing.lens import Reading, read
@@ -34,7 +34,8 @@ class Trace(Mapping[str, np.ndarray]):
     each pass by itself, in the model's own dtype; where a model reads the whole text in each pass (masked diffusion),
     `trace[address]` is that of the last. `about(address)` describes a value: axes, meaning, unit.
 
-    `prompt` are the ids that were read, `steps` what the strategy yielded, `choices` how each token was chosen.
+    `prompt` are the ids that were read, `steps` what the strategy yielded, `choices` how each token was chosen,
+    `chosen` the same as it was recorded, `settings` those by which tokens were chosen.
     PromptError for an address that the run does not have.
 
     >>> trace = zoo.trace(zoo.load("llama"), "The capital city of China is", max_tokens=2)
@@ -55,15 +56,10 @@ class Trace(Mapping[str, np.ndarray]):
         passes: list[Pass],
         about: Mapping[str, Value],
         steps: list[Step],
-        sampling: Sampling | None,
+        chosen: ChoiceRecorder | None = None,
     ) -> None:
-        self.loaded, self.prompt, self.passes, self.steps, self.sampling = (
-            loaded,
-            prompt,
-            passes,
-            steps,
-            sampling,
-        )
+        self.loaded, self.prompt, self.passes, self.steps = loaded, prompt, passes, steps
+        self.chosen = chosen or ChoiceRecorder()
         self._about = dict(about)
         self._joined: dict[str, np.ndarray] = {}
 
@@ -156,21 +152,25 @@ class Trace(Mapping[str, np.ndarray]):
             found["lens"] = inside if opaque else "no residual stream was kept that a head of the model reads"
         if not self.patterns:
             found["patterns"] = inside if opaque else "no attention pattern was kept: no module notes one"
-        if not self.choices(1):
-            found["choices"] = "no token was drawn from the logits of the last position alone"
+        if self.chosen.one_by_one(self.tokens) is None:
+            found["choices"] = "no token was chosen from the logits of the last position alone"
         return found
 
     def choices(self, count: int = 20) -> list[Choice]:
-        """How each generated token was chosen, with the `count` likeliest candidates; none where the strategy draws none.
+        """How each generated token was chosen, with the `count` likeliest candidates; none where none is chosen by itself.
 
-        The logits are the model's own, before what a generation_config.json may forbid.
+        They are what the run itself chose from: the stages of every setting, penalties and constraints included, of which
+        the last is the distribution that the token was drawn from.
         """
-        rows = self._logit_rows()
-        if self.sampling is None or not self.grows or len(rows) < len(self.tokens):
-            return []
-        return [
-            choice_of(row, token, self.sampling, count) for row, token in zip(rows, self.tokens, strict=False)
-        ]
+        found = self.chosen.one_by_one(self.tokens)
+        choices = [] if found is None else found.choices[: len(self.tokens)]
+        return [choice_of(int(token.item()), stages, count) for stages, token in choices]
+
+    @property
+    def settings(self) -> Settings | None:
+        """The settings by which the tokens were chosen; None where no token is chosen by them."""
+        found = self.chosen.one_by_one(self.tokens) or self.chosen.blocks()
+        return None if found is None else found.settings
 
     def lens(self, count: int = 5) -> list[Reading]:
         """What the model's head reads from the residual stream after each layer, at every position.
@@ -210,10 +210,6 @@ class Trace(Mapping[str, np.ndarray]):
 
     def _type(self, address: str) -> Any:
         return next(p.values[address].dtype for p in self.passes if address in p.values)
-
-    def _logit_rows(self) -> list[mx.array]:
-        """The last row of the logits of each pass that has some: those that the tokens were chosen by."""
-        return [p.values[a][0, -1] for p in self.passes for a in LOGITS if a in p.values]
 
     def _join(self, address: str) -> np.ndarray:
         passes = [

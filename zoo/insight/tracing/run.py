@@ -10,8 +10,10 @@ import mlx.core as mx
 from zoo import runtime
 from zoo.errors import NothingToPredict, PromptError
 from zoo.generation import check_loaded, stream
-from zoo.generation.prompt import encode_prompt, sampling_of
+from zoo.generation.choosing.stages import observed
+from zoo.generation.prompt import encode_prompt
 from zoo.generation.step import Step
+from zoo.insight.tracing.choices import ChoiceRecorder
 from zoo.insight.tracing.recorder import Recorder
 from zoo.insight.tracing.result import Trace
 from zoo.insight.tracing.watching import watched
@@ -33,8 +35,8 @@ def trace(
     At most `max_tokens` (8) are generated; `settings` are those of `zoo.stream`. `only` keeps the values whose addresses
     match one of its patterns (`"layers.3.*"`), which a long text of a large model needs. The model computes
     what it computes without a trace; `zoo.intervene` can be in force around it. A beam search keeps one beam unless
-    `beams` asks for more: then values are those of the first row, and choices none. A prompt in which an encoder has nothing to predict is read in
-    one pass, and has no steps. PromptError as from `zoo.stream`.
+    `beams` asks for more: then values are those of the first row, and choices none. A prompt in which an encoder has
+    nothing to predict is read in one pass, and has no steps. PromptError as from `zoo.stream`.
 
     >>> loaded = zoo.load("llama")
     >>> trace = zoo.trace(loaded, "The capital city of China is", max_tokens=2)
@@ -54,7 +56,8 @@ def trace(
     if "beams" in takes:
         settings.setdefault("beams", 1)
     steps: list[Step] = []
-    with watched(loaded.model, recorder, loaded.registry):
+    chosen = ChoiceRecorder()
+    with watched(loaded.model, recorder, loaded.registry), observed(chosen):
         try:
             for step in stream(loaded, prompt, **settings):
                 steps.append(step)
@@ -64,11 +67,8 @@ def trace(
             recorder.evaluate()
     if patterns and not recorder.about:
         raise PromptError(f"`only`: no value has an address like {', '.join(patterns)}")
-    narrowing = {name: settings.get(name) for name in ("temperature", "top_k", "top_p", "min_p", "samplers")}
-    draws = "temperature" in takes and settings.get("beams", 1) == 1
-    sampling = sampling_of(loaded, **narrowing) if draws else None  # type: ignore[arg-type]
     read = next((p.tokens for p in recorder.passes), [])
-    return Trace(loaded, read, recorder.passes, recorder.about, steps, sampling)
+    return Trace(loaded, read, recorder.passes, recorder.about, steps, chosen)
 
 
 def _read(loaded: Loaded, prompt: str | Sequence[int], special_tokens: bool) -> None:

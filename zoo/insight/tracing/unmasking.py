@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING
 import mlx.core as mx
 import numpy as np
 
-from zoo.errors import PromptError
 from zoo.generation.prompt import mask_id
-from zoo.insight.tracing.choices import LOGITS
 from zoo.insight.tracing.pictures import numbers
 from zoo.insight.tracing.view import Hidden, Uncovering
 
@@ -36,6 +34,7 @@ def hidden_of(trace: Trace) -> tuple[Hidden, ...]:
     return tuple(
         Hidden(
             places[number - 1] if 0 < number <= len(places) else 0,
+            pairs[0][0],
             tuple(token for token, _ in pairs),
             numbers(np.array([probability for _, probability in pairs])),
         )
@@ -46,33 +45,32 @@ def hidden_of(trace: Trace) -> tuple[Hidden, ...]:
 def uncoverings_of(trace: Trace) -> tuple[Uncovering, ...]:
     """The passes of a run that reads the whole text each time and uncovers masks; none of another run."""
     passes = [p for p in trace.passes if not p.cached and p.kind != "encode" and p.tokens]
-    if trace.grows or not passes or any(step.candidate is not None for step in trace.steps):
+    drawn = trace.chosen.blocks()
+    if drawn is None or len(drawn.choices) != len(passes):
         return ()
-    try:
-        mask = mask_id(trace.loaded)
-    except PromptError:
-        return ()
+    mask = mask_id(trace.loaded)
     found, start, size = [], -1, 0
-    for number, p in enumerate(passes):
+    for number, (p, (stages, tokens)) in enumerate(zip(passes, drawn.choices, strict=True)):
         masked = [position for position, id in enumerate(p.tokens) if id == mask]
-        logits = next((p.values[a] for a in LOGITS if a in p.values), None)
-        if not masked or logits is None:
+        if not masked:
             return ()
-        rows = np.array(logits.astype(mx.float32))[0].astype(np.float64)  # (L, V)
         if start < 0 or masked[0] >= start + size:
             start = masked[0]  # the next block
-        size = len(rows)
+        probabilities = np.array(mx.softmax(stages[-1].logits[0], axis=-1))  # (L, V)
+        chosen: list[int] = tokens[0].tolist()  # type: ignore[assignment]
+        size = len(chosen)
         after = passes[number + 1].tokens if number + 1 < len(passes) else None
-        predictions = tuple(_prediction(rows[at - start], at, mask) for at in masked if at - start < size)
+        predictions = tuple(
+            _prediction(probabilities[at - start], chosen[at - start], at)
+            for at in masked
+            if at - start < size
+        )
         kept = [h.position for h in predictions if after is None or after[h.position] != mask]
         found.append(Uncovering(tuple(p.tokens), predictions, tuple(kept)))
     return tuple(found)
 
 
-def _prediction(logits: np.ndarray, position: int, mask: int) -> Hidden:
-    logits = logits.copy()
-    logits[mask] = -np.inf  # the mask itself is no prediction
-    shares = np.exp(logits - logits.max())
-    shares /= shares.sum()
-    best = np.argsort(-shares, kind="stable")[:COUNT]
-    return Hidden(position, tuple(int(id) for id in best), numbers(shares[best]))
+def _prediction(probabilities: np.ndarray, chosen: int, position: int) -> Hidden:
+    best = np.argsort(-probabilities, kind="stable")[:COUNT]
+    shown = list(dict.fromkeys((*best.tolist(), chosen)))
+    return Hidden(position, chosen, tuple(shown), numbers(probabilities[shown]))

@@ -142,7 +142,7 @@ class Guess(Frozen):
 
 @frozen()
 class Draw(Frozen):
-    """The distribution of one generated token after one step of sampling, over the choice's candidates."""
+    """The distribution of one generated token after a step of the chain, over the decision's `shown` tokens."""
 
     name: str
     setting: float | None
@@ -155,7 +155,8 @@ class Decision(Frozen):
     """How a generated token was chosen.
 
     `candidates` are ids, the likeliest first, with the model's `logits`; `rest_logits` and `rest_counts` are the mean
-    logit and the number of the other tokens, put together by likeness, so that any setting can be tried out.
+    logit and the number of the other tokens, put together by likeness, so that any setting can be tried out. The token
+    was drawn from the last of the `stages`, which have the probabilities of the tokens `shown`.
     """
 
     token: int
@@ -166,6 +167,7 @@ class Decision(Frozen):
     logits: Numbers
     rest_logits: Numbers
     rest_counts: tuple[int, ...]
+    shown: tuple[int, ...]
     stages: tuple[Draw, ...]
 
 
@@ -182,9 +184,10 @@ class Turn(Frozen):
 
 @frozen()
 class Hidden(Frozen):
-    """The likeliest tokens in the place of one mask, at `position`."""
+    """The likeliest tokens in the place of one mask, at `position`, and the one that was `chosen`, which is among them."""
 
     position: int
+    chosen: int
     tokens: tuple[int, ...]
     probabilities: Numbers
 
@@ -202,7 +205,8 @@ class Uncovering(Frozen):
 class TraceView(Frozen):
     """A run from text to text. `vocabulary` has the text of every id that is named anywhere in it.
 
-    `notes` say what cannot be shown of this model; `words` are sentences for a learner, by part of the page.
+    `settings` are those by which tokens were chosen: `SLIDERS`, and the others that are not off. `notes` say what cannot
+    be shown of this model; `words` are sentences for a learner, by part of the page.
     """
 
     architecture: str
@@ -210,7 +214,7 @@ class TraceView(Frozen):
     prompt: str
     text: str
     finish_reason: str | None
-    sampling: dict[str, float]
+    settings: dict[str, Any]
     tracks: tuple[Track, ...]
     before: tuple[Stage, ...]
     layers: tuple[Layer, ...]

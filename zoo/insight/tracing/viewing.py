@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from zoo.architecture.shared_settings import CONSTRAINTS, PENALTIES, SAMPLING
 from zoo.errors import NothingToPredict
 from zoo.generation.prompt import mask_id
+from zoo.generation.settings import Settings
 from zoo.insight.tokenization import pieces_of
 from zoo.insight.tracing.choices import LOGITS, Choice
 from zoo.insight.tracing.pictures import BINS, FEWER, MOST_ROWS, head, mean_norm, numbers, strip
@@ -38,6 +40,11 @@ ALL = 4096  # tokens: of a vocabulary up to this size every logit is told, else 
 LIKELIEST = 512
 PATTERN_NUMBERS = 400_000  # of all patterns together; of a longer text the last rows are told
 LENS = 5  # tokens read at each layer
+SHOWN, SHOWN_LAST = (
+    50,
+    12,
+)  # tokens whose probability is told after each stage: the model's likeliest, those of the last
+SLIDERS = ("temperature", "top_k", "top_p", "min_p")
 
 
 def view_of(trace: Trace, candidates: int | None = None) -> TraceView:
@@ -64,7 +71,6 @@ def view_of(trace: Trace, candidates: int | None = None) -> TraceView:
     count = candidates or (vocabulary if vocabulary <= ALL else LIKELIEST)
     decisions = tuple(_decision(choice) for choice in trace.choices(count))
     masks, uncoverings = hidden_of(trace), uncoverings_of(trace)
-    sampling = trace.sampling
     named = {id for guess in lens for row in guess.tokens for id in row}
     named |= {id for decision in decisions for id in (*decision.candidates, decision.token)}
     named |= {id for hidden in masks for id in hidden.tokens}
@@ -75,9 +81,7 @@ def view_of(trace: Trace, candidates: int | None = None) -> TraceView:
         prompt="".join(p.text for p in viewer.tracks[0].pieces if p.origin != "generated" and not p.special),
         text=trace.text,
         finish_reason=trace.steps[-1].finish_reason if trace.steps else None,
-        sampling={}
-        if sampling is None
-        else {name: float(getattr(sampling, name)) for name in ("temperature", "top_k", "top_p", "min_p")},
+        settings=_settings(trace.settings),
         tracks=viewer.tracks,
         before=tuple(viewer.stage(a, a) for a in before),
         layers=layers,
@@ -100,7 +104,21 @@ def _name(piece: Piece) -> str:
     return bytes.fromhex(piece.bytes).decode("utf-8", "backslashreplace")
 
 
+def _settings(settings: Settings | None) -> dict[str, Any]:
+    """The settings by which tokens were chosen."""
+    if settings is None:
+        return {}
+    neutral = Settings()
+    names = (setting.name for setting in (*SAMPLING, *PENALTIES, *CONSTRAINTS))
+    found = {name: getattr(settings, name) for name in (*names, "samplers", "min_tokens")}
+    return {n: value for n, value in found.items() if n in SLIDERS or value != getattr(neutral, n)}
+
+
 def _decision(choice: Choice) -> Decision:
+    last = choice.stages[-1].probabilities
+    best = sorted(range(len(last)), key=lambda at: -last[at])[:SHOWN_LAST]
+    chosen = choice.candidates.index(choice.token)
+    shown = list(dict.fromkeys((*range(min(SHOWN, len(last))), *(at for at in best if last[at]), chosen)))
     return Decision(
         choice.token,
         choice.rank,
@@ -110,8 +128,10 @@ def _decision(choice: Choice) -> Decision:
         numbers(np.array(choice.logits), 7),
         numbers(np.array([logit for logit, _ in choice.rest]), 6),
         tuple(count for _, count in choice.rest),
+        tuple(choice.candidates[at] for at in shown),
         tuple(
-            Draw(s.name, s.setting, s.kept, numbers(np.array(s.probabilities[:50]))) for s in choice.stages
+            Draw(s.name, s.setting, s.kept, numbers(np.array([s.probabilities[at] for at in shown])))
+            for s in choice.stages
         ),
     )
 
@@ -314,5 +334,5 @@ def _read_of(ids: Sequence[int], generated: Sequence[int]) -> int:
 def _written(trace: Trace, ids: Sequence[int]) -> list[int]:
     """The ids of the text after the last pass over it: its masks have what that pass predicts."""
     passes = uncoverings_of(trace)
-    kept = {hidden.position: hidden.tokens[0] for hidden in passes[-1].predictions} if passes else {}
+    kept = {hidden.position: hidden.chosen for hidden in passes[-1].predictions} if passes else {}
     return [kept.get(position, id) for position, id in enumerate(ids)]

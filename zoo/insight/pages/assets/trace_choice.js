@@ -22,7 +22,8 @@ function legend(t, from, to) {
   return el("div", { class: "key" }, from, canvas, to);
 }
 
-// Sampling as zoo.generation.choosing has it: temperature, top-k, top-p, min-p, in this order, then the rest renormalised.
+// What the sliders alone make of the model's logits: temperature, top-k, top-p, min-p, in the order of
+// zoo.generation.choosing, then the rest renormalised. With the run's own settings the run's last stage is shown instead.
 // The likeliest tokens stand one by one, the others in groups of like logits.
 function distribution(decision, settings) {
   const groups = decision.candidates.map((id, at) => ({ id, logit: decision.logits[at], count: 1 }));
@@ -66,15 +67,31 @@ function decisionAt(t, step) {
   const first = t.data.turns.findIndex((turn) => turn.track === track && turn.start + turn.tokens >= prompt);
   return Math.min(Math.max(step - first, 0), t.data.decisions.length - 1);
 }
+// The distribution that the token was drawn from, by id.
+function lastStage(decision) {
+  return new Map(decision.stages.at(-1).probabilities.map((p, at) => [decision.shown[at], p]));
+}
+const named = (stage) => (stage.setting === null ? stage.name : `${stage.name} ${stage.setting}`);
+// How many tokens are left after each step: those of the run, or those of the sliders.
+function keptBy(t, decision, kept, inRun) {
+  if (inRun) return t.say("kept_in_run", { list: decision.stages.slice(1).map((stage) => `${named(stage)}: ${count(stage.kept)}`).join(t.say("comma")) });
+  const [all, by_k, by_p, left] = kept.map(count);
+  return t.say("kept", { all, by_k, by_p, left });
+}
+// The run's settings that no slider has.
+function leftOut(t, decision, inRun) {
+  const others = decision.stages.slice(1).filter((stage) => !SLIDERS.some(([name]) => name === stage.name));
+  return inRun || !others.length ? [] : [t.say("sliders_alone", { list: others.map(named).join(t.say("comma")) })];
+}
 const SLIDERS = [["temperature", 0, 2, 0.05], ["top_k", 0, 50, 1], ["top_p", 0.01, 1, 0.01], ["min_p", 0, 1, 0.01]];
 function drawChoice(t, holder) {
-  const { data } = t, settings = { ...data.sampling }, body = el("tbody"), told = el("p", { class: "readout", role: "status" }), title = el("h3");
+  const { data } = t, settings = { ...data.settings }, body = el("tbody"), told = el("p", { class: "readout", role: "status" }), title = el("h3");
   const inputs = SLIDERS.map(([name, min, max, step]) => {
-    const label = t.say(name), output = el("output"), input = el("input", { type: "range", name, min, max: Math.max(max, data.sampling[name]), step, "aria-label": label });
+    const label = t.say(name), output = el("output"), input = el("input", { type: "range", name, min, max: Math.max(max, data.settings[name]), step, "aria-label": label });
     input.addEventListener("input", () => { settings[name] = +input.value; update(); });
     return { name, input, output, box: el("label", {}, label, output, input) };
   });
-  const reset = el("button", { type: "button", class: "reset", onclick: () => { Object.assign(settings, data.sampling); update(); } }, t.say("as_in_run"));
+  const reset = el("button", { type: "button", class: "reset", onclick: () => { Object.assign(settings, data.settings); update(); } }, t.say("as_in_run"));
   const cols = [["name"], [""], ["share"], ["share"]].map(([name]) => el("col", { class: name }));
   const heads = ["token", "bar", "model", "after"].map((name, at) => el("th", { scope: "col", class: at > 1 ? "number" : "" }, t.say(`column_${name}`)));
   holder.append(title, el("div", { class: "controls" }, ...inputs.map((one) => one.box)), reset, told,
@@ -84,15 +101,15 @@ function drawChoice(t, holder) {
       input.value = settings[name];
       output.textContent = settings[name];
     }
-    const number = decisionAt(t, t.state.step), decision = data.decisions[number];
-    const { groups, kept } = distribution(decision, settings);
-    const after = new Map(groups.filter((group) => group.id !== null && group.count).map((group) => [group.id, group.p]));
+    const number = decisionAt(t, t.state.step), decision = data.decisions[number], inRun = SLIDERS.every(([name]) => settings[name] === data.settings[name]);
+    const last = lastStage(decision), { groups, kept } = distribution(decision, settings);
+    const tried = new Map(groups.filter((group) => group.id !== null && group.count).map((group) => [group.id, group.p]));
+    const after = !inRun ? tried : settings.temperature ? last : new Map([[decision.token, 1]]);
     const model = (at) => Math.exp(decision.logits[at] - decision.logsumexp);
-    const shown = decision.candidates.slice(0, 12);
-    if (!shown.includes(decision.token)) shown.push(decision.token);
+    const likeliest = [...last.keys()].sort((a, b) => last.get(b) - last.get(a)).slice(0, 12).filter((id) => last.get(id));
+    const shown = [...new Set([...decision.candidates.slice(0, 12), ...likeliest, decision.token])];
     title.textContent = t.say("was_chosen", { index: number + 1, count: data.decisions.length, token: t.nameOf(decision.token) });
-    const [all, by_k, by_p, left] = kept.map(count), own = t.say("own_bits", { bits: decision.entropy_bits.toFixed(2) });
-    told.textContent = (settings.temperature ? t.say("kept", { all, by_k, by_p, left }) : t.say("zero")) + own;
+    told.textContent = [settings.temperature ? keptBy(t, decision, kept, inRun) : t.say("zero"), ...leftOut(t, decision, inRun), t.say("own_bits", { bits: decision.entropy_bits.toFixed(2) })].join(t.say("sentence"));
     body.replaceChildren(...shown.map((id) => {
       const p = model(decision.candidates.indexOf(id)), q = after.get(id) ?? 0;
       return el("tr", { class: `${id === decision.token ? "picked" : ""}${q ? "" : " out"}`, "data-token": id, "data-model": p, "data-after": q },
@@ -110,12 +127,13 @@ function bars(t, pairs, marked) {
     el("td", {}, el("div", { class: "bar" }, el("i", { style: `width:${100 * p}%` }))), el("td", { class: "number" }, share(p)));
   return el("table", { class: "bars" }, el("colgroup", {}, el("col", { class: "name" }), el("col"), el("col", { class: "share" })), el("tbody", {}, ...pairs.map(row)));
 }
+const drawn = (hidden) => [hidden.chosen, hidden.probabilities[hidden.tokens.indexOf(hidden.chosen)]];
 const paired = (hidden) => hidden.tokens.map((id, at) => [id, hidden.probabilities[at]]);
 function drawMasks(t, holder) {
   t.data.masks.forEach((hidden, number) => holder.append(el("h3", {}, t.say("mask", { index: number + 1, position: hidden.position })), bars(t, paired(hidden), 0)));
 }
 function drawUncovering(t, holder) {
-  const passes = t.data.uncoverings, columns = ["position", "", "likeliest", "second", "third"].map((name) => (name ? t.say(`column_${name}`) : ""));
+  const passes = t.data.uncoverings, columns = ["position", "", "drawn", "likeliest", "second", "third"].map((name) => (name ? t.say(`column_${name}`) : ""));
   const guess = ([id, p], at) => {
     const box = el("td", { class: "piece" }, `${t.nameOf(id)} ${share(p)}`);
     if (!at) paint(box, t.sequential(p)), (box.style.padding = ".15rem .5rem");
@@ -124,7 +142,7 @@ function drawUncovering(t, holder) {
   t.onChange(() => {
     const pass = passes[Math.min(t.state.step, passes.length - 1)];
     const row = (hidden) => el("tr", {}, el("td", { class: "number" }, hidden.position), el("td", { class: "verdict" }, t.say(pass.kept.includes(hidden.position) ? "stays" : "masked_again")),
-      ...paired(hidden).slice(0, 3).map(guess));
+      guess(drawn(hidden), 1), ...paired(hidden).slice(0, 3).map(guess));
     const title = t.say("uncovers", { index: t.state.step + 1, count: passes.length, masks: pass.predictions.length, kept: pass.kept.length });
     holder.replaceChildren(el("h3", {}, title), scroll(t.say("predictions"), headed(columns, pass.predictions.map(row))));
   });
