@@ -80,11 +80,11 @@ def test_errors_and_warnings_name_the_options_of_the_command_that_runs(site, com
 
 
 def test_a_librarys_error_names_the_argument_and_the_command_its_option(command, tmp_path):
-    with pytest.raises(ScaffoldError, match=r'^`base="bert"`: it is a model of the kind encoder'):
-        create("child", base="bert", where=tmp_path)
-    done = command("new", "child", "--base", "bert")
+    with pytest.raises(ScaffoldError, match=r'^`base="bert"`: it is of the kind encoder; `block` is'):
+        create("child", base="bert", block="norm", where=tmp_path)
+    done = command("new", "child", "--base", "bert", "--block")
     assert done.returncode == 1
-    assert done.stderr.startswith("zoo: error: --base bert: it is a model of the kind encoder")
+    assert done.stderr.startswith("zoo: error: --base bert: it is of the kind encoder; --block is")
 
 
 def test_a_caller_in_process_has_garbage_collected_after_any_end():

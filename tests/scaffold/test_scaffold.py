@@ -231,9 +231,9 @@ def test_the_package_imports_only_what_is_promised(packages, plugin_pages, name)
         ("my-t5", "mbeddings are multiplied by 12."),
         (
             "my-bert",
-            "Scores are multiplied by 0.5.",
+            "Scores are divided by 2.",
         ),  # a norm follows BERT's embedding, which undoes its scale
-        ("my-bart", "cores are multiplied by 0.5."),
+        ("my-bart", "cores are divided by 2."),
         ("my-experts", "2.5"),
     ],
 )
