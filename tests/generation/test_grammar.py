@@ -176,6 +176,30 @@ def test_what_cannot_be_followed_is_named_in_one_line(form, words):
     assert "\n" not in str(caught.value) and len(str(caught.value)) < 400
 
 
+CHAIN = {f"d{i}": {"items": {"$ref": f"#/$defs/d{i + 1}"}} for i in range(3000)} | {"d3000": {}}
+
+
+@pytest.mark.parametrize(
+    ("form", "words"),
+    [
+        (dict(json_schema={"enum": list(range(20_000))}), "`json_schema` has more than 10000 values"),
+        (dict(json_schema={"required": ["a"] * 10_001}), "`json_schema` has more than 10000 values"),
+        (dict(json_schema={"$ref": "#/$defs/d0", "$defs": CHAIN}), "has more than 500 different \\$ref"),
+        (dict(json_schema={"patternProperties": {f"^{i}": {} for i in range(300)}}), "more than 100 names"),
+        (dict(grammar=f"start: %json {json.dumps({'$defs': CHAIN})}"), "`grammar` has more than 500"),
+        (dict(grammar="start: r0\n" + "\n".join(f"r{i}: r{i + 1}" for i in range(5000))), "than 1000 rules"),
+        (dict(grammar="\n".join(f"r{i} ::= r{i + 1}" for i in range(5000))), "than 1000 rules"),
+        (dict(grammar='start: "a"' * 100_000), "1000000 characters, more than 262144"),
+        (dict(regex="a|" * 200_000), "400000 characters, more than 262144"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_what_is_too_large_is_refused_before_it_is_compiled(form, words, monkeypatch):
+    monkeypatch.setattr("llguidance.LLMatcher.validate_grammar_with_warnings", None)
+    with pytest.raises(PromptError, match=words):
+        language_of(**form)
+
+
 def test_a_schema_may_be_a_text_and_empty():
     tokenizer = tokenizer_of("byte level")
     for schema in ({}, "{}", '{"type": "object"}'):

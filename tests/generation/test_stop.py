@@ -1,5 +1,7 @@
 """What ends a text is found wherever its tokens begin, and text is kept back no longer than it must be."""
 
+from types import SimpleNamespace
+
 import pytest
 import regex
 from hypothesis import example, given
@@ -96,6 +98,21 @@ def test_an_expression_that_takes_too_long_is_an_error(monkeypatch):
     monkeypatch.setattr("zoo.generation.stop.SECONDS", 0.05)
     with pytest.raises(ZooError, match=r"^`stop_regex`: looking for it takes more than 0.05 s"):
         StopText([], r"(a|aa)+\d\1").add("a" * 50)
+
+
+def test_the_time_for_an_expression_is_that_of_the_whole_text(monkeypatch):
+    now = 0.0
+
+    def slower():
+        nonlocal now
+        now += 0.1  # each search takes so long
+        return now
+
+    monkeypatch.setattr("zoo.generation.stop.time", SimpleNamespace(thread_time=slower))
+    stop = StopText([], "x")
+    with pytest.raises(ZooError, match="takes more than 2 s"):
+        for _ in range(40):
+            stop.add("a")
 
 
 def test_generation_ends_before_a_match():

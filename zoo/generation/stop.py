@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import Any
 
 from zoo.errors import PromptError, ZooError
 
 MOST_HELD = 4096  # characters that an expression may keep back; a longer match of it is not found
-SECONDS = 2.0  # that looking for an expression may take for one token
+SECONDS = 2.0  # of processor time that looking for an expression may take in one text
+MORE_SECONDS = 0.002  # that each character adds to what is left of them
 
 
 class StopText:
@@ -66,7 +68,8 @@ class Expression:
             self._pattern: Any = regex.compile(expression)
         except regex.error as error:
             raise PromptError(f"`stop_regex`: {error}") from None
-        if self._pattern.search("") is not None:
+        self._seconds = SECONDS  # that are left
+        if self._search("", 0, 0) is not None:
             raise PromptError(
                 f"`stop_regex`: {expression!r:.60} matches an empty text, so that nothing would be generated"
             )
@@ -76,6 +79,7 @@ class Expression:
         """Where in the pending text, whose last `new` characters are new, the first match to be complete begins."""
         text, begin = self._before + pending, len(self._before)
         for end in range(len(text) - new + 1, len(text) + 1):
+            self._seconds = min(SECONDS, self._seconds + MORE_SECONDS)
             match = self._search(text, begin, end)
             if match is not None:
                 return match.start() - begin
@@ -92,9 +96,14 @@ class Expression:
         self._before = (self._before + text)[-MOST_HELD:]
 
     def _search(self, text: str, begin: int, end: int, partial: bool = False) -> Any:
+        began = time.thread_time()
         try:
-            return self._pattern.search(text, begin, end, partial=partial, timeout=SECONDS)
+            found = self._pattern.search(text, begin, end, partial=partial, timeout=self._seconds)
         except TimeoutError:
+            found, self._seconds = None, 0.0
+        self._seconds -= time.thread_time() - began
+        if self._seconds <= 0:
             raise ZooError(
                 f"`stop_regex`: looking for it takes more than {SECONDS:g} s; it has to go back too often"
-            ) from None
+            )
+        return found

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from decimal import Decimal
 from typing import Any
 
@@ -20,6 +22,14 @@ DOCUMENTS = ("const", "enum")  # keywords whose values are documents, not schema
 SILENT = ("default", "examples")  # and those that ask for nothing
 DIGITS = 15
 
+# Beyond these, llguidance takes many seconds, or more stack than a thread has, which ends the process.
+MOST_CHARACTERS = 2**18  # of a regular expression or grammar
+MOST_RULES = 1000  # of a grammar, its terminals included
+MOST_VALUES = 10_000  # texts, numbers and flags in a JSON Schema
+MOST_REFERENCES = 500  # different $ref in it
+MOST_PATTERNS = 100  # names in its patternProperties
+RULE = re.compile(r"^[ \t]*[?!]?[\w.-]+[ \t]*(?:::=|:)", re.MULTILINE)
+
 STUCK = "no token of the vocabulary goes on with a text that fits"
 # What llguidance says in terms of its own, by how that begins.
 TOLD = {
@@ -27,6 +37,8 @@ TOLD = {
     "oneOf constraints": "oneOf is supported only where it is certain that no document fits two of its schemas",
 }
 PLACE = re.compile(r"^line \d+, column \d+: ")
+
+SCHEMA = re.compile(r"%json\s*")
 
 
 @frozen()
@@ -106,6 +118,7 @@ def _of_schema(schema: Mapping[str, Any] | str) -> Language:
         raise PromptError(f"`json_schema` must be a JSON object, got {schema!r:.60}")
     if "x-guidance" in schema:
         raise PromptError("`json_schema`: x-guidance is no keyword of JSON Schema")
+    _check_size("json_schema", schema)
     for part in _parts(schema):
         _check_number(part)
         _check_count(part)
@@ -118,7 +131,7 @@ def _of_schema(schema: Mapping[str, Any] | str) -> Language:
 
 
 def _parts(value: Any, *, schema: bool = True) -> Iterator[Any]:
-    """A schema and all within it but what says nothing; documents in it, which are no schemas, by their numbers alone."""
+    """A schema and all within it but what says nothing: objects, and the values of keywords; of documents only values."""
     if isinstance(value, Mapping):
         if schema:
             yield value
@@ -128,8 +141,28 @@ def _parts(value: Any, *, schema: bool = True) -> Iterator[Any]:
     elif isinstance(value, list | tuple):
         for inner in value:
             yield from _parts(inner, schema=schema)
-    elif isinstance(value, int | float):
+    else:
         yield value
+
+
+def _check_size(name: str, schema: Mapping[str, Any]) -> None:
+    """PromptError that names the setting for a schema with more of something than llguidance is given."""
+    values = patterns = 0
+    references = set()
+    for part in _parts(schema):
+        if isinstance(part, Mapping):
+            references.add(str(part.get("$ref")))
+            if isinstance(names := part.get("patternProperties"), Mapping):
+                patterns += len(names)
+        else:
+            values += 1
+        for what, number, most in (
+            ("values", values, MOST_VALUES),
+            ("names in patternProperties", patterns, MOST_PATTERNS),
+            ("different $ref", len(references), MOST_REFERENCES),
+        ):
+            if number > most:
+                raise PromptError(f"`{name}` has more than {most} {what}")
 
 
 def _check_number(value: Any) -> None:
@@ -165,13 +198,25 @@ def _of_regex(regex: str) -> Language:
 
     if not isinstance(regex, str):
         raise PromptError(f"`regex` must be text, got {regex!r:.60}")
+    _check_length("regex", regex)
     plain = LLMatcher.grammar_from_regex(regex)
     return _checked("regex", f"{FREE}\n{json.loads(plain)['grammars'][0]['lark_grammar']}", plain)
+
+
+def _check_length(name: str, text: str) -> None:
+    if len(text) > MOST_CHARACTERS:
+        raise PromptError(f"`{name}` has {len(text)} characters, more than {MOST_CHARACTERS}")
 
 
 def _of_grammar(grammar: str) -> Language:
     if not isinstance(grammar, str):
         raise PromptError(f"`grammar` must be text, got {grammar!r:.60}")
+    _check_length("grammar", grammar)
+    if next(itertools.islice(RULE.finditer(grammar), MOST_RULES, None), None):
+        raise PromptError(f"`grammar` has more than {MOST_RULES} rules")
+    for place in SCHEMA.finditer(grammar):
+        with suppress(ValueError, RecursionError):  # llguidance says what is wrong with it
+            _check_size("grammar", json.JSONDecoder().raw_decode(grammar, place.end())[0])
     if "::=" in grammar:
         from llguidance.gbnf_to_lark import any_to_lark
 
