@@ -52,9 +52,10 @@ class MaskedHead(Head):
     kind, name = "head", "masked-lm"
     activation: str
     norm: Spec
+    dense_bias: bool = True
 
     def own_parameters(self, dim: int) -> int:
-        return super().own_parameters(dim) + dim * dim + dim
+        return super().own_parameters(dim) + dim * dim + dim * self.dense_bias
 
     def matrices(self, dim: int) -> tuple[Matrix, ...]:
         return (*super().matrices(dim), Matrix("dense", dim, dim))

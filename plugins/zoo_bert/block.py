@@ -38,7 +38,7 @@ class MaskedHead(Head):
 
     def __init__(self, spec: specs.MaskedHead, *, dim: int, index: int = 0, norm: nn.Module) -> None:
         super().__init__(spec, dim=dim, index=index)
-        self.dense = nn.Linear(dim, dim)
+        self.dense = nn.Linear(dim, dim, bias=spec.dense_bias)
         self.norm = norm
         self.activation = activation(spec.activation)
 

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 import mlx.core as mx
 import pytest
@@ -10,7 +11,7 @@ import zoo
 from zoo.architecture import Block, hookimpl
 from zoo.assemble import assemble, build
 from zoo.blocks.position import Scaling, places
-from zoo.checkpoint.convert import convert
+from zoo.checkpoint.convert import convert, spelled_out
 from zoo.config import Config
 from zoo.errors import ConfigError, RecipeError
 from zoo.host.registry import default_registry, isolated
@@ -69,6 +70,15 @@ def test_positions_nested_by_layer_type_are_read_for_the_type_that_is_asked_for(
     # transformers 4 has flat keys, one for each type.
     keys = Config(dict(global_rope_theta=160000.0))
     assert RoPE.of(keys, 16, layer_type="full_attention", theta_key="global_rope_theta").theta == 160000.0
+
+
+def test_a_converted_config_keeps_positions_nested_by_layer_type():
+    opened = SimpleNamespace(
+        architecture=SimpleNamespace(bridged=False, model_types=()),
+        config=dict(rope_parameters=BY_TYPE),
+        defaults=dict(rope_theta=1e4),
+    )
+    assert spelled_out(opened) == dict(rope_parameters=BY_TYPE, rope_theta=1e4)
 
 
 def test_an_error_in_positions_nested_by_layer_type_names_the_whole_key():

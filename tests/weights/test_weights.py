@@ -113,6 +113,22 @@ def test_a_placeholder_that_stands_twice_has_one_value():
     assert found == {"x.1": 1} and set(left) == {"a.1.b.2"}
 
 
+@pytest.mark.parametrize("tied", [True, False])
+def test_a_heads_bias_is_where_the_head_keeps_it_tied_or_not(tied):
+    rules, recipe = (
+        (OutputHead("lm_head.*", "head.output.*"),),
+        SimpleNamespace(head=Head(tied=tied, bias=True)),
+    )
+    stored = {"lm_head.weight": array(7, 4), "lm_head.bias": array(7)}
+    parameters, left = forward(rules, stored, recipe)
+    assert not left
+    assert parameters.keys() == ({"head.bias"} if tied else {"head.output.weight", "head.output.bias"})
+    back, left = backward(rules, parameters, recipe)
+    assert not left and back.keys() == ({"lm_head.bias"} if tied else stored.keys())
+    _, left = forward(rules, {"lm_head.bias": array(7)}, TIED)  # of a head that has none
+    assert not left
+
+
 @pytest.mark.parametrize(("axis", "shape"), [(1, (6, 1, 4)), (2, (6, 4, 1))])
 def test_a_depthwise_convolution_loses_its_one_channel_and_gets_it_back(axis, shape):
     rule = Depthwise("conv.weight", "convolution.weight", axis=axis)

@@ -25,6 +25,7 @@ from zoo.errors import SourceError, ZooError
 from zoo.files import new_folder
 from zoo.host.registry import Registry, default_registry
 from zoo.notices import deferred
+from zoo.recipe.rope import by_layer_type
 from zoo.runtime import DTYPES
 from zoo.weights import fused
 
@@ -160,8 +161,10 @@ def spelled_out(opened: Opened) -> dict[str, Any]:
     if opened.architecture.bridged:
         return opened.config  # another library has read this very one
     config = opened.config | opened.defaults  # of a key that is there, a default says what counts instead
-    rope = config.pop("rope_parameters", None)
-    if rope:
+    rope = config.get("rope_parameters") or {}
+    if not by_layer_type(rope):  # for which the two keys have no room
+        config.pop("rope_parameters", None)
+    if rope and not by_layer_type(rope):
         # What counts of these stands among the defaults, by the names that the family has for them.
         rope = {
             key: value for key, value in rope.items() if key not in ("rope_theta", "partial_rotary_factor")

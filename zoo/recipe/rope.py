@@ -160,7 +160,7 @@ def rope(
     config.ignore("rope_parameters")  # where both stand, `scaling_key` takes precedence
     nested_key = scaling_key if config.get(scaling_key) else "rope_parameters"
     inner = config.nested(nested_key) or Config({})
-    by_type = bool(inner) and all(isinstance(value, Mapping) for value in inner.values())
+    by_type = by_layer_type(inner)
     if by_type and layer_type is None:
         raise config.error(nested_key, "has an object for each layer type, where one for all layers is read")
     if by_type:
@@ -188,6 +188,11 @@ def rope(
         config.note(theta_key, theta)
         config.note(partial_key, partial)
     return RoPE(theta=theta, dims=dims, scaling=scaling)
+
+
+def by_layer_type(parameters: Mapping[str, Any]) -> bool:
+    """Whether `rope_parameters` has an object for each layer type, in place of one for all layers."""
+    return bool(parameters) and all(isinstance(value, Mapping) for value in parameters.values())
 
 
 def _scaling(inner: Config, config: Config, context_key: str, kinds: Mapping[str, Kind]) -> Spec | None:

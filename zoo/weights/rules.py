@@ -279,13 +279,31 @@ class Stack(Rule):
 
 @frozen()
 class OutputHead(Rename):
-    """The head's matrix; where the recipe ties it to the embedding, the checkpoint's copy is dropped."""
+    """The head's matrix and bias; where the recipe ties it to the embedding, the checkpoint's copy of the matrix is dropped.
+
+    The bias of a tied head is `head.bias`, that of a head with a matrix of its own `head.output.bias`: "lm_head.*" to
+    "head.output.*" serves both.
+    """
 
     def forward(self, source: Tensors, target: Tensors, recipe: Any, join: Join) -> None:
-        if recipe.head is not None and recipe.head.ties_embedding:
-            Ignore(self.source).forward(source, target, recipe, join)
-        else:
+        if recipe.head is None or not recipe.head.ties_embedding:
             super().forward(source, target, recipe, join)
+            return
+        for rule in self._bias_of_tied(recipe):
+            rule.forward(source, target, recipe, join)
+        Ignore(self.source).forward(source, target, recipe, join)
+
+    def backward(self, source: Tensors, target: Tensors, recipe: Any, join: Join) -> None:
+        super().backward(source, target, recipe, join)
+        for rule in self._bias_of_tied(recipe):
+            rule.backward(source, target, recipe, join)
+
+    def _bias_of_tied(self, recipe: Any) -> Iterable[Rule]:
+        """The rule of the bias of a tied head that has one."""
+        head = recipe.head
+        tied = head is not None and head.ties_embedding and getattr(head, "bias", False)
+        if tied and self.source.endswith(".*") and self.target.endswith(".output.*"):
+            yield Rename(f"{self.source[:-1]}bias", f"{self.target.removesuffix('output.*')}bias")
 
 
 @frozen()
