@@ -7,8 +7,14 @@ import torch
 from example_plugins import example
 from safetensors.torch import load_file
 from transformers import (
+    Cohere2Config,
+    Cohere2ForCausalLM,
     GPTNeoXConfig,
     GPTNeoXForCausalLM,
+    GraniteConfig,
+    GraniteForCausalLM,
+    ModernBertConfig,
+    ModernBertForMaskedLM,
     Olmo2Config,
     Olmo2ForCausalLM,
     Phi3Config,
@@ -19,7 +25,7 @@ import zoo
 from zoo.checkpoint.convert import convert
 from zoo.host.registry import isolated, using
 
-from .support import TOLERANCE, agrees, difference, reference, spelled_as_4, texts
+from .support import TOLERANCE, agrees, decodes_as, difference, reference, spelled_as_4, texts
 from .test_adapters import train
 
 import mlx.core as mx  # isort: skip (after zoo, which loads the fast BLAS)
@@ -194,8 +200,96 @@ def test_a_padded_row_of_phi3_turns_by_its_own_length(served, tmp_path):
             assert difference(found[row : row + 1, start:], expected) <= TOLERANCE
 
 
+GRANITE = [
+    dict(embedding_multiplier=12.0, residual_multiplier=0.22, attention_multiplier=0.125, logits_scaling=8.0),
+    dict(residual_multiplier=0.5, attention_bias=True, mlp_bias=True, tie_word_embeddings=True),
+    dict(attention_multiplier=0.3, rope_parameters=dict(rope_type="linear", factor=4.0, rope_theta=500.0)),
+]
+
+
+@pytest.mark.filterwarnings("error:config.json")
+@pytest.mark.parametrize("served", ["zoo-granite"], indirect=True)
+@pytest.mark.parametrize("heads, kv_heads", [(4, 4), (6, 2), (4, 1)])
+@pytest.mark.parametrize("extra", GRANITE)
+def test_granite(served, tmp_path, heads, kv_heads, extra):
+    sizes = dict(hidden_size=heads * 8, num_attention_heads=heads, num_key_value_heads=kv_heads)
+    config = GraniteConfig(**SMALL, **sizes, intermediate_size=48, **extra)
+    compared(reference(GraniteForCausalLM, config, heads), tmp_path, "granite")
+
+
+COHERE2 = [
+    dict(),
+    dict(attention_bias=True, tie_word_embeddings=False, logit_scale=0.25),
+    dict(layer_types=["full_attention", "sliding_attention", "full_attention", "sliding_attention"]),
+    dict(sliding_window=64, rope_parameters=dict(rope_type="default", rope_theta=300.0), layer_norm_eps=1e-3),
+]
+
+
+@pytest.mark.filterwarnings("error:config.json")
+@pytest.mark.parametrize("served", ["zoo-cohere2"], indirect=True)
+@pytest.mark.parametrize("heads, kv_heads", [(4, 4), (6, 2), (4, 1)])
+@pytest.mark.parametrize("extra", COHERE2)
+def test_cohere2(served, tmp_path, heads, kv_heads, extra):
+    sizes = dict(hidden_size=heads * 8, num_attention_heads=heads, num_key_value_heads=kv_heads)
+    values = SMALL | sizes | dict(num_hidden_layers=4, intermediate_size=48, sliding_window=7) | extra
+    model = reference(Cohere2ForCausalLM, Cohere2Config(**values), heads)
+    compared(model, tmp_path, "cohere2")
+    decodes_as(model, zoo.load(tmp_path / "written"), VOCAB, prompt=9, length=24)
+
+
+MODERNBERT = [
+    dict(),
+    dict(attention_bias=True, mlp_bias=True, norm_bias=True, classifier_bias=True, hidden_activation="relu"),
+    dict(tie_word_embeddings=False, local_attention=5),
+    dict(decoder_bias=False, layer_types=["sliding_attention", "full_attention"] * 2),
+    dict(
+        rope_parameters=dict(
+            full_attention=dict(rope_type="linear", factor=2.0, rope_theta=500.0),
+            sliding_attention=dict(rope_type="default", rope_theta=50.0),
+        )
+    ),
+]
+
+
+def spelled_as_modernbert(folder):
+    """Rewrite a config.json as transformers 4 wrote those of ModernBERT, where it could."""
+    path = folder / "config.json"
+    config = json.loads(path.read_text())
+    rope, types = config["rope_parameters"], config["layer_types"]
+    if types[1] == types[2] and all(part["rope_type"] == "default" for part in rope.values()):
+        del config["rope_parameters"], config["layer_types"]
+        config |= {"global_attn_every_n_layers": 3, "global_rope_theta": rope["full_attention"]["rope_theta"]}
+        config["local_rope_theta"] = rope["sliding_attention"]["rope_theta"]
+    path.write_text(json.dumps(config))
+
+
+@pytest.mark.filterwarnings("error:config.json")
+@pytest.mark.parametrize("served", ["zoo-modernbert"], indirect=True)
+@pytest.mark.parametrize("heads, head_dim", [(4, 8), (3, 16)])
+@pytest.mark.parametrize("extra", MODERNBERT)
+def test_modernbert(served, tmp_path, heads, head_dim, extra):
+    tokens = dict.fromkeys((f"{name}_token_id" for name in ("pad", "bos", "eos", "cls", "sep")), 0)
+    values = SMALL | dict(num_hidden_layers=4, intermediate_size=48, local_attention=6) | tokens | extra
+    config = ModernBertConfig(hidden_size=heads * head_dim, num_attention_heads=heads, **values)
+    model = reference(ModernBertForMaskedLM, config, heads)
+    compared(model, tmp_path, "modernbert", respelled=spelled_as_modernbert)
+    tokens = texts(VOCAB, 2, 30)
+    mask = torch.tensor([[1] * 30, [1] * 19 + [0] * 11])
+    with torch.no_grad():
+        expected = model(torch.tensor(tokens), attention_mask=mask).logits
+    found = zoo.load(tmp_path / "written").model(mx.array(tokens), mx.array(mask.numpy()))
+    assert difference(found[:1], expected[:1]) <= TOLERANCE
+    assert difference(found[1:, :19], expected[1:, :19]) <= TOLERANCE
+
+
 MLX_LM = {
     "zoo-gpt-neox": (GPTNeoXForCausalLM, GPTNeoXConfig, dict(hidden_act="gelu_pytorch_tanh")),
+    "zoo-granite": (GraniteForCausalLM, GraniteConfig, dict(GRANITE[0], num_key_value_heads=2)),
+    "zoo-cohere2": (
+        Cohere2ForCausalLM,
+        Cohere2Config,
+        dict(num_hidden_layers=4, num_key_value_heads=2, sliding_window=7),
+    ),
     "zoo-olmo2": (Olmo2ForCausalLM, Olmo2Config, dict(num_key_value_heads=2)),
     "zoo-phi3": (Phi3ForCausalLM, Phi3Config, dict(num_key_value_heads=2, pad_token_id=0)),
 }
@@ -211,7 +305,7 @@ def test_mlx_lm_reads_what_is_converted(served, tmp_path, request, quantize):
     sizes = dict(
         hidden_size=64, num_attention_heads=4, intermediate_size=256
     )  # four times the width, as mlx-lm has it
-    reference(kind, config(**SMALL, **sizes, **extra)).save_pretrained(tmp_path / "written")
+    reference(kind, config(**SMALL | sizes | extra)).save_pretrained(tmp_path / "written")
     convert(tmp_path / "written", tmp_path / "mlx", quantize=quantize)
     theirs, ours = mlx_lm.load_model(tmp_path / "mlx")[0], zoo.load(tmp_path / "mlx")
     tokens = mx.array(texts(VOCAB, 2, 30))

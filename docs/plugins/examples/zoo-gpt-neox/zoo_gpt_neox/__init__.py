@@ -1,35 +1,7 @@
 """GPT-NeoX and Pythia: attention beside the feed-forward, a quarter of each head turned. Imports no mlx."""
 
-from dataclasses import dataclass
-
-from zoo.architecture import (
-    Architecture,
-    Block,
-    Drawing,
-    Ignore,
-    OutputHead,
-    Preset,
-    Rename,
-    Split,
-    hookimpl,
-)
-from zoo.recipe import MLP, Attention, Decoder, Embedding, Head, Layer, LayerNorm, RoPE, Spec, repeat
-
-
-@dataclass(frozen=True)
-class ParallelLayer(Spec):
-    """x + mixer(mixer_norm(x)) + feedforward(feedforward_norm(x)) (Black et al., 2022, section 2.1)."""
-
-    kind, name = "layer", "gpt-neox-parallel"
-    mixer: Spec
-    feedforward: Spec
-    mixer_norm: Spec
-    feedforward_norm: Spec
-
-    @property
-    def norm_placement(self):
-        """Where the norms stand."""
-        return "before each part"
+from zoo.architecture import Architecture, Ignore, OutputHead, Preset, Rename, Split, hookimpl
+from zoo.recipe import MLP, Attention, Decoder, Embedding, Head, Layer, LayerNorm, RoPE, repeat
 
 
 def gpt_neox(config):
@@ -39,12 +11,10 @@ def gpt_neox(config):
     config = config.with_defaults(rotary_pct=0.25)
     bias, head_dim = config.flag("attention_bias", True), config.head_width()
     norm = LayerNorm(eps=config.number("layer_norm_eps", 1e-5))
-    # Without parallel residuals it is the layer of GPT-2, which the zoo has.
-    layer = ParallelLayer if config.flag("use_parallel_residual", True) else Layer
     return Decoder(
         embedding=Embedding(vocab=config.count("vocab_size"), dim=config.count("hidden_size")),
         layers=repeat(
-            layer(
+            Layer(
                 mixer=Attention(
                     heads=config.count("num_attention_heads"),
                     bias=bias,
@@ -57,6 +27,7 @@ def gpt_neox(config):
                 ),
                 mixer_norm=norm,
                 feedforward_norm=norm,
+                parallel=config.flag("use_parallel_residual", True),
             ),
             config.layers(),
         ),
@@ -105,18 +76,6 @@ def pythia(size, dim, layers, heads):
     numbers = dict(hidden_size=dim, intermediate_size=4 * dim, num_hidden_layers=layers)
     numbers |= dict(num_attention_heads=heads, vocab_size=50304, rotary_pct=0.25, rotary_emb_base=10000)
     return Preset(f"pythia-{size}", hub=f"EleutherAI/pythia-{size}", config=numbers)
-
-
-@hookimpl
-def zoo_blocks():
-    """The layer, which is all that the zoo lacks."""
-    yield Block(ParallelLayer, "zoo_gpt_neox.block:ParallelLayer", "attention and feed-forward side by side")
-
-
-@hookimpl
-def zoo_drawings():
-    """The layer's block diagram."""
-    yield Drawing(ParallelLayer, "zoo_gpt_neox.drawing:parallel_layer")
 
 
 @hookimpl
