@@ -218,6 +218,14 @@ def test_a_flag_that_is_true_or_false_has_both_spellings():
             lambda: Strategy("x", "a:b", ("generate",), batch="many"),
             'batch: expected "package.module:attribute"',
         ),
+        (
+            lambda: Strategy("x", "a:b", ("generate",), ("max_tokns",)),
+            "strategy x: options names 'max_tokns', which is no shared setting; did you mean max_tokens",
+        ),
+        (
+            lambda: Strategy("x", "a:b", ("generate",), ("tempo_of_the_text",)),
+            "'tempo_of_the_text', which is no shared setting: declare it in `settings`",
+        ),
         (lambda: Setting("n", int, choices=[1]), "choices is a tuple of values"),
         (lambda: Setting("n", int, 3, choices=(1, 2)), "its default: `n` must be one of 1, 2, got 3"),
     ],

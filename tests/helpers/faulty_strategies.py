@@ -1,6 +1,6 @@
 """Strategies with one fault each, which the suite and the host must find."""
 
-from zoo.architecture import Strategy, hookimpl
+from zoo.architecture import Setting, Strategy, hookimpl
 from zoo.errors import PromptError
 from zoo.generation import Step
 from zoo.generation.prompt import encode_prompt
@@ -70,6 +70,13 @@ def demanding(loaded, prompt, *, max_tokens=4, draft=None):
     return sound(loaded, prompt, max_tokens=max_tokens)
 
 
+DEMANDING = Strategy(
+    "demanding",
+    "faulty_strategies:demanding",
+    ("generate",),
+    ("max_tokens",),
+    settings=(Setting("draft", object),),
+)
 NAMES = ("sound", "nothing", "endless", "texts", "no_text", "late", "none", "too_long", "strange", "lazy")
 
 
@@ -77,4 +84,4 @@ NAMES = ("sound", "nothing", "endless", "texts", "no_text", "late", "none", "too
 def zoo_strategies():
     for name in NAMES:
         yield Strategy(name.replace("_", "-"), f"faulty_strategies:{name}", ("generate",), ("max_tokens",))
-    yield Strategy("demanding", "faulty_strategies:demanding", ("generate",), ("max_tokens", "draft"))
+    yield DEMANDING

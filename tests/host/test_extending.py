@@ -12,7 +12,7 @@ import pytest
 import zoo
 from zoo.architecture import QuantizedFormat, Sampler, Setting, TokenizerFormat
 from zoo.architecture.settings import checked_settings
-from zoo.errors import ConfigError, PluginError, PromptError
+from zoo.errors import ConfigError, PluginError, PromptError, ZooError
 from zoo.host.discovery import Plugin, load_plugins
 from zoo.host.registry import Registry, default_registry, isolated, using
 
@@ -79,6 +79,28 @@ def test_a_sampler_that_goes_wrong_is_named(monkeypatch, target, said):
     loaded = zoo.load("llama", registry=with_plugins(plugin))
     with pytest.raises(PluginError, match=said):
         zoo.generate(loaded, PROMPT, samplers={"wrong": {}})
+
+
+@pytest.mark.parametrize("target", ["removes_all", "undefined"])
+def test_a_sampler_that_leaves_no_token_is_named(monkeypatch, target):
+    monkeypatch.setitem(sys.modules, "zoo_wrong", sys.modules[__name__])
+    samplers = [Sampler("wrong", f"zoo_wrong:{target}"), Sampler("sound", "zoo_wrong:keeps")]
+    loaded = zoo.load("llama", registry=with_plugins(Plugin("p", records={"zoo_samplers": samplers})))
+    with pytest.raises(ZooError, match=r"token 1: no token is left to choose: sampler wrong$"):
+        zoo.generate(loaded, PROMPT, samplers={"sound": {}, "wrong": {}})
+    assert zoo.generate(loaded, PROMPT, samplers={"sound": {}}, max_tokens=2).tokens
+
+
+def removes_all(logits):
+    return mx.full(logits.shape, -mx.inf)
+
+
+def undefined(logits):
+    return logits * mx.nan
+
+
+def keeps(logits):
+    return mx.where(logits == logits.max(), logits, -mx.inf)
 
 
 def breaks(logits):

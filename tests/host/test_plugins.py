@@ -12,7 +12,7 @@ import pytest
 import zoo
 import zoo_llama
 from zoo.errors import PluginError
-from zoo.facts import describe
+from zoo.facts import base_of, describe
 from zoo.host import discovery as loader
 from zoo.host.registry import Registry, default_registry
 from zoo.testing import subject
@@ -35,6 +35,13 @@ def made(**changes):
     given = ", ".join(f"{key}={value}" for key, value in fields.items())
     return HOOK + f"def zoo_architectures():\n    yield Architecture({given})\n"
 
+
+SPEC = (
+    "from dataclasses import dataclass\nfrom typing import ClassVar\nfrom zoo.recipe import Spec\n{}\n"
+    "class X(Spec):\n    kind, name = '{}', 'x'\n    recurrent: ClassVar[bool] = True\n    rank: int\n    scale: float = 1.0\n"
+    + HOOK
+    + "def zoo_blocks():\n    yield Block(X, 'm:X')\n"
+)
 
 # Code, what the error says, and, where it is no module of its own name, what the entry point names.
 BROKEN = {
@@ -87,6 +94,14 @@ BROKEN = {
     "weights in a list": (made(weights="[Rename('*', '*')]"), "weights is a tuple of Rule"),
     "model types as one text": (made(model_types="'odd'"), "model_types is a tuple of text"),
     "block without a spec": (HOOK + "def zoo_blocks():\n    yield Block(int, 'm:C')", "subclass of Spec"),
+    "block of a misspelled kind": (
+        SPEC.format("@dataclass(frozen=True)", "feed-forward"),
+        "block feed-forward/x: kind 'feed-forward' is none of the zoo's; did you mean 'feedforward'?",
+    ),
+    "spec that is no dataclass": (
+        SPEC.format("", "mixer"),
+        "block mixer/x: rank, scale of X: no fields without @dataclass(frozen=True) above the class",
+    ),
     "target is no target": (HOOK + "def zoo_commands():\n    yield Command('c', 'm')", "package.module:attr"),
     "strategy for no task": (
         HOOK + "def zoo_strategies():\n    yield Strategy('s', 'm:f', tasks=('paint',))",
@@ -327,6 +342,13 @@ def test_a_recipe_function_that_returns_no_recipe_is_named(recipe, words):
         with pytest.raises(PluginError, match="architecture odd: its recipe function") as raised:
             asked()
         assert str(raised.value).endswith(words)
+
+
+def test_a_base_that_no_plugin_has_is_named():
+    odd = replace(default_registry().architecture("llama"), name="odd", base="lama")
+    known = Registry([loader.Plugin("odd", "zoo-odd", records={"zoo_architectures": [odd]})])
+    with pytest.warns(UserWarning, match="odd: its base 'lama' is unknown"):
+        assert base_of(describe("odd:pocket", known), known) is None
 
 
 def test_running_a_plugins_model_says_whose_it_is(site, command):

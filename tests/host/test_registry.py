@@ -10,8 +10,10 @@ from zoo.architecture import (
     Objective,
     QuantizedFormat,
     Sampler,
+    Setting,
     Strategy,
 )
+from zoo.architecture.shared_settings import SHARED
 from zoo.errors import ConfigError, PluginError, SourceError
 from zoo.host.discovery import Plugin, load_plugins
 from zoo.host.precedence import RecordTable
@@ -176,7 +178,10 @@ def test_nobody_elses_module_runs_a_block_of_ours():
 
 
 def strategy(name, *options, tasks=("generate",)):
-    return Strategy(name, "json:loads", tasks, options)
+    own = tuple(Setting(name, int) for name in options if name not in SHARED)
+    return Strategy(
+        name, "json:loads", tasks, tuple(name for name in options if name in SHARED), settings=own
+    )
 
 
 def test_a_third_partys_strategy_runs_nothing_unasked():

@@ -164,6 +164,10 @@ def ignores_its_mask(plain):
     return Changed(plain, call=lambda tokens, mask=None: plain(tokens))
 
 
+def with_a_misspelled_base(made):
+    return replace(made, architecture=replace(made.architecture, base="lama"))
+
+
 def without_a_feedforward(made):
     del made.model.layers[1].feedforward
     return made
@@ -172,6 +176,7 @@ def without_a_feedforward(made):
 # The architecture, the check, what makes the fault, and a part of what the check must say.
 FAULTS = [
     ("llama", "model_runs", without_a_feedforward, "layers.1: KeyError: 'feedforward' ("),
+    ("mistral", "base_is_an_architecture", with_a_misspelled_base, "'lama' is unknown; did you mean llama?"),
     ("llama", "parameters_equal_the_recipes", with_more_parameters, "the model holds 108,995 parameters"),
     ("llama", "cached_decode_equals_full_forward", model(moved_when_cached), "logits: largest difference"),
     ("llama", "chunked_prefill_equals_whole", sees_a_whole_chunk, "logits: largest difference"),

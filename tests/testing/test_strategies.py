@@ -134,7 +134,7 @@ class Demanding(WithItsOwn):
 
     @hookimpl
     def zoo_strategies(self):
-        yield Strategy("demanding", "faulty_strategies:demanding", ("generate",), ("max_tokens", "draft"))
+        yield faulty_strategies.DEMANDING
 
 
 @pytest.mark.slow

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from zoo.frozen import Frozen, frozen
 from zoo.gguf import GGUF
 from zoo.recipe import Spec
 from zoo.recipe.models import CAUSALITIES
+from zoo.recipe.spec import KINDS, undeclared_fields
 from zoo.weights import Rule
 
 API = 1  # the version of the plugin contract that this zoo has
@@ -169,7 +171,17 @@ class Block(Frozen):
             raise PluginError(
                 f"block {self.spec!r}: its spec must be a subclass of Spec with a kind and a name"
             )
-        check_target(f"block {self.spec.block()}", self.module)
+        label = f"block {self.spec.block()}"
+        check_target(label, self.module)
+        kind = self.spec.kind
+        near = get_close_matches(kind.replace("-", "").replace("_", "").lower(), KINDS, 1, 0.85)
+        if kind not in KINDS and near:
+            raise PluginError(f"{label}: kind {kind!r} is none of the zoo's; did you mean {near[0]!r}?")
+        if missing := undeclared_fields(self.spec):
+            raise PluginError(
+                f"{label}: {', '.join(missing)} of {self.spec.__name__}: no fields without @dataclass(frozen=True) "
+                "above the class"
+            )
 
 
 def pocket(plugin_file: str, name: str, **config: Any) -> Preset:

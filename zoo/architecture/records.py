@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from zoo.architecture.fields import (
@@ -29,6 +30,7 @@ RESERVED = (
     "report",
     "samplers",
 )  # arguments that no strategy's setting may be called
+ARGUMENTS = ("samplers", "report", "prompt_cache", "ends")  # what `options` may name besides settings
 
 
 @frozen()
@@ -71,6 +73,11 @@ class Strategy(Frozen):
             raise PluginError(f"{told}: settings declares {repeated} twice")
         if reserved := next((name for name in own if name in RESERVED), None):
             raise PluginError(f"{told}: no setting can be called {reserved}, which zoo.stream takes itself")
+        known = (*SHARED, *own, *ARGUMENTS)
+        if unknown := next((name for name in self.options if name not in known), None):
+            near = get_close_matches(unknown, known, 1)
+            hint = f"; did you mean {near[0]}?" if near else ": declare it in `settings`"
+            raise PluginError(f"{told}: options names {unknown!r}, which is no shared setting{hint}")
 
     def function(self) -> Callable[..., Any]:
         """The function itself, imported now."""
@@ -86,10 +93,7 @@ class Strategy(Frozen):
         return tuple(dict.fromkeys((*self.options, *(setting.name for setting in self.settings))))
 
     def arguments(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """The settings given, checked, and the defaults of its own; PromptError names one that cannot be.
-
-        What it lists in `options` and nobody declares is for the function itself to check.
-        """
+        """The settings given, checked, and the defaults of its own; PromptError names one that cannot be."""
         declared = SHARED | {setting.name: setting for setting in self.settings}
         if unknown := next((name for name in given if name not in self.takes), None):
             raise PromptError(f"`{unknown}`: {self.name} generation has no such setting")

@@ -125,10 +125,14 @@ def describe(source: str, registry: Registry, revision: str | None = None) -> De
 def base_of(found: Described, registry: Registry) -> tuple[str, Any] | None:
     """The name and recipe of the architecture that this one is described as a variant of, with the same numbers.
 
-    Where the base cannot read its config, the base's own numbers; None where there is no base.
+    Where the base cannot read its config, the base's own numbers; None where there is no base, with a warning where
+    no plugin has it.
     """
     base = found.architecture.base
-    if base is None or base not in registry:
+    if base is None:
+        return None
+    if base not in registry:
+        notice(f"{found.architecture.name}: its base {base!r} is unknown{registry.suggestion(base)}")
         return None
     if found.config:
         with suppress(ZooError):

@@ -288,6 +288,13 @@ def in_words(name: str) -> str:
     return " ".join(word if word.isupper() and len(word) > 1 else word.lower() for word in words)
 
 
+def undeclared_fields(cls: type[Spec]) -> list[str]:
+    """The annotated names of a spec's class that are no fields, for want of a dataclass's decorator above it."""
+    annotations = vars(cls).get("__annotations__", {}).items()
+    fields = {field.name for field in dataclasses.fields(cls)}
+    return [name for name, hint in annotations if name not in fields and "ClassVar" not in str(hint)]
+
+
 _TYPES: dict[type, dict[str, Any]] = {}
 
 

@@ -92,6 +92,12 @@ def parameters_equal_the_recipes(subject: Subject) -> None:
     assert size == counted, f"the model holds {size:,} parameters, the recipe counts {counted:,}"
 
 
+@check("what it is described as a variant of", lambda s: s.architecture.base is not None)
+def base_is_an_architecture(subject: Subject) -> None:
+    base = str(subject.architecture.base)
+    assert base in subject.registry, f"base {base!r} is unknown{subject.registry.suggestion(base)}"
+
+
 @check("decoding from the cache is the same mathematics as the longer prompt", is_causal)
 def cached_decode_equals_full_forward(subject: Subject) -> None:
     cache, prompt = subject.model.make_cache(), subject.tokens.shape[1] // 2

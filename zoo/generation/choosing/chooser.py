@@ -100,10 +100,11 @@ class Chooser:
         self._processors = (*constraints, *self._draws())
         self._record = record_of(settings)
         self._chosen = self._taken = 0
-        self._best: mx.array | None = None  # the largest of the last scores, where all may be removed
+        # The largest of the last scores after what may remove all: the constraints (""), each sampler by its name.
+        self._best: dict[str, mx.array] = {}
         self._stages: list[Stage] | None = None  # of the last probabilities, where the choices are recorded
         # Both of each token chosen and not yet taken.
-        self._unread = deque[tuple[mx.array | None, list[Stage] | None]]()
+        self._unread = deque[tuple[dict[str, mx.array], list[Stage] | None]]()
         if not settings.greedy:
             self._roll(first_key(settings.seed))
         bans = [ban for ban in (self._banned, self._ngrams, self._never) if ban is not None]
@@ -152,10 +153,10 @@ class Chooser:
         if self.plain:
             return
         best, stages = self._unread.popleft() if self._unread else (self._best, self._stages)
-        if best is not None and best.item() == REMOVED:
-            raise ZooError(
-                f"token {self._taken + 1}: no token is left to choose: {', '.join(self._removers)}"
-            )
+        for name, largest in best.items():
+            if not largest.item() > REMOVED:  # or a sampler's NaN
+                names = name or ", ".join(self._removers)
+                raise ZooError(f"token {self._taken + 1}: no token is left to choose: {names}")
         if self._record is not None and stages is not None:
             self._record(stages, mx.array([token]))
         for told in self._told:
@@ -167,7 +168,10 @@ class Chooser:
     def _chain(self, logits: mx.array) -> list[Stage]:
         """The stages of the next token, (1, V) each, in their order."""
         stages = list(stages_of(logits, self._processors))
-        self._best = stages[self._removing].logits.max() if self._removes else None
+        self._best = {"": stages[self._removing].logits.max()} if self._removes else {}
+        for processor, stage in zip(self._processors, stages[1:], strict=True):
+            if isinstance(processor.function, PluginFilter):
+                self._best[f"sampler {stage.name}"] = stage.logits.max()
         return stages
 
     def _constraints(self) -> Iterator[LogitsProcessor]:
