@@ -9,6 +9,8 @@ from typing import Any
 
 import click
 
+from zoo.cli.setting_options import EVERYTHING
+
 
 @dataclass
 class Helped:
@@ -54,6 +56,7 @@ def helped(group: click.Group, path: str) -> Helped:
     made = Helped(path, usage)
     paragraphs = (command.help or "").partition("\f")[0].split("\n\n")
     made.text = [" ".join(paragraph.split()) for paragraph in paragraphs if paragraph.strip()]
+    context.meta[EVERYTHING] = True
     command.format_options(context, Recorder(made))
     return made
 

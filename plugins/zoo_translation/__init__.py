@@ -230,7 +230,10 @@ def zoo_tokenizers():
 @hookimpl
 def zoo_commands():
     yield Command(
-        "languages", "zoo_translation.command:languages", "The languages that a model translates between."
+        "languages",
+        "zoo_translation.command:languages",
+        "List the languages that a model translates between.",
+        group="Look inside",
     )
 
 

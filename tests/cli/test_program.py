@@ -7,9 +7,12 @@ import sys
 import click
 import pytest
 
+from zoo.architecture import Command
 from zoo.cli.program import with_options
 from zoo.errors import ScaffoldError
 from zoo.scaffold import create
+
+HELPS = ("--help", "--help-all")
 
 
 @click.command()
@@ -142,3 +145,20 @@ def test_within_this_process_the_command_says_what_it_says_in_its_own(arguments,
             re.sub(r"\d+\.\d+", "…", done.stderr) for done in (within, apart)
         )  # times are not equal
         assert within == apart
+
+
+def test_help_of_run_fits_a_screen_and_help_all_has_every_option(command):
+    short, whole = (command("run", option, environment={"COLUMNS": "80"}).stdout for option in HELPS)
+    assert len(short.splitlines()) <= 45 and short.endswith("--max-tokens 20\n")
+    for option in ("--prompt", "--max-tokens", "--temperature", "--json", "--help", "--help-all"):
+        assert f"{option} " in short and f"{option} " in whole
+    for text in ("--dry-base", "Speculative decoding:", "Settings of beam:", "--repack"):
+        assert text not in short and text in whole
+
+
+def test_commands_are_listed_in_groups(command):
+    shown = command("--help").stdout
+    groups = ["Run:", "Look inside:", "Make:", "Extend:", "This machine:"]
+    assert [line for line in shown.splitlines() if line in groups] == groups
+    assert 'Example: zoo run llama "' in shown
+    assert Command("mine", "my_plugin:mine").group == "Extend"

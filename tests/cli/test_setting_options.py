@@ -64,11 +64,12 @@ def sections(text):
 @pytest.mark.slow
 def test_a_strategys_own_settings_are_options_of_the_command(echo, command):
     how = dict(environment=echo.environment)
-    helped = sections(command("run", "--help", **how).stdout)
+    helped = sections(command("run", "--help-all", **how).stdout)
     own = helped["Settings of echo (plugin echo_plugin)"]
     assert "--times INTEGER" in own and "How often it says it. Default: 2." in own
     assert "--mark DOT|DASH" in own and "What stands between." in own
-    assert "--times" not in helped["Settings of generation"] and "--times" not in helped["Options"]
+    assert "--times" not in helped["Sampling"] and "--times" not in helped["Options"]
+    assert "--times" not in command("run", "--help", **how).stdout
     asked = ("run", "llama", PROMPT, "--strategy", "echo")
     done = command(*asked, "--times", "3", "--mark", "dash", "--max-tokens", "5", **how)
     assert json.loads(done.stdout) == {"mark": "dash", "max_tokens": 5, "times": 3}, done.stderr
@@ -125,7 +126,10 @@ def test_options_are_made_without_mlx_or_any_strategys_module(echo):
     code = (
         "import sys\n"
         "from zoo.cli.run import run\n"
-        "print(run.get_help(__import__('click').Context(run)))\n"
+        "from zoo.cli.setting_options import EVERYTHING\n"
+        "context = __import__('click').Context(run)\n"
+        "context.meta[EVERYTHING] = True\n"
+        "print(run.get_help(context))\n"
         "loaded = [name for name in sys.modules if name.partition('.')[0] in ('mlx', 'echo_strategy', 'numpy')]\n"
         "loaded += [name for name in sys.modules if name.startswith(('zoo.generation', 'zoo_llada.unmask'))]\n"
         "print(loaded)"

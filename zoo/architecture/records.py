@@ -293,11 +293,16 @@ class FactSource(Frozen):
 
 @frozen()
 class Command(Frozen):
-    """A subcommand of `zoo`: a click command at "package.module:attribute", imported only when called."""
+    """A subcommand of `zoo`: a click command at "package.module:attribute", imported only when called.
+
+    `group` is the heading under which `zoo --help` lists it: "Run", "Look inside", "Make", "Extend", "This machine",
+    or one of the plugin's own.
+    """
 
     name: str
     target: str
     summary: str = ""
+    group: str = "Extend"
 
     def __post_init__(self) -> None:
         check_target(f"command {checked_name('command', self.name)}", self.target)

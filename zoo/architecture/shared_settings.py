@@ -10,81 +10,91 @@ BITS = (4, 8)
 BREAKERS = ("\n", ":", '"', "*")  # those of DRY's author
 
 LIMITS = (
-    Setting("max_tokens", int, minimum=1, maximum=MOST, help="Most tokens to generate (256)."),
+    Setting("max_tokens", int, minimum=1, maximum=MOST, help="Maximum number of tokens to generate (256)."),
     Setting(
-        "min_tokens", int, minimum=0, maximum=MOST, help="Least tokens to generate, an end token included."
+        "min_tokens",
+        int,
+        minimum=0,
+        maximum=MOST,
+        help="Minimum number of tokens to generate, an end token included.",
     ),
     Setting(
-        "max_time", float, minimum=0, maximum=HUGE, help="Most seconds to generate, the prompt's included."
+        "max_time",
+        float,
+        minimum=0,
+        maximum=HUGE,
+        help="Maximum time in seconds, prompt processing included.",
     ),
-    Setting("stop", str, several=True, help="End before this text; may be given several times."),
+    Setting("stop", str, several=True, help="Stop before this text; may be given several times."),
     Setting(
         "stop_tokens",
         int,
         minimum=0,
         maximum=MOST,
         several=True,
-        help="End at this token; may be given several times.",
+        help="Stop at this token id; may be given several times.",
     ),
-    Setting("stop_regex", str, help="End before what this regular expression matches."),
+    Setting("stop_regex", str, help="Stop before text that this regular expression matches."),
 )
 
 SAMPLING = (
     Setting(
-        "temperature", float, minimum=0, maximum=HUGE, help="0 is greedy; below 1 sharpens, above 1 flattens."
+        "temperature", float, minimum=0, maximum=HUGE, help="Sampling temperature; 0 is greedy decoding."
     ),
-    Setting("top_k", int, minimum=0, maximum=2**63 - 1, help="Draw from the k likeliest tokens (0: all)."),
+    Setting("top_k", int, minimum=0, maximum=2**63 - 1, help="Sample from the k likeliest tokens (0: all)."),
     Setting(
         "top_p",
         float,
         minimum=0,
         maximum=1,
-        help="Draw from the likeliest tokens that reach probability p together.",
+        help="Sample from the likeliest tokens that reach probability p together (nucleus sampling).",
     ),
     Setting(
         "min_p",
         float,
         minimum=0,
         maximum=1,
-        help="Draw from tokens at least p times as likely as the likeliest.",
+        help="Sample from tokens at least p times as likely as the likeliest.",
     ),
     Setting(
         "typical_p",
         float,
         minimum=0,
         maximum=1,
-        help="Draw from the tokens whose surprise is nearest to the entropy and that reach probability p together.",
+        help="Locally typical sampling: the tokens whose surprise is closest to the entropy, up to probability p together.",
     ),
     Setting(
         "xtc_probability",
         float,
         minimum=0,
         maximum=1,
-        help="How often all tokens above `xtc_threshold` but the least likely of them are left out (XTC).",
+        help="XTC: probability of a step at which all tokens above `xtc_threshold` but the least likely of them are removed.",
     ),
     Setting(
         "xtc_threshold",
         float,
         minimum=0,
         maximum=0.5,
-        help="The probability above which XTC leaves out (0.1).",
+        help="XTC: the probability above which tokens are removed (0.1).",
     ),
     Setting(
         "top_n_sigma",
         float,
         minimum=0,
         maximum=HUGE,
-        help="Draw from the logits within n standard deviations of the largest (0: all).",
+        help="Sample from the logits within n standard deviations of the largest (0: all).",
     ),
     Setting(
         "mirostat",
         int,
         choices=(0, 2),
-        help="2: keep the surprise of the text at `mirostat_tau` (Mirostat 2).",
+        help="2: Mirostat 2, which holds the surprise of the text at `mirostat_tau`; 0: off.",
     ),
-    Setting("mirostat_tau", float, minimum=0, maximum=HUGE, help="Mirostat's surprise, in bits (5)."),
-    Setting("mirostat_eta", float, minimum=0, maximum=1, help="How fast Mirostat learns (0.1)."),
-    Setting("seed", int, minimum=0, maximum=2**64 - 1, help="Make draws repeatable."),
+    Setting("mirostat_tau", float, minimum=0, maximum=HUGE, help="Mirostat: target surprise in bits (5)."),
+    Setting("mirostat_eta", float, minimum=0, maximum=1, help="Mirostat: learning rate (0.1)."),
+    Setting(
+        "seed", int, minimum=0, maximum=2**64 - 1, help="Random seed; the same seed gives the same text."
+    ),
 )
 
 PENALTIES = (
@@ -93,67 +103,71 @@ PENALTIES = (
         float,
         minimum=1e-3,
         maximum=1e3,
-        help="Divide the positive logits of tokens that the text has by this, multiply the negative ones (1: off).",
+        help="Penalty on tokens that the text already has: divides positive logits, multiplies negative ones (1: off).",
     ),
     Setting(
         "repetition_context_size",
         int,
         minimum=0,
         maximum=MOST,
-        help="How many of the last tokens the repetition penalty looks at (0: all).",
+        help="Number of last tokens that the repetition penalty looks at (0: all).",
     ),
     Setting(
         "presence_penalty",
         float,
         minimum=-100,
         maximum=100,
-        help="Taken from the logits of tokens that were generated (0: off).",
+        help="Subtracted from the logit of every token that was generated (0: off).",
     ),
     Setting(
         "frequency_penalty",
         float,
         minimum=-100,
         maximum=100,
-        help="Taken from the logits of generated tokens as often as they came (0: off).",
+        help="Subtracted from a token's logit once for each time it was generated (0: off).",
     ),
     Setting(
         "dry_multiplier",
         float,
         minimum=0,
         maximum=100,
-        help="Penalise what goes on with a repetition, more the longer it is (DRY; 0: off).",
+        help="DRY: penalty on a token that continues a repetition; it grows with the length of the repetition (0: off).",
     ),
     Setting(
         "dry_base",
         float,
         minimum=1,
         maximum=100,
-        help="How DRY's penalty grows with a repetition's length (1.75).",
+        help="DRY: base of the exponential growth of the penalty (1.75).",
     ),
     Setting(
-        "dry_allowed_length", int, minimum=1, maximum=MOST, help="The longest repetition that DRY allows (2)."
+        "dry_allowed_length",
+        int,
+        minimum=1,
+        maximum=MOST,
+        help="DRY: longest repetition without a penalty (2).",
     ),
     Setting(
         "dry_breakers",
         str,
         several=True,
-        help='A text that DRY does not look across (line break, ":", \'"\', "*").',
+        help='DRY: text at which a repetition ends (line break, ":", \'"\', "*").',
     ),
     Setting(
         "no_repeat_ngram_size",
         int,
         minimum=0,
         maximum=MOST,
-        help="Let no run of so many tokens come twice (0: off).",
+        help="Generate no sequence of this many tokens twice (0: off).",
     ),
-    Setting("logit_bias", dict, help='Add to the logits of tokens: a JSON object of ids, {"464": -5}.'),
+    Setting("logit_bias", dict, help='Numbers to add to logits: a JSON object by token id, {"464": -5}.'),
     Setting("banned", str, several=True, help="Never generate this text; may be given several times."),
 )
 
 CONSTRAINTS = (
-    Setting("json_schema", dict, file=True, help="Generate only JSON that this JSON Schema allows."),
-    Setting("regex", str, help="Generate only what this regular expression matches as a whole."),
-    Setting("grammar", str, file=True, help="Generate only what this grammar, Lark or GBNF, derives."),
+    Setting("json_schema", dict, file=True, help="Generate JSON that matches this JSON Schema."),
+    Setting("regex", str, help="Generate text that matches this regular expression as a whole."),
+    Setting("grammar", str, file=True, help="Generate text of this grammar, in Lark or GBNF."),
 )
 
 OUTPUT = (
@@ -163,7 +177,7 @@ OUTPUT = (
         minimum=0,
         maximum=MOST,
         also=(True, False),
-        help="Give each token's log-probability, and of so many alternatives.",
+        help="Return the log-probability of each token and of this many alternatives.",
     ),
     Setting(
         "prompt_logprobs",
@@ -171,17 +185,21 @@ OUTPUT = (
         minimum=0,
         maximum=MOST,
         also=(True, False),
-        help="Give the log-probabilities of the prompt's tokens, and of so many alternatives.",
+        help="Return the log-probability of each token of the prompt and of this many alternatives.",
     ),
 )
 
 PROMPT = (
-    Setting("source_language", str, help="The language of the prompt, for models with several."),
-    Setting("target_language", str, help="The language to translate into: fra_Latn, fr."),
+    Setting("source_language", str, help="Language of the prompt, for models with several: eng_Latn, en."),
+    Setting("target_language", str, help="Language to translate into: fra_Latn, fr."),
     Setting(
-        "prefill_chunk", int, minimum=1, maximum=MOST, help="Read a long prompt in pieces of so many tokens."
+        "prefill_chunk",
+        int,
+        minimum=1,
+        maximum=MOST,
+        help="Process a long prompt in chunks of this many tokens.",
     ),
-    Setting("special_tokens", bool, help="Let the tokenizer add its special tokens to the prompt."),
+    Setting("special_tokens", bool, help="Add the special tokens of the tokenizer to the prompt."),
 )
 
 CACHE = (
@@ -190,27 +208,21 @@ CACHE = (
         int,
         minimum=2,
         maximum=MOST,
-        help="Keep the keys and values of at most so many tokens: the first `keep`, and the newest.",
+        help="Maximum number of tokens in the KV cache: the first `keep` and the newest.",
     ),
     Setting(
-        "keep", int, minimum=0, maximum=MOST, help="How many of the first tokens `max_kv_size` keeps (0)."
+        "keep", int, minimum=0, maximum=MOST, help="Number of first tokens that `max_kv_size` keeps (0)."
     ),
-    Setting("kv_bits", int, choices=BITS, help="Keep keys and values in 4 or 8 bits."),
-    Setting(
-        "key_bits", int, choices=BITS, help="The bits of the keys, where they are not those of `kv_bits`."
-    ),
-    Setting(
-        "value_bits", int, choices=BITS, help="The bits of the values, where they are not those of `kv_bits`."
-    ),
-    Setting(
-        "kv_group_size", int, choices=(32, 64, 128), help="How many numbers of the cache share a scale (64)."
-    ),
+    Setting("kv_bits", int, choices=BITS, help="Quantize the KV cache to 4 or 8 bits."),
+    Setting("key_bits", int, choices=BITS, help="Bits of the keys, if not those of `kv_bits`."),
+    Setting("value_bits", int, choices=BITS, help="Bits of the values, if not those of `kv_bits`."),
+    Setting("kv_group_size", int, choices=(32, 64, 128), help="Group size of the quantized KV cache (64)."),
     Setting(
         "kv_start",
         int,
         minimum=0,
         maximum=MOST,
-        help="How many of the first tokens keep their full precision (0).",
+        help="Number of first tokens that are not quantized (0).",
     ),
 )
 
@@ -220,15 +232,26 @@ DRAFTING = (
         int,
         minimum=0,
         maximum=64,
-        help="Draft so many tokens a step from where the text has its last words before (0: off).",
+        help="Prompt lookup: draft this many tokens a step from earlier text that ends alike (0: off).",
     ),
     Setting(
-        "draft_model", object, help="Draft with this smaller model: what `zoo run` takes, or a loaded model."
+        "draft_model", object, help="Smaller model that drafts: what `zoo run` takes, or a loaded model."
     ),
-    Setting("draft_tokens", int, minimum=1, maximum=64, help="How many tokens a draft has (4)."),
-    Setting("own_draft", bool, help="Draft with the checkpoint's own layer for the tokens after the next."),
+    Setting("draft_tokens", int, minimum=1, maximum=64, help="Number of tokens in a draft (4)."),
+    Setting("own_draft", bool, help="Draft with the checkpoint's multi-token prediction layer."),
 )
 
-SETTINGS = (*LIMITS, *SAMPLING, *PENALTIES, *CONSTRAINTS, *OUTPUT, *PROMPT, *CACHE, *DRAFTING)
+GROUPS: dict[str, tuple[Setting, ...]] = {
+    "Length and stops": LIMITS,
+    "Sampling": SAMPLING,
+    "Penalties and bans": PENALTIES,
+    "Constraints": CONSTRAINTS,
+    "Log-probabilities": OUTPUT,
+    "Prompt": PROMPT,
+    "Cache": CACHE,
+    "Speculative decoding": DRAFTING,
+}
+
+SETTINGS = tuple(setting for group in GROUPS.values() for setting in group)
 
 SHARED: dict[str, Setting] = {setting.name: setting for setting in SETTINGS}

@@ -13,7 +13,11 @@ from zoo.cli.setting_options import SettingsCommand
 from zoo.cli.source_options import model_options
 
 
-@click.command(cls=SettingsCommand)
+@click.command(
+    cls=SettingsCommand,
+    usual=("system", "path", "adapter", "revision", "yes"),
+    epilog="Example: zoo chat HuggingFaceTB/SmolLM2-135M-Instruct",
+)
 @click.argument("source", shell_complete=sources)
 @model_options
 @click.option("--system", metavar="TEXT", help="A system message, for models with a chat template.")

@@ -16,11 +16,13 @@ from zoo.cli.source_options import architecture_option, repack_option, revision_
 @click.argument("source", shell_complete=sources)
 @click.argument("out", type=click.Path(path_type=Path))
 @click.option(
-    "--quantize", "-q", metavar="BITS", help="2, 3, 4, 5, 6, 8, mxfp4, nvfp4, mxfp8; or none, to unpack."
+    "--quantize", "-q", metavar="BITS", help="2, 3, 4, 5, 6, 8, mxfp4, nvfp4 or mxfp8; none dequantizes."
 )
 @click.option("--group-size", type=int, help="Weights that share a scale: 32, 64 or 128 (default: 64).")
 @click.option(
-    "--recipe", metavar="NAME", help="Two numbers of bits: mixed-2-6, mixed-3-4, mixed-3-6, mixed-4-6."
+    "--recipe",
+    metavar="NAME",
+    help="Mixed precision, two bit widths: mixed-2-6, mixed-3-4, mixed-3-6, mixed-4-6.",
 )
 @click.option(
     "--dtype", type=click.Choice(["float32", "float16", "bfloat16"]), help="Cast floats to this type."
@@ -30,18 +32,18 @@ from zoo.cli.source_options import architecture_option, repack_option, revision_
     type=click.Choice(["mlx", "hf"]),
     default="mlx",
     show_default=True,
-    help="Names and orientations that mlx-lm expects, or transformers.",
+    help="Tensor names and layouts of mlx-lm, or of transformers.",
 )
 @click.option(
     "--adapter",
     type=click.Path(path_type=Path, file_okay=False),
-    help="A folder of mlx-lm's LoRA or DoRA, to be made part of the weights.",
+    help="A LoRA or DoRA adapter to merge: a folder as mlx-lm writes it.",
 )
 @architecture_option
 @revision_option
 @yes_option
 @repack_option
-@click.option("--check", is_flag=True, help="Compare what both predict on sample text: the KL divergence.")
+@click.option("--check", is_flag=True, help="Measure the KL divergence from SOURCE on sample text.")
 def convert(source: str, out: Path, check: bool, **how: Any) -> None:
     """Write SOURCE (an architecture, a folder, a GGUF file or a hub id) to the new folder OUT, quantized or not."""
     from zoo.checkpoint.convert import convert as write

@@ -20,7 +20,7 @@ from zoo.cli.source_options import architecture_option, overwrite_option, revisi
 @click.option(
     "--pooling",
     type=click.Choice(["mean", "first", "last"]),
-    help="Which hidden state of a text is its vector (default: what the folder says, else the mean).",
+    help="Pooling of hidden states (default: what the checkpoint says, else mean).",
 )
 @click.option(
     "--normalise/--no-normalise", default=None, help="Scale to length 1 (default: what the folder says)."

@@ -17,10 +17,10 @@ from zoo.cli.source_options import overwrite_option, revision_option
 @revision_option
 @yes_option
 @click.option(
-    "--corpus", metavar="NAME", help="Whose questions to ask (default: those of what it was trained on)."
+    "--corpus", metavar="NAME", help="Corpus whose questions are asked (default: the one it was trained on)."
 )
 @click.option(
-    "--all", "everything", is_flag=True, help="Every question, of the atlas not the capitals alone."
+    "--all", "everything", is_flag=True, help="Ask every question; of the atlas not only the capitals."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option(

@@ -32,14 +32,14 @@ LONGER = {
 @click.argument("names", nargs=-1, required=True, metavar="SOURCE...", shell_complete=sources)
 @click.argument("file", metavar="FILE", type=click.Path(path_type=Path, allow_dash=True))
 @click.option("--context", type=int, help="Tokens of a window (the model's own, at most 4,096).")
-@click.option("--stride", type=int, help="Tokens by which the window moves on (half of the context).")
-@click.option("--limit", type=int, metavar="TOKENS", help="The most tokens to score.")
-@click.option("--batch", type=int, default=1, show_default=True, help="Windows to read side by side.")
+@click.option("--stride", type=int, help="Tokens between the starts of two windows (half of the context).")
+@click.option("--limit", type=int, metavar="TOKENS", help="Maximum number of tokens to score.")
+@click.option("--batch", type=int, default=1, show_default=True, help="Windows in a batch.")
 @cache_options
 @click.option("--architecture", metavar="NAME", help="Use this architecture, whatever the config says.")
 @click.option("--revision", metavar="NAME", help="A hub id's branch, tag or commit.")
 @click.option("--dtype", type=click.Choice(["float32", "float16", "bfloat16"]), help="Compute in this type.")
-@click.option("--force", is_flag=True, help="Load even what does not seem to fit in memory.")
+@click.option("--force", is_flag=True, help="Load the model even if it does not seem to fit in memory.")
 @yes_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def perplexity(

@@ -7,6 +7,7 @@ import os
 import re
 import sys
 import warnings
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -71,9 +72,14 @@ class Commands(click.Group):
         return found
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        records = command_table().listed()
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, records[name].summary) for name in self.list_commands(ctx)])
+        records, groups = command_table().listed(), defaultdict(list)
+        names = self.list_commands(ctx)
+        width = max(map(len, names), default=0)
+        for name in names:
+            groups[records[name].group].append((name.ljust(width), records[name].summary))
+        for title, rows in groups.items():
+            with formatter.section(title):
+                formatter.write_dl(rows)
 
 
 def _chain(ctx: click.Context, command: click.Command | None, args: list[str]) -> Iterator[click.Command]:
@@ -106,7 +112,11 @@ def _imported(target: str) -> click.Command:
 
 
 # color: click is to leave escapes as they are in a pipe; on a terminal `guard` has made them visible.
-@click.command(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "color": True})
+@click.command(
+    cls=Commands,
+    context_settings={"help_option_names": ["-h", "--help"], "color": True},
+    epilog='Example: zoo run llama "The capital city of China is"',
+)
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 @click.version_option(package_name="mlx-zoo", prog_name="zoo")
 def cli(debug: bool) -> None:

@@ -33,23 +33,25 @@ from zoo.cli.statistics import Statistics
 
 
 @click.command(
-    cls=SettingsCommand, epilog='Example: zoo run llama "The capital city of China is" --max-tokens 20'
+    cls=SettingsCommand,
+    usual=("prompt", "system", "prompts", "output", "as_json", "adapter", "revision", "yes"),
+    epilog='Example: zoo run llama "The capital city of China is" --max-tokens 20',
 )
 @click.argument("source", shell_complete=sources)
 @click.argument("words", metavar="[PROMPT]", nargs=-1)
-@click.option("-p", "--prompt", metavar="TEXT", help="The prompt, where it is not the second argument.")
+@click.option("-p", "--prompt", metavar="TEXT", help="The prompt, instead of the second argument.")
 @model_options
 @click.option("--system", metavar="TEXT", help="A system message, for models with a chat template.")
 @click.option("--raw", is_flag=True, help="Give the prompt as it is, without the chat template.")
 @click.option(
     "--prompts",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="A file of prompts: a line of JSON each, a text or an object; in a .txt file a line is a prompt.",
+    help="File of prompts: a JSON text or object a line; in a .txt file each line is a prompt.",
 )
 @click.option(
     "--output",
     type=click.Path(path_type=Path, dir_okay=False, allow_dash=True),
-    help="File for the answers to --prompts, continued if a run was stopped (default: standard output).",
+    help="File for the answers to --prompts; a stopped run is continued (default: standard output).",
 )
 @click.option(
     "--keep-going",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ import click
 from click.core import ParameterSource
 
 from zoo.architecture import Setting, Strategy
-from zoo.architecture.shared_settings import CACHE, SETTINGS
+from zoo.architecture.shared_settings import CACHE, GROUPS, SETTINGS
 from zoo.errors import PromptError
 from zoo.files import read_persons_text
 from zoo.frozen import Frozen, frozen
@@ -25,6 +25,8 @@ FILES = f"{__name__}.files"  # of a click context's meta: the files that setting
 
 
 DEFAULTS = f"{__name__}.defaults"  # of a click context's meta
+EVERYTHING = f"{__name__}.everything"  # of a click context's meta: help has every option, not the usual ones
+USUAL = ("max_tokens", "stop", "temperature", "top_k", "top_p", "min_p", "seed", "json_schema")
 
 
 @frozen()
@@ -155,10 +157,33 @@ def _flag(*names: str | None) -> str:
     return "--" + "-".join(str(name).replace("::", "-").replace("_", "-") for name in names)
 
 
+def _show_everything(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
+    if asked and not ctx.resilient_parsing:
+        ctx.meta[EVERYTHING] = True
+        click.echo(ctx.get_help(), color=ctx.color)
+        ctx.exit()
+
+
 class SettingsCommand(click.Command):
-    """A command whose options include the settings that strategies declare, in sections of their own."""
+    """A command whose options include the settings that strategies declare, in sections of their own.
+
+    `--help` shows those of its own options whose names are in `usual` and the settings in `USUAL`, `--help-all` every
+    option.
+    """
 
     _registry: Registry | None = None  # whose settings `params` has
+
+    def __init__(self, *args: Any, usual: Collection[str] = (), **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.usual = usual
+        self._help_all = click.Option(
+            ["--help-all"],
+            is_flag=True,
+            is_eager=True,
+            expose_value=False,
+            callback=_show_everything,
+            help="Show every option, in groups, and exit.",
+        )
 
     def setting_options(self) -> list[SettingOption]:
         """The options of the settings that the installed plugins declare; `params` has them from the first call on."""
@@ -171,9 +196,9 @@ class SettingsCommand(click.Command):
         return [param for param in self.params if isinstance(param, SettingOption)]
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
-        """The command's own parameters, the settings, and the help option."""
+        """The command's own parameters, the settings, and the help options."""
         self.setting_options()
-        return super().get_params(ctx)
+        return [*super().get_params(ctx), self._help_all]
 
     def invoke(self, ctx: click.Context) -> Any:
         """Call the command with the settings that were given as one argument, `settings`.
@@ -199,18 +224,33 @@ class SettingsCommand(click.Command):
             raise
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The command's own options, the shared settings, and each strategy's under its name."""
-        params = self.get_params(ctx)
-        own = [p for p in params if isinstance(p, click.Option) and not isinstance(p, SettingOption)]
-        sections = {"Options": [r for r in (p.get_help_record(ctx) for p in own) if r]}
-        sections["Settings of generation"] = list(_rows(ctx, self.setting_options(), None))
-        registry = default_registry()
-        for label, strategy in registry.strategies.items():
-            if strategy.settings:
-                sections[heading(registry, label, strategy)] = list(_rows(ctx, self.setting_options(), label))
+        """The usual options; of `EVERYTHING` all, the shared settings in groups and each strategy's under its name."""
+        params = [param for param in self.get_params(ctx) if isinstance(param, click.Option)]
+        own = [param for param in params if not isinstance(param, SettingOption)]
+        settings = self.setting_options()
+        if ctx.meta.get(EVERYTHING):
+            sections = {"Options": list(_records(ctx, own))}
+            for title, group in GROUPS.items():
+                names = {setting.name for setting in group}
+                sections[title] = list(_rows(ctx, [o for o in settings if o.setting in names], None))
+            registry = default_registry()
+            for label, strategy in registry.strategies.items():
+                if strategy.settings:
+                    sections[heading(registry, label, strategy)] = list(_rows(ctx, settings, label))
+        else:
+            helps = [param for param in own if {"--help", "--help-all"} & {*param.opts}]
+            usual = [param for param in own if param.name in self.usual]
+            sections = {
+                "Options": list(_records(ctx, [*usual, *helps])),
+                "Generation": list(_rows(ctx, [o for o in settings if o.setting in USUAL], None)),
+            }
         for title, rows in sections.items():
             with formatter.section(title):
                 formatter.write_dl(rows)
+
+
+def _records(ctx: click.Context, options: list[click.Option]) -> Iterator[tuple[str, str]]:
+    return (record for option in options if (record := option.get_help_record(ctx)))
 
 
 def heading(registry: Registry, label: str, strategy: Strategy) -> str:

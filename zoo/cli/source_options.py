@@ -18,22 +18,24 @@ repack_option = click.option(
     "--repack",
     type=click.Choice(["4", "6", "8"]),
     callback=lambda _, __, bits: None if bits is None else int(bits),
-    help="Pack in so many bits what no packing of MLX holds as a GGUF file has it.",
+    help="Requantize GGUF blocks that MLX has no format for to this many bits.",
 )
 unpack_option = click.option(
     "--unpack/--packed",
     default=None,
-    help="Keep the floats of packed matrices, which multiply faster on a CPU, or do not; by default where memory allows.",
+    help="Keep dequantized copies of quantized matrices, faster on a CPU (default: where memory allows).",
 )
 adapter_option = click.option(
     "--adapter",
     type=click.Path(path_type=Path, file_okay=False),
-    help="A folder of mlx-lm's LoRA or DoRA.",
+    help="A LoRA or DoRA adapter: a folder as mlx-lm writes it.",
 )
 overwrite_option = click.option(
     "--overwrite", is_flag=True, help="Replace an existing file, even one that the zoo did not write."
 )
-force_option = click.option("--force", is_flag=True, help="Load even what does not seem to fit in memory.")
+force_option = click.option(
+    "--force", is_flag=True, help="Load the model even if it does not seem to fit in memory."
+)
 dtype_option = click.option(
     "--dtype", type=click.Choice(["float32", "float16", "bfloat16"]), help="Compute in this type."
 )
@@ -42,15 +44,17 @@ sampler_option = click.option(
     "samplers",
     multiple=True,
     metavar="NAME[:KEY=VALUE,…]",
-    help="Narrow the draw by a plugin's sampler; may be given several times.",
+    help="Apply a plugin's sampler; may be given several times.",
 )
 strategy_option = click.option(
-    "--strategy", metavar="NAME", help="Make the text this way: a plugin's strategy, for example."
+    "--strategy",
+    metavar="NAME",
+    help="Generation strategy (default: the one for the model's task and the settings).",
 )
 prompt_cache_option = click.option(
     "--prompt-cache",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="A file that keeps what was computed of prompts, for those that begin alike.",
+    help="File that keeps the KV caches of prompts; a prompt that begins like one of them reuses it.",
 )
 
 

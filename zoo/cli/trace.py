@@ -20,7 +20,11 @@ from zoo.insight.language import LANGUAGES
 FILE = click.Path(path_type=Path, dir_okay=False)
 
 
-@click.command(cls=SettingsCommand)
+@click.command(
+    cls=SettingsCommand,
+    usual=("layers", "heads", "html", "npz", "as_json", "overwrite", "address", "revision", "yes"),
+    epilog='Example: zoo trace llama "The capital city of China is" --html trace.html',
+)
 @click.argument("source", shell_complete=sources)
 @click.argument("prompt", metavar="TEXT", required=False)
 @click.option(
@@ -58,9 +62,13 @@ FILE = click.Path(path_type=Path, dir_okay=False)
     "samplers",
     multiple=True,
     metavar="NAME[:KEY=VALUE,…]",
-    help="Narrow the draw by a plugin's sampler; may be given several times.",
+    help="Apply a plugin's sampler; may be given several times.",
 )
-@click.option("--strategy", metavar="NAME", help="Make the text this way: a plugin's strategy, for example.")
+@click.option(
+    "--strategy",
+    metavar="NAME",
+    help="Generation strategy (default: the one for the model's task and the settings).",
+)
 @yes_option
 @click.option("--raw", is_flag=True, help="Give the text as it is, without the chat template.")
 def trace(

@@ -32,7 +32,7 @@ def _architecture(_: click.Context, __: click.Parameter, name: str | None) -> st
 @click.option(
     "--recipe",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="A recipe to train instead of an architecture: JSON as of `zoo show NAME --recipe`, edited.",
+    help="Recipe to train instead of an architecture: JSON as `zoo show NAME --recipe` prints it.",
 )
 @click.option(
     "--out", type=click.Path(path_type=Path, file_okay=False), required=True, help="The folder to write."
@@ -58,9 +58,9 @@ def _architecture(_: click.Context, __: click.Parameter, name: str | None) -> st
 @click.option("--rate", type=float, help="Peak learning rate.")
 @click.option("--seed", type=int, help="Seed of weights and data.")
 @click.option("--resume", is_flag=True, help="Go on with the run in OUT; a finished one takes more --steps.")
-@click.option("--overwrite", is_flag=True, help="Train anew where OUT holds a model; it stays until the end.")
+@click.option("--overwrite", is_flag=True, help="Replace the model in OUT, once the new one is trained.")
 @click.option(
-    "--forget", is_flag=True, help="At the end, keep nothing to resume from (12 bytes a parameter)."
+    "--forget", is_flag=True, help="Delete the state for --resume at the end (12 bytes a parameter)."
 )
 def train(
     architecture: str | None,

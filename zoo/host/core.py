@@ -107,41 +107,41 @@ def zoo_strategies() -> tuple[Strategy, ...]:
                     int,
                     minimum=1,
                     maximum=256,
-                    help="Hypotheses searched side by side for the likeliest text (1: greedy).",
+                    help="Number of beams (1: greedy).",
                 ),
                 Setting(
                     "length_penalty",
                     float,
                     minimum=-100,
                     maximum=100,
-                    help="Above 1 favours long texts, below short ones (1).",
+                    help="Above 1 favours longer texts, below 1 shorter ones (1).",
                 ),
                 Setting(
                     "early_stopping",
                     bool,
                     also=("never",),
-                    help="End once as many texts are finished as there are beams (false).",
+                    help="Stop when as many texts are finished as there are beams (false).",
                 ),
                 Setting(
                     "beam_groups",
                     int,
                     minimum=1,
                     maximum=256,
-                    help="Divide the beams into groups that search for different texts (1).",
+                    help="Number of groups of beams that search for different texts (1).",
                 ),
                 Setting(
                     "diversity_penalty",
                     float,
                     minimum=0,
                     maximum=100,
-                    help="Taken from the score of a token for each beam of the groups before that has it.",
+                    help="Subtracted from a token's score for each beam of an earlier group that chose it.",
                 ),
                 Setting(
                     "return_sequences",
                     int,
                     minimum=1,
                     maximum=256,
-                    help="Give so many of the texts that were found, best first (1).",
+                    help="Number of texts to return, best first (1).",
                 ),
             ),
             summary="beam search for the likeliest whole text, or one token a step",
@@ -162,9 +162,9 @@ def zoo_strategies() -> tuple[Strategy, ...]:
                     float,
                     minimum=0,
                     maximum=1,
-                    help="How much likeness to the tokens before counts against a token (0.6).",
+                    help="Weight of the penalty on similarity to earlier tokens (0.6).",
                 ),
-                Setting("top_k", int, minimum=1, maximum=4096, help="The candidates at each step (4)."),
+                Setting("top_k", int, minimum=1, maximum=4096, help="Number of candidates at each step (4)."),
             ),
             summary="the likely token least like those before",
             obeys=(*length, *constraints, "stop_strings", "max_time", "penalty_alpha", "top_k"),
@@ -181,7 +181,7 @@ def zoo_strategies() -> tuple[Strategy, ...]:
                     4,
                     minimum=1,
                     maximum=256,
-                    help="How many texts to draw for the best of them.",
+                    help="Number of texts to sample; the likeliest is returned.",
                 ),
             ),
             summary="the likeliest of several samples",
@@ -193,7 +193,13 @@ def zoo_strategies() -> tuple[Strategy, ...]:
             tasks=("fill-mask",),
             options=("special_tokens",),
             settings=(
-                Setting("top_k", int, 5, minimum=1, help="The likeliest tokens to show for each mask."),
+                Setting(
+                    "top_k",
+                    int,
+                    5,
+                    minimum=1,
+                    help="Number of tokens to show for each mask, likeliest first.",
+                ),
             ),
             summary="the likeliest tokens in the place of each mask",
             batch="zoo.generation.fill_mask:batch",
@@ -302,32 +308,41 @@ def zoo_drawings() -> tuple[Drawing, ...]:
 @hookimpl
 def zoo_commands() -> tuple[Command, ...]:
     """The commands that come with the zoo itself, in the order of `zoo --help`."""
-    return (
-        Command("run", "zoo.cli.run:run", "Run a model: text in, text out."),
-        Command("chat", "zoo.cli.chat:chat", "Talk with a model."),
-        Command("embed", "zoo.cli.embed:embed", "Texts to vectors, one a text."),
-        Command("list", "zoo.cli.list:list_", "The architectures that the zoo has."),
-        Command("show", "zoo.cli.show:show", "What one architecture is made of."),
-        Command(
-            "compare", "zoo.cli.compare:compare", "Architectures side by side, their differences marked."
-        ),
-        Command("tokenize", "zoo.cli.tokenize:tokenize", "The pieces that tokenizers cut a text into."),
-        Command("trace", "zoo.cli.trace:trace", "The journey of a prompt through a model."),
-        Command("plugins", "zoo.cli.plugins:plugins", "The installed plugins, and how each fared."),
-        Command(
-            "train", "zoo.cli.train:train", "Train a model from nothing, on a built-in corpus or your text."
-        ),
-        Command("evaluate", "zoo.cli.evaluate:evaluate", "How many questions of a corpus a model answers."),
-        Command("perplexity", "zoo.cli.perplexity:perplexity", "How well models predict a text."),
-        Command("convert", "zoo.cli.convert:convert", "A checkpoint to a new folder, quantized or not."),
-        Command("lab", "zoo.cli.lab:lab", "Experiments that train or run small models here."),
-        Command("bench", "zoo.cli.bench:bench", "Timed runs beside a peer's."),
-        Command("cache", "zoo.cli.cache:cache", "What was downloaded from the hub, and how to remove it."),
-        Command("new", "zoo.cli.new:new", "Write a plugin of your own, as a package."),
-        Command("test", "zoo.cli.test:test", "Run the conformance suite on a model."),
-        Command(
-            "doctor", "zoo.cli.doctor:doctor", "This machine: backend, libraries, what would make it faster."
-        ),
+    groups = {
+        "Run": {
+            "run": "Generate text from a prompt.",
+            "chat": "Talk with a model.",
+            "embed": "Turn texts into vectors.",
+        },
+        "Look inside": {
+            "list": "List the architectures.",
+            "show": "Show what a model is made of.",
+            "compare": "Compare models and mark what differs.",
+            "tokenize": "Show the tokens of a text.",
+            "trace": "Follow a prompt through a model, step by step.",
+            "evaluate": "Count the questions of a corpus that a model answers.",
+            "perplexity": "Measure how well models predict a text.",
+            "lab": "Run experiments that train or run small models.",
+        },
+        "Make": {
+            "train": "Train a model from nothing, on a built-in corpus or your text.",
+            "convert": "Convert or quantize a checkpoint.",
+        },
+        "Extend": {
+            "new": "Write a plugin of your own, as a package.",
+            "test": "Run the conformance suite on a model.",
+            "plugins": "List the installed plugins and their errors.",
+        },
+        "This machine": {
+            "bench": "Measure speed and memory, beside other engines.",
+            "cache": "List or remove what was downloaded from the hub.",
+            "doctor": "Show the backend and libraries, and what would make it faster.",
+        },
+    }
+    return tuple(
+        Command(name, f"zoo.cli.{name}:{'list_' if name == 'list' else name}", summary, group)
+        for group, commands in groups.items()
+        for name, summary in commands.items()
     )
 
 
