@@ -68,6 +68,6 @@ def test_mixtral_differs_from_mistral_in_what_its_page_names():
     experts, *others = sorted(differences(mistral, mixtral), key=lambda sentence: "experts" not in sentence)
     assert experts.startswith("Each layer's feed-forward is replaced by 8 experts")
     assert sorted(others) == [
-        "Attention sees all earlier tokens, without a window.",
+        "Attention has no window.",
         "Rotary base 1,000,000 instead of 10,000.",
     ]

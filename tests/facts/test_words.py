@@ -80,6 +80,10 @@ def test_each_change_has_its_sentence():
         (dict(mixer=dict(scale=1.0)), "Scores are not scaled by the head's width."),
         (dict(feedforward=dict(hidden=64)), "Feed-forward 64 wide instead of 384."),
         (dict(feedforward=dict(activation="gelu")), "GEGLU instead of SwiGLU."),
+        (dict(mixer=dict(scale=1 / 64)), "Scores are divided by 64."),
+        (dict(mixer=dict(scale=0.3)), "Scores are multiplied by 0.3."),
+        (dict(residual_scale=0.22), "What each part adds to the residual stream is multiplied by 0.22."),
+        (dict(parallel=True), "Mixer and feed-forward are parallel: one residual sum takes both."),
         (dict(placement="post"), "Norms come after each sum (Post-LN) instead of before each part (Pre-LN)."),
         (
             dict(mixer_norm=LayerNorm(), feedforward_norm=LayerNorm()),
@@ -90,6 +94,53 @@ def test_each_change_has_its_sentence():
         assert sentence.startswith(expected)
 
 
+def test_scales_are_told_by_their_number_and_by_the_width_where_it_is_their_root():
+    before = recipe("llama:pocket")
+    wide = before.change(embedding=dict(dim=64))
+    for base, scale, expected in (
+        (before, 1 / 8, "divided by 8"),
+        (before, 12.0, "multiplied by 12"),
+        (before, 128**-0.5, "divided by √width"),
+        (before, 512**-0.5, "divided by √512"),
+        (before, 0.22, "multiplied by 0.22"),
+        (wide, 1 / 8, "divided by 8 (√width)"),
+        (wide, 8.0, "multiplied by 8 (√width)"),
+    ):
+        (told,) = differences(base, base.change(head=dict(scale=scale)))
+        assert told == f"Hidden states are {expected} before the head."
+        (told,) = differences(base, base.change(embedding=dict(scale=scale)))
+        assert told == f"Embeddings are {expected}."
+
+
+def test_layers_without_positions_are_told_where_others_have_some():
+    before = recipe("llama:pocket")
+    some = before.change_layers(lambda index, _: dict(mixer=dict(rope=None)) if index == 3 else {})
+    assert differences(before, some) == [
+        "Positions: rotary, base 10,000; none in 1 of 4 layers instead of rotary."
+    ]
+
+
+@dataclass(frozen=True)
+class ScaledLayer(Spec):
+    """x + `scale` · f(norm(x)), for the mixer and then for the feed-forward."""
+
+    kind, name = "layer", "scaled"
+    mixer: Spec
+    feedforward: Spec
+    mixer_norm: Spec
+    feedforward_norm: Spec
+    scale: float = 0.22
+
+
+def test_a_layer_that_says_nothing_of_its_norms_does_not_differ_in_them():
+    plain = recipe("llama:pocket")
+    parts = {name: value for name, value in vars(plain.layers[0]).items() if isinstance(value, Spec)}
+    scaled = plain.change(layers=(ScaledLayer(**parts),) * 4)
+    formula = "x + 0.22 · f(norm(x)), for the mixer and then for the feed-forward"
+    assert differences(plain, scaled) == [f"The layer: {formula}."]
+    assert differences(scaled, plain) == [f"A plain layer instead of a scaled layer ({formula})."]
+
+
 def test_the_same_scale_written_out_is_no_difference():
     assert changed(mixer=dict(scale=32**-0.5)) == []
 
@@ -98,7 +149,7 @@ def test_layers_are_named_where_not_all_differ():
     before = recipe("llama:pocket")
     turned = before.change_layers(lambda index, _: dict(mixer=dict(window=8 if index % 2 else None)))
     assert differences(before, turned) == ["In every other layer: attention sees a window of 8 tokens."]
-    assert differences(turned, before) == ["Attention sees all earlier tokens, without a window."]
+    assert differences(turned, before) == ["Attention has no window."]
     last = before.change_layers(lambda index, _: dict(feedforward=dict(hidden=64 if index == 3 else 384)))
     assert differences(before, last) == ["In layer 4 of 4: feed-forward 64 wide instead of 384."]
     assert where([0, 1], 4) == "the first 2 layers" and where([2, 3], 4) == "the last 2 of 4 layers"

@@ -44,7 +44,7 @@ def value_text(value: Any) -> str:
 
 def _window(old: int | None, new: int | None) -> str:
     if new is None:
-        return "attention sees all earlier tokens, without a window"
+        return "attention has no window"
     return f"attention sees a window of {new:,} tokens" + (f" instead of {old:,}" if old else "")
 
 

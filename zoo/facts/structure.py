@@ -197,7 +197,15 @@ def positions(stack: Any) -> str | None:
     for layer in {id(layer): layer for layer in stack.layers}.values():
         for mixer in mixers(layer):
             found += [part for _, part in mixer.children() if part.kind == "position"]
-    return "; ".join(dict.fromkeys(position_text(part) for part in found)) or None
+    texts = list(dict.fromkeys(position_text(part) for part in found))
+    without = sum(any(_lacks_rope(mixer) for mixer in mixers(layer)) for layer in stack.layers)
+    if without and any(isinstance(part, RoPE) for part in found):
+        texts.append(f"none in {without} of {len(stack.layers)} layers")
+    return "; ".join(texts) or None
+
+
+def _lacks_rope(mixer: Spec) -> bool:
+    return "rope" in vars(mixer) and vars(mixer)["rope"] is None
 
 
 def position_text(part: Any) -> str:
