@@ -54,7 +54,9 @@ def _answers(
     special_tokens: bool = True,
     **given: Any,
 ) -> Iterator[tuple[int, Step]]:
-    settings, mask = settings_for(loaded, given), mask_id(loaded)
+    # Masks are filled by draws alone: the penalties of a generation_config.json have no part in them.
+    settings = settings_for(loaded, {"repetition_penalty": 1.0, "no_repeat_ngram_size": 0, **given})
+    mask = mask_id(loaded)
     texts = each_prompt(prompts, several, lambda prompt: encode_prompt(loaded, prompt, special_tokens))
     blocks = share(max_tokens, -(-max_tokens // block_length))
     if steps is not None and steps < len(blocks):

@@ -80,6 +80,28 @@ def test_sliders_give_what_sampling_gives(visit, paths, trace, name, settings):
         page.click(".forth")
 
 
+def test_settings_of_the_run_show_what_it_drew_from(visit, tmp_path):
+    settings = dict(temperature=2.0, typical_p=0.6, repetition_penalty=1.5, regex="[A-Z][a-z]+", seed=4)
+    run, path = zoo.trace(zoo.load("llama"), PROMPT, max_tokens=3, **settings), tmp_path / "a.html"
+    path.write_text(page_of(view_of(run)), encoding="utf-8")
+    page = visit(path)
+    for step, choice in enumerate(run.choices(2048)):
+        if step:
+            page.click(".forth")
+        wanted = dict(zip(choice.candidates, choice.stages[-1].probabilities, strict=True))
+        rows = shown(page)
+        assert all(after == pytest.approx(wanted[id], abs=1e-3) for id, (_, after) in rows.items())
+        best = sorted(wanted, key=lambda id: -wanted[id])[:12]
+        assert {id for id in (*best, choice.token) if wanted[id]} <= set(rows)
+        told = page.inner_text("[data-part=choice] .readout")
+        assert f"typical_p 0.6: {choice.stages[-1].kept}" in told and "left out" not in told
+    slide(page, "top_k", 3)
+    told = page.inner_text("[data-part=choice] .readout")
+    assert "repetition_penalty 1.5, regex, typical_p 0.6 is left out" in told
+    page.click("[data-part=choice] .reset")
+    assert "typical_p 0.6:" in page.inner_text("[data-part=choice] .readout")
+
+
 def test_temperature_zero_takes_the_likeliest(visit, paths, trace):
     page = visit(paths["llama"])
     slide(page, "temperature", 0)

@@ -160,6 +160,14 @@ def test_greedy_is_the_default_and_a_seed_repeats_a_draw(loaded):
     assert draw(temperature=2.0, seed=1) == draw(temperature=2.0, seed=1) != draw(temperature=2.0, seed=2)
 
 
+@pytest.mark.filterwarnings("ignore")
+def test_settings_of_a_checkpoint_are_those_that_masks_are_drawn_by(loaded):
+    loaded.generation_config.update(do_sample=True, temperature=0.7, top_k=9, repetition_penalty=1.5)
+    settings = zoo.trace(loaded, [5, 6, 7], max_tokens=3, top_p=0.8).settings
+    assert (settings.temperature, settings.top_k, settings.top_p) == (0.7, 9, 0.8)
+    assert settings.repetition_penalty == 1  # unmasking has no penalties
+
+
 def test_it_ends_after_an_end_token(loaded):
     free = zoo.generate(loaded, [5, 6, 7], max_tokens=12, block_length=4).tokens
     loaded.config["eos_token_id"] = free[5]

@@ -33,10 +33,11 @@ def trace(
     """Run `loaded` on `prompt` as `zoo.stream` does, and keep the values that it computes, by address.
 
     At most `max_tokens` (8) are generated; `settings` are those of `zoo.stream`. `only` keeps the values whose addresses
-    match one of its patterns (`"layers.3.*"`), which a long text of a large model needs. The model computes
-    what it computes without a trace; `zoo.intervene` can be in force around it. A beam search keeps one beam unless
-    `beams` asks for more: then values are those of the first row, and choices none. A prompt in which an encoder has
-    nothing to predict is read in one pass, and has no steps. PromptError as from `zoo.stream`.
+    match one of its patterns (`"layers.3.*"`), which a long text of a large model needs; how tokens were chosen is kept
+    in any case. The model computes what it computes without a trace; `zoo.intervene` can be in force around it. A beam
+    search keeps one beam unless `beams` asks for more: then values are those of the first row, and choices none. A
+    prompt in which an encoder has nothing to predict is read in one pass, and has no steps. PromptError as from
+    `zoo.stream`.
 
     >>> loaded = zoo.load("llama")
     >>> trace = zoo.trace(loaded, "The capital city of China is", max_tokens=2)
