@@ -12,7 +12,6 @@ import pluggy
 
 from zoo.architecture.fields import (
     NAME,
-    TASKS,
     check_target,
     check_tuples,
     checked_name,
@@ -64,7 +63,8 @@ class Architecture(Frozen):
     a checkpoint's `model_type` that mean this architecture. `presets` are its named checkpoints: "tiny" or "pocket"
     has numbers small enough for tests, and "pocket" those that `zoo train` starts from.
 
-    `task` is what it does: "generate", "translate", "encode", "fill-mask" or "denoise" (text by uncovering masks).
+    `task` is what it does: "generate", "translate", "encode", "fill-mask" or "denoise" (text by uncovering masks), or one
+    that a strategy of the same plugin serves, such as "classify".
     `causality` is what a token sees: "causal", what came before it; "prefix", all of the prompt besides; "full",
     everything. `base` is the architecture that this one is described as a variant of. `references` say where it was
     published. `quantizes(path, packing)` may give another `zoo.checkpoint.packed.Packing` for the layer at a path, or
@@ -98,10 +98,9 @@ class Architecture(Frozen):
 
     def __post_init__(self) -> None:
         label = f"architecture {checked_name('architecture', self.name, BRIDGED)}"
-        for field_name, options in (("task", TASKS), ("causality", CAUSALITIES)):
-            value = getattr(self, field_name)
-            if value not in options:
-                raise PluginError(f"{label}: {field_name} {value!r} is not one of {', '.join(options)}")
+        checked_name(f"{label}: task", self.task)
+        if self.causality not in CAUSALITIES:
+            raise PluginError(f"{label}: causality {self.causality!r} is not one of {', '.join(CAUSALITIES)}")
         if not callable(self.recipe):
             raise PluginError(f"{label}: recipe is a function from a config, not {self.recipe!r}")
         check_tuples(label, self, ("weights", "mlx_weights"), Rule)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import reprlib
+from collections.abc import Iterable
 from importlib import import_module
 from typing import Any
 
@@ -31,17 +32,13 @@ def check_tuples(label: str, record: Any, fields: tuple[str, ...], kind: type) -
             raise PluginError(f"{label}: {name} is a tuple of {wanted}, not {reprlib.repr(value)}")
 
 
-def check_tasks(label: str, record: Any) -> None:
-    """Raise PluginError unless the record's `tasks` are known ones."""
-    check_among(label, record, "tasks", TASKS)
-
-
-def check_among(label: str, record: Any, field: str, known: tuple[str, ...]) -> None:
-    """Raise PluginError unless a field is a tuple of known values."""
-    check_tuples(label, record, (field,), str)
-    if unknown := set(getattr(record, field)) - set(known):
-        what = {"tasks": "task", "causalities": "causality"}[field]
-        raise PluginError(f"{label}: {what} {min(unknown)!r} is not one of {', '.join(known)}")
+def check_tasks(label: str, tasks: Iterable[str], known: Iterable[str]) -> None:
+    """Raise PluginError for a task that is none of the zoo's, nor of `known`, those of the plugin itself."""
+    if unknown := set(tasks) - set(known) - set(TASKS):
+        raise PluginError(
+            f"{label}: task {min(unknown)!r} is not one of {', '.join(TASKS)}, "
+            "nor one that the plugin has both an architecture and a strategy for"
+        )
 
 
 def check_target(label: str, target: Any) -> None:

@@ -7,9 +7,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from zoo.architecture.fields import (
-    check_among,
     check_target,
-    check_tasks,
     check_tuples,
     checked_name,
     import_target,
@@ -38,7 +36,7 @@ class Strategy(Frozen):
     """A way to generate text: the function at "package.module:attribute", imported only when it is used.
 
     It is called `function(loaded, prompt, **settings)` and gives an iterator of `zoo.Step`. `tasks` are those that it
-    serves. It takes the settings that `options` names, most of them shared with the zoo's own strategies
+    serves, the zoo's or one of an architecture in the same plugin. It takes the settings that `options` names, most of them shared with the zoo's own strategies
     (max_tokens, temperature, top_k, ...), and those that it declares in `settings`. One of its own may have the name
     of a shared one, whose place it then takes. The function is given checked values of what its caller set, and the
     defaults of its own settings; those whose default is None are left out.
@@ -65,9 +63,8 @@ class Strategy(Frozen):
         check_target(told, self.target)
         if self.batch is not None:
             check_target(f"{told}: batch", self.batch)
-        check_tuples(told, self, ("options", "obeys"), str)
+        check_tuples(told, self, ("tasks", "options", "obeys"), str)
         check_tuples(told, self, ("settings",), Setting)
-        check_tasks(told, self)
         own = [setting.name for setting in self.settings]
         if repeated := next((name for name in own if own.count(name) > 1), None):
             raise PluginError(f"{told}: settings declares {repeated} twice")
@@ -236,7 +233,7 @@ class Corpus(Frozen):
         for field in ("questions", "names", "answers", "sentences"):
             if getattr(self, field) is not None:
                 check_target(f"{label}: {field}", getattr(self, field))
-        check_tasks(label, self)
+        check_tuples(label, self, ("tasks",), str)
         if len({task == "translate" for task in self.tasks}) != 1:
             raise PluginError(
                 f"{label}: documents are texts or translations: 'translate' goes with no other task"
@@ -263,8 +260,9 @@ class Objective(Frozen):
     def __post_init__(self) -> None:
         label = f"objective {checked_name('objective', self.name)}"
         check_target(label, self.target)
-        check_tasks(label, self)
-        check_among(label, self, "causalities", CAUSALITIES)
+        check_tuples(label, self, ("tasks", "causalities"), str)
+        if unknown := set(self.causalities) - set(CAUSALITIES):
+            raise PluginError(f"{label}: causality {min(unknown)!r} is not one of {', '.join(CAUSALITIES)}")
 
     def serves(self, architecture: Architecture) -> bool:
         """Whether it can train this architecture."""

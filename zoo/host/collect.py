@@ -10,6 +10,7 @@ from typing import Any
 import pluggy
 
 from zoo.architecture import API, Architecture
+from zoo.architecture.fields import check_tasks
 from zoo.errors import PluginError
 from zoo.host import hookspecs
 from zoo.host.kinds import KINDS, Kind
@@ -52,6 +53,12 @@ def collect(plugin: Any) -> dict[str, list[Any]]:
             records[hook] = list(functions)
         elif functions:
             records[hook] = _checked(kinds[hook], functions[0]())
+    own = {architecture.task for architecture in records.get("zoo_architectures", ())}
+    own &= {task for strategy in records.get("zoo_strategies", ()) for task in strategy.tasks}
+    for hook, kind in kinds.items():
+        for record in records.get(hook, ()):
+            tasks = (record.task,) if isinstance(record, Architecture) else getattr(record, "tasks", ())
+            check_tasks(f"{kind.noun} {kind.identify(record)}", tasks, own)
     return records
 
 

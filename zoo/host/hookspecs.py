@@ -85,7 +85,9 @@ def zoo_strategies() -> Iterable[Strategy]:  # type: ignore[empty-body]
     `zoo.load` gives, `prompt` text or token ids, `settings` those of `options` that the caller gave. It refuses at
     once, with `zoo.errors.PromptError`, what cannot be, and yields a step a token; the last has a `finish_reason`.
     Settings with the names of the zoo's own, such as `max_tokens` or `stop`, are of their kind when they arrive
-    (`zoo/generation/settings.py` has the list); others are yours to check.
+    (`zoo/architecture/shared_settings.py` has the list); others are declared in `settings`.
+    A task that the zoo does not have, such as "classify", is defined by a plugin with both an architecture that does it
+    and a strategy that serves it.
     `zoo run SOURCE PROMPT --strategy NAME` asks for one by its name. Unasked, a strategy runs the architectures of its
     own distribution.
 

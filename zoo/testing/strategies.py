@@ -71,7 +71,7 @@ def _checked_runs(loaded: Loaded, strategy: Strategy, name: str, settings: Any) 
     tokens = [step.token for step in steps if step.token is not None]
     if most and not settings.get("max_tokens"):
         assert len(tokens) <= LENGTH, f"{strategy.name}: {len(tokens)} tokens where max_tokens is {LENGTH}"
-    vocab = (loaded.recipe.head or loaded.recipe.embedding).vocab
+    vocab = getattr(loaded.recipe.head, "vocab", None) or loaded.recipe.embedding.vocab
     strange = next((token for token in tokens if not 0 <= token < vocab), None)
     assert strange is None, f"{strategy.name}: token {strange} lies outside the vocabulary of {vocab}"
     given_up = start(PROMPT)
