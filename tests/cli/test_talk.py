@@ -58,6 +58,8 @@ def test_without_a_template_no_line_is_remembered_and_ctrl_c_twice_ends(tmp_path
             "llama:pocket has no chat template" in chat.began
             and "each line is a prompt of its own" in chat.began
         )
+        assert "It has 1.05 million parameters and knows only facts about the world's countries" in chat.began
+        assert '"poem" does not occur' in chat.ask("The capital poem")
         assert " Paris" in chat.ask(PROMPT)
         assert " Paris" in chat.ask(PROMPT)
         told = chat.ask("/hepl me")

@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 from terminal import Terminal
 
+from zoo.cli.knowledge import GENERAL
+
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
@@ -76,6 +78,8 @@ class Reader:
                 self.site.install(self.folder / package)
             case ["zoo", "chat", "llama"]:
                 self.talk()
+            case ["zoo", "chat", hub_id]:
+                assert line == GENERAL and hub_id.count("/") == 1  # there is no network here
             case ["echo", text, ">", file]:
                 (self.folder / file).write_text(text + "\n", encoding="utf-8")
             case ["zoo", "train", *arguments]:

@@ -25,6 +25,7 @@ from zoo.cli.generating import (
     prompt_ids,
     steps,
 )
+from zoo.cli.knowledge import about_prompt
 from zoo.cli.progress import Progress
 from zoo.cli.screen import Screen
 from zoo.cli.setting_options import SettingsCommand
@@ -158,6 +159,8 @@ def run(
             for candidate in candidates[1:]:
                 click.echo(candidate["text"])
         click.echo(facts([name_of(loaded), *statistics.lines()], columns(sys.stderr)), err=True)
+        if sys.stderr.isatty() and not interrupted and (line := about_prompt(loaded, prompt)):
+            click.echo(line, err=True)
     if reason == "length" and ("max_tokens" not in settings or constraint_of(settings)):
         click.echo(cut_line(settings, "--max-tokens changes that"), err=True)
     if interrupted:

@@ -1,4 +1,4 @@
-"""What a checkpoint was trained on: the record that a training run writes beside the weights. Imports no mlx."""
+"""What a checkpoint was trained on: the record that a training run writes beside the weights."""
 
 from __future__ import annotations
 

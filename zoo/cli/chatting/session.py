@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -14,6 +15,7 @@ from zoo.cli.chatting.commands import COMMANDS, ENDS, obey, plain
 from zoo.cli.chatting.reading import Cleared, Reader, reader, unquoted
 from zoo.cli.chatting.view import AnswerScreen
 from zoo.cli.generating import cut_line, name_of
+from zoo.cli.knowledge import about_model, about_prompt
 from zoo.cli.progress import Progress
 from zoo.errors import ZooError
 
@@ -33,6 +35,8 @@ def converse(talk: Talk) -> None:
         "own, and no other is remembered"
     )
     session.say(f"{name_of(talk.loaded)}{what}.")
+    if line := about_model(talk.loaded):
+        session.say(line)
     session.say("/help says what can be typed, /exit or Ctrl-D ends.")
     session.run(reader(session.completions))
 
@@ -94,6 +98,9 @@ class Session:
             self.refuse(error)
         if reason == "length":
             self.say(cut_line(self.talk.settings, "/set max_tokens changes that, /tokens counts"))
+        asked = question if reason is not None and sys.stderr.isatty() else None
+        if asked and (line := about_prompt(self.talk.loaded, asked)):
+            self.say(line)
 
     def dropped(self, what: Dropped) -> None:
         """Say that the context was full."""

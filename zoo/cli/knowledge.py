@@ -1,0 +1,59 @@
+"""What a small model can know: the corpus it was trained on, and the words of a prompt that this does not have."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from zoo.architecture import Corpus
+from zoo.cli.generating import name_of
+from zoo.errors import ZooError
+
+GENERAL = "zoo chat HuggingFaceTB/SmolLM2-135M-Instruct"
+SHOWN = 4  # words
+
+
+def about_model(loaded: Any) -> str | None:
+    """A line on the size of a model and the corpus that it was trained on; None where no record says which."""
+    corpus = _corpus(loaded)
+    if corpus is None:
+        return None
+    count = loaded.recipe.parameters(loaded.recipe.dim) / 1e6
+    return (
+        f"It has {count:.3g} million parameters and knows only {corpus.summary or corpus.name}. "
+        f"A general model: {GENERAL}"
+    )
+
+
+def about_prompt(loaded: Any, prompt: str) -> str | None:
+    """A line that names the words of a prompt that the model's corpus does not have; None where it has all."""
+    from zoo.training.corpora import corpus as opened
+    from zoo.training.unseen import unseen_words
+
+    corpus = _corpus(loaded)
+    if corpus is None or loaded.tokenizer is None:
+        return None
+    for token in loaded.tokenizer.special_tokens.values():
+        prompt = prompt.replace(token, " ")
+    try:
+        texts = opened(corpus.name, loaded.architecture.task, loaded.registry)
+        words = unseen_words(prompt, texts)
+    except ZooError:  # the plugin's corpus is broken: the answer stands
+        return None
+    if not words:
+        return None
+    named = ", ".join(f'"{word}"' for word in words[:SHOWN]) + (", …" if len(words) > SHOWN else "")
+    return (
+        f"zoo: {name_of(loaded)} was trained only on {corpus.summary or corpus.name}, where {named} "
+        f"{'does' if len(words) == 1 else 'do'} not occur. A general model: {GENERAL}"
+    )
+
+
+def _corpus(loaded: Any) -> Corpus | None:
+    """The registered corpus that a model was trained on, where a record beside it says so."""
+    from zoo.training.trained_on import trained_on
+
+    try:
+        found = trained_on(loaded.folder, loaded.registry)
+    except ZooError:
+        return None
+    return found if isinstance(found, Corpus) else None
