@@ -60,9 +60,15 @@ def test_a_stateful_sampler_follows_each_text(extras):
     assert found[handles[0]] == tokens != found[handles[1]]
 
 
-def test_a_stateful_sampler_where_no_text_is_followed(extras):
-    with pytest.raises(PromptError, match="`samplers`: no-echo follows one text"):
-        zoo.trace(zoo.load("llama"), "One", samplers={"no-echo": {}})
+def test_a_stateful_sampler_is_traced_as_it_ran(extras):
+    loaded = zoo.load("llama")
+    settings = dict(max_tokens=6, samplers={"no-echo": {"rest": 3}}, temperature=2.0, top_k=4, seed=1)
+    trace = zoo.trace(loaded, "One", **settings)
+    assert trace.tokens == zoo.generate(loaded, "One", **settings).tokens
+    for at, choice in enumerate(trace.choices(loaded.recipe.embedding.vocab)):
+        assert choice.stages[-1].name == "no-echo"
+        after = dict(zip(choice.candidates, choice.stages[-1].probabilities, strict=True))
+        assert not any(after[token] for token in trace.tokens[max(at - 3, 0) : at])
 
 
 @pytest.mark.parametrize(
