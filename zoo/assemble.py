@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+from zoo import runtime
 from zoo.errors import RecipeError, ZooError
 from zoo.recipe import Spec
+
+TRAINED = 4  # weights, their gradients and the optimizer's two moments
+FLOAT, GB = 4, 1e9  # bytes
 
 
 class Modules(Protocol):
@@ -38,6 +42,21 @@ def build(spec: Spec, dim: int, index: int = 0, *, registry: Modules, path: str 
         raise RecipeError(f"{path or spec.block()}: {error}") from error
 
 
-def assemble(recipe: Any, registry: Modules) -> Any:
-    """The model of a whole recipe, its weights random and unevaluated; `registry` has the modules of its blocks."""
+def assemble(recipe: Any, registry: Modules, *, copies: int = 0) -> Any:
+    """The model of a whole recipe, its weights random and unevaluated; `registry` has the modules of its blocks.
+
+    `copies` says how many times as many numbers, in float32, the caller will hold: 1 to run the random weights,
+    `TRAINED` to train them. RecipeError, with the sum, where this machine has not so much memory.
+    """
+    check_memory(recipe, copies)
     return build(recipe, recipe.dim, registry=registry)
+
+
+def check_memory(recipe: Any, copies: int) -> None:
+    """RecipeError, with the sum, where `copies` of a recipe's parameters in float32 exceed this machine's memory."""
+    count, room = recipe.parameters(recipe.dim), runtime.total_memory()
+    if room is not None and copies * count * FLOAT > room:
+        raise RecipeError(
+            f"the model does not fit: {copies} × {count:,} parameters in float32 are "
+            f"{copies * count * FLOAT / GB:.1f} GB, this machine has {room / GB:.1f} GB"
+        )

@@ -16,7 +16,8 @@ from zoo.frozen import Frozen, frozen
 REQUIRED: Any = object()  # the default of a key that has none
 
 MOST_LAYERS = 2_000
-MOST = 16_777_216  # widths, heads, vocabulary, positions: far above any published model, far below harm
+# Widths, heads, vocabulary, positions, in configs and recipes: far above any published model, far below harm.
+MOST = 16_777_216
 # Of what is no count, either sign: beyond these, squares and quotients leave what float32 can hold.
 LEAST_NUMBER, MOST_NUMBER = 1e-30, 1e15
 

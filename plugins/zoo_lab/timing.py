@@ -49,7 +49,7 @@ def step_times(
 
     `cached`: the text before it has been read. Without, it is read again for each token.
     """
-    model = assemble(recipe, default_registry())
+    model = assemble(recipe, default_registry(), copies=1)
     mx.eval(model.parameters())
     tokens = mx.random.randint(0, recipe.vocab, (1, max(lengths) + 1), key=mx.random.key(0))  # (1, T)
     times = []

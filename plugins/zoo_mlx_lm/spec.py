@@ -25,7 +25,7 @@ class Bridged(Spec):
     depth: int
     parameter_count: float  # whole, and more than any one array may hold
     token_numbers: int = field(default=0, metadata={"least": 0})
-    state_numbers: int = field(default=0, metadata={"least": 0})
+    state_numbers: float = field(default=0, metadata={"least": 0})  # the same
     context: int | None = None
     positions: int | None = None
 
@@ -68,7 +68,7 @@ class Bridged(Spec):
         return self.token_numbers
 
     def state_size(self, dim):
-        return self.state_numbers
+        return int(self.state_numbers)
 
 
 def _flat(settings, path=""):

@@ -100,6 +100,11 @@ def other(name, **shapes):
             {},
             "(2, 128) and (128, 3) are of no low-rank product",
         ),
+        (
+            other(QUERY, lora_a=(128, 129), lora_b=(129, 128)),
+            {},
+            f"{QUERY}.lora_a: rank 129 is more than a matrix of shape (128, 128) can have",
+        ),
         (other(QUERY, lora_a=(128, 2)), {}, f"has no {QUERY}.lora_b"),
         (
             other("model.layers.9.self_attn.q_proj", lora_a=(128, 2), lora_b=(2, 128)),

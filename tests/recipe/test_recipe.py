@@ -53,6 +53,10 @@ def decoder(**changes):
         (lambda: RoPE(theta=0.0), "theta"),
         (lambda: Llama3Scaling(factor=8.0, low=4.0, high=4.0, context=10), "high"),
         (lambda: Embedding(vocab=2**40, dim=4), "vocab"),
+        (
+            lambda: decoder().change_layers(mixer=dict(heads=2**10, head_dim=2**24)),
+            "layers.0.mixer.query: a side of 17179869184, more than the 2147483647 of an array",
+        ),
         (lambda: decoder(layers=()), "layers"),
         (lambda: decoder(head=None), "head"),
         (lambda: decoder().change(width=3), "width"),

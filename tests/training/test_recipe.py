@@ -7,18 +7,20 @@ import pytest
 
 import zoo
 from zoo.architecture import Block, Corpus, hookimpl
+from zoo.assemble import assemble
 from zoo.checkpoint.convert import convert
 from zoo.errors import ConfigError, RecipeError, ZooError
 from zoo.facts import described
 from zoo.host.recipes import recipe_architecture, recipe_config, recipe_from_json
 from zoo.host.registry import default_registry, isolated
 from zoo.recipe import EncoderDecoder, LearnedPositions, RMSNorm
-from zoo.testing import checks_of, outcome, subject_of
+from zoo.testing import checks_of, outcome, subject, subject_of
 from zoo.training import objective
 from zoo.training.loop import Stopped, Watch
 from zoo.training.record import Settings
 from zoo.training.resuming import settings_to_resume
 from zoo.training.run import settings_of, train_folder
+from zoo.training.target import pocket_config
 
 REGISTRY = default_registry()
 SHORT = dict(batch=2, length=16, warmup=2)
@@ -153,6 +155,26 @@ def test_positions_that_are_too_few_for_a_row_are_said(mixed, run, tmp_path):
     with pytest.raises(ConfigError, match="`length`: zoo-recipe has 12 positions, fewer than 16"):
         run(mixed, tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_a_model_that_memory_cannot_hold_is_refused_by_the_sum(mixed, run, tmp_path, monkeypatch):
+    count = recipe_from_json(mixed, REGISTRY).parameters(16)
+    monkeypatch.setattr("zoo.runtime.total_memory", lambda: 16 * count - 1)
+    monkeypatch.setattr("zoo.training.run.assemble", None)
+    with pytest.raises(RecipeError, match=f"the model does not fit: 4 × {count:,} parameters in float32"):
+        run(mixed, tmp_path / "out")
+    numbers = dict(pocket_config(REGISTRY.architecture("llama")), intermediate_size=16_000_000)
+    with pytest.raises(RecipeError, match="the model does not fit"):
+        train_folder("llama", tmp_path / "out", Settings(steps=1), config=numbers)
+    assert not (tmp_path / "out").exists()
+
+
+def test_random_weights_beyond_memory_are_not_made(monkeypatch):
+    recipe = subject("llama").recipe
+    monkeypatch.setattr("zoo.runtime.total_memory", lambda: 4 * recipe.parameters(recipe.dim))
+    assert assemble(recipe, REGISTRY, copies=1)
+    with pytest.raises(RecipeError, match="the model does not fit"):
+        assemble(recipe, REGISTRY, copies=2)
 
 
 def test_a_recipe_goes_with_no_config_and_nothing_is_not_trained(mixed, run, tmp_path):

@@ -165,6 +165,9 @@ def changes(tensors: Mapping[str, Any], scale: float, layers: Mapping[str, Any])
             a = a.reshape(b.shape[0], -1, a.shape[-1])  # (E, R, I), of older ones (E·R, I)
         if a.ndim not in (2, 3) or a.ndim != b.ndim or a.shape[-2] != b.shape[-1]:
             raise CheckpointError(f"{name}: {tuple(a.shape)} and {tuple(b.shape)} are of no low-rank product")
+        rank, shape = a.shape[-2], (b.shape[-2], a.shape[-1])
+        if rank > max(shape):
+            raise CheckpointError(f"{name}: rank {rank} is more than a matrix of shape {shape} can have")
         if magnitude is not None and tuple(magnitude.shape) != (b.shape[-2],):
             raise CheckpointError(f"{prefix}.m: {tuple(magnitude.shape)} is no length a row of {b.shape[-2]}")
         found[f"{prefix}.weight"] = Change(name, scale * b, a, magnitude)

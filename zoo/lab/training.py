@@ -13,7 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from zoo.assemble import assemble
+from zoo.assemble import TRAINED, assemble
 from zoo.checkpoint.open import make_recipe
 from zoo.errors import ZooError
 from zoo.host.recipes import recipe_architecture, recipe_config
@@ -91,7 +91,7 @@ def trained(
     architecture = recipe_architecture(config, registry)
     method = method or objective_of(architecture, settings.objective, registry)
     texts = corpus(settings.corpus or CORPUS, architecture.task, registry)
-    model = assemble(recipe, registry)
+    model = assemble(recipe, registry, copies=TRAINED)
     spread = 0.02 * (768 / recipe.dim) ** 0.5
     initialise(model, trial.seed, len(recipe.layers) if depth_scaled else 0.5, spread)
     loaded = Loaded(model, tokenizer, architecture, recipe, config, Path(), registry=registry)

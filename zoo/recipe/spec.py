@@ -12,11 +12,12 @@ import typing
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
+from zoo.config import MOST
 from zoo.errors import RecipeError
 from zoo.frozen import Frozen, frozen
 from zoo.recipe.matrix import Matrix
 
-LARGEST = 2**31 - 1  # no count in a recipe may exceed what an array dimension can hold
+LARGEST = 2**31 - 1  # that an array dimension can hold
 
 # The kinds of the zoo's own specs. A field that declares one of them in its metadata, `{"kind": "norm"}`, refuses the
 # others; a kind that a plugin made up passes, since only the plugin knows what its module can stand in for.
@@ -35,7 +36,7 @@ FORMER_NAMES = {"state_size": "carried", "shown_fields": "told"}
 class Spec(Frozen):
     """The description of one part of a model. Subclasses set `kind` ("mixer") and `name` ("attention").
 
-    Whole numbers must lie in 1..2³¹−1 and floats be finite, or `RecipeError` names the field. A field's metadata may
+    Whole numbers must lie in 1..2²⁴, as in a config, and floats be finite, or `RecipeError` names the field. A field's metadata may
     have `least`, another lower bound, and `kind`, the kind of the specs that it holds.
 
     What its module can do is declared here too, in class attributes or properties. `recurrent`: it keeps a state
@@ -262,12 +263,19 @@ def _as_json(name: str, value: Any) -> Any:
 
 
 def check_widths(spec: Spec, dim: int) -> None:
-    """Ask a spec and all below it whether they can work in the widths they get; RecipeError names the field's path."""
+    """Ask a spec and all below it whether they can work in the widths they get; RecipeError names the field's path.
+
+    No side of a matrix may be longer than a dimension of an array can be.
+    """
     fit: set[tuple[int, int]] = set()  # most layers are one and the same spec
 
     def visit(spec: Spec, dim: int, path: str) -> None:
         try:
             spec.check_width(dim)
+            for matrix in spec.matrices(dim):
+                if (side := max(matrix.inputs, matrix.outputs, matrix.count)) > LARGEST:
+                    name = matrix.name or spec.block()
+                    raise RecipeError(f"{name}: a side of {side}, more than the {LARGEST} of an array")
             widths = {name: spec.width(name, dim) for name, _ in spec.parts()}
         except RecipeError as error:
             raise RecipeError(f"{path}.{error}" if path else str(error)) from None
@@ -322,7 +330,7 @@ def mismatch(value: Any, hint: Any, least: float | None = None) -> str | None:
         if isinstance(value, bool) or not isinstance(value, int):
             return f"expected a whole number, got {reprlib.repr(value)}"
         least = 1 if least is None else least
-        return None if least <= value <= LARGEST else f"must lie in {least}..{LARGEST}, got {value}"
+        return None if least <= value <= MOST else f"must lie in {least}..{MOST}, got {value}"
     if hint is float:
         if isinstance(value, bool) or not isinstance(value, int | float):
             return f"expected a number, got {reprlib.repr(value)}"

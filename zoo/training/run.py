@@ -12,7 +12,7 @@ from typing import Any
 import mlx.core as mx
 
 from zoo import runtime
-from zoo.assemble import assemble
+from zoo.assemble import TRAINED, assemble, check_memory
 from zoo.checkpoint.parameters import export
 from zoo.checkpoint.save import save
 from zoo.config import Config
@@ -109,7 +109,7 @@ def _train_folder(
         run_folder.check_new(out, overwrite)
     architecture = target.architecture
     method = objective_of(architecture, settings.objective, registry)
-    target.recipe()  # refuses what cannot be, before anything is read
+    check_memory(target.recipe(), TRAINED)  # refuses what cannot be, before anything is read
     watch.phase("reading the corpus")
     texts = corpus(settings.corpus or method.corpus, architecture.task, registry)
     settings = replace(settings, corpus=texts.name, packed=texts.own is not None)
@@ -132,7 +132,7 @@ def _train_folder(
     recipe = target.recipe()
     check_length(target.name, recipe, settings)
     texts = prepared(texts, own_tokenizer, settings, method)
-    model = assemble(recipe, registry)
+    model = assemble(recipe, registry, copies=TRAINED)
     spread = Config(target.config).number("initializer_range", 0.02)
     initialise(model, settings.seed, len(recipe.layers), spread)
     export(model, architecture, recipe)  # that its weights have names is known now, not after the last step
