@@ -107,6 +107,14 @@ BROKEN = {
         HOOK + "def zoo_strategies():\n    yield Strategy('s', 'm:f', tasks=('paint',))",
         "'paint'",
     ),
+    "corpus for an unknown task": (
+        HOOK + "def zoo_corpora():\n    yield Corpus('c', 'm:f', tasks=('paint',))",
+        "corpus c: task 'paint' is not one of generate",
+    ),
+    "objective for an unknown task": (
+        HOOK + "def zoo_objectives():\n    yield Objective('o', 'm:f', tasks=('paint',))",
+        "objective o: task 'paint' is not one of generate",
+    ),
     "corpus for no task": (
         HOOK + "def zoo_corpora():\n    yield Corpus('c', 'm:f', tasks=())",
         "corpus c: documents are texts or translations",
