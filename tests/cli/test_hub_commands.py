@@ -114,6 +114,15 @@ def test_a_person_on_a_terminal_is_asked(monkeypatch, agrees):
     assert questions == ["org/large: download 14.5 GB?"]
 
 
+def test_a_command_without_yes_names_one_that_downloads(monkeypatch):
+    @click.command()
+    def mine():
+        ask("org/large", 2_000_000_000)
+
+    error = CliRunner().invoke(mine).exception
+    assert str(error) == "org/large: 2.0 GB to download; type this to do so: hf download org/large"
+
+
 def test_a_small_download_is_not_asked_about(hub, repository):
     assert CliRunner().invoke(cli, ["run", ID, PROMPT, "--max-tokens", "4"]).stdout.startswith(" Beijing")
 

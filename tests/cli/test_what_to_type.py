@@ -13,6 +13,7 @@ TYPED = {
     "perplexity llama": "usage: zoo perplexity [options] source... file",
     "perplexity llama gpt2": "comes last: zoo perplexity llama gpt2 file",
     "perplexity llama text.txt": "comes last: zoo perplexity llama file",
+    "show llama gpt2": "extra argument (gpt2) usage: zoo show [options] source",
     "train mine.json": "zoo train --recipe mine.json --out folder",
     "train .": "zoo train --resume --out . goes on with its run",
 }

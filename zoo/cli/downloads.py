@@ -33,7 +33,8 @@ def ask(hub_id: str, nbytes: int) -> None:
         return
     size = f"{nbytes / 1e9:.1f} GB"
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        line = shlex.join(["zoo", *sys.argv[1:], "--yes"])
-        raise SourceError(f"{hub_id}: {size} to download; type this to do so: {line}")
+        options = [] if ctx is None else [option for param in ctx.command.params for option in param.opts]
+        words = ["zoo", *sys.argv[1:], "--yes"] if "--yes" in options else ["hf", "download", hub_id]
+        raise SourceError(f"{hub_id}: {size} to download; type this to do so: {shlex.join(words)}")
     if not click.confirm(f"{hub_id}: download {size}?", err=True):
         raise SourceError(f"{hub_id}: nothing was downloaded")

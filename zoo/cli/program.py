@@ -157,10 +157,11 @@ def with_options(message: str, commands: Iterable[click.Command]) -> str:
 
 
 def _to_type(error: click.ClickException) -> str:
-    """What to type instead where an argument or option is missing: the command's usage and its example."""
-    if not isinstance(error, click.MissingParameter) or error.ctx is None:
+    """What to type instead where there are too few arguments or too many: the command's usage and its example."""
+    ctx = error.ctx if isinstance(error, click.UsageError) else None
+    too_many = error.message.startswith("Got unexpected extra argument")
+    if ctx is None or not (too_many or isinstance(error, click.MissingParameter)):
         return ""
-    ctx = error.ctx
     usage = " ".join([ctx.command_path, *ctx.command.collect_usage_pieces(ctx)])
     return f" Usage: {usage}{f'. {ctx.command.epilog}' if ctx.command.epilog else ''}"
 
