@@ -21,7 +21,7 @@ from zoo.generation.choosing.penalties import Penalties
 from zoo.generation.choosing.plugins import PluginFilter
 from zoo.generation.choosing.sampling import first_key, greedy
 from zoo.generation.choosing.spelled import Spelled
-from zoo.generation.choosing.stages import LogitsProcessor, Stage, record_of, stages_of
+from zoo.generation.choosing.stages import LogitsProcessor, LogitsStage, record_of, stages_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -102,9 +102,11 @@ class Chooser:
         self._chosen = self._taken = 0
         # The largest of the last scores after what may remove all: the constraints (""), each sampler by its name.
         self._best: dict[str, mx.array] = {}
-        self._stages: list[Stage] | None = None  # of the last probabilities, where the choices are recorded
+        self._stages: list[LogitsStage] | None = (
+            None  # of the last probabilities, where the choices are recorded
+        )
         # Both of each token chosen and not yet taken.
-        self._unread = deque[tuple[dict[str, mx.array], list[Stage] | None]]()
+        self._unread = deque[tuple[dict[str, mx.array], list[LogitsStage] | None]]()
         if not settings.greedy:
             self._roll(first_key(settings.seed))
         bans = [ban for ban in (self._banned, self._ngrams, self._never) if ban is not None]
@@ -165,7 +167,7 @@ class Chooser:
         if self._taken > self._chosen:  # chosen elsewhere
             self._follow(mx.array([token]))
 
-    def _chain(self, logits: mx.array) -> list[Stage]:
+    def _chain(self, logits: mx.array) -> list[LogitsStage]:
         """The stages of the next token, (1, V) each, in their order."""
         stages = list(stages_of(logits, self._processors))
         self._best = {"": stages[self._removing].logits.max()} if self._removes else {}

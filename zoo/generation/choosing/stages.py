@@ -24,7 +24,7 @@ class LogitsProcessor(NamedTuple):
     function: Callable[[mx.array], mx.array]
 
 
-class Stage(NamedTuple):
+class LogitsStage(NamedTuple):
     """The logits (…, V), float32, after a step of the chain; the first, "model", has the model's own."""
 
     name: str
@@ -32,23 +32,23 @@ class Stage(NamedTuple):
     logits: mx.array
 
 
-def stages_of(logits: mx.array, processors: Iterable[LogitsProcessor]) -> Iterator[Stage]:
+def stages_of(logits: mx.array, processors: Iterable[LogitsProcessor]) -> Iterator[LogitsStage]:
     """The chain of `processors` from the logits (…, V) on: tokens are chosen by the last stage."""
     logits = logits.astype(mx.float32)
-    yield Stage("model", None, logits)
+    yield LogitsStage("model", None, logits)
     for name, value, function in processors:
         logits = function(logits)
-        yield Stage(name, value, logits)
+        yield LogitsStage(name, value, logits)
 
 
 # Called with each choice of a sequence: its stages, (…, V), and the tokens that were chosen by the last of them, (…).
-Record = Callable[[Sequence[Stage], mx.array], None]
+RecordChoice = Callable[[Sequence[LogitsStage], mx.array], None]
 
 
 class Observer(Protocol):
     """Who observes how tokens are chosen."""
 
-    def sequence(self, settings: Settings) -> Record:
+    def sequence(self, settings: Settings) -> RecordChoice:
         """Called before the first choice of a sequence; what it gives is called with each."""
 
 
@@ -65,7 +65,7 @@ def observed(observer: Observer) -> Iterator[None]:
         _OBSERVER.reset(token)
 
 
-def record_of(settings: Settings) -> Record | None:
+def record_of(settings: Settings) -> RecordChoice | None:
     """What records the choices of a sequence that begins now, None where nobody observes."""
     observer = _OBSERVER.get()
     return None if observer is None else observer.sequence(settings)

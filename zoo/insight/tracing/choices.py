@@ -12,7 +12,7 @@ import mlx.core as mx
 import numpy as np
 
 from zoo.frozen import Frozen, frozen
-from zoo.generation.choosing.stages import Record, Stage
+from zoo.generation.choosing.stages import LogitsStage, RecordChoice
 from zoo.generation.settings import Settings
 
 LOGITS = ("logits", "decoder.head", "head")  # the addresses at which a model's logits may be
@@ -27,7 +27,7 @@ class ChosenSequence:
     """
 
     settings: Settings
-    choices: list[tuple[Sequence[Stage], mx.array]] = field(default_factory=list)
+    choices: list[tuple[Sequence[LogitsStage], mx.array]] = field(default_factory=list)
 
     @property
     def tokens(self) -> list[int]:
@@ -41,7 +41,7 @@ class ChoiceRecorder:
     def __init__(self) -> None:
         self.sequences: list[ChosenSequence] = []
 
-    def sequence(self, settings: Settings) -> Record:
+    def sequence(self, settings: Settings) -> RecordChoice:
         """Begin one more sequence."""
         begun = ChosenSequence(settings)
         self.sequences.append(begun)
@@ -94,7 +94,7 @@ class Choice(Frozen):
     rest: tuple[tuple[float, int], ...] = ()
 
 
-def choice_of(token: int, stages: Sequence[Stage], count: int) -> Choice:
+def choice_of(token: int, stages: Sequence[LogitsStage], count: int) -> Choice:
     """How `token` was chosen: `stages` have logits (1, V); of the first and the last the `count` likeliest are candidates."""
     row, last = (np.array(stage.logits[0]) for stage in (stages[0], stages[-1]))
     order = np.argsort(-row, kind="stable")
@@ -130,7 +130,7 @@ def _grouped(logits: np.ndarray, groups: int = 64) -> tuple[tuple[float, int], .
     return tuple((float(sums[g] / counts[g]), int(counts[g])) for g in range(groups)[::-1] if counts[g])
 
 
-def _stage(stage: Stage, shown: Sequence[int]) -> ChoiceStage:
+def _stage(stage: LogitsStage, shown: Sequence[int]) -> ChoiceStage:
     probabilities = np.array(mx.softmax(stage.logits[0], axis=-1))
     kept = int((np.array(stage.logits[0]) > -np.inf).sum())
     value = None if stage.value is None else float(stage.value)
