@@ -352,6 +352,10 @@ class Config(Mapping[str, Any]):
             key: value for key, value in self._defaults.items() if key not in (*self._nulls, "architectures")
         }
 
+    def was_read(self, key: str) -> bool:
+        """Whether something has asked for a key that is there."""
+        return key in self._read
+
     def unread(self) -> list[str]:
         """Keys that nothing read and that are not on the list of harmless ones."""
         return sorted(set(self._values) - self._read - HARMLESS)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
 KINDS = ("architecture", "encoder", "encoder-decoder", "block", "strategy", "command")
@@ -24,11 +26,26 @@ BLOCKS = ("norm", "mixer", "feedforward", "router")
     flag_value="norm",
     help="Give the decoder a block of its own, of this kind (norm), or the block of --kind block.",
 )
-def new(name: str, kind: str, base: str | None, block: str | None) -> None:
+@click.option(
+    "--from",
+    "source",
+    metavar="FOLDER",
+    type=click.Path(path_type=Path),
+    help="Write it for the checkpoint in this folder, from the family of the zoo that is nearest to its config and "
+    "tensors (or --base), and say what is left to do.",
+)
+def new(name: str, kind: str, base: str | None, block: str | None, source: Path | None) -> None:
     """Write the plugin NAME as a package in the new folder NAME: code, tests, README, CI.
 
     It installs with pip and passes its tests as written; the README says what to do next.
     """
+    if source is not None:
+        if kind != "architecture" or block:
+            raise click.UsageError("--from reads from the checkpoint what --kind and --block would say")
+        from zoo.scaffold.from_checkpoint import create_from
+
+        click.echo(create_from(name, source, base=base))
+        return
     from zoo.scaffold import create
 
     folder = create(name, kind, base=base, block=block)

@@ -7,7 +7,7 @@ from typing import Any
 
 from zoo.facts.fact import factor_words, text_of
 from zoo.facts.structure import scaling_text
-from zoo.recipe import RoPE, Spec
+from zoo.recipe import JointRMSNorm, RoPE, Spec
 from zoo.recipe.parts import ACTIVATION_TITLES
 
 # Fields that are sizes: left out where a variant has its base's numbers.
@@ -88,6 +88,8 @@ def _instead(text: str) -> Callable[[Any, Any], str]:
 
 
 def _head_norm(old: Any, new: Any) -> str:
+    if isinstance(new, JointRMSNorm):
+        return "RMSNorm over all query heads together, and over all key heads"
     return "no norm on queries and keys" if new is None else f"{new.title} on each query and key head"
 
 

@@ -53,7 +53,7 @@ def parts_of(name: str, registry: Registry, block: str | None, kind: str = "arch
     preset = architecture.preset("pocket") or architecture.preset("tiny")
     if preset is None or preset.config is None:
         raise ScaffoldError(f'`base="{name}"`: it has no pocket or tiny preset to begin with')
-    recipe = architecture.recipe(Config(preset.config))
+    recipe = architecture.recipe_of(Config(preset.config))
     if kind not in ("architecture", recipe.name):
         raise ScaffoldError(f'`base="{name}"`: it is of the kind {recipe.name}, and not {kind}')
     if block is not None:
@@ -77,7 +77,7 @@ def parts_of(name: str, registry: Registry, block: str | None, kind: str = "arch
         causality=architecture.causality,
         model=recipe.name,
         numbers=preset.config,
-        change=change_of(architecture.recipe, preset.config),
+        change=change_of(architecture.recipe_of, preset.config),
         requirement=None if plugin.first_party else f"{plugin.distribution}>={plugin.version}",
     )
 

@@ -6,11 +6,10 @@ import importlib.util
 import json
 import shutil
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib.metadata import distribution, version
 from pathlib import Path
-from pprint import pformat
 from types import ModuleType
 from typing import Any
 
@@ -23,6 +22,7 @@ from zoo.scaffold.base import Parts, parts_of
 from zoo.scaffold.blocks import BLOCKS
 from zoo.scaffold.names import Names, named, refuse_taken
 
+LONGEST = 80  # characters of a value in one line
 TEMPLATES = Path(__file__).parent / "templates"
 
 # Each kind's templates and where they go; {m} is the module, {f} the module without its "zoo_".
@@ -67,9 +67,8 @@ def create(
 
     `kind` is one of `KINDS`; "architecture" is a decoder, or what its base is. `base`, of an architecture, is the one that
     it is a variant of; `block` gives a decoder a block of its own, of one of the kinds in `BLOCKS`, and says which kind a
-    plugin of a block alone gives ("norm"). Nothing is written after
-    an error: ScaffoldError for a name that cannot be or is taken, a folder that is there, or a base that it cannot build
-    on; SourceError for a folder that cannot be written.
+    plugin of a block alone gives ("norm"). Nothing is written after an error: ScaffoldError for a name that cannot be or
+    is taken, a folder that is there, or a base that it cannot build on; SourceError for a folder that cannot be written.
     """
     registry = registry or default_registry()
     names = named(name)
@@ -81,9 +80,7 @@ def create(
     if block is not None and block not in BLOCKS:
         raise ScaffoldError(f'`block="{block}"`: not one of {", ".join(BLOCKS)}')
     block = block or ("norm" if kind == "block" else None)
-    folder = where / name
-    if folder.exists():
-        raise ScaffoldError(f"{folder}: is there already")
+    folder = free_folder(where / name)
     refuse_taken(names, kind, registry, block)
     parts = parts_of(base, registry, block, kind) if base else None
     files = COMMON | KINDS[kind]
@@ -91,20 +88,46 @@ def create(
         plain = "encoder_decoder" if kind == "encoder-decoder" else "plain"
         files |= {f"architecture/{'based' if base else plain}.py.jinja": "{m}/__init__.py"}
     files |= {f"blocks/{block}/block.py.jinja": "{m}/block.py"} if block else {}
-    values = template_values(names, kind, base, parts, block)
+    write(folder, names, files, template_values(names, kind, base, parts, block), parts)
+    return folder
+
+
+def free_folder(folder: Path) -> Path:
+    """The folder; ScaffoldError where something is there."""
+    if folder.exists():
+        raise ScaffoldError(f"{folder}: is there already")
+    return folder
+
+
+def write(
+    folder: Path, names: Names, files: Mapping[str, str], values: Mapping[str, Any], parts: Parts | None
+) -> None:
+    """Write the `files`, targets by template, filled with `values`, into the new `folder`, and the README's card."""
     with new_folder(folder) as part:
         for template, target in files.items():
             path = part / target.format(m=names.module, f=names.module.removeprefix("zoo_"))
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(render(template, values), encoding="utf-8")
-        with imported(names.module, part) as module:
-            foreign = [sys.modules[parts.module]] if parts and parts.requirement else []
-            new = isolated(*foreign, module)
+        with registered(part, names, parts) as new:
             readme = part / "README.md"
             page = with_card(readme.read_text("utf-8"), card(new.plugin(names.distribution), new), readme)
             readme.write_text(page, "utf-8")
-        shutil.rmtree(part / names.module / "__pycache__", ignore_errors=True)
-    return folder
+
+
+def shown(value: Any) -> str:
+    """A config's value as Python code in one line of a comment, shortened."""
+    text = repr(value)
+    text = text if '"' in text else text.replace("'", '"')
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
+
+
+@contextmanager
+def registered(folder: Path, names: Names, parts: Parts | None) -> Iterator[Registry]:
+    """The zoo's own plugins, that of the base, and the one in the folder, until the end of the block."""
+    with imported(names.module, folder) as module:
+        foreign = [sys.modules[parts.module]] if parts and parts.requirement else []
+        yield isolated(*foreign, module)
+    shutil.rmtree(folder / names.module / "__pycache__", ignore_errors=True)
 
 
 def template_values(
@@ -137,6 +160,7 @@ def template_values(
         ],
         "base": base,
         "parts": parts,
+        "source": None,
         "block": block,
         "class_name": names.class_name(BLOCKS[block].suffix) if block else "",
         "block_summary": BLOCKS[block].summary if block else "",
@@ -190,7 +214,7 @@ NUMBERS = dict(
 )
 
 
-def render(template: str, values: dict[str, Any]) -> str:
+def render(template: str, values: Mapping[str, Any]) -> str:
     """A template's text, filled."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
@@ -203,6 +227,7 @@ def render(template: str, values: dict[str, Any]) -> str:
         autoescape=False,
     )
     environment.filters["python"] = literal
+    environment.filters["text"] = shown
     return environment.get_template(template).render(values)
 
 
@@ -215,10 +240,19 @@ def imports(names: Iterable[str]) -> str:
     return "\n".join(("from zoo.recipe import (", *(f"    {name}," for name in ordered), ")"))
 
 
-def literal(value: Any) -> str:
-    """A config's value as Python code, further lines indented as an argument's."""
-    text = pformat(value, width=90, sort_dicts=False).replace("\n", "\n    ")
-    return text if '"' in text else text.replace("'", '"')
+def literal(value: Any, indent: int = 4) -> str:
+    """A config's value as Python code, an item a line where it is long; `indent` is that of the line it begins on."""
+    text = repr(value)
+    text = text if '"' in text else text.replace("'", '"')
+    if len(text) <= LONGEST or not isinstance(value, dict | list | tuple) or not value:
+        return text
+    inner, outer = " " * (indent + 4), " " * indent
+    first, last = {dict: ("{", "}"), list: ("[", "]"), tuple: ("(", ")")}[type(value)]
+    if isinstance(value, dict):
+        items = [f"{literal(key)}: {literal(item, indent + 4)}" for key, item in value.items()]
+    else:
+        items = [literal(item, indent + 4) for item in value]
+    return "\n".join([first, *(f"{inner}{item}," for item in items), f"{outer}{last}"])
 
 
 @contextmanager

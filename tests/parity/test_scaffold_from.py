@@ -1,0 +1,111 @@
+"""`zoo new NAME --from FOLDER` on folders that transformers writes: what is left to type, and the logits then."""
+
+import importlib
+
+import pytest
+from transformers import (
+    OlmoeConfig,
+    OlmoeForCausalLM,
+    Phi3Config,
+    Phi3ForCausalLM,
+    SmolLM3Config,
+    SmolLM3ForCausalLM,
+    StableLmConfig,
+    StableLmForCausalLM,
+)
+
+import zoo
+from zoo.host.registry import isolated, using
+from zoo.scaffold.from_checkpoint import create_from
+from zoo.scaffold.package import imported
+
+from .support import agrees, reference
+
+VOCAB = 99
+SMALL = dict(
+    vocab_size=VOCAB,
+    hidden_size=32,
+    num_hidden_layers=2,
+    num_attention_heads=4,
+    max_position_embeddings=64,
+    pad_token_id=0,
+    bos_token_id=1,
+    eos_token_id=2,
+)
+MOST_TYPED = 10  # lines
+
+
+def equals_the_reference(model, tmp_path, typed=()):
+    """Write the plugin, replace lines by those of `typed`, (old, new) each, and compare the logits; gives what was told."""
+    model.save_pretrained(tmp_path / "checkpoint")
+    told = create_from("child", tmp_path / "checkpoint", where=tmp_path)
+    file = tmp_path / "child" / "zoo_child" / "__init__.py"
+    code = file.read_text()
+    for old, new in typed:
+        assert code.count(old) == 1, old
+        code = code.replace(old, new)
+    file.write_text(code)
+    assert sum(len(new.splitlines()) for _, new in typed) <= MOST_TYPED
+    importlib.invalidate_caches()
+    with imported("zoo_child", tmp_path / "child") as module, using(isolated(module)):
+        agrees(model, zoo.load(tmp_path / "checkpoint"), VOCAB)
+    return told
+
+
+@pytest.mark.filterwarnings("error:config.json")
+@pytest.mark.parametrize("kv_heads", [4, 2])
+@pytest.mark.parametrize(
+    "extra",
+    [
+        dict(),
+        dict(norm_topk_prob=True, rms_norm_eps=1e-3),
+        dict(tie_word_embeddings=True, num_experts=8, num_experts_per_tok=3),
+    ],
+)
+def test_olmoe_needs_nothing_typed(tmp_path, kv_heads, extra):
+    settings = dict(intermediate_size=24, num_experts=6, num_experts_per_tok=2) | extra
+    model = reference(OlmoeForCausalLM, OlmoeConfig(**SMALL, num_key_value_heads=kv_heads, **settings))
+    told = equals_the_reference(model, tmp_path)
+    assert "from the family qwen3-moe" in told and "TODO" not in told
+
+
+@pytest.mark.filterwarnings("error:config.json")
+@pytest.mark.parametrize("bias", [False, True])
+def test_stablelm_needs_nothing_typed(tmp_path, bias):
+    config = StableLmConfig(**SMALL, num_key_value_heads=2, intermediate_size=48, use_qkv_bias=bias)
+    told = equals_the_reference(reference(StableLmForCausalLM, config), tmp_path)
+    assert "from the family llama" in told and "TODO" not in told
+
+
+def test_phi3_needs_its_guesses_accepted(tmp_path):
+    config = Phi3Config(**SMALL, num_key_value_heads=2, intermediate_size=48)
+    model = reference(Phi3ForCausalLM, config)
+    model.save_pretrained(tmp_path / "checkpoint")
+    told = create_from("other", tmp_path / "checkpoint", where=tmp_path)
+    rules = [
+        line.partition(": Split(")[2].rpartition(")")[0] for line in told.splitlines() if "Split(" in line
+    ]
+    assert len(rules) == 2
+    accepted = "".join(f"    Split({rule}),\n" for rule in rules)
+    typed = [
+        ("from zoo.architecture import Architecture,", "from zoo.architecture import Split, Architecture,"),
+        ("OWN = (\n", f"OWN = (\n{accepted}"),
+    ]
+    equals_the_reference(model, tmp_path, typed)
+
+
+def test_smollm3_needs_its_layers_without_positions(tmp_path):
+    config = SmolLM3Config(**SMALL, num_key_value_heads=2, intermediate_size=48, no_rope_layers=[1, 0])
+    typed = [
+        (
+            "    return recipe.change_layers(\n        mixer=dict(\n            bias=False,\n        ),\n    )\n",
+            '    rotates = config["no_rope_layers"]\n'
+            "    return recipe.change_layers(\n"
+            "        lambda index, layer: dict(\n"
+            "            mixer=dict(bias=False, rope=layer.mixer.rope if rotates[index] else None)\n"
+            "        )\n"
+            "    )\n",
+        )
+    ]
+    told = equals_the_reference(reference(SmolLM3ForCausalLM, config), tmp_path, typed)
+    assert 'the key "no_rope_layers": [1, 0] is not read by qwen2' in told

@@ -1,0 +1,265 @@
+"""`zoo new NAME --from FOLDER`: a plugin for a checkpoint, written from the family of the zoo that is nearest to it.
+
+What the checkpoint's files say goes into the code as literals only, so that none of it can become code.
+"""
+
+from __future__ import annotations
+
+import keyword
+import math
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from zoo.architecture import Architecture
+from zoo.config import HARMLESS, Config
+from zoo.errors import ScaffoldError, ZooError
+from zoo.host.registry import Registry, default_registry
+from zoo.scaffold.base import Parts, parts_of
+from zoo.scaffold.fit import Fit, Source, fit, kinds, read_source
+from zoo.scaffold.guess import guess
+from zoo.scaffold.names import Names, named, refuse_taken
+from zoo.scaffold.package import (
+    ARCHITECTURE,
+    COMMON,
+    free_folder,
+    imports,
+    literal,
+    registered,
+    shown,
+    template_values,
+    write,
+)
+from zoo.scaffold.plan import Plan, nested, values_of
+from zoo.scaffold.search import nearest
+from zoo.weights import Split
+
+NEAR = 0.5  # share of parameters and tensors that fit, from which a family is near
+TRAINING = (
+    "dropout",
+    "pdrop",
+    "layerdrop",
+    "init",
+    "loss",
+    "coef",
+    "jitter",
+    "gradient",
+)  # of keys without effect
+SMALL = 3_000_000  # parameters of a model for tests
+
+
+def create_from(
+    name: str,
+    folder: Path,
+    *,
+    base: str | None = None,
+    where: Path = Path("."),
+    registry: Registry | None = None,
+) -> str:
+    """Write the plugin `name` for the checkpoint in `folder`, into `where`/`name`; gives what is left to do, in lines.
+
+    `base` is the family to write it from, else the nearest. Nothing is written after an error: ScaffoldError for a name or
+    a folder that cannot be, ConfigError or CheckpointError for a checkpoint that cannot be read, or by no family.
+    """
+    registry = registry or default_registry()
+    names = named(name)
+    target = free_folder(where / name)
+    refuse_taken(names, "architecture", registry)
+    source = read_source(folder)
+    found = nearest(source, registry, base)
+    plan, best = found[0]
+    if base is None:
+        refuse_known(source, best, plan, registry)
+    parts = parts_of(best.architecture.name, registry, None)
+    values = values_for(names, parts, source, plan, best, registry)
+    files = COMMON | ARCHITECTURE | {"architecture/from.py.jinja": "{m}/__init__.py"}
+    write(target, names, files, values, parts)
+    with registered(target, names, parts) as new:
+        made = fit(new.architecture(names.name), source, new)
+    return "\n".join(report(target, names, source, made, found, values))
+
+
+def refuse_known(source: Source, best: Fit, plan: Plan, registry: Registry) -> None:
+    """ScaffoldError where an architecture of the zoo or of a plugin reads the checkpoint as it is."""
+    model_type = source.values.get("model_type")
+    if (
+        isinstance(model_type, str)
+        and registry.has_type(model_type)
+        and best.distance == 0
+        and plan == Plan()
+    ):
+        known = registry.resolve(source.values).name
+        raise ScaffoldError(
+            f"{source.folder}: {known} reads it as it is: `zoo run {source.folder}`; `--base {known}` writes a variant"
+        )
+
+
+def values_for(
+    names: Names, parts: Parts, source: Source, plan: Plan, best: Fit, registry: Registry
+) -> dict[str, Any]:
+    """The values that the templates are rendered with."""
+    base = best.architecture.name
+    values = template_values(names, "architecture", base, parts, None)
+    summary = f"{base}, changed to read {printable(source.values.get('model_type'), names.name)}"
+    layers = code_of(nested(values_of(plan.fields, of_layers=True)))
+    model = code_of(nested(values_of(plan.fields, of_layers=False)))
+    code = f"{layers}\n{model}"
+    unread = [(key, source.values[key]) for key in best.config.unread()]
+    ignored = [pair for pair in unread if any(word in pair[0] for word in TRAINING)]
+    off = [pair for pair in unread if not pair[1] and pair not in ignored]
+    unknown = [pair for pair in unread if pair not in ignored and pair not in off]
+    rules, todo = sorted(map(rule_code, plan.rules)), list(todo_lines(best))
+    used = {type(rule).__name__ for rule in plan.rules} | {"Architecture", "Preset", "hookimpl"}
+    specs = [spec for spec in ("JointRMSNorm", "LayerNorm") if f"{spec}(" in code]
+    return values | {
+        "base": base,
+        "source": source.folder.name,
+        "summary": summary,
+        "description": summary[0].upper() + summary[1:],
+        "model_type": str(source.values.get("model_type") or names.name),
+        "records": ", ".join(sorted(used, key=lambda record: (record[0].islower(), record))),
+        "specs": imports(specs) if specs else "",
+        "ignored": ignored,
+        "off": off,
+        "unknown": unknown,
+        "defaults": plan.defaults,
+        "layer_fields": layers,
+        "model_fields": model,
+        "uses_layer": "layer." in code,
+        "rules": list(dict.fromkeys(rules)),
+        "todo": todo,
+        "todo_lines": wrapped((f"TODO: {line}" for line in todo), 100),
+        "unknown_lines": wrapped((f"{shown(key)}: {shown(value)}" for key, value in unknown), 95),
+        "numbers": tiny_numbers(source, plan.applied(registry.architecture(base)), parts),
+    }
+
+
+def printable(value: Any, default: str) -> str:
+    """A short text of the checkpoint's that may stand in a line of code's documentation, else the default."""
+    plain = isinstance(value, str) and value.replace("_", "").replace("-", "").replace(".", "").isalnum()
+    return value if plain and value.isascii() and len(value) <= 40 else default
+
+
+def rule_code(rule: Any) -> str:
+    """A rule as Python code; the weight and the bias of one matrix have one."""
+    source, target = rule.source, getattr(rule, "target", None)
+    for end in (".weight", ".bias"):
+        if target and source.endswith(end) and target.endswith(end) and "{e}" not in source:
+            source, target = f"{source.removesuffix(end)}.*", f"{target.removesuffix(end)}.*"
+    if isinstance(rule, Split):
+        parts = ", ".join(map(literal, rule.targets))
+        sizes = f", sizes={literal(rule.sizes)}" if rule.sizes else ""
+        return f"Split({literal(source)}, ({parts}){sizes})"
+    arguments = (source,) if target is None else (source, target)
+    return f"{type(rule).__name__}({', '.join(map(literal, arguments))})"
+
+
+def todo_lines(best: Fit) -> Iterator[str]:
+    """What is said of the tensors and parameters that do not fit, one line a kind."""
+    guessed: set[str] = set()
+    for kind, all_names in sorted(kinds(best.left).items()):
+        shape, like = best.left[all_names[0]], guess(best, kind)
+        guessed.update(like.targets if isinstance(like, Split) else [getattr(like, "target", "")])
+        if like is None:
+            yield f"{literal(kind)} {shape} has no place in {best.architecture.name}"
+        else:
+            yield f"a guess by its shape, {shape}: {rule_code(like)}"
+    for kind, all_names in sorted(kinds(best.ignored).items()):
+        yield (
+            f"{literal(kind)} {best.ignored[all_names[0]]} is ignored by {best.architecture.name}; right if it is computed"
+        )
+    for kind, paths in sorted(kinds(best.missing).items()):
+        if kind not in guessed:
+            yield f"no tensor fills {literal(kind)} {best.missing[paths[0]]}"
+    for kind, paths in sorted(kinds(best.surplus).items()):
+        yield f"a tensor is made to {literal(kind)} {best.surplus[paths[0]]}, which the recipe lacks"
+    for kind, paths in sorted(kinds(best.wrong).items()):
+        wanted, found = best.wrong[paths[0]]
+        yield f"the recipe has {literal(kind)} in the shape {wanted}, the checkpoint in {found}"
+
+
+def wrapped(lines: Iterable[str], width: int) -> list[str]:
+    """Lines of comments, broken at `width`, what follows a break indented."""
+    return [part for line in lines for part in textwrap.wrap(line, width, subsequent_indent="  ")]
+
+
+def code_of(values: Mapping[str, Any], indent: int = 8) -> str:
+    """Nested fields as the arguments of `change`, one a line."""
+    lines = []
+    for key, value in values.items():
+        if isinstance(value, dict):
+            lines.append(f"{' ' * indent}{key}=dict(\n{code_of(value, indent + 4)}\n{' ' * indent}),")
+        else:
+            lines.append(f"{' ' * indent}{key}={value.code},")
+    return "\n".join(lines)
+
+
+def tiny_numbers(source: Source, architecture: Architecture, parts: Parts) -> dict[str, Any]:
+    """The numbers of a small model: the checkpoint's where it is small, else with sizes of the base's small model."""
+    config = Config(source.values, tensors=source.tensors.arrays)
+    architecture.recipe_of(config)
+    own = {
+        key: value
+        for key, value in source.values.items()
+        if is_name(key) and is_plain(value) and (key not in HARMLESS or config.was_read(key))
+    }
+    sized = {
+        key: parts.numbers[key] if type(value) is int and type(parts.numbers.get(key)) is int else value
+        for key, value in own.items()
+    }
+    for numbers in (own, sized, {**parts.numbers, **sized}, {**sized, **parts.numbers}, dict(parts.numbers)):
+        try:
+            recipe = architecture.recipe_of(Config(numbers))
+            if recipe.parameters(recipe.dim) <= SMALL:
+                return numbers
+        except ZooError:
+            continue
+    raise ScaffoldError(
+        f"{source.folder}: no small model can be made of its config.json and the base's numbers"
+    )
+
+
+def is_name(key: str) -> bool:
+    """Whether a key can be an argument's name."""
+    return key.isidentifier() and key.isascii() and not keyword.iskeyword(key)
+
+
+def is_plain(value: Any) -> bool:
+    """Whether a value of JSON is the same in Python code, and says something."""
+    if isinstance(value, dict):
+        return all(is_plain(inner) for inner in value.values())
+    if isinstance(value, list):
+        return all(is_plain(inner) for inner in value)
+    return value is not None and not (isinstance(value, float) and not math.isfinite(value))
+
+
+def report(
+    target: Path,
+    names: Names,
+    source: Source,
+    made: Fit,
+    found: list[tuple[Plan, Fit]],
+    values: Mapping[str, Any],
+) -> Iterator[str]:
+    """What was written and what is left to do."""
+    family = values["base"]
+    fitting = len(kinds(made.wanted)) - len(kinds(made.wrong)) - len(kinds(made.missing))
+    tensors = f"{fitting} of {len(kinds(made.wanted))} kinds of parameters have their tensors"
+    others = [other.architecture.name for _, other in found[1:3]]
+    near = f"; next {', '.join(others)}" if others else ""
+    yield f"{target}: written, from the family {family}: {tensors}{near}"
+    if made.share < NEAR:
+        yield f"  No family of the zoo is near {source.folder}: most of the recipe is yours to write."
+    code = target / names.module / "__init__.py"
+    left = len(values["todo"]) + len(values["unknown"])
+    if left:
+        yield f"  Left to do, marked TODO in {code}:"
+        yield from (f"    {line}" for line in values["todo"])
+        for key, value in values["unknown"]:
+            yield f"    the key {shown(key)}: {shown(value)} is not read by {family}"
+    else:
+        yield f"  Every tensor has its parameter and every key is read. Look at {code}:"
+        yield "    names and shapes do not tell everything that a model computes."
+    yield f"  Then: pip install -e {target} && zoo test {names.name}"
+    yield f"  Compare the logits with another implementation's: zoo test {source.folder} --reference reference.npz"

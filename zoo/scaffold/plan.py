@@ -1,0 +1,127 @@
+"""What a new architecture changes of its base: defaults of its config, fields of its recipe, weight rules before the base's.
+
+Imports no mlx.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from zoo.architecture import Architecture
+from zoo.config import Config
+from zoo.recipe import JointRMSNorm, LayerNorm, Spec
+from zoo.weights import Rule
+
+
+@dataclass(frozen=True)
+class Value:
+    """A value as Python code, and a function of the config and the base's recipe that gives it."""
+
+    code: str
+    of: Callable[[Config, Any], Any]
+
+    @staticmethod
+    def literal(value: Any) -> Value:
+        """A constant."""
+        return Value(repr(value), lambda config, recipe: value)
+
+    @staticmethod
+    def count(key: str) -> Value:
+        """A whole number of the config."""
+        return Value(f'config.count("{key}")', lambda config, recipe: config.count(key))
+
+    @staticmethod
+    def flag(key: str) -> Value:
+        """A flag of the config."""
+        return Value(f'config.flag("{key}", False)', lambda config, recipe: config.flag(key, False))
+
+    @staticmethod
+    def same_norm() -> Value:
+        """The norm that the base has before its mixer."""
+        return Value("layer.mixer_norm", lambda config, recipe: recipe.layers[0].mixer_norm)
+
+    @staticmethod
+    def joint_norm(heads: str) -> Value:
+        """An RMSNorm over all heads; `heads` is the field of attention that counts them."""
+
+        def of(config: Config, recipe: Any) -> Spec:
+            layer = recipe.layers[0]
+            return JointRMSNorm(heads=getattr(layer.mixer, heads), eps=layer.mixer_norm.eps)
+
+        return Value(f"JointRMSNorm(heads=layer.mixer.{heads}, eps=layer.mixer_norm.eps)", of)
+
+    @staticmethod
+    def layer_norm(key: str | None) -> Value:
+        """A LayerNorm, whose epsilon is the config's `key`, else the base's."""
+        if key is None:
+            return Value(
+                "LayerNorm(eps=layer.mixer_norm.eps)",
+                lambda config, recipe: LayerNorm(eps=recipe.layers[0].mixer_norm.eps),
+            )
+        return Value(
+            f'LayerNorm(eps=config.number("{key}"))', lambda config, recipe: LayerNorm(eps=config.number(key))
+        )
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The changes. `fields` are of every layer where their path begins with "layers": "layers.mixer.query_norm"."""
+
+    defaults: Mapping[str, Value] = field(default_factory=dict)
+    fields: Mapping[str, Value] = field(default_factory=dict)
+    rules: tuple[Rule, ...] = ()
+
+    @property
+    def size(self) -> int:
+        """How many changes it has."""
+        return len(self.defaults) + len(self.fields) + len(self.rules)
+
+    def with_defaults(self, **defaults: Value) -> Plan:
+        """This plan and more defaults."""
+        return replace(self, defaults={**self.defaults, **defaults})
+
+    def with_fields(self, fields: Mapping[str, Value]) -> Plan:
+        """This plan and more fields."""
+        return replace(self, fields={**self.fields, **fields})
+
+    def with_rules(self, rules: tuple[Rule, ...]) -> Plan:
+        """This plan and more rules."""
+        return replace(self, rules=(*self.rules, *rules))
+
+    def applied(self, base: Architecture) -> Architecture:
+        """The base with these changes."""
+
+        def recipe(config: Config) -> Any:
+            if self.defaults:
+                given = {key: value.of(config, None) for key, value in self.defaults.items()}
+                config = config.with_defaults(**given)
+            made = base.recipe_of(config)
+            values = {path: value.of(config, made) for path, value in self.fields.items()}
+            layers = values_of(values, of_layers=True)
+            made = made.change_layers(**nested(layers)) if layers else made
+            return made.change(**nested(values_of(values, of_layers=False)))
+
+        return replace(base, recipe=recipe, weights=(*self.rules, *base.weights))
+
+
+def values_of(values: Mapping[str, Any], of_layers: bool) -> dict[str, Any]:
+    """The values of fields of layers, by the path in a layer, or the others."""
+    return {
+        path.removeprefix("layers."): value
+        for path, value in values.items()
+        if path.startswith("layers.") == of_layers
+    }
+
+
+def nested(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Values by dotted path as dicts in dicts: {"mixer.bias": True} -> {"mixer": {"bias": True}}."""
+    found: dict[str, Any] = {}
+    for path, value in values.items():
+        *steps, last = path.split(".")
+        inner = found
+        for step in steps:
+            inner = inner.setdefault(step, {})
+        inner[last] = value
+    return found

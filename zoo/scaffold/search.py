@@ -1,0 +1,180 @@
+"""Searches the plan by which an architecture fits a checkpoint: each change must fit more than there was before it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from difflib import SequenceMatcher
+from typing import Any
+
+from zoo.architecture import Architecture
+from zoo.errors import ScaffoldError
+from zoo.host.registry import Registry
+from zoo.recipe import RMSNorm, Spec
+from zoo.scaffold.fit import Fit, Source, fit, kinds
+from zoo.scaffold.guess import certain_rules, prefix_rules
+from zoo.scaffold.plan import Plan, Value
+
+MOST = 40  # changes of one plan
+REPAIRED = 4  # families, the nearest ones, that are changed to fit
+
+
+def nearest(source: Source, registry: Registry, base: str | None = None) -> list[tuple[Plan, Fit]]:
+    """The families that can read the config, each with the plan by which it fits best, the nearest first.
+
+    `base` names the only family that is tried. ZooError when none can read the config.
+    """
+    if base is not None:
+        architecture = registry.architecture(base)
+        plan, best = _renamed(architecture, fit(architecture, source, registry), source, registry)
+        return [improved(architecture, plan, best, source, registry)]
+    found = []
+    for architecture in registry.architectures.values():
+        plain = _tried(architecture, Plan(), source, registry)
+        if plain is not None:
+            found.append((architecture, *_renamed(architecture, plain, source, registry)))
+    if not found:
+        raise ScaffoldError(
+            f"{source.folder}: no family of the zoo can read its config.json; `base` says why one cannot"
+        )
+    found.sort(key=lambda item: item[2].rank_after(item[1].size))
+    better = [
+        improved(architecture, plan, best, source, registry) for architecture, plan, best in found[:REPAIRED]
+    ]
+    return sorted(better, key=lambda pair: pair[1].rank_after(pair[0].size))
+
+
+def _renamed(architecture: Architecture, plain: Fit, source: Source, registry: Registry) -> tuple[Plan, Fit]:
+    """The fit with rules for tensors whose names differ from the family's in a prefix alone, where that is better."""
+    plan = Plan().with_rules(prefix_rules(plain))
+    better = _tried(architecture, plan, source, registry) if plan.rules else None
+    return (plan, better) if better is not None and better.distance < plain.distance else (Plan(), plain)
+
+
+def improved(
+    base: Architecture, plan: Plan, best: Fit, source: Source, registry: Registry
+) -> tuple[Plan, Fit]:
+    """The plan with every change added that makes the base fit better, and how it fits then."""
+    for _ in range(MOST):
+        for candidate in candidates(plan, best):
+            trial = _tried(base, candidate, source, registry)
+            if trial is not None and trial.distance < best.distance:
+                plan, best = candidate, trial
+                break
+        else:
+            break
+    return plan, best
+
+
+def _tried(base: Architecture, plan: Plan, source: Source, registry: Registry) -> Fit | None:
+    """The fit of the plan; None where the family cannot read the config, or its code fails on that of another family."""
+    try:
+        return fit(plan.applied(base), source, registry)
+    except Exception:
+        return None
+
+
+def candidates(plan: Plan, best: Fit) -> Iterator[Plan]:
+    """The plan with one change more, for each change that may fit better."""
+    for key, value in _defaults(best):
+        if key not in plan.defaults:
+            yield plan.with_defaults(**{key: value})
+    for fields in _fields(best):
+        if not fields.keys() <= plan.fields.keys():
+            yield plan.with_fields(fields)
+    if rules := certain_rules(best):
+        yield plan.with_rules(rules)
+
+
+def _defaults(best: Fit) -> Iterator[tuple[str, Value]]:
+    """Keys that the config lacks and whose default gives a parameter the wrong size, and what gives the right one."""
+    for key, default in best.config.defaults().items():
+        if isinstance(default, bool) or not isinstance(default, int) or not key.isidentifier():
+            continue
+        sizes = {
+            found
+            for wanted, shape in best.wrong.values()
+            for side, found in zip(wanted, shape, strict=False)
+            if side == default != found
+        }
+        for size in sorted(sizes):
+            keys = [
+                name
+                for name, value in best.values.items()
+                if type(value) is int and value == size and name.isidentifier()
+            ]
+            keys.sort(key=lambda name: -SequenceMatcher(None, name, key).ratio())
+            yield key, Value.count(keys[0]) if keys else Value.literal(size)
+
+
+def _fields(best: Fit) -> Iterator[dict[str, Value]]:
+    """Fields of the recipe whose change may fit: flags turned, norms added, norms of another kind."""
+    flags: dict[str, Value] = {}
+    added: dict[str, Value] = {}
+    joint: dict[str, Value] = {}
+    biased: dict[str, Value] = {}
+    for side, paths in (("surplus", best.surplus), ("missing", best.missing), ("wrong", best.wrong)):
+        for path in (names[0] for names in kinds(paths).values()):
+            where, spec, rest = locate(best.recipe, path)
+            for name in _flags(spec, turned=side == "surplus") if side != "wrong" else ():
+                flags[_joined(where, name)] = _flag(best, side == "surplus")
+            step = _joined(where, rest.partition(".")[0])
+            if side == "surplus" and getattr(spec, rest.partition(".")[0], "") is None:
+                added[step] = Value.same_norm()
+                joint[step] = _joint(step)
+            if side == "surplus" and isinstance(spec, RMSNorm) and rest == "bias":
+                biased[where] = Value.layer_norm(_epsilon(best))
+            if side == "wrong" and isinstance(spec, RMSNorm) and where.startswith("layers.mixer."):
+                joint[where] = _joint(where)
+    if added:
+        yield added
+    if joint:
+        yield joint
+    if biased:
+        yield biased
+    yield from ({path: value} for path, value in flags.items())
+
+
+def locate(recipe: Any, path: str) -> tuple[str, Any, str]:
+    """The innermost spec on a parameter's path: its own path, without layers' numbers, itself, and the rest."""
+    steps, here, passed = path.split("."), recipe, []
+    spec, where, rest = recipe, "", path
+    for index, step in enumerate(steps):
+        here = here[int(step)] if isinstance(here, tuple) else getattr(here, step, None)
+        if not step.isdecimal():
+            passed.append(step)
+        if not isinstance(here, Spec | tuple):
+            break
+        if isinstance(here, Spec):
+            spec, where, rest = here, ".".join(passed), ".".join(steps[index + 1 :])
+    for side in ("encoder.", "decoder."):  # layers of both sides are changed alike
+        where = where.removeprefix(side) if where.startswith(f"{side}layers.") else where
+    return where, spec, rest
+
+
+def _joined(where: str, name: str) -> str:
+    return f"{where}.{name}" if where else name
+
+
+def _flags(spec: Any, turned: bool) -> Iterator[str]:
+    """The flags of a spec that are off, when `turned` on is wanted, or on."""
+    for item in dataclasses.fields(spec):
+        if item.init and getattr(spec, item.name) is (not turned):
+            yield item.name
+
+
+def _flag(best: Fit, value: bool) -> Value:
+    """A flag's value: by the config's key that is about biases and has it, if there is one that is not read."""
+    keys = (key for key in best.config.unread() if "bias" in key and best.values[key] is value)
+    key = next((key for key in keys if key.isidentifier()), None)
+    return Value.flag(key) if key and value else Value.literal(value)
+
+
+def _joint(path: str) -> Value:
+    return Value.joint_norm("kv_heads" if path.endswith("key_norm") else "heads")
+
+
+def _epsilon(best: Fit) -> str | None:
+    """The config's key of the norm's epsilon."""
+    keys = [key for key in best.config if key.isidentifier() and key.endswith(("eps", "epsilon"))]
+    return keys[0] if keys else None
