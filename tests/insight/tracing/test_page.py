@@ -140,6 +140,16 @@ def test_encoder_without_a_head_is_followed(tmp_path):
     assert not any("predicted" in note for note in view.notes)
 
 
+def test_a_residual_scale_is_told_beside_the_norms_that_leave_it_out(tmp_path):
+    made = subject("llama")
+    recipe = made.recipe.change_layers(residual_scale=0.22)
+    model = assemble(recipe, default_registry())
+    view = view_of(
+        zoo.trace(Loaded(model, None, made.architecture, recipe, {}, tmp_path), [5, 6, 7], max_tokens=1)
+    )
+    assert "What a part adds is multiplied by 0.22; its norm is shown without that." in view.notes
+
+
 def test_unmasking_ends_in_the_text_that_was_written():
     loaded = zoo.load("llada")
     trace = zoo.trace(loaded, PROMPT, max_tokens=8)

@@ -295,8 +295,12 @@ class Viewer:
             yield Turn(p.kind, name, p.start, len(p.tokens), p.cached_numbers)
 
     def notes(self, read: bool) -> Iterable[str]:
-        """What cannot be shown, and why."""
+        """What cannot be shown, and why, and what the numbers leave out."""
         loaded = self.trace.loaded
+        layers = getattr(loaded.recipe, "layers", ())
+        for scale in dict.fromkeys(vars(layer).get("residual_scale", 1.0) for layer in layers):
+            if scale != 1.0:
+                yield f"What a part adds is multiplied by {scale:g}; its norm is shown without that."
         if loaded.architecture.bridged:
             yield (
                 f"{loaded.architecture.name} is run by another library's code: what its modules give is shown; "
