@@ -84,6 +84,33 @@ def test_a_panic_is_one_line_that_names_the_file(tmp_path, part, capfd):
     assert "panicked" not in capfd.readouterr().err
 
 
+BACKTRACKING = {"Regex": "(a|aa)+$!"}
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"normalizer": {"type": "Replace", "pattern": BACKTRACKING, "content": "b"}},
+        {
+            "pre_tokenizer": {
+                "type": "Split",
+                "pattern": BACKTRACKING,
+                "behavior": "Isolated",
+                "invert": False,
+            }
+        },
+    ],
+    ids=lambda part: next(iter(part)),
+)
+def test_an_expression_that_goes_back_too_often_is_one_line(tmp_path, part, capfd):
+    folder = write(tmp_path, EMPTY | {"version": "1.0", "added_tokens": [], "model": UNKNOWN} | part)
+    tokenizer = load_tokenizer(folder)
+    for call in (tokenizer.encode, tokenizer.offsets):
+        with pytest.raises(TokenizerError, match=r"tokenizer\.json: its tokenizer cannot encode this text"):
+            call("a" * 60)
+    assert capfd.readouterr().err == ""
+
+
 def test_what_others_write_meanwhile_is_not_lost(capfd):
     with quiet():
         os.write(2, b"a message")

@@ -359,10 +359,11 @@ def _steps(decoder: Decoder | None) -> list[Step] | None:
 
 
 def flat(spec: dict[str, Any]) -> list[dict[str, Any]]:
-    """The description of a decoder as a list, with nested sequences flattened."""
-    return (
-        [part for inner in spec["decoders"] for part in flat(inner)] if spec["type"] == "Sequence" else [spec]
-    )
+    """The description of a decoder, normalizer or pre-tokenizer as a list, with nested sequences flattened."""
+    if spec["type"] != "Sequence":
+        return [spec]
+    inside = next(spec[key] for key in ("decoders", "normalizers", "pretokenizers") if key in spec)
+    return [part for inner in inside for part in flat(inner)]
 
 
 def decoder_of(spec: dict[str, Any]) -> Decoder:

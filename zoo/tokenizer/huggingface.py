@@ -11,6 +11,7 @@ from zoo.errors import TokenizerError
 from zoo.tokenizer.backend import Backend
 from zoo.tokenizer.detokenizer import Detokenizer, clean_up, token_detokenizer
 from zoo.tokenizer.faults import NamingDetokenizer, naming, probe, quiet
+from zoo.tokenizer.growth import check_parts
 from zoo.tokenizer.settings import AddedToken, TokenizerSettings, read_bytes, read_json, read_text
 from zoo.tokenizer.token_bytes import TextBytes, altered_first_of, token_bytes_of
 
@@ -56,11 +57,11 @@ class TokenizersBackend(Backend):
         self.clean_up = bool(settings.flag("clean_up_tokenization_spaces", False)) and not byte_pair
 
     def encode(self, text: str, special_tokens: bool) -> list[int]:
-        with naming(self.path, "its tokenizer cannot encode this text"):
+        with naming(self.path, "its tokenizer cannot encode this text"), quiet():
             return self.tokenizer.encode(text, add_special_tokens=special_tokens).ids
 
     def decode(self, ids: Sequence[int], skip_special_tokens: bool) -> str:
-        with naming(self.path, "its tokenizer cannot decode these ids"):
+        with naming(self.path, "its tokenizer cannot decode these ids"), quiet():
             text = self.tokenizer.decode(list(ids), skip_special_tokens=skip_special_tokens)
         return clean_up(text) if self.clean_up else text
 
@@ -101,7 +102,7 @@ class TokenizersBackend(Backend):
         )
 
     def offsets(self, text: str) -> list[tuple[int, int]] | None:
-        with naming(self.path, "its tokenizer cannot encode this text"):
+        with naming(self.path, "its tokenizer cannot encode this text"), quiet():
             return self.tokenizer.encode(text, add_special_tokens=False).offsets
 
     @cached_property
@@ -149,6 +150,7 @@ def from_json(path: Path, settings: TokenizerSettings) -> TokenizersBackend:
     with naming(path, "not a tokenizer"), quiet():
         tokenizer = tokenizers.Tokenizer.from_buffer(data)
         backend = TokenizersBackend(tokenizer, settings, settings.special_tokens, path)
+    check_parts(path, tokenizer)
     with naming(path, "its parts do not work together"), quiet():
         probe(tokenizer)
     return backend
