@@ -53,7 +53,7 @@ NAMES = [
     r"(?:Code)?L[Ll][Aa]?[Mm][Aa][- ]?\d(?:\.\d)?(?:[- ]\d+B)?",
     r"Mi[sx]tral[- ](?:\d+x)?\d+B(?:[- ]v\d\.\d)?",
     r"Qwen ?\d(?:\.\d)?(?:-MoE|-\d+(?:\.\d+)?B(?:-A\d+(?:\.\d+)?B)?)?",
-    r"Gemma[- ]?\d(?:[- ]\d+B)?|Phi-\d|Falcon-(?:H1|\d+B)|InternLM\d?|RWKV-\d|OLMo ?\d|Kimi[- ]K\d|ChatGLM[-\d]*\w*|GLM-\d+",
+    r"Gemma[- ]?\d(?:[- ]\d+B)?|Phi-\d|Falcon-(?:H1|\d+B)|InternLM\d?|RWKV-\d|OLMo ?\d|Kimi[- ]K\d|ChatGLM[-\d]*\w*|GLM-\d+|LFM\d|SmolLM\d|Command R7B|Cohere \d",
     r"DeepSeek[- ]V\d(?:\.\d)?(?:-\d+B)?|DeepSeek-R1|Moonlight-16B|gpt-oss-\d+b|LLaDA-8B",
     r"(?:m|By)?T5(?: 1\.1|-\w+)?|M2M-?100|NLLB-200|BERT-(?:base|large)|MiniLM-L\d+|Mamba-?\d(?:\.\d)?B?|WMT ?\d\d",
     r"(?:b?float|u?int|bf|fp|FP|BF|F|mxfp|nvfp|NVFP|MXFP)\d+|E\dM\d|(?:Q|IQ|TQ|K)\d(?:_[\dKSML]+)*",
