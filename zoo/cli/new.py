@@ -49,7 +49,7 @@ def new(name: str, kind: str, base: str | None, block: str | None, source: Path 
     from zoo.scaffold import create
 
     folder = create(name, kind, base=base, block=block)
-    if kind == "architecture":
+    if kind in ("architecture", "encoder", "encoder-decoder"):
         following = f"pip install -e {folder} && zoo test {folder.name}"
     else:
         following = f"pip install -e '{folder}[test]' && pytest {folder}"

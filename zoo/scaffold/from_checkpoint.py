@@ -67,10 +67,10 @@ def create_from(
     target = free_folder(where / name)
     refuse_taken(names, "architecture", registry)
     source = read_source(folder)
+    if base is None:
+        refuse_known(source, registry)
     found = nearest(source, registry, base)
     plan, best = found[0]
-    if base is None:
-        refuse_known(source, best, plan, registry)
     parts = parts_of(best.architecture.name, registry, None)
     values = values_for(names, parts, source, plan, best, registry)
     files = COMMON | ARCHITECTURE | {"architecture/from.py.jinja": "{m}/__init__.py"}
@@ -80,18 +80,20 @@ def create_from(
     return "\n".join(report(target, names, source, made, found, values))
 
 
-def refuse_known(source: Source, best: Fit, plan: Plan, registry: Registry) -> None:
-    """ScaffoldError where an architecture of the zoo or of a plugin reads the checkpoint as it is."""
+def refuse_known(source: Source, registry: Registry) -> None:
+    """ScaffoldError where the architecture of the checkpoint's `model_type` reads it as it is."""
     model_type = source.values.get("model_type")
-    if (
-        isinstance(model_type, str)
-        and registry.has_type(model_type)
-        and best.distance == 0
-        and plan == Plan()
-    ):
-        known = registry.resolve(source.values).name
+    if not isinstance(model_type, str) or not registry.has_type(model_type):
+        return
+    try:
+        known = registry.resolve(source.values)
+        reads = fit(known, source, registry).distance == 0
+    except ZooError:
+        return
+    if reads:
         raise ScaffoldError(
-            f"{source.folder}: {known} reads it as it is: `zoo run {source.folder}`; `--base {known}` writes a variant"
+            f"{source.folder}: {known.name} reads it as it is: `zoo run {source.folder}`; "
+            f'`base="{known.name}"` writes a variant'
         )
 
 

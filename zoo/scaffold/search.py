@@ -26,10 +26,12 @@ def nearest(source: Source, registry: Registry, base: str | None = None) -> list
     """
     if base is not None:
         architecture = registry.architecture(base)
+        if architecture not in families(registry):
+            raise ScaffoldError(f'`base="{base}"`: it has no pocket or tiny preset, or is another library\'s')
         plan, best = _renamed(architecture, fit(architecture, source, registry), source, registry)
         return [improved(architecture, plan, best, source, registry)]
     found = []
-    for architecture in registry.architectures.values():
+    for architecture in families(registry):
         plain = _tried(architecture, Plan(), source, registry)
         if plain is not None:
             found.append((architecture, *_renamed(architecture, plain, source, registry)))
@@ -42,6 +44,15 @@ def nearest(source: Source, registry: Registry, base: str | None = None) -> list
         improved(architecture, plan, best, source, registry) for architecture, plan, best in found[:REPAIRED]
     ]
     return sorted(better, key=lambda pair: pair[1].rank_after(pair[0].size))
+
+
+def families(registry: Registry) -> list[Architecture]:
+    """The architectures that a plugin can be written from: run by the zoo, and with numbers of a small model."""
+    return [
+        architecture
+        for architecture in registry.architectures.values()
+        if architecture.preset("pocket") or architecture.preset("tiny")
+    ]
 
 
 def _renamed(architecture: Architecture, plain: Fit, source: Source, registry: Registry) -> tuple[Plan, Fit]:
