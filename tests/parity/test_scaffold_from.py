@@ -4,6 +4,8 @@ import importlib
 
 import pytest
 from transformers import (
+    GraniteConfig,
+    GraniteForCausalLM,
     OlmoeConfig,
     OlmoeForCausalLM,
     Phi3Config,
@@ -94,6 +96,30 @@ def test_phi3_needs_its_guesses_accepted(tmp_path):
     equals_the_reference(model, tmp_path, typed)
 
 
+@pytest.mark.filterwarnings("error:config.json")
+def test_granite_needs_its_multipliers(tmp_path):
+    numbers = dict(
+        embedding_multiplier=12.0, residual_multiplier=0.22, attention_multiplier=0.3, logits_scaling=8.0
+    )
+    config = GraniteConfig(**SMALL, num_key_value_heads=2, intermediate_size=48, **numbers)
+    typed = [
+        (
+            "    return zoo_llama.llama(config)\n",
+            '    mixer = dict(scale=config.number("attention_multiplier"))\n'
+            "    return (\n"
+            "        zoo_llama.llama(config)\n"
+            '        .change_layers(mixer=mixer, residual_scale=config.number("residual_multiplier"))\n'
+            "        .change(\n"
+            '            embedding=dict(scale=config.number("embedding_multiplier")),\n'
+            '            head=dict(scale=1 / config.number("logits_scaling")),\n'
+            "        )\n"
+            "    )\n",
+        )
+    ]
+    told = equals_the_reference(reference(GraniteForCausalLM, config), tmp_path, typed)
+    assert 'logits_scaling": 8.0, divides the logits: head.scale' in told
+
+
 def test_smollm3_needs_its_layers_without_positions(tmp_path):
     config = SmolLM3Config(**SMALL, num_key_value_heads=2, intermediate_size=48, no_rope_layers=[1, 0])
     typed = [
@@ -108,4 +134,4 @@ def test_smollm3_needs_its_layers_without_positions(tmp_path):
         )
     ]
     told = equals_the_reference(reference(SmolLM3ForCausalLM, config), tmp_path, typed)
-    assert 'the key "no_rope_layers": [1, 0] is not read by qwen2' in told
+    assert 'qwen2 does not read "no_rope_layers": [1, 0], 0 for each layer without' in told

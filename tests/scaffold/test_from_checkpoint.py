@@ -18,6 +18,7 @@ from zoo.config import Config
 from zoo.errors import CheckpointError, ZooError
 from zoo.host.registry import default_registry, isolated
 from zoo.scaffold.from_checkpoint import create_from
+from zoo.scaffold.keys import MEANINGS
 from zoo.scaffold.package import imported
 
 LLAMA = dict(
@@ -95,11 +96,38 @@ def test_layer_norms_biases_and_flags_are_found(tmp_path):
     assert 'bias=config.flag("use_qkv_bias", False)' in code
     assert '    config.ignore(\n        "hidden_dropout",\n    )\n' in code
     assert '    config.refuse("qk_norm")  # False in the checkpoint\n' in code
-    assert (
-        '    # "scores_times": 3.5\n' in code and 'the key "scores_times": 3.5 is not read by llama' in told
-    )
+    assert '    # "scores_times": 3.5\n' in code and 'llama does not read "scores_times": 3.5\n' in told
     with pytest.warns(UserWarning, match="scores_times"):
         assert loads(tmp_path, folder) == "child"
+
+
+def test_what_a_known_key_means_is_said(tmp_path):
+    config = LLAMA | dict(model_type="odd", residual_multiplier=0.22)
+    folder = checkpoint(tmp_path / "checkpoint", config, tensors_of("llama", LLAMA))
+    told = create_from("child", folder, where=tmp_path)
+    meant = '"residual_multiplier": 0.22, multiplies what is added to the residual stream: layers.residual_scale\n'
+    assert f"llama does not read {meant}" in told
+    assert meant in re.sub(r"\n +# +", " ", code_in(tmp_path))
+
+
+def test_the_fields_that_keys_are_said_to_mean_are_fields():
+    recipes = [
+        default_registry().architecture(name).recipe(Config(config))
+        for name, config in (("llama", LLAMA), ("qwen2-moe", MOE | dict(shared_expert_intermediate_size=24)))
+    ]
+    for text in MEANINGS.values():
+        for path in re.findall(r": ((?:layers|embedding|head)[\w.]*)", text):
+            steps = path.replace("layers.", "layers.0.").split(".")
+            assert any(has_field(recipe, steps) for recipe in recipes), path
+
+
+def has_field(here, steps):
+    """Whether the steps lead from a recipe to a field."""
+    for step in steps:
+        if not step.isdecimal() and not hasattr(here, step):
+            return False
+        here = here[int(step)] if step.isdecimal() else getattr(here, step)
+    return True
 
 
 def test_tensors_of_another_prefix_get_rules(tmp_path):
@@ -115,7 +143,7 @@ def test_an_encoder_decoder_is_read(tmp_path):
     config = BART | dict(model_type="odd", odd_factor=2.0)
     folder = checkpoint(tmp_path / "checkpoint", config, tensors_of("bart", BART))
     told = create_from("child", folder, where=tmp_path)
-    assert "from the family bart" in told and 'the key "odd_factor": 2.0 is not read by bart' in told
+    assert "from the family bart" in told and 'bart does not read "odd_factor": 2.0\n' in told
     with pytest.warns(UserWarning, match="odd_factor"):
         assert loads(tmp_path, folder) == "child"
 

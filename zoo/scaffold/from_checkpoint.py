@@ -19,6 +19,7 @@ from zoo.host.registry import Registry, default_registry
 from zoo.scaffold.base import Parts, parts_of
 from zoo.scaffold.fit import Fit, Source, fit, kinds, read_source
 from zoo.scaffold.guess import guess
+from zoo.scaffold.keys import meaning
 from zoo.scaffold.names import Names, named, refuse_taken
 from zoo.scaffold.package import (
     ARCHITECTURE,
@@ -132,7 +133,7 @@ def values_for(
         "rules": list(dict.fromkeys(rules)),
         "todo": todo,
         "todo_lines": wrapped((f"TODO: {line}" for line in todo), 100),
-        "unknown_lines": wrapped((f"{shown(key)}: {shown(value)}" for key, value in unknown), 95),
+        "unknown_lines": wrapped(unknown_lines(unknown), 95),
         "numbers": tiny_numbers(source, plan.applied(registry.architecture(base)), parts),
     }
 
@@ -179,6 +180,11 @@ def todo_lines(best: Fit) -> Iterator[str]:
     for kind, paths in sorted(kinds(best.wrong).items()):
         wanted, found = best.wrong[paths[0]]
         yield f"the recipe has {literal(kind)} in the shape {wanted}, the checkpoint in {found}"
+
+
+def unknown_lines(pairs: Iterable[tuple[str, Any]]) -> Iterator[str]:
+    """Keys that the base does not read, with their values and what is known of them."""
+    return (f"{shown(key)}: {shown(value)}{meaning(key)}" for key, value in pairs)
 
 
 def wrapped(lines: Iterable[str], width: int) -> list[str]:
@@ -258,8 +264,8 @@ def report(
     if left:
         yield f"  Left to do, marked TODO in {code}:"
         yield from (f"    {line}" for line in values["todo"])
-        for key, value in values["unknown"]:
-            yield f"    the key {shown(key)}: {shown(value)} is not read by {family}"
+        for line in unknown_lines(values["unknown"]):
+            yield f"    {family} does not read {line}"
     else:
         yield f"  Every tensor has its parameter and every key is read. Look at {code}:"
         yield "    names and shapes do not tell everything that a model computes."
