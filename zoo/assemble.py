@@ -52,11 +52,16 @@ def assemble(recipe: Any, registry: Modules, *, copies: int = 0) -> Any:
     return build(recipe, recipe.dim, registry=registry)
 
 
-def check_memory(recipe: Any, copies: int) -> None:
-    """RecipeError, with the sum, where `copies` of a recipe's parameters in float32 exceed this machine's memory."""
+def check_memory(recipe: Any, copies: int, tokens: int = 0) -> None:
+    """RecipeError, with the sum, where this machine's memory is exceeded by `copies` of a recipe's parameters in float32.
+
+    `tokens` are those of a training step, of each of which every layer's output is kept for the gradients.
+    """
     count, room = recipe.parameters(recipe.dim), runtime.total_memory()
-    if room is not None and copies * count * FLOAT > room:
+    weights, outputs = copies * count * FLOAT, tokens and tokens * len(recipe.layers) * recipe.dim * FLOAT
+    if room is not None and weights + outputs > room:
+        step = f", the layers' outputs for {tokens:,} tokens a step {outputs / GB:.1f} GB" if tokens else ""
         raise RecipeError(
-            f"the model does not fit: {copies} × {count:,} parameters in float32 are "
-            f"{copies * count * FLOAT / GB:.1f} GB, this machine has {room / GB:.1f} GB"
+            f"the model does not fit: {copies} × {count:,} parameters in float32 are {weights / GB:.1f} GB{step}, "
+            f"this machine has {room / GB:.1f} GB"
         )

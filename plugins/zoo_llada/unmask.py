@@ -10,6 +10,7 @@ from typing import Any
 
 import mlx.core as mx
 
+from zoo import runtime
 from zoo.errors import PromptError
 from zoo.generation import Step
 from zoo.generation.choosing.sampling import sampler
@@ -42,6 +43,16 @@ def batch(
     return _answers(loaded, prompts, batch_size, **settings)
 
 
+def check_room(vocab: int, tokens: int) -> None:
+    """PromptError where one pass over a text of so many tokens would not fit in memory, for its logits alone."""
+    need, room = 4 * vocab * tokens, runtime.total_memory()
+    if room is not None and need > room:
+        raise PromptError(
+            f"`max_tokens`: the logits of {tokens:,} tokens are {need / 1e9:.1f} GB, "
+            f"this machine has {room / 1e9:.1f} GB"
+        )
+
+
 def _answers(
     loaded: Loaded,
     prompts: Sequence[str | Sequence[int]],
@@ -58,6 +69,7 @@ def _answers(
     settings = settings_for(loaded, {"repetition_penalty": 1.0, "no_repeat_ngram_size": 0, **given})
     mask = mask_id(loaded)
     texts = each_prompt(prompts, several, lambda prompt: encode_prompt(loaded, prompt, special_tokens))
+    check_room(loaded.recipe.vocab, max(map(len, texts), default=0) + max_tokens)
     blocks = share(max_tokens, -(-max_tokens // block_length))
     if steps is not None and steps < len(blocks):
         raise PromptError(f"`steps` must be at least {len(blocks)}, one for each block, got {steps}")

@@ -180,6 +180,7 @@ def test_it_ends_after_an_end_token(loaded):
     ("settings", "word"),
     [
         (dict(max_tokens=0), "`max_tokens`"),
+        (dict(max_tokens=2**31 - 1), "`max_tokens`: the logits of 2,147,483,648 tokens are"),
         (dict(block_length=0), "`block_length`"),
         (dict(steps=-1), "`steps`"),
         (dict(steps=2, max_tokens=12, block_length=4), "at least 3"),

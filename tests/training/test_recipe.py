@@ -163,6 +163,9 @@ def test_a_model_that_memory_cannot_hold_is_refused_by_the_sum(mixed, run, tmp_p
     monkeypatch.setattr("zoo.training.run.assemble", None)
     with pytest.raises(RecipeError, match=f"the model does not fit: 4 × {count:,} parameters in float32"):
         run(mixed, tmp_path / "out")
+    monkeypatch.setattr("zoo.runtime.total_memory", lambda: 16 * count + 4 * 2 * 16 * SHORT["batch"] * 16 - 1)
+    with pytest.raises(RecipeError, match="the layers' outputs for 32 tokens a step"):
+        run(mixed, tmp_path / "out")
     numbers = dict(pocket_config(REGISTRY.architecture("llama")), intermediate_size=16_000_000)
     with pytest.raises(RecipeError, match="the model does not fit"):
         train_folder("llama", tmp_path / "out", Settings(steps=1), config=numbers)

@@ -109,7 +109,8 @@ def _train_folder(
         run_folder.check_new(out, overwrite)
     architecture = target.architecture
     method = objective_of(architecture, settings.objective, registry)
-    check_memory(target.recipe(), TRAINED)  # refuses what cannot be, before anything is read
+    # What cannot be is refused before anything is read.
+    check_memory(target.recipe(), TRAINED, settings.batch * settings.length)
     watch.phase("reading the corpus")
     texts = corpus(settings.corpus or method.corpus, architecture.task, registry)
     settings = replace(settings, corpus=texts.name, packed=texts.own is not None)
