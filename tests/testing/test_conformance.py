@@ -168,6 +168,11 @@ def with_a_misspelled_base(made):
     return replace(made, architecture=replace(made.architecture, base="lama"))
 
 
+def with_a_wide_activation(made):
+    made.model.layers[1].feedforward.activation = lambda x: x.astype(mx.float32)
+    return made
+
+
 def without_a_feedforward(made):
     del made.model.layers[1].feedforward
     return made
@@ -192,6 +197,7 @@ FAULTS = [
     ("llama", "saved_and_loaded_is_identical", with_a_rule_of_one_way, "norm.weight changed between saving"),
     ("llama", "greedy_stream_follows_the_full_forward", model(moved_when_cached), "below the largest"),
     ("llama", "half_precision_runs", model(infinite_in_float16), "float16 logits are not finite"),
+    ("bert", "blocks_keep_16_bits", with_a_wide_activation, "layers.1.feedforward (MLP) widens"),
     ("bert", "padded_text_equals_the_text_alone", model(ignores_its_mask), "the shorter text: largest"),
     (
         "llada",

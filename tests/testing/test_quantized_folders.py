@@ -33,6 +33,11 @@ def test_a_quantized_folder_holds_the_suite(packed, name, bits):
     assert set(NAMES) <= {result.name for result in results}
 
 
+def test_a_packed_embedding_may_give_16_bits_in_a_model_of_float32(packed):
+    made = packed("mistral", "mxfp4")
+    assert outcome(checks_of(made)[0], made).passed
+
+
 def test_what_the_recipe_does_not_count_is_still_noticed(packed):
     made = packed("mistral", "4")
     made.model.layers[0].extra = mx.zeros((3,))

@@ -17,15 +17,16 @@ from zoo.blocks.encoder import Encoder
 from zoo.blocks.encoder_decoder import EncoderDecoder
 from zoo.testing.subjects import Subject
 
-# The kinds of specs whose modules give an array of the shape of their input, of a dtype no wider than its own.
+# The kinds of specs whose modules give an array of the shape of their input.
 KEEPING = ("layer", "mixer", "cross", "feedforward", "norm")
 
 
 @contextmanager
-def checked_outputs(subject: Subject) -> Iterator[None]:
+def checked_outputs(subject: Subject, *, keeps_16_bits: bool = False) -> Iterator[None]:
     """Raise AssertionError, with the path of the first block whose output does not fit, within the `with` block.
 
-    Watched are the layers, mixers, feed-forwards, norms and embeddings of models that the zoo's own modules assemble.
+    With `keeps_16_bits` no block may give wider floats than it got, unless its spec says that it `widens`. Watched are
+    the layers, mixers, feed-forwards, norms and embeddings of models that the zoo's own modules assemble.
     """
     own = isinstance(subject.model, Decoder | Encoder | EncoderDecoder)
     modules = dict(subject.model.named_modules()) if own else {}
@@ -41,7 +42,7 @@ def checked_outputs(subject: Subject) -> Iterator[None]:
                 continue  # one module in two places
             before[path] = module, type(module)
             width = spec.dim if spec.kind == "embedding" else None
-            _set_class(module, _checked_class(path, type(module), width, spec.widens))
+            _set_class(module, _checked_class(path, type(module), width, not keeps_16_bits or spec.widens))
         yield
     finally:
         for module, kind in before.values():

@@ -272,9 +272,18 @@ def half_precision_runs(subject: Subject) -> None:
     try:
         for dtype in (mx.float16, mx.bfloat16):
             subject.model.set_dtype(dtype)
-            with checked_outputs(subject):
-                found = subject.model(subject.tokens)
-            same_on_average(found, expected, f"{dtype} logits")
+            same_on_average(subject.model(subject.tokens), expected, f"{dtype} logits")
+    finally:
+        subject.model.update(parameters)
+
+
+@check("a block that widens floats makes all that follow slower and larger", lambda s: not s.trained)
+def blocks_keep_16_bits(subject: Subject) -> None:
+    parameters = subject.model.parameters()
+    try:
+        subject.model.set_dtype(mx.bfloat16)
+        with checked_outputs(subject, keeps_16_bits=True):
+            mx.eval(answer(subject))
     finally:
         subject.model.update(parameters)
 
