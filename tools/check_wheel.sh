@@ -19,7 +19,7 @@ pytest -q --import-mode=importlib -p no:cacheprovider -o pythonpath=tests/helper
 
 # A plugin of each kind, from nothing to its use, as its README says.
 export ZOO_STRICT=1
-for new in "my-arch --base llama" "my-block --kind block" "my-strategy --kind strategy" "my-command --kind command"; do
+for new in "my-arch --base llama" "my-encoder --kind encoder" "my-translator --kind encoder-decoder" "my-block --kind block" "my-strategy --kind strategy" "my-command --kind command"; do
     zoo new $new
     name=${new%% *}
     pip install --quiet --editable "./$name"

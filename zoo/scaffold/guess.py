@@ -35,12 +35,12 @@ MEANINGLESS = {"model", "layers", "layer", "block", "blocks", "h", "proj", "weig
 def prefix_rules(fit: Fit) -> tuple[Rule, ...]:
     """Rules for tensors that the family's rules take when the first step of their names is left out or another."""
     rules: dict[str, Rule] = {}
-    for name, shape in fit.left.items():
-        _, _, rest = name.partition(".")
+    for kind, (name, *_) in kinds(fit.left).items():
+        shape, rest = fit.left[name], name.partition(".")[2]
         for other in (rest, f"model.{name}", f"model.{rest}"):
             path = _path(fit, other, shape) if rest else None
             if path is not None and path in fit.wanted and fit.wanted[path] == shape:
-                rules.setdefault(pattern(name), Rename(pattern(name), pattern(path)))
+                rules[kind] = Rename(kind, pattern(path))
                 break
     return tuple(rules.values())
 
