@@ -3,13 +3,18 @@
 import importlib
 
 import pytest
+import torch
 from transformers import (
     GraniteConfig,
     GraniteForCausalLM,
     OlmoeConfig,
     OlmoeForCausalLM,
+    PegasusConfig,
+    PegasusForConditionalGeneration,
     Phi3Config,
     Phi3ForCausalLM,
+    RobertaConfig,
+    RobertaForMaskedLM,
     SmolLM3Config,
     SmolLM3ForCausalLM,
     StableLmConfig,
@@ -21,7 +26,9 @@ from zoo.host.registry import isolated, using
 from zoo.scaffold.from_checkpoint import create_from
 from zoo.scaffold.package import imported
 
-from .support import agrees, reference
+from .support import TOLERANCE, agrees, difference, reference, texts
+
+import mlx.core as mx  # isort: skip (after zoo, which loads the fast BLAS)
 
 VOCAB = 99
 SMALL = dict(
@@ -37,7 +44,7 @@ SMALL = dict(
 MOST_TYPED = 10  # lines
 
 
-def equals_the_reference(model, tmp_path, typed=()):
+def equals_the_reference(model, tmp_path, typed=(), compare=agrees):
     """Write the plugin, replace lines by those of `typed`, (old, new) each, and compare the logits; gives what was told."""
     model.save_pretrained(tmp_path / "checkpoint")
     told = create_from("child", tmp_path / "checkpoint", where=tmp_path)
@@ -47,10 +54,11 @@ def equals_the_reference(model, tmp_path, typed=()):
         assert code.count(old) == 1, old
         code = code.replace(old, new)
     file.write_text(code)
-    assert sum(len(new.splitlines()) for _, new in typed) <= MOST_TYPED
+    lines = [line for old, new in typed for line in new.splitlines() if line not in old.splitlines()]
+    assert len(lines) <= MOST_TYPED
     importlib.invalidate_caches()
     with imported("zoo_child", tmp_path / "child") as module, using(isolated(module)):
-        agrees(model, zoo.load(tmp_path / "checkpoint"), VOCAB)
+        compare(model, zoo.load(tmp_path / "checkpoint"), VOCAB)
     return told
 
 
@@ -135,3 +143,67 @@ def test_smollm3_needs_its_layers_without_positions(tmp_path):
     ]
     told = equals_the_reference(reference(SmolLM3ForCausalLM, config), tmp_path, typed)
     assert 'qwen2 does not read "no_rope_layers": [1, 0], 0 for each layer without' in told
+
+
+def test_roberta_needs_its_head_and_positions(tmp_path):
+    config = RobertaConfig(
+        **SMALL | dict(pad_token_id=1, bos_token_id=0), intermediate_size=48, type_vocab_size=1
+    )
+    typed = [
+        (
+            "    return zoo_bert.bert(config)\n",
+            "    recipe = zoo_bert.bert(config)\n"
+            "    positions = LearnedPositions(recipe.context - 2, offset=2)\n"
+            '    norm, parts = recipe.layers[0].mixer_norm, dict(tied=True, bias=True, activation="gelu")\n'
+            "    head = zoo_bert.MaskedHead(vocab=recipe.vocab, norm=norm, **parts)\n"
+            "    return recipe.change(embedding=dict(positions=positions), head=head, context=positions.context)\n",
+        ),
+        (
+            "OWN = (\n",
+            "OWN = (\n"
+            '    Rename("lm_head.dense.*", "head.dense.*"),\n'
+            '    Rename("lm_head.layer_norm.*", "head.norm.*"),\n'
+            '    Rename("lm_head.bias", "head.bias"),\n',
+        ),
+        ("import zoo_bert\n", "import zoo_bert\nfrom zoo.recipe import LearnedPositions\n"),
+    ]
+
+    def compare(model, loaded, vocab):
+        tokens = texts(vocab - 2, 2, 17) + 2  # 1 is padding, which moves the positions
+        with torch.no_grad():
+            expected = model(torch.tensor(tokens)).logits
+        assert difference(loaded.model(mx.array(tokens)), expected) <= TOLERANCE
+
+    told = equals_the_reference(reference(RobertaForMaskedLM, config), tmp_path, typed, compare)
+    assert "from the family bert" in told
+
+
+def test_pegasus_needs_its_positions(tmp_path):
+    sides = {f"{side}_{what}": n for side in ("encoder", "decoder") for what, n in SIDE.items()}
+    config = PegasusConfig(vocab_size=VOCAB, d_model=32, max_position_embeddings=64, **sides)
+    typed = [
+        ("import zoo_translation\n", "import zoo_translation\nfrom zoo.recipe import SinusoidalPositions\n"),
+        (
+            "    return zoo_translation.recipes.m2m_100(config)\n",
+            "    recipe = zoo_translation.recipes.m2m_100(config)\n"
+            "    side = dict(embedding=dict(positions=SinusoidalPositions(interleaved=False)))\n"
+            "    return recipe.change(encoder=side, decoder=side)\n",
+        ),
+    ]
+
+    def compare(model, loaded, vocab):
+        source, target = texts(vocab, 2, 17), texts(vocab, 2, 9, seed=1)
+        with torch.no_grad():
+            expected = model(input_ids=torch.tensor(source), decoder_input_ids=torch.tensor(target)).logits
+        assert difference(loaded.model(mx.array(source), mx.array(target)), expected) <= TOLERANCE
+
+    model, sinusoids = reference(PegasusForConditionalGeneration, config), {}
+    for name, parameter in PegasusForConditionalGeneration(config).named_parameters():
+        if "embed_positions" in name:  # a parameter that is not trained
+            sinusoids[name] = parameter
+    model.load_state_dict(sinusoids, strict=False)
+    told = equals_the_reference(model, tmp_path, typed, compare)
+    assert '"model.encoder.embed_positions.weight" (64, 32) is ignored by m2m-100' in told
+
+
+SIDE = dict(layers=2, attention_heads=4, ffn_dim=48)
