@@ -1,4 +1,4 @@
-"""LLaMA, and the families that differ from it by little. Imports no mlx."""
+"""LLaMA, and the families that differ from it in few parts. Imports no mlx."""
 
 from zoo.architecture import GGUF, Architecture, Ignore, OutputHead, Preset, Rename, hookimpl, pocket
 from zoo.gguf import DECODER, RotaryPairs
