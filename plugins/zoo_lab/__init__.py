@@ -15,7 +15,7 @@ def zoo_experiments():
             "first step spoils it unless it is shallow; Pre-LN's are bounded at every depth and warm-up changes little."
         ),
         references=("Xiong et al., 2020, arXiv:2002.04745", "Liu et al., 2020, arXiv:2004.08249"),
-        seconds=933,
+        seconds=3129,
     )
     yield Experiment(
         name="norm",

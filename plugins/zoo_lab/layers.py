@@ -18,8 +18,10 @@ def norm_placement(scale: Scale) -> Plan:
     from zoo.lab.training import recipe_of
 
     depths = scale.pick((2, 6, 12), (2, 4, 6))
-    warm = settings_of(scale, 200, length=32)
-    cold = settings_of(scale, 200, length=32, warmup=1)
+    # Long enough that deep Pre-LN models are no worse than shallow ones.
+    sizes: dict[str, Any] = dict(length=32, rate=0.002)
+    warm = settings_of(scale, 800, **sizes)
+    cold = settings_of(scale, 800, **sizes, warmup=1)
 
     def recipe(depth: int, placement: str) -> Any:
         numbers = dict(n_embd=64, n_layer=depth, n_head=4, n_positions=64)
@@ -45,44 +47,39 @@ def norm_placement(scale: Scale) -> Plan:
                 depth_scaled=False,  # which is a remedy for depth by itself
             )
         )
-    shallow, deep = depths[0], depths[-1]
-    pre, post = (
-        {(warmth, depth): name(p, warmth, depth) for warmth in ("warm-up", "no warm-up") for depth in depths}
-        for p in PLACEMENTS
-    )
-    without = "no warm-up"
-    claims = (
-        lower(
-            f"Without warm-up, {deep} layers of Pre-LN reach a lower loss than {deep} of Post-LN",
-            pre[without, deep],
-            post[without, deep],
-            "loss",
-        ),
-        Claim(
-            f"Without warm-up, Post-LN's excess over Pre-LN is larger at {deep} layers than at {shallow}",
-            "loss",
-            {
-                post[without, deep]: 1,
-                pre[without, deep]: -1,
-                post[without, shallow]: -1,
-                pre[without, shallow]: 1,
-            },
-            "above",
-        ),
-        lower(
-            f"Warm-up lowers the loss of Post-LN at {deep} layers",
-            post["warm-up", deep],
-            post[without, deep],
-            "loss",
-        ),
-        near(
-            f"Warm-up changes the loss of Pre-LN at {deep} layers by at most {ALIKE}",
-            pre["warm-up", deep],
-            pre[without, deep],
-            "loss",
-            ALIKE,
-        ),
-    )
+
+    def at(depth: int) -> tuple[Claim, ...]:
+        """What is claimed at each depth, so that none speaks for another."""
+        pre, pre_cold, post, post_cold = (
+            name(placement, warmth, depth) for placement in PLACEMENTS for warmth in ("warm-up", "no warm-up")
+        )
+        return (
+            lower(
+                f"Without warm-up, {depth} layers of Pre-LN reach a lower loss than {depth} of Post-LN",
+                pre_cold,
+                post_cold,
+                "loss",
+            ),
+            lower(f"Warm-up lowers the loss of Post-LN at {depth} layers", post, post_cold, "loss"),
+            near(
+                f"Warm-up changes the loss of Pre-LN at {depth} layers by at most {ALIKE}",
+                pre,
+                pre_cold,
+                "loss",
+                ALIKE,
+            ),
+        )
+
+    def grows(shallow: int, deep: int) -> Claim:
+        excess = {
+            name("post", "no warm-up", deep): 1,
+            name("pre", "no warm-up", deep): -1,
+            name("post", "no warm-up", shallow): -1,
+            name("pre", "no warm-up", shallow): 1,
+        }
+        text = f"Without warm-up, Post-LN's excess over Pre-LN is larger at {deep} layers than at {shallow}"
+        return Claim(text, "loss", excess, "above")
+
     return Plan(
         arms=tuple(arms),
         metrics=(LOSS,),
@@ -91,7 +88,7 @@ def norm_placement(scale: Scale) -> Plan:
             Chart("depth", "points", "loss", "layers"),
             Chart("curves", "curves", "loss", panel="layers"),
         ),
-        claims=claims,
+        claims=(*(claim for depth in depths for claim in at(depth)), *map(grows, depths, depths[1:])),
         settings=told(warm, warmup=f"{warm.warmup} steps, or 1", residual_branches_scaled_by_depth=False),
     )
 

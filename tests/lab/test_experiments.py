@@ -107,6 +107,13 @@ def test_the_documented_record_is_whole_and_of_this_experiment(name):
         assert all(len(points) <= 100 for points in run.curves.values())
 
 
+def test_norms_are_compared_in_trainings_long_enough_for_depth():
+    record = read(RECORDS / "norm-placement.json")
+    shallow, *_, deep = sorted({arm.values["layers"] for arm in record.arms})
+    two, twelve = (record.interval(f"Pre-LN, warm-up, {n} layers", "loss") for n in (shallow, deep))
+    assert twelve.mean <= two.mean
+
+
 def test_the_pages_are_made_from_the_records():
     pages = page_tool().pages()
     assert {f"{name}.md" for name in EXPERIMENTS} | {"index.md"} == set(pages)
