@@ -327,7 +327,7 @@ def test_a_recipe_is_shown_edited_trained_run_and_converted(command, where, tmp_
         (["train", "--recipe", "r.json", "--out", "new"], "r.json: layers.0.mixer.kv_heads: 3 does not"),
         (["train", "--out", "new"], "give an ARCHITECTURE, or --recipe with a JSON file"),
         (["train", "llama", "--recipe", "r.json", "--out", "new"], "not both"),
-        (["show", "llama", "--recipe", "--json"], "leave --json and --parameters out"),
+        (["show", "llama", "--recipe", "--json"], "leave --json, --parameters and --rules out"),
     ):
         done = command(*arguments)
         assert done.returncode and words in done.stderr and done.stderr.count("\n") == 1, done.stderr
