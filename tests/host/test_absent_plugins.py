@@ -163,6 +163,15 @@ def test_a_plugin_that_is_gone_is_named():
     )
 
 
+@pytest.mark.parametrize(
+    ("model_type", "code"), [("granite", "mlx-lm's code"), ("llama", "the zoo's own llama")]
+)
+def test_what_takes_the_place_of_a_plugin_that_is_gone_is_told(model_type, code):
+    config = {"model_type": model_type, "zoo_plugin": "zoo-humming 1.2"}
+    with pytest.warns(UserWarning, match=f"zoo-humming 1.2, .* not installed; {code} runs it instead"):
+        Registry(load_plugins({})).resolve(config)
+
+
 @pytest.mark.parametrize("writer", ["\x1b[31mevil\nline", "x" * 300, 7, None, "mlx-zoo 0.1"])
 def test_what_no_plugin_is_called_is_not_repeated(writer):
     assert refusal(CONFIG | {"zoo_plugin": writer}).endswith("is of no architecture that the zoo has")

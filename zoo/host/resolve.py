@@ -42,27 +42,31 @@ def resolve(registry: Registry, config: Mapping[str, Any], origin: Origin = CONF
             replaced = [] if first_party else [claim for claim in typed if claim[0].first_party]
             distinct = {id(a): (registry.plugin_of(a), a) for _, a in (*claims, *replaced)}
             found = registry.model_types.winner(list(distinct.values()), str(model_type))[1]
-            failed = registry.failed_plugin(str(model_type), of_record=True) if first_party else None
-            if failed is not None:
-                warnings.warn(_instead(model_type, failed, f"the zoo's own {found.name}"), stacklevel=3)
+            if first_party:
+                failed = registry.failed_plugin(str(model_type), of_record=True)
+                _warn_of_absent(registry, config, failed, f"the zoo's own {found.name}")
             return found
     if not isinstance(model_type, str):
         raise ConfigError(f"{origin.of('model_type')} is missing; name one with `architecture`")
     unloaded = registry.unloaded_plugin(model_type)
     for _, architecture in _resolved(registry, config, bridges=True):
-        if unloaded is not None:
-            library = f"{architecture.name.partition('::')[0]}'s code"
-            warnings.warn(_instead(model_type, unloaded, library), stacklevel=3)
+        _warn_of_absent(registry, config, unloaded, f"{architecture.name.partition('::')[0]}'s code")
         return architecture
-    raise ConfigError(f"{origin.of('model_type')} {model_type!r} {_why_unknown(registry, config, unloaded)}")
+    why = _absent_plugin(registry, config, unloaded) or "is of no architecture that the zoo has"
+    raise ConfigError(f"{origin.of('model_type')} {model_type!r} {why}")
 
 
-def _instead(model_type: Any, unloaded: Plugin, code: str) -> str:
-    return f"model_type {model_type!r} is named by the {unloaded.unloaded_label}; {code} runs it instead"
+def _warn_of_absent(
+    registry: Registry, config: Mapping[str, Any], unloaded: Plugin | None, code: str
+) -> None:
+    """Warn that `code` takes the place of a plugin that the config asks for."""
+    if absent := _absent_plugin(registry, config, unloaded):
+        line = f"model_type {config.get('model_type')!r} {absent}; {code} runs it instead"
+        warnings.warn(line, stacklevel=4)
 
 
-def _why_unknown(registry: Registry, config: Mapping[str, Any], unloaded: Plugin | None) -> str:
-    """Why nothing runs a config: its plugin is not loaded, or not installed, or there is none."""
+def _absent_plugin(registry: Registry, config: Mapping[str, Any], unloaded: Plugin | None) -> str:
+    """Which plugin a config asks for that is not loaded, or not installed; "" where there is none."""
     if unloaded is not None:
         return f"is named by the {unloaded.unloaded_label}"
     writer = config.get(WRITER)
@@ -73,7 +77,7 @@ def _why_unknown(registry: Registry, config: Mapping[str, Any], unloaded: Plugin
         and writer.partition(" ")[0] not in installed
     ):
         return f"is of the plugin {writer}, by which this folder was written and which is not installed"
-    return "is of no architecture that the zoo has"
+    return ""
 
 
 def _resolved(
