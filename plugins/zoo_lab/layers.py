@@ -49,7 +49,7 @@ def norm_placement(scale: Scale) -> Plan:
         )
 
     def at(depth: int) -> tuple[Claim, ...]:
-        """What is claimed at each depth, so that none speaks for another."""
+        """The claims of each depth by itself."""
         pre, pre_cold, post, post_cold = (
             name(placement, warmth, depth) for placement in PLACEMENTS for warmth in ("warm-up", "no warm-up")
         )

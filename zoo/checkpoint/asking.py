@@ -1,4 +1,4 @@
-"""Asking before a large download. The command line sets who is asked; without that nothing is. Imports no mlx."""
+"""Confirmation before a large download. The command line sets the function that asks. Imports no mlx."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def asking(ask: Ask) -> Iterator[None]:
 
 
 def ask_to_download(hub_id: str, nbytes: int) -> None:
-    """Ask whether so many bytes of a repository may be downloaded; what the asker raises, where they may not."""
+    """Ask before a download of more than `ASKED_ABOVE` bytes. Raises what the function set by `asking` raises."""
     ask = _ask.get()
     if ask is not None and nbytes > ASKED_ABOVE:
         ask(hub_id, nbytes)

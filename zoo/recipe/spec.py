@@ -297,7 +297,7 @@ def in_words(name: str) -> str:
 
 
 def undeclared_fields(cls: type[Spec]) -> list[str]:
-    """The annotated names of a spec's class that are no fields, for want of a dataclass's decorator above it."""
+    """The annotated attributes of a spec's class that are not dataclass fields, because the decorator is missing."""
     annotations = vars(cls).get("__annotations__", {}).items()
     fields = {field.name for field in dataclasses.fields(cls)}
     return [name for name, hint in annotations if name not in fields and "ClassVar" not in str(hint)]

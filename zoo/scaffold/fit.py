@@ -36,7 +36,10 @@ class Source:
 
 
 def read_source(folder: Path) -> Source:
-    """The folder's config and tensors; ScaffoldError, ConfigError or CheckpointError for what is none, or is quantized."""
+    """Read a folder's config and tensor headers.
+
+    ScaffoldError, ConfigError or CheckpointError for a folder that cannot be read or is quantized.
+    """
     if not folder.is_dir():
         raise ScaffoldError(f"{folder}: is no folder with a config.json and safetensors")
     values = read_object(folder, CONFIG, ConfigError, required=True)
@@ -96,7 +99,7 @@ class Fit:
         return len(kinds(good)) / ((len(kinds(good)) + self.distance) or 1)
 
     def rank_after(self, changes: int) -> tuple[float, ...]:
-        """Of several fits, each after so many changes of its architecture, the least is the nearest."""
+        """Sort key of fits, the nearest first; `changes` is how many changes the architecture needed."""
         odd = len(self.config.unread()) + changes
         return -self.share, len(kinds(self.ignored)), odd, len(self.config.defaults())
 

@@ -234,7 +234,7 @@ def is_name(key: str) -> bool:
 
 
 def is_plain(value: Any) -> bool:
-    """Whether a value of JSON is the same in Python code, and says something."""
+    """Whether a JSON value is not null and has the same form in Python code."""
     if isinstance(value, dict):
         return all(is_plain(inner) for inner in value.values())
     if isinstance(value, list):

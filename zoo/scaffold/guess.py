@@ -116,7 +116,7 @@ def _likeness(name: str, path: str) -> float:
 
 
 def words(name: str) -> set[str]:
-    """What the steps of a name are about, one word for those that mean the same."""
+    """The words of a name, synonyms replaced by one word."""
     split = re.sub(r"([a-z])([A-Z])", r"\1_\2", name).lower().replace("layer_norm", "norm")
     found = {WORDS.get(word, word) for word in re.split(r"[._]", split)}
     return found - MEANINGLESS - {"", "{i}", "{e}"}

@@ -79,15 +79,15 @@ class Plan:
         return len(self.defaults) + len(self.fields) + len(self.rules)
 
     def with_defaults(self, **defaults: Value) -> Plan:
-        """This plan and more defaults."""
+        """A copy with more defaults."""
         return replace(self, defaults={**self.defaults, **defaults})
 
     def with_fields(self, fields: Mapping[str, Value]) -> Plan:
-        """This plan and more fields."""
+        """A copy with more fields."""
         return replace(self, fields={**self.fields, **fields})
 
     def with_rules(self, rules: tuple[Rule, ...]) -> Plan:
-        """This plan and more rules."""
+        """A copy with more rules."""
         return replace(self, rules=(*self.rules, *rules))
 
     def applied(self, base: Architecture) -> Architecture:

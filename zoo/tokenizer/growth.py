@@ -1,4 +1,4 @@
-"""Bounds on the parts of a `tokenizer.json`: in those of a crafted file one character becomes any number of them."""
+"""Bounds on how much the parts of a `tokenizer.json` lengthen a text."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def check_parts(path: Path, tokenizer: tokenizers.Tokenizer) -> None:
 
 
 def _growth(part: Mapping[str, Any]) -> float:
-    """How many characters one may become in a part."""
+    """The most characters that one character becomes in a part."""
     if part["type"] != "Replace":
         return GROWTH.get(part["type"], 1)
     replaced = len(

@@ -78,7 +78,7 @@ class Constraints(Frozen):
         return self.by_place(scores, new)
 
     def too_short(self, new: int) -> bool:
-        """Whether no end token may come after so many `new` ones."""
+        """Whether the text is too short to end after `new` tokens."""
         return new < self.least or len(self.given) + new < self.least_length
 
     def by_place(self, scores: mx.array, new: int) -> mx.array:  # (…, V) -> (…, V)

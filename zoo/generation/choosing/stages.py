@@ -46,10 +46,10 @@ RecordChoice = Callable[[Sequence[LogitsStage], mx.array], None]
 
 
 class Observer(Protocol):
-    """Who observes how tokens are chosen."""
+    """Observes how tokens are chosen."""
 
     def sequence(self, settings: Settings) -> RecordChoice:
-        """Called before the first choice of a sequence; what it gives is called with each."""
+        """Called before the first choice of a sequence. The function that it returns is called with each choice."""
 
 
 _OBSERVER: ContextVar[Observer | None] = ContextVar("observer", default=None)

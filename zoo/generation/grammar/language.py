@@ -131,7 +131,7 @@ def _of_schema(schema: Mapping[str, Any] | str) -> Language:
 
 
 def _parts(value: Any, *, schema: bool = True) -> Iterator[Any]:
-    """A schema and all within it but what says nothing: objects, and the values of keywords; of documents only values."""
+    """Yields a schema and what it contains, for counting; of keywords that hold documents (`const`, `enum`) only the values."""
     if isinstance(value, Mapping):
         if schema:
             yield value

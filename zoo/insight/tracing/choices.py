@@ -48,7 +48,7 @@ class ChoiceRecorder:
         return lambda stages, tokens: begun.choices.append((stages, tokens))
 
     def one_by_one(self, tokens: Sequence[int]) -> ChosenSequence | None:
-        """The sequence that begins with these tokens, chosen one by one; None where there is none."""
+        """The sequence, chosen token by token, that begins with `tokens`; None if there is none."""
         for found in self.sequences:
             if tokens and found.tokens[: len(tokens)] == tokens and found.choices[0][1].ndim == 1:
                 return found
