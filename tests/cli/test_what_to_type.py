@@ -26,6 +26,12 @@ def test_a_line_that_cannot_work_says_what_to_type(command, line):
     assert len(done.stderr.splitlines()) == 1 and TYPED[line] in done.stderr.lower(), done.stderr
 
 
+def test_an_architecture_is_trained_whatever_folder_has_its_name(command, tmp_path):
+    (tmp_path / "llama").mkdir()
+    done = command("train", "llama")
+    assert done.returncode != 0 and "is a folder" not in done.stderr and "--out" in done.stderr
+
+
 def test_the_prompt_may_be_an_option(command):
     arguments = ("--max-tokens", "3")
     as_option = command("run", "llama", "-p", "The capital city of China is", *arguments)

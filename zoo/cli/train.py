@@ -19,12 +19,20 @@ def _architecture(_: click.Context, __: click.Parameter, name: str | None) -> st
         raise click.UsageError(
             f"{name} is a file: zoo train --recipe {quote(name)} --out FOLDER trains a recipe"
         )
-    if name and path.is_dir():
+    if name and path.is_dir() and not _is_known(name):
         raise click.UsageError(
             f"{name} is a folder: zoo train --resume --out {quote(name)} goes on with its run; "
             f"zoo train ARCHITECTURE --out FOLDER begins one, and `zoo list` has the architectures"
         )
     return name
+
+
+def _is_known(name: str) -> bool:
+    """Whether it is an architecture's name, whatever folder is called so."""
+    from zoo.checkpoint.source import is_architecture
+    from zoo.host.registry import default_registry
+
+    return is_architecture(name, default_registry())
 
 
 @click.command(epilog="Example: zoo train llama --out my-llama --steps 200")
