@@ -1,5 +1,7 @@
 """The card of a plugin says what it gives, from its records and recipes, and goes between the marks of a file."""
 
+import os
+
 import pytest
 
 from zoo.architecture import Block, Command, Strategy
@@ -70,6 +72,12 @@ def test_a_file_without_marks_stays_as_it_is(tmp_path, command):
     assert (tmp_path / "README.md").read_text() == f"{END}\n{BEGIN}\n"
     with pytest.raises(ZooError, match=r"nothing\.md: cannot be read"):
         rewrite(tmp_path / "nothing.md", "")
+
+
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(ZooError, match="pipe: is not a file"):
+        rewrite(tmp_path / "pipe", "a card")
 
 
 def test_the_command_prints_it_or_says_why_not(command):

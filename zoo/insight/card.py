@@ -10,7 +10,7 @@ from zoo.architecture import Architecture, Block
 from zoo.errors import ZooError
 from zoo.facts import aligned, base_of, describe
 from zoo.facts.words import differences
-from zoo.files import write_output
+from zoo.files import is_stream, write_output
 from zoo.host.discovery import Plugin
 from zoo.host.registry import Registry
 
@@ -59,6 +59,8 @@ def card(plugin: Plugin, registry: Registry) -> str:
 
 def rewrite(path: Path, text: str) -> None:
     """Put `text` between the marks of a file; ZooError when it cannot be read or written, or has none."""
+    if is_stream(path):
+        raise ZooError(f"{path}: is not a file")
     try:
         old = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
