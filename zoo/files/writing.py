@@ -13,11 +13,9 @@ from __future__ import annotations
 import ctypes
 import errno
 import fcntl
-import hashlib
 import json
 import os
 import re
-import secrets
 import shutil
 import stat
 import tempfile
@@ -197,7 +195,9 @@ def locked(path: Path) -> Iterator[None]:
 
     The lock is an empty file beside `path`; the operating system releases it when the process ends.
     """
-    name = hashlib.blake2b(os.fsencode(path.name), digest_size=8).hexdigest()
+    from hashlib import blake2b  # loads OpenSSL, which no command's start should wait for
+
+    name = blake2b(os.fsencode(path.name), digest_size=8).hexdigest()
     file = Path(os.path.realpath(path.parent)) / f".lock-{name}"
     while True:
         lock = os.open(file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
@@ -252,7 +252,7 @@ def _temporary(parent: Path, suffix: str, create: Callable[[Path], None]) -> tup
     _remove_abandoned(parent)
     suffix = suffix if is_temporary(f".part-{'0' * 16}{suffix}") else ""
     while True:
-        part = parent / f".part-{secrets.token_hex(8)}{suffix}"
+        part = parent / f".part-{os.urandom(8).hex()}{suffix}"
         try:
             create(part)
             lock = os.open(part, os.O_RDONLY | os.O_NOFOLLOW)
