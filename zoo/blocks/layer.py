@@ -16,7 +16,7 @@ from zoo.blocks.caching import CachedLayer
 
 
 class Layer(CachedLayer):
-    """Two residual sums, their norms before or after (Xiong et al., 2020, figure 1); or one, of both parts in parallel.
+    """Two residual sums with a norm before or after each (Xiong et al., 2020, figure 1), or one sum of parallel parts.
 
     pre                          post                         parallel
     x ─┬─ norm ─ mixer ─ + ─     x ─┬─ mixer ─ + ─ norm ─     x ─┬─ norm ─ mixer ─────── + ─
@@ -70,7 +70,7 @@ class Layer(CachedLayer):
         return self.normed(name, x + self.scaled(self.run(name, x, *inputs)))
 
     def add_both(self, x: mx.array, *inputs: Any) -> mx.array:  # (B, T, D) -> (B, T, D)
-        """The one residual sum of a parallel layer, both of whose parts are called with `inputs`."""
+        """The residual sum of a parallel layer: x, the mixer and the feed-forward, both called with `inputs`."""
         h = self.normed("mixer", x)
         mixed = self.run("mixer", h, *inputs)
         own = self.normed("feedforward", x) if "feedforward_norm" in self else h

@@ -1,4 +1,4 @@
-"""What is known of an architecture's small checkpoint: how it was trained, what it answers. Imports no mlx."""
+"""Facts about an architecture's embedded checkpoint: its training and its accuracy. Imports no mlx."""
 
 from __future__ import annotations
 

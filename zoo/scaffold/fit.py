@@ -138,7 +138,7 @@ def kinds(names: Iterable[str]) -> dict[str, list[str]]:
 
 
 def pattern(name: str) -> str:
-    """A tensor's name or a parameter's path with {i} for the number of the layer and {e} for that of the expert."""
+    """A tensor name or parameter path with {i} in place of the layer number and {e} in place of the expert number."""
     steps: list[str] = []
     for step in name.split("."):
         if step.isdecimal() and steps and steps[-1] == "experts":

@@ -139,7 +139,7 @@ def values_for(
 
 
 def printable(value: Any, default: str) -> str:
-    """A short text of the checkpoint's that may stand in a line of code's documentation, else the default."""
+    """`value` if it is a short name that is safe in a docstring, else `default`."""
     plain = isinstance(value, str) and value.replace("_", "").replace("-", "").replace(".", "").isalnum()
     return value if plain and value.isascii() and len(value) <= 40 else default
 

@@ -47,7 +47,7 @@ def check_resumed(out: Path, state: State, settings: Settings, texts: Texts) -> 
     # A model that is there may be an older one, if the run was killed before it wrote its own.
     if state.step == settings.steps and read_object(out, TRAINING, ConfigError) == state.record:
         raise ZooError(f"{out}: all {settings.steps} steps are done; give more `steps` to go on")
-    now, before = runtime.versions(), state.record["versions"]
+    now, before = runtime.versions(), state.record.get("versions", {})
     changed = [f"{name} {before[name]}" for name in before if now.get(name, before[name]) != before[name]]
     if changed:
         notice(f"{out}: its run was started with {', '.join(changed)}; here it goes on with other versions")

@@ -299,7 +299,7 @@ class OutputHead(Rename):
             rule.backward(source, target, recipe, join)
 
     def _bias_of_tied(self, recipe: Any) -> Iterable[Rule]:
-        """The rule of the bias of a tied head that has one."""
+        """The rule for the bias of a tied head."""
         head = recipe.head
         tied = head is not None and head.ties_embedding and getattr(head, "bias", False)
         if tied and self.source.endswith(".*") and self.target.endswith(".output.*"):

@@ -105,7 +105,7 @@ class Chooser:
         self._stages: list[LogitsStage] | None = (
             None  # of the last probabilities, where the choices are recorded
         )
-        # Both of each token chosen and not yet taken.
+        # `_best` and `_stages` of each token that was chosen and not yet passed to `took`.
         self._unread = deque[tuple[dict[str, mx.array], list[LogitsStage] | None]]()
         if not settings.greedy:
             self._roll(first_key(settings.seed))
@@ -168,7 +168,7 @@ class Chooser:
             self._follow(mx.array([token]))
 
     def _chain(self, logits: mx.array) -> list[LogitsStage]:
-        """The stages of the next token, (1, V) each, in their order."""
+        """The stages of the chain for the next token, in order; each has logits (1, V)."""
         stages = list(stages_of(logits, self._processors))
         self._best = {"": stages[self._removing].logits.max()} if self._removes else {}
         for processor, stage in zip(self._processors, stages[1:], strict=True):

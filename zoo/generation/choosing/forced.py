@@ -82,7 +82,7 @@ class Constraints(Frozen):
         return new < self.least or len(self.given) + new < self.least_length
 
     def by_place(self, scores: mx.array, new: int) -> mx.array:  # (…, V) -> (…, V)
-        """The tokens that are forced or suppressed after so many `new` ones."""
+        """The scores with the tokens forced or suppressed that depend on the number of `new` tokens."""
         if self.first_token is not None and len(self.given) + new == 1:
             return forced(scores, (self.first_token,))
         if self.last_tokens and new == self.last - 1:

@@ -29,9 +29,9 @@ def key_of(seed: int | None) -> mx.array:
 class Draws:
     """How drafts are chosen of a drafter's logits: greedily, or drawn from what `processors` make of them.
 
-    These are the target's temperature and filters, which depend on nothing but logits; none is greedy. The nearer the law of the drafts comes
-    to the target's, the more are accepted; the law of the text is the target's in any case. `seed` None: other draws in
-    each run.
+    `processors` are the target's temperature and filters, which depend on the logits alone; without any, drafts are greedy.
+    The nearer the distribution of the drafts is to the target's, the more drafts are accepted. The text has the target's
+    distribution in any case. `seed` None: other draws in each run.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Fingerprints of a model and of a tokenizer, equal at every load of the same files."""
+"""Fingerprints of models and tokenizers. Every load of the same files gives the same fingerprint."""
 
 from __future__ import annotations
 
