@@ -276,7 +276,9 @@ def test_pytest_runs_the_suite_of_an_architecture(bad, tmp_path):
     assert "the model does not run: see raising::model_runs" in done.stdout
     assert "1 failed, 1 passed" in done.stdout
     done = run_pytest(work, "--zoo-arch", "raising", environment=bad.environment)
-    assert done.stdout.count("return x + {}") == 1 and "bad_blocks.py, line 10" in done.stdout
+    failures, _, summary = done.stdout.partition("short test summary info")
+    assert failures.count("return x + {}") == 1 and "bad_blocks.py, line 10" in failures
+    assert "raising::model_runs - layers.0.mixer: ValueError" in summary
     done = run_pytest(work, "--zoo-arch", "lama")
     assert done.returncode == 4 and "unknown architecture 'lama'; did you mean llama" in done.stderr
 

@@ -42,7 +42,8 @@ class CheckItem(pytest.Item):
             raise CheckFailed(f"the model does not run: see {self.needed}")
         result = outcome(self.check, self.made)
         if not result.passed:
-            raise CheckFailed(f"{result.traceback}{result.message}\n({result.reason})")
+            # The message first: pytest's summary has the first line.
+            raise CheckFailed(f"{result.message}\n({result.reason})\n{result.traceback}".rstrip())
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         if isinstance(excinfo.value, CheckFailed):
