@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,6 +13,9 @@ from zoo.cli.complete import sources
 from zoo.cli.downloads import yes_option
 from zoo.cli.show import bullets
 from zoo.cli.source_options import overwrite_option
+
+if TYPE_CHECKING:
+    from zoo.facts.compare import Row
 
 
 @click.command()
@@ -123,43 +127,10 @@ def _measured(names: tuple[str, ...]) -> Any:
         return measure(names, report=report)
 
 
-LABEL = 24  # cells in which a row's label is not broken needlessly
-
-
-def _print_rows(rows: Any, label: str, titles: list[str]) -> None:
-    """A table whose differing rows begin with ≠ and, on a terminal, are bold; several where columns do not fit side by side.
-
-    A table leaves out the rows of which its models have nothing.
-    """
+def _print_rows(rows: Sequence[Row], label: str, titles: list[str]) -> None:
+    """Print rows as a table. Those that differ begin with ≠ and, on a terminal, are bold."""
     from zoo.cli.table import table
     from zoo.cli.terminal import write_marked
 
-    for number, group in enumerate(_groups(rows, titles)):
-        marked = [
-            ["≠" if row.differs else " ", row.label, *texts]
-            for row in rows
-            if set(texts := [row.texts[index] for index in group]) != {"–"}
-        ]
-        head = [" ", label, *(titles[index] for index in group)]
-        write_marked(("\n" if number else "") + table(marked, head) + "\n", "≠")
-
-
-def _groups(rows: Any, titles: list[str]) -> list[list[int]]:
-    """The columns of each table: as many as fit when texts are wrapped between words, spread evenly."""
-    from zoo.cli.table import GAP, longest_word
-    from zoo.cli.terminal import columns
-
-    room, count = columns(), len(titles)
-    if room is None:
-        return [list(range(count))]
-    widths = [
-        max(longest_word(text) for text in (title, *(row.texts[index] for row in rows)))
-        for index, title in enumerate(titles)
-    ]
-    labels = min(LABEL, max((longest_word(row.label) for row in rows), default=0) + LABEL // 2)
-    for tables in range(1, count + 1):
-        size = -(-count // tables)
-        groups = [list(range(first, min(first + size, count))) for first in range(0, count, size)]
-        if all(1 + GAP + labels + sum(widths[i] + GAP for i in group) <= room for group in groups):
-            return groups
-    return [[index] for index in range(count)]
+    marked = [["≠" if row.differs else " ", row.label, *row.texts] for row in rows if set(row.texts) != {"–"}]
+    write_marked(table(marked, [" ", label, *titles], repeated=2) + "\n", "≠")
