@@ -48,8 +48,15 @@ def assemble(recipe: Any, registry: Modules, *, copies: int = 0) -> Any:
     `copies` says how many times as many numbers, in float32, the caller will hold: 1 to run the random weights,
     `TRAINED` to train them. RecipeError, with the sum, where this machine has not so much memory.
     """
+    from zoo.blocks.model import Model
+
     check_memory(recipe, copies)
-    return build(recipe, recipe.dim, registry=registry)
+    model = build(recipe, recipe.dim, registry=registry)
+    if not isinstance(model, Model):
+        raise RecipeError(
+            f"{recipe.block()}: {type(model).__name__} is no subclass of zoo.blocks.model.Model"
+        )
+    return model
 
 
 def check_memory(recipe: Any, copies: int, tokens: int = 0) -> None:

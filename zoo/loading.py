@@ -12,7 +12,7 @@ from zoo.checkpoint.open import Report, open_model
 from zoo.checkpoint.parameters import fill, parameters_of
 from zoo.errors import CheckpointError, SourceError
 from zoo.host.registry import Registry, default_registry
-from zoo.notices import deferred, renamed_argument
+from zoo.notices import deferred
 from zoo.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -71,7 +71,6 @@ class Loaded:
 
 
 @deferred()
-@renamed_argument("known", "registry")
 def load(
     source: str | Path,
     *,

@@ -1,15 +1,11 @@
-"""Warnings: those deferred until the work has succeeded, and those about former names."""
+"""Warnings that wait until the work that gave rise to them has succeeded."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import wraps
-from typing import Any, TypeVar
-
-Function = TypeVar("Function", bound=Callable[..., Any])
 
 _deferred: ContextVar[list[str] | None] = ContextVar("_deferred", default=None)
 
@@ -37,20 +33,3 @@ def deferred() -> Iterator[None]:
         _deferred.reset(token)
     for message in dict.fromkeys(waiting):
         warnings.warn(message, stacklevel=4)
-
-
-def renamed_argument(old: str, new: str) -> Callable[[Function], Function]:
-    """Make a function also accept its argument `new` by its former name, with a DeprecationWarning."""
-
-    def accept(function: Function) -> Function:
-        @wraps(function)
-        def call(*args: Any, **kwargs: Any) -> Any:
-            if old in kwargs:
-                message = f"{function.__name__}: the argument {old} is now called {new}"
-                warnings.warn(message, DeprecationWarning, stacklevel=2)
-                kwargs[new] = kwargs.pop(old)
-            return function(*args, **kwargs)
-
-        return call  # type: ignore[return-value]
-
-    return accept

@@ -1,11 +1,11 @@
-"""What a model declares of itself, and what version 1 of the contract implies where it declares nothing."""
+"""The capabilities that a model class declares."""
 
 import mlx.core as mx
 import mlx.nn as nn
 import pytest
 
 from zoo.blocks.caching import CachedLayer
-from zoo.blocks.model import Model, protocol_of
+from zoo.blocks.model import Model
 from zoo.blocks.protocols import Initialises, MakesCache, Quantizable
 from zoo.blocks.quantized import QuantizedLinear
 from zoo.generation.reader import TextReader
@@ -25,8 +25,7 @@ DECLARED = {
 
 
 def declarations(model):
-    found = protocol_of(model)
-    return found.inputs, found.decodes, found.encodes, set(found.padding), found.last_chunk
+    return model.inputs, model.decodes, model.encodes, set(model.padding), model.last_chunk
 
 
 @pytest.mark.parametrize("name", DECLARED)
@@ -40,50 +39,6 @@ def test_a_model_of_another_library_declares_what_it_cannot():
     made = BridgedDecoder.__new__(BridgedDecoder)
     nn.Module.__init__(made)
     assert declarations(made) == ("tokens", True, False, set(), 1)
-
-
-class Continues:
-    """A decoder of version 1, which declares nothing."""
-
-    def make_cache(self, policy=None):
-        return []
-
-    def backbone(self, tokens, cache=None):
-        return tokens
-
-
-class Reads(Continues):
-    def encode(self, tokens, mask=None):
-        return tokens
-
-
-class Translates(Reads):
-    def decode(self, target, memory, cache=None):
-        return target
-
-
-@pytest.mark.parametrize(
-    ("model", "inputs", "decodes", "encodes"),
-    [
-        (Continues, "tokens", True, False),
-        (Reads, "tokens", False, True),
-        (Translates, "source and target", True, True),
-    ],
-)
-def test_where_a_class_declares_nothing_its_methods_do(model, inputs, decodes, encodes):
-    found = protocol_of(model())
-    assert (found.inputs, found.decodes, found.encodes) == (inputs, decodes, encodes)
-    assert found.padding == {"left"} and found.last_chunk is None
-    tensors, packing = object(), object()
-    assert found.sanitize(tensors) is tensors and found.quantizes("head.output", packing) is packing
-
-
-def test_a_declaration_is_not_overruled_by_a_method():
-    class Both(Model, nn.Module):
-        def encode(self, tokens, mask=None):
-            return tokens
-
-    assert protocol_of(Both()).decodes and not protocol_of(Both()).encodes
 
 
 class Counting(Model):

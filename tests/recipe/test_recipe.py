@@ -1,6 +1,6 @@
 """Specs: what they refuse, how they change, what they count."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import pytest
 
@@ -105,55 +105,16 @@ def test_a_published_count():
         assert recipe.parameters(recipe.dim) == parameters
 
 
-def test_a_state_is_counted_under_its_name_of_contract_1_too():
+def test_a_state_of_the_own_size_is_counted_in_every_layer():
     @dataclass(frozen=True)
-    class Former(Spec):
-        kind, name, recurrent = "mixer", "former", True
-
-        def carried(self, dim):
-            return super().carried(dim) + 3 * dim
-
-    @dataclass(frozen=True)
-    class Present(Former):
-        kind, name = "mixer", "present"
+    class Stateful(Spec):
+        kind, name, recurrent = "mixer", "stateful", True
 
         def state_size(self, dim):
-            return super().state_size(dim) + dim
+            return super().state_size(dim) + 3 * dim
 
-    for mixer, count in ((Former(), 3), (Present(), 4)):
-        layer = Layer(mixer, GatedMLP(hidden=24), RMSNorm(), RMSNorm())
-        model = decoder(layers=repeat(layer, 2))
-        assert model.state_size(16) == model.carried(16) == 2 * mixer.state_size(16) == 2 * count * 16
-        assert mixer.carried(16) == count * 16
-
-
-def test_the_fields_that_are_shown_are_overridden_by_either_name():
-    @dataclass(frozen=True)
-    class Former(Spec):
-        kind, name = "mixer", "former"
-        secret: int = 3
-
-        def told(self):
-            yield "public", 4
-
-    class Mixin:
-        def shown_fields(self):
-            yield "mixed", 5
-
-    @dataclass(frozen=True)
-    class Mixed(Mixin, Former):
-        name = "mixed"
-
-    @dataclass(frozen=True)
-    class Field(Spec):
-        kind, name = "mixer", "field"
-        told: int = field(default=2, metadata={"least": 2})
-        carried: int = 1
-
-    assert dict(Field().shown_fields()) == {"told": 2, "carried": 1} and Field().state_size(16) == 0
-    assert dict(Former().shown_fields()) == dict(Former().told()) == {"public": 4}
-    assert dict(Mixed().shown_fields()) == dict(Mixed().told()) == {"mixed": 5}
-    assert dict(RMSNorm(eps=0.5).told()) == {"eps": 0.5}
+    layer = Layer(Stateful(), GatedMLP(hidden=24), RMSNorm(), RMSNorm())
+    assert decoder(layers=repeat(layer, 2)).state_size(16) == 2 * 3 * 16
 
 
 def test_another_vocabulary_changes_the_head_too():

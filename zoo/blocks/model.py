@@ -62,17 +62,3 @@ class Model:
     def refused(self, caches: Iterable[Any], policy: CachePolicy) -> str | None:
         """Why the caches that `make_cache(policy)` gave cannot follow it, naming the setting; None when they can."""
         return refused(caches, policy)
-
-
-class _Undeclared(Model):
-    """The declarations of a model whose class makes none, as version 1 of the contract allows: its methods imply them."""
-
-    def __init__(self, model: Any) -> None:
-        encodes, decodes = (callable(getattr(model, method, None)) for method in ("encode", "decode"))
-        self.inputs = "source and target" if encodes and decodes else "tokens"
-        self.decodes = decodes or not encodes
-
-
-def protocol_of(model: Any) -> Model:
-    """The declarations of a model: its own, or, where its class makes none, those that its methods imply."""
-    return model if isinstance(model, Model) else _Undeclared(model)

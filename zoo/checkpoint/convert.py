@@ -14,7 +14,6 @@ from typing import Any
 
 import mlx.core as mx
 
-from zoo.blocks.model import protocol_of
 from zoo.checkpoint.open import Opened, Report, open_model
 from zoo.checkpoint.packed import Packed
 from zoo.checkpoint.parameters import renamed
@@ -103,7 +102,7 @@ def convert(
         raise ZooError(f"`layout` hf: of {opened.architecture.name} only MLX's names are known")
     if report is not None:
         report(0, 0)
-    choices: tuple[Choice, ...] = (opened.architecture.quantizes or protocol_of(opened.model).quantizes,)
+    choices: tuple[Choice, ...] = (opened.architecture.quantizes or opened.model.quantizes,)
     if recipe is not None:
         asked, more = mixed(recipe, len(opened.recipe.layers), group_size)
         choices = (more, *choices)

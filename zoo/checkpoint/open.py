@@ -10,7 +10,6 @@ from typing import Any
 
 from zoo.architecture import Architecture
 from zoo.assemble import assemble
-from zoo.blocks.model import protocol_of
 from zoo.checkpoint.checkpoint import Checkpoint, open_checkpoint
 from zoo.checkpoint.parameters import match, packings, placed, warn_of_unread
 from zoo.checkpoint.quantized import Expected, check_method, warn_of_differences
@@ -116,7 +115,7 @@ def open_model(
     recipe, defaults = recipe_with_defaults(chosen, checkpoint.config_of(tensors.arrays), registry)
     check_size(recipe, sum(tensor.nbytes for tensor in tensors.arrays.values()), checkpoint)
     model = assemble(recipe, registry)
-    tensors = protocol_of(model).sanitize(tensors)  # another library's model has names of its own
+    tensors = model.sanitize(tensors)  # another library's model has names of its own
     parameters, layout = match(model, chosen, recipe, tensors)
     warn_of_differences(Expected(config), packings(tensors, parameters))
     return Opened(checkpoint, model, parameters, recipe, defaults, layout)

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal
 
-from zoo.blocks.model import protocol_of
 from zoo.errors import PromptError
 from zoo.generation.beams import Beams, Search, search_all
 from zoo.generation.engine import Engine, by_index
@@ -82,7 +81,7 @@ def _answers(
         returned=return_sequences,
     )
     settings = settings_for(loaded, given)
-    if settings.prefill_chunk is not None and protocol_of(loaded.model).translates:
+    if settings.prefill_chunk is not None and loaded.model.translates:
         raise PromptError("`prefill_chunk`: an encoder-decoder reads its source in one piece")
     if search.count == 1:
         engine = Engine(loaded, rows=batch_size if several else 1)

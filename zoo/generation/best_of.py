@@ -8,7 +8,6 @@ from typing import Any
 
 import mlx.core as mx
 
-from zoo.blocks.model import protocol_of
 from zoo.errors import PromptError
 from zoo.generation.beam import candidate
 from zoo.generation.prefill import Report
@@ -41,7 +40,7 @@ def stream(
         if given.get("temperature") is not None:
             raise PromptError("`best_of` draws its texts: give a `temperature` above 0")
         settings = replace(settings, temperature=1.0)
-    if settings.prefill_chunk is not None and protocol_of(loaded.model).translates:
+    if settings.prefill_chunk is not None and loaded.model.translates:
         raise PromptError("`prefill_chunk`: an encoder-decoder reads its source in one piece")
     texts = []
     for index in range(best_of):

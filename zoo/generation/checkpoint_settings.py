@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from zoo.architecture import Strategy
-from zoo.blocks.model import protocol_of
 from zoo.errors import PromptError
 from zoo.generation.choosing.forced import whole
 from zoo.generation.prompt import learned_context, settings_of
@@ -126,7 +125,7 @@ def token_limit(loaded: Loaded, prompt: int, max_tokens: int | None, min_tokens:
     Learned positions bound it. A checkpoint's `max_length` counts the prompt too, but a translation's, and makes a
     continued text no longer than 256 new tokens. PromptError for bounds that leave no room.
     """
-    values, translation = settings_of(loaded), protocol_of(loaded.model).translates
+    values, translation = settings_of(loaded), loaded.model.translates
     given = 1 if translation else prompt  # a target's first token is given
     limit = max_tokens
     if limit is None:

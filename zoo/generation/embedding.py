@@ -12,7 +12,6 @@ from typing import Any
 import mlx.core as mx
 
 from zoo import runtime
-from zoo.blocks.model import protocol_of
 from zoo.checkpoint.checkpoint import open_checkpoint
 from zoo.checkpoint.pooling import POOLINGS
 from zoo.errors import PromptError
@@ -97,7 +96,7 @@ def _states(loaded: Loaded, rows: list[list[int]]) -> tuple[mx.array, mx.array]:
     """Hidden states (B, S, D) of rows of ids, and their mask (B, S): 1 for a token, 0 for padding."""
     width = max(map(len, rows))
     model: Any = loaded.model
-    if protocol_of(model).encodes:
+    if model.encodes:
         tokens = mx.array([row + [0] * (width - len(row)) for row in rows])
         mask = mx.array([[1] * len(row) + [0] * (width - len(row)) for row in rows])
         return model.encode(tokens, mask), mask

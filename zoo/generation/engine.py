@@ -10,7 +10,6 @@ from threading import RLock, current_thread
 from typing import TYPE_CHECKING, Any
 
 from zoo import runtime
-from zoo.blocks.model import protocol_of
 from zoo.cache import CachePolicy, can_merge
 from zoo.errors import PromptError, ZooError
 from zoo.generation.prefill import MOST_RESERVED, Prefill, Report, SourceRead
@@ -194,7 +193,7 @@ class Engine:
         if texts[0].start is None:
             return texts
         policy, longest = texts[0].settings.policy(), len(texts[0].ids)
-        pads = "right" in protocol_of(self.loaded.model).padding
+        pads = "right" in self.loaded.model.padding
         while self._waiting and len(texts) < most:
             following = self._waiting[0]
             length = max(longest, len(following.ids))

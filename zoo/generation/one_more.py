@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import mlx.core as mx
 
-from zoo.blocks.model import protocol_of
-
 if TYPE_CHECKING:
     from zoo.prepared import Step as PreparedStep
 
@@ -19,7 +17,7 @@ class OneMore:
     """
 
     def __init__(self, model: Any) -> None:
-        self._model, self._translates = model, protocol_of(model).translates
+        self._model, self._translates = model, model.translates
         self._step: PreparedStep | None = None
         self._passes = 0
 

@@ -11,7 +11,6 @@ from typing import Any
 import mlx.core as mx
 
 from zoo import runtime
-from zoo.blocks.model import protocol_of
 from zoo.cache import settle
 from zoo.generation.choosing.logits import logprobs
 
@@ -47,7 +46,7 @@ class Prefill:
         self.model, self.ids, self.cache, self.read = model, ids, cache, read
         self.chunk, self.prefix, self.ends = chunk or runtime.prefill_chunk(), prefix, ends
         self.report, self.judge, self.watch = report, judge, watch
-        self.last_chunk = protocol_of(model).last_chunk or self.chunk
+        self.last_chunk = model.last_chunk or self.chunk
         self.at_end = False
         self.logprobs: list[float] = []
         self.alternatives: list[dict[int, float]] = []

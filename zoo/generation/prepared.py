@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
-from zoo.blocks.model import protocol_of
 from zoo.errors import PromptError
 from zoo.frozen import Frozen, frozen
 from zoo.generation.checkpoint_settings import token_limit
@@ -38,7 +37,7 @@ def prepared(loaded: Loaded, prompt: str | Sequence[int], settings: Settings) ->
         settings_of(loaded),
         loaded.recipe.head.vocab or loaded.recipe.embedding.vocab,
         ends=end_ids(loaded) | set(settings.stop_tokens),
-        given=(start_token(loaded),) if protocol_of(loaded.model).translates else ids,
+        given=(start_token(loaded),) if loaded.model.translates else ids,
         last=limit,
         first_token=first_token(loaded, settings.target_language) if named else None,
         least=settings.min_tokens or None,
@@ -67,9 +66,8 @@ def in_batches(loaded: Loaded, lengths: Sequence[int], size: int = BATCH) -> lis
     The longest come first, so that what does not fit in memory is known at once. A model that takes no padding on the
     side where its prompts have it reads one at a time.
     """
-    protocol = protocol_of(loaded.model)
-    side = "right" if protocol.encodes else "left"
+    side = "right" if loaded.model.encodes else "left"
     order = sorted(range(len(lengths)), key=lambda index: -lengths[index])
-    if side in protocol.padding:
+    if side in loaded.model.padding:
         return [order[start : start + size] for start in range(0, len(order), size)]
     return [[index] for index in order]

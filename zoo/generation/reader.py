@@ -11,7 +11,6 @@ from typing import Any, Protocol
 
 import mlx.core as mx
 
-from zoo.blocks.model import protocol_of
 from zoo.cache import CachePolicy, merged_caches
 from zoo.generation.one_more import OneMore
 from zoo.generation.prefill import MOST_RESERVED, Prefill, Report, SourceRead
@@ -56,7 +55,7 @@ class TextReader:
         policy: CachePolicy = PLAIN,
         watch: Watch | None = None,
     ) -> None:
-        self.model, self.protocol, self.watch, self.length = model, protocol_of(model), watch, len(prompt)
+        self.model, self.watch, self.length = model, watch, len(prompt)
         self.cache = model.make_cache(replace(policy, reserve=len(prompt) + min(limit, MOST_RESERVED)))
         self._forward = OneMore(model)
         self.prompt = Prefill(
@@ -78,7 +77,7 @@ class TextReader:
 
     def select(self, rows: Sequence[int]) -> None:
         """Go on with these rows of the caches, in this order."""
-        self.protocol.select(self.cache, mx.array(list(rows)))
+        self.model.select(self.cache, mx.array(list(rows)))
 
 
 class TextsReader:
@@ -120,7 +119,7 @@ class TranslationReader:
         start: int,
         policy: CachePolicy = PLAIN,
     ) -> None:
-        self.model, self.protocol = model, protocol_of(model)
+        self.model = model
         self.sources, self.start = sources, start
         self.cache = model.make_cache(replace(policy, reserve=1 + min(limit, MOST_RESERVED)))
         self._forward = OneMore(model)
@@ -136,7 +135,7 @@ class TranslationReader:
 
     def select(self, rows: Sequence[int]) -> None:
         """Go on with these rows of the caches, in this order."""
-        self.protocol.select(self.cache, mx.array(list(rows)))
+        self.model.select(self.cache, mx.array(list(rows)))
 
 
 def reader_of(
@@ -150,7 +149,7 @@ def reader_of(
 ) -> TextReader | TextsReader | TranslationReader:
     """What reads prompts and goes on with them in one batch; `report` and `watch` as for `TextReader`."""
     policy = settings.policy()
-    if protocol_of(loaded.model).translates:
+    if loaded.model.translates:
         start = start_token(loaded)
         return TranslationReader(loaded.model, texts, limit, start=start, policy=policy)
     how: dict[str, Any] = dict(prefix=loaded.architecture.causality == "prefix", policy=policy)

@@ -11,7 +11,6 @@ from typing import Any
 
 import mlx.core as mx
 
-from zoo.blocks.model import protocol_of
 from zoo.cache import CachePolicy, merged_caches
 from zoo.errors import ZooError
 from zoo.generation.choosing.logits import check_numbers, logprobs
@@ -113,7 +112,7 @@ class Rows:
         merges: bool,
         finished: Finished | None = None,
     ) -> None:
-        self.model, self.protocol = model, protocol_of(model)
+        self.model = model
         self._forward = OneMore(model)
         self.policy, self.merges = policy, merges
         self.texts: list[Text] = []
@@ -170,7 +169,7 @@ class Rows:
         if not stay:
             self.cache = []
             return
-        self.protocol.select(self.cache, mx.array(list(stay)))
+        self.model.select(self.cache, mx.array(list(stay)))
         if max(text.length for text in self.texts) < WASTE * widest:
             for cache in self.cache:
                 cache.compact()

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from zoo.blocks.model import protocol_of
 from zoo.errors import PromptError, ZooError
 from zoo.generation.choosing import Chooser, chooser_of
 from zoo.generation.prefill import Report
@@ -118,7 +117,7 @@ def text_of(
         loaded, settings, given=forced.given, ends=forced.ends, limit=limit, forced=forced, mask=mask
     )
     stream = TextStream(loaded, limit, settings.stop, settings.stop_tokens, settings.stop_regex)
-    start = start_token(loaded) if protocol_of(loaded.model).translates else None
+    start = start_token(loaded) if loaded.model.translates else None
     drafting = _drafting(loaded, settings)
     return Text(handle, list(ready.ids), settings, limit, chooser, stream, start, ends, report, drafting)
 

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from zoo.architecture.shared_settings import BREAKERS, SHARED
-from zoo.blocks.model import protocol_of
 from zoo.cache import CachePolicy
 from zoo.errors import PromptError
 from zoo.frozen import Frozen, frozen
@@ -160,7 +159,7 @@ def check_policy(model: Any, policy: CachePolicy) -> None:
     """PromptError, naming the setting, where the caches of a model cannot follow a policy."""
     if policy.plain:
         return
-    if reason := protocol_of(model).refused(model.make_cache(policy), policy):
+    if reason := model.refused(model.make_cache(policy), policy):
         raise PromptError(reason)
 
 

@@ -15,7 +15,6 @@ import mlx.core as mx
 
 from zoo import runtime
 from zoo.assemble import assemble
-from zoo.blocks.model import protocol_of
 from zoo.checkpoint.parameters import parameters_of
 from zoo.errors import PromptError
 from zoo.generation import stream
@@ -104,12 +103,11 @@ def uncover(loaded: Loaded, prompt: int, new: int) -> dict[str, float]:
 
 
 def _work(loaded: Loaded) -> Callable[[Loaded, int, int], dict[str, float]]:
-    protocol = protocol_of(loaded.model)
-    if protocol.translates:
+    if loaded.model.translates:
         return translate
     if loaded.architecture.task == "denoise":
         return uncover
-    return read_and_write if protocol.decodes and loaded.architecture.causality != "full" else encode
+    return read_and_write if loaded.model.decodes and loaded.architecture.causality != "full" else encode
 
 
 def _written(loaded: Loaded, ids: list[int], new: int, **config: int) -> tuple[float, float]:

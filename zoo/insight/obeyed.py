@@ -7,7 +7,6 @@ from typing import Any
 
 from zoo.architecture import Architecture
 from zoo.architecture.shared_settings import CACHE, SETTINGS
-from zoo.blocks.model import protocol_of
 from zoo.frozen import Frozen, frozen
 from zoo.generation.settings import Settings
 from zoo.host.registry import Registry
@@ -56,8 +55,7 @@ def obeyed(architecture: Architecture, model: Any, registry: Registry) -> list[O
 def refused(model: Any, settings: Mapping[str, Any]) -> str | None:
     """Why the caches of a model cannot be as these settings say; None when they can."""
     policy = Settings(**settings).policy()
-    protocol = protocol_of(model)
-    return protocol.refused(model.make_cache(policy), policy) if protocol.decodes else "it has no cache"
+    return model.refused(model.make_cache(policy), policy) if model.decodes else "it has no cache"
 
 
 def table(models: Mapping[str, tuple[Architecture, Any]], registry: Registry) -> list[tuple[str, ...]]:

@@ -13,7 +13,6 @@ import mlx.core as mx
 
 from zoo import runtime
 from zoo.architecture import Architecture
-from zoo.blocks.model import protocol_of
 from zoo.cache import CachePolicy, settle
 from zoo.checkpoint.checkpoint import open_checkpoint
 from zoo.checkpoint.source import find, is_architecture, split_preset
@@ -179,9 +178,9 @@ def perplexity(
 
 def check_predicts(loaded: Loaded) -> None:
     """PromptError for a model that gives no probability of a text's next token, saying why, or has no tokenizer."""
-    protocol, name = protocol_of(loaded.model), loaded.architecture.name
+    model, name = loaded.model, loaded.architecture.name
     reason = refusal(loaded.architecture)
-    if reason is None and (protocol.translates or not protocol.decodes):
+    if reason is None and (model.translates or not model.decodes):
         reason = f"{name} does not predict the next token of a text"
     if reason is None and loaded.tokenizer is None:
         reason = f"{loaded.folder.name or name} has no tokenizer, without which a text cannot be read"

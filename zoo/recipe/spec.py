@@ -28,9 +28,6 @@ KINDS = frozenset(
     )
 )
 
-# The methods of a spec that were called otherwise when contract 1 was written.
-FORMER_NAMES = {"state_size": "carried", "shown_fields": "told"}
-
 
 @frozen()
 class Spec(Frozen):
@@ -101,18 +98,6 @@ class Spec(Frozen):
         """Whether, as a head, it multiplies by the embedding's table: its field `tied`, where it has one."""
         return bool(getattr(self, "tied", False))
 
-    def __init_subclass__(cls, **options: Any) -> None:
-        """Make an override of a method, under its name or its former one, the method of both names."""
-        super().__init_subclass__(**options)
-        for name, former in FORMER_NAMES.items():
-            # A field of a former name is no override.
-            methods = ({k: m for k, m in vars(base).items() if callable(m)} for base in cls.__mro__)
-            nearest = next(found for found in methods if name in found or former in found)
-            if name not in nearest:
-                setattr(cls, name, nearest[former])
-            elif former not in nearest and former not in vars(cls):
-                setattr(cls, former, nearest[name])
-
     def __post_init__(self) -> None:
         hints = field_types(type(self))
         for field in dataclasses.fields(self):
@@ -150,8 +135,6 @@ class Spec(Frozen):
         """The fields by name, as a table of facts shows them."""
         for field in dataclasses.fields(self):
             yield field.name, getattr(self, field.name)
-
-    told = shown_fields
 
     def walk(self, path: str = "") -> Iterator[tuple[str, Spec]]:
         """This spec and all below it, each with its path: "layers.3.mixer"."""
@@ -221,8 +204,6 @@ class Spec(Frozen):
     def state_size(self, dim: int) -> int:
         """How many numbers a cache keeps whatever the length of the text: the state of recurrent mixers."""
         return self._sum("state_size", dim)
-
-    carried = state_size
 
     def check_width(self, dim: int) -> None:
         """RecipeError that names the field when the module cannot work in width `dim`; its parts are asked for theirs."""

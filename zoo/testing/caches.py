@@ -68,7 +68,7 @@ def chunks_meet_without_a_seam(subject: Subject) -> None:
         (f"pieces that end at {PADDING} and at the end", (PADDING,)),
     ):
         same(logits_in_pieces(subject, text, cuts), expected, f"logits of {length} tokens in {what}")
-    if is_causal(subject) and "left" in subject.protocol.padding:
+    if is_causal(subject) and "left" in subject.model.padding:
         row = mx.concatenate([text[:, :PADDING], text[:, :-PADDING]], axis=1)  # (1, T)
         mask = mx.array([[1] * length, [0] * PADDING + [1] * (length - PADDING)])  # (2, T)
         padded = subject.model(mx.concatenate([text, row]), subject.model.make_cache(), mask=mask)

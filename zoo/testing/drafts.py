@@ -47,7 +47,7 @@ class KnownText:
 
 def takes_drafts(subject: Subject) -> bool:
     """Whether its caches can take tokens back; where they cannot, drafts are refused."""
-    return can_go_back(subject.protocol.plain_caches(subject.model.make_cache()))
+    return can_go_back(subject.model.plain_caches(subject.model.make_cache()))
 
 
 def drafted_text_equals_the_text_alone(subject: Subject) -> None:

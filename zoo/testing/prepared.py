@@ -15,7 +15,7 @@ def prepared_step_equals_the_model(subject: Subject) -> None:
     """Texts are written by a step with less work for Python; its logits must be those of the model's own modules."""
     tokens = subject.tokens
     _check(subject, None)
-    if "left" in subject.protocol.padding:
+    if "left" in subject.model.padding:
         padding = [min(row, _read(tokens) - 1) for row in range(tokens.shape[0])]
         _check(subject, mx.array([[0] * left + [1] * (_read(tokens) - left) for left in padding]))
 
@@ -28,7 +28,7 @@ def _check(subject: Subject, mask: mx.array | None) -> None:  # (B, T)
     given = tokens[:, :read]
     forward: Callable[..., mx.array] = model
     caches = [model.make_cache(), model.make_cache()]
-    if subject.protocol.translates:
+    if subject.model.translates:
         source = None if mask is None else mask[:, ::-1]  # padded on the right
         memory, forward = model.encode(given, source), partial(model.decode, memory=None)
         for cache in caches:

@@ -11,7 +11,6 @@ from typing import Any
 
 import mlx.core as mx
 
-from zoo.blocks.model import protocol_of
 from zoo.errors import SourceError
 from zoo.loading import Loaded, load
 from zoo.testing import TOLERANCE, Check, Result, Subject, outcome, same
@@ -50,7 +49,7 @@ def agreement(subject: Subject, reference: Path, tolerance: float = TOLERANCE) -
 
 def answer(model: Any, given: Mapping[str, mx.array]) -> mx.array:
     """The logits (B, T, V) of `tokens`; of a translator, those of `target` with the tokens as its source."""
-    if protocol_of(model).translates:
+    if model.translates:
         return model(given["tokens"], given["target"], mask=given.get("mask"))
     return model(given["tokens"], mask=given.get("mask"))
 
@@ -69,7 +68,7 @@ def _of_npz(subject: Subject, path: Path) -> tuple[dict[str, mx.array], mx.array
     for name in ("tokens", "logits"):
         if name not in arrays:
             raise SourceError(f"{path}: has no array {name!r}; it has: {', '.join(arrays) or 'none'}")
-    translates = protocol_of(subject.model).translates
+    translates = subject.model.translates
     if translates and "target" not in arrays:
         raise SourceError(f"{path}: a translator needs an array 'target' besides its source, 'tokens'")
     for name in {"tokens", "target"} & arrays.keys():

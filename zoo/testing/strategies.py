@@ -12,7 +12,6 @@ from zoo.generation import stream
 from zoo.generation.step import Step
 from zoo.host.registry import Registry, default_registry
 from zoo.loading import Loaded
-from zoo.notices import renamed_argument
 from zoo.testing.subjects import Check, Subject, subject
 
 LENGTH = 8  # tokens of a prompt, and of an answer
@@ -34,7 +33,6 @@ def loaded_of(subject: Subject) -> Loaded:
     )
 
 
-@renamed_argument("known", "registry")
 def check_strategy(
     name: str, architecture: str | None = None, registry: Registry | None = None, **settings: Any
 ) -> list[Step]:

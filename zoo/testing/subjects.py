@@ -15,14 +15,13 @@ from mlx.utils import tree_flatten, tree_unflatten
 
 from zoo.architecture import Architecture
 from zoo.assemble import assemble
-from zoo.blocks.model import Model, protocol_of
 from zoo.checkpoint.open import make_recipe
 from zoo.checkpoint.packed import Packing
 from zoo.checkpoint.quantize import choose
 from zoo.errors import PluginError, ZooError
 from zoo.host.registry import Registry, default_registry
 from zoo.loading import Loaded
-from zoo.notices import notice, renamed_argument
+from zoo.notices import notice
 
 TOLERANCE = 1e-4  # of the range of the logits, in float32
 LENGTH = 24  # tokens of a test text: more than any window of the small presets
@@ -50,11 +49,6 @@ class Subject:
         """The size of the vocabulary that texts are drawn from."""
         return self.recipe.embedding.vocab
 
-    @property
-    def protocol(self) -> Model:
-        """What the model declares of itself."""
-        return protocol_of(self.model)
-
 
 @dataclass(frozen=True)
 class Check:
@@ -74,7 +68,7 @@ class Check:
 
 def decodes(subject: Subject) -> bool:
     """Whether the model continues text token by token, from a cache."""
-    return subject.protocol.decodes and not subject.protocol.translates
+    return subject.model.decodes and not subject.model.translates
 
 
 def is_causal(subject: Subject) -> bool:
@@ -84,12 +78,12 @@ def is_causal(subject: Subject) -> bool:
 
 def is_encoder(subject: Subject) -> bool:
     """Whether the model is an encoder: it reads a whole text and generates none."""
-    return not subject.protocol.decodes
+    return not subject.model.decodes
 
 
 def translates(subject: Subject) -> bool:
     """Whether the model reads one text whole and writes another."""
-    return subject.protocol.translates
+    return subject.model.translates
 
 
 def streams(subject: Subject) -> bool:
@@ -126,7 +120,7 @@ def packed_layers(model: Any) -> list[Any]:
 def answer(subject: Subject, model: Any = None) -> mx.array:
     """The output (B, T, V) of a model, the subject's own or another of its kind, for all of the texts."""
     model = subject.model if model is None else model
-    return model(subject.tokens, subject.tokens) if subject.protocol.translates else model(subject.tokens)
+    return model(subject.tokens, subject.tokens) if subject.model.translates else model(subject.tokens)
 
 
 def is_third_party(subject: Subject) -> bool:
@@ -146,7 +140,6 @@ def numbers_of(architecture: Architecture, preset: str | None = None) -> Mapping
     )
 
 
-@renamed_argument("known", "registry")
 def subject(name: str, preset: str | None = None, registry: Registry | None = None, seed: int = 0) -> Subject:
     """The architecture `name` as a small model with random weights."""
     registry = registry or default_registry()

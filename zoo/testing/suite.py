@@ -28,7 +28,6 @@ from zoo.host.discovery import FIRST_PARTY
 from zoo.host.faults import described
 from zoo.host.registry import Registry, default_registry
 from zoo.loading import load
-from zoo.notices import renamed_argument
 from zoo.testing import batches as testing_batches
 from zoo.testing import caches as testing_caches
 from zoo.testing import drafts as testing_drafts
@@ -117,7 +116,7 @@ def chunked_prefill_equals_whole(subject: Subject) -> None:
 
 @check(
     "rows of different lengths share a batch, padded on the left, then decode together",
-    lambda s: decodes(s) and "left" in s.protocol.padding,
+    lambda s: decodes(s) and "left" in s.model.padding,
 )
 def padded_row_equals_the_row_alone(subject: Subject) -> None:
     length, padding = subject.tokens.shape[1] - 2, 5
@@ -354,7 +353,6 @@ def run_checks(name: str, preset: str | None = None, registry: Registry | None =
     return list(results_of(subject(name, preset, registry)))
 
 
-@renamed_argument("known", "registry")
 def check_card(readme: Path | str, name: str, registry: Registry | None = None) -> None:
     """Raise AssertionError, with the command that rewrites it, unless a README has the present card of the plugin `name`."""
     from zoo.insight.card import card
@@ -366,7 +364,6 @@ def check_card(readme: Path | str, name: str, registry: Registry | None = None) 
     )
 
 
-@renamed_argument("known", "registry")
 def check_architecture(
     name: str, preset: str | None = None, registry: Registry | None = None
 ) -> list[Result]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from zoo.blocks.model import protocol_of
 from zoo.blocks.position import steady_length
 from zoo.errors import PromptError, TokenizerError, ZooError
 from zoo.frozen import Frozen, frozen
@@ -53,10 +52,10 @@ def drafting_of(loaded: Loaded, settings: Settings) -> Drafting | None:
         raise PromptError("`draft_tokens` is of `draft_model` and `own_draft`, and neither is given")
     if not asked:
         return None
-    protocol = protocol_of(loaded.model)
-    if not protocol.decodes or protocol.translates or loaded.architecture.causality == "full":
+    model = loaded.model
+    if not model.decodes or model.translates or loaded.architecture.causality == "full":
         raise PromptError(f"`{asked[0]}`: {loaded.architecture.name} does not continue a text token by token")
-    if not can_go_back(protocol.plain_caches(loaded.model.make_cache(settings.policy()))):
+    if not can_go_back(model.plain_caches(model.make_cache(settings.policy()))):
         raise PromptError(f"`{asked[0]}`: the caches of {loaded.architecture.name} cannot take tokens back")
     steady = steady_length(loaded.model)
     if settings.prompt_lookup:
@@ -98,10 +97,10 @@ def draft_of(loaded: Loaded, source: Any) -> Loaded:
 
 def fitting(loaded: Loaded, draft: Loaded) -> Loaded:
     """The draft model; PromptError where it cannot draft for `loaded`."""
-    name, protocol = f"`draft_model` {draft.folder}", protocol_of(draft.model)
-    if not protocol.decodes or protocol.translates or draft.architecture.causality != "causal":
+    name, model = f"`draft_model` {draft.folder}", draft.model
+    if not model.decodes or model.translates or draft.architecture.causality != "causal":
         raise PromptError(f"{name}: {draft.architecture.name} is no causal decoder")
-    if not can_go_back(protocol.plain_caches(draft.model.make_cache())):
+    if not can_go_back(model.plain_caches(model.make_cache())):
         raise PromptError(f"{name}: the caches of {draft.architecture.name} cannot take tokens back")
     if (draft.tokenizer is None) != (loaded.tokenizer is None):
         raise PromptError(f"{name}: one of the two models has a tokenizer, the other none")

@@ -12,7 +12,6 @@ from typing import Any
 import mlx.core as mx
 
 from zoo import runtime
-from zoo.blocks.model import protocol_of
 from zoo.cache import settle
 from zoo.generation.choosing.stages import LogitsProcessor, stages_of
 from zoo.generation.drafting.drafter import Draft
@@ -83,7 +82,7 @@ class DraftModel:
         self.caches = model.make_cache()
         self.held = 0  # tokens of the text that the caches hold, before the drafts
         self.beyond: list[int] = []  # drafts that the caches hold after them
-        self._rollback = Rollback(protocol_of(model).plain_caches(self.caches))
+        self._rollback = Rollback(model.plain_caches(self.caches))
 
     def read(self, tokens: Sequence[int]) -> None:
         """Take in the next tokens of the text; the model reads them when it drafts."""

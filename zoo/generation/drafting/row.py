@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import mlx.core as mx
 
-from zoo.blocks.model import protocol_of
 from zoo.cache import CachePolicy
 from zoo.errors import ZooError
 from zoo.generation.choosing.logits import check_numbers, logprobs
@@ -63,7 +62,7 @@ class DraftedRow:
         self.held = len(self.ids)  # of these the caches hold
         # The draws of a text with a seed repeat only if the same passes have drafts, whatever the clock says.
         self.pays = BreakEven(always=self.drafting.draws and text.settings.seed is not None)
-        self._rollback = Rollback(protocol_of(self.model).plain_caches(cache))
+        self._rollback = Rollback(self.model.plain_caches(cache))
         self._first: mx.array | None = logits
 
     def step(self) -> list[tuple[Text, Step]]:

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from zoo import runtime
-from zoo.blocks.model import protocol_of
 from zoo.cache import Cache, CachePolicy, Snapshot, leaves
 from zoo.errors import PromptError
 from zoo.frozen import Frozen, frozen
@@ -236,7 +235,7 @@ def key_of(policy: CachePolicy | None) -> CachePolicy:
 
 def unsupported(loaded: Loaded) -> str:
     """Why nothing that a model computed of one text can serve another; empty when it can."""
-    if not protocol_of(loaded.model).decodes or protocol_of(loaded.model).translates:
+    if not loaded.model.decodes or loaded.model.translates:
         return f"{loaded.architecture.name} does not continue a text"
     if loaded.architecture.causality != "causal":
         return "the tokens of a prompt see each other both ways, so that each new prompt changes all of them"

@@ -18,15 +18,14 @@ DRAFT = 8  # tokens that are looked up a step
 
 def zoo(asked: Asked) -> Engine:
     """The zoo, with what its model does."""
-    from zoo.blocks.model import protocol_of
     from zoo.loading import load
 
     how: dict[str, Any] = dict(dtype=asked.dtype, architecture=asked.architecture, unpack=asked.unpack)
     loaded = load(asked.folder, force=True, **how)
-    protocol, causality = protocol_of(loaded.model), loaded.architecture.causality
-    if protocol.translates:
+    model, causality = loaded.model, loaded.architecture.causality
+    if model.translates:
         return Translator(loaded)
-    return Writer(loaded) if protocol.decodes and causality != "full" else Own(loaded)
+    return Writer(loaded) if model.decodes and causality != "full" else Own(loaded)
 
 
 class Own(Engine):
