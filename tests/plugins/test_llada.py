@@ -144,7 +144,9 @@ def test_blocks_are_whole_from_left_to_right(loaded):
         return loaded_model.backbone(tokens, *rest)
 
     loaded_model = loaded.model
-    loaded.model = SimpleNamespace(backbone=backbone, head=loaded_model.head)
+    loaded.model = SimpleNamespace(
+        backbone=backbone, head=loaded_model.head, encodes=False, padding=loaded_model.padding
+    )
     zoo.generate(loaded, [5, 6, 7], max_tokens=8, block_length=4, steps=4)
     masks = [[place for place, id in enumerate(text) if id == MASK] for text in seen]
     assert masks[0] == list(range(3, 11))
