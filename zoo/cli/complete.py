@@ -25,42 +25,25 @@ def sources(context: click.Context, parameter: click.Parameter, incomplete: str)
 
 
 class Bash(BashComplete):
-    """Bash's completion of words with a colon, which bash itself takes for several.
-
-    Its script hands over the line up to the cursor, and leaves out of an answer what stands before the word's last
-    colon: bash replaces what comes after it.
-    """
-
-    source_template = """\
-%(complete_func)s() {
-    local IFS=$'\\n' line="${COMP_LINE:0:COMP_POINT}" response kind value
-    local word="${line##*[[:space:]]}" before=""
-    if [[ "$COMP_WORDBREAKS" == *:* && "$word" == *:* ]]; then
-        before="${word%%:*}:"
-    fi
-    COMPREPLY=()
-    response=$(env COMP_LINE="$line" %(complete_var)s=bash_complete "$1")
-    for response in $response; do
-        kind="${response%%%%,*}" value="${response#*,}"
-        if [[ "$kind" == dir ]]; then
-            compopt -o dirnames
-        elif [[ "$kind" == file ]]; then
-            compopt -o default
-        elif [[ "$kind" == plain ]]; then
-            COMPREPLY+=("${value#"$before"}")
-        fi
-    done
-}
-complete -o nosort -F %(complete_func)s %(prog_name)s
-"""
+    """Bash's completion of words with a colon, which bash itself splits into three: `llama`, `:` and `pocket`."""
 
     def get_completion_args(self) -> tuple[list[str], str]:
-        """The words before the one under the cursor, and that one."""
-        line = os.environ["COMP_LINE"]
-        words = split_arg_string(line)
-        if not line or line[-1].isspace():
-            return words[1:], ""
-        return words[1:-1], words[-1]
+        """The words before the one under the cursor, and that one, joined again at its colons."""
+        words = split_arg_string(os.environ["COMP_WORDS"])
+        number = int(os.environ["COMP_CWORD"])
+        whole: list[str] = []
+        for word in [*words, ""][: number + 1]:
+            if whole and ":" in (word, whole[-1][-1:]):
+                whole[-1] += word
+            else:
+                whole.append(word)
+        self.split = whole[-1].rpartition(":")[1] in words
+        return whole[1:-1], whole[-1]
+
+    def format_completion(self, item: CompletionItem) -> str:
+        """What bash is told: it replaces only what stands after the colon."""
+        value = item.value.rpartition(":")[2] if self.split else item.value
+        return f"{item.type},{value}"
 
 
 def prepare() -> None:
