@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any
@@ -78,6 +78,16 @@ def message_of(error: BaseException) -> str:
         return str(error)
     except BaseException:
         return ""
+
+
+def did_you_mean(
+    name: str, known: Iterable[str], otherwise: str = "", most: int = 1, alike: float = 0.6
+) -> str:
+    """The end of a message about an unknown name: "; did you mean top_k?", or `otherwise` when no name resembles it."""
+    from difflib import get_close_matches
+
+    near = get_close_matches(name, list(known), most, alike)
+    return f"; did you mean {' or '.join(near)}?" if near else otherwise
 
 
 @contextmanager

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from zoo.architecture.fields import (
@@ -14,7 +13,7 @@ from zoo.architecture.fields import (
 )
 from zoo.architecture.settings import Setting
 from zoo.architecture.shared_settings import SHARED
-from zoo.errors import PluginError, PromptError
+from zoo.errors import PluginError, PromptError, did_you_mean
 from zoo.frozen import Frozen, frozen
 from zoo.recipe.models import CAUSALITIES
 
@@ -72,8 +71,7 @@ class Strategy(Frozen):
             raise PluginError(f"{told}: no setting can be called {reserved}, which zoo.stream takes itself")
         known = (*SHARED, *own, *ARGUMENTS)
         if unknown := next((name for name in self.options if name not in known), None):
-            near = get_close_matches(unknown, known, 1)
-            hint = f"; did you mean {near[0]}?" if near else ": declare it in `settings`"
+            hint = did_you_mean(unknown, known, ": declare it in `settings`")
             raise PluginError(f"{told}: options names {unknown!r}, which is no shared setting{hint}")
 
     def function(self) -> Callable[..., Any]:

@@ -6,11 +6,10 @@ import json
 import math
 import re
 from collections.abc import Iterable, Mapping
-from difflib import get_close_matches
 from numbers import Integral, Real
 from typing import Any
 
-from zoo.errors import PluginError, PromptError
+from zoo.errors import PluginError, PromptError, did_you_mean
 from zoo.frozen import Frozen, frozen
 
 KINDS = (int, float, bool, str, dict, object)
@@ -155,9 +154,8 @@ def checked_settings(owner: str, declared: Iterable[Setting], given: Mapping[str
     known = {setting.name: setting for setting in declared}
     for name in given:
         if name not in known:
-            near = get_close_matches(str(name), known, 1)
-            hint = f"did you mean {near[0]}?" if near else f"it has {', '.join(known) or 'none'}"
-            raise PromptError(f"{owner} has no setting {name!r}; {hint}")
+            hint = did_you_mean(str(name), known, f"; it has {', '.join(known) or 'none'}")
+            raise PromptError(f"{owner} has no setting {name!r}{hint}")
     values = {name: setting.checked(given[name]) for name, setting in known.items() if name in given}
     missing = next((n for n, setting in known.items() if n not in values and setting.default is None), None)
     if missing is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import time
 from typing import Any
@@ -82,7 +81,7 @@ def cache(context: click.Context, as_json: bool) -> None:
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def remove(ids: tuple[str, ...], yes: bool) -> None:
     """Remove models as `zoo cache` lists them: all that is there of OWNER/NAME, or the one revision 1234abcd."""
-    from zoo.errors import SourceError
+    from zoo.errors import SourceError, did_you_mean
     from zoo.facts import amount
 
     scanned = scan()
@@ -95,9 +94,8 @@ def remove(ids: tuple[str, ...], yes: bool) -> None:
             if row["id"] == wanted or (len(wanted) >= 8 and row["revision"].startswith(wanted))
         }
         if not matching:
-            near = difflib.get_close_matches(wanted, [row["id"] for row in found], 1)
-            hint = f"did you mean {near[0]}?" if near else "`zoo cache` lists what is"
-            raise SourceError(f"{wanted}: not in the cache; {hint}")
+            hint = did_you_mean(wanted, [row["id"] for row in found], "; `zoo cache` lists what is")
+            raise SourceError(f"{wanted}: not in the cache{hint}")
         chosen |= matching
     plan = scanned.delete_revisions(*chosen)
     what = f"{', '.join(chosen.values())}: {amount(plan.expected_freed_size)}B"

@@ -103,7 +103,7 @@ def compare(
         click.echo(json.dumps(record, ensure_ascii=False, indent=1))
         return
     print_diagrams(diagrams)
-    _print_rows([row for row in rows if everything or not (row.detail or row.empty)], "", titles)
+    _print_rows([row for row in rows if everything or not row.detail], "", titles)
     for title, sentences in zip(titles[1:], words, strict=True):
         click.echo()
         listed = bullets(sentences) if sentences else "- nothing differs"

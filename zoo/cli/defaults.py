@@ -10,11 +10,12 @@ import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 import click
+
+from zoo.errors import did_you_mean
 
 WHERE = "ZOO_CONFIG"
 """The variable that names the file, in the place of `zoo/config.toml` in the folder for settings of programs."""
@@ -48,7 +49,7 @@ def read_config(commands: Iterable[str]) -> dict[str, Any]:
                 f"{path}: {name} stands in no table: options belong to a command, as in [run]"
             )
         if name not in known:
-            raise click.UsageError(f"{path}: [{name}] is no command{_hint(name, known)}")
+            raise click.UsageError(f"{path}: [{name}] is no command{did_you_mean(name, known)}")
     return tables
 
 
@@ -73,7 +74,7 @@ def default_map(
             continue  # of one of its own commands, which is not asked for
         if option is None:
             raise click.UsageError(
-                f"{source}: `zoo {' '.join(path)}` has no such option{_hint(key, options)}"
+                f"{source}: `zoo {' '.join(path)}` has no such option{did_you_mean(key, options)}"
             )
         found[str(option.name)] = _value(source, option, value, ctx)
     nested = found
@@ -129,8 +130,3 @@ def _converted(
         return kind.convert(value, option, ctx)
     except click.BadParameter as error:
         raise click.UsageError(f"{source}: {error.message}") from error
-
-
-def _hint(name: str, known: Iterable[str]) -> str:
-    near = get_close_matches(name, tuple(known), 1)
-    return f"; did you mean {near[0]}?" if near else ""

@@ -19,7 +19,7 @@ from zoo.cli.defaults import default_map, read_config
 from zoo.cli.downloads import ask
 from zoo.cli.signals import listen
 from zoo.cli.terminal import guard
-from zoo.errors import PluginError, ZooError
+from zoo.errors import PluginError, ZooError, did_you_mean
 
 if TYPE_CHECKING:
     from zoo.architecture import Command
@@ -57,10 +57,7 @@ class Commands(click.Group):
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         if args and args[0] not in command_table() and not args[0].startswith("-"):
-            import difflib
-
-            near = difflib.get_close_matches(args[0], self.list_commands(ctx), 1)
-            hint = f"; did you mean {near[0]}?" if near else "; `zoo --help` lists them"
+            hint = did_you_mean(args[0], self.list_commands(ctx), "; `zoo --help` lists them")
             raise click.UsageError(f"no command {args[0]!r}{hint}")
         found = super().resolve_command(ctx, args)
         self.running = tuple(_chain(ctx, found[1], found[2]))

@@ -11,7 +11,7 @@ import pluggy
 
 from zoo.architecture import API, Architecture
 from zoo.architecture.fields import check_tasks
-from zoo.errors import PluginError
+from zoo.errors import PluginError, did_you_mean
 from zoo.host import hookspecs
 from zoo.host.kinds import KINDS, Kind
 
@@ -101,11 +101,8 @@ def _implementations(plugin: Any) -> dict[str, list[Callable[..., Any]]]:
         for caller in manager.get_hookcallers(plugin) or ()
     }
     for hook in sorted(found.keys() - set(HOOKS)):
-        from difflib import get_close_matches
-
-        near = get_close_matches(hook, HOOKS, 1)
-        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(HOOKS)}"
-        raise PluginError(f"there is no hook {hook}; {hint}")
+        hint = did_you_mean(hook, HOOKS, f"; there are {', '.join(HOOKS)}")
+        raise PluginError(f"there is no hook {hook}{hint}")
     for hook in HOOKS:
         if hook not in found and callable(getattr(plugin, hook, None)):
             raise PluginError(f"{hook} is not marked: write @hookimpl above it")

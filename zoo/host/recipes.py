@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from zoo.architecture import Architecture, Block
 from zoo.config import CONFIG_JSON, Config, Origin
-from zoo.errors import ConfigError, PluginError, RecipeError
+from zoo.errors import ConfigError, PluginError, RecipeError, did_you_mean
 from zoo.files import read_object
 from zoo.host.discovery import Plugin
 from zoo.recipe import Model, Spec, from_json
@@ -50,10 +50,7 @@ def recipe_from_json(value: Any, registry: Blocks) -> Model:
             if unloaded := registry.unloaded_block(identifier):
                 line = f"{identifier!r} is a block of the {unloaded.unloaded_label}"
                 raise RecipeError(line) from None
-            import difflib
-
-            near = difflib.get_close_matches(identifier, registry.blocks, 2)
-            hint = f"; did you mean {' or '.join(near)}?" if near else ""
+            hint = did_you_mean(identifier, registry.blocks, most=2)
             raise RecipeError(f"no installed plugin has the block {identifier!r}{hint}") from None
 
     found = from_json(value, spec_of)

@@ -25,7 +25,7 @@ from zoo.architecture import (
     import_target,
 )
 from zoo.config import CONFIG_JSON, Origin
-from zoo.errors import PluginError, SourceError
+from zoo.errors import PluginError, SourceError, did_you_mean
 from zoo.host import core as core_plugin
 from zoo.host.choose import choose_objective, choose_strategy
 from zoo.host.collect import collect
@@ -148,10 +148,7 @@ class Registry:
         for plugin in self.plugins:
             if name in (plugin.name, plugin.distribution):
                 return plugin
-        from difflib import get_close_matches
-
-        near = get_close_matches(name, [p.name for p in self.plugins], 1)
-        raise PluginError(f"no plugin {name!r}{f'; did you mean {near[0]}?' if near else ''}")
+        raise PluginError(f"no plugin {name!r}{did_you_mean(name, [p.name for p in self.plugins])}")
 
     def plugin_of(self, record: Any) -> Plugin:
         """The plugin that gave this very record; PluginError for none."""

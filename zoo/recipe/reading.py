@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from zoo.config import MOST_LAYERS
-from zoo.errors import RecipeError
+from zoo.errors import RecipeError, did_you_mean
 from zoo.recipe.spec import Spec
 
 DEEPEST = 16  # specs within specs: far more than any model has, far less than Python's stack
@@ -44,10 +44,7 @@ def _spec(value: Any, spec_of: SpecOf, path: str, depth: int) -> Spec:
         if name == "block":
             continue
         if name not in fields:
-            import difflib
-
-            near = difflib.get_close_matches(name, fields, 1)
-            hint = f"; did you mean {near[0]}?" if near else f"; its fields: {', '.join(fields)}"
+            hint = did_you_mean(name, fields, f"; its fields: {', '.join(fields)}")
             raise _error(_below(path, name), f"{cls.block()} has no such field{hint}")
         values[name] = _value(given, spec_of, _below(path, name), depth + 1)
     for name, field in fields.items():

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from zoo.errors import PromptError
+from zoo.errors import PromptError, did_you_mean
 from zoo.frozen import Frozen, frozen
 
 
@@ -82,6 +81,5 @@ def language_id(codes: Mapping[str, int], code: str, which: str) -> int:
     """The id of a language's token; PromptError, with the nearest codes, for one that the model lacks."""
     if code in codes:
         return codes[code]
-    near = difflib.get_close_matches(code, codes, 3, 0.4)
-    hint = f"; did you mean {' or '.join(near)}?" if near else f"; it has {', '.join(list(codes)[:8])} …"
+    hint = did_you_mean(code, codes, f"; it has {', '.join(list(codes)[:8])} …", most=3, alike=0.4)
     raise PromptError(f"`{which}_language`: the model has no language {code!r}{hint}")

@@ -5,13 +5,12 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from difflib import get_close_matches
 from typing import Any
 
 import mlx.core as mx
 import numpy as np
 
-from zoo.errors import PromptError
+from zoo.errors import PromptError, did_you_mean
 from zoo.generation import check_loaded
 from zoo.insight.tracing.probe import Value
 from zoo.insight.tracing.recorder import Editor
@@ -81,10 +80,7 @@ def resolve(address: str, known: Mapping[str, Value]) -> tuple[str, int | None, 
         named = value.item == item and found.rpartition(".")[0] == path
         if index.isdecimal() and value.item_axis and (named or found == owner):
             return found, value.axes.split().index(value.item_axis), int(index)
-    near = get_close_matches(str(address), known, 1)
-    raise PromptError(
-        f"the model has no value {str(address)!r}{f'; did you mean {near[0]}?' if near else ''}"
-    )
+    raise PromptError(f"the model has no value {str(address)!r}{did_you_mean(str(address), known)}")
 
 
 def _edit(address: str, wanted: Any, axis: int | None, index: int) -> Edit:
