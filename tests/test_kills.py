@@ -16,7 +16,7 @@ import pytest
 from small_llama import NUMBERS
 
 import zoo
-from zoo.generation.prompt_cache import PromptCache
+from zoo.generation.prefix_cache import PromptCache
 from zoo.insight.benchmark import read_record
 from zoo.training.state import open_state, state_path
 

@@ -16,10 +16,10 @@ from zoo.runtime import preload_blas
 
 if TYPE_CHECKING:
     from zoo.generation import Generated, Step, generate, stream
-    from zoo.generation.chat import chat
+    from zoo.generation.chat.chat import chat
     from zoo.generation.embedding import embed
     from zoo.generation.engine import Engine
-    from zoo.generation.prompt_cache import PromptCache
+    from zoo.generation.prefix_cache import PromptCache
     from zoo.insight.tracing import Trace, intervene, trace
     from zoo.loading import Loaded, load
 
@@ -48,12 +48,12 @@ _HOMES = {
     "load": "zoo.loading",
     "Generated": "zoo.generation",
     "Step": "zoo.generation",
-    "chat": "zoo.generation.chat",
+    "chat": "zoo.generation.chat.chat",
     "generate": "zoo.generation",
     "stream": "zoo.generation",
     "batch": "zoo.generation",
     "Engine": "zoo.generation.engine",
-    "PromptCache": "zoo.generation.prompt_cache",
+    "PromptCache": "zoo.generation.prefix_cache",
     "embed": "zoo.generation.embedding",
     "Trace": "zoo.insight.tracing",
     "intervene": "zoo.insight.tracing",

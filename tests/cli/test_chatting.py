@@ -13,8 +13,8 @@ from zoo.cli import progress
 from zoo.cli.chatting.markdown import BOLD, CODE, DIM, RESET, Painter
 from zoo.cli.chatting.reading import PipeReader
 from zoo.cli.chatting.session import Session
-from zoo.generation.conversation import Conversation
-from zoo.generation.talk import Dropped, Talk
+from zoo.generation.chat.conversation import Conversation
+from zoo.generation.chat.session import Dropped, Talk
 
 ESCAPES = re.compile(r"\x1b\[[0-9]*m")
 MARKED = st.text("ab `*#\n_", max_size=40)

@@ -57,7 +57,7 @@ def chat(
     settings = asked_settings(loaded, settings, strategy, samplers, prompt_cache)
     talk = talk_of(loaded, Request(settings | {"strategy": strategy}, system, raw))
     if path is not None:
-        from zoo.generation.conversation import load_conversation
+        from zoo.generation.chat.conversation import load_conversation
 
         conversation, kept = load_conversation(path)
         if system is not None:
@@ -69,9 +69,9 @@ def chat(
 def talk_of(loaded: Any, request: Request) -> Any:
     """The conversation that a command's options ask for; what was computed of it is kept until it ends."""
     from zoo.errors import PromptError
-    from zoo.generation.conversation import Conversation
-    from zoo.generation.prompt_cache import PromptCache
-    from zoo.generation.talk import Talk
+    from zoo.generation.chat.conversation import Conversation
+    from zoo.generation.chat.session import Talk
+    from zoo.generation.prefix_cache import PromptCache
 
     settings = {name: value for name, value in request.settings.items() if name != "strategy"}
     held = settings.pop("prompt_cache", None)

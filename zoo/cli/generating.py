@@ -124,7 +124,7 @@ def asked_settings(
 
 def opened_cache(path: Path, loaded: Any) -> Any:
     """The prompt cache of a file, which is written again when the command ends and a prompt was read."""
-    from zoo.generation.prompt_cache import PromptCache
+    from zoo.generation.prefix_cache import PromptCache
 
     held = PromptCache.load(path, loaded)
 

@@ -12,7 +12,7 @@ from zoo.generation.step import Step
 from zoo.loading import Loaded
 
 if TYPE_CHECKING:
-    from zoo.generation.prompt_cache import PromptCache
+    from zoo.generation.prefix_cache import PromptCache
 
 
 def stream(

@@ -20,8 +20,8 @@ from zoo.generation.step import Step
 from zoo.loading import Loaded
 
 if TYPE_CHECKING:
-    from zoo.generation.drafting import DraftedRow
-    from zoo.generation.prompt_cache import PromptCache
+    from zoo.generation.prefix_cache import PromptCache
+    from zoo.generation.speculative import DraftedRow
 
 MOST_ROWS = 32
 
@@ -249,7 +249,7 @@ class Engine:
             text = read.texts[0]
             policy = text.settings.policy()
             if text.drafting is not None:
-                from zoo.generation.drafting import DraftedRow
+                from zoo.generation.speculative import DraftedRow
 
                 drafted = DraftedRow(self.loaded.model, policy, finished)
                 drafted.join(text, read.cache, read.logits)

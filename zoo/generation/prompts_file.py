@@ -19,8 +19,8 @@ from zoo.files import check_output, is_stream, locked, parse_json, read_persons_
 from zoo.frozen import Frozen, frozen
 from zoo.generation import Generated, batch_stream, collected, started
 from zoo.generation.engine import MOST_ROWS, Engine
+from zoo.generation.prefix_cache.fingerprint import of_model, of_tokenizer
 from zoo.generation.prompt import encode_messages, encode_prompt
-from zoo.generation.prompt_cache.fingerprint import of_model, of_tokenizer
 from zoo.generation.settings import Settings, settings_for
 from zoo.loading import Loaded
 

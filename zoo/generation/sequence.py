@@ -18,8 +18,8 @@ from zoo.generation.text import TextStream
 from zoo.loading import Loaded
 
 if TYPE_CHECKING:
-    from zoo.generation.drafting import Drafter, Drafting
     from zoo.generation.grammar import TokenMask
+    from zoo.generation.speculative import Drafter, Drafting
 
 
 @dataclass(eq=False)
@@ -126,7 +126,7 @@ def _drafting(loaded: Loaded, settings: Settings) -> Drafting | None:
     """How the settings draft; None where they do not: then nothing of drafting is imported."""
     if not settings.drafts:
         return None
-    from zoo.generation.drafting import drafting_of
+    from zoo.generation.speculative import drafting_of
 
     return drafting_of(loaded, settings)
 

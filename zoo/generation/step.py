@@ -9,7 +9,7 @@ from zoo.errors import ZooError
 from zoo.frozen import Frozen, frozen
 
 if TYPE_CHECKING:
-    from zoo.generation.tools import ToolCall
+    from zoo.generation.chat.tools import ToolCall
 
 
 @frozen()

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from zoo.generation.drafting import Draft, DraftedRow, Drafting
-from zoo.generation.drafting.rollback import can_go_back
 from zoo.generation.engine import Engine
 from zoo.generation.prefill import Prefill
 from zoo.generation.sequence import text_of
 from zoo.generation.settings import settings_for
+from zoo.generation.speculative import Draft, DraftedRow, Drafting
+from zoo.generation.speculative.rollback import can_go_back
 from zoo.generation.step import Step
 from zoo.loading import Loaded
 from zoo.testing.batches import same_text

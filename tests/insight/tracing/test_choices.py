@@ -7,7 +7,7 @@ import pytest
 import zoo
 from zoo.architecture.shared_settings import CONSTRAINTS, PENALTIES, SAMPLING
 from zoo.generation.choosing import chooser
-from zoo.generation.drafting import row
+from zoo.generation.speculative import batch
 from zoo.insight.tracing.viewing import view_of
 
 PROMPT = "The capital of China is Beijing. The capital of China is Beijing. The capital of"
@@ -128,8 +128,8 @@ def test_drawn_drafts_are_tested_against_the_last_stage(llama, monkeypatch):
         tested.append(np.array(p))
         return row_accept(p, q, token, key)
 
-    row_accept = row.accept
-    monkeypatch.setattr(row, "accept", accept)
+    row_accept = batch.accept
+    monkeypatch.setattr(batch, "accept", accept)
     settings = dict(max_tokens=TOKENS, temperature=2.0, min_p=0.05, seed=1, draft_model=llama, draft_tokens=2)
     trace = zoo.trace(llama, PROMPT, **settings)
     choices = trace.choices(llama.recipe.embedding.vocab)

@@ -106,7 +106,7 @@ def _save(session: Session, text: str) -> None:
 
 
 def _load(session: Session, text: str) -> None:
-    from zoo.generation.conversation import load_conversation
+    from zoo.generation.chat.conversation import load_conversation
 
     path = _path("/load", text)
     conversation, settings = load_conversation(path)

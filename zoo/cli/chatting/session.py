@@ -20,7 +20,7 @@ from zoo.cli.progress import Progress
 from zoo.errors import ZooError
 
 if TYPE_CHECKING:
-    from zoo.generation.talk import Dropped, Talk
+    from zoo.generation.chat.session import Dropped, Talk
 
 AGAIN = "(Ctrl-C again or /exit ends)"
 

@@ -11,7 +11,7 @@ import mlx.core as mx
 import numpy as np
 
 from zoo.errors import PromptError, ZooError
-from zoo.generation.grammar.language import STUCK, Language, language_of, reason
+from zoo.generation.grammar.compile import STUCK, Language, language_of, reason
 from zoo.generation.grammar.vocabulary import BITS, Vocabulary, bits_of, no_vocabulary, vocabulary_of
 from zoo.tokenizer import Tokenizer
 

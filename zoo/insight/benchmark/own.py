@@ -81,7 +81,7 @@ class Writer(Own):
 
     def turns(self, ids: list[int], answer: int, following: list[int]) -> tuple[float, float]:
         """Seconds to the first token after a message, and after it, its answer and another message."""
-        from zoo.generation.prompt_cache import PromptCache
+        from zoo.generation.prefix_cache import PromptCache
 
         held = PromptCache(self.loaded)
         first, given = self._first(ids, answer, held)

@@ -1,8 +1,0 @@
-"""What a chat model writes, taken apart: the text of its answer, its thinking, and its calls of tools."""
-
-from __future__ import annotations
-
-from zoo.generation.answers.formats import AnswerFormat, format_of
-from zoo.generation.answers.parsed import Parsed, Parser
-
-__all__ = ["AnswerFormat", "Parsed", "Parser", "format_of"]

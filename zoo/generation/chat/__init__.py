@@ -1,0 +1,1 @@
+"""Chat: conversations laid out by the checkpoint's template, tools, and answers parsed as they are generated."""

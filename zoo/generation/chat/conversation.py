@@ -1,0 +1,163 @@
+"""A conversation: its messages and settings, what is taken back, left out, written to a file and read from one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from zoo.errors import PromptError, SourceError
+from zoo.files import is_stream, parse_json, read_persons_text, write_record
+from zoo.generation.chat.tools import ToolCall
+
+FILE_KEYS = ("generator", "messages", "settings")
+ROLES = ("system", "user", "assistant", "tool")
+
+Message = dict[str, Any]
+
+
+class Conversation:
+    """The messages of a conversation, in turns: a question, and what follows up to the next.
+
+    `messages` are those with a role and a content that `zoo.chat` takes. The `system` message comes first and belongs to
+    no turn. The oldest `dropped` turns are kept, but no longer part of what is `sent`. PromptError for a message that is
+    none, with its number.
+
+    >>> from zoo.generation.chat.conversation import Conversation
+    >>> conversation = Conversation(system="Be brief.")
+    >>> conversation.ask("Name a river.")
+    >>> conversation.answered("The Nile.")
+    >>> conversation.turns, len(conversation.sent)
+    (1, 3)
+    """
+
+    def __init__(self, messages: Sequence[Mapping[str, Any]] = (), *, system: str | None = None) -> None:
+        self.messages: list[Message] = [checked_message(m, n) for n, m in enumerate(messages, 1)]
+        self.dropped = 0
+        if system is not None:
+            self.system = system
+
+    @property
+    def system(self) -> str | None:
+        """The text of the system message; None without one, which an empty text sets it to."""
+        first = self.messages[0] if self.messages else {}
+        return first["content"] if first.get("role") == "system" else None
+
+    @system.setter
+    def system(self, text: str | None) -> None:
+        rest = self.messages[1:] if self.system is not None else self.messages
+        self.messages = [*([{"role": "system", "content": text}] if text else []), *rest]
+
+    @property
+    def turns(self) -> int:
+        """How many questions there are."""
+        return len(self._starts())
+
+    @property
+    def sent(self) -> list[Message]:
+        """The messages that the next answer follows from: all but those of the turns that were dropped."""
+        return self.without(self.dropped)
+
+    def without(self, dropped: int) -> list[Message]:
+        """The messages but those of the oldest `dropped` turns."""
+        starts = self._starts()
+        head = self.messages[:1] if self.system is not None else []
+        if not dropped:
+            return list(self.messages)
+        return [*head, *(self.messages[starts[dropped] :] if dropped < len(starts) else [])]
+
+    def ask(self, text: str) -> None:
+        """Add a question. PromptError for an empty one."""
+        if not text.strip():
+            raise PromptError("the prompt is empty")
+        self.messages.append({"role": "user", "content": text})
+
+    def answered(self, text: str, thinking: str = "", calls: Sequence[ToolCall] = ()) -> None:
+        """Add an answer. Its thinking is kept apart: the template decides whether the model sees it again."""
+        message: Message = {"role": "assistant", "content": text}
+        if thinking:
+            message["reasoning_content"] = message["thinking"] = (
+                thinking  # either is what some templates look for
+            )
+        if calls:
+            message["tool_calls"] = [call.to_json() for call in calls]
+        self.messages.append(message)
+
+    def undo(self) -> str:
+        """Take the last turn back; gives its question. PromptError when there is none."""
+        starts = self._starts()
+        if not starts:
+            raise PromptError("there is no question to take back")
+        question = self.messages[starts[-1]]["content"]
+        del self.messages[starts[-1] :]
+        self.dropped = min(self.dropped, max(self.turns - 1, 0))
+        return question
+
+    def reopen(self) -> None:
+        """Take the answer to the last question back, so that it can be answered again. PromptError without a question."""
+        starts = self._starts()
+        if not starts:
+            raise PromptError("there is no question to answer again")
+        del self.messages[starts[-1] + 1 :]
+
+    def save(self, path: Path, settings: Mapping[str, Any] | None = None) -> None:
+        """Write the messages, and settings beside them, as JSON.
+
+        PromptError when the file cannot be written, and when it exists and this method did not write it.
+        """
+        values = {"messages": self.messages, "settings": dict(settings or {})}
+        try:
+            write_record(path, values, None, indent=2)
+        except SourceError as error:
+            raise PromptError(str(error)) from error
+        except (TypeError, ValueError) as error:
+            raise PromptError(f"{path}: cannot be written ({error})") from error
+
+    def _starts(self) -> list[int]:
+        """Where the turns start."""
+        return [index for index, message in enumerate(self.messages) if message["role"] == "user"]
+
+
+def load_conversation(path: Path) -> tuple[Conversation, dict[str, Any]]:
+    """The conversation in a file that `Conversation.save` wrote, and its settings as they stand there.
+
+    PromptError names the file and the message that is none.
+
+    >>> from pathlib import Path
+    >>> from zoo.generation.chat.conversation import Conversation, load_conversation
+    >>> Conversation(system="Be brief.").save(Path("talk.json"), {"temperature": 0.5})
+    >>> conversation, settings = load_conversation(Path("talk.json"))
+    >>> conversation.system, settings
+    ('Be brief.', {'temperature': 0.5})
+    """
+    if is_stream(path):
+        raise PromptError(f"{path}: is not a file")
+    try:
+        values = parse_json(read_persons_text(path, PromptError))
+    except ValueError as error:
+        raise PromptError(f"{path}: not valid JSON ({error})") from error
+    if not isinstance(values, dict) or not isinstance(values.get("messages"), list):
+        raise PromptError(f'{path}: expected a JSON object with "messages", a list')
+    settings = values.get("settings", {})
+    if not isinstance(settings, dict):
+        raise PromptError(f'{path}: "settings" must be an object')
+    if unknown := next((key for key in values if key not in FILE_KEYS), None):
+        raise PromptError(f"{path}: {json.dumps(unknown)[:60]} is no part of a conversation")
+    try:
+        return Conversation(values["messages"]), settings
+    except PromptError as error:
+        raise PromptError(f"{path}: {error}") from error
+
+
+def checked_message(message: Any, number: int) -> Message:
+    """A message as an object with a role and a content; PromptError, with its number, for what is none."""
+    if not isinstance(message, Mapping) or message.get("role") not in ROLES:
+        raise PromptError(
+            f"message {number} must be an object with a role ({', '.join(ROLES)}) and a content"
+        )
+    if not isinstance(message.get("content"), str):
+        raise PromptError(f"message {number}: its content must be a text")
+    if message["role"] == "system" and number > 1:
+        raise PromptError(f"message {number}: a system message must be the first")
+    return dict(message)

@@ -1,0 +1,187 @@
+"""Tools that a chat model may call: their declarations for the template, and the calls in its answers."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+import secrets
+import string
+import types
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from zoo.errors import PromptError
+from zoo.frozen import Frozen, frozen
+
+Tool = Mapping[str, Any] | Callable[..., Any]
+
+KINDS = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null"}
+FORM = '{"type": "function", "function": {"name": …, "description": …, "parameters": {…}}}'
+
+_LETTERS = string.ascii_letters + string.digits
+_ID_LENGTH = 9  # Mistral's templates take ids of nine letters and digits and no others
+_ARGUMENT = re.compile(r"(\w+)\s*(?:\([^)]*\))?:\s*(.*)")
+
+
+@frozen()
+class ToolCall(Frozen):
+    """A call that a model asks for: the tool's `name` and its `arguments`; `id` names the call in the tool's answer.
+
+    >>> from zoo.generation.chat.tools import ToolCall
+    >>> call = ToolCall("a1", "add", {"x": 2, "y": 3})
+    >>> {"add": lambda x, y: x + y}[call.name](**call.arguments)
+    5
+    """
+
+    id: str
+    name: str
+    arguments: dict[str, Any]
+
+    def to_json(self) -> dict[str, Any]:
+        """The call as an entry of an assistant message's "tool_calls".
+
+        >>> from zoo.generation.chat.tools import ToolCall
+        >>> ToolCall("a1", "add", {"x": 2}).to_json()
+        {'id': 'a1', 'type': 'function', 'function': {'name': 'add', 'arguments': {'x': 2}}}
+        """
+        function = {"name": self.name, "arguments": self.arguments}
+        return {"id": self.id, "type": "function", "function": function}
+
+
+def call_of(value: Any) -> ToolCall | None:
+    """The call that an object `{"name": …, "arguments": {…}}` is, with an id of its own or a new one; else None.
+
+    Some models write "parameters", and some the arguments as JSON text.
+    """
+    if not isinstance(value, Mapping) or not isinstance(value.get("name"), str) or not value["name"]:
+        return None
+    arguments = value.get("arguments", value.get("parameters"))
+    if isinstance(arguments, str):
+        arguments = json_of(arguments)
+    if not isinstance(arguments, dict):
+        return None
+    id = value.get("id")
+    return ToolCall(id if isinstance(id, str) and id else new_id(), value["name"], arguments)
+
+
+def new_id() -> str:
+    """A new id of a call."""
+    return "".join(secrets.choice(_LETTERS) for _ in range(_ID_LENGTH))
+
+
+def json_of(text: str) -> Any:
+    """What a JSON text says, line breaks within its strings allowed as models write them; None when it is none."""
+    try:
+        return json.loads(text, strict=False, parse_constant=_refuse)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is not JSON")
+
+
+def declarations(tools: Iterable[Tool]) -> list[dict[str, Any]]:
+    """The declarations of tools as a template takes them: JSON objects as they are, Python functions by `declaration`.
+
+    PromptError, with the tool's number, for what is neither, and for two tools of one name.
+    """
+    if isinstance(tools, str | bytes | Mapping) or not isinstance(tools, Iterable):
+        raise PromptError(f"`tools` must be a list of declarations or functions, got {tools!r:.60}")
+    found: list[dict[str, Any]] = []
+    for number, tool in enumerate(tools, 1):
+        made = declaration(tool) if not isinstance(tool, Mapping) and callable(tool) else tool
+        function = made.get("function") if isinstance(made, Mapping) else None
+        name = function.get("name") if isinstance(function, Mapping) else None
+        if (
+            not isinstance(made, Mapping)
+            or made.get("type") != "function"
+            or not isinstance(function, Mapping)
+            or not isinstance(name, str)
+        ):
+            raise PromptError(f"`tools`: tool {number} must be a function or {FORM}, got {tool!r:.60}")
+        if not isinstance(function.get("parameters", {}), Mapping):
+            raise PromptError(f"`tools`: {name}: parameters must be a JSON schema (an object)")
+        if name in names(found):
+            raise PromptError(f"`tools`: two tools are called {name}")
+        found.append(dict(made))
+    return found
+
+
+def names(declared: Sequence[Mapping[str, Any]]) -> frozenset[str]:
+    """What the declared tools are called."""
+    return frozenset(tool["function"]["name"] for tool in declared)
+
+
+def declaration(function: Callable[..., Any]) -> dict[str, Any]:
+    """The declaration of a Python function: its name, the start of its docstring, its parameters by their type hints.
+
+    Parameters may be str, int, float, bool, list, dict, Literal, and unions of these; those with a default may be left
+    out. Lines `name: …` of the docstring's section "Args:" describe them. PromptError for a parameter without a type
+    hint, or of another type.
+
+    >>> from zoo.generation.chat.tools import declaration
+    >>> def add(x: int, y: int = 1):
+    ...     "Add two numbers."
+    >>> declaration(add)["function"]["parameters"]["required"]
+    ['x']
+    """
+    name = getattr(function, "__name__", type(function).__name__)
+    try:
+        hints = get_type_hints(function)
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError, NameError) as error:
+        raise PromptError(f"`tools`: {name}: its type hints cannot be read ({error})") from error
+    about, described = _documented(inspect.getdoc(function) or "")
+    properties: dict[str, Any] = {}
+    for parameter in parameters:
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
+            raise PromptError(f"`tools`: {name}: {parameter} is no parameter that can be given by name")
+        if parameter.name not in hints:
+            raise PromptError(f"`tools`: {name}: its parameter {parameter.name} needs a type hint")
+        schema = _schema(hints[parameter.name], f"{name}: {parameter.name}")
+        if parameter.name in described:
+            schema["description"] = described[parameter.name]
+        properties[parameter.name] = schema
+    required = [parameter.name for parameter in parameters if parameter.default is parameter.empty]
+    schema = {"type": "object", "properties": properties, "required": required}
+    return {"type": "function", "function": {"name": name, "description": about, "parameters": schema}}
+
+
+def _documented(text: str) -> tuple[str, dict[str, str]]:
+    """The first paragraph of a docstring, and what its section "Args:" says of each parameter."""
+    about = " ".join(text.split("\n\n", 1)[0].split())
+    described: dict[str, str] = {}
+    last: str | None = None
+    _, _, section = text.partition("Args:\n")
+    for line in section.split("\n"):
+        if not line.strip() or not line.startswith(" "):
+            break
+        if found := _ARGUMENT.fullmatch(line.strip()):
+            last, described[found[1]] = found[1], found[2]
+        elif last is not None:
+            described[last] += f" {line.strip()}"
+    return about, described
+
+
+def _schema(hint: Any, where: str) -> dict[str, Any]:
+    """The JSON schema of a type; PromptError, saying `where`, when it has none."""
+    origin, inner = get_origin(hint), get_args(hint)
+    if hint in KINDS:
+        return {"type": KINDS[hint]}
+    if origin in (Union, types.UnionType):
+        return {"anyOf": [_schema(one, where) for one in inner]}
+    if origin is Literal:
+        kinds = {KINDS.get(type(value)) for value in inner}
+        if None in kinds or len(kinds) != 1:
+            raise PromptError(f"`tools`: {where}: the values of a Literal must be of one plain type")
+        return {"type": kinds.pop(), "enum": list(inner)}
+    if hint is list or origin is list:
+        return {"type": "array", **({"items": _schema(inner[0], where)} if inner else {})}
+    if hint is dict or (origin is dict and inner[0] is str):
+        more = {"additionalProperties": _schema(inner[1], where)} if inner and inner[1] is not Any else {}
+        return {"type": "object", **more}
+    if hint is Any:
+        return {}
+    raise PromptError(f"`tools`: {where}: {getattr(hint, '__name__', hint)} has no JSON schema")

@@ -1,0 +1,47 @@
+"""What was said, as the ids that it was said in."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+
+from zoo.tokenizer import Tokenizer
+
+MOST = 8  # texts: of a conversation the last holds all, the others serve turns that are taken back
+
+
+class Transcript:
+    """Encodes the prompts of a conversation so that one that begins with an earlier prompt and answer begins with their ids.
+
+    A model does not always write a text in the tokens that the tokenizer makes of it. Its own tokens are what its caches
+    have taken in: were the answer encoded anew, all of it would be computed again.
+
+    >>> from zoo.generation.chat.transcript import Transcript
+    >>> tokenizer = zoo.load("llama").tokenizer
+    >>> transcript = Transcript(tokenizer)
+    >>> said = [tokenizer.encode(letter)[0] for letter in "China"]
+    >>> transcript.add(said)
+    >>> transcript.encode("China is large.")[:5] == said, tokenizer.encode("China is large.")[:5] == said
+    (True, False)
+    """
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._tokenizer = tokenizer
+        self._said: deque[tuple[str, list[int]]] = deque(maxlen=MOST)
+
+    def add(self, ids: Sequence[int]) -> None:
+        """Keep the ids of a prompt and its answer. A template may write another end token than the answer had."""
+        for end in (len(ids) - 1, len(ids)):
+            self._said.append((self._text(ids[:end]), list(ids[:end])))
+
+    def encode(self, text: str) -> list[int]:
+        """The ids of a text that holds its own special tokens."""
+        for start, ids in reversed(self._said):
+            if start and text.startswith(start):
+                rest = self._tokenizer.encode(text[len(start) :], special_tokens=False)
+                if self._text([*ids, *rest]) == text:  # some tokenizers add a space before a text
+                    return [*ids, *rest]
+        return self._tokenizer.encode(text, special_tokens=False)
+
+    def _text(self, ids: Sequence[int]) -> str:
+        return self._tokenizer.decode(ids, skip_special_tokens=False)

@@ -1,0 +1,247 @@
+"""A prompt cache as a safetensors file: arrays by tree and node, and in the metadata what they are.
+
+A file is written beside its place and then moved there. Its first bytes say that it is a prompt cache, so that no other
+file is ever replaced; a checksum of all arrays shows whether it is whole, and their dtypes and shapes are compared with
+those of the model's caches.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from array import array
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import mlx.core as mx
+
+from zoo.cache import Cache, CachePolicy, Snapshot, leaves
+from zoo.checkpoint.safetensors import read_header
+from zoo.errors import CheckpointError, PromptError, SourceError
+from zoo.files import check_output, is_stream, output_file, parse_json
+from zoo.generation.prefix_cache.fingerprint import bytes_of, of_model, of_tokenizer
+from zoo.generation.prefix_cache.tree import Node, Tree
+from zoo.loading import Loaded
+
+FORMAT = "zoo-prompt-cache"
+VERSION = "1"
+START = 256  # bytes of a file among which the format is named
+
+Trees = Mapping[CachePolicy, Tree]
+
+
+class Damaged(Exception):
+    """A prompt cache's file that is not whole, or of another version."""
+
+
+def write(path: Path, trees: Trees, loaded: Loaded) -> None:
+    """Write the trees of a model. PromptError for a file of another kind, or where nothing can be written."""
+    check_kind(path)
+    tensors: dict[str, mx.array] = {}
+    described = []
+    for number, (policy, tree) in enumerate(trees.items()):
+        nodes = list(tree.nodes())
+        order: dict[Node | None, int] = {node: index for index, node in enumerate(nodes)}
+        forms = [{"kind": form.kind, "by_column": form.by_column} for form in tree.forms]
+        entries = []
+        for index, node in enumerate(nodes):
+            tensors |= {f"{name}.{number}.{index}.{where}": part for name, where, part in _arrays(node)}
+            entries.append(
+                {
+                    "parent": order.get(node.parent, -1),
+                    "used": node.used,
+                    "columns": [len(arrays) for arrays in node.columns],
+                    "states": None
+                    if node.states is None
+                    else [{"kind": s.kind, "arrays": len(s.arrays)} for s in node.states],
+                }
+            )
+        described.append({"policy": asdict(policy), "forms": forms, "nodes": entries})
+    metadata = {
+        "format": FORMAT,
+        "version": VERSION,
+        "model": of_model(loaded),
+        "name": f"{loaded.architecture.name} from {loaded.folder}",
+        "sum": checksum(tensors),
+        "tokenizer": of_tokenizer(loaded.tokenizer),
+        "trees": json.dumps(described),
+    }
+    metadata["seal"] = sealed(metadata)
+    try:
+        with output_file(path, None, own=_is_prompt_cache) as part, part.open("wb") as file:
+            mx.save_safetensors(file, tensors, metadata=metadata)
+    except SourceError as error:
+        raise PromptError(str(error)) from error
+
+
+def read(path: Path, loaded: Loaded) -> dict[CachePolicy, Tree]:
+    """The trees in a file, none where there is no file.
+
+    PromptError for a file of another kind, and for one that another model or another tokenizer wrote; Damaged for one
+    that is not whole.
+    """
+    if not check_kind(path):
+        return {}
+    try:
+        _, metadata = read_header(path)
+        if metadata.get("version") != VERSION:
+            raise Damaged(f"it is of version {metadata.get('version')}, not {VERSION}")
+        if metadata.pop("seal") != sealed(metadata):
+            raise Damaged("its checksum is another")
+        check_owner(path, metadata, loaded)
+        with path.open("rb") as file:
+            tensors = dict(mx.load(file, format="safetensors"))
+            mx.eval(tensors)
+        if checksum(tensors) != metadata["sum"]:
+            raise Damaged("its checksum is another")
+        described = parse_json(metadata["trees"])
+        trees = {CachePolicy(**tree["policy"]): _tree(n, tree, tensors) for n, tree in enumerate(described)}
+        for policy, tree in trees.items():
+            check_tree(tree, loaded.model, policy)
+        return trees
+    except CheckpointError as error:
+        raise Damaged(str(error).removeprefix(f"{path}: ")) from error
+    except OSError as error:
+        raise PromptError(f"{path}: {error.strerror}") from error
+    except (KeyError, IndexError, TypeError, ValueError, RuntimeError) as error:
+        raise Damaged(f"its contents do not fit together ({error})") from error
+
+
+def check_kind(path: Path) -> bool:
+    """Whether a file holds anything. PromptError for what is no prompt cache and must not be replaced by one."""
+    if is_stream(path):
+        raise PromptError(f"{path}: is not a file")
+    try:
+        check_output(path, None, own=_is_prompt_cache)
+        return path.exists() and path.stat().st_size > 0
+    except SourceError as error:
+        raise PromptError(str(error)) from error
+    except OSError as error:
+        raise PromptError(f"{path}: {error.strerror}") from error
+
+
+def _is_prompt_cache(path: Path) -> bool:
+    """Whether a file says in its first bytes that it is a prompt cache."""
+    with path.open("rb") as file:
+        return FORMAT.encode() in file.read(START)
+
+
+def check_owner(path: Path, metadata: Mapping[str, str], loaded: Loaded) -> None:
+    """PromptError for a file that another model, or the same with another tokenizer, wrote."""
+    if metadata["model"] != of_model(loaded):
+        raise PromptError(
+            f"{path}: is the prompt cache of another model, {metadata['name']}; give each model a file of its own"
+        )
+    if metadata["tokenizer"] != of_tokenizer(loaded.tokenizer):
+        raise PromptError(
+            f"{path}: is the prompt cache of {metadata['name']} with another tokenizer; give each a file of its own"
+        )
+
+
+def check_tree(tree: Tree, model: Any, policy: CachePolicy) -> None:
+    """Damaged where a node's arrays differ in number, dtype or shape from what the model's caches hold."""
+    if not tree.root.children:
+        return
+    caches, one = _after(1, model, policy)
+    _, two = _after(2, model, policy)
+    if [(form.kind, form.by_column) for form in tree.forms] != [(s.kind, s.by_column) for s in one]:
+        raise Damaged("its caches are of other kinds than the model's")
+    by_column = sum(snapshot.by_column for snapshot in one)
+    for node in tree.nodes():
+        if len(node.columns) != by_column or len(node.states or one[by_column:]) != len(one) - by_column:
+            raise Damaged(f"the text of {node.end} tokens has another number of caches than the model")
+        columns, states = iter(node.columns), iter(node.states or ())
+        for cache, short, long in zip(caches, one, two, strict=True):
+            if short.by_column:
+                found = replace(short, length=len(node.ids), arrays=next(columns))
+            elif node.states is None:
+                continue
+            else:
+                found = next(states)
+            if found.kind != short.kind or not _has_shapes(found, cache, short, long):
+                raise Damaged(f"the text of {node.end} tokens has arrays that the model's caches cannot hold")
+
+
+def _after(tokens: int, model: Any, policy: CachePolicy) -> tuple[list[Cache], list[Snapshot]]:
+    """The model's caches, and their snapshots, after `tokens` tokens."""
+    caches = model.make_cache(policy)
+    model.backbone(mx.zeros((1, tokens), dtype=mx.int32), caches)
+    plain = list(leaves(caches))
+    return plain, [cache.snapshot() for cache in plain]
+
+
+def _has_shapes(found: Snapshot, cache: Cache, one: Snapshot, two: Snapshot) -> bool:
+    """Whether a snapshot has the dtypes and shapes of `cache` after its number of tokens.
+
+    An axis that is as long after `one` token as after `two` never grows. The others must be as long as a snapshot of the
+    restored cache is.
+    """
+    if len(found.arrays) != len(one.arrays):
+        return False
+    for part, short, long in zip(found.arrays, one.arrays, two.arrays, strict=True):
+        if part.dtype != short.dtype or part.ndim != short.ndim:
+            return False
+        sizes = zip(part.shape, short.shape, long.shape, strict=True)
+        if any(size != first for size, first, second in sizes if first == second):
+            return False
+    cache.restore(found)
+    return [part.shape for part in cache.snapshot().arrays] == [part.shape for part in found.arrays]
+
+
+def checksum(tensors: Mapping[str, mx.array]) -> str:
+    """The CRC-32 of all arrays, their shapes and dtypes, in the order of their names."""
+    value = 0
+    for name in sorted(tensors):
+        tensor = tensors[name]
+        value = zlib.crc32(f"{name} {tensor.shape} {tensor.dtype}".encode(), value)
+        value = zlib.crc32(bytes_of(tensor), value)
+    return f"{value:08x}"
+
+
+def sealed(metadata: Mapping[str, str]) -> str:
+    """The CRC-32 of the metadata."""
+    return f"{zlib.crc32(json.dumps(metadata, sort_keys=True).encode()):08x}"
+
+
+def _arrays(node: Node) -> Iterator[tuple[str, str, mx.array]]:
+    """The arrays of a node: their kind, where they stand in it, and they themselves."""
+    yield "ids", "0", mx.array(node.ids, dtype=mx.int32)
+    for cache, arrays in enumerate(node.columns):
+        for index, part in enumerate(arrays):
+            yield "columns", f"{cache}.{index}", part
+    for cache, state in enumerate(node.states or ()):
+        for index, part in enumerate(state.arrays):
+            yield "states", f"{cache}.{index}", part
+
+
+def _tree(number: int, described: Mapping[str, Any], tensors: Mapping[str, mx.array]) -> Tree:
+    """A tree from its description and its arrays."""
+    tree = Tree()
+    tree.forms = tuple(Snapshot(f["kind"], 0, (), f["by_column"]) for f in described["forms"])
+    nodes: list[Node] = []
+    for index, entry in enumerate(described["nodes"]):
+
+        def arrays(name: str, cache: int, count: int, index: int = index) -> tuple[mx.array, ...]:
+            return tuple(tensors[f"{name}.{number}.{index}.{cache}.{part}"] for part in range(count))
+
+        numbers = tensors[f"ids.{number}.{index}.0"]
+        if numbers.dtype != mx.int32 or numbers.ndim != 1 or not numbers.size:
+            raise Damaged("the ids of a text are not a list of whole numbers of 32 bits")
+        ids = array("i", numbers.tolist())
+        parent = tree.root if entry["parent"] < 0 else nodes[entry["parent"]]
+        columns = [arrays("columns", cache, count) for cache, count in enumerate(entry["columns"])]
+        node = Node(ids, parent.end + len(ids), columns, parent)
+        if entry["states"] is not None:
+            node.states = tuple(
+                Snapshot(s["kind"], node.end, arrays("states", cache, s["arrays"]), False)
+                for cache, s in enumerate(entry["states"])
+            )
+        node.used = int(entry["used"])
+        if ids[0] in parent.children:
+            raise Damaged("two texts go on with the same token")
+        parent.children[ids[0]] = node
+        nodes.append(node)
+        tree.nbytes += node.nbytes
+    return tree

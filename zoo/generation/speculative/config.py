@@ -1,0 +1,130 @@
+"""A drafter of the settings of a generation, checked before the first token."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from zoo.blocks.position import steady_length
+from zoo.errors import PromptError, TokenizerError, ZooError
+from zoo.frozen import Frozen, frozen
+from zoo.generation.choosing.filters import draw_processors
+from zoo.generation.prompt import learned_context
+from zoo.generation.speculative.draft_model import DraftModel, Draws
+from zoo.generation.speculative.drafter import Drafter
+from zoo.generation.speculative.mtp import OwnDraft, own_layer
+from zoo.generation.speculative.prompt_lookup import PromptLookup
+from zoo.generation.speculative.rollback import can_go_back
+from zoo.loading import Loaded, load
+from zoo.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from zoo.generation.settings import Settings
+
+DRAFT_TOKENS = 4  # of a draft model
+WAYS = ("prompt_lookup", "draft_model", "own_draft")
+
+
+@frozen()
+class Drafting(Frozen):
+    """How a text is drafted: at most `count` tokens a pass, by the drafters that `make` gives, one a text.
+
+    `draws`: drafts are drawn, so that a text of a seed is repeated only if the same passes have drafts. `steady`: no
+    token is drafted past so many, because the angles of positions change with the length (`steady_length`).
+    """
+
+    count: int
+    make: Callable[[], Drafter]
+    draws: bool
+    steady: int | None
+
+
+def drafting_of(loaded: Loaded, settings: Settings) -> Drafting | None:
+    """How the `Settings` draft; None where they do not.
+
+    PromptError, naming the setting, before the first token: for two ways at once, a draft model of another vocabulary, a
+    checkpoint without a layer of its own for it.
+    """
+    asked = [name for name in WAYS if getattr(settings, name) not in (None, False, 0)]
+    if len(asked) > 1:
+        raise PromptError(f"`{asked[0]}` and `{asked[1]}` cannot be given together: each drafts the text")
+    if settings.draft_tokens is not None and asked in ([], ["prompt_lookup"]):
+        raise PromptError("`draft_tokens` is of `draft_model` and `own_draft`, and neither is given")
+    if not asked:
+        return None
+    model = loaded.model
+    if not model.decodes or model.translates or loaded.architecture.causality == "full":
+        raise PromptError(f"`{asked[0]}`: {loaded.architecture.name} does not continue a text token by token")
+    if not can_go_back(model.plain_caches(model.make_cache(settings.policy()))):
+        raise PromptError(f"`{asked[0]}`: the caches of {loaded.architecture.name} cannot take tokens back")
+    steady = steady_length(loaded.model)
+    if settings.prompt_lookup:
+        return Drafting(settings.prompt_lookup, PromptLookup, False, steady)
+    vocab = loaded.recipe.head.vocab or loaded.recipe.embedding.vocab
+    drawn = not settings.greedy
+
+    def draws() -> Draws:
+        return Draws(vocab, draw_processors(settings), seed=settings.seed)
+
+    if settings.own_draft:
+        layer = own_layer(loaded)
+        return Drafting(
+            settings.draft_tokens or 1, lambda: OwnDraft(loaded.model, layer, draws()), drawn, steady
+        )
+    draft = draft_of(loaded, settings.draft_model)
+    context = learned_context(draft.recipe)
+    return Drafting(
+        settings.draft_tokens or DRAFT_TOKENS,
+        lambda: DraftModel(draft.model, draws(), context=context),
+        drawn,
+        steady,
+    )
+
+
+def draft_of(loaded: Loaded, source: Any) -> Loaded:
+    """The draft model, loaded the first time if `source` is not; PromptError where it cannot draft for `loaded`."""
+    if not isinstance(source, Loaded):
+        known = str(source)
+        if known not in loaded.drafters:
+            try:
+                draft = load(source, registry=loaded.registry)
+            except ZooError as error:
+                raise PromptError(f"`draft_model`: {error}") from error
+            loaded.drafters[known] = fitting(loaded, draft)
+        return loaded.drafters[known]
+    return fitting(loaded, source)
+
+
+def fitting(loaded: Loaded, draft: Loaded) -> Loaded:
+    """The draft model; PromptError where it cannot draft for `loaded`."""
+    name, model = f"`draft_model` {draft.folder}", draft.model
+    if not model.decodes or model.translates or draft.architecture.causality != "causal":
+        raise PromptError(f"{name}: {draft.architecture.name} is no causal decoder")
+    if not can_go_back(model.plain_caches(model.make_cache())):
+        raise PromptError(f"{name}: the caches of {draft.architecture.name} cannot take tokens back")
+    if (draft.tokenizer is None) != (loaded.tokenizer is None):
+        raise PromptError(f"{name}: one of the two models has a tokenizer, the other none")
+    if draft.tokenizer is None or loaded.tokenizer is None:
+        ours, theirs = loaded.recipe.embedding.vocab, draft.recipe.embedding.vocab
+        if ours != theirs:
+            raise PromptError(f"{name}: its vocabulary has {theirs} tokens, that of {loaded.folder} {ours}")
+    elif (token := first_difference(loaded.tokenizer, draft.tokenizer)) is not None:
+        pieces = [piece(tokenizer, token) for tokenizer in (draft.tokenizer, loaded.tokenizer)]
+        raise PromptError(
+            f"{name}: its tokenizer is another: token {token} is {pieces[0]!r} there and {pieces[1]!r} in {loaded.folder}"
+        )
+    return draft
+
+
+def first_difference(one: Tokenizer, other: Tokenizer) -> int | None:
+    """The first id that does not stand for the same token in both."""
+    ids = range(max(one.vocab_size, other.vocab_size))
+    return next((id for id in ids if piece(one, id) != piece(other, id)), None)
+
+
+def piece(tokenizer: Tokenizer, id: int) -> str | None:
+    """The token of an id, None where there is none."""
+    try:
+        return tokenizer.token(id)
+    except TokenizerError:
+        return None
