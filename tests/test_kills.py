@@ -17,8 +17,8 @@ from small_llama import NUMBERS
 
 import zoo
 from zoo.generation.prefix_cache import PromptCache
-from zoo.insight.benchmark import read_record
 from zoo.training.state import open_state, state_path
+from zoo_bench.benchmark import read_record
 
 pytestmark = pytest.mark.slow
 KILLS = int(os.environ.get("ZOO_KILLS", "2"))

@@ -28,7 +28,7 @@ from zoo.files import (
 )
 
 
-def run_apart(code, *arguments):
+def run_in_subprocess(code, *arguments):
     """A process that runs `code` and prints a line when it is where the test wants it."""
     process = subprocess.Popen([sys.executable, "-c", code, *map(str, arguments)], stdout=subprocess.PIPE)
     assert process.stdout.readline() == b"ready\n"
@@ -192,7 +192,7 @@ with (replacing if sys.argv[2] == "file" else new_folder)(Path(sys.argv[1])) as 
 
 @pytest.mark.parametrize("kind", ["file", "folder"])
 def test_what_a_killed_process_left_is_removed_by_the_next_and_what_runs_is_not(tmp_path, kind):
-    killed, running = (run_apart(KILLED, tmp_path / name, kind) for name in ("x", "y"))
+    killed, running = (run_in_subprocess(KILLED, tmp_path / name, kind) for name in ("x", "y"))
     kill(killed)
     assert not (tmp_path / "x").exists()
     assert len(list(tmp_path.glob(".part-*"))) == 2
@@ -203,7 +203,7 @@ def test_what_a_killed_process_left_is_removed_by_the_next_and_what_runs_is_not(
 
 def test_one_process_at_a_time_writes_a_folder(tmp_path):
     out = tmp_path / "out"
-    first = run_apart(KILLED, out, "folder")
+    first = run_in_subprocess(KILLED, out, "folder")
     with pytest.raises(SourceError, match="out: another process is writing it"), new_folder(out):
         raise AssertionError
     kill(first)
@@ -262,7 +262,7 @@ def test_many_writers_of_one_file_leave_one_whole_file(tmp_path):
         "for _ in range(100): write_output(Path(sys.argv[1]), sys.argv[2].encode() * 50_000, overwrite=True)"
     )
     path = tmp_path / "x"
-    processes = [run_apart(code, path, letter) for letter in "abc"]
+    processes = [run_in_subprocess(code, path, letter) for letter in "abc"]
     while any(process.poll() is None for process in processes):
         if path.exists():
             data = path.read_bytes()

@@ -10,12 +10,12 @@ import sys
 from pathlib import Path
 
 from zoo.host.registry import default_registry
-from zoo.lab.figures import draw, drawn_charts
-from zoo.lab.intervals import LEVEL
-from zoo.lab.page import file_name, line, page
-from zoo.lab.record import Record
-from zoo.lab.saving import read
-from zoo.lab.summary import told
+from zoo_lab.figures import draw, drawn_charts
+from zoo_lab.intervals import LEVEL
+from zoo_lab.page import file_name, line, page
+from zoo_lab.record import Record
+from zoo_lab.saving import read
+from zoo_lab.summary import told
 
 DOCS = Path(__file__).parent.parent / "docs"
 PAGES, RECORDS = DOCS / "lab", DOCS / "records" / "lab"

@@ -57,12 +57,12 @@ PROMISED: dict[str, tuple[str, ...]] = {
     "zoo.insight.tracing.probe": ("Probe", "Traces", "Value"),
     "zoo.tokenizer": ("Tokenizer", "Backend", "Detokenizer", "TextBytes"),
     "zoo.errors": ("*",),
-    "zoo.lab.plan": (
+    "zoo_lab.plan": (
         *("Scale", "Trial", "Result", "Arm", "Metric", "Curve", "Chart", "Claim", "Plan"),
         *("lower", "higher", "near"),
     ),
-    "zoo.lab.run": ("Failed",),
-    "zoo.lab.training": ("trained", "Trained", "recipe_of"),
+    "zoo_lab.run": ("Failed",),
+    "zoo_lab.training": ("trained", "Trained", "recipe_of"),
     "zoo.testing": (
         *("check_architecture", "check_strategy", "check_card", "imports_nothing_heavy"),
         *("subject", "Subject", "same"),

@@ -27,7 +27,7 @@ WORDS = re.compile(
 @cache
 def record(name: str) -> Any:
     """The record of an experiment."""
-    from zoo.lab.saving import read
+    from zoo_lab.saving import read
 
     return read(DOCS / "records" / "lab" / f"{name}.json")
 
@@ -37,7 +37,7 @@ def finding(name: str, number: int, verdict: str) -> str:
 
     Raises ValueError when the verdict is another one, so that no page says what a new record does not show.
     """
-    from zoo.lab.conclusion import findings
+    from zoo_lab.conclusion import findings
 
     found = findings(record(name))[number - 1]
     if found.verdict != verdict:

@@ -1,13 +1,23 @@
-"""The zoo's own experiments, small enough to run in minutes on two cores. Imports no mlx."""
+"""`zoo lab`, and the zoo's own experiments, small enough to run in minutes on two cores. Imports no mlx."""
 
-from zoo.architecture import Experiment, hookimpl
+from zoo.architecture import Command, Experiment, hookimpl
+
+
+@hookimpl
+def zoo_commands():
+    yield Command(
+        "lab",
+        "zoo_lab.command:lab",
+        "Run experiments that train or run small models.",
+        group="Look inside",
+    )
 
 
 @hookimpl
 def zoo_experiments():
     yield Experiment(
         name="norm-placement",
-        target="zoo_lab.layers:norm_placement",
+        target="zoo_lab.experiments.layers:norm_placement",
         summary="Pre-LN and Post-LN by depth, with and without warm-up",
         question="Does Post-LN need warm-up, the more so the deeper the model, where Pre-LN does not?",
         expected=(
@@ -19,7 +29,7 @@ def zoo_experiments():
     )
     yield Experiment(
         name="norm",
-        target="zoo_lab.layers:norm",
+        target="zoo_lab.experiments.layers:norm",
         summary="LayerNorm and RMSNorm: loss and time",
         question="Does leaving out LayerNorm's centring cost any loss, and does it save time?",
         expected=(
@@ -32,7 +42,7 @@ def zoo_experiments():
     )
     yield Experiment(
         name="positions",
-        target="zoo_lab.attention:positions",
+        target="zoo_lab.experiments.attention:positions",
         summary="learned, sinusoidal, rotary and no positions, beyond the trained length",
         question="Which positions still work on texts longer than those of training?",
         expected=(
@@ -50,7 +60,7 @@ def zoo_experiments():
     )
     yield Experiment(
         name="feedforward",
-        target="zoo_lab.layers:feedforward",
+        target="zoo_lab.experiments.layers:feedforward",
         summary="GELU, GEGLU and SwiGLU at equal parameters",
         question="At equal parameters, is a gated feed-forward better than one with GELU?",
         expected="Both gated ones reach a lower loss than GELU, and hardly differ from each other.",
@@ -60,7 +70,7 @@ def zoo_experiments():
     )
     yield Experiment(
         name="experts",
-        target="zoo_lab.experts:experts",
+        target="zoo_lab.experiments.experts:experts",
         summary="dense and experts at equal active parameters; the experts' load over training",
         question="What do experts gain at equal active parameters, and are they used evenly?",
         expected=(
@@ -76,7 +86,7 @@ def zoo_experiments():
     )
     yield Experiment(
         name="heads",
-        target="zoo_lab.attention:heads",
+        target="zoo_lab.experiments.attention:heads",
         summary="multi-head, grouped, one key/value head and latent attention: loss against cache bytes",
         question="What does a smaller cache cost in loss, at equal parameters?",
         expected=(
@@ -93,7 +103,7 @@ def zoo_experiments():
     )
     yield Experiment(
         name="cache",
-        target="zoo_lab.decoding:cache",
+        target="zoo_lab.experiments.decoding:cache",
         summary="decoding with and without a cache as the text grows, beside LSTM and Mamba",
         question="How does the time of one more token grow with the text before it?",
         expected=(
@@ -107,7 +117,7 @@ def zoo_experiments():
     )
     yield Experiment(
         name="quantization",
-        target="zoo_lab.pockets:quantization",
+        target="zoo_lab.experiments.pockets:quantization",
         summary="bits against held-out loss and divergence",
         question="How many bits does a weight need?",
         expected=(
@@ -120,7 +130,7 @@ def zoo_experiments():
     )
     yield Experiment(
         name="teacher-forcing",
-        target="zoo_lab.own_tokens:teacher_forcing",
+        target="zoo_lab.experiments.own_tokens:teacher_forcing",
         summary="errors on true text and on own text, trained with and without own tokens",
         question="Does a model that learned from true text err more, the further it goes on from its own?",
         expected=(
@@ -137,7 +147,7 @@ def zoo_experiments():
     )
     yield Experiment(
         name="temperature",
-        target="zoo_lab.decoding:temperature",
+        target="zoo_lab.experiments.decoding:temperature",
         summary="temperature against diversity and right answers",
         question="What does a higher temperature give in diversity and cost in right answers?",
         expected=(
@@ -150,7 +160,7 @@ def zoo_experiments():
     )
     yield Experiment(
         name="pockets",
-        target="zoo_lab.pockets:pockets",
+        target="zoo_lab.experiments.pockets:pockets",
         summary="every embedded checkpoint: answers and held-out text against active parameters and cache bytes",
         question="What do the embedded checkpoints reach with about a million parameters each?",
         expected=(

@@ -22,7 +22,7 @@ from zoo.host.registry import default_registry
 from zoo.testing import subject
 from zoo_deepseek.block import HeadLinear
 from zoo_gemma.block import CappedAttention
-from zoo_lab import pockets
+from zoo_lab.experiments import pockets
 
 NAMES = sorted(default_registry().architectures)
 POCKETS = [n for n in NAMES if default_registry().architecture(n).preset("pocket").embedded]

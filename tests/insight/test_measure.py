@@ -11,8 +11,8 @@ import pytest
 
 from zoo.errors import PromptError, RecipeError, SourceError
 from zoo.host.registry import default_registry
-from zoo.insight.apart import alternating, run_apart
 from zoo.insight.measure import MEASURED, measure, subject_of, to_json
+from zoo.insight.subprocess_run import alternating, run_in_subprocess
 from zoo.testing import subject
 
 
@@ -116,11 +116,11 @@ def test_a_process_that_fails_is_one_line(tmp_path, monkeypatch):
     (tmp_path / "failing.py").write_text(code)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     with pytest.raises(SourceError, match=r"^it: OSError: no$"):
-        run_apart("failing", ["x"], "it")
+        run_in_subprocess("failing", ["x"], "it")
     with pytest.raises(SourceError, match=r"^it: its process was ended by signal 9"):
-        run_apart("failing", ["killed"], "it")
+        run_in_subprocess("failing", ["killed"], "it")
     with pytest.raises(SourceError, match="nowhere: no such folder"):
-        run_apart("zoo.insight.measured_run", ["./nowhere", "1", "1"], "./nowhere")
+        run_in_subprocess("zoo.insight.measured_run", ["./nowhere", "1", "1"], "./nowhere")
 
 
 def test_names_take_turns_and_a_warm_up_is_not_kept():

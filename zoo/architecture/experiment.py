@@ -14,7 +14,7 @@ from zoo.frozen import Frozen, frozen
 class Experiment(Frozen):
     """An experiment of `zoo lab`: the function at "package.module:attribute", imported only when it is run.
 
-    It is called `function(scale)`, with a `zoo.lab.plan.Scale`, and gives a `zoo.lab.plan.Plan`: what is run, measured,
+    It is called `function(scale)`, with a `zoo_lab.plan.Scale`, and gives a `zoo_lab.plan.Plan`: what is run, measured,
     drawn and claimed. `question` is what it asks, `expected` what its author expects to see, and by which source of
     `references`: both are shown with the results. `seeds` is how many times each arm is run unless another number is
     asked for, `seconds` what that took where the record of its documentation was made.

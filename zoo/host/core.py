@@ -322,7 +322,6 @@ def zoo_commands() -> tuple[Command, ...]:
             "trace": "Follow a prompt through a model, step by step.",
             "evaluate": "Count the questions of a corpus that a model answers.",
             "perplexity": "Measure how well models predict a text.",
-            "lab": "Run experiments that train or run small models.",
         },
         "Make": {
             "train": "Train a model from nothing, on a built-in corpus or your text.",
@@ -334,7 +333,6 @@ def zoo_commands() -> tuple[Command, ...]:
             "plugins": "List the installed plugins and their errors.",
         },
         "This machine": {
-            "bench": "Measure speed and memory, beside other engines.",
             "cache": "List or remove what was downloaded from the hub.",
             "doctor": "Show the backend and libraries, and what would make it faster.",
         },

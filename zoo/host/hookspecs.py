@@ -274,16 +274,16 @@ def zoo_drawings() -> Iterable[Drawing]:  # type: ignore[empty-body]
 
 @hookspec
 def zoo_experiments() -> Iterable[Experiment]:  # type: ignore[empty-body]
-    """Experiments of `zoo lab`: each a function from a `zoo.lab.plan.Scale` to a `zoo.lab.plan.Plan`.
+    """Experiments of `zoo lab`: each a function from a `zoo_lab.plan.Scale` to a `zoo_lab.plan.Plan`.
 
     A plan has arms, each a function that runs one thing with one seed and gives numbers and curves, and says beforehand
     what will be claimed of them. `zoo lab NAME` runs every arm with every seed, writes a record, and computes from its
-    numbers which of the claims were seen. `zoo.lab.training.trained` trains a recipe for an arm.
+    numbers which of the claims were seen. `zoo_lab.training.trained` trains a recipe for an arm.
 
     >>> from zoo.architecture import Experiment, hookimpl
     >>> import random
     >>> from functools import partial
-    >>> from zoo.lab.plan import Arm, Metric, Plan, Result, lower  # in the module that the record names
+    >>> from zoo_lab.plan import Arm, Metric, Plan, Result, lower  # in the module that the record names
     >>> def throw(dice, trial):
     ...     draw = random.Random(trial.seed)
     ...     return Result({"sum": sum(draw.randint(1, 6) for _ in range(dice))})

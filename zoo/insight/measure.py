@@ -17,7 +17,7 @@ from zoo.facts import Fact
 from zoo.frozen import Frozen, frozen
 from zoo.host.recipes import read_recipe, recipe_architecture, recipe_config
 from zoo.host.registry import Registry, default_registry
-from zoo.insight.apart import alternating, run_apart
+from zoo.insight.subprocess_run import alternating, run_in_subprocess
 
 PROMPT_TOKENS, NEW_TOKENS = 128, 32  # where every model has the context
 MEASURED = (
@@ -127,7 +127,7 @@ def measure(
     done = 0
 
     def run(name: str) -> dict[str, Any]:
-        return run_apart("zoo.insight.measured_run", [name, str(prompt), str(new)], name)
+        return run_in_subprocess("zoo.insight.measured_run", [name, str(prompt), str(new)], name)
 
     def count(name: str, values: dict[str, Any]) -> None:
         nonlocal done

@@ -20,8 +20,8 @@ from zoo.errors import PromptError
 from zoo.generation import stream
 from zoo.generation.prompt import mask_id
 from zoo.host.registry import Registry, default_registry
-from zoo.insight.apart import answer
 from zoo.insight.measure import Subject, check_memory, random_dtype, subject_of
+from zoo.insight.subprocess_run import answer
 from zoo.loading import Loaded, evaluate_weights, load
 
 WARM = 4  # tokens of each kind that are run before the clock

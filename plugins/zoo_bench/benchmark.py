@@ -1,0 +1,161 @@
+"""Records of benchmarks: made, read, and set beside older ones."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from zoo.errors import PromptError, SourceError, ZooError
+from zoo.insight.subprocess_run import alternating, run_in_subprocess
+from zoo_bench.engine import check_installed
+from zoo_bench.lengths import Lengths
+from zoo_bench.limits import NEEDS
+from zoo_bench.metrics import ASIDE, FIGURES, WORKS, Figure, figure
+
+WHAT = "benchmark"  # what a record says that it is
+
+
+def benchmark(
+    source: str | Path,
+    against: Sequence[str] = (),
+    *,
+    lengths: Lengths | None = None,
+    only: Sequence[str] = (),
+    runs: int = 5,
+    dtype: str | None = None,
+    unpack: bool | None = None,
+    profile: bool = False,
+    report: Callable[[int, int], None] | None = None,
+) -> dict[str, Any]:
+    """Measure a checkpoint in the zoo and in the engines `against`, "mlx-lm" for example: a record.
+
+    `dtype` and `unpack` are `zoo.load`'s. `only` names works of `figures.WORKS`; without it all but those of `figures.ASIDE`.
+    `profile` adds where the zoo's time goes, by the kind of block. A first run of each engine is not counted: after it the
+    files are in the system's memory. `report` is called with the runs that are done and those in all. PromptError for a
+    number that cannot be, ZooError for an engine or a work that there is not, SourceError for one that is not installed or
+    fails.
+
+    The record has `limits`, what the machine does at most, where one bounds what is measured, and `needs`, what a token of the
+    zoo takes of it; `share` divides them.
+
+    >>> from zoo_bench.benchmark import benchmark
+    >>> from zoo_bench.lengths import Lengths
+    >>> record = benchmark("llama", lengths=Lengths(prompt=8, new=2, rows=2), only=["decode"], runs=1)
+    >>> record["engines"]["zoo"]["decode_rate"] > 0
+    True
+    """
+    from zoo.checkpoint.source import find
+    from zoo.host.registry import default_registry
+    from zoo.runtime import versions
+
+    lengths = lengths or Lengths()
+    if type(runs) is not int or runs < 1:
+        raise PromptError(f"`runs` must be a number of at least 1, got {runs!r:.60}")
+    for work in only:
+        if work not in WORKS:
+            raise ZooError(f"nothing called {work!r} is measured; there is {', '.join(WORKS)}")
+    for name in against:
+        check_installed(name)
+    found = find(source, default_registry())
+    engines = list(dict.fromkeys(("zoo", *against)))
+    works = [work for work in WORKS if (work in only if only else work not in ASIDE)]
+    asked = json.dumps(
+        dict(
+            folder=str(found.path),
+            architecture=found.architecture and found.architecture.name,
+            works=works,
+            lengths=asdict(lengths),
+            dtype=dtype,
+            unpack=unpack,
+        )
+    )
+    bounded = any(one.bound for one in FIGURES if one.work in works)
+    done, total = 0, (runs + 1) * len(engines) + bounded + profile
+
+    def run(module: str, *arguments: str) -> dict[str, Any]:
+        nonlocal done
+        if report is not None:
+            report(done, total)
+        name = f"{arguments[0] if len(arguments) > 1 else 'zoo'}, {source}"
+        values = run_in_subprocess(f"zoo_bench.{module}", arguments, name)
+        done += 1
+        return values
+
+    taken = alternating(engines, runs, lambda engine: run("worker", engine, asked), warm_up=1)
+    needs = taken["zoo"][0][NEEDS]
+    record = {
+        "what": WHAT,
+        "source": str(source),
+        **asdict(lengths),
+        "runs": runs,
+        "dtype": dtype,
+        "unpack": unpack,
+        "engines": {engine: _medians(rows) | {"runs": _figures(rows)} for engine, rows in taken.items()},
+        "limits": run("limits") if bounded else {},
+        "needs": needs,
+        **({"profile": run("profile", asked)} if profile else {}),
+        "versions": versions(),
+    }
+    if report is not None:
+        report(total, total)
+    return record
+
+
+def _figures(rows: Sequence[dict[str, Any]]) -> list[dict[str, float]]:
+    """What was measured in each run."""
+    return [{name: value for name, value in row.items() if name != NEEDS} for row in rows]
+
+
+def _medians(rows: Sequence[dict[str, Any]]) -> dict[str, float]:
+    """The median of each figure."""
+    figures = _figures(rows)
+    return {
+        name: median(row[name] for row in figures)
+        for name in figures[0]
+        if all(name in row for row in figures)
+    }
+
+
+def share(record: dict[str, Any], one: Figure) -> float | None:
+    """The zoo's rate as a share of what the limit that bounds it allows, above 0; None where that is not known.
+
+    It may exceed 1 where what a token takes stays in the processor's caches.
+    """
+    limit, need = record.get("limits", {}).get(one.bound), record.get("needs", {}).get(one.name)
+    rate = record["engines"]["zoo"].get(one.name)
+    return rate * need / limit if limit and need and rate else None
+
+
+def is_record(value: Any) -> bool:
+    """Whether a value read from JSON is a record of `benchmark`."""
+    return isinstance(value, dict) and value.get("what") == WHAT and isinstance(value.get("engines"), dict)
+
+
+def read_record(path: Path) -> dict[str, Any]:
+    """The record in a file. SourceError for a file that has none."""
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise SourceError(f"{path}: {error.strerror}") from error
+    except ValueError as error:
+        raise SourceError(f"{path}: no JSON") from error
+    if not is_record(value):
+        raise SourceError(f"{path}: no record of `zoo bench`")
+    return dict(value)
+
+
+def compared(new: dict[str, Any], old: dict[str, Any]) -> list[tuple[str, float, float, float]]:
+    """The zoo's figures in both records: name, before, now, and how many times better (above 1) or worse (below)."""
+    before, now = old["engines"]["zoo"], new["engines"]["zoo"]
+    rows = []
+    for one in FIGURES:
+        if before.get(one.name) and now.get(one.name):
+            ratio = now[one.name] / before[one.name]
+            rows.append(
+                (one.name, before[one.name], now[one.name], ratio if figure(one.name).more else 1 / ratio)
+            )
+    return rows

@@ -1,0 +1,19 @@
+"""The engines by their names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from zoo_bench.ctranslate2 import CTranslate2
+from zoo_bench.engine import Asked, Engine, Mlx, MlxLm, Transformers
+from zoo_bench.llama_cpp import LlamaCpp
+from zoo_bench.zoo_engine import zoo
+
+ENGINES: dict[str, Callable[[Asked], Engine]] = {
+    "zoo": zoo,
+    "mlx": Mlx,
+    "mlx-lm": MlxLm,
+    "transformers": Transformers,
+    "llama.cpp": LlamaCpp,
+    "ctranslate2": CTranslate2,
+}

@@ -1,0 +1,34 @@
+"""llama.cpp by its Python package, on a GGUF file."""
+
+from __future__ import annotations
+
+from zoo.errors import SourceError
+from zoo_bench.engine import Asked, Engine, clocked, process_peak
+
+
+class LlamaCpp(Engine):
+    """llama.cpp, in the types of the file, on as many threads as there are cores."""
+
+    def __init__(self, asked: Asked) -> None:
+        from llama_cpp import Llama
+
+        from zoo import runtime
+
+        if asked.folder.suffix != ".gguf":
+            raise SourceError(f"llama.cpp: {asked.folder} is no GGUF file, and it reads no other")
+        threads = runtime.threads()
+        self.model = Llama(
+            str(asked.folder), n_ctx=asked.longest, n_threads=threads, n_threads_batch=threads, verbose=False
+        )
+        self.vocab: int = self.model.n_vocab()
+        self.context = asked.longest
+
+    def write(self, ids: list[int], new: int) -> tuple[float, float]:
+        """Seconds to the first token, and of those after it."""
+        self.model.reset()  # or it would go on from what it has read of the same prompt
+        tokens = self.model.generate(ids, temp=0.0)
+        return clocked(next(tokens) for _ in range(new))
+
+    def peak(self) -> int:
+        """The most bytes that the process has held."""
+        return process_peak()

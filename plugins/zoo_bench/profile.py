@@ -1,0 +1,119 @@
+"""Where the time of a pass goes: each kind of block by itself, evaluated one after the other.
+
+Run as a script it is a process of its own, since it changes the classes of the blocks.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from zoo.errors import SourceError
+from zoo.insight.subprocess_run import answer
+from zoo_bench.engine import Asked
+from zoo_bench.lengths import Lengths
+from zoo_bench.workloads import SOURCE
+from zoo_bench.zoo_engine import Translator, Writer, zoo
+
+REST = "rest"  # what no block takes: the last choice of tokens, and Python between the blocks
+STEPS = 8  # tokens that are written
+
+
+class Clock:
+    """Seconds by the name of a block's class, without the blocks in it."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = defaultdict(float)
+        self._inside = [0.0]  # of each block that runs, the seconds of those in it
+
+    def watch(self, kind: type) -> None:
+        """Time every call of a class's modules."""
+        run: Callable[..., Any] = kind.__call__  # type: ignore[operator]
+
+        def timed(module: Any, *given: Any, **named: Any) -> Any:
+            import mlx.core as mx
+
+            mx.eval(arrays_of((given, named)))
+            began = time.perf_counter()
+            self._inside.append(0.0)
+            result = run(module, *given, **named)
+            mx.eval(arrays_of(result))
+            taken = time.perf_counter() - began
+            self.seconds[kind.__name__] += taken - self._inside.pop()
+            self._inside[-1] += taken
+            return result
+
+        kind.__call__ = timed  # type: ignore[method-assign]
+
+    def take(self) -> dict[str, float]:
+        """The seconds since the last time, and those of `REST`; the clock begins anew."""
+        found, self.seconds = dict(self.seconds), defaultdict(float)
+        self._inside = [0.0]
+        return found
+
+
+def arrays_of(value: Any) -> list[Any]:
+    """The arrays in lists, tuples and mappings."""
+    import mlx.core as mx
+
+    if isinstance(value, mx.array):
+        return [value]
+    if isinstance(value, dict):
+        value = list(value.values())
+    return [array for one in value for array in arrays_of(one)] if isinstance(value, list | tuple) else []
+
+
+def profile(asked: str) -> dict[str, dict[str, float]]:
+    """Seconds by the kind of block: of "prefill", the whole prompt, and of "decode", one token after it.
+
+    Of a translator "prefill" reads the sources of several texts, and "decode" is one token of each translation.
+    """
+    import mlx.core as mx
+
+    from zoo import runtime
+
+    wanted = json.loads(asked)
+    lengths = Lengths(**wanted["lengths"])
+    engine = zoo(Asked(Path(wanted["folder"]), 0, wanted["dtype"], wanted["architecture"], wanted["unpack"]))
+    if not isinstance(engine, Writer | Translator):
+        raise SourceError(engine.refused or "it has no profile")
+    model, draw, translates = engine.loaded.model, random.Random(0), isinstance(engine, Translator)
+    rows, length = (lengths.rows, SOURCE) if translates else (1, lengths.prompt)
+    clock = Clock()
+    for kind in {type(module) for module in model.modules()} - {type(model)}:
+        if "__call__" in dir(kind):
+            clock.watch(kind)
+
+    def read(ids: Any, cache: list[Any]) -> Any:
+        if translates:
+            return model.decode(ids[:, :1], model.encode(ids), cache)
+        return model.head(model.backbone(ids, cache)[:, -1:])
+
+    def go_on(ids: Any, cache: list[Any]) -> Any:
+        return model.decode(ids, None, cache) if translates else read(ids, cache)
+
+    def passes(run: Callable[..., Any], count: int, cache: list[Any], times: int) -> dict[str, float]:
+        """The seconds of one pass over so many tokens of each row, on average."""
+        clock.take()
+        began = time.perf_counter()
+        for _ in range(times):
+            ids = mx.array([[draw.randrange(engine.vocab) for _ in range(count)] for _ in range(rows)])
+            with runtime.eager():
+                mx.eval(mx.argmax(run(ids, cache), axis=-1))
+        whole = time.perf_counter() - began
+        found = clock.take()
+        found[REST] = whole - sum(found.values())
+        return {name: seconds / times for name, seconds in sorted(found.items(), key=lambda item: -item[1])}
+
+    passes(read, length, model.make_cache(), 1)
+    cache = model.make_cache()
+    return {"prefill": passes(read, length, cache, 1), "decode": passes(go_on, 1, cache, STEPS)}
+
+
+if __name__ == "__main__":
+    answer(profile)

@@ -1,0 +1,45 @@
+"""One run of one engine; run as a script it is the process of its own that `benchmark` starts."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+from zoo.errors import SourceError
+from zoo.insight.subprocess_run import answer
+from zoo_bench.engine import Asked
+from zoo_bench.engines import ENGINES
+from zoo_bench.lengths import Lengths
+from zoo_bench.limits import NEEDS
+from zoo_bench.metrics import FIGURES
+from zoo_bench.workloads import DONE, Task, started
+
+
+def one_run(engine: str, asked: str) -> dict[str, Any]:
+    """The figures of the works asked for that the engine does; SourceError where it does none of them."""
+    wanted = json.loads(asked)
+    folder, works = Path(wanted["folder"]), set(wanted["works"])
+    found: dict[str, Any] = {}
+    if "start" in works and (taken := started(engine, folder)):
+        found["start_seconds"] = taken
+    lengths = Lengths(**wanted["lengths"])
+    asks = Asked(folder, lengths.longest(works), wanted["dtype"], wanted["architecture"], wanted["unpack"])
+    began = time.perf_counter()
+    made = ENGINES[engine](asks)
+    seconds = time.perf_counter() - began - made.converting
+    task = Task(made, lengths)
+    for names, work in DONE.items():
+        if works & set(names):
+            found |= work(task)
+    if "load" in works:
+        found |= {"load_seconds": seconds, "peak_bytes": made.peak()}
+    found = {one.name: found[one.name] for one in FIGURES if one.work in works and one.name in found}
+    if not found:
+        raise SourceError(made.refused or f"it does nothing of {', '.join(sorted(works))}")
+    return found | {NEEDS: made.needs(lengths)}
+
+
+if __name__ == "__main__":
+    answer(one_run)

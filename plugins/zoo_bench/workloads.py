@@ -1,0 +1,178 @@
+"""What one engine is asked to do, a function a work: each gives the figures of `figures.FIGURES` that it measured."""
+
+from __future__ import annotations
+
+import io
+import random
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+from zoo_bench.engine import Engine
+from zoo_bench.lengths import Lengths
+
+WARM = 4  # tokens of each kind that are run before the clock
+STEPS = 32  # of which the host's time is the median
+SHORT = 16  # tokens of each prompt of a batch
+SOURCE = 24  # tokens of each text that is translated
+TURN = 24  # tokens of a chat's next message, and of the answer before it
+
+CODE = '''def add(self, name, value):
+    """Add a value under a name."""
+    if name in self.values:
+        raise KeyError(name)
+    self.values[name] = value
+
+def remove(self, name):
+    """Remove the value under a name."""
+    if name not in self.values:
+        raise KeyError(name)
+    del self.values[name]
+
+def add(self, name, value):
+'''
+
+Figures = dict[str, float]
+
+
+@dataclass(frozen=True)
+class Task:
+    """An engine that has loaded a folder, and how much it is given."""
+
+    engine: Engine
+    lengths: Lengths
+
+    def ids(self, count: int, seed: int = 0) -> list[int]:
+        """Random ids, the same in every run."""
+        draw = random.Random(seed)
+        return [draw.randrange(self.engine.vocab) for _ in range(count)]
+
+
+def read_and_write(task: Task) -> Figures:
+    """A prompt is read and a text written after it."""
+    write, lengths = task.engine.write, task.lengths
+    if write is None:
+        return {}
+    prompt = task.ids(lengths.prompt)
+    cold = write(prompt, WARM)  # of the same length: buffers, kernels and modules are made for it
+    first, rest = write(prompt, lengths.new)
+    return {
+        "first_text_seconds": sum(cold),
+        "prefill_rate": lengths.prompt / first,
+        "first_token_seconds": first,
+        "decode_rate": (lengths.new - 1) / rest,
+    }
+
+
+def side_by_side(task: Task) -> Figures:
+    """Short prompts are read, and texts written after them side by side."""
+    write, lengths = task.engine.write_rows, task.lengths
+    if write is None:
+        return {}
+    rows = [task.ids(SHORT, row) for row in range(lengths.rows)]
+    return {"batch_rate": lengths.rows * (lengths.new - 1) / write(rows, lengths.new)}
+
+
+def long_text(task: Task) -> Figures:
+    """A text is written after a long one."""
+    write, lengths = task.engine.write, task.lengths
+    most = task.engine.context
+    if write is None or (most is not None and lengths.context + lengths.new > most):
+        return {}
+    return {"context_rate": (lengths.new - 1) / write(task.ids(lengths.context), lengths.new)[1]}
+
+
+def with_drafts(task: Task) -> Figures:
+    """A text is written after code, which repeats itself, without and with drafts that are looked up in it."""
+    write, write_drafted, new = task.engine.write, task.engine.write_drafted, task.lengths.new
+    if write is None or write_drafted is None:
+        return {}
+    prompt = code(task)
+    write_drafted(prompt, WARM)
+    rates = ((new - 1) / run(prompt, new)[1] for run in (write, write_drafted))
+    return dict(zip(("repetitive_rate", "drafted_rate"), rates, strict=True))
+
+
+def code(task: Task) -> list[int]:
+    """The ids of a text that repeats its names and lines; where there is no tokenizer, each word is a random id of its own."""
+    if task.engine.encode is not None:
+        return task.engine.encode(CODE)
+    words = re.findall(r"\w+|\S", CODE)
+    kinds = sorted(set(words))
+    ids = dict(zip(kinds, task.ids(len(kinds)), strict=True))
+    return [ids[word] for word in words]
+
+
+def chat(task: Task) -> Figures:
+    """A long message is read and answered; then the same, the answer and another message."""
+    turns = task.engine.turns
+    if turns is None:
+        return {}
+    first, second = turns(task.ids(task.lengths.chat), TURN, task.ids(TURN, 1))
+    return {"turn_seconds": first, "next_turn_seconds": second}
+
+
+def translation(task: Task) -> Figures:
+    """A text is translated, then several side by side."""
+    translate, lengths = task.engine.translate, task.lengths
+    if translate is None:
+        return {}
+    rows = [task.ids(SOURCE, row) for row in range(lengths.rows)]
+    translate(rows[:1], WARM)
+    return {
+        "translation_rate": lengths.new / translate(rows[:1], lengths.new),
+        "translations_rate": lengths.rows * lengths.new / translate(rows, lengths.new),
+    }
+
+
+def host(task: Task) -> Figures:
+    """The time that Python takes to build one step, and the primitives of its graph; nothing is computed meanwhile."""
+    if task.engine.step is None:
+        return {}
+    import mlx.core as mx
+
+    build, states = task.engine.step()
+    taken: list[float] = []
+    primitives = 0
+    for number in range(STEPS):
+        ids = mx.array([[5]])
+        mx.eval(ids)
+        began = time.perf_counter()
+        found = build(ids)
+        taken.append(time.perf_counter() - began)
+        if number == 1:  # before the first the prompt was not computed yet
+            drawn = io.StringIO()
+            mx.export_to_dot(drawn, *found)
+            primitives = drawn.getvalue().count("shape=rectangle")
+        mx.eval(*states(found))
+    return {"host_seconds": median(taken[1:]), "primitives": primitives}
+
+
+# By the works they do, one or several at once; loading is timed where the engine is made.
+DONE: dict[tuple[str, ...], Callable[[Task], Figures]] = {
+    ("prefill", "decode"): read_and_write,
+    ("batch",): side_by_side,
+    ("context",): long_text,
+    ("draft",): with_drafts,
+    ("turn",): chat,
+    ("translate",): translation,
+    ("host",): host,
+}
+
+
+def started(engine: str, source: Path) -> float | None:
+    """Seconds from the start of the engine's own command to the end of its first token; None where it has none."""
+    commands = {
+        "zoo": ["zoo", "run", str(source), "The", "--max-tokens", "1"],
+        "mlx-lm": ["mlx_lm", "generate", "--model", str(source), "--prompt", "The", "--max-tokens", "1"],
+    }
+    if engine not in commands:
+        return None
+    began = time.perf_counter()
+    done = subprocess.run([sys.executable, "-m", *commands[engine]], capture_output=True, check=False)
+    return None if done.returncode else time.perf_counter() - began

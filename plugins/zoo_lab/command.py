@@ -1,0 +1,185 @@
+"""`zoo lab`: experiments that train or run small models here."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from zoo_lab.record import Record
+
+OUT = Path("lab")
+
+
+@click.command()
+@click.argument("name", required=False)
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=OUT,
+    show_default=True,
+    help="The folder of records and figures.",
+)
+@click.option("--seeds", type=int, help="Runs of each arm (default: the experiment's).")
+@click.option("--steps", type=int, help="Steps of each training (default: the experiment's).")
+@click.option("--quick", is_flag=True, help="A tiny version, which shows that everything runs.")
+@click.option("--fresh", is_flag=True, help="Run all again, and replace the record and the figures in OUT.")
+@click.option(
+    "--figures",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="RECORD",
+    help="Run nothing: draw the figures of this record again.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON: the experiments, or the record.")
+def lab(
+    name: str | None,
+    out: Path,
+    seeds: int | None,
+    steps: int | None,
+    quick: bool,
+    fresh: bool,
+    figures: Path | None,
+    as_json: bool,
+) -> int:
+    """Run the experiment NAME and write its record and figures into --out; without a name, list the experiments.
+
+    Ctrl-C stops it; what was run is kept, and the same command goes on from there.
+    """
+    if figures is not None:
+        from zoo_lab.figures import draw
+        from zoo_lab.saving import read
+
+        if name is not None:
+            raise click.UsageError("--figures draws a record again and runs nothing: leave NAME out")
+        for path in draw(read(figures), figures.parent, overwrite=fresh):
+            click.echo(path)
+        return 0
+    if name is None:
+        _list(out, as_json)
+        return 0
+    from zoo_lab.plan import Scale
+    from zoo_lab.run import record_path
+
+    how: dict[str, Any] = dict(seeds=seeds, scale=Scale(steps, quick), fresh=fresh)
+    path = record_path(name, out)
+    try:
+        record = _run(name, out, how)
+    except KeyboardInterrupt:
+        click.echo(_stopped(path), err=True)
+        return 130
+    if as_json:
+        click.echo(path.read_text(encoding="utf-8"), nl=False)
+    else:
+        _show(record)
+    _draw(record, out, path, fresh)
+    return 0
+
+
+def _run(name: str, out: Path, how: dict[str, Any]) -> Record:
+    """Run the experiment with a bar on the error stream of a terminal, elsewhere a line a run."""
+    from zoo.cli.progress import Progress, say
+    from zoo.cli.signals import Interrupts
+    from zoo_lab.record import RunRecord
+    from zoo_lab.run import Watch, run_experiment
+
+    with Interrupts(lambda text: None), Progress(name) as bar:
+        total = current = 0
+
+        def line(text: str) -> None:
+            if not say(text):
+                click.echo(text, err=True)
+
+        def begun(runs: int, done: int) -> None:
+            nonlocal total
+            total = runs
+            if done:
+                line(f"{done} of {runs} runs were done before and are kept; --fresh runs them again")
+
+        def run(number: int, arm: str, seed: int) -> None:
+            nonlocal current
+            current = number
+            bar(number * 1000, total * 1000)
+
+        def progress(done: int, steps: int) -> None:
+            bar(current * 1000 + 1000 * done // max(steps, 1), total * 1000)
+
+        def over(run: RunRecord) -> None:
+            if run.failed:
+                line(f"{run.arm}, {run.seed}: {run.failed}")
+            elif not sys.stderr.isatty():
+                line(f"{current + 1}/{total} {run.arm}, {run.seed}: {run.seconds:.1f} s")
+            bar((current + 1) * 1000, total * 1000)
+
+        return run_experiment(name, out, watch=Watch(begun, run, progress, over), **how)
+
+
+def _stopped(path: Path) -> str:
+    """What is left of a run that was interrupted."""
+    from zoo.errors import ZooError
+    from zoo_lab.saving import read
+
+    try:
+        record = read(path)
+    except ZooError:
+        return "zoo: stopped; no run was finished, nothing is written"
+    runs = f"{len(record.runs)} of {record.seeds * len(record.arms)} runs"
+    return f"zoo: stopped; {runs} are kept in {path}: the same command goes on"
+
+
+def _show(record: Record) -> None:
+    """What was asked, expected, measured and seen."""
+    from zoo.cli.table import table, wrapped
+    from zoo.cli.terminal import columns
+    from zoo_lab.conclusion import conclusion, findings
+    from zoo_lab.summary import rows
+
+    room = columns()
+    click.echo(wrapped(record.question, room))
+    click.echo(wrapped(record.expected, room, "expected: ", "  ") + "\n")
+    head, *body = rows(record)
+    click.echo(table(body, head, repeated=1) + "\n")
+    for finding in findings(record):
+        click.echo(wrapped(f"{finding.verdict}: {finding.claim.text} ({finding.words})", room, later="  "))
+    click.echo(wrapped(conclusion(record), room))
+
+
+def _draw(record: Record, out: Path, path: Path, overwrite: bool) -> None:
+    """The figures, or one line that says what they need; the names of all files written, on the error stream."""
+    from zoo.errors import ZooError
+    from zoo_lab.figures import draw
+
+    try:
+        files = draw(record, out, overwrite=overwrite)
+    except ZooError as error:
+        click.echo(f"zoo: {error}; the record is written: {path}", err=True)
+        return
+    click.echo("wrote " + " ".join(map(str, (path, *files))), err=True)
+
+
+def _list(out: Path, as_json: bool) -> None:
+    from zoo.cli.table import table, wrapped
+    from zoo.cli.terminal import columns
+    from zoo.host.registry import default_registry
+    from zoo_lab.summary import listed
+
+    found = listed(default_registry(), out)
+    if as_json:
+        click.echo(json.dumps(found, ensure_ascii=False, indent=1))
+        return
+    third = any(not row["first_party"] for row in found)
+    head = ["name", "question", "minutes", *(["from"] if third else [])]
+    rows = [
+        [row["name"], row["question"], _minutes(row["seconds"]), *([row["distribution"]] if third else [])]
+        for row in found
+    ]
+    click.echo(table(rows, head))
+    room = columns()
+    click.echo("\n" + wrapped("`zoo lab NAME` runs one, with --quick a tiny version", room))
+
+
+def _minutes(seconds: float | None) -> str:
+    return "–" if seconds is None else f"{seconds / 60:.1f}"

@@ -1,0 +1,69 @@
+"""What the training experiments share: settings, metrics, a base recipe, and an arm that trains one. No mlx."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from zoo.training.record import Settings
+from zoo_lab.plan import Arm, Curve, Metric, Result, Scale, Trial
+
+LOSS = Metric("loss", "held-out loss", "nats a token", "lower")
+LOSS_CURVE = Curve("loss", "held-out loss", "step", "nats a token")
+
+# Width 64 and three layers: about 0.2 million parameters with a vocabulary of 512.
+SMALL = dict(
+    hidden_size=64,
+    intermediate_size=176,
+    num_hidden_layers=3,
+    num_attention_heads=4,
+    num_key_value_heads=4,
+    max_position_embeddings=512,
+    tie_word_embeddings=True,
+)
+
+
+def settings_of(scale: Scale, steps: int, **changes: Any) -> Settings:
+    """The settings of a small training, with a warm-up of a tenth of its steps."""
+    steps = scale.training(steps)
+    given: dict[str, Any] = {"steps": steps, "warmup": max(steps // 10, 1), "corpus": "atlas"} | changes
+    return Settings(**given)
+
+
+def told(settings: Settings, **more: Any) -> dict[str, Any]:
+    """What a record says of a training's settings."""
+    names = ("steps", "batch", "length", "rate", "warmup", "decay", "clip", "corpus")
+    return (
+        {name: getattr(settings, name) for name in names}
+        | {
+            "vocabulary": 512,
+            "initial_spread": "0.02 · √(768 / width)",
+            "residual_branches_scaled_by_depth": True,
+        }
+        | more
+    )
+
+
+def extent(scale: Scale) -> dict[str, Any]:
+    """How much is measured of a training: the points of its curve, and the held-out documents at the end."""
+    return scale.pick(dict(points=10, documents=800), dict(points=2, documents=32))
+
+
+def trains(
+    name: str,
+    scale: Scale,
+    recipe: Callable[[], Any],
+    settings: Settings,
+    values: Mapping[str, float | str] | None = None,
+    series: str = "",
+    depth_scaled: bool = True,
+) -> Arm:
+    """An arm that trains a recipe and measures its held-out loss; `depth_scaled` as in `zoo_lab.training.trained`."""
+
+    def run(trial: Trial) -> Result:
+        from zoo_lab.training import trained
+
+        done = trained(recipe(), settings, trial, depth_scaled=depth_scaled, **extent(scale))
+        return Result({"loss": done.loss}, {"loss": done.curve})
+
+    return Arm(name, run, values or {}, series)

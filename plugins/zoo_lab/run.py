@@ -1,0 +1,179 @@
+"""Runs an experiment, run by run: each is kept as soon as it is over, so that an interrupted experiment goes on."""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from zoo import runtime
+from zoo.architecture import Experiment
+from zoo.errors import PluginError, ZooError, in_words
+from zoo.files import check_output, locked, make_folder
+from zoo.host.registry import Registry, default_registry
+from zoo_lab.plan import Arm, Plan, Result, Scale, Trial
+from zoo_lab.record import Record, RunRecord, planned, rounded, thinned
+from zoo_lab.saving import read, save
+
+MOST_SEEDS = 1000
+
+
+class Failed(ZooError):
+    """A run whose outcome is that nothing can be measured, such as a training that diverges; the record says so."""
+
+
+@dataclass(frozen=True)
+class Watch:
+    """Callbacks that observe an experiment.
+
+    `begun(runs, done)` says how many runs there are, and how many of them were done before; `run(number, arm, seed)`
+    comes before each one, `progress(done, total)` during it, `over(run)` after it.
+    """
+
+    begun: Callable[[int, int], None] = lambda runs, done: None
+    run: Callable[[int, str, int], None] = lambda number, arm, seed: None
+    progress: Callable[[int, int], None] = lambda done, total: None
+    over: Callable[[RunRecord], None] = lambda run: None
+
+
+def plan_of(experiment: Experiment, scale: Scale) -> Plan:
+    """The plan of an experiment, checked; PluginError where it breaks the contract or cannot be made."""
+    label = f"experiment {experiment.name}"
+    plan = _called(label, experiment.function(), scale)
+    if not isinstance(plan, Plan):
+        raise PluginError(f"{label}: {experiment.target} gave {type(plan).__name__}, not a Plan")
+    plan.check(label)
+    return plan
+
+
+def record_path(name: str, out: Path) -> Path:
+    """Where the record of an experiment is written."""
+    return out / f"{name.replace('::', '-')}.json"
+
+
+def run_experiment(
+    name: str,
+    out: Path,
+    *,
+    seeds: int | None = None,
+    scale: Scale | None = None,
+    fresh: bool = False,
+    watch: Watch | None = None,
+    registry: Registry | None = None,
+) -> Record:
+    """Run an experiment and write its record `out`/NAME.json; gives the record.
+
+    The record is written after every run. One that is there already, of the same arms and settings on the same software,
+    is gone on with: its runs are kept, and none is run twice. One of others is refused, unless `fresh` replaces it.
+    `seeds` is the least number of runs an arm (default: the experiment's own). PluginError for an experiment that is not
+    there or breaks its contract.
+    """
+    watch = watch or Watch()
+    experiment = (registry or default_registry()).experiment(name)
+    count = experiment.seeds if seeds is None else seeds
+    if not 1 <= count <= MOST_SEEDS:
+        raise ZooError(f"`seeds` must be from 1 to {MOST_SEEDS}, got {count}")
+    scale = scale or Scale()
+    plan = plan_of(experiment, scale)
+    record = planned(experiment, plan, count, runtime.versions())
+    record.settings = dict(record.settings) | {"quick": scale.quick}
+    path = record_path(experiment.name, out)
+    with _claimed(path):
+        if path.exists() and not fresh:
+            _take_over(record, read(path), path)
+        watch.begun(record.seeds * len(plan.arms), len(record.runs))
+        # Seed by seed: arms that are compared run close to one another in time, whatever else the machine does.
+        pairs = [(arm, seed) for seed in range(record.seeds) for arm in plan.arms]
+        for number, (arm, seed) in enumerate(pairs):
+            if record.run_of(arm.name, seed) is None:
+                watch.run(number, arm.name, seed)
+                run = _run(experiment, plan, arm, Trial(seed, watch.progress))
+                record.runs.append(run)
+                save(record, path)
+                watch.over(run)
+        save(record, path)  # with what is computed now, where nothing was left to run
+    return record
+
+
+@contextmanager
+def _claimed(path: Path) -> Iterator[None]:
+    """Keep other processes from writing a record meanwhile. ZooError when one does, or when it cannot be written."""
+    with ExitStack() as stack:
+        try:
+            make_folder(path.parent)
+            check_output(path, overwrite=True)
+            stack.enter_context(locked(path))
+        except OSError as error:
+            raise ZooError(f"{path}: cannot be written ({error.strerror or error})") from error
+        yield
+
+
+def _take_over(record: Record, before: Record, path: Path) -> None:
+    """Keep the runs of a record of the same design; ZooError for one of another."""
+    if not record.same_design(before):
+        raise ZooError(
+            f"{path}: is a record of other settings or on other software: choose another `out`, or `fresh` to replace it"
+        )
+    if before.complete:
+        record.seeds = max(record.seeds, before.seeds)
+    record.runs = [run for run in before.runs if run.seed < record.seeds]
+
+
+def _run(experiment: Experiment, plan: Plan, arm: Arm, trial: Trial) -> RunRecord:
+    label = f"experiment {experiment.name}: arm {arm.name!r}"
+    load = round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None
+    began = time.perf_counter()
+    try:
+        result, failed = _called(label, arm.run, trial), None
+    except Failed as error:
+        result, failed = Result({}), str(error)
+    seconds = round(time.perf_counter() - began, 2)
+    if not isinstance(result, Result):
+        raise PluginError(f"{label}: gave {type(result).__name__}, not a Result")
+    return RunRecord(
+        arm=arm.name,
+        seed=trial.seed,
+        numbers=_numbers(label, plan, result, failed),
+        curves=_curves(label, plan, result),
+        seconds=seconds,
+        load=load,
+        failed=failed,
+    )
+
+
+def _called(label: str, function: Callable[..., object], argument: object) -> object:
+    """What an experiment's function gives; its mistakes become one line."""
+    try:
+        return function(argument)
+    except (ZooError, MemoryError):
+        raise
+    except Exception as error:
+        raise PluginError(f"{label}: {in_words(error)}") from error
+
+
+def _numbers(label: str, plan: Plan, result: Result, failed: str | None) -> dict[str, float]:
+    """The numbers of a run, checked."""
+    known = [metric.name for metric in plan.metrics]
+    found = {}
+    for name, value in result.numbers.items():
+        if name not in known:
+            raise PluginError(f"{label}: gave {name!r}, which is not one of {', '.join(known)}")
+        if not isinstance(value, int | float) or not math.isfinite(value):
+            raise PluginError(f"{label}: {name} is {value!r:.60}, not a finite number")
+        found[name] = rounded(float(value))
+    if not found and failed is None:
+        raise PluginError(f"{label}: measured none of {', '.join(known)}")
+    return found
+
+
+def _curves(label: str, plan: Plan, result: Result) -> dict[str, list[list[float]]]:
+    """The curves of a run, checked and thinned."""
+    known = [curve.name for curve in plan.curves]
+    for name in result.curves:
+        if name not in known:
+            raise PluginError(f"{label}: gave the curve {name!r}, which is not one of {known}")
+    return {name: thinned(points) for name, points in result.curves.items() if points}

@@ -1,0 +1,146 @@
+"""Trains a small model for an arm of an experiment, by the zoo's own loop, objectives and corpora.
+
+All arms of an experiment share one small tokenizer, and runs of one seed see the same batches.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache, partial
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from zoo.assemble import TRAINED, assemble
+from zoo.checkpoint.open import make_recipe
+from zoo.errors import ZooError
+from zoo.host.recipes import recipe_architecture, recipe_config
+from zoo.host.registry import Registry, default_registry
+from zoo.loading import Loaded
+from zoo.tokenizer import Tokenizer
+from zoo.training import run_tokenizer
+from zoo.training.corpora import Texts, corpus
+from zoo.training.data import IGNORED
+from zoo.training.loop import Settings, Watch, initialise, train
+from zoo.training.objective import Method, objective_of
+from zoo.training.record import Record
+from zoo_lab.plan import Trial
+from zoo_lab.run import Failed
+
+VOCAB = 512  # softmax over few tokens: on a CPU its exponentials are most of a small model's training
+CORPUS = "atlas"
+MEASURED = 128  # held-out documents in each measurement of a curve
+DOCUMENTS = 800  # in the last one: of the atlas about half, 16,000 tokens
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A trained model: `loss` of held-out text in nats a token, `curve` of a smaller part of it as [step, loss]."""
+
+    loaded: Loaded
+    loss: float
+    curve: list[list[float]]
+    seconds: float
+
+
+@cache
+def small_tokenizer(vocab: int = VOCAB, name: str = CORPUS) -> Tokenizer:
+    """A byte-level tokenizer of `vocab` tokens, trained on a corpus; made once a process."""
+    registry = default_registry()
+    with tempfile.TemporaryDirectory() as folder:
+        files = run_tokenizer.trained_on(corpus(name, "generate", registry), Path(folder), vocab)
+        return run_tokenizer.opened(files, Path(folder), registry)
+
+
+def recipe_of(name: str, numbers: Mapping[str, Any], registry: Registry | None = None) -> Any:
+    """The recipe of an architecture with the numbers of a config.json, those of its pocket preset where none are given."""
+    registry = registry or default_registry()
+    architecture = registry.architecture(name)
+    preset = architecture.preset("pocket")
+    config = dict(preset.config or {}) if preset else {}
+    return make_recipe(architecture, config | dict(numbers), registry=registry)
+
+
+def trained(
+    recipe: Any,
+    settings: Settings,
+    trial: Trial,
+    *,
+    method: Method | None = None,
+    vocab: int = VOCAB,
+    points: int = 10,
+    documents: int = DOCUMENTS,
+    depth_scaled: bool = True,
+    observe: Callable[[Loaded, int], None] | None = None,
+    registry: Registry | None = None,
+) -> Trained:
+    """Train a recipe from nothing on the corpus that `settings` names (default: the atlas).
+
+    The trial's seed decides the weights and the order of the batches. Matrices start with GPT-2's standard deviation, 0.02
+    at width 768, in proportion to 1/√width; `depth_scaled` divides those that end a residual branch by √(2 layers). `method` is an objective of one's own;
+    `observe(loaded, step)` is called at each of the `points` at which the curve is measured. The loss at the end is that of
+    the first `documents` held-out ones. `Failed` when the loss is no number.
+    """
+    registry = registry or default_registry()
+    settings = Settings(**vars(settings) | {"seed": trial.seed, "corpus": settings.corpus or CORPUS})
+    tokenizer = small_tokenizer(vocab, settings.corpus or CORPUS)
+    recipe = recipe.with_vocab(tokenizer.vocab_size)
+    config = recipe_config(recipe)
+    architecture = recipe_architecture(config, registry)
+    method = method or objective_of(architecture, settings.objective, registry)
+    texts = corpus(settings.corpus or CORPUS, architecture.task, registry)
+    model = assemble(recipe, registry, copies=TRAINED)
+    spread = 0.02 * (768 / recipe.dim) ** 0.5
+    initialise(model, trial.seed, len(recipe.layers) if depth_scaled else 0.5, spread)
+    loaded = Loaded(model, tokenizer, architecture, recipe, config, Path(), registry=registry)
+    record = Record(architecture.name, recipe.parameters(recipe.dim), vars(settings))
+    measure = partial(held_out_loss, model, method, texts, tokenizer, settings)
+    done = 0
+
+    def step(number: int, loss: float, rate: float) -> None:
+        nonlocal done
+        done = number
+        trial.report(number, settings.steps)
+
+    def validate() -> float:
+        if observe is not None:
+            observe(loaded, done)
+        return measure(min(MEASURED, documents))
+
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            train(
+                model,
+                method.training(texts.training(trial.seed), tokenizer, settings),
+                method.loss,
+                settings,
+                record,
+                state=Path(folder) / "state.safetensors",
+                validate=validate,
+                watch=Watch(step=step),
+                every=max(settings.steps // points, 1),
+            )
+        except ZooError as error:
+            if type(error) is not ZooError:  # a disk that is full, say
+                raise
+            raise Failed(str(error)) from error
+    return Trained(loaded, measure(documents), record.validation, record.seconds)
+
+
+def held_out_loss(
+    model: Any,
+    method: Method,
+    texts: Texts,
+    tokenizer: Tokenizer,
+    settings: Settings,
+    documents: int,
+) -> float:
+    """The mean loss of the held-out targets in nats, of the first `documents`."""
+    total = count = 0.0
+    for batch in method.validation(islice(texts.validation(), documents), tokenizer, settings):
+        targets = (batch[1] != IGNORED).sum().item()
+        total += method.loss(model, *batch).item() * targets
+        count += targets
+    return total / max(count, 1)

@@ -1,0 +1,78 @@
+"""Work that is timed in a process of its own: nothing that ran before it has warmed a cache or holds memory."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from zoo.errors import SourceError, ZooError, in_words
+
+ERROR = "error"  # the key of an answer that is one
+
+
+def run_in_subprocess(module: str, arguments: Sequence[str], name: str) -> dict[str, Any]:
+    """What `python -m module arguments…` answers; SourceError, in which `name` stands for the work, when it fails.
+
+    The module calls `answer`.
+    """
+    done = subprocess.run(
+        [sys.executable, "-m", module, *arguments],
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        check=False,
+    )
+    values = _last_object(done.stdout)
+    if done.returncode == 0 and values is not None and ERROR not in values:
+        return values
+    if values is not None and ERROR in values:
+        reason = str(values[ERROR])
+    elif done.returncode < 0:
+        reason = f"its process was ended by signal {-done.returncode}{' (no memory left?)' * (done.returncode == -9)}"
+    else:
+        lines = done.stderr.strip().splitlines()
+        reason = lines[-1] if lines else f"its process failed with status {done.returncode}"
+    raise SourceError(reason if reason.startswith(f"{name}:") else f"{name}: {reason}")
+
+
+def answer(work: Callable[..., dict[str, Any]]) -> None:
+    """Run `work` on the command's arguments and print what it gives as the last line: the process of `run_in_subprocess`."""
+    try:
+        print(json.dumps(work(*sys.argv[1:])))
+    except ZooError as error:
+        print(json.dumps({ERROR: in_words(error)}))
+        sys.exit(1)
+
+
+def alternating(
+    names: Sequence[str],
+    runs: int,
+    run: Callable[[str], dict[str, Any]],
+    *,
+    warm_up: int = 0,
+    report: Callable[[str, dict[str, Any]], None] = lambda name, values: None,
+) -> dict[str, list[dict[str, Any]]]:
+    """What `run` gives for each name, `runs` times, the names in turn, so that a busy moment meets all of them.
+
+    The first `warm_up` rounds are not kept, nor told to `report`.
+    """
+    taken: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
+    for number in range(warm_up + runs):
+        for name in names:
+            values = run(name)
+            if number >= warm_up:
+                taken[name].append(values)
+                report(name, values)
+    return taken
+
+
+def _last_object(output: str) -> dict[str, Any] | None:
+    """The JSON object in the last line of an output, None where there is none."""
+    try:
+        value = json.loads(output.splitlines()[-1])
+    except (IndexError, ValueError):
+        return None
+    return value if isinstance(value, dict) else None
