@@ -14,7 +14,7 @@ from zoo.errors import CheckpointError
 from zoo.frozen import Frozen, frozen
 from zoo.weights import Ignore, Join, OutputHead, Rename, Rule, Tensors, fill, matches
 
-__all__ = ["DECODER", "GGUF", "KEYS", "MIXTURE", "Added", "RotaryPairs", "Row"]
+__all__ = ["DECODER", "GGUF", "KEYS", "MOE", "Added", "RotaryPairs", "Row"]
 
 # Metadata keys, without the architecture's name before them, to those of config.json.
 KEYS = {
@@ -146,7 +146,7 @@ DECODER = (
 )
 
 # A mixture of experts in the place of a feed-forward; the experts' matrices are stacked, (E, out, in).
-MIXTURE = (
+MOE = (
     Rename("blk.{i}.ffn_gate_inp.*", "layers.{i}.feedforward.router.scores.*"),
     Rename("blk.{i}.ffn_{p}_exps.*", "layers.{i}.feedforward.experts.{p}.*"),
 )

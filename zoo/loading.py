@@ -175,7 +175,7 @@ def too_large(weights: int, recipe: Any, width: int, context: int | None = None)
     """The sum in words when weights of so many bytes and the cache exceed the machine's memory, None when they fit."""
     room = runtime.total_memory()
     tokens = min(context or CONTEXT, recipe.context or CONTEXT)
-    cache = recipe.cached(recipe.dim) * tokens * width
+    cache = recipe.kv_cache_size(recipe.dim) * tokens * width
     if room is None or weights + cache <= room:
         return None
     return f"weights {weights / GB:.1f} GB, cache of {tokens} tokens {cache / GB:.1f} GB, this machine {room / GB:.1f} GB"

@@ -12,7 +12,7 @@ from building.architecture_words import WORDS, titled
 from building.family import Member, members
 from building.pieces import ZooDirective, html
 from building.task_filter import task_filter
-from zoo.checkpoint.packings import AFFINE_BITS, FLOAT_MODES
+from zoo.checkpoint.quantization_modes import AFFINE_BITS, FLOAT_MODES
 from zoo.facts import Sheet
 from zoo.facts.fact import ABSENT, amount
 from zoo.facts.memory import kept_of

@@ -12,7 +12,7 @@ import mlx.core as mx
 import mlx.nn as nn
 
 from zoo.blocks.mask import Mask, dense
-from zoo.blocks.moe import top
+from zoo.blocks.moe import top_k
 from zoo.blocks.quantized import PackedMatrices
 from zoo.cache import CachePolicy, KVCache
 from zoo_deepseek import spec as specs
@@ -160,7 +160,7 @@ class GroupRouter(nn.Module):
 
     def choose(self, scores: mx.array) -> mx.array:  # (B, T, E) -> (B, T, k)
         """The chosen experts, by their scores and what is added to these to balance the load."""
-        return top(self.mask_groups(mx.stop_gradient(scores) + self.correction_bias), self.spec.top_k)
+        return top_k(self.mask_groups(mx.stop_gradient(scores) + self.correction_bias), self.spec.top_k)
 
     def weigh(self, scores: mx.array, indices: mx.array) -> mx.array:  # (B, T, E), (B, T, k) -> (B, T, k)
         """What the outputs of the chosen experts are multiplied by."""
@@ -175,6 +175,6 @@ class GroupRouter(nn.Module):
         if kept == groups:
             return scores
         grouped = scores.reshape(*scores.shape[:-1], groups, -1)  # (B, T, G, E/G)
-        chosen = top(mx.topk(grouped, 2, axis=-1).sum(axis=-1), kept)
+        chosen = top_k(mx.topk(grouped, 2, axis=-1).sum(axis=-1), kept)
         inside = (chosen[..., None] == mx.arange(groups)).any(axis=-2)  # (B, T, G)
         return mx.where(inside[..., None], grouped, -mx.inf).reshape(scores.shape)

@@ -44,7 +44,7 @@ def layers_of(config):
     norm, activation = norm_of(config), config.activation("hidden_act", "silu")
     attention = latent_attention(config)
     dense = GatedMLP(hidden=config.count("intermediate_size"), activation=activation)
-    experts = mixture(config, activation)
+    experts = moe(config, activation)
     first = config.count("first_k_dense_replace", 3, least=0)
     every = config.count("moe_layer_freq", 1)
 
@@ -101,7 +101,7 @@ def sharpness(config, rope):
     return 0.1 * weight * math.log(rope.scaling.factor) + 1.0
 
 
-def mixture(config, activation):
+def moe(config, activation):
     """The experts of a sparse layer and the router between them."""
     config.choice("scoring_func", ("sigmoid",), "sigmoid")
     config.choice("topk_method", ("noaux_tc",), "noaux_tc")

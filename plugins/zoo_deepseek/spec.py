@@ -83,10 +83,10 @@ class LatentAttention(Spec):
         """The width of a head's queries and keys."""
         return self.nope_dim + self.rope_dim
 
-    def cached(self, dim: int) -> int:
+    def kv_cache_size(self, dim: int) -> int:
         return self.kv_rank + self.rope_dim
 
-    def cached_widths(self, dim: int) -> tuple[int, int] | None:
+    def kv_widths(self, dim: int) -> tuple[int, int] | None:
         """A latent, and the part of a key that is rotated."""
         return self.kv_rank, self.rope_dim
 

@@ -13,7 +13,7 @@ from zoo.architecture import (
     hookimpl,
     pocket,
 )
-from zoo.gguf import DECODER, MIXTURE
+from zoo.gguf import DECODER, MOE
 from zoo.recipe import MoE, Router
 from zoo_gpt_oss.spec import ClippedExperts, SinkAttention
 from zoo_gpt_oss.weights import Gather
@@ -53,7 +53,7 @@ def gpt_oss(config):
     # The released names of num_experts_per_tok and of the scaling's original_max_position_embeddings.
     config.ignore("experts_per_token", "initial_context_length")
     config.ignore("output_router_logits", "router_aux_loss_coef")
-    windows, feedforward = layer_windows(config), mixture(config)
+    windows, feedforward = layer_windows(config), moe(config)
     return llama(config).change_layers(
         lambda index, layer: dict(
             mixer=SinkAttention(**vars(layer.mixer) | dict(window=windows[index])), feedforward=feedforward
@@ -61,7 +61,7 @@ def gpt_oss(config):
     )
 
 
-def mixture(config):
+def moe(config):
     """Biased experts and router; the chosen experts' logits alone go through the softmax."""
     count, top_k = config.count("num_local_experts"), config.count("num_experts_per_tok")
     if top_k > count:
@@ -113,7 +113,7 @@ GPT_OSS_GGUF = GGUF(
     (
         Rename("blk.{i}.attn_sinks.weight", "layers.{i}.mixer.sinks"),
         Rename("blk.{i}.post_attention_norm.*", "layers.{i}.feedforward_norm.*"),
-        *MIXTURE,
+        *MOE,
         *DECODER,
     ),
     keys={"expert_count": "num_local_experts", "expert_feed_forward_length": "intermediate_size"},

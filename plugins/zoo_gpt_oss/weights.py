@@ -40,11 +40,11 @@ def gathered(name: str, blocks: Any, scales: Any) -> Any:
     """The matrices, packed, shown as (E, I, O); CheckpointError when the two do not belong together."""
     import mlx.core as mx
 
-    from zoo.checkpoint.packed import Packed, Packing
+    from zoo.checkpoint.quantized_matrix import QuantizationSpec, QuantizedMatrix
 
     fits = len(blocks.shape) == 4 and blocks.shape[-1] == GROUP // 2 and blocks.shape[:-1] == scales.shape
     if not fits or (blocks.dtype, scales.dtype) != (mx.uint8, mx.uint8):
         shapes = f"{tuple(blocks.shape)} {blocks.dtype} and {tuple(scales.shape)} {scales.dtype}"
         raise CheckpointError(f"{name}: no MXFP4 blocks and scales: {shapes}")
     packed = blocks.flatten(-2).view(mx.uint32)  # (E, O, 4G): eight numbers each
-    return Packed(name, packed, scales, None, Packing(4, GROUP, "mxfp4"), swapped=True)
+    return QuantizedMatrix(name, packed, scales, None, QuantizationSpec(4, GROUP, "mxfp4"), swapped=True)

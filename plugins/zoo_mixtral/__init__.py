@@ -1,7 +1,7 @@
 """Mixtral and the Qwen mixtures of experts, as differences from LLaMA. Imports no mlx."""
 
 from zoo.architecture import GGUF, Architecture, Preset, Rename, Split, Stack, hookimpl, pocket
-from zoo.gguf import DECODER, MIXTURE, Row
+from zoo.gguf import DECODER, MOE, Row
 from zoo.recipe import Experts, GatedMLP, MoE, RMSNorm, Router
 from zoo_llama import LLAMA_GGUF, POCKET, TINY, WEIGHTS, layer_windows, llama, published, sliding_window
 
@@ -16,7 +16,7 @@ def mixtral(config):
         rope_theta=1e6,
         max_position_embeddings=131072,
     )
-    feedforward = mixture(config, config.count("num_local_experts"), config.count("intermediate_size"))
+    feedforward = moe(config, config.count("num_local_experts"), config.count("intermediate_size"))
     window = config.count("sliding_window", None)
     return llama(config).change_layers(mixer=dict(window=window), feedforward=feedforward)
 
@@ -40,7 +40,7 @@ def qwen2_moe(config):
         hidden=config.count("shared_expert_intermediate_size"),
         activation=config.activation("hidden_act", "silu"),
     )
-    feedforward = qwen_mixture(config, config.count("num_experts", least=0))
+    feedforward = qwen_moe(config, config.count("num_experts", least=0))
     if feedforward is not None:
         feedforward = feedforward.change(shared=shared, shared_gate=True)
     sparse = sparse_layers(config) if feedforward is not None else set()
@@ -62,7 +62,7 @@ def qwen3_moe(config):
     )
     # transformers 5 writes the second name; published configs have the first.
     count = config.count("num_experts", config.count("num_local_experts", 128, least=0), least=0)
-    feedforward = qwen_mixture(config, count)
+    feedforward = qwen_moe(config, count)
     sparse = sparse_layers(config) if feedforward is not None else set()
     window = sliding_window(config) if config.flag("use_sliding_window", False) else None
     config.ignore("max_window_layers")  # it stands in configs, but every layer has the window
@@ -75,7 +75,7 @@ def qwen3_moe(config):
     )
 
 
-def mixture(config, count, hidden, normalised=True):
+def moe(config, count, hidden, normalised=True):
     """A mixture of `count` gated experts of width `hidden`."""
     config.ignore("output_router_logits", "router_aux_loss_coef", "router_jitter_noise")  # of training
     top_k = config.count("num_experts_per_tok")
@@ -87,12 +87,12 @@ def mixture(config, count, hidden, normalised=True):
     )
 
 
-def qwen_mixture(config, count):
+def qwen_moe(config, count):
     """Qwen's mixture, whose weights need not sum to one; None when there are no experts at all."""
     config.ignore("sliding_window")  # a published config has one even where use_sliding_window is false
     hidden, normalised = config.count("moe_intermediate_size"), config.flag("norm_topk_prob", False)
     config.ignore("output_router_logits", "router_aux_loss_coef")
-    return mixture(config, count, hidden, normalised) if count else None
+    return moe(config, count, hidden, normalised) if count else None
 
 
 def sparse_layers(config):
@@ -138,7 +138,7 @@ MIXTRAL_GGUF = GGUF(
     "llama",
     (
         Stack("blk.{i}.ffn_{p}.{e}.weight", EXPERTS + "{p}.weight"),  # files of 2023
-        *MIXTURE,
+        *MOE,
         *LLAMA_GGUF,
     ),
     when="expert_count",
@@ -146,7 +146,7 @@ MIXTRAL_GGUF = GGUF(
 )
 QWEN3_GGUF = GGUF(
     "qwen3moe",
-    (*MIXTURE, *DECODER),
+    (*MOE, *DECODER),
     # Files whose layers all have experts leave out the width of the others.
     config=lambda config, tensors: dict(
         norm_topk_prob=True,
@@ -156,7 +156,7 @@ QWEN3_GGUF = GGUF(
 QWEN2_GGUF = GGUF(
     "qwen2moe",
     (
-        *MIXTURE,
+        *MOE,
         Row("blk.{i}.ffn_gate_inp_shexp.*", "layers.{i}.feedforward.shared_gate.*"),
         Rename("blk.{i}.ffn_{p}_shexp.*", "layers.{i}.feedforward.shared.{p}.*"),
         *DECODER,

@@ -13,8 +13,8 @@ from mlx.utils import tree_map
 
 from zoo.blocks.model import Model, Side
 from zoo.cache import CachePolicy
-from zoo.checkpoint.packed import Packed, Packing
-from zoo.checkpoint.quantized import gather_mlx
+from zoo.checkpoint.quantized_matrix import QuantizationSpec, QuantizedMatrix
+from zoo.checkpoint.quantized_tensors import gather_mlx
 from zoo.checkpoint.safetensors import Tensors
 from zoo.errors import CheckpointError, PromptError
 from zoo_mlx_lm.network import ChoosesPackings, Sanitizes, failure, make
@@ -109,7 +109,7 @@ class BridgedDecoder(Model, nn.Module):
     def sanitize(self, tensors: Tensors) -> Tensors:
         """A checkpoint's tensors renamed and joined by mlx-lm's own code, which may settle what the model holds."""
         arrays = dict(tensors.arrays)
-        for name in [name for name, tensor in arrays.items() if isinstance(tensor, Packed)]:
+        for name in [name for name, tensor in arrays.items() if isinstance(tensor, QuantizedMatrix)]:
             arrays |= apart(name, arrays.pop(name))
         try:
             arrays = self.network.sanitize(arrays) if isinstance(self.network, Sanitizes) else arrays
@@ -118,8 +118,8 @@ class BridgedDecoder(Model, nn.Module):
             raise CheckpointError(f"mlx-lm::{self.spec.module} cannot take these tensors: {what}") from error
         return gather_mlx(replace(tensors, arrays=arrays))
 
-    def quantizes(self, path: str, packing: Packing) -> Packing | None:
-        """The packing that mlx-lm gives the layer at `path` when `packing` is asked for; None keeps it whole."""
+    def quantizes(self, path: str, quantization: QuantizationSpec) -> QuantizationSpec | None:
+        """The quantization that mlx-lm gives the layer at `path` when `quantization` is asked for; None keeps it whole."""
         inside = path.removeprefix("network.")
         layer = self.network
         for step in inside.split("."):
@@ -129,14 +129,18 @@ class BridgedDecoder(Model, nn.Module):
         choose = self.network.quant_predicate if isinstance(self.network, ChoosesPackings) else None
         chosen = True if choose is None else choose(inside, layer)
         if isinstance(chosen, dict):
-            group = packing.group_size if packing.mode == "affine" else 64
-            asked: dict[str, Any] = {"bits": packing.bits, "group_size": group, "mode": "affine"} | chosen
-            return Packing(asked["bits"], asked["group_size"], asked["mode"])
-        return packing if chosen else None
+            group = quantization.group_size if quantization.mode == "affine" else 64
+            asked: dict[str, Any] = {
+                "bits": quantization.bits,
+                "group_size": group,
+                "mode": "affine",
+            } | chosen
+            return QuantizationSpec(asked["bits"], asked["group_size"], asked["mode"])
+        return quantization if chosen else None
 
 
-def apart(name: str, packed: Packed) -> dict[str, Any]:
-    """The arrays of a packed matrix by mlx-lm's names; its numbers where the packing has what mlx-lm does not know."""
+def apart(name: str, packed: QuantizedMatrix) -> dict[str, Any]:
+    """The arrays of a packed matrix by mlx-lm's names; its numbers where the quantization has what mlx-lm does not know."""
     if packed.global_scale is not None or packed.permutation is not None:
         return {name: packed.dequantize()}
     owner = name.removesuffix("weight")

@@ -64,7 +64,7 @@ class Bridged(Spec):
     def own_parameters(self, dim):
         return self.parameter_count
 
-    def cached(self, dim):
+    def kv_cache_size(self, dim):
         return self.token_numbers
 
     def state_size(self, dim):

@@ -53,7 +53,7 @@ def test_the_recipe_counts_what_caches_hold(known, page, recipe):
     ]
     keys = [c for c in parts if isinstance(c, KVCache | WindowCache)]
     states = [c for c in parts if isinstance(c, StateCache)]
-    assert sum(c.keys.buffer.shape[1] * c.keys.buffer.shape[3] * 2 for c in keys) == recipe.cached(DIM)
+    assert sum(c.keys.buffer.shape[1] * c.keys.buffer.shape[3] * 2 for c in keys) == recipe.kv_cache_size(DIM)
     assert sum(array.size for c in states for array in c.state) == recipe.state_size(DIM)
     assert sum(a.size for layer in cache for a in layer.state) == sum(a.size for p in parts for a in p.state)
     assert all(kept.length == kept.offset == 5 for kept in (*cache, *parts))

@@ -6,8 +6,8 @@ import pytest
 
 from zoo.blocks.moe import StackedLinear
 from zoo.blocks.quantized import QuantizedLinear
-from zoo.checkpoint.packed import Packed, Packing, pack
 from zoo.checkpoint.parameters import can_hold, fill
+from zoo.checkpoint.quantized_matrix import QuantizationSpec, QuantizedMatrix, quantize_matrix
 
 DTYPES = (mx.float32, mx.float16, mx.bfloat16)
 
@@ -26,14 +26,17 @@ def held(layer, packed):
 
 
 def with_extras(packed, **extras):
-    return Packed(**{**vars(packed), **extras})
+    return QuantizedMatrix(**{**vars(packed), **extras})
 
 
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("outputs", [1, 24])
-@pytest.mark.parametrize("packing", [Packing(4, 16, "nvfp4"), Packing(8, 32, "mxfp8"), Packing(4, 32)])
-def test_a_global_scale_multiplies_outputs(packing, outputs, bias):
-    packed = pack("a", normal(24, 64), packing)
+@pytest.mark.parametrize(
+    "quantization",
+    [QuantizationSpec(4, 16, "nvfp4"), QuantizationSpec(8, 32, "mxfp8"), QuantizationSpec(4, 32)],
+)
+def test_a_global_scale_multiplies_outputs(quantization, outputs, bias):
+    packed = quantize_matrix("a", normal(24, 64), quantization)
     packed = with_extras(packed, global_scale=mx.abs(normal(outputs, seed=1)))
     layer = held(nn.Linear(64, 24, bias=bias), packed)
     assert type(layer) is QuantizedLinear
@@ -44,7 +47,7 @@ def test_a_global_scale_multiplies_outputs(packing, outputs, bias):
 
 def test_a_permutation_reorders_inputs():
     order = mx.array([*range(1, 64), 0])
-    packed = with_extras(pack("a", normal(24, 64), Packing(4, 32)), permutation=order)
+    packed = with_extras(quantize_matrix("a", normal(24, 64), QuantizationSpec(4, 32)), permutation=order)
     layer = held(nn.Linear(64, 24), packed)
     x = normal(3, 64, seed=2)
     assert mx.allclose(layer(x), x @ packed.numbers(mx.float32).T + layer.bias, atol=1e-4)
@@ -53,7 +56,7 @@ def test_a_permutation_reorders_inputs():
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("scaled", [True, False])
 def test_activations_keep_their_dtype_whatever_the_scales_have(dtype, scaled):
-    packed = pack("a", normal(24, 64), Packing(4, 32))  # float32 scales
+    packed = quantize_matrix("a", normal(24, 64), QuantizationSpec(4, 32))  # float32 scales
     if scaled:
         packed = with_extras(packed, global_scale=mx.array([2.0]))
     layer = held(nn.Linear(64, 24, bias=False), packed)
@@ -65,7 +68,8 @@ def test_activations_keep_their_dtype_whatever_the_scales_have(dtype, scaled):
 def test_sums_that_are_not_yet_scaled_do_not_overflow_a_half():
     """NVFP4's numbers before the second scale reach 2688."""
     packed = with_extras(
-        pack("a", mx.full((8, 64), 2688.0), Packing(4, 16, "nvfp4")), global_scale=mx.array([1e-4])
+        quantize_matrix("a", mx.full((8, 64), 2688.0), QuantizationSpec(4, 16, "nvfp4")),
+        global_scale=mx.array([1e-4]),
     )
     layer = held(nn.Linear(64, 8, bias=False), packed)
     found = layer(mx.full((1, 64), 2.0, dtype=mx.float16))
@@ -76,7 +80,7 @@ def test_sums_that_are_not_yet_scaled_do_not_overflow_a_half():
 @pytest.mark.parametrize("outputs", [1, 24])
 @pytest.mark.parametrize("bias", [True, False])
 def test_stacked_matrices_have_a_scale_each(outputs, bias):
-    packed = pack("a", normal(3, 24, 64), Packing(4, 16, "nvfp4"))
+    packed = quantize_matrix("a", normal(3, 24, 64), QuantizationSpec(4, 16, "nvfp4"))
     packed = with_extras(packed, global_scale=mx.abs(normal(3, outputs, seed=1)))
     layer = held(StackedLinear(3, 64, 24, bias=bias), packed)
     if bias:
@@ -89,7 +93,7 @@ def test_stacked_matrices_have_a_scale_each(outputs, bias):
 
 
 def test_which_layers_can_hold_what():
-    plain = pack("a", normal(24, 64), Packing(4, 16, "nvfp4"))
+    plain = quantize_matrix("a", normal(24, 64), QuantizationSpec(4, 16, "nvfp4"))
     scaled = with_extras(plain, global_scale=mx.ones(1))
     permuted = with_extras(plain, permutation=mx.arange(64))
     for layer, known in (

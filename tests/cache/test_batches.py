@@ -5,7 +5,7 @@ from functools import cache
 import mlx.core as mx
 import pytest
 
-from zoo.cache import Cache, can_merge, leaves, merged_caches
+from zoo.cache import Cache, can_merge, flatten_caches, merged_caches
 from zoo.host.registry import default_registry
 from zoo.testing import same
 from zoo.testing.subjects import streams, subject
@@ -64,11 +64,11 @@ def test_a_snapshot_is_what_it_was(name):
     prefix = made.architecture.causality == "prefix"
     tokens = mx.random.randint(0, made.vocab, (1, 20), key=mx.random.key(3))
     caches, _ = read(made.model, tokens[:, :7], prefix)
-    kept = [leaf.snapshot() for leaf in leaves(caches)]
+    kept = [leaf.snapshot() for leaf in flatten_caches(caches)]
     expected = made.model(tokens[:, 7:12], caches)
     for _ in range(2):  # a second time from the same snapshots
         restored = made.model.make_cache()
-        for leaf, snapshot in zip(leaves(restored), kept, strict=True):
+        for leaf, snapshot in zip(flatten_caches(restored), kept, strict=True):
             assert isinstance(leaf, Cache) and leaf.restores
             assert snapshot.length == 7 and snapshot.kind == leaf.kind
             assert not snapshot.by_column or all(array.shape[2] == 7 for array in snapshot.arrays)

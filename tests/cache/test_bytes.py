@@ -4,7 +4,7 @@ import mlx.core as mx
 import pytest
 
 from zoo.assemble import assemble
-from zoo.cache import CachePolicy, KVCache, WindowCache, leaves
+from zoo.cache import CachePolicy, KVCache, WindowCache, flatten_caches
 from zoo.checkpoint.open import make_recipe
 from zoo.errors import PromptError
 from zoo.facts import facts_of
@@ -36,8 +36,8 @@ def recipe_of(name):
 def filled(recipe, policy, tokens):
     """A model's caches with random keys and values of so many tokens in 16 bits, read in two pieces and a token."""
     caches = assemble(recipe, REGISTRY).make_cache(policy)
-    for layer, cache in zip(recipe.layers, leaves(caches), strict=True):
-        widths, numbers = layer.mixer.cached_widths(recipe.dim), layer.mixer.cached(recipe.dim)
+    for layer, cache in zip(recipe.layers, flatten_caches(caches), strict=True):
+        widths, numbers = layer.mixer.kv_widths(recipe.dim), layer.mixer.kv_cache_size(recipe.dim)
         heads = numbers // sum(widths)
         for count in (tokens // 2, tokens - tokens // 2 - 1, 1):
             cache.update_and_fetch(*(mx.ones((1, heads, count, width), dtype=mx.float16) for width in widths))
@@ -52,7 +52,7 @@ def test_caches_take_the_bytes_that_are_told(name, policy):
     settings = POLICIES[policy]
     for tokens in (512, 2048):
         asked = CachePolicy.of(**settings, reserve=tokens)
-        taken = sum(cache.nbytes for cache in leaves(filled(recipe, asked, tokens)))
+        taken = sum(cache.nbytes for cache in flatten_caches(filled(recipe, asked, tokens)))
         sheet = facts_of(recipe, context=tokens, policy=CachePolicy.of(**settings))
         told = sheet["cache.context" if asked.plain else "cache.policy"].value
         assert abs(taken - told) <= 0.05 * told, (taken, told)

@@ -7,8 +7,8 @@ import pytest
 from click.testing import CliRunner
 
 from zoo.checkpoint.convert import convert
-from zoo.checkpoint.packed import Packed
 from zoo.checkpoint.parameters import parameters_of
+from zoo.checkpoint.quantized_matrix import QuantizedMatrix
 from zoo.cli.run import run
 from zoo.errors import ZooError
 from zoo.loading import load
@@ -71,7 +71,7 @@ def test_fusing_packs_anew(tmp_path):
     convert("llama", tmp_path / "packed", quantize="4", group_size=32)
     convert(tmp_path / "packed", tmp_path / "fused", adapter=tmp_path / "a")
     before, after = (parameters_of(load(tmp_path / name).model)[PATH] for name in ("packed", "fused"))
-    assert isinstance(after, Packed) and after.packing == before.packing
+    assert isinstance(after, QuantizedMatrix) and after.quantization == before.quantization
     assert not mx.array_equal(after.weight, before.weight)
 
 

@@ -7,8 +7,8 @@ import pytest
 
 import zoo
 from zoo.checkpoint.formats.awq import read_awq
-from zoo.checkpoint.packed import Packed, Packing
-from zoo.checkpoint.quantized import gather
+from zoo.checkpoint.quantized_matrix import QuantizationSpec, QuantizedMatrix
+from zoo.checkpoint.quantized_tensors import gather
 from zoo.checkpoint.safetensors import Tensors
 from zoo.errors import CheckpointError, ConfigError
 from zoo.host.registry import default_registry
@@ -40,7 +40,7 @@ def tensors(parts, name="model.layers.0.self_attn.q_proj"):
 def test_numbers_are_exact(inputs, group, packed):
     *parts, expected = matrix((48, inputs), group)
     found = read_awq(tensors(awq(*parts)), SETTINGS).arrays["model.layers.0.self_attn.q_proj.weight"]
-    assert found.packing == Packing(4, packed)
+    assert found.quantization == QuantizationSpec(4, packed)
     assert found.shape == (48, inputs) and found.dtype == mx.float16
     assert np.array_equal(np.array(found.numbers(mx.float32)), expected)
 
@@ -149,6 +149,6 @@ def test_a_matrix_of_another_width_than_the_models_is_refused_and_not_read_with_
     found = gather(tensors(awq(*parts), "a"), {"quantization_config": SETTINGS}, default_registry()).arrays[
         "a.weight"
     ]
-    assert isinstance(found, Packed)
+    assert isinstance(found, QuantizedMatrix)
     with pytest.raises(CheckpointError, match=r"a\.weight: rows of 128 numbers, not 64"):
-        found.settled(64)
+        found.resolved(64)

@@ -5,7 +5,7 @@ import pytest
 
 import zoo
 from zoo.checkpoint.formats.compressed_tensors import read_compressed_tensors
-from zoo.checkpoint.packed import Packing
+from zoo.checkpoint.quantized_matrix import QuantizationSpec
 from zoo.checkpoint.safetensors import Tensors
 from zoo.errors import CheckpointError, ConfigError
 
@@ -55,14 +55,14 @@ def test_packed_whole_numbers(bits, symmetric, size, packed):
     found = read_compressed_tensors(
         tensors(parts), settings(num_bits=bits, symmetric=symmetric, **strategy)
     ).arrays["a.weight"]
-    assert found.packing == Packing(bits, packed)
+    assert found.quantization == QuantizationSpec(bits, packed)
     assert np.array_equal(numbers(found), expected)
 
 
 def test_what_the_tensors_show_is_believed_over_what_the_config_says():
     parts, expected = whole((24, 256), in_turn(256, 64), 8)
     found = read_compressed_tensors(tensors(parts), settings(num_bits=4, group_size=128)).arrays["a.weight"]
-    assert found.packing == Packing(8, 64)
+    assert found.quantization == QuantizationSpec(8, 64)
     assert np.array_equal(numbers(found), expected)
 
 
@@ -119,7 +119,7 @@ def test_plain_whole_numbers_of_eight_bits(inputs, scales, symmetric):
     found = read_compressed_tensors(tensors(parts), settings("int-quantized", num_bits=8), mx.float32).arrays
     assert list(found) == ["a.weight"]
     if inputs == 256:
-        assert found["a.weight"].packing == Packing(8, 128)
+        assert found["a.weight"].quantization == QuantizationSpec(8, 128)
     array = numbers(found["a.weight"]) if inputs == 256 else np.array(found["a.weight"])
     assert np.abs(array - expected).max() <= 1e-6 * np.abs(expected).max()
 
@@ -186,7 +186,7 @@ def test_floats_of_four_and_eight_bits(form):
     make, kinds, mode = FLOATS[form]
     parts, expected = make((24, 128))
     found = read_compressed_tensors(tensors(parts, **kinds), settings(form)).arrays
-    assert list(found) == ["a.weight"] and found["a.weight"].packing.mode == mode
+    assert list(found) == ["a.weight"] and found["a.weight"].quantization.mode == mode
     assert np.abs(numbers(found["a.weight"]) - expected).max() <= 1e-6 * np.abs(expected).max()
 
 

@@ -16,9 +16,9 @@ from mlx.utils import tree_flatten
 import zoo
 from zoo import runtime
 from zoo.checkpoint.convert import convert
-from zoo.checkpoint.packed import Packed, Packing
 from zoo.checkpoint.parameters import parameters_of
-from zoo.checkpoint.quantize import choose, mixed, packing_of
+from zoo.checkpoint.quantize import choose, mixed, parse_quantization
+from zoo.checkpoint.quantized_matrix import QuantizationSpec, QuantizedMatrix
 from zoo.checkpoint.save import write
 from zoo.cli.convert import convert as command
 from zoo.errors import CheckpointError, SourceError, ZooError
@@ -31,9 +31,11 @@ def read(folder):
     return json.loads((folder / "config.json").read_text())
 
 
-def packings(loaded):
+def quantizations(loaded):
     found = parameters_of(loaded.model)
-    return {path: tensor.packing for path, tensor in found.items() if isinstance(tensor, Packed)}
+    return {
+        path: tensor.quantization for path, tensor in found.items() if isinstance(tensor, QuantizedMatrix)
+    }
 
 
 @pytest.mark.parametrize("layout", ["hf", "mlx"])
@@ -54,8 +56,12 @@ def test_quantizing_is_what_mlx_does_to_each_matrix(tmp_path):
     assert mx.array_equal(packed.layers[1].feedforward.up.weight, weight)
     assert mx.array_equal(packed.layers[1].feedforward.up.scales, scales.astype(mx.float32))
     assert 5.0 < done.bits < 5.05  # 4 and two 16-bit numbers a group of 32, norms beside
-    packing = {"group_size": 32, "bits": 4, "mode": "affine"}
-    assert read(tmp_path / "out")["quantization"] == read(tmp_path / "out")["quantization_config"] == packing
+    quantization = {"group_size": 32, "bits": 4, "mode": "affine"}
+    assert (
+        read(tmp_path / "out")["quantization"]
+        == read(tmp_path / "out")["quantization_config"]
+        == quantization
+    )
     assert {path.name for path in (tmp_path / "out").iterdir()} == {
         "config.json",
         "model.safetensors",
@@ -70,9 +76,9 @@ def test_quantizing_is_what_mlx_does_to_each_matrix(tmp_path):
 def test_a_folder_quantized_twice_has_the_second_packing(tmp_path):
     convert("llama", tmp_path / "8", quantize="8")
     convert(tmp_path / "8", tmp_path / "4", quantize="mxfp4")
-    assert set(packings(load(tmp_path / "4")).values()) == {Packing(4, 32, "mxfp4")}
+    assert set(quantizations(load(tmp_path / "4")).values()) == {QuantizationSpec(4, 32, "mxfp4")}
     convert(tmp_path / "8", tmp_path / "plain", quantize="none")
-    assert not packings(load(tmp_path / "plain"))
+    assert not quantizations(load(tmp_path / "plain"))
     assert divergence(tmp_path / "8", tmp_path / "plain").worst < 1e-3
 
 
@@ -175,28 +181,28 @@ def test_a_killed_run_leaves_no_folder_and_does_not_hinder_the_next(tmp_path):
 
 def test_a_mixed_recipe_gives_delicate_matrices_more_bits(tmp_path):
     low, more = mixed("mixed-3-6", 16)
-    six = Packing(6, 64)
-    assert low == Packing(3, 64)
+    six = QuantizationSpec(6, 64)
+    assert low == QuantizationSpec(3, 64)
     assert more("head.output", low) == more("embedding.tokens", low) == six
     chosen = {i for i in range(16) if more(f"layers.{i}.feedforward.down", low) == six}
     assert chosen == {0, 1, 4, 7, 10, 13, 14, 15}
     assert {i for i in range(16) if more(f"layers.{i}.mixer.value", low) == six} == chosen
     assert all(more(f"layers.{i}.mixer.query", low) == low for i in range(16))
     convert("llama", tmp_path / "out", recipe="mixed-3-6")
-    found = packings(load(tmp_path / "out"))
+    found = quantizations(load(tmp_path / "out"))
     assert found["embedding.tokens.weight"] == six and found["layers.0.mixer.query.weight"] == low
 
 
 def test_routers_keep_eight_bits_and_a_plugin_may_choose_otherwise():
     linear = nn.Linear(128, 4)
-    asked = Packing(4, 64)
-    assert choose("layers.0.feedforward.router.scores", linear, asked) == Packing(8, 64)
-    assert choose("layers.0.mixer.query", linear, asked, [lambda path, packing: None]) is None
-    assert choose("layers.0.mixer.query", linear, asked, [lambda path, packing: Packing(6, 32)]) == Packing(
-        6, 32
-    )
+    asked = QuantizationSpec(4, 64)
+    assert choose("layers.0.feedforward.router.scores", linear, asked) == QuantizationSpec(8, 64)
+    assert choose("layers.0.mixer.query", linear, asked, [lambda path, quantization: None]) is None
+    assert choose(
+        "layers.0.mixer.query", linear, asked, [lambda path, quantization: QuantizationSpec(6, 32)]
+    ) == QuantizationSpec(6, 32)
     assert choose("layers.0.mixer.query", nn.Linear(96, 4), asked) is None  # does not divide
-    assert packing_of("nvfp4") == Packing(4, 16, "nvfp4")
+    assert parse_quantization("nvfp4") == QuantizationSpec(4, 16, "nvfp4")
 
 
 def test_a_model_that_does_not_fit_is_refused_with_the_sum(monkeypatch):
@@ -216,8 +222,8 @@ def test_the_command_says_how_large_and_how_far(tmp_path):
 @pytest.mark.parametrize("extra", [{"permutation": mx.arange(63, -1, -1)}, {"global_scale": mx.array([0.5])}])
 def test_what_mlx_has_no_place_for_is_written_as_its_numbers(extra, tmp_path):
     weight, scales, biases = mx.quantize(mx.random.normal((8, 64)), 32, 4)
-    packed = Packed("a.weight", weight, scales, biases, Packing(4, 32), **extra)
-    plain = Packed("b.weight", weight, scales, biases, Packing(4, 32))
+    packed = QuantizedMatrix("a.weight", weight, scales, biases, QuantizationSpec(4, 32), **extra)
+    plain = QuantizedMatrix("b.weight", weight, scales, biases, QuantizationSpec(4, 32))
     expected = packed.numbers()
     with pytest.warns(UserWarning, match=r"a\.weight: cannot stay packed without loss"):
         write(tmp_path, {"a.weight": packed, "b.weight": plain}, {}, "mlx")
@@ -228,8 +234,8 @@ def test_what_mlx_has_no_place_for_is_written_as_its_numbers(extra, tmp_path):
 
 def test_the_second_scale_of_experts_is_written_as_mlx_has_it(tmp_path):
     weight, scales = mx.quantize(mx.random.normal((3, 8, 64)), 16, 4, mode="nvfp4")
-    packed = Packed(
-        "a.weight", weight, scales, None, Packing(4, 16, "nvfp4"), mx.array([[0.5], [1.0], [2.0]])
+    packed = QuantizedMatrix(
+        "a.weight", weight, scales, None, QuantizationSpec(4, 16, "nvfp4"), mx.array([[0.5], [1.0], [2.0]])
     )
     write(tmp_path, {"a.weight": packed}, {}, "mlx")
     assert mx.load(str(tmp_path / "model.safetensors"))["a.global_scale"].tolist() == [1344.0, 2688.0, 5376.0]

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from zoo.checkpoint.packed import Packed
-from zoo.checkpoint.quantized import gather
+from zoo.checkpoint.quantized_matrix import QuantizedMatrix
+from zoo.checkpoint.quantized_tensors import gather
 from zoo.checkpoint.safetensors import Tensors
 from zoo.errors import ZooError
 from zoo.host.registry import default_registry
@@ -119,7 +119,7 @@ def test_a_damaged_matrix_is_a_matrix_or_refused(data):
         assert "\n" not in str(error)
         return
     for array in found.arrays.values():
-        mx.eval(array.numbers() if isinstance(array, Packed) else array)
+        mx.eval(array.numbers() if isinstance(array, QuantizedMatrix) else array)
 
 
 def test_undamaged_ones_are_matrices():

@@ -12,7 +12,7 @@ import mlx.core as mx
 from zoo.checkpoint.checkpoint import open_checkpoint
 from zoo.checkpoint.convert import convert
 from zoo.checkpoint.finite import evaluate, finite
-from zoo.checkpoint.packed import Packed, Packing, pack
+from zoo.checkpoint.quantized_matrix import QuantizationSpec, QuantizedMatrix, quantize_matrix
 from zoo.checkpoint.save import save
 from zoo.errors import ZooError
 from zoo.host.registry import default_registry
@@ -81,25 +81,34 @@ def test_the_largest_numbers_are_numbers():
 
 @pytest.mark.parametrize("value", BAD)
 @pytest.mark.parametrize(
-    "packing",
+    "quantization",
     [
-        Packing(4, 64),
-        *(Packing(b, g, m) for m, (b, g) in (("mxfp4", (4, 32)), ("nvfp4", (4, 16)), ("mxfp8", (8, 32)))),
+        QuantizationSpec(4, 64),
+        *(
+            QuantizationSpec(b, g, m)
+            for m, (b, g) in (("mxfp4", (4, 32)), ("nvfp4", (4, 16)), ("mxfp8", (8, 32)))
+        ),
     ],
-    ids=lambda packing: packing.mode,
+    ids=lambda quantization: quantization.mode,
 )
-def test_packing_does_not_make_numbers_of_what_is_none(value, packing):
+def test_packing_does_not_make_numbers_of_what_is_none(value, quantization):
     matrix = mx.random.normal((4, 64), key=mx.random.key(2))
-    assert evaluate({"a": pack("a", matrix, packing)}) is None
-    assert evaluate({"a": pack("a", spoilt(value)(matrix), packing)}) == "a"
+    assert evaluate({"a": quantize_matrix("a", matrix, quantization)}) is None
+    assert evaluate({"a": quantize_matrix("a", spoilt(value)(matrix), quantization)}) == "a"
 
 
 def test_numbers_of_eight_bits_may_be_none():
-    good = pack("a", mx.ones((2, 64)), Packing(8, 32, "mxfp8"))
+    good = quantize_matrix("a", mx.ones((2, 64)), QuantizationSpec(8, 32, "mxfp8"))
     words = good.weight.view(mx.uint8)
     words[1, 5] = 0xFF
     assert (
-        evaluate({"a": good, "b": Packed("b", words.view(mx.uint32), good.scales, None, good.packing)}) == "b"
+        evaluate(
+            {
+                "a": good,
+                "b": QuantizedMatrix("b", words.view(mx.uint32), good.scales, None, good.quantization),
+            }
+        )
+        == "b"
     )
 
 

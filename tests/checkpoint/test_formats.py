@@ -13,9 +13,9 @@ import zoo
 from zoo.architecture import CheckpointFormat, hookimpl
 from zoo.checkpoint.checkpoint import open_checkpoint
 from zoo.checkpoint.convert import convert
+from zoo.checkpoint.detect_format import detect_format
 from zoo.checkpoint.folder import FolderCheckpoint
 from zoo.checkpoint.pooling import Pooling
-from zoo.checkpoint.recognise import recognise
 from zoo.checkpoint.safetensors import Tensors
 from zoo.errors import CheckpointError, ConfigError, PluginError, SourceError
 from zoo.host.registry import default_registry, isolated
@@ -59,13 +59,13 @@ PLUGIN = """
 
         def tokenizer(self):
             with tempfile.TemporaryDirectory() as folder:
-                self.save_companions(Path(folder))
+                self.save_auxiliary_files(Path(folder))
                 return load_tokenizer(Path(folder), self.config)
 
         def generation_config(self):
             return {"do_sample": True, "temperature": 0.0}
 
-        def save_companions(self, folder):
+        def save_auxiliary_files(self, folder):
             for name in FILES:
                 (folder / name).write_bytes(self.arrays[name].tobytes())
 
@@ -246,10 +246,10 @@ class Folders:
 
 def test_a_plugins_format_is_asked_before_the_zoos_own(folder):
     path, registry = folder(), isolated(Folders())
-    assert recognise(path, registry)[1].name == "folder"
+    assert detect_format(path, registry)[1].name == "folder"
     (path / "special.json").write_text("{}")
-    assert recognise(path, registry)[1].name == "special"
-    assert recognise(path, default_registry())[1].name == "folder"
+    assert detect_format(path, registry)[1].name == "special"
+    assert detect_format(path, default_registry())[1].name == "folder"
 
 
 def test_a_folder_that_is_gone_has_no_pooling_of_its_own(tmp_path):
@@ -267,7 +267,7 @@ def test_two_plugins_for_one_folder_are_named(folder):
     with pytest.raises(
         PluginError, match=r"claimed by several plugins: .*Folders::special or Others::special"
     ):
-        recognise(path, isolated(Folders(), other()))
+        detect_format(path, isolated(Folders(), other()))
 
 
 def test_what_its_target_gives_must_be_a_checkpoint(folder):
@@ -310,7 +310,7 @@ def test_folder_and_file_agree_on_what_they_hold(tmp_path):
         assert one.read(mx.float32, names[:1]).arrays.keys() == {names[0]} and read.keys() == set(names)
         assert one.find_not_finite() is None
         (tmp_path / type(one).__name__).mkdir()
-        one.save_companions(tmp_path / type(one).__name__)
+        one.save_auxiliary_files(tmp_path / type(one).__name__)
         assert (tmp_path / type(one).__name__ / "tokenizer.json").exists()
     assert folder.tokenizer().encode(PROMPT) == file.tokenizer().encode(PROMPT)
     assert folder.pooling() == file.pooling()

@@ -6,8 +6,8 @@ import pytest
 import zoo
 from zoo.checkpoint.formats.floats import are_powers, blockwise, exponents_of, powers_of
 from zoo.checkpoint.formats.fp8 import read_fp8
-from zoo.checkpoint.packed import Packing
-from zoo.checkpoint.quantized import gather
+from zoo.checkpoint.quantized_matrix import QuantizationSpec
+from zoo.checkpoint.quantized_tensors import gather
 from zoo.checkpoint.safetensors import Tensors
 from zoo.errors import CheckpointError, ConfigError
 from zoo.host.registry import default_registry
@@ -61,7 +61,7 @@ def test_exponents_for_blocks_of_whole_groups_are_mxfp8(kind, shape, block):
     exponents = (np.log2(scales) + 127).astype(np.uint8)
     settings = SETTINGS | dict(weight_block_size=list(block), scale_fmt="ue8m0")
     found = read_fp8(tensors(codes, exponents, kind), settings).arrays["a.weight"]
-    assert found.packing == Packing(8, 32, "mxfp8") and found.shape == shape
+    assert found.quantization == QuantizationSpec(8, 32, "mxfp8") and found.shape == shape
     assert np.array_equal(np.array(found.numbers(mx.float32)), expected)
 
 
@@ -78,7 +78,7 @@ def test_floats_that_the_config_calls_powers_of_two_are_mxfp8_where_they_are():
     settings = SETTINGS | dict(scale_fmt="ue8m0")
     codes, scales, expected = matrix((200, 320), (128, 128), powers=True)
     found = read_fp8(tensors(codes, scales), settings).arrays["a.weight"]
-    assert found.packing.mode == "mxfp8"
+    assert found.quantization.mode == "mxfp8"
     assert np.array_equal(np.array(found.numbers(mx.float32)), expected)
     scales[0, 0] *= 1.5
     assert read_fp8(tensors(codes, scales), settings).dequantized == {"a.weight"}
@@ -96,7 +96,7 @@ def test_one_scale_for_all_multiplies_the_outputs_of_a_packed_matrix(shape):
     codes, _, _ = matrix((96, 64), (96, 64))
     scale = np.full(shape, 0.0123, np.float32)
     found = read_fp8(tensors(codes, scale), SETTINGS | dict(weight_block_size=None)).arrays["a.weight"]
-    assert found.packing.mode == "mxfp8" and found.global_scale.size == 1
+    assert found.quantization.mode == "mxfp8" and found.global_scale.size == 1
     assert np.array_equal(np.array(found.numbers(mx.float32)), FP8[codes] * np.float32(0.0123))
 
 

@@ -7,7 +7,7 @@ import pytest
 
 import zoo
 from zoo.checkpoint.formats.gptq import read_gptq
-from zoo.checkpoint.packed import Packing
+from zoo.checkpoint.quantized_matrix import QuantizationSpec
 from zoo.checkpoint.safetensors import Tensors
 from zoo.errors import CheckpointError, ConfigError
 
@@ -50,7 +50,7 @@ def test_numbers_are_exact_in_both_layouts(bits, layout, less):
     *parts, expected = matrix((96, 256), groups, bits)
     found = read_gptq(tensors(gptq(*parts, groups, bits, less)), SETTINGS | dict(checkpoint_format=layout))
     packed = found.arrays["a.weight"]
-    assert packed.packing == Packing(bits, 64) and packed.permutation is None
+    assert packed.quantization == QuantizationSpec(bits, 64) and packed.permutation is None
     assert packed.biases.dtype == mx.float32 and packed.dtype == mx.float16
     assert np.array_equal(numbers(packed), expected)
 
@@ -94,7 +94,7 @@ def test_groups_in_turn_of_any_size_that_32_divides(inputs, size, packed, index)
         del written["g_idx"]
     config = SETTINGS | dict(group_size=-1 if size == inputs else size)
     found = read_gptq(tensors(written), config).arrays["a.weight"]
-    assert found.packing == Packing(4, packed) and found.permutation is None
+    assert found.quantization == QuantizationSpec(4, packed) and found.permutation is None
     assert np.array_equal(numbers(found), expected)
 
 
@@ -104,7 +104,7 @@ def test_scattered_groups_are_put_in_turn_by_permuting_inputs(bits, inputs, size
     groups = mixed(inputs, size)
     *parts, expected = matrix((32, inputs), groups, bits)
     found = read_gptq(tensors(gptq(*parts, groups, bits)), SETTINGS | dict(desc_act=True)).arrays["a.weight"]
-    assert found.packing == Packing(bits, packed)
+    assert found.quantization == QuantizationSpec(bits, packed)
     assert np.array_equal(groups[np.array(found.permutation)], np.sort(groups))
     assert np.array_equal(numbers(found), expected)
 

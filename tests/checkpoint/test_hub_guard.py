@@ -32,7 +32,7 @@ def refused(*words, call=lambda: zoo.load(ID), error=SourceError):
 
 
 def endless(handler, *, first=b"", status=200):
-    """Answer with a body that does not end, in chunks of a mebibyte."""
+    """ExpectedResponse with a body that does not end, in chunks of a mebibyte."""
     handler.send_response(status)
     handler.send_header("Transfer-Encoding", "chunked")
     handler.end_headers()

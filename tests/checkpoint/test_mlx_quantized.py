@@ -7,8 +7,8 @@ import mlx.core as mx
 import pytest
 
 import zoo
-from zoo.checkpoint.packed import Packing
-from zoo.checkpoint.quantized import Expected, gather, method_of
+from zoo.checkpoint.quantized_matrix import QuantizationSpec
+from zoo.checkpoint.quantized_tensors import Expected, gather, method_of
 from zoo.checkpoint.safetensors import Tensors
 from zoo.errors import CheckpointError, ConfigError, ZooError
 from zoo.host.registry import default_registry
@@ -27,8 +27,8 @@ def quantize(path, settings, paths=None, plain=(), name="quantization", also=Non
         if array.ndim != 2 or owner in plain:
             tensors[key] = array
             continue
-        packing = dict(FOUR if paths is None else paths(owner))
-        parts = zip(("weight", "scales", "biases"), mx.quantize(array, **packing), strict=False)
+        quantization = dict(FOUR if paths is None else paths(owner))
+        parts = zip(("weight", "scales", "biases"), mx.quantize(array, **quantization), strict=False)
         tensors |= {f"{owner}.{part}": value for part, value in parts}
     mx.eval(tensors)
     mx.save_safetensors(str(file), tensors, {"format": "mlx"})
@@ -142,7 +142,7 @@ def test_quantized_tensors_without_any_settings_load_without_a_word(folder):
 
 
 def test_a_matrix_that_its_layer_cannot_hold_packed_is_unpacked_and_said(folder):
-    """GPT-2's fused matrix is stored (in, out) and cut along what the packing took for its inputs."""
+    """GPT-2's fused matrix is stored (in, out) and cut along what the quantization took for its inputs."""
     path = folder("gpt2", {"quantization": dict(group_size=32, bits=8)})
     numbers = mx.load(str(path / "model.safetensors"))
     owner = next(name for name in numbers if name.endswith("h.0.attn.c_attn.weight")).removesuffix(".weight")
@@ -236,10 +236,10 @@ def test_the_packing_of_a_path():
     expected = Expected(
         {"quantization": FOUR | {"a": dict(mode="mxfp8"), "b": False, "c": True, "d": dict(bits=8)}}
     )
-    assert expected.of("a") == Packing(8, 32, "mxfp8")
+    assert expected.of("a") == QuantizationSpec(8, 32, "mxfp8")
     assert expected.of("x", "b") is None and expected.of("b", "a") is None
-    assert expected.of("c") == expected.of("x") == Packing(4, 64)
-    assert expected.of("d") == Packing(8, 64)
+    assert expected.of("c") == expected.of("x") == QuantizationSpec(4, 64)
+    assert expected.of("d") == QuantizationSpec(8, 64)
 
 
 @pytest.mark.parametrize(

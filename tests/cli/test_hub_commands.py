@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from loopback_hub import ID, PROMPT, Repository, answers
 
 import zoo
-from zoo.checkpoint import asking
+from zoo.checkpoint import download_confirmation
 from zoo.cli import cli
 from zoo.cli.cache import cache
 from zoo.cli.downloads import ask
@@ -86,7 +86,7 @@ def test_the_command_says_in_one_line_what_is_wrong(hub, repository, command):
 
 
 def test_a_large_download_is_asked_about(hub, repository, monkeypatch):
-    monkeypatch.setattr(asking, "ASKED_ABOVE", 1_000_000)
+    monkeypatch.setattr(download_confirmation, "CONFIRMED_ABOVE", 1_000_000)
     monkeypatch.setattr("sys.argv", ["zoo", "run", ID, "hi"])
 
     def run(*more):
@@ -108,9 +108,12 @@ def test_a_person_on_a_terminal_is_asked(monkeypatch, agrees):
     monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=isatty))
     monkeypatch.setattr("sys.stderr", SimpleNamespace(isatty=isatty))
     monkeypatch.setattr(click, "confirm", lambda text, err: questions.append(text) or agrees)
-    with asking.asking(ask), nullcontext() if agrees else pytest.raises(SourceError, match="nothing was"):
-        asking.ask_to_download("org/large", 14_500_000_000)
-    asking.ask_to_download("org/large", 14_500_000_000)  # the library asks nobody
+    with (
+        download_confirmation.confirming_downloads(ask),
+        nullcontext() if agrees else pytest.raises(SourceError, match="nothing was"),
+    ):
+        download_confirmation.confirm_download("org/large", 14_500_000_000)
+    download_confirmation.confirm_download("org/large", 14_500_000_000)  # the library asks nobody
     assert questions == ["org/large: download 14.5 GB?"]
 
 

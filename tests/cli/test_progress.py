@@ -9,7 +9,7 @@ import pytest
 from terminal import Terminal
 
 import zoo
-from zoo.cache import settle
+from zoo.cache import evaluate_caches
 from zoo.checkpoint.convert import convert
 from zoo.checkpoint.save import write
 from zoo.insight.divergence import divergence
@@ -180,7 +180,7 @@ def test_settling_evaluates_each_layer_once_and_changes_nothing(folder):
     loaded = zoo.load(folder())
     tokens, cache = mx.array([[5, 6, 7, 8]]), loaded.model.make_cache()
     logits, told = loaded.model(tokens, cache), []
-    settle(cache, 4, told.append)
+    evaluate_caches(cache, 4, told.append)
     assert len(told) == len(cache) and told[-1] == 4
     assert mx.array_equal(logits, loaded.model(tokens, loaded.model.make_cache()))
 
@@ -190,7 +190,7 @@ def test_a_gpu_is_not_made_to_wait_for_each_layer(folder, monkeypatch):
     cache, told = loaded.model.make_cache(), []
     loaded.model(mx.array([[5, 6, 7, 8]]), cache)
     monkeypatch.setattr("zoo.runtime.device.on_gpu", lambda: True)
-    settle(cache, 4, told.append)
+    evaluate_caches(cache, 4, told.append)
     assert told == [4]
 
 

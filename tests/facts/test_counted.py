@@ -10,8 +10,8 @@ from zoo.assemble import assemble
 from zoo.blocks import moe
 from zoo.blocks.protocols import Quantizable
 from zoo.checkpoint.convert import convert
-from zoo.checkpoint.packed import AFFINE_GROUPS, Packing
 from zoo.checkpoint.quantize import quantize
+from zoo.checkpoint.quantized_matrix import AFFINE_GROUPS, QuantizationSpec
 from zoo.config import Config
 from zoo.facts import facts_of
 from zoo.facts.flops import prefill_flops
@@ -196,7 +196,7 @@ def own_rule(path, packing):
     """The head whole, what goes down in eight bits, all else as asked."""
     if path == "head.output":
         return None
-    return Packing(8, 64) if path.endswith(".down") else packing
+    return QuantizationSpec(8, 64) if path.endswith(".down") else packing
 
 
 @pytest.mark.parametrize("format", ["4", "mxfp4", "bfloat16"])
@@ -208,7 +208,7 @@ def test_an_architecture_may_have_a_rule_of_its_own_for_what_is_packed(format):
     model.set_dtype(mx.bfloat16)
     if format != "bfloat16":
         mode, group = ("affine", 64) if format == "4" else ("mxfp4", 32)
-        quantize(model, Packing(4, group, mode), [own_rule])
+        quantize(model, QuantizationSpec(4, group, mode), [own_rule])
     found = facts_of(recipe, quantize=format, quantizes=own_rule)
     held = sum(array.nbytes for _, array in tree_flatten(model.parameters()))
     assert found.value("weights.chosen") == held == found.numbers["weights"]["bytes"][format]

@@ -20,8 +20,8 @@ class Undercounted(Attention):
 
     kind, name = "mixer", "undercounted"
 
-    def cached(self, dim):
-        return super().cached(dim) // 2
+    def kv_cache_size(self, dim):
+        return super().kv_cache_size(dim) // 2
 
 
 @dataclass(frozen=True)

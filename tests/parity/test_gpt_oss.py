@@ -12,8 +12,8 @@ from transformers.integrations.mxfp4 import convert_moe_packed_tensors
 import zoo  # isort: skip
 import mlx.core as mx
 
-from zoo.checkpoint.packed import dense
 from zoo.checkpoint.parameters import export
+from zoo.checkpoint.quantized_matrix import as_array
 from zoo.testing import randomise
 
 from .support import (
@@ -137,7 +137,7 @@ def test_mxfp4_is_unpacked_exactly(tmp_path):
         assert "scales" not in layer.mixer.query and "scales" not in layer.feedforward.router.scores
     exported = export(loaded.model, loaded.architecture, loaded.recipe)
     for name, tensor in unpacked.items():
-        assert np.array_equal(np.array(dense(exported[name]).astype(mx.float32)), tensor.numpy()), name
+        assert np.array_equal(np.array(as_array(exported[name]).astype(mx.float32)), tensor.numpy()), name
     agrees(model, loaded, VOCAB, lengths=(17,))
 
 

@@ -142,7 +142,7 @@ def test_mixed_recipes_of_mlx_lm(source, tmp_path, recipe):
 
 
 def chosen(path, module):
-    """Several packings, and matrices left alone."""
+    """Several quantizations, and matrices left alone."""
     if "v_proj" in path:
         return dict(bits=8, group_size=32)
     if "down_proj" in path:

@@ -23,7 +23,7 @@ from transformers.integrations.finegrained_fp8 import Fp8Dequantize, Fp8Quantize
 import zoo  # isort: skip
 import mlx.core as mx
 
-from zoo.checkpoint.quantized import gather
+from zoo.checkpoint.quantized_tensors import gather
 from zoo.checkpoint.safetensors import Tensors
 from zoo.host.registry import default_registry
 
@@ -142,16 +142,16 @@ def mode(layer):
 
 @pytest.mark.parametrize("name", SCHEMES)
 def test_every_scheme_of_compressed_tensors(name, tmp_path):
-    form, packing = SCHEMES[name]
+    form, quantization = SCHEMES[name]
     scheme = preset_name_to_scheme(name, ["Linear"])
     if scheme.weights.group_size == 128:
         scheme.weights.group_size = 64  # 320 inputs are no multiple of 128
     model = compressed(tmp_path, {"group_0": scheme})
     assert json.loads((tmp_path / "config.json").read_text())["quantization_config"]["format"] == form
     found, told = agrees(tmp_path, model)
-    assert mode(found.layers[0].feedforward.up) == mode(found.layers[1].feedforward.down) == packing
+    assert mode(found.layers[0].feedforward.up) == mode(found.layers[1].feedforward.down) == quantization
     assert mode(found.layers[1].mixer.value) is None is mode(found.head.output)
-    assert len(told) == (packing is None)
+    assert len(told) == (quantization is None)
 
 
 @pytest.mark.parametrize(
@@ -221,7 +221,7 @@ def in_fp8(model, folder, **settings):
 
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize(
-    ("size", "scale_fmt", "packing"),
+    ("size", "scale_fmt", "quantization"),
     [
         ([64, 64], "float", None),
         ([64, 64], "ue8m0", "mxfp8"),
@@ -229,14 +229,14 @@ def in_fp8(model, folder, **settings):
         (None, "float", "mxfp8"),
     ],
 )
-def test_fine_grained_fp8_of_transformers(family, size, scale_fmt, packing, tmp_path):
+def test_fine_grained_fp8_of_transformers(family, size, scale_fmt, quantization, tmp_path):
     kind, config, numbers = FAMILIES[family]
     plain = reference(kind, config(**COMMON | numbers))
     model = in_fp8(plain, tmp_path, weight_block_size=size, scale_fmt=scale_fmt)
     found, told = agrees(tmp_path, model)
     feedforward = found.layers[0].feedforward
-    assert mode(getattr(feedforward, "experts", feedforward).down) == packing
-    assert len(told) == (packing is None)
+    assert mode(getattr(feedforward, "experts", feedforward).down) == quantization
+    assert len(told) == (quantization is None)
     kinds = {str(tensor.dtype) for tensor in load_file(tmp_path / "model.safetensors").values()}
     assert "torch.float8_e4m3fn" in kinds
     assert ("torch.float8_e8m0fnu" in kinds) == (scale_fmt == "ue8m0")
@@ -253,11 +253,11 @@ def test_awq_is_read_as_mlx_lm_reads_it():
         "a.scales": mx.array(draw.uniform(0.01, 0.02, (4, 48)).astype(np.float16)),
     }
     settings = dict(quant_method="awq", bits=4, group_size=64, zero_point=True, version="gemm")
-    theirs, packing = _transform_awq_weights(given, settings)
+    theirs, quantization = _transform_awq_weights(given, settings)
     ours = gather(Tensors(given, {}, {}), {"quantization_config": settings}, default_registry()).arrays[
         "a.weight"
     ]
-    assert packing == dict(bits=ours.packing.bits, group_size=ours.packing.group_size)
+    assert quantization == dict(bits=ours.quantization.bits, group_size=ours.quantization.group_size)
     assert mx.array_equal(ours.weight, theirs["a.weight"])
     assert mx.array_equal(ours.scales, theirs["a.scales"])
     assert mx.array_equal(ours.biases.astype(mx.float16), theirs["a.biases"])

@@ -20,7 +20,7 @@ def test_parameters_are_those_of_the_published_models():
 
 
 def test_nothing_is_cached():
-    assert recipe().cached(768) == 0
+    assert recipe().kv_cache_size(768) == 0
 
 
 @pytest.mark.parametrize(

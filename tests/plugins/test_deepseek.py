@@ -31,8 +31,8 @@ def test_a_token_costs_one_latent_and_one_turned_key_a_layer():
     cache = made.model.make_cache()
     made.model(made.tokens, cache)
     held = sum(array.nbytes // 4 // array.shape[2] for layer in cache for array in layer.state)
-    assert held == made.tokens.shape[0] * made.recipe.cached(made.recipe.dim)
-    assert made.recipe.cached(made.recipe.dim) == 4 * (32 + 16)
+    assert held == made.tokens.shape[0] * made.recipe.kv_cache_size(made.recipe.dim)
+    assert made.recipe.kv_cache_size(made.recipe.dim) == 4 * (32 + 16)
 
 
 def test_the_first_layers_are_dense():

@@ -28,7 +28,7 @@ def test_the_8b_has_as_many_parameters_as_published():
 
 def test_attention_goes_both_ways_and_nothing_is_cached():
     assert recipe().causality == "full"
-    assert recipe().cached(4096) == 0
+    assert recipe().kv_cache_size(4096) == 0
 
 
 def test_the_table_has_embedding_size_rows():

@@ -19,8 +19,8 @@ from mlx_lm_configs import VOCAB, load, small, write
 
 from zoo.architecture import Architecture, Rename, hookimpl
 from zoo.checkpoint.convert import convert
-from zoo.checkpoint.packed import Packed, Packing
 from zoo.checkpoint.parameters import parameters_of
+from zoo.checkpoint.quantized_matrix import QuantizationSpec, QuantizedMatrix
 from zoo.cli.compare import compare
 from zoo.cli.show import described_source, show
 from zoo.cli.test import test as suite
@@ -170,7 +170,9 @@ def one_an_expert(folder, bits=None):
 def test_tensors_are_renamed_and_stacked_by_mlx_lms_code(bits, tmp_path):
     network = one_an_expert(tmp_path, bits)
     loaded = zoo.load(tmp_path)
-    packed = [tensor for tensor in parameters_of(loaded.model).values() if isinstance(tensor, Packed)]
+    packed = [
+        tensor for tensor in parameters_of(loaded.model).values() if isinstance(tensor, QuantizedMatrix)
+    ]
     assert bool(packed) == bool(bits)
     same(loaded.model(texts()), logits(network), "logits")
 
@@ -179,7 +181,7 @@ def test_what_mlx_lm_quantized_stays_packed(tmp_path):
     network = write(tmp_path, "olmo2", quantize=8)
     loaded = zoo.load(tmp_path)
     held = parameters_of(loaded.model)
-    assert held["network.model.layers.1.mlp.up_proj.weight"].packing == Packing(8, 32)
+    assert held["network.model.layers.1.mlp.up_proj.weight"].quantization == QuantizationSpec(8, 32)
     same(loaded.model(texts()), logits(network), "logits")
 
 
@@ -189,10 +191,12 @@ def test_what_the_zoo_converts_mlx_lm_loads(module, tmp_path):
     convert(tmp_path / "model", tmp_path / "q", quantize="4", group_size=32)
     network, loaded = load(tmp_path / "q", module), zoo.load(tmp_path / "q")
     same(loaded.model(texts()), logits(network), "logits")
-    packings = {p: t.packing for p, t in parameters_of(loaded.model).items() if isinstance(t, Packed)}
-    assert Packing(4, 32) in packings.values()
+    quantizations = {
+        p: t.quantization for p, t in parameters_of(loaded.model).items() if isinstance(t, QuantizedMatrix)
+    }
+    assert QuantizationSpec(4, 32) in quantizations.values()
     if module == "qwen3_next":  # mlx-lm keeps eight bits for what chooses the experts
-        assert packings["network.model.layers.1.mlp.gate.weight"].bits == 8
+        assert quantizations["network.model.layers.1.mlp.gate.weight"].bits == 8
 
 
 def test_an_adapter_that_mlx_lm_trained(tmp_path):
@@ -250,7 +254,7 @@ def test_facts_are_those_of_the_model(tmp_path):
     mx.eval(network(texts(), cache=cache))
     states = sum(a.size for c in cache for a in getattr(c, "cache", []))
     keys = sum(c.keys.shape[1] * c.keys.shape[3] * 2 for c in cache if hasattr(c, "keys"))
-    assert recipe.state_size(recipe.dim) == states > 0 and recipe.cached(recipe.dim) == keys > 0
+    assert recipe.state_size(recipe.dim) == states > 0 and recipe.kv_cache_size(recipe.dim) == keys > 0
     sheet, fields = facts_of(recipe), {fact.name: fact.value for fact in fields_of(recipe)}
     assert sheet.value("layers") == 4 and fields["text_config.linear_conv_kernel_dim"] == 4
     assert sheet.value("cache.state") == states * 4 and sheet.value("cache.token") == keys * 2
@@ -267,7 +271,7 @@ def test_a_model_is_measured_without_being_held():
     before = mx.get_active_memory()
     mx.reset_peak_memory()
     recipe = default_registry().architecture("mlx-lm::olmo2").recipe(Config(config))
-    assert recipe.parameters(recipe.dim) > 50e9 and recipe.cached(recipe.dim) == 64 * 2 * 8 * 128
+    assert recipe.parameters(recipe.dim) > 50e9 and recipe.kv_cache_size(recipe.dim) == 64 * 2 * 8 * 128
     assert mx.get_peak_memory() - before < 10e6
 
 

@@ -86,7 +86,7 @@ def test_layers_change_by_value_or_by_number():
 def test_parameters_are_counted_by_hand():
     attention = Attention(heads=4, kv_heads=2, head_dim=5, bias=True)
     assert attention.parameters(16) == 16 * (20 + 10 + 10) + 20 * 16 + (20 + 10 + 10)
-    assert attention.cached(16) == 2 * 2 * 5
+    assert attention.kv_cache_size(16) == 2 * 2 * 5
     assert MLP(hidden=32).parameters(8) == 8 * 32 + 32 + 32 * 8 + 8
     assert GatedMLP(hidden=32).parameters(8) == 3 * 8 * 32
     assert LayerNorm().parameters(8) == 16

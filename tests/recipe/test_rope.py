@@ -10,7 +10,7 @@ import pytest
 import zoo
 from zoo.architecture import Block, hookimpl
 from zoo.assemble import assemble, build
-from zoo.blocks.position import Scaling, places
+from zoo.blocks.position import Scaling, token_positions
 from zoo.checkpoint.convert import convert, spelled_out
 from zoo.config import Config
 from zoo.errors import ConfigError, RecipeError
@@ -140,7 +140,7 @@ ROPES = [
 def test_explicit_positions_are_those_that_an_offset_counts(spec):
     rope, x = build(spec, 8, registry=default_registry()), mx.random.normal((2, 3, 5, 8))
     for offset in (0, 7, mx.array([4, -2])):
-        told = mx.broadcast_to(places(5, offset), (2, 5))
+        told = mx.broadcast_to(token_positions(5, offset), (2, 5))
         same(rope(x, told), rope(x, offset), "turned")
 
 
@@ -153,9 +153,9 @@ def test_each_token_turns_by_the_position_it_is_given(spec):
 
 
 def test_positions_of_rows():
-    assert places(3).tolist() == [0, 1, 2] and places(2, 5).tolist() == [5, 6]
-    assert places(2, mx.array([4, -1])).tolist() == [[4, 5], [-1, 0]]
-    assert places(2, mx.array([[7, 3]])).tolist() == [[7, 3]]
+    assert token_positions(3).tolist() == [0, 1, 2] and token_positions(2, 5).tolist() == [5, 6]
+    assert token_positions(2, mx.array([4, -1])).tolist() == [[4, 5], [-1, 0]]
+    assert token_positions(2, mx.array([[7, 3]])).tolist() == [[7, 3]]
 
 
 def dynamic(layers=1, window=None):

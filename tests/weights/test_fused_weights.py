@@ -6,9 +6,9 @@ import pytest
 
 import zoo
 from zoo.architecture import Split
-from zoo.checkpoint.adapter import Change
+from zoo.checkpoint.adapter import LowRankUpdate
 from zoo.checkpoint.convert import convert
-from zoo.checkpoint.packed import Packed, Packing, join, pack
+from zoo.checkpoint.quantized_matrix import QuantizationSpec, QuantizedMatrix, join, quantize_matrix
 from zoo.errors import CheckpointError, PluginError
 from zoo.recipe import Attention, Decoder, Embedding, GatedMLP, Head, Layer, RMSNorm, repeat
 from zoo.weights import apply, invert, owner
@@ -97,10 +97,12 @@ def test_matrices_stacked_over_experts_have_their_outputs_second():
 def test_packed_experts_stored_inputs_first_stay_packed():
     targets = tuple(f"layers.{{i}}.feedforward.{part}.weight" for part in ("gate", "up"))
     rule = Split("h.{i}.gate_up", targets, transpose=True, axis=1, groups="hidden")
-    whole = pack("h.0.gate_up", mx.random.normal((2, 24, DIM)), Packing(4, 32, "mxfp4")).swapaxes(1, 2)
+    whole = quantize_matrix(
+        "h.0.gate_up", mx.random.normal((2, 24, DIM)), QuantizationSpec(4, 32, "mxfp4")
+    ).swapaxes(1, 2)
     found, _ = apply([rule], {"h.0.gate_up": whole}, recipe(), join)
     for first, path in enumerate(("layers.0.feedforward.gate.weight", "layers.0.feedforward.up.weight")):
-        assert isinstance(found[path], Packed) and not found[path].swapped
+        assert isinstance(found[path], QuantizedMatrix) and not found[path].swapped
         assert mx.array_equal(found[path].numbers(), whole.numbers()[..., first::2].swapaxes(1, 2)).item()
     back, _ = invert([rule], found, recipe(), join)
     assert back["h.0.gate_up"].swapped and not whole.dequantized
@@ -112,22 +114,24 @@ def test_packed_experts_stored_inputs_first_stay_packed():
 def test_packed_matrices_stay_packed_both_ways(layout, scaled):
     settings, kv_heads, fuse = LAYOUTS[layout]
     expected, rule = parts(kv_heads, DIM), Split("h.{i}.qkv.*", PARTS, **settings)
-    packed = pack("h.1.qkv.weight", mx.array(fuse(*expected), dtype=mx.float32), Packing(8, 32))
+    packed = quantize_matrix(
+        "h.1.qkv.weight", mx.array(fuse(*expected), dtype=mx.float32), QuantizationSpec(8, 32)
+    )
     if scaled is not None:
         rows = packed.shape[0] if scaled == "rows" else 1
-        packed = Packed(
-            packed.name, packed.weight, packed.scales, packed.biases, packed.packing,
+        packed = QuantizedMatrix(
+            packed.name, packed.weight, packed.scales, packed.biases, packed.quantization,
             global_scale=mx.arange(1, rows + 1, dtype=mx.float32),
         )  # fmt: skip
     whole = packed.numbers()
     found, _ = apply([rule], {packed.name: packed}, recipe(kv_heads), join)
-    assert all(isinstance(found[path], Packed) for path in PATHS)
+    assert all(isinstance(found[path], QuantizedMatrix) for path in PATHS)
     plain, _ = apply([rule], {packed.name: whole}, recipe(kv_heads), join)
     for path in PATHS:
         assert found[path].shape == plain[path].shape
         assert mx.array_equal(found[path].numbers(), plain[path]).item()
     back, _ = invert([rule], found, recipe(kv_heads), join)
-    assert isinstance(back[packed.name], Packed) and not packed.dequantized
+    assert isinstance(back[packed.name], QuantizedMatrix) and not packed.dequantized
     assert mx.array_equal(back[packed.name].weight, packed.weight).item()
     assert mx.array_equal(back[packed.name].numbers(), whole).item()
 
@@ -195,7 +199,9 @@ def test_a_parameters_owner_is_the_innermost_spec_on_its_way():
 def test_an_adapter_of_a_fused_matrix_comes_apart_as_the_matrix_does(layout):
     settings, kv_heads, fuse = LAYOUTS[layout]
     rule, rows = Split("h.{i}.qkv.*", PARTS, **settings), fuse(*parts(kv_heads, DIM)).shape[0]
-    change = Change("h.1.qkv", mx.random.normal((rows, 4)), mx.random.normal((4, DIM)), mx.ones((rows,)))
+    change = LowRankUpdate(
+        "h.1.qkv", mx.random.normal((rows, 4)), mx.random.normal((4, DIM)), mx.ones((rows,))
+    )
     found, _ = apply([rule], {"h.1.qkv.weight": change}, recipe(kv_heads), join)
     plain, _ = apply([rule], {"h.1.qkv.weight": change.b @ change.a}, recipe(kv_heads), join)
     for path in PATHS:

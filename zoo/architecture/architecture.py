@@ -67,7 +67,7 @@ class Architecture(Frozen):
     that a strategy of the same plugin serves, such as "classify".
     `causality` is what a token sees: "causal", what came before it; "prefix", all of the prompt besides; "full",
     everything. `base` is the architecture that this one is described as a variant of. `references` say where it was
-    published. `quantizes(path, packing)` may give another `zoo.checkpoint.packed.Packing` for the layer at a path, or
+    published. `quantizes(path, quantization)` may give another `zoo.checkpoint.quantized_matrix.QuantizationSpec` for the layer at a path, or
     None to keep it whole. `api` is the version of this contract that the plugin was written for.
 
     `prediction` is the layer that a checkpoint may hold beside the model to predict the token after the next: an
@@ -108,7 +108,7 @@ class Architecture(Frozen):
         check_tuples(label, self, ("model_types", "references"), str)
         if not (self.quantizes is None or callable(self.quantizes)):
             raise PluginError(
-                f"{label}: quantizes is a function of a path and a packing, not {self.quantizes!r}"
+                f"{label}: quantizes is a function of a path and a quantization, not {self.quantizes!r}"
             )
         if not isinstance(self.prediction, Architecture | None):
             raise PluginError(f"{label}: prediction is an Architecture, not {self.prediction!r}")

@@ -152,7 +152,7 @@ class QuantizedFormat(Frozen):
 
     It is called `function(tensors, settings, dtype)`, with a `Tensors`, config.json's entry on quantization, and the
     dtype (or None) of what cannot stay packed. It gives a `Tensors` with each matrix under the name of its weight, as a
-    `Packed` or an array. `settings_file` holds the settings where config.json has none. A method without a target is
+    `QuantizedMatrix` or an array. `settings_file` holds the settings where config.json has none. A method without a target is
     read by the weight rules of the architectures that have it.
     """
 

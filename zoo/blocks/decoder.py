@@ -19,7 +19,7 @@ from zoo.blocks.mask import Mask, attention_mask, biased, padded_columns, token_
 from zoo.blocks.model import Model
 from zoo.cache import Cache, CachePolicy, KVCache, LayerCache, PaddingCache, WindowCache, refused
 from zoo.errors import PluginError, PromptError
-from zoo.recipe.memory import Memory, Needs, cached_widths, needs
+from zoo.recipe.memory import Memory, Needs, kv_widths, needs
 
 RECURRENT = "recurrent"
 
@@ -92,8 +92,8 @@ class Decoder(Model, nn.Module):
         if "relative" in self and policy.max_size is not None:
             return "`max_kv_size`: the bias of this model's scores counts on every token's key"
         for index, layer in enumerate(self.spec.layers):
-            for path, widths in cached_widths(layer, self.spec.dim, f"layers.{index}"):
-                if reason := policy.misfit(widths):
+            for path, widths in kv_widths(layer, self.spec.dim, f"layers.{index}"):
+                if reason := policy.width_mismatch(widths):
                     return f"{reason} ({path})"
         return None
 

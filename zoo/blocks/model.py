@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import mlx.core as mx
 
-from zoo.cache import CachePolicy, leaves, refused
+from zoo.cache import CachePolicy, flatten_caches, refused
 
 Inputs = Literal["tokens", "source and target"]
 Side = Literal["left", "right"]
@@ -43,9 +43,9 @@ class Model:
         """A checkpoint's `Tensors` under the names that the weight rules expect."""
         return tensors
 
-    def quantizes(self, path: str, packing: Any) -> Any:
-        """The packing of the layer at `path` when `packing` is asked for; None leaves the layer as it is."""
-        return packing
+    def quantizes(self, path: str, quantization: Any) -> Any:
+        """The quantization of the layer at `path` when `quantization` is asked for; None leaves the layer as it is."""
+        return quantization
 
     def select(self, caches: Iterable[Any], rows: mx.array) -> None:
         """Keep these rows of the batch, (B,), in the caches that `make_cache` gave: the steps of a beam search."""
@@ -57,7 +57,7 @@ class Model:
 
         That is `trims` and `trim`, `restores`, `snapshot` and `restore`.
         """
-        return list(leaves(caches))
+        return list(flatten_caches(caches))
 
     def refused(self, caches: Iterable[Any], policy: CachePolicy) -> str | None:
         """Why the caches that `make_cache(policy)` gave cannot follow it, naming the setting; None when they can."""

@@ -26,7 +26,7 @@ class Router(nn.Module):
 
     def __call__(self, x: mx.array) -> tuple[mx.array, mx.array]:  # (B, T, D) -> (B, T, k), (B, T, k)
         logits = self.scores(x)  # (B, T, E)
-        indices = top(logits, self.spec.top_k)
+        indices = top_k(logits, self.spec.top_k)
         return indices, self.weigh(logits, indices)
 
     def weigh(self, logits: mx.array, indices: mx.array) -> mx.array:  # (B, T, E), (B, T, k) -> (B, T, k)
@@ -38,7 +38,7 @@ class Router(nn.Module):
         return weights if self.spec.scale == 1.0 else weights * self.spec.scale
 
 
-def top(scores: mx.array, count: int) -> mx.array:  # (…, E) -> (…, count)
+def top_k(scores: mx.array, count: int) -> mx.array:  # (…, E) -> (…, count)
     """The indices of the `count` largest, in no order; no gradient flows through a choice."""
     if count == scores.shape[-1]:
         return mx.broadcast_to(mx.arange(count, dtype=mx.uint32), scores.shape)

@@ -35,7 +35,7 @@ class LearnedPositions(nn.Module):
                 )
             return self.weight[self.skipped + offset : self.skipped + offset + length]
         # Padding, on either side, has no position: any row will do.
-        return self.weight[self.skipped + mx.clip(places(length, offset), 0, self.context - 1)]
+        return self.weight[self.skipped + mx.clip(token_positions(length, offset), 0, self.context - 1)]
 
 
 class SinusoidalPositions(nn.Module):
@@ -57,7 +57,7 @@ class SinusoidalPositions(nn.Module):
     def __call__(
         self, length: int, offset: int | mx.array = 0
     ) -> mx.array:  # -> (T, D), or (B, T, D) for an offset a row
-        position = (self.spec.offset + places(length, offset)).astype(mx.float32)[..., None]
+        position = (self.spec.offset + token_positions(length, offset)).astype(mx.float32)[..., None]
         whole = position * self._coarse
         angles = 2 * math.pi * (whole - mx.floor(whole) + position * self._fine)  # (…, T, D/2)
         waves = [mx.sin(angles), mx.cos(angles)]
@@ -101,20 +101,22 @@ class RoPE(nn.Module):
         if explicit or (wavelengths is not None and wavelengths.ndim == 2):
             if wavelengths is None:
                 wavelengths = mx.array([1 / f for f in frequencies(self.theta, self.dims)])
-            return rotated_by(x, places(x.shape[-2], offset), wavelengths, self.interleaved)
+            return rotated_by(x, token_positions(x.shape[-2], offset), wavelengths, self.interleaved)
         base = self.theta if wavelengths is None else None
         return mx.fast.rope(
             x, self.dims, traditional=self.interleaved, base=base, scale=1.0, offset=offset, freqs=wavelengths
         )
 
 
-def steady_length(model: nn.Module) -> int | None:
+def rope_stable_length(model: nn.Module) -> int | None:
     """Up to how many tokens the angles of a model's positions do not depend on the length of the text; None: any.
 
     Beyond it a pass over several tokens turns them by the angles of the last one's length.
     """
     ropes = (module for module in model.modules() if isinstance(module, RoPE))
-    lengths = [rope.scaling.steady for rope in ropes if rope.scaling is not None and rope.depends_on_length]
+    lengths = [
+        rope.scaling.stable_length for rope in ropes if rope.scaling is not None and rope.depends_on_length
+    ]
     return min(lengths, default=None)
 
 
@@ -123,7 +125,7 @@ def frequencies(theta: float, dims: int) -> list[float]:
     return [theta ** (-2 * k / dims) for k in range(dims // 2)]
 
 
-def places(length: int, offset: int | mx.array = 0) -> mx.array:
+def token_positions(length: int, offset: int | mx.array = 0) -> mx.array:
     """The position of each of `length` tokens: (T,), or (B, T) for offsets (B,) or (B, T)."""
     if isinstance(offset, mx.array) and offset.ndim == 2:
         return offset
@@ -134,7 +136,7 @@ def places(length: int, offset: int | mx.array = 0) -> mx.array:
 def text_length(length: int, offset: int | mx.array = 0) -> mx.array:
     """How many tokens each row has with these: a scalar, or (B, 1) where rows start at offsets of their own."""
     if isinstance(offset, mx.array) and offset.ndim:
-        return places(length, offset).max(axis=1, keepdims=True) + 1
+        return token_positions(length, offset).max(axis=1, keepdims=True) + 1
     return mx.array(offset + length)
 
 
@@ -159,12 +161,12 @@ def rotated_by(
 class Scaling(nn.Module):
     """A scaling of RoPE's wavelengths; `dim` is the number of dimensions of a head that are rotated.
 
-    Subclasses define `wavelengths(base)`, or set `depends_on_length` and define `wavelengths_at`; then `steady` is the
+    Subclasses define `wavelengths(base)`, or set `depends_on_length` and define `wavelengths_at`; then `stable_length` is the
     length of text up to which the wavelengths are the same. Queries and keys are multiplied by `magnitude`.
     """
 
     depends_on_length = False
-    steady = 0
+    stable_length = 0
     magnitude = 1.0
 
     def __init__(self, spec: Any, *, dim: int, index: int = 0) -> None:
@@ -194,7 +196,7 @@ class DynamicScaling(Scaling):
     depends_on_length = True
 
     @property
-    def steady(self) -> int:  # type: ignore[override]
+    def stable_length(self) -> int:  # type: ignore[override]
         """The trained context."""
         return self.spec.context
 

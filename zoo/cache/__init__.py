@@ -5,7 +5,7 @@ number or, when rows are padded on the left, (B,).
 """
 
 from zoo.cache.base import Cache, Snapshot
-from zoo.cache.batch import can_merge, leaves, merged, merged_caches, refused, settle
+from zoo.cache.batch import can_merge, evaluate_caches, flatten_caches, merged, merged_caches, refused
 from zoo.cache.kv import KVCache, PaddingCache, WindowCache
 from zoo.cache.layers import CrossCache, LayerCache
 from zoo.cache.state import StateCache
@@ -22,9 +22,9 @@ __all__ = [
     "StateCache",
     "WindowCache",
     "can_merge",
-    "leaves",
+    "evaluate_caches",
+    "flatten_caches",
     "merged",
     "merged_caches",
     "refused",
-    "settle",
 ]

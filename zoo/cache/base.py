@@ -124,7 +124,7 @@ class Cache:
 
     @property
     def held(self) -> int:
-        """How many numbers it keeps of one row of the batch, without those of `spare`: what `Spec.cached` counts."""
+        """How many numbers it keeps of one row of the batch, without those of `spare`: what `Spec.kv_cache_size` counts."""
         arrays = {name: value for name, value in vars(self).items() if name not in ("padding", "_padding")}
         return numbers(arrays) - self.spare
 

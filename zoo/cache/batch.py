@@ -13,14 +13,14 @@ from zoo.cache.layers import LayerCache
 from zoo.recipe.policy import CachePolicy
 
 
-def leaves(caches: Iterable[Any]) -> Iterator[Any]:
+def flatten_caches(caches: Iterable[Any]) -> Iterator[Any]:
     """The plain caches of a model's list, in order: the parts of a `LayerCache` in its place.
 
     What a `CrossCache` keeps of the source is in none of them.
     """
     for cache in caches:
         if isinstance(cache, LayerCache):
-            yield from leaves(cache)
+            yield from flatten_caches(cache)
         else:
             yield cache
 
@@ -43,7 +43,7 @@ def merged_caches(models: Sequence[Sequence[Any]]) -> list[Any]:
     return [merged(layer) for layer in zip(*models, strict=True)]
 
 
-def settle(cache: Sequence[Any], tokens: int, report: Callable[[int], None] | None = None) -> None:
+def evaluate_caches(cache: Sequence[Any], tokens: int, report: Callable[[int], None] | None = None) -> None:
     """Evaluate what a pass over `tokens` left in the caches of a model: `runtime.by_layer`, or all at once.
 
     `report` is called after each evaluation with the tokens that its share of the pass comes to.
@@ -61,7 +61,7 @@ def refused(caches: Iterable[Any], policy: CachePolicy) -> str | None:
     Those of recurrent parts stay as they are, the same for any text. A policy for keys and values needs one cache of these.
     """
     asked = {"max_size": policy.max_size is not None, "bits": policy.quantizes}
-    found = list(leaves(caches))
+    found = list(flatten_caches(caches))
     for part, setting in (("max_size", "max_kv_size"), ("bits", "kv_bits")):
         if not asked[part]:
             continue

@@ -10,8 +10,8 @@ from typing import Any
 
 import mlx.core as mx
 
-from zoo.cache.first import First
-from zoo.cache.packing import Packing
+from zoo.cache.first_tokens import FirstTokens
+from zoo.cache.quantizer import KVQuantizer
 
 STEP = 256  # columns: the least that a buffer grows by
 
@@ -23,7 +23,7 @@ class Columns:
     when it is full: a token copies its own column, and every so often all are copied.
 
     `keep`: each row's first tokens are kept, too, and stand before the newest columns when others between were dropped.
-    `packing`: the buffer holds packed columns. `exact`: the first tokens that are given back as they came nevertheless.
+    `quantizer`: the buffer holds packed columns. `exact`: the first tokens that are given back as they came nevertheless.
     """
 
     def __init__(
@@ -32,20 +32,20 @@ class Columns:
         reserve: int = 0,
         *,
         keep: int = 0,
-        packing: Packing | None = None,
+        quantizer: KVQuantizer | None = None,
         exact: int = 0,
     ) -> None:
-        self.recent, self.reserve, self.packing = recent, reserve, packing
+        self.recent, self.reserve, self.quantizer = recent, reserve, quantizer
         self.slack = 0 if recent is None else max(8, recent // 32)
         self.buffer: mx.array | None = None  # (B, G, room, K)
         self.front = keep  # columns at the head of the buffer where the first tokens find room
         self.used = keep  # its columns that are filled, the last with the newest token's
-        self.kept = First(keep) if keep else None
-        self.exact = First(exact) if exact and packing else None
-        self._all = recent is None and packing is None and not keep  # every column is kept as it came
+        self.kept = FirstTokens(keep) if keep else None
+        self.exact = FirstTokens(exact) if exact and quantizer else None
+        self._all = recent is None and quantizer is None and not keep  # every column is kept as it came
 
     @property
-    def firsts(self) -> list[First]:
+    def firsts(self) -> list[FirstTokens]:
         """What it keeps of the first tokens."""
         return [first for first in (self.kept, self.exact) if first is not None]
 
@@ -76,8 +76,8 @@ class Columns:
             return self.buffer[..., :end, :]
         if self.exact is not None:
             self.exact.add(new, length, padding, most_padding)
-        if self.packing is not None:
-            new = self.packing.pack(new)
+        if self.quantizer is not None:
+            new = self.quantizer.quantize(new)
         if self.kept is not None:
             self.kept.add(new, length, padding, most_padding)
         kept = self.needed(length)
@@ -91,8 +91,8 @@ class Columns:
         view = self.buffer[..., begin : self.used, :]
         if self.recent is not None and new.shape[2] > self.slack + 1:
             self._move(new, self.needed(length + new.shape[2]))  # what was a long piece is not kept
-        if self.packing is not None:
-            view = self.packing.unpack(view)
+        if self.quantizer is not None:
+            view = self.quantizer.dequantize(view)
         return view if self.exact is None else self._exact(view, dropped, padding, most_padding)
 
     def _append(self, new: mx.array, kept: int) -> int:

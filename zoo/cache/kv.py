@@ -12,7 +12,7 @@ import mlx.core as mx
 
 from zoo.cache.base import Cache, Snapshot, numbers
 from zoo.cache.columns import Columns
-from zoo.cache.packing import Packing
+from zoo.cache.quantizer import KVQuantizer
 from zoo.recipe.policy import CachePolicy
 
 
@@ -42,8 +42,8 @@ class KVCache(Cache):
         """Empty columns, packed in `bits`."""
         policy = self.policy
         keep = self.bound[0] if self.bound else 0
-        packing = None if bits is None else Packing(bits, policy)
-        return Columns(self.recent, policy.reserve, keep=keep, packing=packing, exact=policy.start)
+        quantizer = None if bits is None else KVQuantizer(bits, policy)
+        return Columns(self.recent, policy.reserve, keep=keep, quantizer=quantizer, exact=policy.start)
 
     @property
     def kind(self) -> str:

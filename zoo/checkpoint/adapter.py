@@ -19,7 +19,7 @@ from mlx.utils import tree_unflatten
 from zoo import weights
 from zoo.blocks.adapted import adapted
 from zoo.checkpoint.finite import evaluate
-from zoo.checkpoint.packed import Packed, pack
+from zoo.checkpoint.quantized_matrix import QuantizedMatrix, quantize_matrix
 from zoo.checkpoint.safetensors import load_file
 from zoo.config import Config, Origin
 from zoo.errors import CheckpointError, ConfigError, SourceError
@@ -34,7 +34,7 @@ MOST_SCALE = 1e30
 
 
 @dataclass(frozen=True)
-class Change:
+class LowRankUpdate:
     """What is added to a matrix (…, O, I): B A, with `b` (…, O, R) and `a` (…, R, I) (Hu et al., 2021, section 4.1).
 
     With `magnitude` (O,) the rows of the sum are then given these lengths (DoRA: Liu et al., 2024, equation 5).
@@ -54,14 +54,14 @@ class Change:
     def T(self) -> Any:
         raise CheckpointError(f"{self.name}: an adapter of a matrix stored (in, out) is not implemented")
 
-    def reshape(self, *shape: int) -> Change:
+    def reshape(self, *shape: int) -> LowRankUpdate:
         """The same with its outputs divided among a new axis, or joined with one; inputs stay whole."""
         if self.a.ndim != 2 or shape[-1] != self.a.shape[-1]:
             raise CheckpointError(f"{self.name}: its shape {shape} in this model is not implemented")
         magnitude = None if self.magnitude is None else self.magnitude.reshape(*shape[:-1])
         return replace(self, b=self.b.reshape(*shape[:-1], self.b.shape[-1]), magnitude=magnitude)
 
-    def __getitem__(self, index: Any) -> Change:
+    def __getitem__(self, index: Any) -> LowRankUpdate:
         """The change of a slice of the outputs, as rules split a fused matrix."""
         steps = index if isinstance(index, tuple) else (index,)
         if (
@@ -87,7 +87,7 @@ class Change:
 
 
 def open_adapter(folder: str | Path, opened: Opened) -> dict[str, Any]:
-    """What an adapter folder changes of an opened model, by parameter path: a `Change`, or the new parameter.
+    """What an adapter folder changes of an opened model, by parameter path: a `LowRankUpdate`, or the new parameter.
 
     Its tensors have mlx-lm's names, or, when mlx-lm trained the zoo's own model, the paths of that.
     A `ZooError` when there is no adapter, its kind is unknown, or it was made for another model.
@@ -170,14 +170,16 @@ def changes(tensors: Mapping[str, Any], scale: float, layers: Mapping[str, Any])
             raise CheckpointError(f"{name}: rank {rank} is more than a matrix of shape {shape} can have")
         if magnitude is not None and tuple(magnitude.shape) != (b.shape[-2],):
             raise CheckpointError(f"{prefix}.m: {tuple(magnitude.shape)} is no length a row of {b.shape[-2]}")
-        found[f"{prefix}.weight"] = Change(name, scale * b, a, magnitude)
+        found[f"{prefix}.weight"] = LowRankUpdate(name, scale * b, a, magnitude)
     return found
 
 
 def _no_join(parts: Sequence[Any], axis: int) -> Any:
     if len(parts) == 1:
         return parts[0]
-    names = ", ".join(part.name if isinstance(part, Change | Packed) else "a tensor" for part in parts[:2])
+    names = ", ".join(
+        part.name if isinstance(part, LowRankUpdate | QuantizedMatrix) else "a tensor" for part in parts[:2]
+    )
     raise CheckpointError(f"{names}: adapters of matrices that are one in this model are not implemented")
 
 
@@ -185,27 +187,27 @@ def fuse(parameters: MutableMapping[str, Any], adapter: Mapping[str, Any]) -> No
     """Merge the changes into the parameters, unevaluated; packed matrices are packed again, which rounds."""
     for path, change in adapter.items():
         old = parameters[path]
-        if not isinstance(change, Change):
+        if not isinstance(change, LowRankUpdate):
             parameters[path] = change
-        elif isinstance(old, Packed):
-            parameters[path] = pack(path, change.apply(old.numbers()), old.packing)
+        elif isinstance(old, QuantizedMatrix):
+            parameters[path] = quantize_matrix(path, change.apply(old.numbers()), old.quantization)
         else:
             parameters[path] = change.apply(old)
 
 
-def fuse_plain(parameters: MutableMapping[str, Any], adapter: Mapping[str, Any]) -> dict[str, Change]:
+def fuse_plain(parameters: MutableMapping[str, Any], adapter: Mapping[str, Any]) -> dict[str, LowRankUpdate]:
     """Merge the changes of unpacked parameters, and return those of packed ones, which are applied at run time."""
     waits = {
         path: change
         for path, change in adapter.items()
-        if isinstance(change, Change) and isinstance(parameters[path], Packed)
+        if isinstance(change, LowRankUpdate) and isinstance(parameters[path], QuantizedMatrix)
     }
     fuse(parameters, {path: change for path, change in adapter.items() if path not in waits})
     return waits
 
 
 def adapt(
-    model: Any, changes: Mapping[str, Change], parameters: Mapping[str, Any], dtype: Any = None
+    model: Any, changes: Mapping[str, LowRankUpdate], parameters: Mapping[str, Any], dtype: Any = None
 ) -> None:
     """Replace layers of packed matrices by ones that add their changes to each product, cast to `dtype` if given."""
     layers: dict[str, Any] = dict(model.named_modules())

@@ -12,9 +12,9 @@ from typing import Any, ClassVar
 import mlx.core as mx
 
 from zoo.architecture import Architecture, CheckpointFormat, import_target
+from zoo.checkpoint.detect_format import detect_format
 from zoo.checkpoint.finite import finite
 from zoo.checkpoint.pooling import Pooling
-from zoo.checkpoint.recognise import recognise
 from zoo.checkpoint.safetensors import Tensors
 from zoo.config import CONFIG_JSON, Config, Origin
 from zoo.errors import PluginError, SourceError
@@ -105,7 +105,7 @@ class Checkpoint(ABC):
         """How hidden states become one vector a text."""
         return Pooling()
 
-    def save_companions(self, folder: Path) -> None:  # noqa: B027 (some have none)
+    def save_auxiliary_files(self, folder: Path) -> None:  # noqa: B027 (some have none)
         """Write its tokenizer, generation and pooling settings into a new folder, as the files that folders have."""
 
 
@@ -121,7 +121,7 @@ def open_checkpoint(
 
     SourceError for a file that no format reads, or an option that its format does not take.
     """
-    path, format = recognise(path, registry)
+    path, format = detect_format(path, registry)
     given = {name: value for name, value in options.items() if value is not None}
     for name in given:
         if name not in format.options:

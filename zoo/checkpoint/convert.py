@@ -1,4 +1,4 @@
-"""Conversion of any checkpoint to a new folder in another layout, dtype or packing, a layer at a time.
+"""Conversion of any checkpoint to a new folder in another layout, dtype or quantization, a layer at a time.
 
 Nothing is read before it is written: parameters are found and renamed by the weight rules, packed, renamed back, and
 each is then evaluated for the shard that it goes to.
@@ -14,11 +14,11 @@ from typing import Any
 
 import mlx.core as mx
 
+from zoo.checkpoint.detect_format import suffixes_of
 from zoo.checkpoint.open import Opened, Report, open_model
-from zoo.checkpoint.packed import Packed
 from zoo.checkpoint.parameters import renamed
-from zoo.checkpoint.quantize import Choice, mixed, packing_of, quantized
-from zoo.checkpoint.recognise import suffixes_of
+from zoo.checkpoint.quantize import Choice, mixed, parse_quantization, quantized
+from zoo.checkpoint.quantized_matrix import QuantizedMatrix
 from zoo.checkpoint.save import SHARD, signature_of, write
 from zoo.errors import SourceError, ZooError
 from zoo.files import new_folder
@@ -68,7 +68,7 @@ def convert(
     `quantize` is bits ("4") or a mode ("mxfp4"), "none" to unpack what is packed; `recipe` mixes two numbers of bits.
     `dtype` casts floats. Layout "mlx" loads in mlx-lm, "hf" in transformers, which holds no packed matrices: they are
     dequantized. `revision` is a hub id's branch, tag or commit. `adapter` is a folder of mlx-lm's LoRA or DoRA, to be
-    made part of the weights. `repack` (4, 6 or 8) packs in so many bits what no packing of MLX holds as a GGUF file has
+    made part of the weights. `repack` (4, 6 or 8) packs in so many bits what no quantization of MLX holds as a GGUF file has
     it. `report` is called as by `zoo.load`. A `ZooError` says what is impossible.
 
     >>> from zoo.checkpoint.convert import convert
@@ -94,7 +94,7 @@ def convert(
         raise SourceError(f"{out}: {kind} files are read, not written; give the name of a folder to write")
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise SourceError(f"{out}: exists already")
-    asked = packing_of(quantize, group_size) if packs and quantize else None
+    asked = parse_quantization(quantize, group_size) if packs and quantize else None
     floats = getattr(mx, dtype) if dtype else None
     how: dict[str, Any] = dict(architecture=architecture, revision=revision, repack=repack, registry=registry)
     opened = open_model(source, floats=floats, **how)
@@ -116,7 +116,7 @@ def convert(
         """The tensors that parameters become, unevaluated."""
         if quantize == "none":
             parameters = {
-                path: tensor.numbers(floats) if isinstance(tensor, Packed) else tensor
+                path: tensor.numbers(floats) if isinstance(tensor, QuantizedMatrix) else tensor
                 for path, tensor in parameters.items()
             }
         if adapter_of is not None:
@@ -150,7 +150,7 @@ def convert(
     with new_folder(out) as part:
         broken, by_layer = partial(opened.not_finite, dtype), None if opened.checkpoint.lazy else pieces
         sizes = write(part, tensors, config, layout, floats, shard, report, broken, by_layer)
-        opened.checkpoint.save_companions(part)
+        opened.checkpoint.save_auxiliary_files(part)
     opened.checkpoint.warn_of_losses(floats)
     return Converted(out, sum(sizes.values()), count)
 

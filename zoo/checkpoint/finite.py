@@ -11,7 +11,7 @@ from typing import Any
 import mlx.core as mx
 
 from zoo import runtime
-from zoo.checkpoint.packed import Packed
+from zoo.checkpoint.quantized_matrix import QuantizedMatrix
 
 BITS = {mx.float16: 0x7C00, mx.bfloat16: 0x7F80}  # infinity; larger ones are NaN
 SIGN = 0x8000
@@ -19,7 +19,7 @@ READ = 2**26  # bytes begun at once
 
 
 def evaluate(tensors: Mapping[str, Any], report: Callable[[int, int], None] | None = None) -> str | None:
-    """Evaluate tensors, arrays and `Packed`, by name; the name of one that holds NaN or infinity, if there is one.
+    """Evaluate tensors, arrays and `QuantizedMatrix`, by name; the name of one that holds NaN or infinity, if there is one.
 
     They are begun some at a time, so that Ctrl-C takes effect; `report` is called with the bytes begun and those in all.
     MLX bounds what is under way, and with it the memory of what is read only to be cast.
@@ -33,7 +33,10 @@ def evaluate(tensors: Mapping[str, Any], report: Callable[[int, int], None] | No
         tensor = tensors[name]
         with runtime.on(stream):
             signs[name] = list(_signs(tensor))
-        group += [list(tensor.parts().values()) if isinstance(tensor, Packed) else tensor, signs[name]]
+        group += [
+            list(tensor.parts().values()) if isinstance(tensor, QuantizedMatrix) else tensor,
+            signs[name],
+        ]
         seen += sizes[name]
         if seen - done >= READ:
             mx.async_eval(group)
@@ -47,7 +50,7 @@ def evaluate(tensors: Mapping[str, Any], report: Callable[[int, int], None] | No
 
 def finite(tensor: Any) -> bool:
     """Whether all of a tensor's numbers are finite, checked one by one."""
-    if isinstance(tensor, Packed):
+    if isinstance(tensor, QuantizedMatrix):
         floats = [part for part in (tensor.scales, tensor.biases, tensor.global_scale) if part is not None]
         return all(map(finite, floats)) and not any(sign.item() for sign in _codes(tensor))
     return not _floats(tensor) or bool(mx.isfinite(tensor).all().item())
@@ -59,7 +62,7 @@ def _floats(array: mx.array) -> bool:
 
 def _signs(tensor: Any) -> Iterator[mx.array]:
     """Whether a tensor may hold NaN or infinity: some array is true where it does, and rarely where it does not."""
-    if isinstance(tensor, Packed):
+    if isinstance(tensor, QuantizedMatrix):
         yield from _codes(tensor)
         for part in (tensor.scales, tensor.biases, tensor.global_scale):
             yield from _signs(part) if part is not None else ()
@@ -73,11 +76,11 @@ def _signs(tensor: Any) -> Iterator[mx.array]:
         yield mx.logical_not(mx.isfinite(rows @ mx.ones(rows.shape[-1], tensor.dtype)).all())
 
 
-def _codes(tensor: Packed) -> Iterator[mx.array]:
+def _codes(tensor: QuantizedMatrix) -> Iterator[mx.array]:
     """Whether scales or numbers of 8 bits are NaN: all bits but the sign, in E8M0 the sign as well."""
-    if tensor.packing.mode in ("mxfp4", "mxfp8"):
+    if tensor.quantization.mode in ("mxfp4", "mxfp8"):
         yield tensor.scales.max() == 0xFF
-    elif tensor.packing.mode == "nvfp4":
+    elif tensor.quantization.mode == "nvfp4":
         yield ((tensor.scales & 0x7F) == 0x7F).any()
-    if tensor.packing.mode == "mxfp8":
+    if tensor.quantization.mode == "mxfp8":
         yield ((tensor.weight.view(mx.uint8) & 0x7F) == 0x7F).any()

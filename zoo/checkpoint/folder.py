@@ -13,7 +13,7 @@ import mlx.core as mx
 from zoo.checkpoint.checkpoint import Checkpoint
 from zoo.checkpoint.finite import finite
 from zoo.checkpoint.pooling import Pooling, pooling_of
-from zoo.checkpoint.quantized import gather, with_settings
+from zoo.checkpoint.quantized_tensors import gather, with_settings
 from zoo.checkpoint.safetensors import Tensors, load_file, open_tensors, weight_files
 from zoo.errors import ConfigError
 from zoo.files import inside, read_object
@@ -21,7 +21,7 @@ from zoo.tokenizer import Tokenizer, load_tokenizer
 
 CONFIG, GENERATION = "config.json", "generation_config.json"
 # What belongs to a model beside its weights and config.
-COMPANIONS = (
+AUXILIARY_FILES = (
     *("*.json", "*.jinja", "*.txt", "*.model", "*.spm"),
     *("1_Pooling/config.json", "additional_chat_templates/*.jinja"),
 )
@@ -60,8 +60,8 @@ class FolderCheckpoint(Checkpoint):
     def pooling(self) -> Pooling:
         return pooling_of(self.path)
 
-    def save_companions(self, folder: Path) -> None:
-        for pattern in COMPANIONS:
+    def save_auxiliary_files(self, folder: Path) -> None:
+        for pattern in AUXILIARY_FILES:
             for path in self.path.glob(pattern):
                 name = str(path.relative_to(self.path))
                 if any(fnmatchcase(name, other) for other in NOT_COPIED):

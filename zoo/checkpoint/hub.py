@@ -14,9 +14,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from zoo.checkpoint.asking import ask_to_download
-from zoo.checkpoint.hub_guard import COMMIT, ETAG, Answer, guarded
-from zoo.checkpoint.recognise import suffixes_of
+from zoo.checkpoint.detect_format import suffixes_of
+from zoo.checkpoint.download_confirmation import confirm_download
+from zoo.checkpoint.hub_guard import COMMIT, ETAG, ExpectedResponse, guarded
 from zoo.checkpoint.safetensors import INDEX, weight_files, weight_names
 from zoo.errors import CheckpointError, SourceError
 from zoo.files import MOST_BYTES
@@ -80,7 +80,7 @@ class Listing:
         """
         missing = self._missing_bytes(names)
         self._check_disk(missing)
-        ask_to_download(self.hub_id, missing)
+        confirm_download(self.hub_id, missing)
         for name in names:
             self.fetch_file(name, self.commit, tqdm_class=_bar(name))
 
@@ -94,7 +94,7 @@ class Listing:
         most = size if name.endswith(self.large) else MOST_BYTES
         if size is not None and size > most:
             raise SourceError(f"{self.hub_id}: {name} has {size:,} bytes, where {most:,} are the most")
-        answer = Answer(self.hub_id, name, most if size is None else size, self.commit, size)
+        answer = ExpectedResponse(self.hub_id, name, most if size is None else size, self.commit, size)
         with explaining(self.hub_id, revision):
             guarded(answer, lambda: hf_hub_download(self.hub_id, name, revision=revision, **options))
 
@@ -193,7 +193,7 @@ def ask(hub_id: str, revision: str | None, registry: Registry) -> Listing:
 
     with explaining(hub_id, revision):
         info = guarded(
-            Answer(hub_id, "its list of files", MOST_LISTING),
+            ExpectedResponse(hub_id, "its list of files", MOST_LISTING),
             lambda: HfApi().model_info(hub_id, revision=revision, timeout=SECONDS, files_metadata=True),
         )
         return Listing(hub_id, info, (".safetensors", *suffixes_of(registry)))

@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 
 @dataclass
-class Answer:
+class ExpectedResponse:
     """What the hub may answer to one call of huggingface_hub.
 
     `what` is asked for, `most` the bytes that it may have. A file has exactly `size` bytes where that is known, and is
@@ -94,10 +94,10 @@ class Answer:
             raise self.error(f"never comes to the end of {self.what}")
 
 
-_expected: ContextVar[Answer | None] = ContextVar("_expected", default=None)
+_expected: ContextVar[ExpectedResponse | None] = ContextVar("_expected", default=None)
 
 
-def guarded(answer: Answer, call: Callable[[], T]) -> T:
+def guarded(answer: ExpectedResponse, call: Callable[[], T]) -> T:
     """What `call` gives, whose requests by huggingface_hub are held to `answer`.
 
     SourceError for an answer that is not as expected, and for one that is slower than `SLOWEST` over `STALL` seconds.
@@ -130,7 +130,7 @@ def guarded(answer: Answer, call: Callable[[], T]) -> T:
     return outcome[0]
 
 
-def _wait(answer: Answer, finished: threading.Event) -> None:
+def _wait(answer: ExpectedResponse, finished: threading.Event) -> None:
     """Until it is finished; SourceError when too little comes."""
     since, before = time.monotonic(), answer.received
     while not finished.wait(0.1):
@@ -216,7 +216,7 @@ def _bounded(http: Any) -> Any:
     """The class of a bounded body, for the HTTP library (httpx, or what follows it) of this huggingface_hub."""
 
     class Bounded(http.SyncByteStream):  # type: ignore[misc]
-        def __init__(self, stream: Any, answer: Answer, most: int) -> None:
+        def __init__(self, stream: Any, answer: ExpectedResponse, most: int) -> None:
             self.stream, self.answer, self.most = stream, answer, most
 
         def __iter__(self) -> Iterator[bytes]:

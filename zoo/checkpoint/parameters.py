@@ -13,9 +13,9 @@ from zoo import runtime, weights
 from zoo.architecture import Architecture
 from zoo.blocks.protocols import Quantizable
 from zoo.blocks.quantized import QuantizedEmbedding, QuantizedLinear, packed_extras
-from zoo.checkpoint.fitting import fits
-from zoo.checkpoint.packed import Packed, Packing, join
-from zoo.checkpoint.quantized import warn_of_unpacked
+from zoo.checkpoint.matching import parameters_match
+from zoo.checkpoint.quantized_matrix import QuantizationSpec, QuantizedMatrix, join
+from zoo.checkpoint.quantized_tensors import warn_of_unpacked
 from zoo.checkpoint.safetensors import Tensors
 from zoo.config import Config
 from zoo.errors import CheckpointError
@@ -27,7 +27,7 @@ def match(
 ) -> tuple[dict[str, Any], str]:
     """The parameters of `model` by path, unread, and the layout whose rules make them of the tensors.
 
-    They are arrays, and `Packed` where a layer can hold them so.
+    They are arrays, and `QuantizedMatrix` where a layer can hold them so.
 
     CheckpointError when a tensor is left over, a parameter unfilled, a shape different, or a dtype no float.
     """
@@ -37,16 +37,18 @@ def match(
     problems = []
     for layout in order:
         parameters, left = weights.apply(layouts[layout], tensors.arrays, recipe, join)
-        if fits(wanted, parameters, left):
+        if parameters_match(wanted, parameters, left):
             break
-        from zoo.checkpoint.misfits import misfits
+        from zoo.checkpoint.mismatch import find_mismatches
 
-        problems.append(misfits(wanted, parameters, left, layouts[layout], tensors, recipe))
+        problems.append(find_mismatches(wanted, parameters, left, layouts[layout], tensors, recipe))
     else:
         raise CheckpointError(str(min(problems, key=len)))  # of the layout that is nearest
-    settled = _settled(model, parameters, wanted)
+    settled = _resolved(model, parameters, wanted)
     warn_of_unpacked(
-        tensors.dequantized.union(*(t.dequantized for t in tensors.arrays.values() if isinstance(t, Packed)))
+        tensors.dequantized.union(
+            *(t.dequantized for t in tensors.arrays.values() if isinstance(t, QuantizedMatrix))
+        )
     )
     return settled, layout
 
@@ -57,19 +59,19 @@ def placed(
     """The parameters made of some tensors of a checkpoint that `match` has accepted as a whole, in this layout."""
     rules = architecture.layouts_of(tensors.metadata.get("format"))[layout]
     parameters, _ = weights.apply(rules, tensors.arrays, recipe, join)
-    return _settled(model, parameters, dict(tree_flatten(model.parameters())))
+    return _resolved(model, parameters, dict(tree_flatten(model.parameters())))
 
 
-def _settled(model: Any, parameters: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
-    """The parameters, packed ones in the packing that their rows have, or unpacked where a layer cannot hold them so."""
+def _resolved(model: Any, parameters: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters, packed ones in the quantization that their rows have, or unpacked where a layer cannot hold them so."""
     found, layers = dict(parameters), dict(model.named_modules())
     for path, tensor in parameters.items():
-        if isinstance(tensor, Packed):
+        if isinstance(tensor, QuantizedMatrix):
             layer = layers.get(path.removesuffix(".weight"))
             if tensor.swapped or not path.endswith(".weight") or not can_hold(layer, tensor):
                 found[path] = tensor.dequantize()
             else:
-                found[path] = tensor.settled(wanted[path].shape[-1])
+                found[path] = tensor.resolved(wanted[path].shape[-1])
     return found
 
 
@@ -84,7 +86,7 @@ def fill(model: Any, parameters: Mapping[str, Any], dtype: Any = None) -> None:
     for path, tensor in parameters.items():
         with runtime.on(streams[path]):
             cast = tensor if dtype is None else tensor.astype(dtype)
-            if isinstance(cast, Packed):
+            if isinstance(cast, QuantizedMatrix):
                 owner = path.removesuffix(".weight")
                 packed[owner] = cast
                 # A product with rows that lie apart would copy them each time.
@@ -99,15 +101,15 @@ def fill(model: Any, parameters: Mapping[str, Any], dtype: Any = None) -> None:
     model.load_weights(list(arrays.items()), strict=True)
 
 
-def can_hold(layer: Any, tensor: Packed) -> bool:
+def can_hold(layer: Any, tensor: QuantizedMatrix) -> bool:
     """Whether the layer has a quantized form that supports all parts of the packed matrix."""
     extras = tensor.parts().keys() & set(EXTRAS)
     return isinstance(layer, Quantizable) and extras.issubset(packed_extras(layer))
 
 
-def quantized_layer(layer: Any, tensor: Packed) -> Any:
+def quantized_layer(layer: Any, tensor: QuantizedMatrix) -> Any:
     """The quantized form of a layer: the right shapes, and placeholder numbers."""
-    quantized = layer.to_quantized(**tensor.packing.as_json())
+    quantized = layer.to_quantized(**tensor.quantization.as_json())
     if type(quantized) is nn.QuantizedLinear:
         quantized = QuantizedLinear(quantized)
     elif type(quantized) is nn.QuantizedEmbedding:
@@ -118,21 +120,23 @@ def quantized_layer(layer: Any, tensor: Packed) -> Any:
     return quantized
 
 
-def packings(
+def quantizations(
     tensors: Tensors, parameters: Mapping[str, Any]
-) -> Iterator[tuple[tuple[str, ...], Packing | None]]:
-    """Each matrix's names, in the checkpoint and as a parameter, and its packing in the model or the checkpoint."""
+) -> Iterator[tuple[tuple[str, ...], QuantizationSpec | None]]:
+    """Each matrix's names, in the checkpoint and as a parameter, and its quantization in the model or the checkpoint."""
     settled = {
-        tensor.name: (path, tensor) for path, tensor in parameters.items() if isinstance(tensor, Packed)
+        tensor.name: (path, tensor)
+        for path, tensor in parameters.items()
+        if isinstance(tensor, QuantizedMatrix)
     }
     for name, tensor in tensors.arrays.items():
         path, final = settled.get(name, (name, tensor))
         names = tuple(text.removesuffix(".weight") for text in (name, path))
-        yield names, final.packing if isinstance(final, Packed) else None
+        yield names, final.quantization if isinstance(final, QuantizedMatrix) else None
 
 
 def parameters_of(model: Any) -> dict[str, Any]:
-    """The model's parameters by path, the parts of each quantized layer as one `Packed` under its weight's."""
+    """The model's parameters by path, the parts of each quantized layer as one `QuantizedMatrix` under its weight's."""
     arrays = dict(tree_flatten(model.parameters()))
     unpacked: set[str] = set()
     for path, layer in model.named_modules():
@@ -140,8 +144,8 @@ def parameters_of(model: Any) -> dict[str, Any]:
             continue
         weight = f"{path}.weight"
         parts = {part: arrays.pop(f"{path}.{part}", None) for part in PARTS}
-        packing = Packing(layer.bits, layer.group_size, layer.mode)
-        arrays[weight] = Packed(weight, packing=packing, dequantized=unpacked, **parts)
+        quantization = QuantizationSpec(layer.bits, layer.group_size, layer.mode)
+        arrays[weight] = QuantizedMatrix(weight, quantization=quantization, dequantized=unpacked, **parts)
     return arrays
 
 

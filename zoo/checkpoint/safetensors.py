@@ -150,7 +150,7 @@ def read_header(path: Path) -> tuple[dict[str, str], dict[str, str]]:
         if not isinstance(metadata, dict):
             raise ValueError("metadata that is no JSON object")
         _check_spans(
-            {name: Entry.of(name, described) for name, described in header.items()}, size - 8 - length
+            {name: TensorSpan.of(name, described) for name, described in header.items()}, size - 8 - length
         )
         return {name: entry["dtype"] for name, entry in header.items()}, metadata
     except OSError as error:
@@ -160,7 +160,7 @@ def read_header(path: Path) -> tuple[dict[str, str], dict[str, str]]:
 
 
 @frozen()
-class Entry(Frozen):
+class TensorSpan(Frozen):
     """A tensor's entry in a header: it lies at bytes `first` to `last`, and has `bits` bits in total."""
 
     first: int
@@ -168,7 +168,7 @@ class Entry(Frozen):
     bits: int
 
     @staticmethod
-    def of(name: str, described: Any) -> Entry:
+    def of(name: str, described: Any) -> TensorSpan:
         """The entry of the tensor `name` from a header's JSON; ValueError where that is invalid."""
         described = described if isinstance(described, dict) else {}
         dtype, shape, span = (described.get(key) for key in ("dtype", "shape", "data_offsets"))
@@ -179,14 +179,14 @@ class Entry(Frozen):
         if not _are_sizes(span, sys.maxsize) or len(span) != 2:
             raise ValueError(f"tensor {name[:200]!r} has the offsets {repr(span)}")
         first, last = span
-        return Entry(first, last, math.prod(shape) * BITS[dtype])
+        return TensorSpan(first, last, math.prod(shape) * BITS[dtype])
 
 
 def _are_sizes(value: Any, most: int) -> bool:
     return isinstance(value, list) and all(type(size) is int and 0 <= size <= most for size in value)
 
 
-def _check_spans(entries: dict[str, Entry], size: int) -> None:
+def _check_spans(entries: dict[str, TensorSpan], size: int) -> None:
     """ValueError unless the tensors fill the `size` bytes after the header, one after the other."""
     end = 0
     for name, entry in sorted(entries.items(), key=lambda item: (item[1].first, item[1].last)):

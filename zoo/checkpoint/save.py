@@ -15,9 +15,9 @@ import mlx.core as mx
 
 from zoo.architecture import Architecture
 from zoo.checkpoint.finite import evaluate
-from zoo.checkpoint.packed import Packed, Packing, dense
 from zoo.checkpoint.parameters import export
-from zoo.checkpoint.quantized import GLOBAL_SCALE, warn_of_unpacked
+from zoo.checkpoint.quantized_matrix import QuantizationSpec, QuantizedMatrix, as_array
+from zoo.checkpoint.quantized_tensors import GLOBAL_SCALE, warn_of_unpacked
 from zoo.checkpoint.safetensors import INDEX, SINGLE
 from zoo.errors import PluginError
 from zoo.files import replacing, write_json
@@ -82,15 +82,17 @@ def write(
     folder.mkdir(parents=True, exist_ok=True)
     unpacked: set[str] = set()
     if layout == "mlx":
-        unpacked = {name for name, t in tensors.items() if isinstance(t, Packed) and not is_mlx(name, t)}
+        unpacked = {
+            name for name, t in tensors.items() if isinstance(t, QuantizedMatrix) and not is_mlx(name, t)
+        }
         warn_of_unpacked(unpacked)
         tensors |= {name: tensors[name].numbers(dtype) for name in unpacked}
     described = described_by(config, tensors if layout == "mlx" else {})
     owners: dict[str, str] = {}  # the tensor that an array is a part of
-    matrices: dict[str, Packed] = {}  # by the name of their scales
+    matrices: dict[str, QuantizedMatrix] = {}  # by the name of their scales
     for name in list(tensors):
         tensor = tensors.pop(name)
-        if layout == "mlx" and isinstance(tensor, Packed):
+        if layout == "mlx" and isinstance(tensor, QuantizedMatrix):
             tensor = tensor if dtype is None else tensor.astype(dtype)
             if broken is not None:
                 matrices[name.removesuffix("weight") + "scales"] = tensor
@@ -175,22 +177,24 @@ def _read(
 
 def _parts(name: str, tensor: Any, layout: str, dtype: Any) -> dict[str, mx.array]:
     """The arrays that a tensor is stored as, by name."""
-    if isinstance(tensor, Packed):
+    if isinstance(tensor, QuantizedMatrix):
         if layout == "mlx":
             parts = tensor.parts()
             if "global_scale" in parts:
                 parts["global_scale"] = parts["global_scale"].squeeze(-1) * GLOBAL_SCALE
             owner = name.removesuffix("weight")
             return {owner + part: array for part, array in parts.items()}
-        tensor = dense(tensor)
+        tensor = as_array(tensor)
     floating = mx.issubdtype(tensor.dtype, mx.floating)
     return {name: tensor.astype(dtype) if dtype is not None and floating else tensor}
 
 
-def is_mlx(name: str, tensor: Packed) -> bool:
+def is_mlx(name: str, tensor: QuantizedMatrix) -> bool:
     """Whether MLX's layout can hold all parts of a packed matrix: a second scale only for experts in NVFP4."""
     scale = tensor.global_scale
-    scaled = scale is None or (tensor.packing.mode == "nvfp4" and tensor.ndim == 3 and scale.shape[-1] == 1)
+    scaled = scale is None or (
+        tensor.quantization.mode == "nvfp4" and tensor.ndim == 3 and scale.shape[-1] == 1
+    )
     return name.endswith(".weight") and scaled and tensor.permutation is None and not tensor.swapped
 
 
@@ -208,15 +212,23 @@ def _shards(sizes: Mapping[str, int], most: int) -> Iterator[list[str]]:
 
 
 def described_by(config: Mapping[str, Any], tensors: Mapping[str, Any]) -> dict[str, Any]:
-    """The config with the packing of these tensors instead of its own: the commonest one, then the exceptions.
+    """The config with the quantization of these tensors instead of its own: the commonest one, then the exceptions.
 
     Twice, as `quantization` and as `quantization_config`: programs differ in which they read.
     """
     config = {k: v for k, v in config.items() if k not in ("quantization", "quantization_config")}
-    packings = {n.removesuffix(".weight"): t.packing for n, t in tensors.items() if isinstance(t, Packed)}
-    if packings:
-        common: Packing = Counter(packings.values()).most_common(1)[0][0]
-        others = {path: packing.as_json() for path, packing in packings.items() if packing != common}
+    quantizations = {
+        n.removesuffix(".weight"): t.quantization
+        for n, t in tensors.items()
+        if isinstance(t, QuantizedMatrix)
+    }
+    if quantizations:
+        common: QuantizationSpec = Counter(quantizations.values()).most_common(1)[0][0]
+        others = {
+            path: quantization.as_json()
+            for path, quantization in quantizations.items()
+            if quantization != common
+        }
         config["quantization"] = common.as_json() | others
         config["quantization_config"] = config["quantization"]
     return config

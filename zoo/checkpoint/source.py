@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from zoo.architecture import Architecture
-from zoo.checkpoint.recognise import recognise, suffixes_of
+from zoo.checkpoint.detect_format import detect_format, suffixes_of
 from zoo.errors import SourceError
 from zoo.frozen import Frozen, frozen
 from zoo.host.registry import Registry
@@ -47,7 +47,7 @@ def find(
     if exists and revision is not None:
         raise _no_revision(str(folder), revision)
     if exists:
-        return Source(recognise(folder, registry)[0])
+        return Source(detect_format(folder, registry)[0])
     is_file = name.endswith(suffixes_of(registry))
     if named and is_file and name.count("/") > 1 and not folder.parent.is_dir():
         return Source(_download_file(name, revision, registry))

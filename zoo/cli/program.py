@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from zoo.checkpoint.asking import asking
+from zoo.checkpoint.download_confirmation import confirming_downloads
 from zoo.cli import progress
 from zoo.cli.defaults import default_map, read_config
 from zoo.cli.downloads import ask
@@ -118,7 +118,7 @@ def _imported(target: str) -> click.Command:
 @click.version_option(package_name="mlx-zoo", prog_name="zoo")
 def cli(debug: bool) -> None:
     """A model zoo on MLX: every architecture a plugin, one core that runs, trains and compares them."""
-    click.get_current_context().with_resource(asking(ask))
+    click.get_current_context().with_resource(confirming_downloads(ask))
     if not gc.isenabled():  # by `main`
         gc.freeze()
         gc.enable()

@@ -50,13 +50,15 @@ class Kept(Frozen):
 def kept_of(recipe: Any) -> tuple[Kept, ...]:
     """What a recipe's caches keep, by the kind of layer and its window."""
     if is_opaque(recipe):
-        found = Kept("full", len(recipe.layers), recipe.cached(recipe.dim), recipe.state_size(recipe.dim))
+        found = Kept(
+            "full", len(recipe.layers), recipe.kv_cache_size(recipe.dim), recipe.state_size(recipe.dim)
+        )
         return (found,)
     sums: dict[tuple[str, int | None], list[int]] = {}
     for part, width in memories(recipe):
         window = part.attention_window if not part.recurrent else None
         entry = sums.setdefault((part.cache_kind, window), [0, 0, 0])
-        for index, number in enumerate((1, part.cached(width), part.state_size(width))):
+        for index, number in enumerate((1, part.kv_cache_size(width), part.state_size(width))):
             entry[index] += number
     return tuple(
         Kept(kind, numbers[0], numbers[1], numbers[2], window) for (kind, window), numbers in sums.items()
@@ -89,11 +91,11 @@ def policy_bytes(recipe: Any, tokens: int, policy: CachePolicy, whole: float = 2
     total, keys = 0.0, 0
     for part, dim in memories(recipe):
         total += part.state_size(dim) * STATE_BYTES
-        if not (numbers := part.cached(dim)):
+        if not (numbers := part.kv_cache_size(dim)):
             continue
         keys += 1
-        widths = part.cached_widths(dim)
-        if widths is not None and (reason := policy.misfit(widths)):
+        widths = part.kv_widths(dim)
+        if widths is not None and (reason := policy.width_mismatch(widths)):
             raise PromptError(reason)
         window = part.attention_window if not part.recurrent else None
         total += policy.bytes(tokens, window, numbers, widths or (numbers // 2, numbers // 2), whole)

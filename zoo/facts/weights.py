@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from zoo.checkpoint.packings import AFFINE_BITS, FLOAT_MODES, ROUTER_BITS, ROUTER_GROUP, ROUTERS
+from zoo.checkpoint.quantization_modes import AFFINE_BITS, FLOAT_MODES, ROUTER_BITS, ROUTER_GROUP, ROUTERS
 from zoo.errors import ZooError
 from zoo.facts.stacks import is_opaque, with_widths
 from zoo.frozen import Frozen, frozen
 
 FLOATS = {"float32": 4, "bfloat16": 2, "float16": 2}
 FORMATS = ("float32", "bfloat16", "8", "6", "4", "mxfp4")  # those that a sheet has
-GROUP = 64  # inputs that share a scale, in affine packings
+GROUP = 64  # inputs that share a scale, in affine quantizations
 
 
 @frozen()
@@ -35,9 +35,9 @@ class Format(Frozen):
 
 
 def format_of(name: str, whole: int = 2) -> Format:
-    """The format of that name: a dtype, bits of an affine packing ("4") or a mode ("mxfp4"); ZooError for others.
+    """The format of that name: a dtype, bits of an affine quantization ("4") or a mode ("mxfp4"); ZooError for others.
 
-    `whole` bytes has each scale and bias of an affine packing.
+    `whole` bytes has each scale and bias of an affine quantization.
     """
     if name in FLOATS:
         return Format(name, 8 * FLOATS[name])
@@ -79,19 +79,19 @@ class Weights(Frozen):
 
     def _asked(self, matrix: tuple[str, int, int], asked: Format, whole: int) -> int:
         """The bytes of one matrix as `quantizes` has it packed."""
-        from zoo.checkpoint.packed import Packing
+        from zoo.checkpoint.quantized_matrix import QuantizationSpec
 
         path, inputs, numbers = matrix
         mode = asked.name if asked.name in FLOAT_MODES else "affine"
-        packing = Packing(asked.bits, asked.group, mode)
+        quantization = QuantizationSpec(asked.bits, asked.group, mode)
         if path.endswith(f".{ROUTERS}"):
-            packing = Packing(ROUTER_BITS, ROUTER_GROUP)
+            quantization = QuantizationSpec(ROUTER_BITS, ROUTER_GROUP)
         assert self.quantizes is not None
-        packing = self.quantizes(path, packing)
-        if packing is None or inputs % packing.group_size:
+        quantization = self.quantizes(path, quantization)
+        if quantization is None or inputs % quantization.group_size:
             return numbers * whole
-        scale = 2 * whole if packing.mode == "affine" else 1
-        return Format(path, packing.bits, packing.group_size, scale).bytes(numbers)
+        scale = 2 * whole if quantization.mode == "affine" else 1
+        return Format(path, quantization.bits, quantization.group_size, scale).bytes(numbers)
 
     def to_json(self) -> dict[str, Any]:
         """The same as JSON: rows as [inputs, numbers]; with `bytes` by format where `quantizes` has its own rule."""

@@ -11,7 +11,7 @@ from typing import Any
 import mlx.core as mx
 
 from zoo import runtime
-from zoo.cache import settle
+from zoo.cache import evaluate_caches
 from zoo.generation.choosing.logits import logprobs
 
 MOST_RESERVED = 4096  # tokens to make room for at once: few texts are as long as they may be
@@ -65,7 +65,7 @@ class Prefill:
         last = stop == len(self.ids)
         if not last or stop - start >= LONG:
             report, total = self.report, len(self.ids)
-            settle(self.cache, stop - start, report and (lambda done: report(start + done, total)))
+            evaluate_caches(self.cache, stop - start, report and (lambda done: report(start + done, total)))
         self.read, self.at_end = stop, stop in self.ends
         return self.model.head(hidden[:, -1:])[:, -1] if last else None
 

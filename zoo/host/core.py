@@ -295,7 +295,7 @@ def zoo_drawings() -> tuple[Drawing, ...]:
         Drawing(recipe.GatedMLP, f"{parts}:gated_mlp"),
         Drawing(recipe.Router, f"{parts}:router"),
         Drawing(recipe.Experts, f"{parts}:experts"),
-        Drawing(recipe.MoE, f"{parts}:mixture"),
+        Drawing(recipe.MoE, f"{parts}:moe"),
         Drawing(recipe.Head, f"{parts}:head"),
         Drawing(recipe.Layer, f"{stacks}:layer"),
         Drawing(recipe.CrossLayer, f"{stacks}:cross_layer"),

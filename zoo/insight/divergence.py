@@ -8,7 +8,7 @@ from typing import Any
 
 import mlx.core as mx
 
-from zoo.cache import settle
+from zoo.cache import evaluate_caches
 from zoo.checkpoint.open import Report
 from zoo.host.registry import Registry
 from zoo.loading import load
@@ -61,7 +61,7 @@ def _log_probabilities(source: str | Path, report: Report | None = None, **how: 
     if loaded.architecture.task == "generate" and loaded.architecture.causality == "causal":
         cache = loaded.model.make_cache()
         logits = loaded.model(tokens, cache)[0].astype(mx.float32)
-        settle(cache, tokens.size, report and (lambda done: report(done, tokens.size)))
+        evaluate_caches(cache, tokens.size, report and (lambda done: report(done, tokens.size)))
     else:
         logits = loaded.model(*inputs)[0].astype(mx.float32)
     found = logits - mx.logsumexp(logits, axis=-1, keepdims=True)

@@ -13,7 +13,7 @@ import mlx.core as mx
 
 from zoo import runtime
 from zoo.architecture import Architecture
-from zoo.cache import CachePolicy, settle
+from zoo.cache import CachePolicy, evaluate_caches
 from zoo.checkpoint.checkpoint import open_checkpoint
 from zoo.checkpoint.source import find, is_architecture, split_preset
 from zoo.errors import PromptError
@@ -264,7 +264,7 @@ def _pass(
         inputs = mx.stack([tokens[row + at : row + until] for row, _, _ in rows])  # (B, T)
         with runtime.eager():
             hidden = model.backbone(inputs, cache)  # (B, T, D)
-        settle(cache, until - at)
+        evaluate_caches(cache, until - at)
         if until <= skipped:
             continue
         begin = max(at, skipped)
@@ -291,7 +291,7 @@ def _ids(loaded: Loaded, text: str) -> tuple[list[int], list[int]]:
 def _window(loaded: Loaded, context: int | None, stride: int | None) -> tuple[int | None, int | None]:
     """The tokens of a window and its step, or None for the whole text at once; PromptError for what cannot be."""
     recipe = loaded.recipe
-    if context is None and not recipe.cached(recipe.dim):  # states, which do not grow with the text
+    if context is None and not recipe.kv_cache_size(recipe.dim):  # states, which do not grow with the text
         return None, None
     own = recipe.context or MOST_CONTEXT
     asked = min(own, MOST_CONTEXT) if context is None else context

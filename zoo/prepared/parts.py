@@ -11,7 +11,7 @@ import mlx.core as mx
 
 from zoo import runtime
 from zoo.blocks.feedforward import MLP, GatedMLP
-from zoo.blocks.moe import MANY, Experts, MoE, Router, StackedLinear, top
+from zoo.blocks.moe import MANY, Experts, MoE, Router, StackedLinear, top_k
 from zoo.blocks.norm import LayerNorm, RMSNorm
 from zoo.blocks.position import RoPE, frequencies
 from zoo.prepared import spelled
@@ -91,7 +91,7 @@ def gated_feedforward(preparation: Preparation, block: GatedMLP) -> Function:
 
 
 @form(MoE, "__call__")
-def mixture(preparation: Preparation, block: MoE) -> Function | None:
+def moe(preparation: Preparation, block: MoE) -> Function | None:
     """(B, D) -> (B, D)."""
     router, experts = preparation.form_of(block.router), preparation.form_of(block.experts)
     if router is None or experts is None:
@@ -116,7 +116,7 @@ def router(preparation: Preparation, block: Router) -> Function:
 
     def choose(x: mx.array) -> tuple[mx.array, mx.array]:
         logits = score(x)  # (B, E)
-        indices = top(logits, count)
+        indices = top_k(logits, count)
         return indices, weigh(logits, indices)
 
     return choose

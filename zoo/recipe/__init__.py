@@ -4,7 +4,7 @@ A recipe is a tree of specs. The path of a field in that tree is the path of its
 model and its address in a trace: `layers.3.mixer.query`. A variant differs from another by values only.
 
 Every spec answers two questions in plain arithmetic, for a width `dim`: how many parameters it holds
-(`parameters`), and how many numbers it caches for each token generated (`cached`). `Spec.to_json` and `from_json`
+(`parameters`), and how many numbers it caches for each token generated (`kv_cache_size`). `Spec.to_json` and `from_json`
 write a recipe as JSON and read it back.
 """
 

@@ -59,17 +59,17 @@ def _remembering(spec: Spec, path: str) -> Iterator[tuple[str, Spec]]:
             yield from _remembering(part, below)
 
 
-def cached_widths(spec: Spec, dim: int, path: str) -> Iterator[tuple[str, tuple[int, int]]]:
+def kv_widths(spec: Spec, dim: int, path: str) -> Iterator[tuple[str, tuple[int, int]]]:
     """The parts below a spec that say the widths of the keys and values they cache, by their paths."""
     for name, value in spec.parts():
         width = spec.width(name, dim)
         for index, part in enumerate(value if isinstance(value, tuple) else (value,)):
             below = f"{path}.{name}.{index}" if isinstance(value, tuple) else f"{path}.{name}"
-            widths = part.cached_widths(width) if part.remembers else None
+            widths = part.kv_widths(width) if part.remembers else None
             if widths is not None:
                 yield below, widths
             elif not part.remembers:
-                yield from cached_widths(part, width, below)
+                yield from kv_widths(part, width, below)
 
 
 def check_layers(layers: Iterable[Spec], given: Iterable[str] = (), path: str = "layers") -> None:

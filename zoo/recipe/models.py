@@ -182,9 +182,9 @@ class Decoder(Model):
         """How many tokens the model can read."""
         return self.embedding.vocab
 
-    def cached(self, dim: int) -> int:
+    def kv_cache_size(self, dim: int) -> int:
         # Where all tokens see each other a new one changes them all, and nothing can be kept.
-        return 0 if self.causality == "full" else super().cached(dim)
+        return 0 if self.causality == "full" else super().kv_cache_size(dim)
 
     def with_vocab(self, vocab: int) -> typing.Self:
         """A copy for a vocabulary of another size."""
@@ -242,7 +242,7 @@ class Encoder(Model):
         """How many tokens the model can read."""
         return self.embedding.vocab
 
-    def cached(self, dim: int) -> int:
+    def kv_cache_size(self, dim: int) -> int:
         return 0  # every token is read at once
 
 
@@ -315,8 +315,8 @@ class EncoderDecoder(Model):
         """The most positions of a target."""
         return self.decoder.context
 
-    def cached(self, dim: int) -> int:
-        return self.decoder.cached(dim)
+    def kv_cache_size(self, dim: int) -> int:
+        return self.decoder.kv_cache_size(dim)
 
     def flops(self, dim: int, keys: int, prefill: bool = False) -> int:
         """Of a token of the source under `prefill`, else of one of the target, with `keys` tokens in each text."""

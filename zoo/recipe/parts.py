@@ -189,10 +189,10 @@ class Attention(Spec):
             return "multi-head attention"
         return "multi-query attention" if groups == 1 else "grouped-query attention"
 
-    def cached(self, dim: int) -> int:
+    def kv_cache_size(self, dim: int) -> int:
         return 2 * (self.kv_heads or self.heads) * self.head_width(dim)
 
-    def cached_widths(self, dim: int) -> tuple[int, int] | None:
+    def kv_widths(self, dim: int) -> tuple[int, int] | None:
         return self.head_width(dim), self.head_width(dim)
 
 
@@ -242,7 +242,7 @@ class CrossAttention(Spec):
         """Cross-attention, whatever its numbers of heads."""
         return "cross-attention"
 
-    def cached(self, dim: int) -> int:
+    def kv_cache_size(self, dim: int) -> int:
         return 0  # the source's keys and values do not grow with the target
 
 

@@ -122,7 +122,7 @@ class CachePolicy(Frozen):
             parts.append(f"of at most {self.max_size:,} tokens")
         return ", ".join(parts)
 
-    def misfit(self, widths: tuple[int, int]) -> str | None:
+    def width_mismatch(self, widths: tuple[int, int]) -> str | None:
         """Why keys and values of these widths cannot be quantized; None when they can."""
         for bits, what, width in zip(
             (self.key_bits, self.value_bits), ("keys", "values"), widths, strict=True

@@ -193,11 +193,11 @@ class Spec(Frozen):
         """The operations of its own, without those of its parts: by default, of its matrices."""
         return sum(matrix.flops for matrix in self.matrices(dim))
 
-    def cached(self, dim: int) -> int:
+    def kv_cache_size(self, dim: int) -> int:
         """How many numbers a cache keeps for each token."""
-        return self._sum("cached", dim)
+        return self._sum("kv_cache_size", dim)
 
-    def cached_widths(self, dim: int) -> tuple[int, int] | None:
+    def kv_widths(self, dim: int) -> tuple[int, int] | None:
         """The widths of one key and of one value that a cache keeps, as it is given them; None where it does not say."""
         return None
 

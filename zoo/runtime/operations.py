@@ -96,10 +96,10 @@ def dequantize(
     import mlx.core as mx
 
     if weight.size >= MANY_NUMBERS and mode == "affine" and scales.dtype == mx.float32:
-        from zoo.runtime import unpacking
+        from zoo.runtime import dequantize_by_table
 
-        if bits in unpacking.ITEMS and evaluates(weight, scales, biases):
-            return unpacking.dequantize(weight, scales, biases, bits)
+        if bits in dequantize_by_table.ITEMS and evaluates(weight, scales, biases):
+            return dequantize_by_table.dequantize(weight, scales, biases, bits)
     how: dict[str, Any] = dict(group_size=group_size, bits=bits, mode=mode)
     streams = device.side_streams()
     if len(streams) == 1 or weight.size < LEAST_DIVIDED:

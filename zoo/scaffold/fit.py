@@ -13,7 +13,7 @@ from zoo import weights
 from zoo.architecture import Architecture
 from zoo.assemble import assemble
 from zoo.checkpoint.folder import CONFIG
-from zoo.checkpoint.packed import join
+from zoo.checkpoint.quantized_matrix import join
 from zoo.checkpoint.safetensors import Tensors, open_tensors
 from zoo.config import Config
 from zoo.errors import ConfigError, RecipeError, ScaffoldError

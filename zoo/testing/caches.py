@@ -24,7 +24,7 @@ PADDING = 5  # columns on the left of a padded row, so that its borders lie else
 
 
 def caches_hold_what_the_recipe_counts(subject: Subject) -> None:
-    """Memory is estimated from `cached` and `state_size`; the caches must hold just as many numbers."""
+    """Memory is estimated from `kv_cache_size` and `state_size`; the caches must hold just as many numbers."""
     total = min(subject.tokens.shape[1], 24)
     decoder = decoder_of(subject)
     caches, step = reader(subject, subject.tokens[:1])
@@ -38,7 +38,7 @@ def caches_hold_what_the_recipe_counts(subject: Subject) -> None:
             most, least = (counted(layer, decoder.dim, end, short) for short in (0, 1))
             assert least <= size <= most, (
                 f"layers.{index}: after {end} tokens the cache holds {size:,} numbers, the recipe counts {most:,}: "
-                f"cached {layer.cached(decoder.dim):,} a token, state {layer.state_size(decoder.dim):,}"
+                f"cached {layer.kv_cache_size(decoder.dim):,} a token, state {layer.state_size(decoder.dim):,}"
             )
 
 
@@ -51,7 +51,7 @@ def counted(layer: Spec, dim: int, tokens: int, short: int = 0) -> int:
     """The numbers that a layer's cache holds of `tokens` tokens, by its spec; of a window all but `short` columns."""
     windows = (part.attention_window for _, part in layer.walk())
     columns = min([tokens, *(max(window - short, 0) for window in windows if window)])
-    return layer.cached(dim) * columns + layer.state_size(dim)
+    return layer.kv_cache_size(dim) * columns + layer.state_size(dim)
 
 
 def chunks_meet_without_a_seam(subject: Subject) -> None:

@@ -16,8 +16,8 @@ from mlx.utils import tree_flatten, tree_unflatten
 from zoo.architecture import Architecture
 from zoo.assemble import assemble
 from zoo.checkpoint.open import make_recipe
-from zoo.checkpoint.packed import Packing
 from zoo.checkpoint.quantize import choose
+from zoo.checkpoint.quantized_matrix import QuantizationSpec
 from zoo.errors import PluginError, ZooError
 from zoo.host.registry import Registry, default_registry
 from zoo.loading import Loaded
@@ -96,11 +96,11 @@ def is_saved(subject: Subject) -> bool:
     return sum(array.nbytes for _, array in tree_flatten(subject.model.parameters())) <= MOST_SAVED
 
 
-PACKING = Packing(8, 32)  # what the suite quantizes to
+PACKING = QuantizationSpec(8, 32)  # what the suite quantizes to
 
 
 def quantizes(subject: Subject) -> list[Any]:
-    """The architecture's function that chooses the packing of a layer, in a list; [] for none."""
+    """The architecture's function that chooses the quantization of a layer, in a list; [] for none."""
     return [] if subject.architecture.quantizes is None else [subject.architecture.quantizes]
 
 

@@ -121,7 +121,7 @@ def heads(scale: Scale) -> Plan:
             done = trained(found, settings, trial, **extent(scale))
             numbers = {
                 "loss": done.loss,
-                "cache": 2.0 * found.cached(found.dim),
+                "cache": 2.0 * found.kv_cache_size(found.dim),
                 "parameters": float(done.loaded.recipe.parameters(found.dim)),
             }
             return Result(numbers, {"loss": done.curve})

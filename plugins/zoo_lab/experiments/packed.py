@@ -8,7 +8,7 @@ from typing import Any
 import mlx.core as mx
 from mlx.utils import tree_flatten
 
-from zoo.checkpoint.quantize import choose, packing_of
+from zoo.checkpoint.quantize import choose, parse_quantization
 from zoo.loading import load
 
 WIDTH = 2  # bytes of a number that is not packed, as the checkpoint stores it
@@ -22,7 +22,7 @@ def packed(name: str, bits: int, group: int) -> tuple[Any, int]:
     are those of a dense one: the same up to the order of sums, and on a CPU much faster.
     """
     loaded = load(name, dtype="float32")
-    asked, size = packing_of(str(bits), group), weight_bytes(loaded)
+    asked, size = parse_quantization(str(bits), group), weight_bytes(loaded)
     for path, module in loaded.model.named_modules():
         packing = choose(path, module, asked)
         if packing is None:

@@ -47,7 +47,7 @@ def step_times(
 ) -> list[float]:
     """The median seconds of the logits of one more token after each of `lengths` tokens, on random weights.
 
-    `cached`: the text before it has been read. Without, it is read again for each token.
+    `kv_cache_size`: the text before it has been read. Without, it is read again for each token.
     """
     model = assemble(recipe, default_registry(), copies=1)
     mx.eval(model.parameters())

@@ -14,7 +14,7 @@ from mlx.utils import tree_flatten
 import zoo
 from zoo.checkpoint.convert import convert
 from zoo.checkpoint.gguf.file import GGUFCheckpoint
-from zoo.checkpoint.packed import join
+from zoo.checkpoint.quantized_matrix import join
 from zoo.errors import ConfigError, ZooError
 from zoo.generation.embedding import embed
 from zoo.host.registry import default_registry

@@ -11,7 +11,7 @@ from parameters import ordinary
 
 import zoo
 from zoo.checkpoint.gguf.file import GGUFCheckpoint
-from zoo.checkpoint.packed import join
+from zoo.checkpoint.quantized_matrix import join
 from zoo.errors import CheckpointError, ConfigError, SourceError, TokenizerError
 from zoo.host.registry import default_registry
 from zoo.weights import invert

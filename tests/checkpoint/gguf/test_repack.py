@@ -1,4 +1,4 @@
-"""Types that no packing of MLX holds: packed anew when asked, else unpacked to what the device prefers; and converting."""
+"""Types that no quantization of MLX holds: packed anew when asked, else unpacked to what the device prefers; and converting."""
 
 import re
 
@@ -10,7 +10,7 @@ from mlx.utils import tree_flatten
 
 import zoo
 from zoo.checkpoint.convert import convert
-from zoo.checkpoint.gguf import reading as gguf_reading
+from zoo.checkpoint.gguf import read_tensors
 from zoo.checkpoint.gguf import tensors as gguf_tensors
 from zoo.checkpoint.open import open_model
 from zoo.errors import CheckpointError, SourceError, ZooError
@@ -60,7 +60,7 @@ def test_the_error_is_that_of_all_that_was_packed_anew(mixed, recwarn):
     squares = np.zeros(2)
     for name, kind in KINDS.items():
         assert opened.checkpoint.header.tensors[name].kind == kind
-        wanted = gguf_reading.read_tensor(opened.checkpoint.header.tensors[name], mx.float32)
+        wanted = read_tensors.read_tensor(opened.checkpoint.header.tensors[name], mx.float32)
         found = opened.checkpoint.read(mx.float32, [name]).arrays[name].numbers()
         squares += [mx.square(found - wanted).sum().item(), mx.square(wanted).sum().item()]
     error = float(told(recwarn)[0].rpartition(" ")[2])

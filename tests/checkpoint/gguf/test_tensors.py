@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 import zoo
-from zoo.checkpoint.gguf import reading as gguf_reading
+from zoo.checkpoint.gguf import read_tensors
 from zoo.checkpoint.gguf import tensors as gguf_tensors
 from zoo.checkpoint.gguf.blocks import fives
 from zoo.checkpoint.gguf.header import read_header
 from zoo.checkpoint.open import open_model
-from zoo.checkpoint.packed import Packed
+from zoo.checkpoint.quantized_matrix import QuantizedMatrix
 from zoo.errors import CheckpointError, SourceError
 from zoo.host.registry import default_registry
 from zoo.loading import load
@@ -50,23 +50,23 @@ def unpacked(array, kind):
     return gguf.quants.dequantize(gguf_files.packed(array, kind), gguf.GGMLQuantizationType[kind])
 
 
-@pytest.mark.parametrize("chunk", [gguf_reading.CHUNK, 1024])
+@pytest.mark.parametrize("chunk", [read_tensors.CHUNK, 1024])
 @pytest.mark.parametrize("kind", [*PACKED, *PLAIN, *UNPACKED])
 def test_every_number_is_the_gguf_packages(tmp_path, monkeypatch, kind, chunk):
-    monkeypatch.setattr(gguf_reading, "CHUNK", chunk)
+    monkeypatch.setattr(read_tensors, "CHUNK", chunk)
     entry = entry_of(tmp_path, matrices(), kind)
-    tensor, promised = gguf_reading.read_tensor(entry, mx.float32), gguf_tensors.unread(entry, mx.float32)
-    assert isinstance(tensor, Packed) == (kind in PACKED)
+    tensor, promised = read_tensors.read_tensor(entry, mx.float32), gguf_tensors.unread(entry, mx.float32)
+    assert isinstance(tensor, QuantizedMatrix) == (kind in PACKED)
     assert type(promised) is type(tensor) and promised.shape == tensor.shape == (3, 5, 512)
     assert promised.nbytes == tensor.nbytes
-    numbers = tensor.numbers(mx.float32) if isinstance(tensor, Packed) else tensor
+    numbers = tensor.numbers(mx.float32) if isinstance(tensor, QuantizedMatrix) else tensor
     np.testing.assert_array_equal(np.array(numbers), unpacked(matrices(), kind))
 
 
 @pytest.mark.parametrize("kind", ["Q4_0", "Q8_0", "F16", "Q6_K"])
 def test_a_row_by_itself_is_unpacked(tmp_path, kind):
     row = matrices()[1, 1]
-    tensor = gguf_reading.read_tensor(entry_of(tmp_path, row, kind), mx.float32)
+    tensor = read_tensors.read_tensor(entry_of(tmp_path, row, kind), mx.float32)
     assert isinstance(tensor, mx.array)
     np.testing.assert_array_equal(np.array(tensor), unpacked(row, kind))
 
@@ -75,7 +75,7 @@ def test_a_row_by_itself_is_unpacked(tmp_path, kind):
 def test_kinds_that_the_package_alone_unpacks(tmp_path, kind):
     wanted = gguf.GGMLQuantizationType[kind]
     blocks = np.random.default_rng(0).integers(0, 120, (4, 2 * gguf.GGML_QUANT_SIZES[wanted][1]), np.uint8)
-    tensor = gguf_reading.read_tensor(entry_of(tmp_path, None, kind, raw=blocks), mx.float32)
+    tensor = read_tensors.read_tensor(entry_of(tmp_path, None, kind, raw=blocks), mx.float32)
     np.testing.assert_array_equal(np.array(tensor), gguf.quants.dequantize(blocks, wanted))
 
 
@@ -114,7 +114,7 @@ def test_the_smallest_float_that_holds_all_is_the_files_own(tmp_path):
 @pytest.mark.parametrize("kind", ["Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "MXFP4"])
 def test_float16_holds_these_as_they_are(tmp_path, kind):
     entry = entry_of(tmp_path, matrices(), kind)
-    narrow = gguf_reading.read_tensor(entry, mx.float16)
+    narrow = read_tensors.read_tensor(entry, mx.float16)
     np.testing.assert_array_equal(
         np.array(narrow.astype(mx.float32).numbers(mx.float32)), unpacked(matrices(), kind)
     )
@@ -133,7 +133,7 @@ def test_a_model_of_k_blocks_is_the_model_of_their_numbers(tmp_path, wide, kind,
     loaded = load(path)
     told = [str(warning.message) for warning in recwarn]
     assert told == (
-        [f"tensors that no packing of MLX holds exactly, dequantized to float32: 15 of {kind}"]
+        [f"tensors that no quantization of MLX holds exactly, dequantized to float32: 15 of {kind}"]
         if kind == "Q6_K"
         else []
     )
@@ -152,7 +152,7 @@ def test_files_that_mix_kinds_load_each_as_it_is(tmp_path, wide):
 @pytest.mark.parametrize("kind", ["F16", "Q4_0", "Q5_K", "Q6_K"])
 def test_little_more_is_held_than_what_is_kept(tmp_path, kind, monkeypatch):
     """Pieces are taken apart into their places."""
-    monkeypatch.setattr(gguf_reading, "CHUNK", 2**13)
+    monkeypatch.setattr(read_tensors, "CHUNK", 2**13)
     array = np.random.default_rng(0).standard_normal((512, 1024)).astype(np.float32)
     entry = entry_of(tmp_path, array, kind)
     promised = gguf_tensors.unread(entry, mx.float32).nbytes
@@ -160,7 +160,7 @@ def test_little_more_is_held_than_what_is_kept(tmp_path, kind, monkeypatch):
     try:
         mx.reset_peak_memory()
         before = mx.get_active_memory()
-        kept = gguf_reading.read_tensor(entry, mx.float32)
+        kept = read_tensors.read_tensor(entry, mx.float32)
         assert kept.nbytes == promised
         assert mx.get_peak_memory() - before <= promised + 2**14
         assert tracemalloc.get_traced_memory()[1] < 2**20
@@ -182,14 +182,14 @@ def test_bfloat16_is_rounded_as_mlx_rounds(tmp_path, kind):
     array = matrices()
     array[2, 2, :6] = [np.inf, -np.inf, 3e38, 1e-40, 0.0, -0.0] if kind == "F32" else 0.0
     entry = entry_of(tmp_path, array, kind)
-    found, wanted = gguf_reading.read_tensor(entry, mx.bfloat16), gguf_reading.read_tensor(entry, mx.float32)
+    found, wanted = read_tensors.read_tensor(entry, mx.bfloat16), read_tensors.read_tensor(entry, mx.float32)
     for one, other in zip(parts(found), parts(wanted), strict=True):
         cast = other.astype(one.dtype)
         assert mx.array_equal(one, cast) and one.dtype in (mx.bfloat16, mx.uint32)
 
 
 def parts(tensor):
-    return tensor.parts().values() if isinstance(tensor, Packed) else [tensor]
+    return tensor.parts().values() if isinstance(tensor, QuantizedMatrix) else [tensor]
 
 
 def test_a_model_that_does_not_fit_is_refused_unread(tmp_path, monkeypatch):

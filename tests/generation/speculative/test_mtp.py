@@ -9,8 +9,8 @@ import zoo
 from zoo import weights
 from zoo.assemble import assemble
 from zoo.checkpoint.open import make_recipe
-from zoo.checkpoint.packed import join
 from zoo.checkpoint.parameters import export, parameters_of
+from zoo.checkpoint.quantized_matrix import join
 from zoo.errors import PromptError
 from zoo.generation.speculative.draft_model import Draws
 from zoo.generation.speculative.mtp import OwnDraft, own_layer

@@ -1,4 +1,4 @@
-"""Whole numbers with a scale and a zero point for each group of inputs, as MLX's affine packing.
+"""Whole numbers with a scale and a zero point for each group of inputs, as MLX's affine quantization.
 
 number = scale · (code − zero) = scale · code + bias, where MLX's groups are of 32, 64 or 128 inputs that follow one
 another. Larger groups repeat their scale; groups of scattered inputs become such by a permutation of the inputs.
@@ -13,10 +13,10 @@ from dataclasses import dataclass
 
 import mlx.core as mx
 
-from zoo.checkpoint.formats.reading import Reading
+from zoo.checkpoint.formats.format_reader import FormatReader
 from zoo.checkpoint.formats.words import reorder, unpack
-from zoo.checkpoint.packed import Packed, Packing
-from zoo.checkpoint.packings import AFFINE_BITS, AFFINE_GROUPS
+from zoo.checkpoint.quantization_modes import AFFINE_BITS, AFFINE_GROUPS
+from zoo.checkpoint.quantized_matrix import QuantizationSpec, QuantizedMatrix
 from zoo.errors import CheckpointError
 
 BLOCKS = tuple(sorted(AFFINE_GROUPS, reverse=True))
@@ -81,7 +81,7 @@ def _fits(index: mx.array, block: int) -> mx.array:
 
 
 def affine(
-    reading: Reading,
+    reader: FormatReader,
     name: str,
     words: mx.array,
     bits: int,
@@ -98,7 +98,7 @@ def affine(
     if grouping.block is None or bits not in AFFINE_BITS:
         codes = unpack(words, bits)[:, :inputs].astype(mx.float32)
         offsets = zeros[:, grouping.groups].astype(mx.float32) if isinstance(zeros, mx.array) else zeros
-        reading.give(name, (codes - offsets) * wide.astype(mx.float32)[:, grouping.groups])
+        reader.give(name, (codes - offsets) * wide.astype(mx.float32)[:, grouping.groups])
         return
     biases = -wide * zeros
     if grouping.blocks is not None:
@@ -106,14 +106,14 @@ def affine(
         wide, biases = wide.T[grouping.blocks].T, biases.T[grouping.blocks].T
     if grouping.permutation is not None:
         words = reorder(words.T, bits, grouping.permutation).T
-    matrix = Packed(
+    matrix = QuantizedMatrix(
         name,
         words.view(mx.uint32),
         wide,
         biases,
-        Packing(bits, grouping.block),
+        QuantizationSpec(bits, grouping.block),
         permutation=grouping.permutation,
         floats=scales.dtype if differ else None,
         certain=True,
     )
-    reading.give(name, matrix)
+    reader.give(name, matrix)

@@ -12,10 +12,10 @@ from typing import Any
 import mlx.core as mx
 
 from zoo.checkpoint.formats.affine import affine, consecutive
-from zoo.checkpoint.formats.reading import Reading, is_float, is_words, misfit
+from zoo.checkpoint.formats.format_reader import FormatReader, is_float, is_words, mismatched_parts
 from zoo.checkpoint.formats.words import transpose_nibbles, unpack
+from zoo.checkpoint.quantization_settings import choice, refused
 from zoo.checkpoint.safetensors import Tensors
-from zoo.checkpoint.settings import choice, refused
 
 BITS = 4
 EACH = 8  # numbers a word
@@ -29,26 +29,26 @@ def read_awq(tensors: Tensors, settings: Mapping[str, Any], dtype: mx.Dtype | No
     bits = settings.get("bits", settings.get("w_bit", BITS))
     if bits != BITS:
         raise refused(settings, f"awq: bits {bits!r} cannot be loaded; known: {BITS}")
-    reading = Reading(tensors, dtype)
-    for owner in reading.owners(".qweight"):
-        _matrix(reading, owner, zero_point=bool(settings.get("zero_point", True)))
-    return reading.result()
+    reader = FormatReader(tensors, dtype)
+    for owner in reader.owners(".qweight"):
+        _matrix(reader, owner, zero_point=bool(settings.get("zero_point", True)))
+    return reader.result()
 
 
-def _matrix(reading: Reading, owner: str, zero_point: bool) -> None:
+def _matrix(reader: FormatReader, owner: str, zero_point: bool) -> None:
     name = f"{owner}.qweight"
-    codes = reading.need(name, name)
-    scales = reading.need(f"{owner}.scales", name)
-    zeros = reading.need(f"{owner}.qzeros", name) if zero_point else reading.take(f"{owner}.qzeros")
+    codes = reader.need(name, name)
+    scales = reader.need(f"{owner}.scales", name)
+    zeros = reader.need(f"{owner}.qzeros", name) if zero_point else reader.take(f"{owner}.qzeros")
     parts = {name: codes, f"{owner}.scales": scales, f"{owner}.qzeros": zeros}
     if codes.ndim != 2 or scales.ndim != 2 or not is_words(codes) or not is_float(scales):
-        raise misfit(parts)
+        raise mismatched_parts(parts)
     (inputs, words), (groups, outputs) = codes.shape, scales.shape
     if outputs != EACH * words or inputs % groups or inputs % EACH:
-        raise misfit(parts)
+        raise mismatched_parts(parts)
     if zeros is not None and (zeros.shape != (groups, words) or not is_words(zeros)):
-        raise misfit(parts)
+        raise mismatched_parts(parts)
     points = 2 ** (BITS - 1) if zeros is None else unpack(zeros, BITS, ORDER).T  # (O, G)
     columns = transpose_nibbles(codes)  # each (W, O/8): every eighth output's words
     rows = mx.stack([columns[index].T for index in ORDER], axis=1).flatten(0, 1)  # (O, W)
-    affine(reading, f"{owner}.weight", rows, BITS, scales.T, points, consecutive(inputs, inputs // groups))
+    affine(reader, f"{owner}.weight", rows, BITS, scales.T, points, consecutive(inputs, inputs // groups))

@@ -13,11 +13,11 @@ from typing import Any
 import mlx.core as mx
 
 from zoo.checkpoint.formats.floats import fp4, fp8
+from zoo.checkpoint.formats.format_reader import FormatReader
 from zoo.checkpoint.formats.fp8 import block_sizes
 from zoo.checkpoint.formats.integers import integers
-from zoo.checkpoint.formats.reading import Reading
+from zoo.checkpoint.quantization_settings import QuantizationSettings, choice, origin_of, refused
 from zoo.checkpoint.safetensors import Tensors
-from zoo.checkpoint.settings import Settings, choice, origin_of, refused
 from zoo.errors import CheckpointError
 
 FORMATS = (
@@ -44,21 +44,21 @@ def read_compressed_tensors(
     """Its matrices, packed where MLX can hold them. ConfigError for another format; CheckpointError naming a tensor."""
     weights = _weights(settings)
     sizes = [size for each in weights for size in block_sizes(settings, "block_structure", each)]
-    reading = Reading(tensors, dtype)
-    reading.drop(*UNUSED)
-    for owner in reading.owners(".weight_packed"):
+    reader = FormatReader(tensors, dtype)
+    reader.drop(*UNUSED)
+    for owner in reader.owners(".weight_packed"):
         part = f"{owner}.weight_packed"
-        if reading.kind(part) == "U8":
-            divisor = reading.take(f"{owner}.weight_global_scale")
+        if reader.kind(part) == "U8":
+            divisor = reader.take(f"{owner}.weight_global_scale")
             multiplier = None if divisor is None else 1 / divisor.astype(mx.float32)
-            fp4(reading, f"{owner}.weight", part, f"{owner}.weight_scale", multiplier)
-    integers(reading, weights)
-    for owner in reading.owners(".weight_scale"):
+            fp4(reader, f"{owner}.weight", part, f"{owner}.weight_scale", multiplier)
+    integers(reader, weights)
+    for owner in reader.owners(".weight_scale"):
         name = f"{owner}.weight"
-        if reading.kind(name) != "F8_E4M3":
+        if reader.kind(name) != "F8_E4M3":
             raise CheckpointError(f"{owner}.weight_scale: no {name} of F8_E4M3 or I8 beside it")
-        fp8(reading, name, f"{owner}.weight_scale", sizes)
-    return reading.result()
+        fp8(reader, name, f"{owner}.weight_scale", sizes)
+    return reader.result()
 
 
 def _weights(settings: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -67,7 +67,7 @@ def _weights(settings: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     if not isinstance(named, Mapping) or not all(isinstance(group, Mapping) for group in named.values()):
         raise refused(settings, "compressed-tensors: config_groups: expected objects")
     for group in (settings, *named.values()):
-        given = Settings({**group, "quant_method": "compressed-tensors"}, origin_of(settings))
+        given = QuantizationSettings({**group, "quant_method": "compressed-tensors"}, origin_of(settings))
         choice(given, "format", FORMATS, "dense")
     sparsity = settings.get("sparsity_config") or {}
     if not isinstance(sparsity, Mapping) or sparsity.get("format", "dense") != "dense":

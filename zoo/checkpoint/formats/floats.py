@@ -1,4 +1,4 @@
-"""Small floats with scales, as MLX's mxfp4, nvfp4 and mxfp8 packings where they are such, else unpacked.
+"""Small floats with scales, as MLX's mxfp4, nvfp4 and mxfp8 quantizations where they are such, else unpacked.
 
 FP4 is E2M1, FP8 is E4M3, E8M0 is a power of two in one byte, 2^(byte − 127) (OCP Microscaling Formats, version 1.0).
 
@@ -12,37 +12,37 @@ from collections.abc import Sequence
 
 import mlx.core as mx
 
-from zoo.checkpoint.formats.reading import Reading, is_float, misfit
-from zoo.checkpoint.packed import WORD, Packed, Packing
-from zoo.checkpoint.packings import FLOAT_MODES
+from zoo.checkpoint.formats.format_reader import FormatReader, is_float, mismatched_parts
+from zoo.checkpoint.quantization_modes import FLOAT_MODES
+from zoo.checkpoint.quantized_matrix import WORD, QuantizationSpec, QuantizedMatrix
 
 EXPONENTS = ("U8", "F8_E8M0")  # what headers call bytes of E8M0
 ONE = 127  # the byte that is 1 in E8M0
 GROUP = 32  # inputs that share a scale in the MX formats
 
 
-def fp4(reading: Reading, name: str, part: str, scale: str, multiplier: mx.array | None = None) -> None:
+def fp4(reader: FormatReader, name: str, part: str, scale: str, multiplier: mx.array | None = None) -> None:
     """Add to the reading the matrix `name` of FP4: `part` (…, O, I/2) holds two a byte, the low half first.
 
     The type of its `scale` (…, O, G) distinguishes MXFP4 from NVFP4. `multiplier` is NVFP4's second scale, one a matrix.
     """
-    kind = reading.kind(scale)
-    codes, scales = reading.need(part, part), reading.need(scale, part)
+    kind = reader.kind(scale)
+    codes, scales = reader.need(part, part), reader.need(scale, part)
     mode = "nvfp4" if kind == "F8_E4M3" else "mxfp4"
     bits, group = FLOAT_MODES[mode]
     inputs = codes.shape[-1] * 2 if codes.ndim > 1 else 0
     if kind not in ("F8_E4M3", *EXPONENTS) or scales.shape != (*codes.shape[:-1], inputs // group):
-        raise misfit({part: codes, scale: scales})
+        raise mismatched_parts({part: codes, scale: scales})
     if multiplier is not None:
         outer = codes.shape[:-2]
         if multiplier.size != math.prod(outer) or not is_float(multiplier):
-            raise misfit({part: codes, f"{name}'s second scale": multiplier})
+            raise mismatched_parts({part: codes, f"{name}'s second scale": multiplier})
         multiplier = multiplier.astype(mx.float32).reshape(*outer, 1)
-    _packed(reading, name, codes, scales, Packing(bits, group, mode), multiplier)
+    _packed(reader, name, codes, scales, QuantizationSpec(bits, group, mode), multiplier)
 
 
 def fp8(
-    reading: Reading,
+    reader: FormatReader,
     name: str,
     scale: str,
     sizes: Sequence[tuple[int, int]] = (),
@@ -54,33 +54,33 @@ def fp8(
     of two for blocks of whole groups are MXFP8 itself: bytes of E8M0, or floats where `powers` says so. Others,
     (…, P, Q), are unpacked; their blocks have one of the `sizes` (outputs, inputs) where a last one is smaller.
     """
-    exponents = reading.kind(scale) in EXPONENTS
-    codes, scales = reading.need(name, scale), reading.need(scale, name)
+    exponents = reader.kind(scale) in EXPONENTS
+    codes, scales = reader.need(name, scale), reader.need(scale, name)
     parts = {name: codes, scale: scales}
     if codes.ndim < 2 or codes.dtype != mx.uint8 or not (exponents or is_float(scales)):
-        raise misfit(parts)
+        raise mismatched_parts(parts)
     *outer, outputs, inputs = codes.shape
     shape = _multiplier_shape(codes, scales)
     if shape is not None and not exponents:
         multiplier = scales.astype(mx.float32).reshape(shape)
         if inputs % GROUP:
-            reading.give(name, mx.from_fp8(codes, mx.float32) * multiplier[..., None])
+            reader.give(name, mx.from_fp8(codes, mx.float32) * multiplier[..., None])
             return
         ones = mx.full((*outer, outputs, inputs // GROUP), ONE, dtype=mx.uint8)
-        _packed(reading, name, codes, ones, Packing(8, GROUP, "mxfp8"), multiplier)
+        _packed(reader, name, codes, ones, QuantizationSpec(8, GROUP, "mxfp8"), multiplier)
         return
     block = _block(codes, scales, sizes)
     if block is None:
-        raise misfit(parts)
+        raise mismatched_parts(parts)
     rows, columns = block
     if inputs % GROUP == 0 and columns % GROUP == 0 and (exponents or powers):
         grid = scales if exponents else exponents_of(scales)
         grid = mx.repeat(grid, columns // GROUP, axis=-1)[..., : inputs // GROUP]
         grid = mx.repeat(grid, rows, axis=-2)[..., :outputs, :]
-        _packed(reading, name, codes, grid, Packing(8, GROUP, "mxfp8"))
+        _packed(reader, name, codes, grid, QuantizationSpec(8, GROUP, "mxfp8"))
         return
     factors = powers_of(scales) if exponents else scales.astype(mx.float32)
-    reading.give(name, blockwise(mx.from_fp8(codes, mx.float32), factors, rows, columns))
+    reader.give(name, blockwise(mx.from_fp8(codes, mx.float32), factors, rows, columns))
 
 
 def _multiplier_shape(codes: mx.array, scales: mx.array) -> tuple[int, ...] | None:
@@ -141,17 +141,17 @@ def are_powers(scales: mx.array) -> mx.array:
 
 
 def _packed(
-    reading: Reading,
+    reader: FormatReader,
     name: str,
     codes: mx.array,
     scales: mx.array,
-    packing: Packing,
+    quantization: QuantizationSpec,
     multiplier: mx.array | None = None,
 ) -> None:
     if codes.dtype != mx.uint8 or codes.shape[-1] % (WORD // 8):
-        raise misfit({name: codes})
+        raise mismatched_parts({name: codes})
     words = codes.view(mx.uint32)
-    matrix = Packed(
-        name, words, scales, None, packing, global_scale=multiplier, floats=reading.floats, certain=True
+    matrix = QuantizedMatrix(
+        name, words, scales, None, quantization, global_scale=multiplier, floats=reader.floats, certain=True
     )
-    reading.give(name, matrix)
+    reader.give(name, matrix)

@@ -12,9 +12,9 @@ from typing import Any
 import mlx.core as mx
 
 from zoo.checkpoint.formats.floats import are_powers, fp8
-from zoo.checkpoint.formats.reading import Reading, is_float
+from zoo.checkpoint.formats.format_reader import FormatReader, is_float
+from zoo.checkpoint.quantization_settings import refused
 from zoo.checkpoint.safetensors import Tensors
-from zoo.checkpoint.settings import refused
 from zoo.errors import CheckpointError
 
 SCALE = "_scale_inv"
@@ -23,15 +23,15 @@ SCALE = "_scale_inv"
 def read_fp8(tensors: Tensors, settings: Mapping[str, Any], dtype: mx.Dtype | None = None) -> Tensors:
     """FP8 matrices, packed where their scales allow it. ConfigError for other block sizes; CheckpointError naming a tensor."""
     sizes = block_sizes(settings, "weight_block_size")
-    reading = Reading(tensors, dtype)
-    reading.drop("activation_scale", "input_scale")
-    names = reading.owners(SCALE)  # of matrices: stacked experts have no ".weight" of their own
-    powers = _powers(reading, names) if settings.get("scale_fmt") == "ue8m0" else set()
+    reader = FormatReader(tensors, dtype)
+    reader.drop("activation_scale", "input_scale")
+    names = reader.owners(SCALE)  # of matrices: stacked experts have no ".weight" of their own
+    powers = _powers(reader, names) if settings.get("scale_fmt") == "ue8m0" else set()
     for name in names:
-        if reading.kind(name) != "F8_E4M3":
+        if reader.kind(name) != "F8_E4M3":
             raise CheckpointError(f"{name}{SCALE}: no {name} of F8_E4M3 beside it")
-        fp8(reading, name, name + SCALE, sizes, name in powers)
-    return reading.result()
+        fp8(reader, name, name + SCALE, sizes, name in powers)
+    return reader.result()
 
 
 def block_sizes(
@@ -51,9 +51,9 @@ def block_sizes(
     raise refused(settings, f"{key} {value!r}: expected two sizes")
 
 
-def _powers(reading: Reading, names: list[str]) -> set[str]:
+def _powers(reader: FormatReader, names: list[str]) -> set[str]:
     """Those whose scales are powers of two, as the config promises of all; the scales are read for it."""
-    scales = {name: reading.arrays[name + SCALE] for name in names}
+    scales = {name: reader.arrays[name + SCALE] for name in names}
     found = {name: are_powers(scale) for name, scale in scales.items() if is_float(scale) and scale.size}
     mx.eval(found)
     return {name for name, are in found.items() if are.item()}

@@ -14,17 +14,17 @@ from typing import Any
 import mlx.core as mx
 
 from zoo.checkpoint.formats.affine import Grouping, affine, consecutive, scattered
-from zoo.checkpoint.formats.reading import Reading, is_float, is_words, misfit
+from zoo.checkpoint.formats.format_reader import FormatReader, is_float, is_words, mismatched_parts
 from zoo.checkpoint.formats.words import repeated, unpack
-from zoo.checkpoint.packed import WORD
+from zoo.checkpoint.quantization_settings import choice
+from zoo.checkpoint.quantized_matrix import WORD
 from zoo.checkpoint.safetensors import Tensors
-from zoo.checkpoint.settings import choice
 
 BITS = (2, 3, 4, 8)
 
 
 @dataclass(frozen=True)
-class Matrix:
+class GPTQMatrix:
     """The parts of one matrix, whose shapes and types fit each other."""
 
     codes: mx.array
@@ -49,8 +49,8 @@ def read_gptq(tensors: Tensors, settings: Mapping[str, Any], dtype: mx.Dtype | N
     """GPTQ matrices packed as MLX holds them. ConfigError for another layout; CheckpointError naming a tensor."""
     older = "marlin" if settings.get("is_marlin_format") else settings.get("format") or "gptq"
     layout = choice(settings, "checkpoint_format", ("gptq", "gptq_v2"), older)
-    reading = Reading(tensors, dtype)
-    matrices = {owner: _matrix(reading, owner) for owner in reading.owners(".qweight")}
+    reader = FormatReader(tensors, dtype)
+    matrices = {owner: _matrix(reader, owner) for owner in reader.owners(".qweight")}
     groupings = _groupings(matrices, settings.get("group_size"))
     symmetric = _symmetric(matrices) if settings.get("sym", True) else set()
     for owner, matrix in matrices.items():
@@ -60,31 +60,31 @@ def read_gptq(tensors: Tensors, settings: Mapping[str, Any], dtype: mx.Dtype | N
             if layout == "gptq":
                 zeros = (zeros + 1) & (2**matrix.bits - 1)
         words, scales = matrix.codes.T, matrix.scales.T
-        affine(reading, f"{owner}.weight", words, matrix.bits, scales, zeros, groupings[owner])
-    return reading.result()
+        affine(reader, f"{owner}.weight", words, matrix.bits, scales, zeros, groupings[owner])
+    return reader.result()
 
 
-def _matrix(reading: Reading, owner: str) -> Matrix:
+def _matrix(reader: FormatReader, owner: str) -> GPTQMatrix:
     name = f"{owner}.qweight"
-    codes = reading.need(name, name)
-    zeros = reading.need(f"{owner}.qzeros", name)
-    scales = reading.need(f"{owner}.scales", name)
-    index = reading.take(f"{owner}.g_idx")
+    codes = reader.need(name, name)
+    zeros = reader.need(f"{owner}.qzeros", name)
+    scales = reader.need(f"{owner}.scales", name)
+    index = reader.take(f"{owner}.g_idx")
     parts = {name: codes, f"{owner}.qzeros": zeros, f"{owner}.scales": scales, f"{owner}.g_idx": index}
     if not (codes.ndim == zeros.ndim == scales.ndim == 2) or not is_float(scales):
-        raise misfit(parts)
+        raise mismatched_parts(parts)
     bits, rest = divmod(zeros.shape[1] * WORD, codes.shape[1])
     if rest or bits not in BITS or not is_words(codes) or not is_words(zeros):
-        raise misfit(parts)
+        raise mismatched_parts(parts)
     inputs, rest = divmod(codes.shape[0] * WORD, bits)
     if rest or scales.shape != (zeros.shape[0], codes.shape[1]):
-        raise misfit(parts)
+        raise mismatched_parts(parts)
     if index is not None and (index.shape != (inputs,) or not mx.issubdtype(index.dtype, mx.integer)):
-        raise misfit(parts)
-    return Matrix(codes, scales, zeros, index, bits)
+        raise mismatched_parts(parts)
+    return GPTQMatrix(codes, scales, zeros, index, bits)
 
 
-def _groupings(matrices: Mapping[str, Matrix], size: Any) -> dict[str, Grouping]:
+def _groupings(matrices: Mapping[str, GPTQMatrix], size: Any) -> dict[str, Grouping]:
     """Each matrix's groups: those of its `g_idx`, else of `size` inputs in turn, else as many as fit the scales."""
     scattered_groups = scattered(
         {
@@ -99,16 +99,16 @@ def _groupings(matrices: Mapping[str, Matrix], size: Any) -> dict[str, Grouping]
     }
 
 
-def _in_turn(owner: str, matrix: Matrix, size: Any) -> Grouping:
+def _in_turn(owner: str, matrix: GPTQMatrix, size: Any) -> Grouping:
     groups = matrix.scales.shape[0]
     if isinstance(size, int) and size > 0 and -(-matrix.inputs // size) == groups:
         return consecutive(matrix.inputs, size)
     if matrix.inputs % groups:
-        raise misfit({f"{owner}.qweight": matrix.codes, f"{owner}.scales": matrix.scales})
+        raise mismatched_parts({f"{owner}.qweight": matrix.codes, f"{owner}.scales": matrix.scales})
     return consecutive(matrix.inputs, matrix.inputs // groups)
 
 
-def _symmetric(matrices: Mapping[str, Matrix]) -> set[str]:
+def _symmetric(matrices: Mapping[str, GPTQMatrix]) -> set[str]:
     """Those whose zero points all stand in the middle, by either layout, since some writers name the wrong one.
 
     The zero points are read here: biases of −scale · 2^(bits − 1) are exact in a half.

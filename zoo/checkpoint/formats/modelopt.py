@@ -12,9 +12,9 @@ from typing import Any
 import mlx.core as mx
 
 from zoo.checkpoint.formats.floats import fp4, fp8
-from zoo.checkpoint.formats.reading import Reading
+from zoo.checkpoint.formats.format_reader import FormatReader
+from zoo.checkpoint.quantization_settings import QuantizationSettings, choice, origin_of, refused
 from zoo.checkpoint.safetensors import Tensors
-from zoo.checkpoint.settings import Settings, choice, origin_of, refused
 from zoo.errors import CheckpointError
 
 ALGORITHMS = ("nvfp4", "w4a16_nvfp4", "fp8", "mixed_precision")
@@ -27,16 +27,18 @@ def read_modelopt(tensors: Tensors, settings: Mapping[str, Any], dtype: mx.Dtype
     nested = settings.get("quantization", {})  # as in hf_quant_config.json
     if not isinstance(nested, Mapping):
         raise refused(settings, f"modelopt: quantization {nested!r}: expected an object")
-    choice(Settings({**settings, **nested}, origin_of(settings)), "quant_algo", ALGORITHMS, "missing")
-    reading = Reading(tensors, dtype)
-    reading.drop(*UNUSED)
-    for owner in reading.owners(".weight_scale"):
+    choice(
+        QuantizationSettings({**settings, **nested}, origin_of(settings)), "quant_algo", ALGORITHMS, "missing"
+    )
+    reader = FormatReader(tensors, dtype)
+    reader.drop(*UNUSED)
+    for owner in reader.owners(".weight_scale"):
         name, scale, second = f"{owner}.weight", f"{owner}.weight_scale", f"{owner}.weight_scale_2"
-        kind = reading.kind(name)
+        kind = reader.kind(name)
         if kind == "F8_E4M3":
-            fp8(reading, name, scale)
+            fp8(reader, name, scale)
         elif kind == "U8":
-            fp4(reading, name, name, scale, reading.need(second, name))
+            fp4(reader, name, name, scale, reader.need(second, name))
         else:
             raise CheckpointError(f"{scale}: no {name} of U8 or F8_E4M3 beside it")
-    return reading.result()
+    return reader.result()

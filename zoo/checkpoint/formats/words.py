@@ -12,7 +12,7 @@ from math import gcd
 
 import mlx.core as mx
 
-from zoo.checkpoint.packed import WORD
+from zoo.checkpoint.quantized_matrix import WORD
 
 
 def run_of(bits: int) -> tuple[int, int]:

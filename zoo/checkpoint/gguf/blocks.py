@@ -139,7 +139,7 @@ AFFINE: dict[str, tuple[int, int, Callable[[np.ndarray], Apart]]] = {
     "Q4_K": (4, 256, q4_k),
     "Q5_K": (5, 256, q5_k),
 }
-# Kinds that no packing holds, taken apart here since the gguf package takes several times as long.
+# Kinds that no quantization holds, taken apart here since the gguf package takes several times as long.
 DENSE: dict[str, tuple[int, Callable[[np.ndarray], np.ndarray]]] = {"Q6_K": (256, q6_k)}
 
 

@@ -15,7 +15,7 @@ from zoo.checkpoint.checkpoint import Checkpoint
 from zoo.checkpoint.finite import finite
 from zoo.checkpoint.gguf.config import architecture_of, config_of, decimal, gguf_of, origin_of, own_keys
 from zoo.checkpoint.gguf.header import Header, read_header, shown
-from zoo.checkpoint.gguf.reading import read_tensor
+from zoo.checkpoint.gguf.read_tensors import read_tensor
 from zoo.checkpoint.gguf.rope import llama3_scaling
 from zoo.checkpoint.gguf.tensors import tensors_of
 from zoo.checkpoint.pooling import Pooling, save_pooling
@@ -39,7 +39,7 @@ PART = re.compile(r"(.*)-(\d{5})-of-(\d{5})\.gguf")
 class GGUFCheckpoint(Checkpoint):
     """A GGUF file, or the first of several that a model is divided among. Opening it reads the headers.
 
-    `repack` (4, 6 or 8) packs in so many bits those matrices that no packing of MLX holds exactly.
+    `repack` (4, 6 or 8) packs in so many bits those matrices that no quantization of MLX holds exactly.
     """
 
     lazy = False
@@ -105,7 +105,7 @@ class GGUFCheckpoint(Checkpoint):
     def pooling(self) -> Pooling:
         return Pooling(_pooling_mode(self.header) or "mean")
 
-    def save_companions(self, folder: Path) -> None:
+    def save_auxiliary_files(self, folder: Path) -> None:
         from zoo.checkpoint.gguf.tokenizer import save_gguf_tokenizer
 
         save_gguf_tokenizer(self.header, folder, self.generation_config())

@@ -29,7 +29,7 @@ TEXT, ARRAY = 8, 9
 
 
 @dataclass(frozen=True)
-class Entry:
+class TensorInfo:
     """One tensor: `kind` ("Q4_0"), `shape` (…, O, I), and the `size` bytes of `path` that begin at `offset`."""
 
     name: str
@@ -46,7 +46,7 @@ class Header:
 
     path: Path
     metadata: Mapping[str, Any]
-    tensors: Mapping[str, Entry]
+    tensors: Mapping[str, TensorInfo]
 
 
 def shown(value: Any) -> str:
@@ -169,12 +169,12 @@ def _tensor(cursor: Cursor) -> tuple[str, tuple[int, ...], int, int]:
 
 def _located(
     path: Path, found: list[tuple[str, tuple[int, ...], int, int]], start: int, alignment: int, size: int
-) -> dict[str, Entry]:
+) -> dict[str, TensorInfo]:
     """The tensors by name; ValueError unless each lies within the file and overlaps no other."""
     from gguf import GGML_QUANT_SIZES, GGMLQuantizationType
 
     kinds = {int(kind): kind for kind in GGMLQuantizationType}
-    tensors: dict[str, Entry] = {}
+    tensors: dict[str, TensorInfo] = {}
     for name, shape, number, offset in found:
         if name in tensors:
             raise ValueError(f"tensor {name} stands there twice")
@@ -189,7 +189,7 @@ def _located(
         length = math.prod(shape) // block * block_size
         if offset % alignment or start + offset + length > size:
             raise ValueError(f"tensor {name} does not lie within the file")
-        tensors[name] = Entry(name, kind.name, shape, path, start + offset, length)
+        tensors[name] = TensorInfo(name, kind.name, shape, path, start + offset, length)
     end = 0
     for entry in sorted(tensors.values(), key=lambda entry: entry.offset):
         if entry.offset < end:

@@ -9,13 +9,13 @@ import math
 import struct
 from collections.abc import Sequence
 
-from zoo.checkpoint.gguf.vocabulary import BYTE, UNKNOWN, UNUSED, USER, Vocabulary
+from zoo.checkpoint.gguf.vocabulary import BYTE, UNKNOWN, UNUSED, USER, GGUFVocabulary
 from zoo.tokenizer.detokenizer import SPACE
 
 UNIGRAM, BPE = 1, 2  # of the kinds of models
 
 
-def model_proto(vocabulary: Vocabulary) -> bytes:
+def model_proto(vocabulary: GGUFVocabulary) -> bytes:
     """The model. TokenizerError names the key of a value that cannot be."""
     unknown, body = _unknown(vocabulary), []
     for id, (text, score, kind) in enumerate(
@@ -38,7 +38,7 @@ def model_proto(vocabulary: Vocabulary) -> bytes:
     return b"".join([*body, _text(2, trainer), _text(3, normalizer)])
 
 
-def _scores(vocabulary: Vocabulary) -> Sequence[float]:
+def _scores(vocabulary: GGUFVocabulary) -> Sequence[float]:
     """How much each piece is preferred; where nothing is, pieces are in the order in which they were learned.
 
     A converter that finds no scores writes one and the same for all.
@@ -51,7 +51,7 @@ def _scores(vocabulary: Vocabulary) -> Sequence[float]:
     return scores
 
 
-def _unknown(vocabulary: Vocabulary) -> int | None:
+def _unknown(vocabulary: GGUFVocabulary) -> int | None:
     """The id of the piece for what is unknown: the one named, the first of that kind, or the one so spelled."""
     kinds, named = vocabulary.of(UNKNOWN), vocabulary.id("unknown_token_id")
     if named is None or (kinds and named not in kinds):
@@ -63,7 +63,7 @@ def _unknown(vocabulary: Vocabulary) -> int | None:
     )
 
 
-def _charsmap(vocabulary: Vocabulary) -> bytes:
+def _charsmap(vocabulary: GGUFVocabulary) -> bytes:
     """The field of the table by which characters are replaced, if there is one."""
     values = vocabulary.value("precompiled_charsmap", tuple, ())
     if any(type(value) is not int or not -128 <= value < 256 for value in values):

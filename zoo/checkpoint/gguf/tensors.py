@@ -16,14 +16,14 @@ import numpy as np
 
 from zoo import runtime
 from zoo.checkpoint.gguf.blocks import GROUP
-from zoo.checkpoint.gguf.header import Entry
-from zoo.checkpoint.gguf.reading import PACKINGS, PLAIN, Reader, read_tensor, reader, stays_packed
-from zoo.checkpoint.packed import Packed, Packing, pack
+from zoo.checkpoint.gguf.header import TensorInfo
+from zoo.checkpoint.gguf.read_tensors import PLAIN, QUANTIZATIONS, Reader, read_tensor, reader, stays_packed
+from zoo.checkpoint.quantized_matrix import QuantizationSpec, QuantizedMatrix, quantize_matrix
 from zoo.checkpoint.safetensors import Tensors
 from zoo.errors import CheckpointError
 from zoo.notices import notice
 
-REPACKINGS = {bits: Packing(bits, GROUP) for bits in (4, 6, 8)}
+REQUANTIZATIONS = {bits: QuantizationSpec(bits, GROUP) for bits in (4, 6, 8)}
 LAYER = re.compile(r"(?:\w+\.)?blk\.\d+\.")  # begins the names of a layer's tensors
 # The kinds whose numbers, or scales and biases, a smaller float than float32 holds as they are.
 SMALLER = {"BF16": mx.bfloat16}
@@ -38,7 +38,7 @@ class Repacked:
     bits: int
     tensors: dict[str, tuple[str, float, float]] = field(default_factory=dict)
 
-    def add(self, entry: Entry, matrix: mx.array, packed: Packed) -> None:
+    def add(self, entry: TensorInfo, matrix: mx.array, packed: QuantizedMatrix) -> None:
         """Note one more."""
         error = total = 0.0
         for piece, other in zip(_parts(matrix), _parts(packed), strict=True):
@@ -66,10 +66,10 @@ def _parts(matrix: Any) -> Iterator[Any]:
 class GGUFTensors:
     """The tensors of a GGUF file: `placeholders` have their shapes and no numbers; `read` gives those that have.
 
-    `repack` (4, 6 or 8) packs what no packing holds exactly, in so many bits; `repacked` counts what that lost.
+    `repack` (4, 6 or 8) packs what no quantization holds exactly, in so many bits; `repacked` counts what that lost.
     """
 
-    entries: Mapping[str, Entry]
+    entries: Mapping[str, TensorInfo]
     repack: int | None = None
     repacked: Repacked = field(default_factory=lambda: Repacked(0))
 
@@ -92,12 +92,12 @@ class GGUFTensors:
         kinds = {name: entry.kind for name, entry in self.entries.items()}
         return Tensors(arrays, kinds, {"format": "gguf"})
 
-    def _read(self, entry: Entry, dtype: mx.Dtype, take_apart: Reader) -> Any:
-        packing = packing_of(entry, self.repack)
-        if packing is None or stays_packed(entry):
+    def _read(self, entry: TensorInfo, dtype: mx.Dtype, take_apart: Reader) -> Any:
+        quantization = quantization_of(entry, self.repack)
+        if quantization is None or stays_packed(entry):
             return read_tensor(entry, dtype, take_apart)
         matrix = read_tensor(entry, mx.float32, take_apart)
-        packed = pack(entry.name, matrix, packing).astype(dtype)
+        packed = quantize_matrix(entry.name, matrix, quantization).astype(dtype)
         mx.eval(*packed.parts().values())
         self.repacked.add(entry, matrix, packed)
         return packed
@@ -124,19 +124,19 @@ class GGUFTensors:
         self.repacked.warn()
 
 
-def tensors_of(entries: Mapping[str, Entry], repack: int | None = None) -> GGUFTensors:
+def tensors_of(entries: Mapping[str, TensorInfo], repack: int | None = None) -> GGUFTensors:
     """The tensors that a header names, unread; CheckpointError for a kind that nothing here can unpack."""
-    if repack not in (None, *REPACKINGS):
-        raise CheckpointError(f"`repack` {repack!r} is not one of {', '.join(map(str, REPACKINGS))}")
+    if repack not in (None, *REQUANTIZATIONS):
+        raise CheckpointError(f"`repack` {repack!r} is not one of {', '.join(map(str, REQUANTIZATIONS))}")
     for entry in {entry.kind: entry for entry in entries.values()}.values():
         check_kind(entry)
     return GGUFTensors(entries, repack, Repacked(repack or 0))
 
 
-def own_dtype(entries: Iterable[Entry]) -> mx.Dtype:
+def own_dtype(entries: Iterable[TensorInfo]) -> mx.Dtype:
     """The smallest float that holds the numbers, scales and biases of all matrices as they are.
 
-    A device may prefer another where some have no packing of their own, which then is that of all: a product of two
+    A device may prefer another where some have no quantization of their own, which then is that of all: a product of two
     kinds of floats would cast one of them each time.
     """
     kinds = {entry.kind for entry in entries if len(entry.shape) > 1}
@@ -146,17 +146,17 @@ def own_dtype(entries: Iterable[Entry]) -> mx.Dtype:
     return wanted.pop() if len(wanted) == 1 else mx.float32
 
 
-def packing_of(entry: Entry, repack: int | None = None) -> Packing | None:
+def quantization_of(entry: TensorInfo, repack: int | None = None) -> QuantizationSpec | None:
     """How the tensor is packed: as in the file, or repacked; None where it is not."""
     if stays_packed(entry):
-        return PACKINGS[entry.kind]
+        return QUANTIZATIONS[entry.kind]
     fits = len(entry.shape) > 1 and entry.kind not in PLAIN and not entry.shape[-1] % GROUP
-    return REPACKINGS[repack] if repack is not None and fits else None
+    return REQUANTIZATIONS[repack] if repack is not None and fits else None
 
 
-def check_kind(entry: Entry) -> None:
+def check_kind(entry: TensorInfo) -> None:
     """CheckpointError when nothing here knows how the tensor's numbers are packed."""
-    if entry.kind in PACKINGS or entry.kind in PLAIN:
+    if entry.kind in QUANTIZATIONS or entry.kind in PLAIN:
         return
     from gguf import GGML_QUANT_SIZES, GGMLQuantizationType, dequantize
 
@@ -169,24 +169,26 @@ def check_kind(entry: Entry) -> None:
         ) from None
 
 
-def warn_of_unpacked(entries: Iterable[Entry], dtype: mx.Dtype, repack: int | None = None) -> None:
+def warn_of_unpacked(entries: Iterable[TensorInfo], dtype: mx.Dtype, repack: int | None = None) -> None:
     """Say which kinds have no packed form."""
-    kinds = Counter(e.kind for e in entries if e.kind not in PLAIN and packing_of(e, repack) is None)
+    kinds = Counter(e.kind for e in entries if e.kind not in PLAIN and quantization_of(e, repack) is None)
     if kinds:
         name = str(dtype).removeprefix("mlx.core.")
-        notice(f"tensors that no packing of MLX holds exactly, dequantized to {name}: {_listed(kinds)}")
+        notice(f"tensors that no quantization of MLX holds exactly, dequantized to {name}: {_listed(kinds)}")
 
 
 def _listed(kinds: Counter[str]) -> str:
     return ", ".join(f"{count} of {kind}" for kind, count in sorted(kinds.items()))
 
 
-def unread(entry: Entry, dtype: mx.Dtype, repack: int | None = None) -> Any:
+def unread(entry: TensorInfo, dtype: mx.Dtype, repack: int | None = None) -> Any:
     """What `read` will give, with zeros that take no memory until they are evaluated."""
-    packing = packing_of(entry, repack)
-    if packing is None:
+    quantization = quantization_of(entry, repack)
+    if quantization is None:
         return mx.zeros(entry.shape, dtype)
     *outer, inputs = entry.shape
-    weight = mx.zeros((*outer, inputs * packing.bits // 32), mx.uint32)  # (…, O, W)
-    scales = mx.zeros((*outer, inputs // GROUP), dtype if packing.mode == "affine" else mx.uint8)
-    return Packed(entry.name, weight, scales, scales if packing.mode == "affine" else None, packing)
+    weight = mx.zeros((*outer, inputs * quantization.bits // 32), mx.uint32)  # (…, O, W)
+    scales = mx.zeros((*outer, inputs // GROUP), dtype if quantization.mode == "affine" else mx.uint8)
+    return QuantizedMatrix(
+        entry.name, weight, scales, scales if quantization.mode == "affine" else None, quantization
+    )

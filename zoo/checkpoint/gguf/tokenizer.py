@@ -10,7 +10,7 @@ from typing import Any
 from zoo.checkpoint.gguf.header import Header, shown
 from zoo.checkpoint.gguf.pretokenizers import PRE_TOKENIZERS, UNNAMED, PreTokenizer
 from zoo.checkpoint.gguf.sentencepiece import model_proto
-from zoo.checkpoint.gguf.vocabulary import CONTROL, KEY, USER, Vocabulary
+from zoo.checkpoint.gguf.vocabulary import CONTROL, KEY, USER, GGUFVocabulary
 from zoo.tokenizer import Tokenizer
 from zoo.tokenizer.huggingface import Backend, TokenizersBackend, bert, naming, put_around
 
@@ -63,16 +63,16 @@ def save_gguf_tokenizer(header: Header, folder: Path, generation: Mapping[str, A
         write_json(folder / "generation_config.json", {**generation, "eos_token_id": vocabulary.ends})
 
 
-def vocabulary_of(header: Header) -> Vocabulary | None:
+def vocabulary_of(header: Header) -> GGUFVocabulary | None:
     """The file's vocabulary, None where there is none; TokenizerError for a tokenizer that is not implemented."""
     if header.metadata.get(KEY + "model") in (None, "none", "no_vocab"):
         return None
-    found = Vocabulary(header)
+    found = GGUFVocabulary(header)
     _ = found.model  # which refuses what is not implemented
     return found
 
 
-def byte_level(vocabulary: Vocabulary) -> TokenizersBackend:
+def byte_level(vocabulary: GGUFVocabulary) -> TokenizersBackend:
     """A tokenizer whose tokens are bytes, put together by the merges."""
     from tokenizers import AddedToken as LibraryToken
     from tokenizers import Tokenizer as LibraryTokenizer
@@ -106,7 +106,7 @@ def byte_level(vocabulary: Vocabulary) -> TokenizersBackend:
     return backend
 
 
-def pre_tokenizer_of(vocabulary: Vocabulary) -> PreTokenizer:
+def pre_tokenizer_of(vocabulary: GGUFVocabulary) -> PreTokenizer:
     """How text is cut into words; TokenizerError for a way that is unknown, or not vocabulary and not certain."""
     name = vocabulary.value("pre", str, "default")
     if name == "default":
@@ -132,7 +132,7 @@ def _cutters(pre_tokenizer: PreTokenizer) -> list[Any]:
     return [makers[name](setting) for name, setting in pre_tokenizer.steps]
 
 
-def word_pieces(vocabulary: Vocabulary) -> TokenizersBackend:
+def word_pieces(vocabulary: GGUFVocabulary) -> TokenizersBackend:
     """BERT's tokenizer. A file says nothing of capitals: a vocabulary that has some keeps them."""
     normal = [text for text, kind in zip(vocabulary.tokens, vocabulary.kinds, strict=True) if kind != CONTROL]
     cased = any(text != text.lower() for text in normal if not text.startswith("["))
@@ -140,7 +140,7 @@ def word_pieces(vocabulary: Vocabulary) -> TokenizersBackend:
         return bert(vocabulary.path, vocabulary.tokens, vocabulary.settings({"do_lower_case": not cased}))
 
 
-def pieces(vocabulary: Vocabulary) -> Backend:
+def pieces(vocabulary: GGUFVocabulary) -> Backend:
     """A sentencepiece model of the same pieces, scores and kinds, which that library then runs."""
     from zoo.tokenizer.sentencepiece import SentencePieceBackend
 
@@ -149,7 +149,7 @@ def pieces(vocabulary: Vocabulary) -> Backend:
     )
 
 
-def around(vocabulary: Vocabulary) -> dict[str, bool]:
+def around(vocabulary: GGUFVocabulary) -> dict[str, bool]:
     """What stands around a text; a space after every special token, as llama.cpp puts one, is "legacy"."""
     pairs = vocabulary.model == "llama"
     start, end = (
@@ -159,7 +159,7 @@ def around(vocabulary: Vocabulary) -> dict[str, bool]:
     return {"add_bos_token": start, "add_eos_token": end, "legacy": True}
 
 
-LOADERS: dict[str, Callable[[Vocabulary], Backend]] = {
+LOADERS: dict[str, Callable[[GGUFVocabulary], Backend]] = {
     "gpt2": byte_level,
     "llama": pieces,
     "t5": pieces,

@@ -28,7 +28,7 @@ ENDS = ("eos_token_id", "eot_token_id", "eom_token_id")  # of a text, a turn, a 
 TYPES = {str: "text", int: "an integer", float: "a float", bool: "true or false", tuple: "a list"}
 
 
-class Vocabulary:
+class GGUFVocabulary:
     """The text of each token and its kind, in the order of their ids; `special` tokens by name.
 
     TokenizerError names the key whose value cannot be followed.

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from zoo import runtime
-from zoo.cache import Cache, CachePolicy, Snapshot, leaves
+from zoo.cache import Cache, CachePolicy, Snapshot, flatten_caches
 from zoo.errors import PromptError
 from zoo.frozen import Frozen, frozen
 from zoo.generation.prefix_cache import disk
@@ -55,7 +55,7 @@ class Match(Frozen):
         Later writes to these caches leave what is held as it is.
         """
         if self.length:
-            for cache, snapshot in zip(leaves(caches), self.snapshots, strict=True):
+            for cache, snapshot in zip(flatten_caches(caches), self.snapshots, strict=True):
                 cache.restore(snapshot)
 
 
@@ -136,7 +136,7 @@ class PromptCache:
         if self.unsupported or not text:
             return
         tree = self.trees.setdefault(key_of(policy), Tree())
-        tree.insert(text, list(leaves(caches)), self._tick())
+        tree.insert(text, list(flatten_caches(caches)), self._tick())
         self._shrink()
 
     def save(self, path: str | Path) -> None:
@@ -172,7 +172,7 @@ class PromptCache:
         """Whether all caches of this policy are held by column, so that a text can be used up to any token."""
         key = key_of(policy)
         if key not in self._by_column:
-            caches = leaves(self.loaded.model.make_cache(key))
+            caches = flatten_caches(self.loaded.model.make_cache(key))
             self._by_column[key] = all(cache.by_column for cache in caches)
         return self._by_column[key]
 
@@ -239,7 +239,7 @@ def unsupported(loaded: Loaded) -> str:
         return f"{loaded.architecture.name} does not continue a text"
     if loaded.architecture.causality != "causal":
         return "the tokens of a prompt see each other both ways, so that each new prompt changes all of them"
-    caches = list(leaves(loaded.model.make_cache()))
+    caches = list(flatten_caches(loaded.model.make_cache()))
     if not caches or not all(isinstance(cache, Cache) and cache.restores for cache in caches):
         return f"the caches of {loaded.architecture.name} give no snapshots"
     return ""

@@ -17,7 +17,7 @@ from typing import Any
 
 import mlx.core as mx
 
-from zoo.cache import Cache, CachePolicy, Snapshot, leaves
+from zoo.cache import Cache, CachePolicy, Snapshot, flatten_caches
 from zoo.checkpoint.safetensors import read_header
 from zoo.errors import CheckpointError, PromptError, SourceError
 from zoo.files import check_output, is_stream, output_file, parse_json
@@ -168,7 +168,7 @@ def _after(tokens: int, model: Any, policy: CachePolicy) -> tuple[list[Cache], l
     """The model's caches, and their snapshots, after `tokens` tokens."""
     caches = model.make_cache(policy)
     model.backbone(mx.zeros((1, tokens), dtype=mx.int32), caches)
-    plain = list(leaves(caches))
+    plain = list(flatten_caches(caches))
     return plain, [cache.snapshot() for cache in plain]
 
 

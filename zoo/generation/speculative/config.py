@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from zoo.blocks.position import steady_length
+from zoo.blocks.position import rope_stable_length
 from zoo.errors import PromptError, TokenizerError, ZooError
 from zoo.frozen import Frozen, frozen
 from zoo.generation.choosing.filters import draw_processors
@@ -30,7 +30,7 @@ class Drafting(Frozen):
     """How a text is drafted: at most `count` tokens a pass, by the drafters that `make` gives, one a text.
 
     `draws`: drafts are drawn, so that a text of a seed is repeated only if the same passes have drafts. `steady`: no
-    token is drafted past so many, because the angles of positions change with the length (`steady_length`).
+    token is drafted past so many, because the angles of positions change with the length (`rope_stable_length`).
     """
 
     count: int
@@ -57,7 +57,7 @@ def drafting_of(loaded: Loaded, settings: Settings) -> Drafting | None:
         raise PromptError(f"`{asked[0]}`: {loaded.architecture.name} does not continue a text token by token")
     if not can_go_back(model.plain_caches(model.make_cache(settings.policy()))):
         raise PromptError(f"`{asked[0]}`: the caches of {loaded.architecture.name} cannot take tokens back")
-    steady = steady_length(loaded.model)
+    steady = rope_stable_length(loaded.model)
     if settings.prompt_lookup:
         return Drafting(settings.prompt_lookup, PromptLookup, False, steady)
     vocab = loaded.recipe.head.vocab or loaded.recipe.embedding.vocab

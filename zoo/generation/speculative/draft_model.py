@@ -12,7 +12,7 @@ from typing import Any
 import mlx.core as mx
 
 from zoo import runtime
-from zoo.cache import settle
+from zoo.cache import evaluate_caches
 from zoo.generation.choosing.stages import LogitsProcessor, stages_of
 from zoo.generation.speculative.drafter import Draft
 from zoo.generation.speculative.rollback import Rollback
@@ -100,7 +100,7 @@ class DraftModel:
         chunk = runtime.prefill_chunk()
         while len(new) > chunk:
             self.model.backbone(mx.array([new[:chunk]]), self.caches)
-            settle(self.caches, chunk)
+            evaluate_caches(self.caches, chunk)
             self.held, new = self.held + chunk, new[chunk:]
         token, law = self.draws(self._logits(mx.array([new])))
         self.held = len(self.text)

@@ -10,7 +10,7 @@ from typing import Any
 
 import mlx.core as mx
 
-from zoo.cache import leaves, settle
+from zoo.cache import evaluate_caches, flatten_caches
 from zoo.errors import PromptError, ZooError
 from zoo.generation.speculative.draft_model import Draws, gathered
 from zoo.generation.speculative.drafter import Draft
@@ -40,7 +40,7 @@ class OwnDraft:
         self.states: list[mx.array] = []  # of the target, (1, T, D) each, that the layer has not read
         self.place = 0  # of the first of these in the text
         self.beyond = 0  # drafts that the caches hold
-        self._rollback = Rollback(list(leaves(self.caches)))
+        self._rollback = Rollback(list(flatten_caches(self.caches)))
 
     def read(self, tokens: Sequence[int]) -> None:
         """Take in the next tokens of the text."""
@@ -56,7 +56,7 @@ class OwnDraft:
         if self._unread > LONG:
             mx.eval(hidden)  # or it would hold all that it was computed from
             self._take(self._unread - 1)  # the last one's state makes the first draft
-            settle(self.caches, 1)
+            evaluate_caches(self.caches, 1)
 
     def propose(self, count: int) -> Draft:
         """The next `count` tokens, one pass over the layer each."""

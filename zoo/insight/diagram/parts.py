@@ -164,7 +164,7 @@ def experts(subject: Subject) -> Box:
     return subject.box(f"{GATED_WORDS.get(subject.spec.activation, 'gated')} experts")
 
 
-def mixture(subject: Subject) -> Box:
+def moe(subject: Subject) -> Box:
     """The router, the experts, the shared one, and their weighted sum."""
     spec = subject.spec
     router, experts = spec.router, spec.experts  # their contract has counts, and perhaps a hidden width

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from zoo.checkpoint.packings import AFFINE_BITS, FLOAT_MODES, ROUTER_BITS, ROUTER_GROUP
+from zoo.checkpoint.quantization_modes import AFFINE_BITS, FLOAT_MODES, ROUTER_BITS, ROUTER_GROUP
 from zoo.facts import Described, Fact, common_context
 from zoo.facts import compare as compared
 from zoo.facts.fact import ABSENT

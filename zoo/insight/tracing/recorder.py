@@ -18,7 +18,7 @@ class Pass:
     """One pass through the model.
 
     `kind` is the method that was called: "backbone", "encode", "decode", or "__call__". `tokens` are the ids that it
-    read, `start` the position of the first. `cached`: it wrote a cache, which then held `cached_numbers` numbers
+    read, `start` the position of the first. `kv_cache_size`: it wrote a cache, which then held `cached_numbers` numbers
     (0 where it is another library's).
     `values` are its values by address, as the model computed them.
     """

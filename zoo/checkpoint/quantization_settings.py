@@ -9,7 +9,7 @@ from zoo.config import CONFIG_JSON, Config, Origin
 from zoo.errors import ConfigError
 
 
-class Settings(dict[str, Any]):
+class QuantizationSettings(dict[str, Any]):
     """Quantization settings from a file of their own, which `origin` names."""
 
     def __init__(self, values: Mapping[str, Any], origin: Origin) -> None:
@@ -19,7 +19,7 @@ class Settings(dict[str, Any]):
 
 def origin_of(values: Mapping[str, Any]) -> Origin:
     """Where settings or a config come from; a plain mapping is of a config.json."""
-    return values.origin if isinstance(values, Settings | Config) else CONFIG_JSON
+    return values.origin if isinstance(values, QuantizationSettings | Config) else CONFIG_JSON
 
 
 def refused(values: Mapping[str, Any], why: str) -> ConfigError:

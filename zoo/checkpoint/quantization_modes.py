@@ -1,4 +1,4 @@
-"""The numbers of MLX's packings. Imports no mlx."""
+"""The numbers of MLX's quantizations. Imports no mlx."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ FOLDER = "folder"  # the format of a folder that no other one recognises
 _LATER_SHARD = re.compile(r"-(?!00001)\d{5}-of-\d{5}\.")  # in the name of all shards but the first
 
 
-def recognise(path: Path, registry: Registry) -> tuple[Path, CheckpointFormat]:
+def detect_format(path: Path, registry: Registry) -> tuple[Path, CheckpointFormat]:
     """The checkpoint at a path, and its format; in a folder without a config.json it is the only checkpoint file.
 
     SourceError for a file that no format reads, and for a folder with several of them.

@@ -14,7 +14,7 @@ from typing import Any
 
 import mlx.core as mx
 
-from zoo.checkpoint.packings import AFFINE_BITS, AFFINE_GROUPS, FLOAT_MODES
+from zoo.checkpoint.quantization_modes import AFFINE_BITS, AFFINE_GROUPS, FLOAT_MODES
 from zoo.errors import CheckpointError
 from zoo.frozen import Frozen, frozen
 
@@ -23,7 +23,7 @@ NAN_SCALE = 0xFF  # of both E8M0 and E4M3
 
 
 @frozen()
-class Packing(Frozen):
+class QuantizationSpec(Frozen):
     """How numbers are packed: `bits` each, `group_size` inputs to a scale, "affine", "mxfp4", "nvfp4" or "mxfp8"."""
 
     bits: int
@@ -39,12 +39,12 @@ class Packing(Frozen):
 
 
 @frozen()
-class Packed(Frozen):
+class QuantizedMatrix(Frozen):
     """A matrix (…, O, I) of packed numbers: `weight` (…, O, W) uint32, `scales` and `biases` (…, O, G).
 
     `biases` are the numbers' own, of mode "affine" alone. `global_scale` (…, O or 1) multiplies each output.
     `permutation` (I,) says which input each column belongs to. `swapped` matrices are shown as (…, I, O).
-    `floats` is the dtype of the numbers when they are unpacked, where it is not that of the scales. The packing is
+    `floats` is the dtype of the numbers when they are unpacked, where it is not that of the scales. The quantization is
     `certain` where the format itself says so. `dequantized` collects the names of the matrices that had to be unpacked.
     """
 
@@ -52,7 +52,7 @@ class Packed(Frozen):
     weight: mx.array
     scales: mx.array
     biases: mx.array | None
-    packing: Packing
+    quantization: QuantizationSpec
     global_scale: mx.array | None = None
     permutation: mx.array | None = None
     swapped: bool = False
@@ -64,7 +64,7 @@ class Packed(Frozen):
     def shape(self) -> tuple[int, ...]:
         """The shape of the numbers."""
         *outer, outputs, _ = self.weight.shape
-        inputs = self.scales.shape[-1] * self.packing.group_size
+        inputs = self.scales.shape[-1] * self.quantization.group_size
         return (*outer, inputs, outputs) if self.swapped else (*outer, outputs, inputs)
 
     @property
@@ -89,23 +89,23 @@ class Packed(Frozen):
         }
         return {name: array for name, array in named.items() if array is not None}
 
-    def astype(self, dtype: mx.Dtype) -> Packed:
+    def astype(self, dtype: mx.Dtype) -> QuantizedMatrix:
         """The same in another float: scales and biases too, but for single bytes and those of a dtype of their own."""
         if self.biases is None or self.floats is not None:
             return replace(self, floats=dtype)
         return replace(self, scales=self.scales.astype(dtype), biases=self.biases.astype(dtype))
 
-    def settled(self, inputs: int) -> Packed:
-        """The same with the packing that its shapes have when rows hold `inputs` numbers.
+    def resolved(self, inputs: int) -> QuantizedMatrix:
+        """The same with the quantization that its shapes have when rows hold `inputs` numbers.
 
-        Words and groups alone fit several packings (8 bits in groups of 32 as well as 4 in groups of 64), so that
+        Words and groups alone fit several quantizations (8 bits in groups of 32 as well as 4 in groups of 64), so that
         what a config says is a guess until the model says how long a row is. CheckpointError when nothing fits.
         """
         words, groups = self.weight.shape[-1], self.scales.shape[-1]
         if self.certain:
-            if inputs != groups * self.packing.group_size:
+            if inputs != groups * self.quantization.group_size:
                 raise CheckpointError(
-                    f"{self.name}: rows of {groups * self.packing.group_size} numbers, not {inputs}"
+                    f"{self.name}: rows of {groups * self.quantization.group_size} numbers, not {inputs}"
                 )
             return self
         bits, odd_bits = divmod(words * WORD, inputs)
@@ -114,9 +114,9 @@ class Packed(Frozen):
         known = (bits in AFFINE_BITS and group in AFFINE_GROUPS) if mode == "affine" else mode is not None
         if odd_bits or odd_group or not known:
             raise CheckpointError(
-                f"{self.name}: {words} words and {groups} scales a row hold no {inputs} numbers in a known packing"
+                f"{self.name}: {words} words and {groups} scales a row hold no {inputs} numbers in a known quantization"
             )
-        return replace(self, packing=Packing(bits, group, mode or "affine"))
+        return replace(self, quantization=QuantizationSpec(bits, group, mode or "affine"))
 
     def dequantize(self, dtype: mx.Dtype | None = None) -> mx.array:
         """The numbers themselves, and the matrix on record as unpacked."""
@@ -132,9 +132,9 @@ class Packed(Frozen):
             self.weight,
             self.scales if self.biases is None else self.scales.astype(exact),
             self.biases if self.biases is None else self.biases.astype(exact),
-            group_size=self.packing.group_size,
-            bits=self.packing.bits,
-            mode=self.packing.mode,
+            group_size=self.quantization.group_size,
+            bits=self.quantization.bits,
+            mode=self.quantization.mode,
             dtype=exact,
         )
         if self.global_scale is not None:
@@ -180,7 +180,7 @@ class Packed(Frozen):
             return self.dequantize()[index]
         return self._each(lambda array: array[steps])
 
-    def _each(self, change: Any) -> Packed:
+    def _each(self, change: Any) -> QuantizedMatrix:
         parts: dict[str, Any] = {"weight": change(self.weight), "scales": change(self.scales)}
         if self.biases is not None:
             parts["biases"] = change(self.biases)
@@ -196,12 +196,14 @@ def mode_of(bits: int, group_size: int) -> str | None:
     return next((mode for mode, sizes in FLOAT_MODES.items() if sizes == (bits, group_size)), None)
 
 
-def pack(name: str, matrix: mx.array, packing: Packing) -> Packed:
+def quantize_matrix(name: str, matrix: mx.array, quantization: QuantizationSpec) -> QuantizedMatrix:
     """A matrix (…, O, I) quantized. A row that holds NaN or infinity has scales that are NaN.
 
     MLX would pack it as some finite number, and hide the fault.
     """
-    weight, scales, *biases = mx.quantize(matrix, packing.group_size, packing.bits, mode=packing.mode)
+    weight, scales, *biases = mx.quantize(
+        matrix, quantization.group_size, quantization.bits, mode=quantization.mode
+    )
     # By the sum of a row, in one pass: it overflows only for numbers too large to be packed with any use.
     known = mx.isfinite(
         (matrix.astype(mx.float32) if matrix.dtype == mx.float16 else matrix).sum(-1, keepdims=True)
@@ -209,22 +211,22 @@ def pack(name: str, matrix: mx.array, packing: Packing) -> Packed:
     scales = mx.where(
         known, scales, mx.array(NAN_SCALE if scales.dtype == mx.uint8 else mx.nan, scales.dtype)
     )
-    return Packed(name, weight, scales, biases[0] if biases else None, packing)
+    return QuantizedMatrix(name, weight, scales, biases[0] if biases else None, quantization)
 
 
-def dense(tensor: Any) -> mx.array:
+def as_array(tensor: Any) -> mx.array:
     """The numbers of a tensor, packed or not."""
-    return tensor.dequantize() if isinstance(tensor, Packed) else tensor
+    return tensor.dequantize() if isinstance(tensor, QuantizedMatrix) else tensor
 
 
 def join(tensors: Sequence[Any], axis: int) -> Any:
-    """`mx.concatenate` for tensors of which some are packed: those of one packing stay so along any axis but the inputs'."""
+    """`mx.concatenate` for tensors of which some are packed: those of one quantization stay so along any axis but the inputs'."""
     first = tensors[0]
-    if not any(isinstance(tensor, Packed) for tensor in tensors):
+    if not any(isinstance(tensor, QuantizedMatrix) for tensor in tensors):
         return mx.concatenate(list(tensors), axis)
     alike = all(
-        isinstance(tensor, Packed)
-        and (tensor.packing, tensor.swapped) == (first.packing, first.swapped)
+        isinstance(tensor, QuantizedMatrix)
+        and (tensor.quantization, tensor.swapped) == (first.quantization, first.swapped)
         and tensor.permutation is None
         and (tensor.biases is None) == (first.biases is None)
         and tensor.weight.shape[-1] == first.weight.shape[-1]
@@ -232,7 +234,7 @@ def join(tensors: Sequence[Any], axis: int) -> Any:
     )
     axis %= first.ndim
     if not alike or axis == first.ndim - (2 if first.swapped else 1):
-        return mx.concatenate([dense(tensor) for tensor in tensors], axis)
+        return mx.concatenate([as_array(tensor) for tensor in tensors], axis)
     # Where packed parts have O, a swapped matrix shows it last.
     stored_axis = first.ndim - 2 if first.swapped and axis == first.ndim - 1 else axis
     names = ["weight", "scales", *(["biases"] if first.biases is not None else [])]
@@ -244,7 +246,7 @@ def join(tensors: Sequence[Any], axis: int) -> Any:
     return replace(first, **parts)
 
 
-def _output_scale(tensor: Packed) -> mx.array:
+def _output_scale(tensor: QuantizedMatrix) -> mx.array:
     """What multiplies each output, (…, O)."""
     shape = tensor.weight.shape[:-1]
     return mx.ones(shape) if tensor.global_scale is None else mx.broadcast_to(tensor.global_scale, shape)

@@ -18,25 +18,25 @@ import numpy as np
 
 from zoo import runtime
 from zoo.checkpoint.gguf.blocks import AFFINE, DENSE, GROUP, mxfp4
-from zoo.checkpoint.gguf.header import Entry
-from zoo.checkpoint.packed import Packed, Packing
+from zoo.checkpoint.gguf.header import TensorInfo
+from zoo.checkpoint.quantized_matrix import QuantizationSpec, QuantizedMatrix
 from zoo.errors import CheckpointError
 
 CHUNK = 2**18  # numbers that a thread takes apart at once: what it makes of them stays in a core's cache
 
-PACKINGS = {kind: Packing(bits, GROUP) for kind, (bits, _, _) in AFFINE.items()}
-PACKINGS["MXFP4"] = Packing(4, GROUP, "mxfp4")
+QUANTIZATIONS = {kind: QuantizationSpec(bits, GROUP) for kind, (bits, _, _) in AFFINE.items()}
+QUANTIZATIONS["MXFP4"] = QuantizationSpec(4, GROUP, "mxfp4")
 # What numpy calls the kinds that are plain numbers; it has no bfloat16.
 PLAIN = {"F64": np.float64, "F32": np.float32, "F16": np.float16, "BF16": np.uint16}
 
 
-def stays_packed(entry: Entry) -> bool:
-    """Whether one of MLX's packings holds the tensor as it is."""
-    return entry.kind in PACKINGS and len(entry.shape) > 1
+def stays_packed(entry: TensorInfo) -> bool:
+    """Whether one of MLX's quantizations holds the tensor as it is."""
+    return entry.kind in QUANTIZATIONS and len(entry.shape) > 1
 
 
 # Gives each piece of a tensor, as its first row and its bytes (rows, size), to a function that puts it in its place.
-Reader = Callable[[Entry, Callable[[int, np.ndarray], None]], None]
+Reader = Callable[[TensorInfo, Callable[[int, np.ndarray], None]], None]
 
 
 @contextmanager
@@ -46,7 +46,7 @@ def reader() -> Iterator[Reader]:
         yield lambda entry, store: _read_pieces(entry, store, pool)
 
 
-def _read_pieces(entry: Entry, store: Callable[[int, np.ndarray], None], pool: Executor) -> None:
+def _read_pieces(entry: TensorInfo, store: Callable[[int, np.ndarray], None], pool: Executor) -> None:
     rows = int(np.prod(entry.shape[:-1], dtype=np.int64))
     size, step = entry.size // rows, max(1, CHUNK // entry.shape[-1])
     try:
@@ -71,17 +71,17 @@ def _read_pieces(entry: Entry, store: Callable[[int, np.ndarray], None], pool: E
         os.close(file)
 
 
-def read_tensor(entry: Entry, dtype: mx.Dtype, take_apart: Reader | None = None) -> Any:
-    """The tensor: a `Packed` whose scales are of `dtype`, or an array of that."""
+def read_tensor(entry: TensorInfo, dtype: mx.Dtype, take_apart: Reader | None = None) -> Any:
+    """The tensor: a `QuantizedMatrix` whose scales are of `dtype`, or an array of that."""
     if take_apart is None:
         with reader() as take_apart:
             return read_tensor(entry, dtype, take_apart)
     if not stays_packed(entry):
         return _read_numbers(entry, dtype, take_apart)
-    packing = PACKINGS[entry.kind]
+    quantization = QUANTIZATIONS[entry.kind]
     *outer, inputs = entry.shape
-    weight, words = _room((*outer, inputs * packing.bits // 32), mx.uint32)
-    if packing.mode != "affine":
+    weight, words = _room((*outer, inputs * quantization.bits // 32), mx.uint32)
+    if quantization.mode != "affine":
         scales, scale = _room((*outer, inputs // GROUP), mx.uint8)
 
         def store_floats(first: int, data: np.ndarray) -> None:
@@ -90,7 +90,7 @@ def read_tensor(entry: Entry, dtype: mx.Dtype, take_apart: Reader | None = None)
                 part[rows] = found.reshape(len(data), -1)
 
         take_apart(entry, store_floats)
-        return Packed(entry.name, weight, scales, None, packing)
+        return QuantizedMatrix(entry.name, weight, scales, None, quantization)
     (scales, scale), (biases, bias) = (_room((*outer, inputs // GROUP), dtype) for _ in range(2))
     _, block, apart = AFFINE[entry.kind]
 
@@ -101,10 +101,10 @@ def read_tensor(entry: Entry, dtype: mx.Dtype, take_apart: Reader | None = None)
             _put(part, rows, found.reshape(len(data), -1))
 
     take_apart(entry, store)
-    return Packed(entry.name, weight, _of(scales, dtype), _of(biases, dtype), packing)
+    return QuantizedMatrix(entry.name, weight, _of(scales, dtype), _of(biases, dtype), quantization)
 
 
-def _read_numbers(entry: Entry, dtype: mx.Dtype, take_apart: Reader) -> mx.array:
+def _read_numbers(entry: TensorInfo, dtype: mx.Dtype, take_apart: Reader) -> mx.array:
     array, numbers = _room(entry.shape, dtype)
     from gguf import GGMLQuantizationType, dequantize
 

@@ -4,7 +4,7 @@ import mlx.core as mx
 import pytest
 
 import zoo
-from zoo.checkpoint.misfits import grouped
+from zoo.checkpoint.mismatch import grouped
 from zoo.errors import CheckpointError
 
 

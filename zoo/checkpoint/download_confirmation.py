@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-ASKED_ABOVE = 1_000_000_000  # bytes
+CONFIRMED_ABOVE = 1_000_000_000  # bytes
 
 # Called with a hub id and the bytes to download; raises to refuse.
 Ask = Callable[[str, int], None]
@@ -15,8 +15,8 @@ _ask: ContextVar[Ask | None] = ContextVar("_ask", default=None)
 
 
 @contextmanager
-def asking(ask: Ask) -> Iterator[None]:
-    """Call `ask` before each download of more than `ASKED_ABOVE` bytes inside."""
+def confirming_downloads(ask: Ask) -> Iterator[None]:
+    """Call `ask` before each download of more than `CONFIRMED_ABOVE` bytes inside."""
     token = _ask.set(ask)
     try:
         yield
@@ -24,8 +24,8 @@ def asking(ask: Ask) -> Iterator[None]:
         _ask.reset(token)
 
 
-def ask_to_download(hub_id: str, nbytes: int) -> None:
-    """Ask before a download of more than `ASKED_ABOVE` bytes. Raises what the function set by `asking` raises."""
+def confirm_download(hub_id: str, nbytes: int) -> None:
+    """Ask before a download of more than `CONFIRMED_ABOVE` bytes. Raises what the function set by `confirming_downloads` raises."""
     ask = _ask.get()
-    if ask is not None and nbytes > ASKED_ABOVE:
+    if ask is not None and nbytes > CONFIRMED_ABOVE:
         ask(hub_id, nbytes)

@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import mlx.core as mx
 
-from zoo.checkpoint.packed import Packed
+from zoo.checkpoint.quantized_matrix import QuantizedMatrix
 from zoo.checkpoint.safetensors import Tensors
 from zoo.errors import CheckpointError
 
 
-class Reading:
+class FormatReader:
     """A checkpoint's tensors while a format reads them. Matrices that cannot be packed become `floats`.
 
     Those are `dtype` where one is given, else the half that the checkpoint has.
@@ -51,11 +51,11 @@ class Reading:
         for name in [name for name in self.arrays if name.rpartition(".")[2] in parts]:
             del self.arrays[name]
 
-    def give(self, name: str, matrix: Packed | mx.array) -> None:
+    def give(self, name: str, matrix: QuantizedMatrix | mx.array) -> None:
         """Add a matrix, and record its name where it is not packed. CheckpointError when the name is taken."""
         if name in self.arrays:
             raise CheckpointError(f"{name}: stands there both quantized and plain")
-        if isinstance(matrix, Packed):
+        if isinstance(matrix, QuantizedMatrix):
             matrix = replace(matrix, dequantized=self.tensors.dequantized)
         else:
             self.tensors.dequantized.add(name)
@@ -67,7 +67,7 @@ class Reading:
         return replace(self.tensors, arrays=self.arrays)
 
 
-def misfit(parts: Mapping[str, mx.array | None]) -> CheckpointError:
+def mismatched_parts(parts: Mapping[str, mx.array | None]) -> CheckpointError:
     """The error that tensors, by name, are not the parts of one matrix."""
     described = [
         f"{name} {tuple(array.shape)} {str(array.dtype).removeprefix('mlx.core.')}"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import mlx.core as mx
 
 
-class First:
+class FirstTokens:
     """The vectors of the first `count` tokens of each row, (B, G, count, K); zeros where a token has not come yet."""
 
     def __init__(self, count: int) -> None:

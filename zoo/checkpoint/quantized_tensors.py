@@ -1,6 +1,6 @@
-"""Quantized checkpoints: the tensors that make up one matrix become one `Packed` under its weight's name.
+"""Quantized checkpoints: the tensors that make up one matrix become one `QuantizedMatrix` under its weight's name.
 
-What a config.json says of the packing is compared with the tensors, whose shapes decide.
+What a config.json says of the quantization is compared with the tensors, whose shapes decide.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from typing import Any
 import mlx.core as mx
 
 from zoo.architecture import import_target
-from zoo.checkpoint.packed import WORD, Packed, Packing, mode_of
-from zoo.checkpoint.packings import AFFINE_BITS, AFFINE_GROUPS, FLOAT_MODES
+from zoo.checkpoint.quantization_modes import AFFINE_BITS, AFFINE_GROUPS, FLOAT_MODES
+from zoo.checkpoint.quantization_settings import QuantizationSettings, origin_of, refused
+from zoo.checkpoint.quantized_matrix import WORD, QuantizationSpec, QuantizedMatrix, mode_of
 from zoo.checkpoint.safetensors import Tensors
-from zoo.checkpoint.settings import Settings, origin_of, refused
 from zoo.config import Origin
 from zoo.errors import CheckpointError, ConfigError, PluginError
 from zoo.files import read_object
@@ -59,7 +59,10 @@ def with_settings(config: dict[str, Any], folder: Path, registry: Registry) -> d
             found := read_object(folder, format.settings_file, ConfigError)
         ):
             settings = {"quant_method": format.name, **found}
-            return {**config, "quantization_config": Settings(settings, Origin(format.settings_file))}
+            return {
+                **config,
+                "quantization_config": QuantizationSettings(settings, Origin(format.settings_file)),
+            }
     return config
 
 
@@ -70,12 +73,12 @@ def check_method(config: Mapping[str, Any], registry: Registry) -> None:
     if settings is None or method is None or registry.format(method) is not None:
         return
     names = ", ".join(sorted(registry.formats))
-    source = settings if isinstance(settings, Settings) else config
+    source = settings if isinstance(settings, QuantizationSettings) else config
     raise refused(source, f"quant_method {method!r} cannot be loaded; known: MLX's own, {names}")
 
 
 def gather(tensors: Tensors, config: Mapping[str, Any], registry: Registry, dtype: Any = None) -> Tensors:
-    """The same tensors, those of each quantized matrix gathered to one `Packed` under the name of its weight.
+    """The same tensors, those of each quantized matrix gathered to one `QuantizedMatrix` under the name of its weight.
 
     Matrices that cannot be packed are arrays, of `dtype` where one is given. `registry` has the formats.
     """
@@ -93,12 +96,14 @@ def gather(tensors: Tensors, config: Mapping[str, Any], registry: Registry, dtyp
     if dtype is None:
         return tensors
     # Cast now, so that what a weight rule has to unpack is unpacked exactly.
-    cast = {name: a.astype(dtype) if isinstance(a, Packed) else a for name, a in tensors.arrays.items()}
+    cast = {
+        name: a.astype(dtype) if isinstance(a, QuantizedMatrix) else a for name, a in tensors.arrays.items()
+    }
     return replace(tensors, arrays=cast)
 
 
 class Expected:
-    """The packing that an MLX config.json gives each matrix: one for all, and others by path.
+    """The quantization that an MLX config.json gives each matrix: one for all, and others by path.
 
     A path is a name in the checkpoint or that of a parameter, without its ".weight".
     """
@@ -120,12 +125,12 @@ class Expected:
             if isinstance(value, Mapping) or (isinstance(value, bool) and path not in FLAGS)
         }
 
-    def of(self, *names: str) -> Packing | None:
-        """The packing of the matrix of these names; None where the config leaves it unquantized."""
+    def of(self, *names: str) -> QuantizationSpec | None:
+        """The quantization of the matrix of these names; None where the config leaves it unquantized."""
         return next((self.paths[name] for name in names if name in self.paths), self.all)
 
-    def _packing(self, settings: Mapping[str, Any], where: str) -> Packing:
-        """The packing of a config's entry; ConfigError naming what in it is unknown."""
+    def _packing(self, settings: Mapping[str, Any], where: str) -> QuantizationSpec:
+        """The quantization of a config's entry; ConfigError naming what in it is unknown."""
         mode, modes = settings.get("mode") or "affine", ("affine", *FLOAT_MODES)
         if mode not in modes:
             raise ConfigError(f"{self.origin.name}: {where}: mode {mode!r} is not one of {', '.join(modes)}")
@@ -138,7 +143,7 @@ class Expected:
             if type(value) is not int or value not in choices:
                 known = ", ".join(map(str, choices))
                 raise ConfigError(f"{self.origin.name}: {where}: {name} {value!r} is not one of {known}")
-        return Packing(bits, group_size, mode)
+        return QuantizationSpec(bits, group_size, mode)
 
 
 FLAGS = ("quantize_activations", "desc_act", "sym")  # settings that are no path of a matrix
@@ -150,7 +155,7 @@ def gather_mlx(tensors: Tensors, expected: Expected | None = None) -> Tensors:
     for name in [name for name in arrays if name.endswith(".scales")]:
         prefix = name.removesuffix(".scales")
         weight, scales = arrays.get(f"{prefix}.weight"), arrays[name]
-        if isinstance(weight, Packed) or weight is None or weight.dtype != mx.uint32:
+        if isinstance(weight, QuantizedMatrix) or weight is None or weight.dtype != mx.uint32:
             continue
         biases, scale = arrays.get(f"{prefix}.biases"), arrays.get(f"{prefix}.global_scale")
         _check_parts(prefix, weight, scales, biases)
@@ -164,7 +169,7 @@ def gather_mlx(tensors: Tensors, expected: Expected | None = None) -> Tensors:
         guess = _guess(prefix, weight, scales, biases, expected.of(prefix))
         for part in ("weight", "scales", "biases", "global_scale"):
             arrays.pop(f"{prefix}.{part}", None)
-        arrays[f"{prefix}.weight"] = Packed(
+        arrays[f"{prefix}.weight"] = QuantizedMatrix(
             f"{prefix}.weight", weight, scales, biases, guess, scale, dequantized=tensors.dequantized
         )
     return replace(tensors, arrays=arrays)
@@ -175,7 +180,7 @@ def _check_parts(name: str, weight: mx.array, scales: mx.array, biases: mx.array
     floats = scales.dtype != mx.uint8
     if floats != (biases is not None) or (floats and not mx.issubdtype(scales.dtype, mx.floating)):
         raise CheckpointError(
-            f"{name}: scales of {scales.dtype} {'with' if biases is not None else 'without'} biases are no packing"
+            f"{name}: scales of {scales.dtype} {'with' if biases is not None else 'without'} biases are no quantization"
         )
     if biases is not None and biases.shape != scales.shape:
         raise CheckpointError(f"{name}: scales {tuple(scales.shape)} but biases {tuple(biases.shape)}")
@@ -185,9 +190,9 @@ def _check_parts(name: str, weight: mx.array, scales: mx.array, biases: mx.array
 
 
 def _guess(
-    name: str, weight: mx.array, scales: mx.array, biases: mx.array | None, expected: Packing | None
-) -> Packing:
-    """The packing the config names where the shapes allow it, else the first that they do allow."""
+    name: str, weight: mx.array, scales: mx.array, biases: mx.array | None, expected: QuantizationSpec | None
+) -> QuantizationSpec:
+    """The quantization the config names where the shapes allow it, else the first that they do allow."""
     words, groups = weight.shape[-1], scales.shape[-1]
     sizes = AFFINE_GROUPS if biases is not None else sorted({group for _, group in FLOAT_MODES.values()})
     possible = []
@@ -195,27 +200,29 @@ def _guess(
         bits, rest = divmod(words * WORD, groups * group_size)
         mode = "affine" if biases is not None else mode_of(bits, group_size)
         if not rest and mode and (mode != "affine" or bits in AFFINE_BITS):
-            possible.append(Packing(bits, group_size, mode))
+            possible.append(QuantizationSpec(bits, group_size, mode))
     if expected in possible:
         return expected
     if not possible:
-        raise CheckpointError(f"{name}: {words} words and {groups} scales a row are no known packing")
-    return min(possible, key=lambda packing: packing.bits != 4)
+        raise CheckpointError(f"{name}: {words} words and {groups} scales a row are no known quantization")
+    return min(possible, key=lambda quantization: quantization.bits != 4)
 
 
-def warn_of_differences(expected: Expected, found: Iterable[tuple[tuple[str, ...], Packing | None]]) -> None:
-    """Warn in one line where the config and the tensors differ; `found` are a matrix's names and its packing."""
+def warn_of_differences(
+    expected: Expected, found: Iterable[tuple[tuple[str, ...], QuantizationSpec | None]]
+) -> None:
+    """Warn in one line where the config and the tensors differ; `found` are a matrix's names and its quantization."""
     if not expected.given:
         return
     differ = []
-    for names, packing in found:
+    for names, quantization in found:
         described = (
             expected.of(*names)
-            if packing is not None or any(name in expected.paths for name in names)
+            if quantization is not None or any(name in expected.paths for name in names)
             else None
         )
-        if described != packing:
-            differ.append((names[0], described or "not quantized", packing or "not quantized"))
+        if described != quantization:
+            differ.append((names[0], described or "not quantized", quantization or "not quantized"))
     if differ:
         name, said, are = differ[0]
         more = f" (and {len(differ) - 1} more)" if len(differ) > 1 else ""

@@ -11,7 +11,7 @@ from zoo.errors import PromptError
 from zoo.recipe.policy import CachePolicy
 
 
-class Packing:
+class KVQuantizer:
     """Vectors of numbers as words: groups of `bits` bits, then their scales and biases in the vectors' own dtype.
 
     x ≈ scale · q + bias for the numbers of a group, q a whole number of `bits` bits (`mx.quantize`, mode "affine").
@@ -23,7 +23,7 @@ class Packing:
         self.width = 0
         self.dtype = mx.float32
 
-    def pack(self, x: mx.array) -> mx.array:  # (B, G, T, K) -> (B, G, T, W)
+    def quantize(self, x: mx.array) -> mx.array:  # (B, G, T, K) -> (B, G, T, W)
         """PromptError for a width without groups."""
         self.width, self.dtype = x.shape[-1], x.dtype
         group = self.policy.group(self.width)
@@ -35,8 +35,8 @@ class Packing:
         words, scales, biases = mx.quantize(x, group_size=group, bits=self.bits)
         return mx.concatenate([words, mx.view(mx.concatenate([scales, biases], axis=-1), mx.uint32)], axis=-1)
 
-    def unpack(self, words: mx.array) -> mx.array:  # (B, G, T, W) -> (B, G, T, K)
-        """The numbers that `pack` left of those that it was given, in their dtype."""
+    def dequantize(self, words: mx.array) -> mx.array:  # (B, G, T, W) -> (B, G, T, K)
+        """The numbers that `quantize` left of those that it was given, in their dtype."""
         quantized, rest = mx.split(words, [self.width * self.bits // 32], axis=-1)
         scales, biases = mx.split(mx.view(rest, self.dtype), 2, axis=-1)
         return mx.dequantize(quantized, scales, biases, group_size=self.group, bits=self.bits)

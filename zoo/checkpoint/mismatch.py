@@ -9,8 +9,8 @@ from difflib import get_close_matches
 from typing import Any, Protocol, runtime_checkable
 
 from zoo import weights
-from zoo.checkpoint.fitting import fits_parameter, is_float
-from zoo.checkpoint.packed import Packed, join
+from zoo.checkpoint.matching import is_float, parameter_matches
+from zoo.checkpoint.quantized_matrix import QuantizedMatrix, join
 from zoo.checkpoint.safetensors import Tensors
 from zoo.weights import Rule
 
@@ -29,7 +29,7 @@ class FromPattern(Protocol):
 
 
 @dataclass
-class Misfits:
+class Mismatches:
     """The three kinds: tensors of another shape or dtype, parameters that nothing fills, tensors that go nowhere.
 
     Each is a list of names (one, or a tensor's and a parameter's) and what is said of them.
@@ -72,7 +72,7 @@ def _more(groups: Sequence[Any], what: str) -> list[str]:
 
 
 @dataclass(frozen=True)
-class Group:
+class NameGroup:
     """Names that differ in their numbers alone, written with letters for these, and what is said of all of them."""
 
     names: tuple[str, ...]
@@ -90,7 +90,7 @@ class Group:
         return f"{name} ({', '.join(details)}){self.what}" if details else f"{name}{self.what}"
 
 
-def grouped(problems: Iterable[tuple[tuple[str, ...], str]]) -> list[Group]:
+def grouped(problems: Iterable[tuple[tuple[str, ...], str]]) -> list[NameGroup]:
     """The problems, those put together that differ in the numbers of their names alone."""
     alike: dict[tuple[tuple[str, ...], str, int], list[tuple[str, ...]]] = {}
     for names, what in problems:
@@ -104,7 +104,7 @@ def grouped(problems: Iterable[tuple[tuple[str, ...], str]]) -> list[Group]:
         steps = [str(column[0]) if len(column) == 1 else f"{{{next(letters)}}}" for column in columns]
         ranges = [f"{step[1:-1]} = {_range(c)}" for step, c in zip(steps, columns, strict=True) if len(c) > 1]
         filled = tuple(_filled(name, steps) for name in names)
-        found.append(Group(filled, ", ".join(ranges), what, len(rows)))
+        found.append(NameGroup(filled, ", ".join(ranges), what, len(rows)))
     return sorted(found, key=lambda group: group.names)
 
 
@@ -119,21 +119,21 @@ def _range(numbers: Sequence[int]) -> str:
     return f"{numbers[0]}…{numbers[-1]}" if whole else f"{len(numbers)} of {numbers[0]}…{numbers[-1]}"
 
 
-def misfits(
+def find_mismatches(
     wanted: Mapping[str, Any],
     found: Mapping[str, Any],
     left: Iterable[str],
     rules: Sequence[Rule],
     tensors: Tensors,
     recipe: Any,
-) -> Misfits:
+) -> Mismatches:
     """What keeps the parameters `found` from being those `wanted`, by the tensors' names."""
     origin = {}
     for name, array in tensors.arrays.items():
         for path in weights.apply(rules, {name: array}, recipe, join)[0]:
             origin[path] = name
     sources = tuple(rule.source for rule in rules if isinstance(rule, FromPattern))
-    problems = Misfits(rules=sources, paths=tuple(wanted))
+    problems = Mismatches(rules=sources, paths=tuple(wanted))
     for path in wanted.keys() & found.keys():
         name = origin.get(path, path)
         if why := _why(wanted[path], found[path], tensors.dtypes.get(name)):
@@ -152,8 +152,8 @@ def misfits(
 def _why(wanted: Any, found: Any, dtype: Any) -> str | None:
     """What is wrong with a tensor that has a parameter; None when nothing is."""
     expected, shape = tuple(wanted.shape), tuple(found.shape)
-    certain = not isinstance(found, Packed) or found.certain
-    if not certain and not fits_parameter(wanted, found):
+    certain = not isinstance(found, QuantizedMatrix) or found.certain
+    if not certain and not parameter_matches(wanted, found):
         words, scales = (tuple(getattr(found, part).shape) for part in ("weight", "scales"))
         return f"expected {expected}, found {words} words and {scales} scales"
     if expected != shape and certain:
