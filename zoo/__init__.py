@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from zoo.errors import ZooError
 from zoo.runtime import preload_blas
+from zoo.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from zoo.generation import Generated, Step, generate, stream
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
     from zoo.generation.prefix_cache import PromptCache
     from zoo.insight.tracing import Trace, intervene, trace
     from zoo.loading import Loaded, load
-
-__version__ = "0.1.0"
 
 __all__ = [
     "Engine",

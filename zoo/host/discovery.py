@@ -17,11 +17,11 @@ from functools import cache
 from importlib.metadata import Distribution, EntryPoint, entry_points
 from typing import Any
 
-from zoo import __version__
 from zoo.architecture import API, Architecture
 from zoo.errors import PluginError, contained, in_words
 from zoo.host.collect import NewerContract, collect
 from zoo.host.kinds import KINDS
+from zoo.version import __version__
 
 GROUP = "zoo"
 FIRST_PARTY = "mlx-zoo"

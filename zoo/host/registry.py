@@ -9,7 +9,6 @@ from functools import cache
 from types import ModuleType
 from typing import Any, TypeVar
 
-from zoo import __version__
 from zoo.architecture import (
     Architecture,
     Block,
@@ -34,6 +33,7 @@ from zoo.host.kinds import KINDS
 from zoo.host.precedence import RecordTable
 from zoo.host.recipes import MODEL_TYPE
 from zoo.host.resolve import resolve
+from zoo.version import __version__
 
 R = TypeVar("R")
 

@@ -12,8 +12,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from zoo import __version__
 from zoo.errors import message_of
+from zoo.version import __version__
 
 MOST_FILES, MOST_BYTES = 64, 2**20
 _NO_NAME = re.compile(r"cannot import name '(\w+)' from '(zoo(?:\.\w+)*)'")
