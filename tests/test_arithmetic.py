@@ -9,7 +9,7 @@ import zoo
 from zoo import runtime
 from zoo.blocks.activation import activation
 from zoo.blocks.moe import StackedLinear
-from zoo.generation.prefill import Prefill
+from zoo.generation.loop.prefill import Prefill
 from zoo.runtime import arithmetic, grouping, operations, unpacking
 
 HEADS, WIDTH = 6, 16

@@ -99,10 +99,10 @@ def add(folder, file, code):
 
 def test_an_import_up_the_floors_breaks_them_also_within_a_function(copied):
     add(copied, "errors.py", "from zoo.cli import notice")
-    add(copied, "cache/base.py", "def late():\n    from zoo.generation.prompt import encode_prompt")
+    add(copied, "cache/base.py", "def late():\n    from zoo.generation.loop.prompt import encode_prompt")
     status, report = contracts(copied)
     assert status != 0 and "Imports run down the floors BROKEN" in report, report
-    assert "zoo.errors -> zoo.cli" in report and "zoo.cache.base -> zoo.generation.prompt" in report
+    assert "zoo.errors -> zoo.cli" in report and "zoo.cache.base -> zoo.generation.loop.prompt" in report
 
 
 def test_a_circle_within_one_floor_breaks_them(copied):

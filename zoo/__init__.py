@@ -18,9 +18,9 @@ from zoo.version import __version__ as __version__
 if TYPE_CHECKING:
     from zoo.generation import Generated, Step, generate, stream
     from zoo.generation.chat.chat import chat
-    from zoo.generation.embedding import embed
-    from zoo.generation.engine import Engine
+    from zoo.generation.loop.engine import Engine
     from zoo.generation.prefix_cache import PromptCache
+    from zoo.generation.strategies.embedding import embed
     from zoo.insight.tracing import Trace, intervene, trace
     from zoo.loading import Loaded, load
 
@@ -51,9 +51,9 @@ _HOMES = {
     "generate": "zoo.generation",
     "stream": "zoo.generation",
     "batch": "zoo.generation",
-    "Engine": "zoo.generation.engine",
+    "Engine": "zoo.generation.loop.engine",
     "PromptCache": "zoo.generation.prefix_cache",
-    "embed": "zoo.generation.embedding",
+    "embed": "zoo.generation.strategies.embedding",
     "Trace": "zoo.insight.tracing",
     "intervene": "zoo.insight.tracing",
     "trace": "zoo.insight.tracing",

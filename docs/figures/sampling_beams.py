@@ -8,11 +8,12 @@ import mlx.core as mx
 
 import zoo
 from figures.parts import line, rect, svg, text
-from zoo.generation.beams import Beams, beam_search
-from zoo.generation.choosing.forced import constraints_of
-from zoo.generation.choosing.logits import logprobs
-from zoo.generation.prompt import end_ids, settings_of
-from zoo.generation.reader import TextReader
+from zoo.generation.loop.prompt import end_ids
+from zoo.generation.sampling.constraints import constraints_of
+from zoo.generation.sampling.logits import logprobs
+from zoo.generation.settings.generation_config import generation_config_of
+from zoo.generation.strategies.beam_search import Beams, beam_search
+from zoo.generation.strategies.reader import TextReader
 
 PROMPT, BEAMS, LIMIT = "Egypt", 3, 12
 COLUMN, ROW, WIDE, HIGH = 88, 62, 74, 38
@@ -97,7 +98,7 @@ def searched(loaded: zoo.Loaded, beams: int) -> tuple[list[list[tuple[int, int]]
     vocabulary = loaded.recipe.embedding.vocab
     ends = end_ids(loaded)
     constraints = constraints_of(
-        settings_of(loaded), vocabulary, ends=ends, given=ids, last=LIMIT, least=None
+        generation_config_of(loaded), vocabulary, ends=ends, given=ids, last=LIMIT, least=None
     )
     *_, best = beam_search(reader, constraints, Beams(beams))
     return reader.steps[: len(best.tokens)], list(best.tokens)

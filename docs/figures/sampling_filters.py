@@ -8,8 +8,8 @@ import numpy as np
 import zoo
 from figures.parts import rect, svg, text
 from figures.plots import panels
-from zoo.generation.choosing.filters import min_p, top_k, top_p
-from zoo.generation.choosing.logits import REMOVED
+from zoo.generation.sampling.filters import min_p, top_k, top_p
+from zoo.generation.sampling.logits import REMOVED
 
 PROMPTS = ("The capital city of China is", "One of the countries of", "The capital of")
 FILTERS = (("top-k 5", top_k, 5), ("top-p 0.9", top_p, 0.9), ("min-p 0.1", min_p, 0.1))

@@ -17,7 +17,7 @@ def zoo_translate(loaded: Loaded, rows: list[list[int]], new: int) -> float:
 
     Where `loaded` knows an end token, a text may be shorter: it should have no tokenizer and no settings.
     """
-    from zoo.generation.engine import Engine as TextEngine
+    from zoo.generation.loop.engine import Engine as TextEngine
 
     engine = TextEngine(loaded, rows=len(rows))
     began = time.perf_counter()

@@ -104,7 +104,7 @@ class Writer(Own):
 
     def write_rows(self, rows: list[list[int]], new: int) -> float:
         """Seconds of the tokens after the first of texts side by side."""
-        from zoo.generation.engine import Engine as Texts
+        from zoo.generation.loop.engine import Engine as Texts
 
         engine = Texts(self.loaded, rows=len(rows))
         for ids in rows:

@@ -11,7 +11,7 @@ from typing import Any
 
 import mlx.core as mx
 
-from zoo.generation.choosing.logits import check_numbers
+from zoo.generation.sampling.logits import check_numbers
 
 HIDDEN = "░"  # a token still masked, in a draft
 Choose = Callable[[Any], Any]  # logits (…, L, V) to ids (…, L)

@@ -13,12 +13,12 @@ import mlx.core as mx
 from zoo import runtime
 from zoo.errors import PromptError
 from zoo.generation import Step
-from zoo.generation.choosing.sampling import sampler
-from zoo.generation.prepared import BATCH, each_prompt, in_batches
-from zoo.generation.prompt import encode_prompt, mask_id
-from zoo.generation.reader import padded
+from zoo.generation.loop.prompt import encode_prompt, mask_id
+from zoo.generation.loop.prompt_batches import BATCH, each_prompt, in_batches
+from zoo.generation.loop.text_stream import TextStream
+from zoo.generation.sampling.draw import sampler
 from zoo.generation.settings import settings_for
-from zoo.generation.text import TextStream
+from zoo.generation.strategies.reader import padded
 from zoo.loading import Loaded
 from zoo_llada.uncover import Choose, drafted, each, share, uncover
 

@@ -8,7 +8,7 @@ from zoo.blocks.caching import CachedLayer
 from zoo.blocks.model import Model
 from zoo.blocks.protocols import Initialises, MakesCache, Quantizable
 from zoo.blocks.quantized import QuantizedLinear
-from zoo.generation.reader import TextReader
+from zoo.generation.strategies.reader import TextReader
 from zoo.host.registry import default_registry
 from zoo.recipe import Attention
 from zoo.testing import subject

@@ -36,7 +36,7 @@ PLUGIN = """
 STRATEGY = """
     import json
     from zoo.generation import Step
-    from zoo.generation.prompt import encode_prompt
+    from zoo.generation.loop.prompt import encode_prompt
 
     def stream(loaded, prompt, **settings):
         ids = encode_prompt(loaded, prompt)

@@ -16,7 +16,7 @@ SHOWN = r"\x1b]0;title\x07\x1b[2J\u202egnp.exe\u2066\x9b31m\x7f\r\x08"
 
 PLUGIN = f"""
     from zoo.architecture import Command, Strategy, hookimpl
-    from zoo.generation.step import Step
+    from zoo.generation.loop.step import Step
     import warnings, click
 
     TEXT = {ATTACK!r}

@@ -12,7 +12,7 @@ import zoo  # isort: skip (before mlx, so that the fast BLAS is loaded)
 import mlx.core as mx
 
 from zoo.errors import PromptError
-from zoo.generation.embedding import embed
+from zoo.generation.strategies.embedding import embed
 from zoo.loading import Loaded
 from zoo.testing import subject
 

@@ -4,7 +4,7 @@ import mlx.core as mx
 import mlx.nn as nn
 
 from zoo.generation import Step
-from zoo.generation.prompt import encode_prompt
+from zoo.generation.loop.prompt import encode_prompt
 
 
 class ClassificationHead(nn.Module):

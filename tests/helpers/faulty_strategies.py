@@ -3,7 +3,7 @@
 from zoo.architecture import Setting, Strategy, hookimpl
 from zoo.errors import PromptError
 from zoo.generation import Step
-from zoo.generation.prompt import encode_prompt
+from zoo.generation.loop.prompt import encode_prompt
 
 CLOSED = []
 

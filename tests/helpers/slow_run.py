@@ -6,7 +6,7 @@ def slow_run(*arguments, seconds, command="run"):
     return (
         "import sys, time\n"
         "from zoo.cli import main\n"
-        "from zoo.generation.text import TextStream\n"
+        "from zoo.generation.loop.text_stream import TextStream\n"
         "plain = TextStream.add\n"
         "def slow(*arguments):\n"
         f"    time.sleep({seconds})\n"

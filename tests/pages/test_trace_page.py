@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import zoo
-from zoo.generation.choosing.filters import min_p, top_k, top_p
+from zoo.generation.sampling.filters import min_p, top_k, top_p
 from zoo.insight.tracing.page import page as page_of
 from zoo.insight.tracing.viewing import view_of
 

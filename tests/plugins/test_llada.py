@@ -9,7 +9,7 @@ import pytest
 import zoo
 from zoo.config import Config
 from zoo.errors import ConfigError, PromptError
-from zoo.generation.choosing.sampling import greedy
+from zoo.generation.sampling.draw import greedy
 from zoo.loading import Loaded
 from zoo.testing import subject
 from zoo_llada import EIGHT_BILLION, llada

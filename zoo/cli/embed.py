@@ -60,7 +60,7 @@ def embed(
     lines = list(texts) or [line for line in piped().splitlines() if line.strip()]
     if not lines:
         raise PromptError("there is no text to embed")
-    from zoo.generation.embedding import embed as vectors_of
+    from zoo.generation.strategies.embedding import embed as vectors_of
     from zoo.loading import load
 
     with Progress("loading", waits=True) as report:

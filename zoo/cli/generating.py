@@ -30,7 +30,7 @@ class Request(Frozen):
 
 def converses(loaded: Any, request: Request) -> bool:
     """Whether messages go through a chat template; otherwise each is a prompt of its own."""
-    from zoo.generation.prompt import has_chat_template
+    from zoo.generation.loop.prompt import has_chat_template
 
     return has_chat_template(loaded) and not request.raw
 
@@ -38,7 +38,7 @@ def converses(loaded: Any, request: Request) -> bool:
 def prompt_ids(loaded: Any, messages: Sequence[dict[str, str]], request: Request) -> list[int]:
     """The ids of a conversation: through the chat template, or of the last message when there is none or --raw."""
     from zoo.errors import PromptError
-    from zoo.generation.prompt import encode_messages, encode_prompt
+    from zoo.generation.loop.prompt import encode_messages, encode_prompt
 
     if not messages[-1]["content"]:
         raise PromptError("the prompt is empty")

@@ -14,9 +14,9 @@ from zoo import runtime
 from zoo.architecture import Strategy
 from zoo.errors import PromptError, ZooError
 from zoo.frozen import Frozen, frozen
-from zoo.generation.checked import checked_steps
-from zoo.generation.checkpoint_settings import warn_of_ignored
-from zoo.generation.step import PromptRead, Step
+from zoo.generation.loop.step import PromptRead, Step
+from zoo.generation.settings.generation_config import warn_of_ignored
+from zoo.generation.strategies.checked_steps import checked_steps
 from zoo.host.registry import Registry
 from zoo.loading import Loaded
 
@@ -54,7 +54,7 @@ def stream(
     """Run `loaded` on `prompt`, text or token ids, yielding a `Step` a token as they come.
 
     Continuing text takes `max_tokens`, `min_tokens`, `temperature`, `top_k`, `top_p`, `min_p`, `seed`, `stop` and
-    `logprobs` (see `zoo.generation.autoregressive.stream`), or `beams` and what `zoo.generation.beam.stream` takes, as
+    `logprobs` (see `zoo.generation.strategies.autoregressive.stream`), or `beams` and what `zoo.generation.strategies.beam.stream` takes, as
     translating does; other tasks take what their strategy declares. `strategy` names one, a plugin's for
     example; without it the architecture's task and the settings choose. `report` is called with the tokens of the
     prompt that were read and those in all, by a strategy that knows. A `generation_config.json` is followed where the

@@ -18,9 +18,9 @@ from zoo.errors import PromptError, SourceError, ZooError
 from zoo.files import check_output, is_stream, locked, parse_json, read_persons_text
 from zoo.frozen import Frozen, frozen
 from zoo.generation import Generated, batch_stream, collected, started
-from zoo.generation.engine import MOST_ROWS, Engine
+from zoo.generation.loop.engine import MOST_ROWS, Engine
+from zoo.generation.loop.prompt import encode_messages, encode_prompt
 from zoo.generation.prefix_cache.fingerprint import of_model, of_tokenizer
-from zoo.generation.prompt import encode_messages, encode_prompt
 from zoo.generation.settings import Settings, settings_for
 from zoo.loading import Loaded
 

@@ -89,16 +89,16 @@ def zoo_strategies() -> tuple[Strategy, ...]:
     return (
         Strategy(
             "autoregressive",
-            "zoo.generation.autoregressive:stream",
+            "zoo.generation.strategies.autoregressive:stream",
             tasks=("generate",),
             options=(*TEXT, "samplers", "report", "prompt_cache", "ends"),
-            batch="zoo.generation.autoregressive:batch",
+            batch="zoo.generation.strategies.autoregressive:batch",
             summary="one token a step, with the KV cache",
             obeys=(*sampling, *length, *constraints, "stop_strings", "max_time"),
         ),
         Strategy(
             "beam",
-            "zoo.generation.beam:stream",
+            "zoo.generation.strategies.beam:stream",
             tasks=("translate", "generate"),
             options=ANY,
             settings=(
@@ -149,11 +149,11 @@ def zoo_strategies() -> tuple[Strategy, ...]:
                 *(*sampling, *length, *constraints, "num_beams", "length_penalty", "early_stopping"),
                 *("num_beam_groups", "diversity_penalty", "num_return_sequences", "stop_strings"),
             ),
-            batch="zoo.generation.beam:batch",
+            batch="zoo.generation.strategies.beam:batch",
         ),
         Strategy(
             "contrastive",
-            "zoo.generation.contrastive:stream",
+            "zoo.generation.strategies.contrastive:stream",
             tasks=("generate",),
             options=(*(name for name in CHOSEN if name in TEXT), "logprobs", "report"),
             settings=(
@@ -171,7 +171,7 @@ def zoo_strategies() -> tuple[Strategy, ...]:
         ),
         Strategy(
             "best-of",
-            "zoo.generation.best_of:stream",
+            "zoo.generation.strategies.best_of:stream",
             tasks=("generate", "translate"),
             options=ANY,
             settings=(
@@ -189,7 +189,7 @@ def zoo_strategies() -> tuple[Strategy, ...]:
         ),
         Strategy(
             "fill-mask",
-            "zoo.generation.fill_mask:stream",
+            "zoo.generation.strategies.fill_mask:stream",
             tasks=("fill-mask",),
             options=("special_tokens",),
             settings=(
@@ -202,7 +202,7 @@ def zoo_strategies() -> tuple[Strategy, ...]:
                 ),
             ),
             summary="the likeliest tokens in the place of each mask",
-            batch="zoo.generation.fill_mask:batch",
+            batch="zoo.generation.strategies.fill_mask:batch",
         ),
     )
 

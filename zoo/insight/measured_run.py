@@ -18,7 +18,7 @@ from zoo.assemble import assemble
 from zoo.checkpoint.parameters import parameters_of
 from zoo.errors import PromptError
 from zoo.generation import stream
-from zoo.generation.prompt import mask_id
+from zoo.generation.loop.prompt import mask_id
 from zoo.host.registry import Registry, default_registry
 from zoo.insight.measure import Subject, check_memory, random_dtype, subject_of
 from zoo.insight.subprocess_run import answer

@@ -18,12 +18,13 @@ from zoo.checkpoint.checkpoint import open_checkpoint
 from zoo.checkpoint.source import find, is_architecture, split_preset
 from zoo.errors import PromptError
 from zoo.frozen import Frozen, frozen
-from zoo.generation.choosing.logits import check_numbers
-from zoo.generation.prompt import learned_context, pieces
-from zoo.generation.settings import check_policy
+from zoo.generation.loop.prompt import pieces
+from zoo.generation.sampling.logits import check_numbers
+from zoo.generation.settings.settings import check_policy
 from zoo.host.registry import Registry, default_registry
 from zoo.insight.tokenization import byte_counts
 from zoo.loading import Loaded
+from zoo.recipe import learned_context
 
 MOST_CONTEXT = 4096  # tokens of a window, where nobody asks for more
 

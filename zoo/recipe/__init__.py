@@ -10,7 +10,16 @@ write a recipe as JSON and read it back.
 
 from zoo.recipe.experts import Experts, MoE, Router
 from zoo.recipe.matrix import Matrix
-from zoo.recipe.models import Decoder, Embedding, Encoder, EncoderDecoder, Head, Model, repeat
+from zoo.recipe.models import (
+    Decoder,
+    Embedding,
+    Encoder,
+    EncoderDecoder,
+    Head,
+    Model,
+    learned_context,
+    repeat,
+)
 from zoo.recipe.parts import (
     ACTIVATIONS,
     MLP,
@@ -59,5 +68,6 @@ __all__ = [
     "Spec",
     "YarnScaling",
     "from_json",
+    "learned_context",
     "repeat",
 ]

@@ -330,3 +330,9 @@ class EncoderDecoder(Model):
 def repeat(layer: Spec, count: int) -> tuple[Spec, ...]:
     """The same layer `count` times."""
     return (layer,) * count
+
+
+def learned_context(recipe: Any) -> int | None:
+    """The number of positions that a model has learned vectors for; None when its positions have no end."""
+    positions = recipe.embedding.positions
+    return positions.context if isinstance(positions, LearnedPositions) else None

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from zoo.generation.engine import Engine
-from zoo.generation.step import Step
+from zoo.generation.loop.engine import Engine
+from zoo.generation.loop.step import Step
 from zoo.testing.subjects import TOLERANCE, Subject, loaded_of
 
 ASKED: dict[str, Any] = {"max_tokens": 6, "temperature": 0.0, "logprobs": 2}

@@ -12,8 +12,7 @@ from typing import Any
 import mlx.core as mx
 
 from zoo.cache import Cache
-from zoo.generation.prompt import learned_context
-from zoo.recipe import DynamicScaling, Spec
+from zoo.recipe import DynamicScaling, Spec, learned_context
 from zoo.testing.subjects import Check, Subject, is_causal, same, streams, translates
 
 # Numbers of tokens at which implementations commonly start another piece, beside those that a spec declares.

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from zoo.generation.engine import Engine
-from zoo.generation.prefill import Prefill
-from zoo.generation.sequence import text_of
+from zoo.generation.loop.engine import Engine
+from zoo.generation.loop.prefill import Prefill
+from zoo.generation.loop.sequence import text_of
+from zoo.generation.loop.speculative_batch import DraftedRow
+from zoo.generation.loop.step import Step
 from zoo.generation.settings import settings_for
-from zoo.generation.speculative import Draft, DraftedRow, Drafting
+from zoo.generation.speculative import Draft, Drafting
 from zoo.generation.speculative.rollback import can_go_back
-from zoo.generation.step import Step
 from zoo.loading import Loaded
 from zoo.testing.batches import same_text
 from zoo.testing.subjects import Subject, loaded_of

@@ -9,7 +9,7 @@ from typing import Any
 from zoo.architecture import Strategy
 from zoo.errors import PromptError
 from zoo.generation import stream
-from zoo.generation.step import Step
+from zoo.generation.loop.step import Step
 from zoo.host.registry import Registry, default_registry
 from zoo.loading import Loaded
 from zoo.testing.subjects import Check, Subject, subject

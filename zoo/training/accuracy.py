@@ -9,8 +9,8 @@ from typing import Any
 from zoo.architecture import Architecture, import_target
 from zoo.errors import PluginError, ZooError
 from zoo.generation import generate
-from zoo.generation.fill_mask import fill
-from zoo.generation.prompt import mask_id, pieces
+from zoo.generation.loop.prompt import mask_id, pieces
+from zoo.generation.strategies.fill_mask import fill
 from zoo.host.registry import Registry, default_registry
 from zoo.loading import Loaded
 from zoo.training.objective import objective_of

@@ -17,10 +17,9 @@ from zoo.checkpoint.parameters import export
 from zoo.checkpoint.save import save
 from zoo.config import Config
 from zoo.errors import ConfigError, ZooError
-from zoo.generation.prompt import learned_context
 from zoo.host.registry import Registry, default_registry
 from zoo.loading import Loaded
-from zoo.recipe import EncoderDecoder, Model
+from zoo.recipe import EncoderDecoder, Model, learned_context
 from zoo.tokenizer import Tokenizer
 from zoo.training import run_folder, run_tokenizer
 from zoo.training.corpora import Texts, corpus

@@ -16,7 +16,7 @@ from zoo.checkpoint.convert import convert
 from zoo.checkpoint.gguf.file import GGUFCheckpoint
 from zoo.checkpoint.quantized_matrix import join
 from zoo.errors import ConfigError, ZooError
-from zoo.generation.embedding import embed
+from zoo.generation.strategies.embedding import embed
 from zoo.host.registry import default_registry
 from zoo.weights import invert, matcher
 

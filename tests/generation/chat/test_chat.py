@@ -8,7 +8,7 @@ import pytest
 
 import zoo
 from zoo.errors import PromptError, TokenizerError
-from zoo.generation.prompt import encode_messages
+from zoo.generation.loop.prompt import encode_messages
 
 TEMPLATE = (
     "{{ bos_token }}{% for message in messages %}{{ message['role'] }}: {{ message['content'] }}\n{% endfor %}"

@@ -9,7 +9,7 @@ import zoo
 from zoo.errors import PromptError, TokenizerError
 from zoo.generation.chat.chat import asked
 from zoo.generation.chat.tools import ToolCall, declaration, declarations
-from zoo.generation.text import TextStream
+from zoo.generation.loop.text_stream import TextStream
 
 USER = {"role": "user", "content": "What will the weather be?"}
 SPECIAL = ("<|channel|>", "<|message|>", "<|start|>", "<|end|>", "<|call|>", "<|constrain|>", "[TOOL_CALLS]")

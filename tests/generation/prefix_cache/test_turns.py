@@ -9,9 +9,9 @@ from parameters import ordinary
 import zoo
 from zoo.assemble import assemble
 from zoo.errors import PromptError
+from zoo.generation.loop.prompt import encode_messages
 from zoo.generation.prefix_cache import PromptCache
 from zoo.generation.prefix_cache.checkpoints import segment_ends
-from zoo.generation.prompt import encode_messages
 from zoo.host.registry import default_registry
 from zoo.testing import subject
 from zoo.testing.subjects import loaded_of, randomise

@@ -7,7 +7,7 @@ from chi_square import deviation
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from zoo.generation.choosing.filters import draw_processors
+from zoo.generation.sampling.filters import draw_processors
 from zoo.generation.settings import Settings
 from zoo.generation.speculative import BreakEven
 from zoo.generation.speculative.draft_model import Draws, fitted

@@ -13,8 +13,8 @@ from table_model import table_model
 
 import zoo
 from zoo.errors import PromptError
-from zoo.generation.choosing.chooser import Chooser
-from zoo.generation.engine import Engine
+from zoo.generation.loop.engine import Engine
+from zoo.generation.sampling.token_sampler import Chooser
 from zoo.generation.settings import Settings
 from zoo.generation.speculative import BreakEven, Draft, drafting_of
 from zoo.testing import subject

@@ -6,8 +6,8 @@ import pytest
 
 import zoo
 from zoo.architecture.shared_settings import CONSTRAINTS, PENALTIES, SAMPLING
-from zoo.generation.choosing import chooser
-from zoo.generation.speculative import batch
+from zoo.generation.loop import speculative_batch
+from zoo.generation.sampling import token_sampler
 from zoo.insight.tracing.viewing import view_of
 
 PROMPT = "The capital of China is Beijing. The capital of China is Beijing. The capital of"
@@ -128,8 +128,8 @@ def test_drawn_drafts_are_tested_against_the_last_stage(llama, monkeypatch):
         tested.append(np.array(p))
         return row_accept(p, q, token, key)
 
-    row_accept = batch.accept
-    monkeypatch.setattr(batch, "accept", accept)
+    row_accept = speculative_batch.accept
+    monkeypatch.setattr(speculative_batch, "accept", accept)
     settings = dict(max_tokens=TOKENS, temperature=2.0, min_p=0.05, seed=1, draft_model=llama, draft_tokens=2)
     trace = zoo.trace(llama, PROMPT, **settings)
     choices = trace.choices(llama.recipe.embedding.vocab)
@@ -170,7 +170,7 @@ def test_contrastive_search_draws_from_no_distribution(llama):
 
 
 def test_an_untraced_run_asks_once_who_observes(llama, monkeypatch):
-    asked, own = [], chooser.record_of
-    monkeypatch.setattr(chooser, "record_of", lambda settings: asked.append(settings) or own(settings))
+    asked, own = [], token_sampler.record_of
+    monkeypatch.setattr(token_sampler, "record_of", lambda settings: asked.append(settings) or own(settings))
     zoo.generate(llama, PROMPT, max_tokens=TOKENS, temperature=1.0)
     assert len(asked) == 1

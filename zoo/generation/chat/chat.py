@@ -13,9 +13,9 @@ from zoo.frozen import Frozen, frozen
 from zoo.generation import check_loaded, stream
 from zoo.generation.chat.parsing import Parser, format_of
 from zoo.generation.chat.tools import Tool, declarations
+from zoo.generation.loop.prompt import encode_prompt, render_messages
+from zoo.generation.loop.step import Step
 from zoo.generation.prefix_cache.checkpoints import segment_ends
-from zoo.generation.prompt import encode_prompt, render_messages
-from zoo.generation.step import Step
 from zoo.loading import Loaded
 
 

@@ -18,10 +18,10 @@ from zoo.generation.chat.chat import Question, question_of
 from zoo.generation.chat.conversation import Conversation, Message
 from zoo.generation.chat.tools import ToolCall
 from zoo.generation.chat.transcript import Transcript
-from zoo.generation.checkpoint_settings import token_limit
+from zoo.generation.loop.prompt import encode_prompt, has_chat_template, render_messages
+from zoo.generation.loop.step import PromptRead, Step
 from zoo.generation.prefix_cache.checkpoints import segment_ends
-from zoo.generation.prompt import encode_prompt, has_chat_template, render_messages
-from zoo.generation.step import PromptRead, Step
+from zoo.generation.settings.generation_config import token_limit
 from zoo.loading import Loaded
 
 if TYPE_CHECKING:

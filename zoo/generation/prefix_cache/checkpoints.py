@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from zoo.errors import PromptError, TokenizerError
-from zoo.generation.prompt import encode_messages
+from zoo.generation.loop.prompt import encode_messages
 from zoo.loading import Loaded
 
 FOLLOWING = ({"role": "assistant", "content": "Yes."}, {"role": "user", "content": "Why?"})

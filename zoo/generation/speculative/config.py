@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 from zoo.blocks.position import rope_stable_length
 from zoo.errors import PromptError, TokenizerError, ZooError
 from zoo.frozen import Frozen, frozen
-from zoo.generation.choosing.filters import draw_processors
-from zoo.generation.prompt import learned_context
+from zoo.generation.sampling.filters import draw_processors
 from zoo.generation.speculative.draft_model import DraftModel, Draws
 from zoo.generation.speculative.drafter import Drafter
 from zoo.generation.speculative.mtp import OwnDraft, own_layer
 from zoo.generation.speculative.prompt_lookup import PromptLookup
 from zoo.generation.speculative.rollback import can_go_back
 from zoo.loading import Loaded, load
+from zoo.recipe import learned_context
 from zoo.tokenizer import Tokenizer
 
 if TYPE_CHECKING:

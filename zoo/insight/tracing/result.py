@@ -13,8 +13,8 @@ import numpy as np
 
 from zoo.errors import PromptError
 from zoo.files import GENERATOR, output_file
+from zoo.generation.loop.step import Step
 from zoo.generation.settings import Settings
-from zoo.generation.step import Step
 from zoo.insight.tracing.choices import Choice, ChoiceRecorder, choice_of
 from zoo.insight.tracing.intervening import resolve
 from zoo.insight.tracing.joining import joined

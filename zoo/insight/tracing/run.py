@@ -10,9 +10,9 @@ import mlx.core as mx
 from zoo import runtime
 from zoo.errors import NothingToPredict, PromptError
 from zoo.generation import check_loaded, stream
-from zoo.generation.choosing.stages import observed
-from zoo.generation.prompt import encode_prompt
-from zoo.generation.step import Step
+from zoo.generation.loop.prompt import encode_prompt
+from zoo.generation.loop.step import Step
+from zoo.generation.sampling.processors import observed
 from zoo.insight.tracing.choices import ChoiceRecorder
 from zoo.insight.tracing.recorder import Recorder
 from zoo.insight.tracing.result import Trace

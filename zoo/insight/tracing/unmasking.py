@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import mlx.core as mx
 import numpy as np
 
-from zoo.generation.prompt import mask_id
+from zoo.generation.loop.prompt import mask_id
 from zoo.insight.tracing.pictures import numbers
 from zoo.insight.tracing.view import Hidden, Uncovering
 

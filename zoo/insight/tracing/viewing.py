@@ -10,7 +10,7 @@ import numpy as np
 
 from zoo.architecture.shared_settings import CONSTRAINTS, PENALTIES, SAMPLING
 from zoo.errors import NothingToPredict
-from zoo.generation.prompt import mask_id
+from zoo.generation.loop.prompt import mask_id
 from zoo.generation.settings import Settings
 from zoo.insight.tokenization import pieces_of
 from zoo.insight.tracing.choices import LOGITS, Choice

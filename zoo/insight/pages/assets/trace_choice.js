@@ -23,7 +23,7 @@ function legend(t, from, to) {
 }
 
 // What the sliders alone make of the model's logits: temperature, top-k, top-p, min-p, in the order of
-// zoo.generation.choosing, then the rest renormalised. With the run's own settings the run's last stage is shown instead.
+// zoo.generation.sampling, then the rest renormalised. With the run's own settings the run's last stage is shown instead.
 // The likeliest tokens stand one by one, the others in groups of like logits.
 function distribution(decision, settings) {
   const groups = decision.candidates.map((id, at) => ({ id, logit: decision.logits[at], count: 1 }));

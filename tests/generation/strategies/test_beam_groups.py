@@ -1,0 +1,68 @@
+"""Several texts of a search, and groups of beams that are kept apart."""
+
+import numpy as np
+import pytest
+from tables import GARDEN, Table
+
+from zoo.generation.sampling.constraints import Constraints
+from zoo.generation.strategies.beam_search import Beams, Search, search_all
+
+END, START, LIMIT = 0, 3, 5
+
+
+def searched(beams, **constraints):
+    search = Search(Constraints(ends=frozenset([END]), last=LIMIT, **constraints), beams)
+    for _ in search_all(Table(GARDEN, START), [search]):
+        pass
+    return search.found()
+
+
+def by_definition(groups, width, penalty):
+    """The texts and scores of a search of groups, each step of each group done over all its continuations."""
+    table = np.log(np.array(GARDEN))
+    running = [[((), 0.0)] for _ in range(groups)]
+    finished = [[] for _ in range(groups)]
+    for length in range(1, LIMIT + 1):
+        taken = np.zeros(len(GARDEN))
+        for group in range(groups):
+            options = []
+            for tokens, score in running[group]:
+                last = tokens[-1] if tokens else START
+                for token, logprob in enumerate(table[last]):
+                    options.append((score + logprob - penalty * taken[token], (*tokens, token)))
+            options = sorted(options, key=lambda option: -option[0])[: 2 * width]
+            ended = [option for option in options[:width] if option[1][-1] == END or length == LIMIT]
+            finished[group] += [(score / length, tokens) for score, tokens in ended]
+            going = [option for option in options if option[1][-1] != END][:width]
+            for _, tokens in going:
+                taken[tokens[-1]] += 1
+            kept = sorted((score for score, _ in finished[group]), reverse=True)[:width]
+            hopeless = len(kept) == width and options and options[0][0] / LIMIT <= kept[-1]
+            running[group] = [] if hopeless else [(tokens, score) for score, tokens in going]
+    best = [sorted(each, key=lambda text: -text[0])[:width] for each in finished]
+    return sorted((text for each in best for text in each), key=lambda text: -text[0])
+
+
+@pytest.mark.parametrize(("groups", "width"), [(2, 1), (2, 2), (3, 1)])
+@pytest.mark.parametrize("penalty", [0.2, 1.5])
+def test_each_group_pays_for_what_those_before_it_chose(groups, width, penalty):
+    count = groups * width
+    beams = Beams(count, 1.0, "never", groups=groups, diversity=penalty, returned=count)
+    found = searched(beams)
+    expected = by_definition(groups, width, penalty)
+    assert [text.tokens for text in found] == [tokens for _, tokens in expected]
+    assert [text.score for text in found] == pytest.approx([score for score, _ in expected], abs=1e-5)
+
+
+def test_groups_find_texts_that_one_search_does_not():
+    def first_tokens(**groups):
+        return {text.tokens[0] for text in searched(Beams(2, returned=2, **groups), least=LIMIT)}
+
+    assert len(first_tokens()) < len(first_tokens(groups=2, diversity=5.0)) == 2
+
+
+def test_the_texts_come_best_first_and_no_text_twice():
+    found = searched(Beams(4, returned=4, early_stopping="never"))
+    assert [text.score for text in found] == sorted((text.score for text in found), reverse=True)
+    assert len({text.tokens for text in found}) == 4
+    assert found[:2] == searched(Beams(4, returned=2, early_stopping="never"))

@@ -1,0 +1,1 @@
+"""The loop: sequences join a batch, get a token a step, and leave."""

@@ -1,0 +1,285 @@
+"""The engine: texts join a running batch, each step gives every one of them its next token, and they leave it."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from threading import RLock, current_thread
+from typing import TYPE_CHECKING, Any
+
+from zoo import runtime
+from zoo.cache import CachePolicy, can_merge
+from zoo.errors import PromptError, ZooError
+from zoo.generation.loop.batch import Finished, Read, Rows
+from zoo.generation.loop.prefill import MOST_RESERVED, Prefill, Report, SourceRead
+from zoo.generation.loop.sequence import Text, text_of
+from zoo.generation.loop.step import Step
+from zoo.generation.settings import Settings, settings_for
+from zoo.loading import Loaded
+
+if TYPE_CHECKING:
+    from zoo.generation.loop.speculative_batch import DraftedRow
+    from zoo.generation.prefix_cache import PromptCache
+
+MOST_ROWS = 32
+
+
+class Engine:
+    """Runs many texts on one model, each as if it were alone.
+
+    `add` takes a prompt and its settings, `step` gives every running text its next token, `cancel` ends one. At most
+    `rows` run at once; others wait. A prompt is read in pieces, one a step, so that the texts that run already go on.
+    Synchronous, in the thread of who calls it; one thread at a time may call its methods. PromptError for a number of
+    `rows`, a prompt or a setting that cannot be, and for a handle to cancel that is of no text. RuntimeError for a call
+    while another thread's call runs.
+
+    >>> engine = zoo.Engine(zoo.load("llama"))
+    >>> first = engine.add("The capital city of China is")
+    >>> second = engine.add("中国的首都是", max_tokens=3)
+    >>> texts = {first: "", second: ""}
+    >>> for handle, step in engine.run():
+    ...     texts[handle] += step.text
+    >>> texts[first], texts[second]
+    (' Beijing.', '北京。')
+    """
+
+    def __init__(
+        self, loaded: Loaded, *, rows: int = MOST_ROWS, prompt_cache: PromptCache | None = None
+    ) -> None:
+        if type(rows) is not int or rows < 1:
+            raise PromptError(f"`rows` must be a whole number of at least 1, got {rows!r:.60}")
+        if prompt_cache is not None:
+            prompt_cache.check(loaded)
+        self.loaded, self.most, self.prompt_cache = loaded, rows, prompt_cache
+        self._waiting: deque[Text] = deque()
+        self._reading: tuple[list[Text], Prefill | SourceRead] | None = None
+        self._groups: list[Rows | DraftedRow] = []
+        self._handles = 0
+        self._texts: dict[int, Text] = {}
+        self._lock, self._thread = RLock(), ""
+
+    @property
+    def busy(self) -> bool:
+        """Whether any text waits or runs."""
+        return bool(self._texts)
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is held for any text: a cancelled one is, until the next step."""
+        return not (self.busy or self._waiting or self._reading or self._groups)
+
+    def add(
+        self,
+        prompt: str | Sequence[int],
+        *,
+        ends: Iterable[int] = (),
+        report: Report | None = None,
+        **settings: Any,
+    ) -> int:
+        """Take one more text and give its handle; its settings are those of `zoo.stream`.
+
+        PromptError, before anything runs, for a prompt or a setting that cannot be.
+        """
+        return self.add_text(prompt, settings_for(self.loaded, settings), ends=ends, report=report)
+
+    def add_text(
+        self,
+        prompt: str | Sequence[int],
+        settings: Settings,
+        *,
+        ends: Iterable[int] = (),
+        report: Report | None = None,
+    ) -> int:
+        """Take one more text whose settings are a record. PromptError for a prompt that cannot be."""
+        with self._one_thread("add"):
+            text = text_of(self.loaded, prompt, settings, handle=self._handles, ends=ends, report=report)
+            self._handles += 1
+            self._texts[text.handle] = text
+            self._waiting.append(text)
+            return text.handle
+
+    def cancel(self, handle: int) -> None:
+        """End a text: it yields no more steps. PromptError for a handle that is not, or no longer, that of a text."""
+        with self._one_thread("cancel"):
+            text = self._texts.pop(handle, None)
+            if text is None:
+                raise PromptError(f"there is no text {handle!r:.60} to cancel: it is unknown, or at its end")
+            text.cancelled = True  # its row leaves its batch at the next step
+            if text in self._waiting:
+                self._waiting.remove(text)
+            if self._reading is not None and text in self._reading[0]:
+                self._reading = None
+
+    def step(self) -> list[tuple[int, Step]]:
+        """Read a piece of what waits, and give every running text its next token: the steps by the texts' handles.
+
+        A text that fails, because its logits are no numbers for example, ends with a step whose finish reason is "error";
+        the others go on.
+        """
+        with self._one_thread("step"):
+            steps = [(text.handle, step) for text, step in self._admit()]
+            for handle, _ in steps:
+                del self._texts[handle]
+            for group in self._groups:
+                for text, step in group.step():
+                    steps.append((text.handle, step))
+                    if step.finish_reason is not None:
+                        del self._texts[text.handle]
+            if any(not group.texts for group in self._groups):
+                self._groups = [group for group in self._groups if group.texts]
+            return steps
+
+    def run(self) -> Iterator[tuple[int, Step]]:
+        """The steps of all texts, as they come, until none is left."""
+        while self.busy:
+            yield from self.step()
+
+    @contextmanager
+    def _one_thread(self, method: str) -> Iterator[None]:
+        """RuntimeError while another thread is in a method of this engine."""
+        thread = current_thread().name
+        if not self._lock.acquire(blocking=False):
+            raise RuntimeError(
+                f"Engine.{method}: thread {thread} called it while thread {self._thread} uses this engine; "
+                "an engine serves one thread at a time"
+            )
+        try:
+            self._thread = thread
+            yield
+        finally:
+            self._lock.release()
+
+    def _admit(self) -> list[tuple[Text, Step]]:
+        """Read the prompts of texts that wait, about as many tokens as one piece has; those that are read join the others.
+
+        Gives the steps of those that fail.
+        """
+        failed: list[tuple[Text, Step]] = []
+        ready: list[Read] = []
+        budget = runtime.prefill_chunk()
+        running = sum(len(group.texts) for group in self._groups)
+        while budget > 0 and (self._reading is not None or (self._waiting and running < self.most)):
+            texts, prompt = self._reading or self._begin(self._next(self.most - running))
+            before = prompt.read
+            try:
+                logits = prompt.advance()
+            except ZooError as error:
+                self._reading = None
+                failed += [(text, text.failed(error)) for text in texts]
+                continue
+            budget -= prompt.read - before
+            self._reading = None if logits is not None else (texts, prompt)
+            if self.prompt_cache is not None and prompt.at_end:
+                text = texts[0]
+                self.prompt_cache.keep(text.ids[: prompt.read], prompt.cache, text.settings.policy())
+            if logits is not None:
+                running += len(texts)
+                for text in texts:
+                    if text.settings.prompt_logprobs:
+                        text.prompt = replace(
+                            text.prompt,
+                            logprobs=tuple(prompt.logprobs),
+                            alternatives=tuple(prompt.alternatives) or None,
+                        )
+                ready.append(Read(texts, prompt.cache, logits))
+        self._join(ready)
+        return failed
+
+    def _next(self, most: int) -> list[Text]:
+        """The text that waits longest; with it, where sources are read, those after it that one pass takes, `most` in all."""
+        texts = [self._waiting.popleft()]
+        if texts[0].start is None:
+            return texts
+        policy, longest = texts[0].settings.policy(), len(texts[0].ids)
+        pads = "right" in self.loaded.model.padding
+        while self._waiting and len(texts) < most:
+            following = self._waiting[0]
+            length = max(longest, len(following.ids))
+            if (len(texts) + 1) * length > runtime.prefill_chunk() or following.settings.policy() != policy:
+                break
+            if not pads and len(following.ids) != longest:
+                break
+            longest = length
+            texts.append(self._waiting.popleft())
+        return texts
+
+    def _begin(self, texts: list[Text]) -> tuple[list[Text], Prefill | SourceRead]:
+        """Caches for texts, and what fills them: for one, or for several with sources and one policy."""
+        for each in texts:
+            each.begin()
+        text, loaded = texts[0], self.loaded
+        settings = text.settings
+        reserve = max(len(each.ids) * (each.start is None) + min(each.limit, MOST_RESERVED) for each in texts)
+        policy = settings.policy(reserve)
+        cache = loaded.model.make_cache(policy)
+        if text.start is not None:
+            return texts, SourceRead(loaded.model, [each.ids for each in texts], cache, text.start)
+        if text.drafting is not None:
+            text.drafter = text.drafting.make()
+            text.drafter.read(text.ids)
+        ends: Sequence[int] = ()
+        prefix, read = loaded.architecture.causality == "prefix", 0
+        # Log-probabilities of the prompt need all of it computed.
+        if self.prompt_cache is not None and not settings.prompt_logprobs:
+            match = self.prompt_cache.match(text.ids, policy, text.ends)
+            match.restore(cache)
+            read, ends = match.length, match.marks
+            text.prompt = replace(text.prompt, cached_tokens=read, missed=str(match.why))
+        prompt = Prefill(
+            loaded.model,
+            text.ids,
+            cache,
+            read=read,
+            chunk=settings.prefill_chunk,
+            prefix=prefix,
+            ends=ends,
+            report=text.report,
+            judge=settings.prompt_logprobs,
+            watch=text.drafter.see if text.drafter is not None and text.drafter.reads_hidden else None,
+        )
+        return texts, prompt
+
+    def _join(self, ready: Sequence[Read]) -> None:
+        """Let texts whose prompts were read run beside others, or, where their caches cannot be merged, by themselves."""
+        finished = self._keep if self.prompt_cache is not None else None
+        joining: dict[CachePolicy, list[Read]] = {}
+        for read in ready:
+            text = read.texts[0]
+            policy = text.settings.policy()
+            if text.drafting is not None:
+                from zoo.generation.loop.speculative_batch import DraftedRow
+
+                drafted = DraftedRow(self.loaded.model, policy, finished)
+                drafted.join(text, read.cache, read.logits)
+                self._groups.append(drafted)
+            elif can_merge(read.cache):
+                joining.setdefault(policy, []).append(read)
+            else:
+                self._rows(policy, False, finished).join([read])
+        for policy, reads in joining.items():
+            self._rows(policy, True, finished).join(reads)
+
+    def _rows(self, policy: CachePolicy, merges: bool, finished: Finished | None) -> Rows:
+        """The batch of this policy, or a new one."""
+        for group in self._groups:
+            if merges and isinstance(group, Rows) and group.merges and group.policy == policy:
+                return group
+        made = Rows(self.loaded.model, policy, merges, finished)
+        self._groups.append(made)
+        return made
+
+    def _keep(self, text: Text, cache: list[Any], ids: list[int]) -> None:
+        """Keep the caches of a text that ended for those that begin as it did."""
+        if self.prompt_cache is not None:
+            self.prompt_cache.keep(ids, cache, text.settings.policy())
+
+
+def by_index(engine: Engine, indices: Mapping[int, int], several: bool = True) -> Iterator[tuple[int, Step]]:
+    """The steps of an engine by the indices of its prompts; an error of one is raised and, where there are `several`, names it."""
+    for handle, step in engine.run():
+        if step.error is not None:
+            name = f"prompts[{indices[handle]}]: " if several else ""
+            raise type(step.error)(f"{name}{step.error}")
+        yield indices[handle], step

@@ -1,0 +1,187 @@
+"""The ids of a prompt, and the ids that end a text: what strategies share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from numbers import Integral
+from typing import TYPE_CHECKING, Any
+
+from zoo import tokenizer
+from zoo.errors import NothingToPredict, PromptError
+from zoo.generation.settings.generation_config import generation_config_of
+from zoo.loading import Loaded
+from zoo.recipe import learned_context
+from zoo.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from zoo.tokenizer.languages import Languages
+
+SEVERAL = "call it for each of them, [zoo.generate(loaded, prompt) for prompt in prompts]"
+MESSAGES = (
+    "the prompt is one text or one list of token ids, got chat messages: call zoo.chat(loaded, messages)"
+)
+
+
+def encode_prompt(
+    loaded: Loaded,
+    prompt: str | Sequence[int],
+    special_tokens: bool = True,
+    source_language: str | None = None,
+    target_language: str | None = None,
+) -> list[int]:
+    """The ids of a prompt; PromptError when it is empty, too long, or holds an id outside the vocabulary.
+
+    The languages, for a model that has some, are those to translate between; they mark a text, ids stay as they are.
+    """
+    languages = languages_of(loaded, source_language, target_language)
+    if isinstance(prompt, str):
+        if not prompt:
+            raise PromptError("the prompt is empty")
+        if loaded.tokenizer is None:
+            raise PromptError(
+                f"{loaded.folder}: has no tokenizer, so the prompt must be a list of token ids: [1, 2, 3]"
+            )
+        if languages is not None and special_tokens:
+            first_token(loaded, target_language)
+            ids = languages.encode(prompt, source_language, target_language)
+        else:
+            ids = loaded.tokenizer.encode(prompt, special_tokens)
+    else:
+        ids = token_ids(prompt)
+    if not ids:
+        raise PromptError("the prompt is empty")
+    vocab = loaded.recipe.embedding.vocab
+    strange = next((token for token in ids if not 0 <= token < vocab), None)
+    if strange is not None:
+        raise PromptError(f"token id {strange} lies outside the vocabulary of {vocab}")
+    limit = learned_context(loaded.recipe)
+    if limit is not None and len(ids) > limit:
+        raise PromptError(f"the prompt has {len(ids)} tokens, more than the {limit} learned positions")
+    return ids
+
+
+def encode_messages(
+    loaded: Loaded, messages: Sequence[Mapping[str, Any]], variables: Mapping[str, Any] | None = None
+) -> list[int]:
+    """The ids of a conversation: its messages in the checkpoint's chat template, up to where the answer begins.
+
+    Each message has a "role" and a "content", both strings. `variables` are what the template sees besides (`tools`,
+    `enable_thinking`). PromptError when there are no messages or no template, or as for `encode_prompt`; TokenizerError
+    for what the template refuses.
+    """
+    return encode_prompt(loaded, render_messages(loaded, messages, variables), special_tokens=False)
+
+
+def render_messages(
+    loaded: Loaded, messages: Sequence[Mapping[str, Any]], variables: Mapping[str, Any] | None = None
+) -> str:
+    """The text that `encode_messages` encodes, which has its special tokens in it; the same errors."""
+    if isinstance(messages, str | bytes | Mapping) or not isinstance(messages, Iterable):
+        raise PromptError(
+            f"`messages` must be a list of messages, each with a role and a content, got {messages!r:.60}"
+        )
+    messages = list(messages)
+    if not messages:
+        raise PromptError("`messages` is empty")
+    if not has_chat_template(loaded):
+        raise PromptError(
+            f"{loaded.folder.name or loaded.architecture.name} has no chat template: zoo.generate and zoo.stream "
+            "continue a text"
+        )
+    assert loaded.tokenizer is not None and loaded.tokenizer.chat_template is not None
+    from zoo.tokenizer.chat import render_chat
+
+    return render_chat(
+        loaded.tokenizer.chat_template,
+        messages,
+        special_tokens=loaded.tokenizer.special_tokens,
+        **(variables or {}),
+    )
+
+
+def has_chat_template(loaded: Loaded) -> bool:
+    """Whether the checkpoint says how the messages of a conversation are laid out."""
+    return loaded.tokenizer is not None and bool(loaded.tokenizer.chat_template)
+
+
+def token_ids(prompt: Any) -> list[int]:
+    """A prompt that is no text, as ids; PromptError for anything but whole numbers, saying what to call instead."""
+    if isinstance(prompt, bytes | Mapping) or not isinstance(prompt, Iterable):
+        if isinstance(prompt, Mapping) and prompt:
+            raise PromptError(MESSAGES)
+        raise PromptError(f"the prompt must be a text or a list of token ids, got {type(prompt).__name__}")
+    ids = prompt.tolist() if hasattr(prompt, "tolist") else list(prompt)
+    ids = ids if isinstance(ids, list) else [ids]  # an array of no axes
+    ids = [id.item() if getattr(id, "ndim", None) == 0 else id for id in ids]
+    for index, id in enumerate(ids):
+        if isinstance(id, Mapping):
+            raise PromptError(MESSAGES)
+        if isinstance(id, str | Iterable):
+            what = "texts" if isinstance(id, str) else "lists"
+            raise PromptError(
+                f"the prompt is one text or one list of token ids, got several {what}: {SEVERAL}"
+            )
+        if isinstance(id, bool) or not isinstance(id, Integral):
+            raise PromptError(f"the prompt must be a text or a list of token ids, got {id!r:.60} at {index}")
+    return [int(id) for id in ids]
+
+
+def languages_of(loaded: Loaded, source: str | None = None, target: str | None = None) -> Languages | None:
+    """The languages that a model translates between; PromptError when one is asked of a model that has none."""
+    languages = loaded.tokenizer.languages if loaded.tokenizer else None
+    asked = "source" if source is not None else "target" if target is not None else None
+    if languages is None and asked:
+        raise PromptError(
+            f"`{asked}_language`: {loaded.folder.name or loaded.architecture.name} has no languages to choose"
+        )
+    return languages
+
+
+def first_token(loaded: Loaded, target: str | None = None) -> int | None:
+    """The token that a translation into `target` begins with; None when there is none, or the settings force one.
+
+    PromptError when the model needs a language that is not given, or does not know it.
+    """
+    languages = languages_of(loaded, target=target)
+    if languages is None or (
+        target is None and generation_config_of(loaded).get("forced_bos_token_id") is not None
+    ):
+        return None
+    return languages.first(target)
+
+
+def start_token(loaded: Loaded) -> int:
+    """The token that every target of an encoder-decoder begins with; PromptError for one outside the vocabulary."""
+    start = generation_config_of(loaded).get("decoder_start_token_id")
+    if not isinstance(start, int):
+        return loaded.recipe.start
+    if not 0 <= start < loaded.recipe.decoder.embedding.vocab:
+        raise PromptError(
+            f"generation_config.json: decoder_start_token_id {start} lies outside the vocabulary"
+        )
+    return start
+
+
+def pieces(tokenizer: Tokenizer, text: str) -> tuple[list[int], list[int], list[int]]:
+    """The ids of a text in three: those that the tokenizer puts before it, the text's own, those put after it."""
+    ids, own = tokenizer.encode(text), tokenizer.encode(text, special_tokens=False)
+    around = len(ids) - len(own)
+    start = next((index for index in range(around + 1) if ids[index : index + len(own)] == own), 0)
+    return ids[:start], ids[start : start + len(own)], ids[start + len(own) :]
+
+
+def mask_id(loaded: Loaded) -> int:
+    """The id that stands for a hidden token, by the config or the tokenizer; NothingToPredict when neither names one."""
+    id = loaded.config.get("mask_token_id")
+    if id is None and loaded.tokenizer is not None and "mask_token" in loaded.tokenizer.special_tokens:
+        id = loaded.tokenizer.id(loaded.tokenizer.special_tokens["mask_token"])
+    if not isinstance(id, int) or not 0 <= id < loaded.recipe.embedding.vocab:
+        raise NothingToPredict(f"{loaded.folder}: neither config.json nor the tokenizer names a mask token")
+    return id
+
+
+def end_ids(loaded: Loaded) -> frozenset[int]:
+    """Every id that ends a text: those that config, generation_config and tokenizer name."""
+    if loaded.tokenizer is not None:
+        return loaded.tokenizer.eos_ids
+    return tokenizer.end_ids(loaded.config, loaded.generation_config)

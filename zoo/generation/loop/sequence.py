@@ -1,0 +1,147 @@
+"""One text under way: its prompt, its settings, who chooses its tokens, and the steps that they become."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from zoo.errors import PromptError, ZooError
+from zoo.generation.loop.prefill import Report
+from zoo.generation.loop.prompt import start_token
+from zoo.generation.loop.prompt_batches import prepared
+from zoo.generation.loop.step import PromptRead, Step
+from zoo.generation.loop.text_stream import TextStream
+from zoo.generation.sampling import Chooser, chooser_of
+from zoo.generation.settings import Settings
+from zoo.loading import Loaded
+
+if TYPE_CHECKING:
+    from zoo.generation.grammar import TokenMask
+    from zoo.generation.speculative import Drafter, Drafting
+
+
+@dataclass(eq=False)
+class Text:
+    """Everything of one text, so that those beside it in a batch never matter to it.
+
+    `ids` are the prompt's, or the source's of an encoder-decoder, whose target begins with `start`. At most `limit`
+    tokens are generated; `tokens` are those that were. `ends` are lengths of the prompt at which it is worth keeping
+    the caches for other prompts. `drafting` says how its tokens are drafted. `report` is called with the tokens of the
+    prompt that were read and those in all.
+    """
+
+    handle: int
+    ids: list[int]
+    settings: Settings
+    limit: int
+    chooser: Chooser
+    stream: TextStream
+    start: int | None = None
+    ends: Iterable[int] = ()
+    report: Report | None = None
+    drafting: Drafting | None = None
+
+    def __post_init__(self) -> None:
+        self.tokens: list[int] = []
+        self.prompt = PromptRead(len(self.ids))
+        self.drafter: Drafter | None = None
+        self.cancelled = False
+        self.finished = False
+        self.deadline: float | None = None
+
+    @property
+    def alternatives(self) -> int:
+        """How many of the likeliest tokens are asked for with each token."""
+        return 0 if isinstance(self.settings.logprobs, bool) else self.settings.logprobs
+
+    @property
+    def length(self) -> int:
+        """How many tokens its caches have taken in, at most one more or less."""
+        return len(self.ids) * (self.start is None) + len(self.tokens)
+
+    @property
+    def last(self) -> bool:
+        """Whether the token that is next read is the last that may come."""
+        return len(self.tokens) + 1 >= self.limit
+
+    def begin(self) -> None:
+        """Its prompt is read from now on: the time that it may take begins."""
+        if self.settings.max_time is not None:
+            self.deadline = time.monotonic() + self.settings.max_time
+
+    def failed(self, error: ZooError) -> Step:
+        """The step that ends it with an error, which is its own: texts beside it go on."""
+        self.finished = True
+        return Step(None, "", finish_reason="error", error=error)
+
+    def took(self, token: int, logprob: float | None, alternatives: Mapping[int, float] | None) -> Step:
+        """The step of the next token."""
+        step = self.stream.add(token, logprob, alternatives)
+        if not self.tokens:
+            step = replace(step, prompt=self.prompt)
+        self.tokens.append(token)
+        self.chooser.took(token)
+        reason = None
+        if self.chooser.mask is not None and self.chooser.mask.done:
+            reason = "stop"  # only an end token could follow, and the model may have none
+        elif self.deadline is not None and time.monotonic() >= self.deadline:
+            reason = "time"
+        if step.finish_reason is None and reason is not None:
+            step = replace(step, text=step.text + self.stream.rest(), finish_reason=reason)
+        self.finished = step.finish_reason is not None
+        return step
+
+
+def text_of(
+    loaded: Loaded,
+    prompt: str | Sequence[int],
+    settings: Settings,
+    *,
+    handle: int = 0,
+    ends: Iterable[int] = (),
+    report: Report | None = None,
+) -> Text:
+    """The text that continues `prompt`, or, of an encoder-decoder, translates it. PromptError for what cannot be."""
+    ready = prepared(loaded, prompt, settings)
+    vocab = loaded.recipe.embedding.vocab
+    for name in ("logprobs", "prompt_logprobs"):
+        if getattr(settings, name) > vocab:
+            raise PromptError(
+                f"`{name}` must be at most {vocab}, the vocabulary, got {getattr(settings, name)}"
+            )
+    forced, limit = ready.constraints, ready.limit
+    mask = _mask(loaded, settings, loaded.recipe.head.vocab or vocab, forced.ends)
+    chooser = chooser_of(
+        loaded, settings, given=forced.given, ends=forced.ends, limit=limit, forced=forced, mask=mask
+    )
+    stream = TextStream(loaded, limit, settings.stop, settings.stop_tokens, settings.stop_regex)
+    start = start_token(loaded) if loaded.model.translates else None
+    drafting = _drafting(loaded, settings)
+    return Text(handle, list(ready.ids), settings, limit, chooser, stream, start, ends, report, drafting)
+
+
+def _drafting(loaded: Loaded, settings: Settings) -> Drafting | None:
+    """How the settings draft; None where they do not: then nothing of drafting is imported."""
+    if not settings.drafts:
+        return None
+    from zoo.generation.speculative import drafting_of
+
+    return drafting_of(loaded, settings)
+
+
+def _mask(loaded: Loaded, settings: Settings, vocab: int, ends: frozenset[int]) -> TokenMask | None:
+    """What a schema, an expression or a grammar allows; None without one: then nothing heavy is imported."""
+    if settings.json_schema is None and settings.regex is None and settings.grammar is None:
+        return None
+    from zoo.generation.grammar import token_mask
+
+    return token_mask(
+        loaded.tokenizer,
+        vocab,
+        ends,
+        json_schema=settings.json_schema,
+        regex=settings.regex,
+        grammar=settings.grammar,
+    )

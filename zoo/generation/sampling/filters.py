@@ -1,0 +1,131 @@
+"""Filters: functions from logits (B, V) to logits (B, V) that remove the tokens which must not be drawn.
+
+A removed token has the logit -inf, so that the next filter and the draw see the renormalised rest. Each keeps at least
+one token of a row. Axes: B batch, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import mlx.core as mx
+
+from zoo.generation.sampling.logits import REMOVED, logprobs
+from zoo.generation.sampling.processors import LogitsProcessor
+
+if TYPE_CHECKING:
+    from zoo.generation.settings import Settings
+
+Filter = Callable[[mx.array], mx.array]
+
+
+def draw_processors(settings: Settings) -> tuple[LogitsProcessor, ...]:
+    """The temperature and the filters that `settings` ask for, in the order in which they are applied; none for greedy.
+
+    Top-n-sigma, which the temperature does not change, is the first filter, while the logits are those of all tokens;
+    the others are in transformers' order.
+    """
+    if settings.greedy:
+        return ()
+    steps: tuple[tuple[str, float, Callable[[mx.array, float], mx.array], bool], ...] = (
+        ("temperature", settings.temperature, divided, True),
+        ("top_n_sigma", settings.top_n_sigma, top_n_sigma, settings.top_n_sigma > 0),
+        ("top_k", settings.top_k, top_k, settings.top_k > 0),
+        ("top_p", settings.top_p, top_p, settings.top_p < 1),
+        ("min_p", settings.min_p, min_p, settings.min_p > 0),
+        ("typical_p", settings.typical_p, typical, settings.typical_p < 1),
+    )
+    return tuple(
+        LogitsProcessor(name, value, _with(narrow, value)) for name, value, narrow, asked in steps if asked
+    )
+
+
+def _with(narrow: Callable[[mx.array, float], mx.array], value: float) -> Filter:
+    return lambda logits: narrow(logits, value)
+
+
+def divided(logits: mx.array, temperature: float) -> mx.array:
+    """The logits divided by the temperature, (B, V) -> (B, V)."""
+    return logits / temperature
+
+
+def top_k(logits: mx.array, k: float) -> mx.array:
+    """Keep the k largest logits of each row, (B, V) -> (B, V)."""
+    count = int(k)
+    if count >= logits.shape[-1]:
+        return logits
+    # By rank and not by a threshold, so that equal logits do not let in more than k.
+    rest = mx.argpartition(-logits, count - 1, axis=-1)[..., count:]
+    return mx.put_along_axis(logits, rest, mx.array(REMOVED, logits.dtype), axis=-1)
+
+
+def top_p(logits: mx.array, p: float) -> mx.array:
+    """Keep the smallest set of tokens whose probabilities sum to at least p, (B, V) -> (B, V).
+
+    Holtzman et al., 2019, "The Curious Case of Neural Text Degeneration".
+    """
+    order = mx.argsort(-logits, axis=-1)
+    probabilities = mx.softmax(mx.take_along_axis(logits, order, axis=-1), axis=-1)
+    before = mx.cumsum(probabilities, axis=-1) - probabilities  # the mass of all likelier tokens
+    kept = mx.put_along_axis(mx.zeros(logits.shape, mx.bool_), order, before < p, axis=-1)
+    return mx.where(kept, logits, REMOVED)
+
+
+def min_p(logits: mx.array, p: float) -> mx.array:
+    """Keep tokens at least p times as likely as the likeliest, (B, V) -> (B, V).
+
+    Nguyen et al., 2024, "Turning Up the Heat: Min-p Sampling".
+    """
+    best = logits.max(axis=-1, keepdims=True)
+    return mx.where(logits >= best + mx.log(mx.array(p)), logits, REMOVED)
+
+
+def typical(logits: mx.array, p: float) -> mx.array:
+    """Keep the tokens whose surprise is nearest to the entropy, until they reach p: (B, V) -> (B, V).
+
+    Meister et al., 2022, "Locally Typical Sampling", equation 8.
+    """
+    each = logprobs(logits)
+    probabilities = mx.exp(each)
+    surprise = mx.where(probabilities > 0, -each, 0)
+    entropy = (probabilities * surprise).sum(axis=-1, keepdims=True)  # (B, 1)
+    distance = mx.where(probabilities > 0, mx.abs(surprise - entropy), float("inf"))
+    order = mx.argsort(distance, axis=-1)  # nearest first
+    ordered = mx.take_along_axis(probabilities, order, axis=-1)
+    before = mx.cumsum(ordered, axis=-1) - ordered  # the mass of all that are nearer
+    first = mx.arange(logits.shape[-1]) == 0  # one token is always kept
+    kept = mx.put_along_axis(mx.zeros(logits.shape, mx.bool_), order, (before < p) | first, axis=-1)
+    return mx.where(kept, logits, REMOVED)
+
+
+def top_n_sigma(logits: mx.array, n: float) -> mx.array:
+    """Keep the logits within n standard deviations of the largest, (B, V) -> (B, V).
+
+    Tang et al., 2024, "Top-nσ: Not All Logits Are You Need", section 3. Tokens removed before do not count.
+    """
+    there = logits > REMOVED
+    count = there.sum(axis=-1, keepdims=True)
+    mean = mx.where(there, logits, 0).sum(axis=-1, keepdims=True) / count
+    spread = mx.sqrt(mx.where(there, (logits - mean) ** 2, 0).sum(axis=-1, keepdims=True) / count)
+    return mx.where(logits >= logits.max(axis=-1, keepdims=True) - n * spread, logits, REMOVED)
+
+
+def xtc(
+    logits: mx.array, probability: float, threshold: float, *, key: mx.array, exempt: mx.array | None = None
+) -> mx.array:
+    """With `probability`, remove every token of at least `threshold` but the least likely of them: (B, V) -> (B, V).
+
+    "Exclude top choices", by its author p-e-w, has no paper; this is text-generation-webui's and llama.cpp's filter.
+    One coin is thrown a row, by `key`. The tokens marked in `exempt` (V,), booleans, are neither removed nor the one
+    that is kept in place of the others: line breaks and end tokens, without which texts would not end.
+    """
+    probabilities = mx.softmax(logits, axis=-1)
+    top = probabilities >= threshold
+    if exempt is not None:
+        top = top & ~exempt
+    least = mx.argmin(mx.where(top, probabilities, float("inf")), axis=-1, keepdims=True)  # (B, 1)
+    # Where one token alone is among them it is the least likely, and nothing is removed.
+    gone = top & (mx.arange(logits.shape[-1]) != least)
+    thrown = mx.random.uniform(shape=(logits.shape[0], 1), key=key) < probability
+    return mx.where(gone & thrown, REMOVED, logits)

@@ -1,0 +1,5 @@
+"""The settings of a generation: those of a checkpoint's `generation_config.json`, then the caller's."""
+
+from zoo.generation.settings.settings import Settings, settings_for
+
+__all__ = ["Settings", "settings_for"]

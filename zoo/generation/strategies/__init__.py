@@ -1,0 +1,1 @@
+"""The strategies that generate an answer, one a module."""

@@ -1,0 +1,87 @@
+"""The best of several samples: that with the highest mean log-probability of its tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import mlx.core as mx
+
+from zoo.errors import PromptError
+from zoo.generation.loop.batch import Rows
+from zoo.generation.loop.prefill import Report
+from zoo.generation.loop.sequence import Text, text_of
+from zoo.generation.loop.step import Step
+from zoo.generation.settings import Settings, settings_for
+from zoo.generation.strategies.beam import candidate
+from zoo.generation.strategies.reader import reader_of
+from zoo.loading import Loaded
+
+
+def stream(
+    loaded: Loaded,
+    prompt: str | Sequence[int],
+    *,
+    best_of: int,
+    report: Report | None = None,
+    **given: Any,
+) -> Iterator[Step]:
+    """Draw `best_of` texts after `prompt` in the same passes, and yield the best, a `Step` a token.
+
+    The score of a text is the mean of its tokens' log-probabilities under the model itself, in nats. While the texts
+    grow steps have no token but the first of them as a `draft`; then come steps without a token whose `candidate` is one
+    of the texts, best first, with its `text`, `tokens`, `score` and `finish_reason`. With a `seed` text i is the one
+    that a single draw with `seed` + i gives. Without a `temperature` that of `generation_config.json`, else 1.
+    PromptError, before anything runs, for a prompt or setting that cannot be: a temperature of 0 draws nothing.
+    """
+    settings = settings_for(loaded, given)
+    if settings.greedy:
+        if given.get("temperature") is not None:
+            raise PromptError("`best_of` draws its texts: give a `temperature` above 0")
+        settings = replace(settings, temperature=1.0)
+    if settings.prefill_chunk is not None and loaded.model.translates:
+        raise PromptError("`prefill_chunk`: an encoder-decoder reads its source in one piece")
+    texts = []
+    for index in range(best_of):
+        seed = None if settings.seed is None else (settings.seed + index) % 2**64
+        own = replace(settings, seed=seed, logprobs=settings.logprobs or True)
+        texts.append(text_of(loaded, prompt, own, handle=index))
+    return _best(_drawn(loaded, texts, settings, report), best_of, bool(settings.logprobs))
+
+
+def _drawn(
+    loaded: Loaded, texts: Sequence[Text], settings: Settings, report: Report | None
+) -> Iterator[tuple[int, Step]]:
+    """The steps of all texts, each with the text's index; their prompt is read once."""
+    first = texts[0]
+    reader = reader_of(loaded, [first.ids], first.limit, settings, report=report)
+    logits = reader.first()  # (1, V)
+    reader.select([0] * len(texts))
+    rows = Rows(loaded.model, settings.policy(), merges=False)
+    rows.fill(texts, reader.cache, mx.broadcast_to(logits, (len(texts), logits.shape[-1])))
+    while rows.texts:
+        for text, step in rows.step():
+            if step.error is not None:
+                raise step.error
+            yield text.handle, step
+
+
+def _best(running: Iterator[tuple[int, Step]], count: int, logprobs: bool) -> Iterator[Step]:
+    """Drafts while the texts grow, then all as candidates, and the steps of the best."""
+    texts: list[list[Step]] = [[] for _ in range(count)]
+    draft = ""
+    for index, step in running:
+        texts[index].append(step)
+        if not index:
+            draft += step.text
+            yield Step(None, "", draft=draft)
+    ranked = sorted(texts, key=lambda steps: -mean(steps))  # of equals the first drawn
+    for steps in ranked:
+        yield Step(None, "", candidate=candidate(steps, mean(steps)))
+    yield from ranked[0] if logprobs else (replace(step, logprob=None) for step in ranked[0])
+
+
+def mean(steps: Sequence[Step]) -> float:
+    """The mean log-probability of the tokens of some steps, in nats."""
+    return sum(step.logprob for step in steps if step.logprob is not None) / len(steps)

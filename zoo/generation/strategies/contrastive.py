@@ -1,0 +1,135 @@
+"""Contrastive search: the likely token whose hidden state is least like those before (Su et al., 2022, section 5.1).
+
+Axes: K candidates (rows), T tokens of the text so far, D width, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import mlx.core as mx
+
+from zoo.generation.loop.prefill import MOST_RESERVED, Report
+from zoo.generation.loop.sequence import Text, text_of
+from zoo.generation.loop.step import Step
+from zoo.generation.sampling.logits import REMOVED, check_numbers, logprobs
+from zoo.generation.settings import settings_for
+from zoo.generation.settings.generation_config import generation_config_of
+from zoo.generation.strategies.reader import Reader, reader_of
+from zoo.loading import Loaded
+
+ALPHA, CANDIDATES = 0.6, 4  # those of the paper's experiments with GPT-2
+
+
+def stream(
+    loaded: Loaded,
+    prompt: str | Sequence[int],
+    *,
+    penalty_alpha: float | None = None,
+    top_k: int | None = None,
+    report: Report | None = None,
+    **given: Any,
+) -> Iterator[Step]:
+    """Continue `prompt`, text or token ids, yielding a `Step` a token as they come.
+
+    Of the `top_k` likeliest tokens the one is taken with the largest (1 − `penalty_alpha`) p − `penalty_alpha` s: p is
+    its probability, after penalties and bans, s the largest cosine similarity of its hidden state, the one that the head
+    reads, to that of any token before. Settings left None are those of `generation_config.json`, whose constraints hold
+    in any case, else 0.6 and 4. PromptError, before anything runs, for a prompt or setting that cannot be.
+    """
+    values = generation_config_of(loaded)
+    alpha = penalty_alpha if penalty_alpha is not None else values.get("penalty_alpha") or ALPHA
+    asked = top_k or (values.get("top_k") if values.get("penalty_alpha") else None) or CANDIDATES
+    settings = settings_for(loaded, {**given, "temperature": 0.0})  # its probabilities are the model's own
+    text = text_of(loaded, prompt, settings)
+    watched = Watched(text.limit)
+    reader = reader_of(loaded, [text.ids], text.limit, settings, report=report, watch=watched)
+    return contrastive_search(reader, watched, text, alpha=alpha, candidates=asked)
+
+
+def contrastive_search(
+    reader: Reader, watched: Watched, text: Text, *, alpha: float, candidates: int
+) -> Iterator[Step]:
+    """The steps of a text, whose reader's passes are `watched`.
+
+    n tokens cost n + 1 passes, all but the first over a row for each candidate. ZooError when the model's logits are no
+    numbers.
+    """
+    logits = reader.first()  # (1, V)
+    count = min(candidates, logits.shape[-1])
+    reader.select([0] * count)
+    watched.reading = False
+    while not text.finished:
+        scores = text.chooser.scores(logits)[0]  # (V,)
+        likeliest = mx.argsort(-scores)[:count]  # (K,)
+        probabilities = mx.softmax(scores)[likeliest]
+        upcoming = reader.next(likeliest[:, None])  # (K, V)
+        score = (1 - alpha) * probabilities - alpha * watched.nearest()  # (K,)
+        score = mx.where(
+            scores[likeliest] > REMOVED, score, REMOVED
+        )  # where fewer may come than are asked for
+        highest = logits.max()
+        mx.eval(score, upcoming, highest)
+        check_numbers(highest.item(), f"token {len(text.tokens) + 1}")
+        chosen = int(mx.argmax(score).item())
+        yield _step(text, logits, int(likeliest[chosen].item()))
+        watched.keep(chosen)
+        reader.select([chosen] * count)
+        logits = upcoming[chosen : chosen + 1]
+
+
+def _step(text: Text, logits: mx.array, token: int) -> Step:
+    """The step of a token that was chosen after `logits` (1, V)."""
+    if not text.settings.logprobs:
+        return text.took(token, None, None)
+    each = logprobs(logits)[0]  # (V,)
+    best: Any = mx.argsort(-each)[: text.alternatives].tolist() if text.alternatives else []
+    alternatives = {other: each[other].item() for other in best}
+    return text.took(token, each[token].item(), alternatives or None)
+
+
+class Watched:
+    """The hidden states that a reader's passes give: those of the text so far, and those of the last candidates.
+
+    They are unit vectors, in a buffer (T, D) with room for `more` tokens that grows by large steps.
+    """
+
+    def __init__(self, more: int) -> None:
+        self.step = min(more, MOST_RESERVED)
+        self.length = 0  # tokens of the text so far
+        self.reading = True  # the prompt
+        self.buffer: mx.array | None = None
+        self.candidates: mx.array | None = None  # (K, D)
+
+    def __call__(self, place: int, hidden: mx.array) -> None:
+        """Take in the hidden states of a pass: (1, T, D) of the prompt, (K, 1, D) of candidates."""
+        if self.reading:
+            self._add(unit(hidden[0]))
+        else:
+            self.candidates = unit(hidden[:, -1])
+
+    def keep(self, chosen: int) -> None:
+        """Go on with one of the candidates."""
+        assert self.candidates is not None
+        self._add(self.candidates[chosen : chosen + 1])
+
+    def nearest(self) -> mx.array:  # (K,)
+        """The largest cosine similarity of each candidate to the tokens so far."""
+        assert self.buffer is not None and self.candidates is not None
+        return (self.candidates @ self.buffer[: self.length].T).max(axis=-1)
+
+    def _add(self, directions: mx.array) -> None:  # (T, D)
+        count, width = directions.shape
+        room = 0 if self.buffer is None else self.buffer.shape[0]
+        if self.buffer is None or self.length + count > room:
+            empty = mx.zeros((self.length + count - room + self.step, width))
+            self.buffer = empty if self.buffer is None else mx.concatenate([self.buffer, empty])
+        self.buffer[self.length : self.length + count] = directions
+        self.length += count
+
+
+def unit(vectors: mx.array) -> mx.array:  # (…, D) -> (…, D)
+    """Vectors of length 1 in the same directions, in float32."""
+    vectors = vectors.astype(mx.float32)
+    return vectors / mx.linalg.norm(vectors, axis=-1, keepdims=True)

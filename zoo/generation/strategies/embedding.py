@@ -1,0 +1,118 @@
+"""Texts to vectors: hidden states pooled over a text, as sentence-transformers does.
+
+Axes: N texts, B batch, S length, D width.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import mlx.core as mx
+
+from zoo import runtime
+from zoo.checkpoint.checkpoint import open_checkpoint
+from zoo.checkpoint.pooling import POOLINGS
+from zoo.errors import PromptError
+from zoo.generation import check_loaded
+from zoo.generation.loop.prompt import encode_prompt, pieces
+from zoo.generation.sampling.logits import check_numbers
+from zoo.loading import Loaded
+
+BATCH = 32  # texts a pass
+
+
+def embed(
+    loaded: Loaded, texts: Sequence[str], *, pooling: str | None = None, normalise: bool | None = None
+) -> mx.array:
+    """The vectors (N, D) of N texts, float32.
+
+    `pooling` ("mean", "first", "last") and `normalise` default to what the folder's sentence-transformers files
+    say (`modules.json`, `1_Pooling/config.json`), else to the mean, as it is. A text longer than their
+    `max_seq_length` is cut. PromptError for an empty text, ConfigError for a module or mode that is not implemented.
+
+    >>> loaded = zoo.load("bert")
+    >>> vectors = zoo.embed(loaded, ["Paris is in France.", "Paris is the capital of France.", "一"], normalise=True)
+    >>> vectors.shape  # (N, D)
+    (3, 128)
+    >>> likeness = vectors @ vectors.T  # (N, N), the cosines
+    >>> (likeness[0, 1] > likeness[0, 2]).item()
+    True
+    """
+    check_loaded(loaded, "embed")
+    runtime.check_process()
+    if isinstance(texts, str | bytes | Mapping) or not isinstance(texts, Iterable):
+        raise PromptError(
+            f"`texts` must be a list of texts, got {texts!r:.60}; one text: zoo.embed(loaded, [text])"
+        )
+    texts = list(texts)
+    for text in texts:
+        if not isinstance(text, str | Sequence) or isinstance(text, bytes):
+            raise PromptError(f"`texts` must be a list of texts, got {text!r:.60} among them")
+    if normalise is not None and not isinstance(normalise, bool):
+        raise PromptError(f"`normalise` must be true or false, got {normalise!r:.60}")
+    settings = open_checkpoint(loaded.folder, loaded.registry, loaded.architecture).pooling()
+    mode = pooling or settings.mode
+    if mode not in POOLINGS:
+        raise PromptError(f"`pooling` {mode!r} is not one of {', '.join(POOLINGS)}")
+    ids = [_encode(loaded, text, settings.length) for text in texts]
+    # Texts of like length share a batch, so that little of it is padding.
+    order = sorted(range(len(ids)), key=lambda text: len(ids[text]))
+    vectors: dict[int, mx.array] = {}
+    for start in range(0, len(order), BATCH):
+        chosen = order[start : start + BATCH]
+        with runtime.eager():
+            states, mask = _states(loaded, [ids[text] for text in chosen])  # (B, S, D), (B, S)
+        pooled = _pool(states, mask, mode)  # (B, D)
+        mx.eval(pooled)
+        check_numbers(pooled.max().item(), "a text's vector")
+        vectors |= zip(chosen, pooled, strict=True)
+    if not vectors:
+        raise PromptError("there is no text to embed")
+    found = mx.stack([vectors[text] for text in range(len(ids))])  # (N, D)
+    if settings.normalise if normalise is None else normalise:
+        found = found / mx.maximum(mx.linalg.norm(found, axis=-1, keepdims=True), 1e-12)
+    return found
+
+
+def _encode(loaded: Loaded, text: str, limit: int | None) -> list[int]:
+    """The ids of a text, at most `limit` of them; the tokens that the tokenizer puts around a text stay.
+
+    Ids are kept as they are.
+    """
+    if limit is None or loaded.tokenizer is None or not isinstance(text, str) or not text:
+        return encode_prompt(loaded, text)
+    before, own, after = pieces(loaded.tokenizer, text)
+    room = max(limit - len(before) - len(after), 0)
+    if len(own) > room:
+        warnings.warn(
+            f"texts longer than {limit} tokens are cut, as the folder's max_seq_length says", stacklevel=3
+        )
+    return encode_prompt(loaded, before + own[:room] + after)
+
+
+def _states(loaded: Loaded, rows: list[list[int]]) -> tuple[mx.array, mx.array]:
+    """Hidden states (B, S, D) of rows of ids, and their mask (B, S): 1 for a token, 0 for padding."""
+    width = max(map(len, rows))
+    model: Any = loaded.model
+    if model.encodes:
+        tokens = mx.array([row + [0] * (width - len(row)) for row in rows])
+        mask = mx.array([[1] * len(row) + [0] * (width - len(row)) for row in rows])
+        return model.encode(tokens, mask), mask
+    tokens = mx.array([[0] * (width - len(row)) + row for row in rows])
+    mask = mx.array([[0] * (width - len(row)) + [1] * len(row) for row in rows])
+    if loaded.architecture.causality == "prefix":
+        return model.backbone(tokens, mask=mask, prefix=mask.sum(axis=1)), mask
+    return model.backbone(tokens, mask=mask), mask
+
+
+def _pool(states: mx.array, mask: mx.array, mode: str) -> mx.array:
+    """One vector a text, (B, S, D) -> (B, D), in float32."""
+    states, width = states.astype(mx.float32), mask.shape[1]
+    if mode == "mean":
+        kept = mask[..., None].astype(mx.float32)  # (B, S, 1)
+        return (states * kept).sum(axis=1) / kept.sum(axis=1)
+    first = mx.argmax(mask, axis=1)
+    index = first if mode == "first" else width - 1 - mx.argmax(mask[:, ::-1], axis=1)  # (B,)
+    return states[mx.arange(states.shape[0]), index]
