@@ -23,7 +23,7 @@ from importlib.resources import files
 from typing import Literal
 
 from zoo.errors import ZooError
-from zoo.training.question import Question
+from zoo_corpora.question import Question
 
 Language = Literal["en", "zh"]
 Split = Literal["train", "validation"]

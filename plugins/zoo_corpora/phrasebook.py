@@ -22,9 +22,9 @@ from itertools import islice
 from typing import Literal
 
 from zoo.errors import ZooError
-from zoo.training.question import Question
 from zoo_corpora.phrasebook_grammar import Draft, Word, fitting, words
 from zoo_corpora.phrasebook_sentences import Author
+from zoo_corpora.question import Question
 
 Split = Literal["train", "validation", "test"]
 Direction = Literal["en-zh"]

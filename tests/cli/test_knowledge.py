@@ -9,8 +9,7 @@ from terminal import Terminal
 
 import zoo
 from zoo.cli.knowledge import about_model, about_prompt
-from zoo.training.corpora import Texts
-from zoo.training.unseen import unseen_words
+from zoo.training.corpora import Texts, unseen_words
 
 README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
 PROMPTS = re.findall(r'zoo (?:run|trace) (\w+) "(.+?)"', README)

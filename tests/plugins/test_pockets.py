@@ -6,8 +6,8 @@ import pytest
 
 import zoo
 from zoo.host.registry import default_registry
-from zoo.training.accuracy import is_right, scores
 from zoo.training.run import settings_of
+from zoo_corpora.accuracy import is_right, scores
 from zoo_corpora.atlas import names, questions
 
 FIRST = ["gpt2", "gpt2-postln", "llama", "qwen3"]
@@ -141,6 +141,6 @@ def test_a_prefix_of_the_answer_or_a_longer_word_is_not_right():
 
 
 def test_scores_count_questions_and_unseen_sentences(monkeypatch):
-    monkeypatch.setattr("zoo.training.accuracy.is_right", lambda loaded, question: question.held_out)
+    monkeypatch.setattr("zoo_corpora.accuracy.is_right", lambda loaded, question: question.held_out)
     (score,) = scores(zoo.load("llama"), questions("capital", "en"))
     assert score.questions == 194 and score.right == score.unseen == score.unseen_right == 27

@@ -7,11 +7,11 @@ from zoo.architecture import Architecture, Corpus, Objective, hookimpl
 from zoo.errors import PluginError, ZooError
 from zoo.host.discovery import Plugin
 from zoo.host.registry import Registry, isolated
-from zoo.training.accuracy import questions_of, scores
 from zoo.training.objective import NEXT_TOKEN, Method, objective_of
-from zoo.training.question import Question
 from zoo.training.record import Settings
 from zoo.training.run import settings_of, train_folder
+from zoo_corpora.accuracy import questions_of, scores
+from zoo_corpora.question import Question
 
 
 def counting(split, seed):

@@ -210,7 +210,7 @@ class Corpus(Frozen):
     not; when it ends it is begun again with the next seed. "validation" ends, and has none of the sentences of "train".
 
     `tasks` are those it can teach. `questions`, another target, is called `function(every)` and gives an iterator of
-    `zoo.training.question.Question`, which `zoo evaluate` asks: a few that show most, or with `every` all of them.
+    `zoo_corpora.question.Question`, which `zoo evaluate` asks: a few that show most, or with `every` all of them.
     `names` and `answers`, targets too, are called `function()` and give the names that occur in the texts, and those of
     them that answer a question: objectives that mask whole names use them. `sentences`, called as the target is,
     gives its sentences one by one.

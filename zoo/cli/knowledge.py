@@ -27,7 +27,7 @@ def about_model(loaded: Any) -> str | None:
 def about_prompt(loaded: Any, prompt: str) -> str | None:
     """A line that names the words of a prompt that the model's corpus does not have; None where it has all."""
     from zoo.training.corpora import corpus as opened
-    from zoo.training.unseen import unseen_words
+    from zoo.training.corpora import unseen_words
 
     corpus = _corpus(loaded)
     if corpus is None or loaded.tokenizer is None:
@@ -50,7 +50,7 @@ def about_prompt(loaded: Any, prompt: str) -> str | None:
 
 def _corpus(loaded: Any) -> Corpus | None:
     """The registered corpus that a model was trained on, where a record beside it says so."""
-    from zoo.training.trained_on import trained_on
+    from zoo.training.corpora import trained_on
 
     try:
         found = trained_on(loaded.folder, loaded.registry)

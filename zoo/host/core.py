@@ -320,7 +320,6 @@ def zoo_commands() -> tuple[Command, ...]:
             "compare": "Compare models and mark what differs.",
             "tokenize": "Show the tokens of a text.",
             "trace": "Follow a prompt through a model, step by step.",
-            "evaluate": "Count the questions of a corpus that a model answers.",
             "perplexity": "Measure how well models predict a text.",
         },
         "Make": {

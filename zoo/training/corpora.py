@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, count, islice
+from pathlib import Path
 from typing import Any
 
 from zoo.architecture import Corpus, import_target
 from zoo.errors import PluginError, ZooError
+from zoo.files import read_object
 from zoo.host.registry import Registry, default_registry
 from zoo.training.own_text import Own, is_path, pieces, read_documents
+from zoo.training.record import TRAINING
 
 SAMPLE = 20_000  # documents that a tokenizer is trained on
 CHARACTERS = 20_000_000  # at most so many characters of them
+# A character of a script that is written without spaces, or a run of other letters.
+WORD = re.compile("[⺀-\U0003fffd]|[^\\W\\d_⺀-\U0003fffd]+")
 
 
 @dataclass(frozen=True)
@@ -135,3 +141,31 @@ def _own(text: Own) -> Texts:
         text.parallel,
         text,
     )
+
+
+def trained_on(folder: Path, registry: Registry) -> Corpus | str | None:
+    """The registered corpus that the checkpoint in a folder was trained on, or the path of a person's own text.
+
+    None where no record says so. ZooError for a record that is not a JSON object.
+    """
+    settings = read_object(folder, TRAINING, ZooError).get("settings") if folder.is_dir() else None
+    name = settings.get("corpus") if isinstance(settings, dict) else None
+    if not isinstance(name, str):
+        return None
+    return registry.corpus(name) if name in registry.corpora else name
+
+
+def unseen_words(prompt: str, texts: Texts) -> list[str]:
+    """The words of a prompt that a sample of the corpus does not have, in any case, in the order of the prompt.
+
+    >>> from zoo.training.corpora import corpus, unseen_words
+    >>> unseen_words("The capital of France, and cats", corpus("atlas", "generate"))
+    ['cats']
+    """
+    unseen = {word.casefold(): word for word in WORD.findall(prompt)}
+    for text in texts.sample():
+        if not unseen:
+            break
+        for word in WORD.findall(text):
+            unseen.pop(word.casefold(), None)
+    return list(unseen.values())

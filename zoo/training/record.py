@@ -11,6 +11,8 @@ from typing import Any
 from zoo.errors import ZooError
 from zoo.files import write_text
 
+TRAINING = "training.json"  # the record of a run, beside the weights
+
 
 @dataclass(frozen=True)
 class Settings:

@@ -12,8 +12,7 @@ from zoo.errors import ConfigError, ZooError
 from zoo.files import read_object
 from zoo.notices import notice
 from zoo.training.corpora import Texts
-from zoo.training.record import Settings, settings_in
-from zoo.training.run_folder import TRAINING
+from zoo.training.record import TRAINING, Settings, settings_in
 from zoo.training.state import State, open_state, state_path
 
 

@@ -27,7 +27,7 @@ from zoo.training.curve import svg
 from zoo.training.data import IGNORED
 from zoo.training.loop import Batch, Watch, initialise, train
 from zoo.training.objective import END, Method, objective_of, token
-from zoo.training.record import Record, Settings
+from zoo.training.record import TRAINING, Record, Settings
 from zoo.training.resuming import check_resumed
 from zoo.training.sample import beginnings, sample
 from zoo.training.state import open_state, state_path
@@ -270,5 +270,5 @@ def finish(out: Path, loaded: Loaded, record: Record, files: Mapping[str, bytes]
         )
         for name, data in files.items():
             (part / Path(name).name).write_bytes(data)
-        record.save(part / run_folder.TRAINING)
+        record.save(part / TRAINING)
         (part / run_folder.CURVE).write_text(svg(record), encoding="utf-8")

@@ -13,9 +13,10 @@ from pathlib import Path
 from zoo.checkpoint.safetensors import INDEX
 from zoo.errors import SourceError
 from zoo.files import exchange, is_temporary, locked, make_folder, temporary_folder
+from zoo.training.record import TRAINING
 from zoo.training.state import STATE, state_path
 
-TRAINING, CURVE = "training.json", "training.svg"
+CURVE = "training.svg"
 SPARE = 16 << 20  # bytes beside the weights: tokenizer, records, file systems' own
 
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 from zoo.generation import generate
-from zoo.training.accuracy import goes_on, is_right, questions_of
+from zoo_corpora.accuracy import goes_on, is_right, questions_of
 from zoo_lab.experiments.measures import held_out
 
 TOKENS = 40  # of a text at most

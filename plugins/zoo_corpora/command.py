@@ -46,7 +46,7 @@ def evaluate(
     from zoo.files import check_outputs, write_record
     from zoo.loading import load
     from zoo.runtime import versions
-    from zoo.training.accuracy import corpus_to_ask, questions_of, scores
+    from zoo_corpora.accuracy import corpus_to_ask, questions_of, scores
 
     check_outputs((out,), overwrite)
     with Interrupts(lambda text: None):

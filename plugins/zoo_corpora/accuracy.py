@@ -13,9 +13,9 @@ from zoo.generation.loop.prompt import mask_id, pieces
 from zoo.generation.strategies.fill_mask import fill
 from zoo.host.registry import Registry, default_registry
 from zoo.loading import Loaded
+from zoo.training.corpora import trained_on
 from zoo.training.objective import objective_of
-from zoo.training.question import Question
-from zoo.training.trained_on import trained_on
+from zoo_corpora.question import Question
 
 
 @dataclass

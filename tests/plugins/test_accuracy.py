@@ -8,10 +8,10 @@ import pytest
 from zoo.loading import Loaded
 from zoo.testing import subject
 from zoo.tokenizer import load_tokenizer
-from zoo.training.accuracy import fills_in, is_right
-from zoo.training.question import Question
 from zoo.training.vocabulary import save_tokenizer, train_tokenizer
+from zoo_corpora.accuracy import fills_in, is_right
 from zoo_corpora.atlas import documents, names, questions
+from zoo_corpora.question import Question
 
 TEXTS = list(islice(documents("train", 0), 300))
 
@@ -29,9 +29,9 @@ def asked(monkeypatch, tmp_path, language, **settings):
         seen.append(loaded.tokenizer.decode(ids, skip_special_tokens=False))
         return told
 
-    monkeypatch.setattr("zoo.training.accuracy.fill", fill)
+    monkeypatch.setattr("zoo_corpora.accuracy.fill", fill)
     assert fills_in(loaded, question)
-    monkeypatch.setattr("zoo.training.accuracy.fill", lambda loaded, ids: ids)
+    monkeypatch.setattr("zoo_corpora.accuracy.fill", lambda loaded, ids: ids)
     assert not fills_in(loaded, question)
     return seen[0]
 
@@ -64,6 +64,6 @@ def test_an_answer_ends_where_its_word_does_and_a_translation_is_whole(monkeypat
     loaded = SimpleNamespace(
         architecture=SimpleNamespace(task=task), tokenizer=SimpleNamespace(encode=str.split)
     )
-    monkeypatch.setattr("zoo.training.accuracy.generate", lambda *_, **__: SimpleNamespace(text=text))
+    monkeypatch.setattr("zoo_corpora.accuracy.generate", lambda *_, **__: SimpleNamespace(text=text))
     question = Question("The country is", " Niger", ".", "neighbour", "en", False)
     assert is_right(loaded, question) is right
