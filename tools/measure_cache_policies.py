@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from zoo.facts.memory import policy_bytes
+from zoo.describe.facts.cache_bytes import policy_bytes
 from zoo.files import write_text
 from zoo.insight.perplexity import perplexity
 from zoo.loading import load

@@ -30,7 +30,7 @@ PROMISED: dict[str, tuple[str, ...]] = {
     "zoo.config": ("Config", "Origin"),
     "zoo.weights": ("Rule", "fill", "matches", "Join", "Tensors"),
     "zoo.gguf": ("*",),
-    "zoo.facts": ("Fact",),
+    "zoo.describe": ("Fact",),
     "zoo.cache": (
         "Cache",
         "CachePolicy",
@@ -53,7 +53,7 @@ PROMISED: dict[str, tuple[str, ...]] = {
     "zoo.generation.settings": ("Settings", "settings_for"),
     "zoo.generation.sampling.draw": ("sampler",),
     "zoo.generation.loop.text_stream": ("TextStream",),
-    "zoo.insight.diagram": ("Subject", "Box", "Residual", "Frame", "Stack", "Note", "Cell"),
+    "zoo.describe.diagram": ("Subject", "Box", "Residual", "Frame", "Stack", "Note", "Cell"),
     "zoo.insight.tracing.probe": ("Probe", "Traces", "Value"),
     "zoo.tokenizer": ("Tokenizer", "Backend", "Detokenizer", "TextBytes"),
     "zoo.errors": ("*",),

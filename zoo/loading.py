@@ -16,7 +16,7 @@ from zoo.notices import deferred
 from zoo.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
-    from zoo.facts import Sheet
+    from zoo.describe import Sheet
 
 
 @dataclass(repr=False)
@@ -55,7 +55,7 @@ class Loaded:
     @property
     def facts(self) -> Sheet:
         """What is known of it, as typed values with units: `loaded.facts["parameters.total"].value`."""
-        from zoo.facts import facts_of
+        from zoo.describe import facts_of
 
         return facts_of(
             self.recipe,

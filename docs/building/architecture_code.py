@@ -13,10 +13,10 @@ from building.family import Member
 from building.kept import ROOT
 from building.markup import raw, table
 from zoo.architecture import Block
-from zoo.facts.fact import ABSENT
+from zoo.describe.facts.fact import ABSENT
+from zoo.describe.language import in_language
+from zoo.describe.source_code import block_classes, recipe_code, source_of
 from zoo.host.registry import Registry
-from zoo.insight.code import block_classes, recipe_code, source_of
-from zoo.insight.language import in_language
 
 
 def code(one: Member, registry: Registry, language: str) -> str:

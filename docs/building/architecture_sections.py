@@ -11,13 +11,13 @@ from building.comparing_cards import record
 from building.diagrams import figure
 from building.family import Member, members, variants
 from building.markup import plain, raw, table
-from zoo.facts import compare, describe
-from zoo.facts.fact import ABSENT
+from zoo.describe import compare, describe
+from zoo.describe.facts.checkpoint import pocket_facts
+from zoo.describe.facts.fact import ABSENT
+from zoo.describe.how_to_run import command_of
+from zoo.describe.language import in_language
+from zoo.describe.pages.comparison import about_record
 from zoo.host.registry import Registry
-from zoo.insight.commands import command_of
-from zoo.insight.language import in_language
-from zoo.insight.pages.compare import about_record
-from zoo.insight.pocket import pocket_facts
 
 MACHINE = "fits"  # the fact that is another on each machine
 AT_CONTEXT = ("cache.context", "flops.decode", "flops.prefill")
@@ -66,8 +66,8 @@ def _preset(preset: Any, words: dict[str, str]) -> str:
 
 def diagram(one: Member, registry: Registry, language: str) -> str:
     """The block diagram; what the base has not is marked."""
-    from zoo.insight.diagram import diagram_in, diagram_of, marked
-    from zoo.insight.diagram.svg import to_svgs
+    from zoo.describe.diagram import diagram_in, diagram_of, marked
+    from zoo.describe.diagram.svg import to_svgs
 
     words = WORDS[language]
     recipes = [*([one.base_recipe] if one.base else []), one.found.recipe]
@@ -119,7 +119,7 @@ def facts(one: Member, registry: Registry, language: str) -> str:
 
 def weights(one: Member, registry: Registry, language: str) -> str:
     """Which tensors become which parameters, in each layout."""
-    from zoo.insight.names import weight_names
+    from zoo.checkpoint.weight_map import weight_names
 
     words = WORDS[language]
     parts = [words["weights said"].format() + "\n"]

@@ -14,8 +14,8 @@ from building.architecture_words import WORDS, titled
 from building.family import Member, by_task, members
 from building.markup import plain
 from building.pieces import ZooDirective, html
+from zoo.describe.language import in_language
 from zoo.host.registry import Registry, default_registry
-from zoo.insight.language import in_language
 
 FOLDER = "architectures"
 

@@ -28,7 +28,7 @@ class Compare(ZooDirective):
 
     def names(self) -> list[str]:
         """The names of the models that it begins with."""
-        from zoo.facts import describe
+        from zoo.describe import describe
         from zoo.host.registry import default_registry
 
         registry = default_registry()
@@ -46,8 +46,8 @@ class Compare(ZooDirective):
         }
 
     def made(self) -> list[nodes.Node]:
+        from zoo.describe.pages.comparison import app_element
         from zoo.host.registry import default_registry
-        from zoo.insight.pages.compare import app_element
 
         found = models()
         chosen = [found[name] for name in self.names()]
@@ -64,7 +64,7 @@ class Comparer(Compare):
         return list(FIRST)
 
     def more(self) -> dict[str, Any]:
-        from zoo.insight.pages.compare import choices
+        from zoo.describe.pages.comparison import choices
 
         return super().more() | {"models": choices(models().values(), self.language), "level": 2}
 

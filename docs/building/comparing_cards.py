@@ -22,7 +22,7 @@ SMALL = (
 @cache
 def models() -> dict[str, Any]:
     """All models that can be chosen, described, by name: each architecture's full-size preset first."""
-    from zoo.facts import describe
+    from zoo.describe import describe
     from zoo.host.registry import default_registry
 
     registry = default_registry()
@@ -48,9 +48,9 @@ def record() -> dict[str, Any]:
 
 def cards(language: str) -> list[dict[str, Any]]:
     """The card of each model, in a language."""
+    from zoo.describe.facts.checkpoint import pocket_facts
+    from zoo.describe.pages.model_card import card, with_words, words_between
     from zoo.host.registry import default_registry
-    from zoo.insight.pages.compare_card import card, with_words, words_between
-    from zoo.insight.pocket import pocket_facts
 
     found, registry = models(), default_registry()
     words = kept(lambda: words_between(found), "words between models")
@@ -77,8 +77,8 @@ def cards(language: str) -> list[dict[str, Any]]:
 
 def code_behind() -> dict[str, dict[str, Any]]:
     """The code that the cards name."""
+    from zoo.describe.pages.model_card import code_table
     from zoo.host.registry import default_registry
-    from zoo.insight.pages.compare_card import code_table
 
     table: dict[str, dict[str, Any]] = kept(
         lambda: code_table(models().values(), default_registry()), "code of models"
@@ -88,8 +88,8 @@ def code_behind() -> dict[str, dict[str, Any]]:
 
 def write_cards(outdir: Path, language: str) -> None:
     """Write the script, the styles and the cards into `_static/compare`."""
-    from zoo.insight.pages.compare import about_record, app_script, app_style
-    from zoo.insight.pages.page import as_data
+    from zoo.describe.pages.comparison import about_record, app_script, app_style
+    from zoo.describe.pages.template import as_data
 
     folder = outdir / "_static" / FOLDER
     (folder / "cards").mkdir(parents=True, exist_ok=True)
@@ -107,7 +107,7 @@ def write_code(outdir: Path, pages: Set[str] = frozenset()) -> None:
 
     `pages` are the files of code, as paths from the root, that have a page of their own.
     """
-    from zoo.insight.pages.page import as_data
+    from zoo.describe.pages.template import as_data
 
     table = {name: one | {"page": one["file"] in pages} for name, one in code_behind().items()}
     path = outdir / "_static" / FOLDER / CODE

@@ -15,9 +15,9 @@ BLOCK = re.compile(r'(<g class="block [^"]*" data-path="([^"]*)"[^>]*>.*?\n</g>)
 
 def figure(picture: str, diagram: Any, docname: str, language: str) -> str:
     """A diagram's picture in a page, its boxes links to their code where that has a page."""
+    from zoo.describe.diagram.model import boxes
     from zoo.errors import PluginError
     from zoo.host.registry import default_registry
-    from zoo.insight.diagram.model import boxes
 
     registry = default_registry()
     blocks = {box.path: box.block for box in boxes(diagram.stacks) if box.block}
@@ -44,10 +44,10 @@ class DiagramDirective(ZooDirective):
     final_argument_whitespace = True
 
     def made(self) -> list[nodes.Node]:
-        from zoo.facts import describe
+        from zoo.describe import describe
+        from zoo.describe.diagram import diagram_in, diagram_of, marked
+        from zoo.describe.diagram.svg import to_svgs
         from zoo.host.registry import default_registry
-        from zoo.insight.diagram import diagram_in, diagram_of, marked
-        from zoo.insight.diagram.svg import to_svgs
 
         registry = default_registry()
         found = [describe(name, registry) for name in self.arguments[0].split()]

@@ -7,7 +7,7 @@ from typing import Any
 from figures.numbers import sheet
 
 from building.pieces import ZooRole
-from zoo.insight.language import in_language
+from zoo.describe.language import in_language
 
 
 class FactRole(ZooRole):

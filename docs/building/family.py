@@ -6,8 +6,8 @@ from functools import cache
 from typing import Any
 
 from zoo.architecture.fields import TASKS
-from zoo.facts import Described, base_of, describe
-from zoo.facts.words import differences
+from zoo.describe import Described, base_of, describe
+from zoo.describe.differences import differences
 from zoo.frozen import Frozen, frozen
 from zoo.host.registry import Registry, default_registry
 

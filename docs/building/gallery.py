@@ -12,8 +12,8 @@ from building.architecture_words import WORDS
 from building.family import Member, members
 from building.pieces import ZooDirective, html
 from building.task_filter import task_filter
+from zoo.describe.language import in_language
 from zoo.host.registry import default_registry
-from zoo.insight.language import in_language
 
 SAID = re.compile(r"<(title|desc)\b.*?</\1>\n?", re.DOTALL)
 STYLE = re.compile(r"<style>.*?</style>\n?", re.DOTALL)
@@ -22,8 +22,8 @@ ROLE = re.compile(r' role="graphics-document" aria-labelledby="[^"]*" aria-descr
 
 def gallery(among: dict[str, Member], language: str, address: str) -> str:
     """A list of pictures as HTML; the style sheet that they share stands once."""
-    from zoo.insight.diagram import diagram_in, diagram_of
-    from zoo.insight.diagram.svg import to_svgs
+    from zoo.describe.diagram import diagram_in, diagram_of
+    from zoo.describe.diagram.svg import to_svgs
 
     registry, words = default_registry(), WORDS[language]
     shown, style = [], ""

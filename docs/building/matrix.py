@@ -13,14 +13,14 @@ from building.family import Member, members
 from building.pieces import ZooDirective, html
 from building.task_filter import task_filter
 from zoo.checkpoint.quantization_modes import AFFINE_BITS, FLOAT_MODES
-from zoo.facts import Sheet
-from zoo.facts.fact import ABSENT, amount
-from zoo.facts.memory import kept_of
-from zoo.facts.structure import position_text, scaling_text
-from zoo.facts.weights import weights_of
+from zoo.describe import Sheet
+from zoo.describe.facts.cache_bytes import kept_of
+from zoo.describe.facts.fact import ABSENT, amount
+from zoo.describe.facts.structure import position_text, scaling_text
+from zoo.describe.facts.weight_bytes import weights_of
+from zoo.describe.language import in_language
 from zoo.frozen import Frozen, frozen
 from zoo.host.registry import default_registry
-from zoo.insight.language import in_language
 
 READ = ("mixer", "head_norm", "window", "feedforward", "norm", "placement", "causality")
 # The columns that have a fact's own label; the words of this site have those of the others.

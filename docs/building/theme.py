@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from zoo.insight.diagram.style import DARK, LIGHT, RULES, STYLE, properties
+from zoo.describe.diagram.style import DARK, LIGHT, RULES, STYLE, properties
 
 
 def colours() -> str:

@@ -51,7 +51,7 @@ def embeddings(
     name: str, prompt: str, parts: list[str], layers: list[int], settings: dict[str, Any]
 ) -> dict[str, str]:
     """The HTML of a trace by language."""
-    from zoo.insight.language import LANGUAGES
+    from zoo.describe.language import LANGUAGES
     from zoo.insight.tracing.page import embedded
     from zoo.insight.tracing.run import trace
     from zoo.insight.tracing.viewing import view_of

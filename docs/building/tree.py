@@ -13,9 +13,9 @@ from figures.parts import line, rect, svg, text
 from building.architecture_words import WORDS, titled
 from building.family import Member, by_task, members, roots, variants
 from building.pieces import ZooDirective, html
+from zoo.describe.diagram.text_width import lines_within
+from zoo.describe.language import in_language
 from zoo.frozen import Frozen, frozen
-from zoo.insight.diagram.measure import lines_within
-from zoo.insight.language import in_language
 
 BOX, GAP = 216, 44  # the width of a box and the room between generations
 LINE, PAD = 16, 9  # of the small text in a box

@@ -5,10 +5,10 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from zoo.facts import Sheet, describe
-from zoo.facts.fact import billions
+from zoo.describe import Sheet, describe
+from zoo.describe.facts.fact import billions
+from zoo.describe.language import in_language
 from zoo.host.registry import default_registry
-from zoo.insight.language import in_language
 
 FEEDFORWARD = ("feed_forward", "routers", "experts")
 

@@ -16,7 +16,7 @@ MODELS = {"llama:8b": False, "mamba:2.8b": True}  # whether its line is dashed
 @cache
 def recipe(name: str) -> Any:
     """The recipe of a preset."""
-    from zoo.facts import describe
+    from zoo.describe import describe
     from zoo.host.registry import default_registry
 
     return describe(name, default_registry()).recipe
@@ -24,14 +24,14 @@ def recipe(name: str) -> Any:
 
 def memory(name: str, tokens: int) -> int:
     """Bytes of cache or state after so many tokens, cached numbers in 16 bits, states in float32."""
-    from zoo.facts.memory import cache_bytes, kept_of
+    from zoo.describe.facts.cache_bytes import cache_bytes, kept_of
 
     return cache_bytes(kept_of(recipe(name)), tokens)
 
 
 def work(name: str, tokens: int) -> float:
     """FLOPs of one more token after so many, by those after the fewest."""
-    from zoo.facts.flops import decode_flops
+    from zoo.describe.facts.flops import decode_flops
 
     first, now = (decode_flops(recipe(name), count) for count in (LENGTHS[0], tokens))
     assert first is not None and now is not None
@@ -40,7 +40,7 @@ def work(name: str, tokens: int) -> float:
 
 def draw(language: str) -> str:
     """Two panels: memory, and work."""
-    from zoo.facts.fact import text_of
+    from zoo.describe.facts.fact import text_of
 
     bytes_ = [2**power for power in range(24, 36, 2)]
     return panels(

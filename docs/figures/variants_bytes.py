@@ -8,7 +8,7 @@ from typing import Any
 
 from figures.parts import rect, svg, text
 from figures.tour_marks import panels, said
-from zoo.facts import describe, facts_of, text_of
+from zoo.describe import describe, facts_of, text_of
 from zoo.host.registry import default_registry
 
 LONGEST = 320.0

@@ -78,8 +78,8 @@ def needs(recipe: Any, weight_bytes: float, number_bytes: int, lengths: Lengths)
     Every matrix is read once a step, whatever the rows; of a mixture those of the experts that a token chooses. What is
     cached is read once a token, in `number_bytes` a number.
     """
-    from zoo.facts.flops import decode_flops, prefill_flops
-    from zoo.facts.memory import kept_of
+    from zoo.describe.facts.cache_bytes import kept_of
+    from zoo.describe.facts.flops import decode_flops, prefill_flops
 
     written, read = decode_flops(recipe, 1), prefill_flops(recipe, lengths.prompt)
     if written is None or read is None:

@@ -2,8 +2,8 @@
 
 import dataclasses
 
-from zoo.insight.diagram import Cell, Note, parts
-from zoo.insight.diagram.words import activation, number
+from zoo.describe.diagram import Cell, Note, parts
+from zoo.describe.diagram.labels import activation, number
 
 
 def typed_embedding(subject):

@@ -1,7 +1,7 @@
 """How latent attention and its router are drawn. Imports no mlx."""
 
-from zoo.insight.diagram import Note, parts
-from zoo.insight.diagram.words import counted, number
+from zoo.describe.diagram import Note, parts
+from zoo.describe.diagram.labels import counted, number
 
 
 def latent_attention(subject):

@@ -1,7 +1,7 @@
 """What latent attention saves, as a fact. Imports no mlx."""
 
-from zoo.facts import Fact
-from zoo.facts.memory import POLICIES
+from zoo.describe import Fact
+from zoo.describe.facts.cache_bytes import POLICIES
 from zoo_deepseek.spec import LatentAttention
 
 

@@ -1,6 +1,6 @@
 """How the blocks of Gemma 2 are drawn. Imports no mlx."""
 
-from zoo.insight.diagram import Note, Residual, parts
+from zoo.describe.diagram import Note, Residual, parts
 
 
 def offset_norm(subject):

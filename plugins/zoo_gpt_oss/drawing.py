@@ -1,6 +1,6 @@
 """How gpt-oss's attention and experts are drawn. Imports no mlx."""
 
-from zoo.insight.diagram import Note, parts
+from zoo.describe.diagram import Note, parts
 
 
 def sink_attention(subject):

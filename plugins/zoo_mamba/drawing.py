@@ -1,7 +1,7 @@
 """How Mamba's mixer and layer are drawn. Imports no mlx."""
 
-from zoo.insight.diagram import Note, Residual
-from zoo.insight.diagram.words import activation, number
+from zoo.describe.diagram import Note, Residual
+from zoo.describe.diagram.labels import activation, number
 
 
 def state_space(subject):

@@ -1,7 +1,7 @@
 """How a model that mlx-lm runs is drawn: its layers are closed boxes. Imports no mlx."""
 
-from zoo.insight.diagram import Box, Frame, Note, Stack
-from zoo.insight.diagram.words import number
+from zoo.describe.diagram import Box, Frame, Note, Stack
+from zoo.describe.diagram.labels import number
 
 
 def bridged(subject):

@@ -1,7 +1,7 @@
 """How LSTM, GRU and their layer are drawn. Imports no mlx."""
 
-from zoo.insight.diagram import Note
-from zoo.insight.diagram.words import counted, number
+from zoo.describe.diagram import Note
+from zoo.describe.diagram.labels import counted, number
 
 
 def lstm(subject):

@@ -15,8 +15,8 @@ from zoo.assemble import assemble, build
 from zoo.blocks.attention import Attention as AttentionModule
 from zoo.blocks.caching import CachedLayer
 from zoo.cache import CachePolicy, KVCache, LayerCache, StateCache, WindowCache
+from zoo.describe import facts_of, fields_of
 from zoo.errors import RecipeError
-from zoo.facts import facts_of, fields_of
 from zoo.host.registry import default_registry, isolated, using
 from zoo.recipe import (
     MLP,

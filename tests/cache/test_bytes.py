@@ -6,9 +6,9 @@ import pytest
 from zoo.assemble import assemble
 from zoo.cache import CachePolicy, KVCache, WindowCache, flatten_caches
 from zoo.checkpoint.open import make_recipe
+from zoo.describe import facts_of
+from zoo.describe.facts.cache_bytes import policy_bytes
 from zoo.errors import PromptError
-from zoo.facts import facts_of
-from zoo.facts.memory import policy_bytes
 from zoo.host.registry import default_registry
 from zoo.testing.subjects import numbers_of
 

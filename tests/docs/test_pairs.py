@@ -60,8 +60,8 @@ def test_every_finding_can_be_told_in_chinese(records):
 
 
 def test_mixtral_differs_from_mistral_in_what_its_page_names():
-    from zoo.facts import describe
-    from zoo.facts.words import differences
+    from zoo.describe import describe
+    from zoo.describe.differences import differences
     from zoo.host.registry import default_registry
 
     mistral, mixtral = (describe(name, default_registry()).recipe for name in ("mistral:7b", "mixtral:8x7b"))

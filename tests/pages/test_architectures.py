@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from site_of_docs import SITE, links_of
 
-from zoo.facts import base_of, describe
-from zoo.facts.words import differences
+from zoo.describe import base_of, describe
+from zoo.describe.differences import differences
+from zoo.describe.language import in_language
 from zoo.host.registry import default_registry, isolated
-from zoo.insight.language import in_language
 
 DOCS = Path(__file__).parents[2] / "docs"
 REGISTRY = default_registry()

@@ -6,13 +6,13 @@ import sys
 
 import pytest
 
-from zoo.facts import compare, describe
+from zoo.describe import compare, describe
+from zoo.describe.diagram import diagram_of, marked, to_svg
+from zoo.describe.diagram.arrange import align, elements
+from zoo.describe.diagram.geometry import Pixels
+from zoo.describe.pages.diagram_data import box_data
+from zoo.describe.pages.model_card import LEFT_OUT
 from zoo.host.registry import default_registry
-from zoo.insight.diagram import diagram_of, marked, to_svg
-from zoo.insight.diagram.arrange import align, elements
-from zoo.insight.diagram.geometry import Pixels
-from zoo.insight.pages.compare_card import LEFT_OUT
-from zoo.insight.pages.compare_diagram import box_data
 
 NAMES = ("gemma2", "mixtral", "deepseek-v3")
 PAIRS = [("gpt2", "gpt2-postln"), ("transformer", "t5"), ("bert", "llama"), ("llama", "mamba")]
@@ -115,8 +115,8 @@ def test_a_context_that_cannot_be_is_refused(visit, path):
 
 
 def test_the_cache_can_be_quantized(visit, path):
-    from zoo.facts.fact import text_of
-    from zoo.facts.memory import cache_bytes, kept_of
+    from zoo.describe.facts.cache_bytes import cache_bytes, kept_of
+    from zoo.describe.facts.fact import text_of
 
     page = visit(path)
     page.select_option("select.cache", "8-bit")

@@ -6,7 +6,7 @@ import sys
 import pytest
 from site_of_docs import SITE
 
-from zoo.facts import describe
+from zoo.describe import describe
 from zoo.host.registry import default_registry
 
 PAGES = ("compare/index.html", "zh/compare/index.html")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from zoo.facts import describe
+from zoo.describe import describe
 from zoo.host.registry import default_registry
 
 DOCS = Path(__file__).parents[2] / "docs"

@@ -3,7 +3,7 @@
 import pytest
 
 import zoo
-from zoo.insight.diagram.style import DARK, LIGHT, properties
+from zoo.describe.diagram.style import DARK, LIGHT, properties
 from zoo.insight.tracing.page import embedded, script, style
 from zoo.insight.tracing.viewing import view_of
 

@@ -2,10 +2,10 @@
 
 import itertools
 
-from zoo.facts import describe
-from zoo.facts.words import differences
+from zoo.describe import describe
+from zoo.describe.differences import differences
+from zoo.describe.language import is_known
 from zoo.host.registry import default_registry
-from zoo.insight.language import is_known
 
 
 def test_differences_of_all_pairs_are_known():

@@ -25,10 +25,10 @@ from zoo.cli.compare import compare
 from zoo.cli.show import described_source, show
 from zoo.cli.test import test as suite
 from zoo.config import Config
+from zoo.describe import described, facts_of, fields_of
+from zoo.describe.plugin_card import card
 from zoo.errors import CheckpointError, ConfigError, PromptError, SourceError, ZooError
-from zoo.facts import described, facts_of, fields_of
 from zoo.host.registry import default_registry, isolated
-from zoo.insight.card import card
 from zoo.testing import same
 from zoo_mlx_lm import modules
 from zoo_mlx_lm.measure import measured

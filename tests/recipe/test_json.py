@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import pytest
 
 from zoo.config import Config
+from zoo.describe import described
 from zoo.errors import RecipeError
-from zoo.facts import described
 from zoo.host.recipes import read_recipe, recipe_from_json
 from zoo.host.registry import default_registry, isolated
 from zoo.recipe import Decoder, Model, RMSNorm, Spec, from_json

@@ -97,7 +97,7 @@ def test_parameters_are_counted_by_hand():
 
 
 def test_a_published_count():
-    from zoo.facts import described
+    from zoo.describe import described
     from zoo.host.registry import default_registry
 
     for name, parameters in (("gpt2", 124_439_808), ("qwen3", 596_049_920), ("llama:8b", 8_030_261_248)):

@@ -9,8 +9,8 @@ import zoo
 from zoo.architecture import Block, Corpus, hookimpl
 from zoo.assemble import assemble
 from zoo.checkpoint.convert import convert
+from zoo.describe import described
 from zoo.errors import ConfigError, RecipeError, ZooError
-from zoo.facts import described
 from zoo.host.recipes import recipe_architecture, recipe_config, recipe_from_json
 from zoo.host.registry import default_registry, isolated
 from zoo.recipe import EncoderDecoder, LearnedPositions, RMSNorm

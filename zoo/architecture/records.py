@@ -275,7 +275,7 @@ class Objective(Frozen):
 class FactSource(Frozen):
     """Facts that a plugin adds to fact sheets: the function at "package.module:attribute", imported only when used.
 
-    It is called `function(recipe)` with the recipe of any model and gives `zoo.facts.Fact` records, none where it has
+    It is called `function(recipe)` with the recipe of any model and gives `zoo.describe.Fact` records, none where it has
     nothing to say of this one.
     """
 

@@ -54,7 +54,7 @@ def cache(context: click.Context, as_json: bool) -> None:
     from huggingface_hub import constants
 
     from zoo.cli.table import table
-    from zoo.facts import amount
+    from zoo.describe import amount
 
     found = downloaded(scan())
     if as_json:
@@ -81,8 +81,8 @@ def cache(context: click.Context, as_json: bool) -> None:
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def remove(ids: tuple[str, ...], yes: bool) -> None:
     """Remove models as `zoo cache` lists them: all that is there of OWNER/NAME, or the one revision 1234abcd."""
+    from zoo.describe import amount
     from zoo.errors import SourceError, did_you_mean
-    from zoo.facts import amount
 
     scanned = scan()
     found = downloaded(scanned)

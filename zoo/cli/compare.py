@@ -15,7 +15,7 @@ from zoo.cli.show import bullets
 from zoo.cli.source_options import overwrite_option
 
 if TYPE_CHECKING:
-    from zoo.facts.compare import Row
+    from zoo.describe.facts.compare import Row
 
 
 @click.command()
@@ -57,9 +57,9 @@ def compare(
     from zoo.cli.drawn import diagrams_of, print_diagrams, write_file
     from zoo.cli.table import wrapped
     from zoo.cli.terminal import columns
-    from zoo.facts import aligned, common_context, describe, fields_of
-    from zoo.facts import compare as compare_sheets
-    from zoo.facts.words import differences
+    from zoo.describe import aligned, common_context, describe, fields_of
+    from zoo.describe import compare as compare_sheets
+    from zoo.describe.differences import differences
     from zoo.files import check_outputs
     from zoo.host.registry import default_registry
 
@@ -71,11 +71,11 @@ def compare(
     diagrams = diagrams_of(found, registry)
     figures = _measured(names) if measured else []
     if svg is not None:
-        from zoo.insight.diagram import to_svg
+        from zoo.describe.diagram import to_svg
 
         write_file(svg, to_svg(diagrams), overwrite)
     if html is not None:
-        from zoo.insight.pages import compare_page
+        from zoo.describe.pages import compare_page
 
         facts = [one.facts() for one in figures]
         page = compare_page(found, registry, context=context, quantize=quantize, measured=facts)

@@ -19,14 +19,14 @@ ANSI = {"title": "1", "quiet": "2", "line": "2", "differs": "1;33"}
 
 def diagrams_of(found: Sequence[Any], registry: Any) -> Any:
     """The diagrams of some described models, what differs marked."""
-    from zoo.insight.diagram import diagram_of, marked
+    from zoo.describe.diagram import diagram_of, marked
 
     return marked([diagram_of(one.recipe, one.origin, registry) for one in found])
 
 
 def print_diagrams(diagrams: Sequence[Any]) -> None:
     """Print diagrams side by side where they fit; in colours on a terminal, unless NO_COLOR or TERM=dumb is set."""
-    from zoo.insight.diagram.text import to_spans
+    from zoo.describe.diagram.terminal import to_spans
 
     plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
     coloured = isinstance(sys.stdout, Terminal) and not plain

@@ -74,9 +74,9 @@ def _gives(plugin: Plugin, contested: dict[str, list[str]]) -> str:
 
 
 def _card(name: str | None, into: Path | None) -> None:
+    from zoo.describe.plugin_card import card, rewrite
     from zoo.errors import PluginError
     from zoo.host.registry import default_registry
-    from zoo.insight.card import card, rewrite
 
     if name is None:
         raise click.UsageError("--into goes with --card NAME")

@@ -51,13 +51,13 @@ def show(
     SOURCE is an architecture (llama), one of its presets (llama:pocket), a folder or a hub id, of which the config
     alone is read, or a recipe in a .json file, as --recipe prints it.
     """
+    from zoo.checkpoint.weight_map import weight_rules
     from zoo.cli.drawn import diagrams_of, print_diagrams, write_file
-    from zoo.facts import base_of, describe, fields_of
-    from zoo.facts.stacks import is_opaque
-    from zoo.facts.words import differences
+    from zoo.describe import base_of, describe, fields_of
+    from zoo.describe.differences import differences
+    from zoo.describe.facts.stacks import is_opaque
     from zoo.files import check_outputs
     from zoo.host.registry import default_registry
-    from zoo.insight.names import weight_rules
 
     if as_recipe and (parameters or rules or as_json):
         raise click.UsageError("--recipe prints JSON of its own: leave --json, --parameters and --rules out")
@@ -69,7 +69,7 @@ def show(
         return
     diagrams = diagrams_of([found], registry)
     if svg is not None:
-        from zoo.insight.diagram import to_svg
+        from zoo.describe.diagram import to_svg
 
         write_file(svg, to_svg(diagrams), overwrite)
         if not as_json:
@@ -110,7 +110,7 @@ def show(
 
 def described_source(name: str, revision: str | None = None) -> tuple[Any, str, Any]:
     """The architecture of a source, what of it is described, and its recipe."""
-    from zoo.facts import describe
+    from zoo.describe import describe
     from zoo.host.registry import default_registry
 
     found = describe(name, default_registry(), revision)
@@ -174,7 +174,7 @@ def _sheet(sheet: Any, everything: bool) -> str:
     """The facts in some fifteen rows, or each in its own, and the notes on them."""
     from zoo.cli.table import wrapped
     from zoo.cli.terminal import columns
-    from zoo.facts import Line, aligned, short
+    from zoo.describe import Line, aligned, short
 
     rows = aligned([sheet.facts])
     lines = [Line(row.label, row.texts[0], (row.name,)) for row in rows] if everything else short(sheet)
@@ -204,7 +204,7 @@ def _how_to_run(found: Any) -> str:
     """The commands that run it, or train a small one."""
     from zoo.cli.table import wrapped
     from zoo.cli.terminal import columns
-    from zoo.insight.commands import how_to_run
+    from zoo.describe.how_to_run import how_to_run
 
     lines = [f"{command} ({remark})" if remark else command for command, remark in how_to_run(found)]
     if not lines:
@@ -213,14 +213,14 @@ def _how_to_run(found: Any) -> str:
 
 
 def _fields(facts: Any) -> str:
-    from zoo.facts import aligned
+    from zoo.describe import aligned
 
     return _table([[row.label, row.texts[0]] for row in aligned([facts])], ["field", "value"])
 
 
 def _names(found: Any, registry: Any) -> dict[str, list[dict[str, list[str]]]]:
     """The tensors of each layout, and the parameters that they become."""
-    from zoo.insight.names import weight_names
+    from zoo.checkpoint.weight_map import weight_names
 
     return {
         layout: [{"tensors": list(p.tensors), "parameters": list(p.parameters)} for p in pairs]

@@ -15,7 +15,7 @@ from zoo.cli.progress import Progress
 from zoo.cli.run import piped
 from zoo.cli.setting_options import SettingsCommand
 from zoo.cli.source_options import overwrite_option
-from zoo.insight.language import LANGUAGES
+from zoo.describe.language import LANGUAGES
 
 FILE = click.Path(path_type=Path, dir_okay=False)
 

@@ -281,7 +281,7 @@ def zoo_objectives() -> tuple[Objective, ...]:
 @hookimpl
 def zoo_drawings() -> tuple[Drawing, ...]:
     """How the blocks that come with the zoo itself are drawn."""
-    parts, stacks = "zoo.insight.diagram.parts", "zoo.insight.diagram.stacks"
+    parts, stacks = "zoo.describe.diagram.parts", "zoo.describe.diagram.stacks"
     return (
         Drawing(recipe.LayerNorm, f"{parts}:layer_norm"),
         Drawing(recipe.RMSNorm, f"{parts}:rms_norm"),

@@ -208,14 +208,14 @@ def zoo_objectives() -> Iterable[Objective]:  # type: ignore[empty-body]
 
 @hookspec
 def zoo_facts() -> Iterable[FactSource]:  # type: ignore[empty-body]
-    """Facts of a plugin's own, which `zoo show`, `zoo compare` and `zoo.facts.facts_of` tell beside the zoo's.
+    """Facts of a plugin's own, which `zoo show`, `zoo compare` and `zoo.describe.facts_of` tell beside the zoo's.
 
     The function, at "package.module:attribute", is called with a recipe, of any model, and gives or yields facts: a name
     that no other fact has, what a person reads, a value, and what a number counts. It gives none for a model of which it has
     nothing to say.
 
     >>> from zoo.architecture import FactSource, hookimpl
-    >>> from zoo.facts import Fact
+    >>> from zoo.describe import Fact
     >>> def deepest(recipe):  # in the module that the record names
     ...     yield Fact("depth.ratio", "width a layer", recipe.dim // len(recipe.layers))
     >>> @hookimpl
@@ -247,15 +247,15 @@ def zoo_resolve(config: Mapping[str, Any]) -> str | None:
 def zoo_drawings() -> Iterable[Drawing]:  # type: ignore[empty-body]
     """Drawings: how a spec looks in the diagrams of `zoo show` and `zoo compare`.
 
-    The function is called with a `zoo.insight.diagram.Subject` and gives the items of the diagram from bottom to top:
+    The function is called with a `zoo.describe.diagram.Subject` and gives the items of the diagram from bottom to top:
     a `Box`, or a `Residual` around some. `subject.part("mixer")` gives those of a part, by the drawing of its own spec.
     A spec without a drawing has that of its base class (a layer has not: it may join its parts in another way), or a box
-    with its fields. The function may change what another gives: `zoo.insight.diagram.parts` has the zoo's own, and
+    with its fields. The function may change what another gives: `zoo.describe.diagram.parts` has the zoo's own, and
     `side_by_side` for parts that run in parallel.
 
     >>> from dataclasses import dataclass
     >>> from zoo.architecture import Drawing, hookimpl
-    >>> from zoo.insight.diagram import Residual  # in the module that the record names
+    >>> from zoo.describe.diagram import Residual  # in the module that the record names
     >>> from zoo.recipe import Spec
     >>> @dataclass(frozen=True)
     ... class MixerLayer(Spec):

@@ -12,8 +12,8 @@ from typing import Any
 from zoo.architecture import Architecture
 from zoo.checkpoint.source import is_architecture, split_preset
 from zoo.config import Config
+from zoo.describe import Fact
 from zoo.errors import PromptError, SourceError, ZooError
-from zoo.facts import Fact
 from zoo.frozen import Frozen, frozen
 from zoo.host.recipes import read_recipe, recipe_architecture, recipe_config
 from zoo.host.registry import Registry, default_registry

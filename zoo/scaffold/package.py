@@ -14,10 +14,10 @@ from types import ModuleType
 from typing import Any
 
 from zoo.architecture import API
+from zoo.describe.plugin_card import card, with_card
 from zoo.errors import ScaffoldError
 from zoo.files import new_folder
 from zoo.host.registry import Registry, default_registry, isolated
-from zoo.insight.card import card, with_card
 from zoo.scaffold.base import Parts, parts_of
 from zoo.scaffold.blocks import BLOCKS
 from zoo.scaffold.names import Names, named, refuse_taken

@@ -355,7 +355,7 @@ def run_checks(name: str, preset: str | None = None, registry: Registry | None =
 
 def check_card(readme: Path | str, name: str, registry: Registry | None = None) -> None:
     """Raise AssertionError, with the command that rewrites it, unless a README has the present card of the plugin `name`."""
-    from zoo.insight.card import card
+    from zoo.describe.plugin_card import card
 
     registry, path = registry or default_registry(), Path(readme)
     text = card(registry.plugin(name), registry)

@@ -100,7 +100,7 @@ def quantization(scale: Scale) -> Plan:
 
 def memory(recipe: Any) -> dict[str, float]:
     """The bytes of the cache a token and the kB of the state, as `zoo show` has them."""
-    from zoo.facts.memory import cache_bytes, kept_of
+    from zoo.describe.facts.cache_bytes import cache_bytes, kept_of
 
     kept = kept_of(recipe)
     state = cache_bytes(kept, 0)

@@ -9,9 +9,9 @@ import pytest
 
 import zoo
 from zoo.assemble import assemble
+from zoo.describe.language import in_language
 from zoo.errors import PromptError, ZooError
 from zoo.host.registry import default_registry
-from zoo.insight.language import in_language
 from zoo.insight.tracing.page import embedded, page, script, table
 from zoo.insight.tracing.viewing import view_of
 from zoo.loading import Loaded

@@ -9,8 +9,8 @@ import pytest
 
 import zoo
 from zoo.checkpoint.save import save
+from zoo.describe.facts.cache_bytes import kept_of
 from zoo.errors import PromptError, SourceError, ZooError
-from zoo.facts.memory import kept_of
 from zoo.testing import subject
 from zoo_bench import engine, profile
 from zoo_bench.benchmark import benchmark, compared, is_record, read_record, share

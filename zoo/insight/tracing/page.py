@@ -8,10 +8,10 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Any
 
+from zoo.describe.language import check_language, in_language
+from zoo.describe.pages.template import as_data, asset, filled
+from zoo.describe.pages.template import page as page_of
 from zoo.errors import ZooError
-from zoo.insight.language import check_language, in_language
-from zoo.insight.pages.page import as_data, asset, filled
-from zoo.insight.pages.page import page as page_of
 from zoo.insight.tracing.view import TraceView
 
 SCRIPTS = ("trace_base.js", "trace_layers.js", "trace_choice.js", "trace_mount.js")

@@ -6,7 +6,7 @@ import pytest
 import zoo_falcon_h1
 import zoo_mamba2
 
-from zoo.insight.card import card
+from zoo.describe.plugin_card import card
 from zoo.testing import check_architecture, same, subject
 
 

@@ -1,6 +1,6 @@
 """How the layer of Falcon-H1 is drawn. Imports no mlx."""
 
-from zoo.insight.diagram import Residual, parts
+from zoo.describe.diagram import Residual, parts
 
 
 def parallel_layer(subject):

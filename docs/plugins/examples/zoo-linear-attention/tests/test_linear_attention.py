@@ -6,9 +6,9 @@ import mlx.core as mx
 import pytest
 import zoo_linear_attention
 
-from zoo.facts import describe
-from zoo.insight.card import card
-from zoo.insight.diagram import diagram_of, to_text
+from zoo.describe import describe
+from zoo.describe.diagram import diagram_of, to_text
+from zoo.describe.plugin_card import card
 from zoo.testing import check_architecture, same, subject
 
 

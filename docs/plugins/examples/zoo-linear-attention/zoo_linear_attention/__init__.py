@@ -45,7 +45,7 @@ def memory_facts(recipe):
         spec for layer in recipe.layers for _, spec in layer.walk() if isinstance(spec, LinearAttention)
     ]
     if states:
-        from zoo.facts import Fact
+        from zoo.describe import Fact
 
         tokens = sum(spec.state_size(recipe.dim) for spec in states) // (2 * recipe.dim * len(states))
         yield Fact("state.tokens", "state as a cache of", tokens, "tokens")

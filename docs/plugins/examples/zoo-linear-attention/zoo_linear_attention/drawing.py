@@ -1,6 +1,6 @@
 """How linear attention is drawn. Imports no mlx."""
 
-from zoo.insight.diagram import Note
+from zoo.describe.diagram import Note
 
 
 def linear_attention(subject):

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import zoo_mamba2
 
-from zoo.insight.card import card
+from zoo.describe.plugin_card import card
 from zoo.testing import check_architecture, same
 
 

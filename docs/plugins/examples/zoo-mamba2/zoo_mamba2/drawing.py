@@ -1,7 +1,7 @@
 """How Mamba-2's mixer is drawn. Imports no mlx."""
 
-from zoo.insight.diagram import Note
-from zoo.insight.diagram.words import activation, counted, number
+from zoo.describe.diagram import Note
+from zoo.describe.diagram.labels import activation, counted, number
 
 
 def state_space(subject):

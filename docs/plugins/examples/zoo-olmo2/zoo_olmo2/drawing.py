@@ -1,6 +1,6 @@
 """How OLMo 2's layer is drawn. Imports no mlx."""
 
-from zoo.insight.diagram import Residual
+from zoo.describe.diagram import Residual
 
 
 def output_norm_layer(subject):

@@ -1,0 +1,55 @@
+"""The map from a checkpoint's names to parameters has every parameter, read off rules of all kinds."""
+
+import pytest
+from mlx.utils import tree_flatten
+
+from zoo.architecture import Architecture, Ignore, Rename, Split
+from zoo.checkpoint.parameters import export
+from zoo.checkpoint.weight_map import RuleEntry, weight_names, weight_rules
+from zoo.host.registry import default_registry
+from zoo.testing import subject
+
+
+def plain(name):
+    return ".".join("{i}" if step.isdigit() else step for step in name.split("."))
+
+
+@pytest.mark.parametrize("name", sorted(default_registry().architectures))
+def test_every_parameter_and_every_tensor_is_in_it(name):
+    made = subject(name)
+    layouts = weight_names(made.architecture, made.recipe, made.registry)
+    parameters = {plain(path) for path, _ in tree_flatten(made.model.parameters())}
+    for layout, pairs in layouts.items():
+        assert {path for pair in pairs for path in pair.parameters} == parameters
+        tensors = {plain(n) for n in export(made.model, made.architecture, made.recipe, layout)}
+        assert {tensor for pair in pairs for tensor in pair.tensors} == tensors
+
+
+def test_fused_and_split_tensors_are_one_pair():
+    made = subject("deepseek-v3")
+    pairs = {
+        pair.tensors: pair.parameters
+        for pair in weight_names(made.architecture, made.recipe, made.registry)["hf"]
+    }
+    heads = pairs[("model.layers.{i}.self_attn.kv_b_proj.weight",)]
+    assert heads == ("layers.{i}.mixer.key_up.weight", "layers.{i}.mixer.value_up.weight")
+
+
+def test_the_rules_of_a_family_are_listed_once_each_with_their_patterns():
+    rename, split = Rename("a.*", "b.*"), Split("qkv.{i}", ("q.{i}", "k.{i}"), transpose=True)
+    listed = weight_rules(Architecture("x", "", len, (rename, split, Ignore("c"), rename)))
+    assert listed == {
+        "hf": [
+            RuleEntry("Rename", "a.*", ("b.*",)),
+            RuleEntry("Split(transpose=True)", "qkv.{i}", ("q.{i}", "k.{i}")),
+            RuleEntry("Ignore", "c", ()),
+        ]
+    }
+
+
+@pytest.mark.parametrize("name", sorted(default_registry().architectures))
+def test_the_rules_of_every_architecture_can_be_listed(name):
+    architecture = default_registry().architecture(name)
+    listed = weight_rules(architecture)
+    assert len(listed["hf"]) == len(set(architecture.weights))
+    assert ("gguf" in listed) == (architecture.gguf is not None)

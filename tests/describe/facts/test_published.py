@@ -1,0 +1,103 @@
+"""Counts are the published ones.
+
+Counted is what a checkpoint's tensors hold, or what transformers' model of it lists as parameters: a tied head once, no
+buffers. The sources are those that the numbers were read from.
+"""
+
+import pytest
+
+from zoo.config import Config
+from zoo.describe import described, facts_of
+from zoo.host.registry import default_registry
+
+HEADERS = "total_size of the checkpoint's model.safetensors.index.json, 2 bytes a parameter"
+GGUF = "general.parameter_count of its GGUF file, as Ollama shows it"
+COUNTED = "the sum over model.parameters() of transformers' model, as printed by"
+
+# Preset, parameters, where that was read, and how many of those the zoo does not have (or has more) and why.
+PUBLISHED = [
+    ("gpt2:small", 124_439_808, f"{COUNTED} a module tree of GPT2LMHeadModel; head tied", 0),
+    (
+        "gpt:117m",
+        116_534_784,
+        f"{COUNTED} tests of reimplementations, for AutoModelForCausalLM; head tied",
+        0,
+    ),
+    ("llama:8b", 8_030_261_248, f"{HEADERS}: 16,060,522,496; {GGUF}; head not tied", 0),
+    ("mistral:7b", 7_241_732_096, f"{HEADERS}: 14,483,464,192; head not tied", 0),
+    ("qwen2:7b", 7_615_616_512, f"{HEADERS}: 15,231,233,024; {GGUF}; head not tied", 0),
+    ("qwen3:0.6b", 596_049_920, f"{COUNTED} a model card's example; head tied", 0),
+    ("mixtral:8x7b", 46_702_792_704, "params of keras-hub's preset mixtral_8_7b_en; head not tied", 0),
+    ("qwen2-moe:a2.7b", 14_315_784_192, "params of keras-hub's preset qwen-1.5-moe; head not tied", 0),
+    ("qwen3-moe:30b-a3b", 30_532_122_624, f"{GGUF}, of Qwen3-Coder-30B-A3B, which has its sizes", 0),
+    ("gpt-oss:20b", 20_914_757_184, f"{GGUF}; head not tied", 0),
+    ("gemma2:2b", 2_614_341_888, f"{COUNTED} evaluations of google/gemma-2-2b; head tied", 0),
+    (
+        "deepseek-v3:671b",
+        671_026_419_200,
+        "audits of the checkpoint's safetensors headers: the main model, without its MTP layer and FP8 scales",
+        0,
+    ),
+    ("mamba:2.8b", 2_768_345_600, '"Number of parameters" of the authors\' benchmark script; head tied', 0),
+    ("mamba:130m", 129_135_360, "a table of sizes of state-spaces' checkpoints; head tied", 0),
+    ("bert:base", 109_514_298, f"{COUNTED} scripts for BertForMaskedLM, without a pooler; head tied", 0),
+    # The checkpoint's pooler, a matrix and a bias of width 384, is not what sentence vectors are made with.
+    ("bert:minilm", 22_713_216, f"{COUNTED} a test of all-MiniLM-L6-v2, with its pooler; no head", 384 * 385),
+    # transformers holds the bias on the logits as a buffer, which it does not count.
+    ("bart:large", 406_291_456, f"{COUNTED} a table of models, for facebook/bart-large; head tied", -50_265),
+    ("m2m-100:nllb-600m", 615_073_792, f"{COUNTED} training logs of nllb-200-distilled-600M; head tied", 0),
+    ("t5:small", 60_506_624, "params of KerasNLP's preset t5_small; head tied", 0),
+    ("mt5:small", 300_176_768, f"{COUNTED} experiments that trim its vocabulary; head not tied", 0),
+]
+
+
+@pytest.mark.parametrize(("preset", "published", "source", "left_out"), PUBLISHED, ids=lambda v: str(v)[:20])
+def test_parameters_are_as_many_as_published(preset, published, source, left_out):
+    recipe = described(preset, default_registry())[2]
+    assert facts_of(recipe).value("parameters.total") == published - left_out, source
+
+
+def test_the_larger_gpt_oss_has_as_many_as_published():
+    # 116,829,156,672: the total of the safetensors of openai/gpt-oss-120b in lists of the hub's models; model cards: 117B.
+    small = described("gpt-oss:20b", default_registry())[1].config
+    large = Config({**small, "num_hidden_layers": 36, "num_local_experts": 128, "layer_types": None})
+    recipe = default_registry().architecture("gpt-oss").recipe(large)
+    assert facts_of(recipe).value("parameters.total") == 116_829_156_672
+
+
+def test_active_parameters_are_those_that_papers_round():
+    # OpenAI leaves the embedding table out (gpt-oss model card, table 1); the others count it.
+    for preset, billions, table in (
+        ("gpt-oss:20b", 3.6, False),
+        ("mixtral:8x7b", 12.9, True),
+        ("deepseek-v3:671b", 37.6, True),
+        ("qwen2-moe:a2.7b", 2.7, True),
+    ):
+        sheet = facts_of(described(preset, default_registry())[2])
+        counted = sheet.value("parameters.active") + table * sheet.value("parameters.embedding")
+        assert round(counted / 1e9, 1) == billions
+
+
+@pytest.mark.parametrize(("preset", "read"), [("llama:8b", "embedding"), ("gpt2:small", "positions")])
+def test_a_table_of_which_a_token_reads_one_row_is_not_active_unless_it_is_the_head(preset, read):
+    sheet = facts_of(described(preset, default_registry())[2])
+    idle = sheet.value("parameters.total") - sheet.value("parameters.active")
+    assert idle == sheet.value(f"parameters.{read}")
+
+
+def test_only_models_with_idle_experts_are_said_to_use_a_part():
+    for preset, shown in (("llama:8b", False), ("gpt2:small", False), ("gpt-oss:20b", True)):
+        sheet = facts_of(described(preset, default_registry())[2])
+        (active,) = (fact for fact in sheet if fact.name == "parameters.active")
+        assert active.detail is not shown
+
+
+@pytest.mark.parametrize("name", sorted(default_registry().architectures))
+def test_parts_add_up_to_the_whole(name):
+    for preset in default_registry().architecture(name).presets:
+        if preset.config is not None:
+            sheet = facts_of(described(f"{name}:{preset.name}", default_registry())[2])
+            parts = {fact.name: fact.value for fact in sheet if fact.name.startswith("parameters.")}
+            whole = parts.pop("parameters.total")
+            parts.pop("parameters.active")
+            assert sum(parts.values()) == whole and "parameters.other" not in parts

@@ -1,0 +1,30 @@
+"""What a recipe says without running: facts, differences in sentences, diagrams, pages. Imports no mlx.
+
+Nothing here knows a family: a third party's specs are described like the zoo's own, and its plugin may add facts.
+"""
+
+from zoo.describe.described import Described, base_of, describe, described
+from zoo.describe.facts.compare import Row, aligned, compare
+from zoo.describe.facts.fact import Fact, Sheet, amount, text_of
+from zoo.describe.facts.fields import fields_of
+from zoo.describe.facts.sheet import common_context, facts_of
+from zoo.describe.facts.short_sheet import Line, short
+
+__all__ = [
+    "Described",
+    "Fact",
+    "Line",
+    "Row",
+    "Sheet",
+    "aligned",
+    "amount",
+    "base_of",
+    "common_context",
+    "compare",
+    "describe",
+    "described",
+    "facts_of",
+    "fields_of",
+    "short",
+    "text_of",
+]

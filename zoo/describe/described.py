@@ -1,0 +1,143 @@
+"""From what a person calls a model to its recipe, without its weights. Imports no mlx."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from zoo.architecture import Architecture, Preset
+from zoo.checkpoint.source import find, is_architecture, split_preset
+from zoo.config import Config
+from zoo.describe.facts.fact import Sheet
+from zoo.describe.facts.sheet import facts_of
+from zoo.errors import SourceError, ZooError
+from zoo.frozen import Frozen, frozen
+from zoo.host.recipes import read_recipe, recipe_architecture, recipe_config
+from zoo.host.registry import Registry
+from zoo.notices import notice
+from zoo.recipe.policy import CachePolicy
+
+
+@frozen()
+class Described(Frozen):
+    """What a source is: its architecture and recipe, and `origin`, what of it is described ("llama:8b").
+
+    `preset` is None for a folder, a hub id or a recipe. `config` holds its config.json where there is one, `path` where it
+    was read from.
+    """
+
+    architecture: Architecture
+    origin: str
+    recipe: Any
+    preset: Preset | None = None
+    config: dict[str, Any] | None = None
+    path: Path | None = None
+
+    def tokenizer(self, registry: Registry) -> Any:
+        """Its `Tokenizer`, where that is at hand without the network: of a folder, a file, an installed checkpoint.
+
+        None for others, and where it cannot be read.
+        """
+        embedded = self.preset is not None and self.preset.embedded
+        if self.path is None and not embedded:
+            return None
+        from zoo.checkpoint.checkpoint import open_checkpoint
+
+        try:
+            path = self.path or find(self.origin, registry, weights=False, tokenizer=True).path
+            return open_checkpoint(path, registry, self.architecture).tokenizer()
+        except ZooError as error:
+            notice(f"{self.origin}: no facts of its tokenizer ({error})")
+            return None
+
+    def sheet(
+        self,
+        registry: Registry,
+        context: int | None = None,
+        quantize: str | None = None,
+        tokenizer: Any = None,
+        policy: CachePolicy | None = None,
+    ) -> Sheet:
+        """Its fact sheet, with the facts of `tokenizer` and of a cache's `policy` where they are given."""
+        return facts_of(
+            self.recipe,
+            context=context,
+            quantize=quantize,
+            title=self.origin,
+            licence=self.preset.licence if self.preset else None,
+            tokenizer=tokenizer,
+            registry=registry,
+            quantizes=self.architecture.quantizes,
+            policy=policy,
+        )
+
+
+def described(name: str, registry: Registry) -> tuple[Architecture, Preset, Any]:
+    """The architecture, preset and recipe of "llama" (its full-size preset) or "llama:pocket".
+
+    SourceError when there is no such preset, or it carries no numbers.
+    """
+    plain, wanted = split_preset(name)
+    architecture = registry.architecture(plain)
+    preset = architecture.preset(wanted) if wanted else architecture.full_size or architecture.preset()
+    if not architecture.presets:
+        raise SourceError(f"{architecture.name} has no numbers of its own: give the folder of a checkpoint")
+    if preset is None or preset.config is None:
+        has = ", ".join(p.name for p in architecture.presets if p.config) or "none"
+        what = f"preset {wanted!r}" if wanted else "preset"
+        raise SourceError(f"{name}: {architecture.name} has no {what} with numbers; it has: {has}")
+    return architecture, preset, architecture.recipe_of(Config(preset.config))
+
+
+def describe(source: str, registry: Registry, revision: str | None = None) -> Described:
+    """What a source is: an architecture (llama), a preset (llama:pocket), a folder, a hub id, or a recipe in a .json file.
+
+    Of a folder or a hub id the config alone is read. ZooError for what cannot be found or read.
+
+    >>> from zoo.describe import describe
+    >>> from zoo.host.registry import default_registry
+    >>> found = describe("llama:8b", default_registry())
+    >>> found.recipe.parameters(found.recipe.dim)
+    8030261248
+    """
+    if source.endswith(".json") and not Path(source).is_dir():
+        if not Path(source).is_file():
+            raise SourceError(f"{source}: no such file")
+        written = read_recipe(Path(source), registry)
+        return Described(recipe_architecture(recipe_config(written), registry), source, written)
+    if is_architecture(source, registry) or not ("/" in source or Path(source).exists()):
+        if revision is not None:
+            raise SourceError(f"{source}: has no revision {revision!r}: only a hub id has revisions")
+        architecture, preset, recipe = described(source, registry)
+        numbers = dict(preset.config or {})
+        return Described(architecture, f"{architecture.name}:{preset.name}", recipe, preset, numbers)
+    from zoo.checkpoint.checkpoint import open_checkpoint
+
+    checkpoint = open_checkpoint(find(source, registry, revision, weights=False).path, registry)
+    architecture = checkpoint.architecture
+    recipe = architecture.recipe_of(checkpoint.config_of())
+    return Described(
+        architecture, str(checkpoint.path), recipe, config=checkpoint.config, path=checkpoint.path
+    )
+
+
+def base_of(found: Described, registry: Registry) -> tuple[str, Any] | None:
+    """The name and recipe of the architecture that this one is described as a variant of, with the same numbers.
+
+    Where the base cannot read its config, the base's own numbers; None where there is no base, with a warning where
+    no plugin has it.
+    """
+    base = found.architecture.base
+    if base is None:
+        return None
+    if base not in registry:
+        notice(f"{found.architecture.name}: its base {base!r} is unknown{registry.suggestion(base)}")
+        return None
+    if found.config:
+        with suppress(ZooError):
+            return base, registry.architecture(base).recipe_of(Config(found.config))
+    try:
+        return base, described(base, registry)[2]
+    except ZooError:
+        return None

@@ -1,0 +1,155 @@
+"""A recipe drawn: each spec by the function that a plugin gives for it, others by their fields. Imports no mlx.
+
+Nothing here knows a family. How a layer joins its parts is known from its drawing alone.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from zoo.describe.diagram.labels import number, spaced
+from zoo.describe.diagram.model import Box, Cell, Diagram, Frame, Note, Residual, Stack, as_note, boxes
+from zoo.describe.facts.fact import billions
+from zoo.describe.facts.parameters import has_idle_experts
+from zoo.errors import PluginError
+from zoo.frozen import Frozen, frozen
+from zoo.recipe import Spec
+
+if TYPE_CHECKING:
+    from zoo.host.registry import Registry
+
+ROLES = {"mixer": "attention", "layer": "layer", "model": "model"}
+
+
+@frozen()
+class Scene(Frozen):
+    """What the parts of a stack share: what a token sees, and the spec of a position bias of all layers."""
+
+    registry: Any
+    causality: str = "causal"
+    relative: Spec | None = None
+
+
+@frozen()
+class Subject(Frozen):
+    """A spec to be drawn: where it stands in the recipe, the width that it works in, and what its stack shares."""
+
+    spec: Any
+    path: str
+    dim: int
+    scene: Scene
+
+    def below(self, field: str) -> str:
+        """The path of a field or a parameter of this spec."""
+        return f"{self.path}.{field}" if self.path else field
+
+    def part(self, field: str, spec: Spec | None = None) -> tuple[Any, ...]:
+        """The items of the spec in a field; nothing where it is None."""
+        spec = getattr(self.spec, field) if spec is None else spec
+        if spec is None:
+            return ()
+        return draw(Subject(spec, self.below(field), self.spec.width(field, self.dim), self.scene))
+
+    def title(self, field: str) -> str:
+        """The title of the first box of the spec in a field, or nothing where it is None."""
+        return next((box.title for box in boxes(self.part(field))), "")
+
+    def box(self, title: str, *notes: str | Note, role: str = "", rows: Iterable[Any] = ()) -> Box:
+        """A box of this spec. `rows` are those of its parts, bottom to top: each a title, or a (title, field)."""
+
+        def cell(part: Any) -> Cell:
+            title, field = (part, "") if isinstance(part, str) else part
+            return Cell(title, self.below(field) if field else self.path)
+
+        found = tuple(tuple(cell(part) for part in (row if isinstance(row, list) else [row])) for row in rows)
+        role = role or ROLES.get(self.spec.kind, self.spec.kind)
+        return Box(role, title, self.path, tuple(map(as_note, notes)), found, block=self.spec.block())
+
+
+def diagram_of(recipe: Any, name: str, registry: Registry, summary: str = "") -> Diagram:
+    """The diagram of a recipe. PluginError names a drawing that does not give what it should.
+
+    >>> from zoo.host.registry import default_registry
+    >>> from zoo.describe.diagram import diagram_of
+    >>> diagram = diagram_of(zoo.load("llama").recipe, "llama", default_registry())
+    >>> diagram.summary
+    '1.05 million parameters'
+    """
+    if not summary:
+        summary = f"{billions(recipe.parameters(recipe.dim))} parameters"
+        if has_idle_experts(recipe):
+            summary += f", {billions(recipe.active_parameters(recipe.dim))} used by a token"
+    found = draw(Subject(recipe, "", recipe.dim, Scene(registry)))
+    if not all(isinstance(item, Stack) for item in found):
+        start, end = Box("input", "Tokens"), Box("output", "Logits")
+        found = (Stack("decoder", "", found, start, end),)
+    return Diagram(name, summary, found)
+
+
+def draw(subject: Subject) -> tuple[Any, ...]:
+    """The items of a spec, from bottom to top."""
+    drawing = subject.scene.registry.drawing(type(subject.spec))
+    own = drawing is not None and drawing.spec is type(subject.spec)
+    # A layer of a subclass may join its parts in another way than its base does.
+    if drawing is None or (subject.spec.kind == "layer" and not own):
+        return (generic(subject),)
+    try:
+        found = drawing.function()(subject)
+        items = (found,) if isinstance(found, Box | Residual | Frame | Stack) else tuple(found)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        raise PluginError(f"the drawing of {subject.spec.block()}, {drawing.target}: {error!r}") from error
+    for item in items:
+        if not isinstance(item, Box | Residual | Frame | Stack):
+            raise PluginError(f"the drawing of {subject.spec.block()}, {drawing.target}: gave {item!r}")
+    if own or not items or isinstance(items[0], Stack):
+        return items
+    return _with_own_fields(items, subject, drawing.spec)
+
+
+def _with_own_fields(items: tuple[Any, ...], subject: Subject, base: type[Spec]) -> tuple[Any, ...]:
+    """Items drawn as those of a base, with the block's own name and the fields that the base does not have."""
+    known = {field.name for field in dataclasses.fields(base)}
+    own = [Note(subject.spec.name, "block")] if subject.spec.block() != base.block() else []
+    own += [note for note in field_notes(subject.spec) if note.key not in known]
+    for field, value in subject.spec.parts():
+        if field not in known and isinstance(value, Spec):
+            own.append(Note(f"{field.replace('_', ' ')} {subject.title(field) or spaced(value.name)}", field))
+    if not own or not isinstance(items[0], Box):
+        return items
+    return (items[0].with_notes(*own), *items[1:])
+
+
+def generic(subject: Subject) -> Box:
+    """A box for a spec that nobody draws: its name, its plain fields, and its parts inside."""
+    spec = subject.spec
+    rows: list[Any] = []
+    notes: list[Note] = list(field_notes(spec))
+    for field, value in spec.parts():
+        parts = (value,) if isinstance(value, Spec) else value[:1]
+        for part in parts:
+            drawn = list(boxes(subject.part(field, part)))
+            rows += [(box.title, field) for box in drawn[:1]]
+            if spec.kind in ("layer", "model"):
+                notes += [
+                    Note(note.text, f"{field}.{note.name}")
+                    for box in drawn
+                    if box.role != "norm"
+                    for note in box.notes
+                ]
+    return subject.box(spaced(spec.name), *notes, rows=rows)
+
+
+def field_notes(spec: Spec) -> Iterable[Note]:
+    """The plain fields of a spec, without those that are None or False."""
+    for field in dataclasses.fields(spec):
+        value = getattr(spec, field.name)
+        word = field.name.replace("_", " ")
+        if value is True:
+            yield Note(word, field.name)
+        elif isinstance(value, int | float) and not isinstance(value, bool):
+            if field.name != "eps":
+                yield Note(f"{word} {number(value)}", field.name)
+        elif isinstance(value, str) and value and len(value) <= 24:
+            yield Note(f"{word} {value}", field.name)

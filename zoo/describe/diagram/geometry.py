@@ -1,0 +1,183 @@
+"""Where everything in an SVG diagram stands: boxes, cells, texts. Imports no mlx.
+
+All lengths are pixels. A column has, from left to right, the lane of residual arrows, the boxes, and the notes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+from zoo.describe.diagram.arrange import Element, align, elements
+from zoo.describe.diagram.model import Box, Cell, Diagram, Frame, Note, Stack
+from zoo.describe.diagram.text_width import lines_within, text_width
+
+EDGE, LANE, BOX, SPACE, NOTES = 14, 30, 244, 14, 178
+COLUMN = EDGE + LANE + BOX + SPACE + NOTES + EDGE
+BETWEEN, APART = 34, 34  # between the stacks of a model; between models
+MARGIN = 20
+HEAD, NAME, SUMMARY = 14, 18, 12
+TITLE, CELL, NOTE = 13, 11, 12
+TITLE_LINE, CELL_LINE, NOTE_LINE, CELL_GAP, PAD = 18, 21, 17, 6, 9
+OPERATORS = ("×", "+")
+MARK = "≠ "
+
+
+@dataclasses.dataclass
+class Placed:
+    """A cell in a box: its left edge, its distance from the box's upper edge, and its width."""
+
+    cell: Cell
+    x: float
+    y: float
+    width: float
+
+
+@dataclasses.dataclass
+class Inside:
+    """What stands in a box: the lines of its title, its cells, the height of all."""
+
+    title: list[str]
+    cells: list[Placed]
+    height: float
+
+
+@dataclasses.dataclass
+class Column:
+    """A stack with its elements placed; `x` is its left edge."""
+
+    diagram: Diagram
+    stack: Stack
+    elements: list[Element]
+    x: float = 0.0
+
+    @property
+    def left(self) -> float:
+        """The left edge of its boxes."""
+        return self.x + EDGE + LANE
+
+    @property
+    def middle(self) -> float:
+        """The line through the middle of its boxes."""
+        return self.left + BOX / 2
+
+    @property
+    def lane(self) -> float:
+        """Where residual arrows rise."""
+        return self.x + EDGE + LANE / 2 - 1
+
+
+class Pixels:
+    """The heights of what is drawn, in pixels."""
+
+    gap, fork, sum, open = 14.0, 8.0, 20.0, 6.0
+
+    def box(self, box: Box) -> float:
+        notes = len(note_lines(box)) * NOTE_LINE
+        return max(inside(box).height, notes)
+
+    def close(self, frame: Frame) -> float:
+        return 26.0
+
+
+def inside(box: Box) -> Inside:
+    """The title of a box over its cells, the rows from bottom to top as the data flows."""
+    if box.role in ("input", "output", "memory"):
+        return Inside([box.title], [], TITLE_LINE + 4)
+    room = BOX - 2 * PAD
+    title = lines_within((MARK if box.differs else "") + box.title, room, TITLE, bold=True)
+    y = PAD + len(title) * TITLE_LINE
+    rows = [part for row in reversed(box.rows) for part in _rows(row, room)]
+    placed = []
+    for row in rows:
+        y += CELL_GAP
+        placed += [dataclasses.replace(cell, y=y) for cell in row]
+        y += CELL_LINE
+    norm = box.role == "norm" and not rows
+    return Inside(title, placed, y + PAD + (2 if rows else 0) - (8 if norm else 0))
+
+
+def _rows(row: Sequence[Cell], room: float) -> list[list[Placed]]:
+    """A row of cells side by side, equally wide if their texts allow it; in two rows if they find no room in one."""
+    count = len(row)
+    share = (room - CELL_GAP * (count - 1)) / count
+    natural = [cell_width(cell) for cell in row]
+    total = sum(natural) + CELL_GAP * (count - 1)
+    if count > 1 and total > room:
+        half = (count + 1) // 2
+        return [*_rows(row[half:], room), *_rows(row[:half], room)]
+    if max(natural) <= share:
+        widths = [share] * count
+    else:
+        widths = [width + max(room - total, 0) / count for width in natural]
+    x, placed = float(PAD), []
+    for cell, width in zip(row, widths, strict=True):
+        width = min(width, room)
+        placed.append(Placed(cell, x, 0.0, width))
+        x += width + CELL_GAP
+    return [placed]
+
+
+def cell_width(cell: Cell) -> float:
+    """The least width of a cell."""
+    return text_width(cell.title, CELL) + 10 if cell.title else 0.0
+
+
+def note_lines(box: Box) -> list[tuple[Note, str, bool]]:
+    """The lines of a box's notes: each with its note, its text, and whether it begins the note."""
+    found = []
+    for note in box.notes:
+        mark = MARK if note.differs else ""
+        for number, line in enumerate(lines_within(mark + note.text, NOTES - 6, NOTE, bold=note.differs)):
+            found.append((note, line, not number))
+    return found
+
+
+@dataclasses.dataclass
+class Layout:
+    """The columns of some diagrams, aligned: the size of the whole, and where the stacks' lowest line is."""
+
+    columns: list[Column]
+    width: float
+    height: float
+    bottom: float
+
+    def y(self, height: float) -> float:
+        """The distance from the picture's upper edge of what is `height` above the lowest line."""
+        return self.bottom - height
+
+
+def lay_out(diagrams: Sequence[Diagram]) -> list[Layout]:
+    """One layout a diagram, all of one height, with what has one role in one line."""
+    sizes = Pixels()
+    columns = [[Column(d, stack, elements(stack, sizes)) for stack in d.stacks] for d in diagrams]
+    height = align([column.elements for group in columns for column in group], sizes.gap)
+    head = max((head_height(d) for d in diagrams), default=0.0)
+    layouts = []
+    for group in columns:
+        for number, column in enumerate(group):
+            column.x = MARGIN + number * (COLUMN + BETWEEN)
+        width = 2 * MARGIN + len(group) * COLUMN + (len(group) - 1) * BETWEEN
+        total = MARGIN + head + height + MARGIN
+        layouts.append(Layout(group, width, total, total - MARGIN))
+    return layouts
+
+
+def head_height(diagram: Diagram) -> float:
+    """The height of a diagram's name, the line about it and the names of its stacks."""
+    names = 26.0 if any(stack.title for stack in diagram.stacks) else 0.0
+    return len(name_lines(diagram)) * 24 + len(summary_lines(diagram)) * 17 + names + HEAD
+
+
+def _head_room(diagram: Diagram) -> float:
+    return len(diagram.stacks) * COLUMN + (len(diagram.stacks) - 1) * BETWEEN
+
+
+def name_lines(diagram: Diagram) -> list[str]:
+    """The lines of a diagram's name."""
+    return lines_within(diagram.name, _head_room(diagram), NAME, bold=True)
+
+
+def summary_lines(diagram: Diagram) -> list[str]:
+    """The lines about a diagram."""
+    return lines_within(diagram.summary, _head_room(diagram), SUMMARY) if diagram.summary else []

@@ -1,0 +1,258 @@
+"""Diagrams as SVG: text that can be selected, colours from a style sheet, nothing from outside. Imports no mlx."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from html import escape
+
+from zoo.describe.diagram.alt_text import WORDS, described
+from zoo.describe.diagram.arrange import Element
+from zoo.describe.diagram.geometry import (
+    APART,
+    BOX,
+    CELL,
+    CELL_LINE,
+    COLUMN,
+    MARGIN,
+    MARK,
+    NAME,
+    NOTE,
+    NOTE_LINE,
+    OPERATORS,
+    PAD,
+    SPACE,
+    SUMMARY,
+    TITLE,
+    TITLE_LINE,
+    Column,
+    Layout,
+    inside,
+    lay_out,
+    name_lines,
+    note_lines,
+    summary_lines,
+)
+from zoo.describe.diagram.model import Box, Diagram, Frame
+from zoo.describe.diagram.style import STYLE
+
+PLAIN = ("input", "output", "memory")
+NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # XML 1.0, section 2.2
+
+
+def escaped(text: str) -> str:
+    """A text for XML: its markup escaped, and characters that XML cannot hold replaced by U+FFFD."""
+    return escape(NOT_XML.sub("\ufffd", text))
+
+
+def to_svg(diagrams: Sequence[Diagram], *, ident: str = "zoo") -> str:
+    """One picture of the diagrams side by side. `ident` begins the ids in it, for pages that hold several.
+
+    Raises nothing of its own.
+
+    >>> from zoo.host.registry import default_registry
+    >>> from zoo.describe.diagram import diagram_of, to_svg
+    >>> picture = to_svg([diagram_of(zoo.load("llama").recipe, "llama", default_registry())])
+    >>> picture.startswith("<svg ")
+    True
+    """
+    layouts = lay_out(diagrams)
+    x, parts = 0.0, []
+    for layout in layouts:
+        parts.append(f'<g transform="translate({_n(x)} 0)">\n' + "\n".join(_drawn(layout)) + "\n</g>")
+        x += layout.width - 2 * MARGIN + APART
+    width = x - APART + 2 * MARGIN if layouts else 0.0
+    height = max((layout.height for layout in layouts), default=0.0)
+    return _document(diagrams, width, height, parts, ident)
+
+
+def to_svgs(diagrams: Sequence[Diagram], *, ident: str = "zoo") -> list[str]:
+    """A picture of each diagram, all of one scale and height, with what has one role in one line."""
+    layouts = lay_out(diagrams)
+    pairs = enumerate(zip(diagrams, layouts, strict=True))
+    return [
+        _document([diagram], layout.width, layout.height, list(_drawn(layout)), f"{ident}-{number}")
+        for number, (diagram, layout) in pairs
+    ]
+
+
+def _document(
+    diagrams: Sequence[Diagram], width: float, height: float, parts: Sequence[str], ident: str
+) -> str:
+    words = WORDS[diagrams[0].language if diagrams else "en"]
+    title = words["picture"].format(words["list"].join(diagram.name for diagram in diagrams))
+    about = " ".join(described(diagram) for diagram in diagrams)
+    return "\n".join(
+        (
+            f'<svg xmlns="http://www.w3.org/2000/svg" class="zoo-diagram" width="{_n(width)}" '
+            f'height="{_n(height)}" viewBox="0 0 {_n(width)} {_n(height)}" role="graphics-document" '
+            f'aria-labelledby="{ident}-title" aria-describedby="{ident}-desc">',
+            f'<title id="{ident}-title">{escaped(title)}</title>',
+            f'<desc id="{ident}-desc">{escaped(about)}</desc>',
+            f"<style>{STYLE}</style>",
+            f'<rect class="ground" width="{_n(width)}" height="{_n(height)}"/>',
+            *parts,
+            "</svg>\n",
+        )
+    )
+
+
+def _drawn(layout: Layout) -> Iterator[str]:
+    yield from _head(layout)
+    for column in layout.columns:
+        for element in column.elements:
+            if element.kind == "close":
+                yield from _frame(layout, column, element)
+        yield from _spine(layout, column)
+        for element in column.elements:
+            if element.kind == "sum":
+                yield from _residual(layout, column, element)
+    yield from _memory(layout)
+    for column in layout.columns:
+        for element in column.elements:
+            if element.kind == "box":
+                yield from _box(layout, column, element)
+
+
+def _head(layout: Layout) -> Iterator[str]:
+    first = layout.columns[0]
+    y = MARGIN + 4.0
+    for line in name_lines(first.diagram):
+        y += 20
+        yield _text(first.x, y, line, "name", NAME)
+    for line in summary_lines(first.diagram):
+        y += 18
+        yield _text(first.x, y, line, "summary", SUMMARY)
+    for column in layout.columns:
+        if column.stack.title:
+            mark = MARK if column.stack.differs else ""
+            kind = f"stack{_state(column.stack.differs)}"
+            yield _text(column.x, y + 26, mark + column.stack.title, kind, TITLE)
+
+
+def _frame(layout: Layout, column: Column, element: Element) -> Iterator[str]:
+    frame: Frame = element.item
+    assert element.partner is not None
+    top, bottom = layout.y(element.top), layout.y(element.partner.y)
+    mark = MARK if frame.differs else ""
+    yield f'<g class="frame{_state(frame.differs)}" data-path="{escaped(frame.path)}" data-role="frame">'
+    yield f'<rect x="{_n(column.x)}" y="{_n(top)}" width="{COLUMN}" height="{_n(bottom - top)}" rx="12"/>'
+    yield _text(column.x + 12, top + 21, f"{mark}{frame.count:,} ×", "count", 16)
+    if frame.label:
+        yield _text(column.left + BOX + SPACE, top + 21, frame.label, "label", NOTE)
+    yield "</g>"
+
+
+def _spine(layout: Layout, column: Column) -> Iterator[str]:
+    """The line from the lowest element to the highest, with an arrowhead wherever it enters a box."""
+    first, last = column.elements[0], column.elements[-1]
+    x, path, heads = column.middle, "", ""
+    y = first.top
+    for element in column.elements[1:]:
+        if element.kind in ("box", "sum"):
+            end = layout.y(element.y)
+            arrow = element.kind == "box"
+            path += f"M{_n(x)} {_n(layout.y(y))}V{_n(end + 5 if arrow else end)}"
+            heads += _head_up(x, end) if arrow else ""
+            y = element.top
+    assert last is not None
+    yield f'<path class="flow" d="{path}"/>'
+    yield f'<path class="tip" d="{heads}"/>'
+
+
+def _residual(layout: Layout, column: Column, element: Element) -> Iterator[str]:
+    assert element.partner is not None
+    low = layout.y(element.partner.y + element.partner.height / 2)
+    high = layout.y(element.y + element.height / 2)
+    x, lane, radius = column.middle, column.lane, 9
+    yield f'<g class="residual{_state(element.item.differs)}">'
+    yield (
+        f'<path class="flow" d="M{_n(x)} {_n(low)}H{_n(lane + 8)}Q{_n(lane)} {_n(low)} {_n(lane)} {_n(low - 8)}'
+        f'V{_n(high + 8)}Q{_n(lane)} {_n(high)} {_n(lane + 8)} {_n(high)}H{_n(x - radius - 5)}"/>'
+    )
+    tip = x - radius
+    yield f'<path class="tip" d="M{_n(tip)} {_n(high)}l-7 -4v8z"/>'
+    yield f'<circle class="sum" cx="{_n(x)}" cy="{_n(high)}" r="{radius}"/>'
+    yield f'<path class="plus" d="M{_n(x - 4.5)} {_n(high)}h9M{_n(x)} {_n(high - 4.5)}v9"/>'
+    yield "</g>"
+
+
+def _memory(layout: Layout) -> Iterator[str]:
+    """The arrow from what an encoder gives to each box of another stack that reads it."""
+    given = [c for c in layout.columns if c.stack.end.role == "memory"]
+    for source in given:
+        end = source.elements[-1]
+        y = layout.y(end.y + end.height / 2)
+        for column in layout.columns:
+            for element in column.elements:
+                if column is source or element.kind != "box" or not element.item.memory:
+                    continue
+                x = column.x - 15
+                target = layout.y(element.y + element.height / 2)
+                turn = 8 if target > y else -8
+                yield (
+                    f'<g class="memory"><path class="flow" d="M{_n(source.middle + 42)} {_n(y)}H{_n(x - 8)}'
+                    f"Q{_n(x)} {_n(y)} {_n(x)} {_n(y + turn)}V{_n(target - turn)}"
+                    f'Q{_n(x)} {_n(target)} {_n(x + 8)} {_n(target)}H{_n(column.left - 5)}"/>'
+                    f'<path class="tip" d="M{_n(column.left)} {_n(target)}l-7 -4v8z"/></g>'
+                )
+
+
+def _box(layout: Layout, column: Column, element: Element) -> Iterator[str]:
+    box: Box = element.item
+    top, height = layout.y(element.top), element.height
+    content = inside(box)
+    state = _state(box.differs)
+    attributes = f'data-path="{escaped(box.path)}" data-role="{escaped(box.role)}"'
+    yield f'<g class="block {escaped(box.role)}{state}" {attributes}>'
+    yield f"<title>{escaped(box.title)}</title>"
+    if box.role in PLAIN:
+        mark = MARK if box.differs else ""
+        y = top + height / 2 + 5
+        yield _text(column.middle, y, mark + box.title, "title", TITLE, "middle")
+    else:
+        yield f'<rect class="box" x="{_n(column.left)}" y="{_n(top)}" width="{BOX}" height="{_n(height)}" rx="7"/>'
+        shift = (height - content.height) / 2
+        base = top + shift + (PAD if box.role != "norm" or content.cells else PAD - 4)
+        for number, line in enumerate(content.title):
+            y = base + number * TITLE_LINE + 14
+            yield _text(column.middle, y, line, "title", TITLE, "middle")
+        for placed in content.cells:
+            cell, x, y = placed.cell, column.left + placed.x, top + shift + placed.y
+            middle = x + placed.width / 2
+            if not cell.title:
+                continue
+            yield f'<g class="cell{_state(cell.differs)}" data-path="{escaped(cell.path)}">'
+            if cell.title in OPERATORS:
+                yield f'<circle cx="{_n(middle)}" cy="{_n(y + CELL_LINE / 2)}" r="8"/>'
+            else:
+                yield (
+                    f'<rect x="{_n(x)}" y="{_n(y)}" width="{_n(placed.width)}" height="{CELL_LINE}" rx="4"/>'
+                )
+            yield _text(middle, y + 14.5, cell.title, "part", CELL, "middle") + "</g>"
+    lines = note_lines(box)
+    y = top + (height - len(lines) * NOTE_LINE) / 2 + 12.5
+    for note, line, begins in lines:
+        indent = 0 if begins else 12
+        kind = f"note{_state(note.differs)}"
+        yield _text(column.left + BOX + SPACE + indent, y, line, kind, NOTE, key=note.name)
+        y += NOTE_LINE
+    yield "</g>"
+
+
+def _text(x: float, y: float, text: str, kind: str, size: float, anchor: str = "", key: str = "") -> str:
+    more = f' text-anchor="{anchor}"' if anchor else ""
+    more += f' data-key="{escaped(key)}"' if key else ""
+    return f'<text class="{kind}" x="{_n(x)}" y="{_n(y)}" font-size="{_n(size)}"{more}>{escaped(text)}</text>'
+
+
+def _head_up(x: float, y: float) -> str:
+    return f"M{_n(x)} {_n(y)}l-4 7h8z"
+
+
+def _state(differs: bool) -> str:
+    return " differs" if differs else ""
+
+
+def _n(value: float) -> str:
+    return f"{value:.1f}".removesuffix(".0")

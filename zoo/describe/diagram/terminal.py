@@ -1,0 +1,283 @@
+"""Diagrams in the characters of a terminal. Imports no mlx.
+
+What differs has a heavy frame or the mark ≠, whatever the colours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from zoo.describe.diagram.arrange import Element, align, elements
+from zoo.describe.diagram.canvas import Canvas, cells, wrapped
+from zoo.describe.diagram.model import Box, Diagram, Frame, Stack
+
+LEAST, MOST = 34, 74  # the width of a column
+BESIDE = 62  # columns at least so wide have notes beside the boxes
+BETWEEN = 2
+LANE, LEFT = 2, 4  # where residual arrows and boxes begin
+BOX = 36  # the width of a box that has its notes beside it
+LIGHT, HEAVY = "┌─┐│└┘", "┏━┓┃┗┛"
+MARK = "≠ "
+
+Line = list[tuple[str, str]]
+
+
+def to_text(diagrams: Sequence[Diagram], width: int = 80) -> str:
+    """The diagrams as lines of at most `width` cells (at least 38), side by side where they fit.
+
+    Raises nothing of its own.
+
+    >>> from zoo.host.registry import default_registry
+    >>> from zoo.describe.diagram import diagram_of, to_text
+    >>> lines = to_text([diagram_of(zoo.load("llama").recipe, "llama", default_registry())], width=60).splitlines()
+    >>> max(map(len, lines)) <= 60
+    True
+    """
+    return "\n".join("".join(text for _, text in line) for line in to_spans(diagrams, width))
+
+
+def to_spans(diagrams: Sequence[Diagram], width: int = 80) -> list[Line]:
+    """The lines of `to_text` as pairs of a style and a text.
+
+    Styles: "" what is plain, "title", "quiet", "line", and "differs".
+    """
+    lines: list[Line] = []
+    for group in _groups(diagrams, width):
+        if lines:
+            lines.append([])
+        lines += _drawn(group, width)
+    return lines
+
+
+def _groups(diagrams: Sequence[Diagram], width: int) -> Iterator[list[tuple[Diagram, Stack]]]:
+    """The stacks that stand side by side: as many as fit, those of one diagram together if that can be."""
+    fit = max((width + BETWEEN) // (LEAST + BETWEEN), 1)
+    group: list[tuple[Diagram, Stack]] = []
+    for diagram in diagrams:
+        pairs = [(diagram, stack) for stack in diagram.stacks]
+        if group and len(group) + len(pairs) > fit:
+            yield group
+            group = []
+        group += pairs
+        while len(group) > fit:
+            yield group[:fit]
+            group = group[fit:]
+    if group:
+        yield group
+
+
+def _drawn(group: Sequence[tuple[Diagram, Stack]], width: int) -> list[Line]:
+    room = (width - BETWEEN * (len(group) - 1)) // len(group)
+    room = min(max(room, LEAST), MOST)
+    pen = _Pen(room)
+    columns = [elements(stack, pen) for _, stack in group]
+    height = int(align(columns, pen.gap))
+    canvas = Canvas((room + BETWEEN) * len(group), height)
+    heads = []
+    for number, ((diagram, stack), column) in enumerate(zip(group, columns, strict=True)):
+        pen.column(canvas, column, number * (room + BETWEEN))
+        first = not number or group[number - 1][0] is not diagram
+        mark = MARK if stack.differs else ""
+        name = f"{diagram.name} · {mark}{stack.title.lower()}" if stack.title else diagram.name
+        told = wrapped(diagram.summary, room) if first else []
+        heads.append([("title", line) for line in wrapped(name, room)] + [("quiet", line) for line in told])
+    lines: list[Line] = []
+    for row in range(max(map(len, heads))):
+        line: Line = []
+        for head in heads:
+            style, text = head[row] if row < len(head) else ("", "")
+            line.append((style, text + " " * (room + BETWEEN - cells(text))))
+        lines.append(_stripped(line))
+    return [*lines, *(_stripped(line) for line in canvas.lines())]
+
+
+def _stripped(line: Line) -> Line:
+    while line and not line[-1][1].rstrip():
+        line.pop()
+    if line:
+        line[-1] = (line[-1][0], line[-1][1].rstrip())
+    return line
+
+
+class _Pen:
+    """Draws elements in a column of `room` cells; its heights are in lines."""
+
+    gap, fork, sum, open = 0.0, 1.0, 1.0, 1.0
+
+    def __init__(self, room: int) -> None:
+        self.room = room
+        self.beside = room >= BESIDE
+        self.box_width = BOX if self.beside else room - LEFT - 2
+        self.middle = LEFT + self.box_width // 2
+
+    def close(self, frame: Frame) -> int:
+        """One line, with the number of layers; a label that finds no room there has its own."""
+        return 1
+
+    def box(self, box: Box) -> int:
+        """The lines of a box."""
+        if box.role in ("input", "output", "memory"):
+            return 1 + (box.role == "input") + (0 if self.beside else len(self._notes(box)))
+        if box.role == "norm" and not box.notes and not box.rows:
+            return 1
+        inside = len(self._inside(box)) + 2
+        return max(inside, len(self._notes(box))) if self.beside else inside
+
+    def column(self, canvas: Canvas, column: Sequence[Element], left: int) -> None:
+        """Draw a whole column: the line through its middle first, what stands on it over that."""
+        middle = left + self.middle
+        for y in range(int(column[0].y) + 1, int(column[-1].y)):
+            canvas.put(middle, y, "│", "line")
+        for element in column:
+            if element.kind == "close":
+                self._frame(canvas, element, left)
+        for element in column:
+            if element.kind == "sum":
+                self._residual(canvas, element, left)
+            elif element.kind == "box":
+                self._box(canvas, element, left)
+
+    def _frame(self, canvas: Canvas, element: Element, left: int) -> None:
+        frame, first = element.item, element.partner
+        assert first is not None
+        bottom, top, right = int(first.y), int(element.y), left + self.room - 1
+        style = "differs" if frame.differs else "line"
+        edge = "═" if frame.differs else "─"
+        corners = "╔╗╚╝" if frame.differs else "╭╮╰╯"
+        canvas.put(left, top, corners[0] + edge * (self.room - 2) + corners[1], style)
+        canvas.put(left, bottom, corners[2] + edge * (self.room - 2) + corners[3], style)
+        for y in range(bottom + 1, top):
+            for x in (left, right):
+                canvas.put(x, y, "║" if frame.differs else "│", style)
+        for y in (bottom, top):
+            canvas.put(left + self.middle, y, "│", "line")
+        count = f" {MARK if frame.differs else ''}{frame.count} × "
+        canvas.put(left + 2, top, count, "differs" if frame.differs else "title")
+        room = right - (left + self.middle) - 3
+        label = f" {frame.label} " if frame.label and cells(frame.label) + 2 <= room else ""
+        canvas.put(right - 1 - cells(label), top, label, style if frame.differs else "quiet")
+        if frame.label and not label:
+            told = wrapped(frame.label, self.room - 6)[0]
+            canvas.put(left + 2, bottom, f" {told} ", style if frame.differs else "quiet")
+
+    def _residual(self, canvas: Canvas, element: Element, left: int) -> None:
+        first = element.partner
+        assert first is not None
+        style = "differs" if element.item.differs else "line"
+        lane, middle = left + LANE, left + self.middle
+        canvas.put(lane, int(element.y), "╭" + "─" * (middle - lane - 2) + "→", style)
+        canvas.put(middle, int(element.y), "⊕", "differs" if element.item.differs else "title")
+        canvas.put(lane, int(first.y), "╰" + "─" * (middle - lane - 1) + "┤", style)
+        for y in range(int(first.y) + 1, int(element.y)):
+            canvas.put(lane, y, "│", style)
+
+    def _box(self, canvas: Canvas, element: Element, left: int) -> None:
+        box, height = element.item, int(element.height)
+        top = int(element.top) - 1
+        style = "differs" if box.differs else "title"
+        if box.role in ("input", "output", "memory"):
+            mark = MARK if box.differs else ""
+            at = left + self.middle - cells(mark + box.title) // 2
+            arrow = box.role == "input"
+            canvas.put(at, top - arrow, mark + box.title, style)
+            if arrow:
+                canvas.put(left + self.middle, top, "↑", "line")
+            for number, (note_style, note) in enumerate(self._notes(box)):
+                if self.beside:
+                    canvas.put(left + LEFT + BOX + 2, top - arrow - number, note, note_style)
+                else:
+                    canvas.put(
+                        left + self.middle - cells(note) // 2, top - arrow - 1 - number, note, note_style
+                    )
+            return
+        if height == 1 and box.role == "norm":
+            text = f"{MARK if box.differs else ''}[ {box.title} ]"
+            canvas.put(left + self.middle - cells(text) // 2, top, text, style if box.differs else "")
+            return
+        inside = self._inside(box)
+        edges, edge_style = (HEAVY, "differs") if box.differs else (LIGHT, "line")
+        x, width = left + LEFT, self.box_width
+        high = len(inside) + 2
+        spare = (height - high) // 2 if self.beside else 0
+        y = top - spare
+        canvas.put(x, y, edges[0] + edges[1] * (width - 2) + edges[2], edge_style)
+        for number, (text_style, text) in enumerate(inside):
+            row = y - 1 - number
+            canvas.put(x, row, edges[3] + " " * (width - 2) + edges[3], edge_style)
+            canvas.put(x + 1 + (width - 2 - cells(text)) // 2, row, text, text_style)
+        canvas.put(x, y - high + 1, edges[4] + edges[1] * (width - 2) + edges[5], edge_style)
+        canvas.put(left + self.middle, y - high + 1, "▲", edge_style)
+        if self.beside:
+            notes = self._notes(box)
+            first = top - (height - len(notes)) // 2
+            for number, (note_style, note) in enumerate(notes):
+                canvas.put(x + width + 2, first - number, note, note_style)
+
+    def _inside(self, box: Box) -> list[tuple[str, str]]:
+        """The lines in a box, each with its style: title, parts from top to bottom, and notes if they stand inside."""
+        room = self.box_width - 4
+        mark = MARK if box.differs else ""
+        lines = [("differs" if box.differs else "title", text) for text in wrapped(mark + box.title, room)]
+        for row in reversed(box.rows):
+            texts = [f"{MARK if cell.differs and not box.differs else ''}{cell.title}" for cell in row]
+            style = "differs" if any(cell.differs for cell in row) else ""
+            texts = [text for text in texts if text]
+            lines += [(style, line) for line in _row(texts, room)]
+        if box.memory:
+            lines.append(("", "↞ the encoder's output"))
+        return lines if self.beside else lines + self._notes(box)
+
+    def _notes(self, box: Box) -> list[tuple[str, str]]:
+        """The lines of the notes: one a note beside the box, else as many notes a line as fit."""
+        if self.beside:
+            room = self.room - LEFT - self.box_width - 4
+            found: list[tuple[str, str]] = []
+            for note in box.notes:
+                style = "differs" if note.differs else "quiet"
+                text = (MARK if note.differs else "") + note.text
+                whole = wrapped(text, room)
+                first, *more = whole if len(whole) == 1 else wrapped(text, room - 2)
+                found += [(style, first), *((style, f"  {line}") for line in more)]
+            return found
+        room = self.box_width - 4
+        lines: list[tuple[str, str]] = []
+        for differs in (False, True):
+            line = ""
+            style = "differs" if differs else "quiet"
+            for note in (note for note in box.notes if note.differs == differs):
+                text = (MARK if differs else "") + note.text
+                longer = f"{line} · {text}" if line else text
+                if line and cells(longer) > room:
+                    lines += [(style, part) for part in wrapped(line, room)]
+                    longer = text
+                line = longer
+            lines += [(style, part) for part in wrapped(line, room)] if line else []
+        return lines
+
+
+def _row(texts: Sequence[str], room: int) -> list[str]:
+    """The parts of one row, in as many lines as they need: a line ends between two parts where it can."""
+    between = "   " if sum(map(cells, texts)) + 3 * len(texts) <= room else "  "
+    lines = [""]
+    for text in texts:
+        longer = f"{lines[-1]}{between}{text}" if lines[-1] else text
+        if cells(longer) <= room or not lines[-1]:
+            lines[-1] = longer
+        else:
+            lines.append(text)
+    return [part for line in lines for part in wrapped(line, room)]
+
+
+def rich_text(lines: Sequence[Line], accent: str = "bold yellow") -> Any:
+    """The lines as a `rich.text.Text`, for a terminal with colours."""
+    from rich.text import Text
+
+    styles = {"": "", "title": "bold", "quiet": "dim", "line": "dim", "differs": accent}
+    text = Text(no_wrap=True)
+    for number, line in enumerate(lines):
+        if number:
+            text.append("\n")
+        for style, part in line:
+            text.append(part, styles[style])
+    return text

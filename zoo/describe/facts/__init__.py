@@ -1,0 +1,1 @@
+"""Facts of a recipe: parameters, FLOPs, bytes of cache and weights, structure. Imports no mlx."""

@@ -1,0 +1,202 @@
+"""Facts: named values with units, in sheets. Imports no mlx."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from zoo.errors import ZooError
+from zoo.frozen import Frozen, frozen
+
+ABSENT = "–"  # where there is no value
+MEASURED_UNITS = ("tokens/s", "s")
+Scalar = int | float | str | bool | None
+Value = Scalar | tuple[Scalar, ...]
+
+
+@frozen()
+class Fact(Frozen):
+    """One thing that is known of a model.
+
+    `name` is its key ("parameters.total"), `label` what a person reads, `unit` what a number counts ("bytes"). A tuple
+    is a value a layer. `role` is the stack that it is about: "decoder", "encoder", or "" for the whole model. `detail`: it is
+    left out of the short sheet. `words` are shown in the place of the value, where that alone would mislead.
+
+    >>> from zoo.describe import Fact
+    >>> Fact("weights.chosen", "weights, bfloat16", 16_060_522_496, "bytes").text
+    '16.1 GB'
+    """
+
+    name: str
+    label: str
+    value: Value
+    unit: str = ""
+    note: str = ""
+    role: str = ""
+    detail: bool = False
+    words: str = ""
+
+    @property
+    def key(self) -> str:
+        """The name without the role: what is compared with another model's."""
+        return self.name.removeprefix(f"{self.role}.") if self.role else self.name
+
+    @property
+    def text(self) -> str:
+        """The value as a person reads it: "124 M", "1.24 GB", "131,072"."""
+        return self.words or text_of(self.value, self.unit)
+
+    def to_json(self) -> dict[str, Any]:
+        """The value as JSON has it, with its label, and its unit, note and role where it has one."""
+        value = list(self.value) if isinstance(self.value, tuple) else self.value
+        more = {"unit": self.unit, "note": self.note, "role": self.role}
+        return {"label": self.label, "value": value} | {key: text for key, text in more.items() if text}
+
+
+@frozen()
+class Sheet(Frozen):
+    """The facts of one model, in the order of the sheet.
+
+    `recipe` is what they are of. `numbers` are those from which cache and weights can be computed anew for another context
+    or format (`zoo.describe.facts.sheet.numbers_of` documents them). `sheet[name]` raises ZooError for a name that it does not have.
+
+    >>> sheet = zoo.load("llama").facts
+    >>> sheet["parameters.total"].text
+    '1.05 M'
+    >>> sheet.value("decoder.heads"), "decoder.experts" in sheet
+    (4, False)
+    """
+
+    title: str
+    facts: tuple[Fact, ...]
+    recipe: Any
+    numbers: dict[str, Any]
+
+    def __iter__(self) -> Iterator[Fact]:
+        return iter(self.facts)
+
+    def __contains__(self, name: object) -> bool:
+        return any(fact.name == name for fact in self.facts)
+
+    def __getitem__(self, name: str) -> Fact:
+        """The fact of that name; ZooError, with those there are, for none."""
+        found = self.get(name)
+        if found is None:
+            raise ZooError(f"there is no fact {name!r}; there are {', '.join(f.name for f in self.facts)}")
+        return found
+
+    def get(self, name: str) -> Fact | None:
+        """The fact of that name, None for none."""
+        return next((fact for fact in self.facts if fact.name == name), None)
+
+    def value(self, name: str) -> Any:
+        """The value of the fact of that name, None where it is not known."""
+        found = self.get(name)
+        return None if found is None else found.value
+
+    @property
+    def roles(self) -> set[str]:
+        """The stacks that it has facts of."""
+        return {fact.role for fact in self.facts if fact.role}
+
+    @property
+    def short(self) -> tuple[Fact, ...]:
+        """What a person asks first."""
+        return tuple(fact for fact in self.facts if not fact.detail)
+
+    def to_json(self) -> dict[str, Any]:
+        """All facts by name, and the numbers behind those of cache and weights."""
+        return {
+            "title": self.title,
+            "facts": {fact.name: fact.to_json() for fact in self.facts},
+            "numbers": self.numbers,
+        }
+
+
+def text_of(value: Value, unit: str = "") -> str:
+    """A value as a person reads it."""
+    if value is None:
+        return ABSENT
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, tuple):
+        return runs_text([text_of(item, unit) for item in value])
+    if isinstance(value, str):
+        return value
+    if unit == "bytes":
+        return f"{amount(value)}B"
+    if unit in ("parameters", "FLOPs", "numbers"):
+        return amount(value).rstrip()
+    if unit in MEASURED_UNITS:
+        return f"{_figure(value)} {unit}"
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.12g}"
+
+
+def _figure(value: float) -> str:
+    """A measured number in three digits."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def factor(value: float) -> tuple[str, str]:
+    """What something is multiplied ("×") or divided ("/") by, as it is read most easily: 0.125 is / 8, 1/√512 is / √512."""
+    sign, size = ("/", 1 / value) if 0 < value < 1 else ("×", value)
+    for root, number in (("", size), ("√", size * size)):
+        if 1 <= number < 1e6 and math.isclose(number, round(number), rel_tol=1e-8):
+            return sign, f"{root}{round(number):,}"
+    return "×", f"{value:.4g}"
+
+
+def factor_words(value: float) -> str:
+    """The same in a sentence: "multiplied by 12", "divided by √512"."""
+    sign, text = factor(value)
+    return f"{'divided' if sign == '/' else 'multiplied'} by {text}"
+
+
+def amount(number: float) -> str:
+    """A count in three digits and a unit: 1.24 G."""
+    for unit, size in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if number >= size * 0.9995:
+            return f"{_three(number / size)} {unit}"
+    return f"{number:.3g} " if isinstance(number, float) and not number.is_integer() else f"{int(number)} "
+
+
+def billions(number: float) -> str:
+    """A count as a sentence has it: "46.7 billion"."""
+    for word, size in (("trillion", 1e12), ("billion", 1e9), ("million", 1e6)):
+        if number >= size * 0.9995:
+            return f"{_three(number / size)} {word}"
+    return f"{int(number):,}"
+
+
+def _three(number: float) -> str:
+    return f"{number:.0f}" if number >= 999.5 else f"{number:.3g}"
+
+
+def runs(items: Iterable[str]) -> list[tuple[str, int]]:
+    """Equal neighbours together, each with how many they are."""
+    found: list[tuple[str, int]] = []
+    for item in items:
+        if found and found[-1][0] == item:
+            found[-1] = (item, found[-1][1] + 1)
+        else:
+            found.append((item, 1))
+    return found
+
+
+def runs_text(items: Iterable[str]) -> str:
+    """One value when all are the same; else how many of each, and in which order when that is short."""
+    found = runs(items)
+    values = {item for item, _ in found}
+    if len(values) == 1:
+        return found[0][0]
+    if len(values) == 2 and ABSENT in values:
+        value = next(iter(values - {ABSENT}))
+        total, having = sum(count for _, count in found), sum(count for item, count in found if item == value)
+        return f"{value} in {having} of {total} layers{'' if len(found) <= 3 else ', in turn'}"
+    if len(found) <= 3:
+        return ", ".join(f"{item} ×{count}" for item, count in found)
+    counts: dict[str, int] = {}
+    for item, count in found:
+        counts[item] = counts.get(item, 0) + count
+    return ", ".join(f"{item} ×{count}" for item, count in counts.items()) + " in turn"

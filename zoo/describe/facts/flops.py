@@ -1,0 +1,54 @@
+"""Floating-point operations a token. Imports no mlx.
+
+Counted are matrix products, attention's scores and its sums of values, two operations for each multiply-add, as
+`Spec.flops` counts them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from zoo.describe.facts.stacks import DECODER, is_opaque, stacks, with_widths
+
+
+def decode_flops(recipe: Any, context: int) -> int | None:
+    """Of one new token that sees `context` tokens, itself included; None where no text is written token by token.
+
+    An encoder-decoder's new token sees `context` tokens of the source, too.
+    """
+    if is_opaque(recipe) or recipe.task not in ("generate", "translate"):
+        return None
+    return recipe.flops(recipe.dim, context)
+
+
+def prefill_flops(recipe: Any, context: int) -> int | None:
+    """Of one token on average while a text of `context` tokens is read at once; None where it is not known.
+
+    Where no token sees later ones, the n-th sees n tokens. A text that is to be continued needs the logits of its
+    last token alone. Of an encoder-decoder it is a token of the source.
+    """
+    if is_opaque(recipe):
+        return None
+    if recipe.task != "generate":
+        return recipe.flops(recipe.dim, context, True)
+    head = recipe.head.flops(recipe.dim, context, True)
+    sees_all = recipe.causality != "causal"
+    total = context * recipe.flops(recipe.dim, context, True) if sees_all else _sum(recipe, context)
+    return round((total - (context - 1) * head) / context)
+
+
+def _sum(recipe: Any, context: int) -> int:
+    """Σ over n = 1 … context of a token that sees n: linear in n between two windows' widths."""
+    widths = {spec.attention_window for _, spec, _ in with_widths(recipe, recipe.dim)}
+    borders = sorted({width for width in widths if width and width < context} | {context})
+    total, first = 0, 1
+    for last in borders:
+        ends = recipe.flops(recipe.dim, first, True) + recipe.flops(recipe.dim, last, True)
+        total += (last - first + 1) * ends // 2
+        first = last + 1
+    return total
+
+
+def writes(recipe: Any) -> bool:
+    """Whether it has a decoder that writes token by token."""
+    return DECODER in stacks(recipe) and recipe.task in ("generate", "translate")

@@ -1,0 +1,43 @@
+"""How many parameters each kind of part has. Imports no mlx."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from zoo.describe.facts.stacks import is_opaque, with_widths
+
+PARTS = {
+    "embedding": "embedding",
+    "position": "positions",
+    "mixer": "attention",
+    "cross": "cross-attention",
+    "feedforward": "feed-forward",
+    "router": "routers",
+    "experts": "experts",
+    "norm": "norms",
+    "head": "head",
+}
+
+
+def has_idle_experts(recipe: Any) -> bool:
+    """Whether a token uses only a part of some feed-forward, as in a mixture of experts."""
+    return any(
+        spec.kind == "feedforward" and spec.active_parameters(width) < spec.parameters(width)
+        for _, spec, width in with_widths(recipe, recipe.dim)
+    )
+
+
+def by_part(recipe: Any) -> dict[str, int]:
+    """The parameters of each kind of part, by its label; their sum is the recipe's. {} where parts are not known."""
+    if is_opaque(recipe):
+        return {}
+    found: dict[str, int] = {}
+    for _, spec, width in with_widths(recipe, recipe.dim):
+        label = PARTS.get(spec.kind, "other")
+        if spec.kind == "mixer" and spec.recurrent:
+            label = "recurrent mixers"
+        found[label] = found.get(label, 0) + spec.own_parameters(width)
+    rest = recipe.parameters(recipe.dim) - sum(found.values())
+    found["other"] = found.get("other", 0) + rest  # of a spec that counts its parts in a way of its own
+    order = [*PARTS.values(), "recurrent mixers", "other"]
+    return {label: found[label] for label in order if found.get(label)}

@@ -1,0 +1,250 @@
+"""The fact sheet of a recipe. Imports no mlx."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from zoo import runtime
+from zoo.describe.facts.cache_bytes import (
+    LENGTHS,
+    POLICIES,
+    Kept,
+    cache_bytes,
+    kept_of,
+    largest_context,
+    policy_bytes,
+    source_numbers,
+)
+from zoo.describe.facts.fact import Fact, Sheet, text_of
+from zoo.describe.facts.flops import decode_flops, prefill_flops
+from zoo.describe.facts.parameters import by_part, has_idle_experts
+from zoo.describe.facts.stacks import DECODER, is_opaque, stacks
+from zoo.describe.facts.structure import stack_facts
+from zoo.describe.facts.weight_bytes import FORMATS, GROUP, Weights, format_of, weights_of
+from zoo.errors import ZooError
+from zoo.notices import notice
+from zoo.recipe.policy import CachePolicy
+
+CONTEXT = 4096  # tokens, where nobody asks for another number and the model takes them
+WEIGHTS = "bfloat16"
+FITS = "fits in this memory"
+
+
+def facts_of(
+    recipe: Any,
+    *,
+    context: int | None = None,
+    quantize: str | None = None,
+    title: str = "",
+    licence: str | None = None,
+    tokenizer: Any = None,
+    registry: Any = None,
+    quantizes: Any = None,
+    policy: CachePolicy | None = None,
+) -> Sheet:
+    """The facts of a recipe, with cache and FLOPs at `context` tokens and weights in the format `quantize`.
+
+    `context`: None for 4,096, or as many as the model takes. `quantize`: a dtype, bits ("4") or a mode ("mxfp4"); None
+    for bfloat16. `licence` is that of the checkpoint and `tokenizer` its `Tokenizer`, where they are known. `registry`
+    has the plugins that are asked for facts of theirs; None: none are. `quantizes` is its architecture's rule for packed
+    weights, where that has one. `policy`: also the bytes of caches that follow it. ZooError for an impossible `context` or
+    `quantize`, and for a policy that the model cannot follow.
+
+    >>> from zoo.describe import facts_of
+    >>> recipe = zoo.load("llama").recipe
+    >>> sheet = facts_of(recipe, context=128, quantize="4")
+    >>> sheet["cache.context"].value, sheet["cache.context"].unit
+    (131072, 'bytes')
+    """
+    if context is not None and (type(context) is not int or context < 1):
+        raise ZooError(f"`context` must be a number of tokens, got {context!r:.60}")
+    tokens = context or min(CONTEXT, recipe.context or CONTEXT)
+    chosen = format_of(quantize or WEIGHTS).name
+    weights, kept = weights_of(recipe, quantizes), kept_of(recipe)
+    found = [
+        *_sums(recipe),
+        *_model(recipe),
+        *(fact for role, stack in stacks(recipe).items() for fact in stack_facts(role, stack)),
+        *_cache(recipe, kept, tokens),
+        *_policy(recipe, policy, tokens),
+        *_weights(recipe, weights, kept, chosen),
+        *_flops(recipe, tokens),
+        *_tokenizer(tokenizer),
+        *([Fact("licence", "licence", licence)] if licence else []),
+    ]
+    if registry is not None:
+        found += plugin_facts(recipe, registry, {fact.name for fact in found})
+    return Sheet(title, tuple(found), recipe, numbers_of(recipe, kept, weights, tokens, chosen))
+
+
+def common_context(recipes: Iterable[Any]) -> int:
+    """The number of tokens at which several models are compared: 4,096, or as many as all of them take."""
+    return min([CONTEXT, *(recipe.context for recipe in recipes if recipe.context)])
+
+
+def numbers_of(
+    recipe: Any, kept: Iterable[Kept], weights: Weights | None, context: int, quantize: str
+) -> dict[str, Any]:
+    """The numbers from which a page can compute cache and weights for another context or format.
+
+    Cache bytes are Σ over `cache` of numbers_per_token × min(tokens, window) × bytes + state_numbers × 4, with `cache_bytes`
+    bytes a number. Weights are `whole` × 2 + rows × bits / 8 and 4 bytes a group of 64; rows whose inputs are no
+    multiple of the group stay whole; `router_rows` always have 8 bits.
+    """
+    return {
+        "context": context,
+        "quantize": quantize,
+        "cache": [one.to_json() for one in kept],
+        "cache_bytes": POLICIES,
+        "weights": None if weights is None else weights.to_json(),
+        "parameters": recipe.parameters(recipe.dim),
+    }
+
+
+STATE_NOTE = "a state is counted in float32"
+
+
+def _sums(recipe: Any) -> Iterator[Fact]:
+    total = int(recipe.parameters(recipe.dim))
+    yield Fact("parameters.total", "parameters", total, "parameters")
+    if not is_opaque(recipe):
+        active = int(recipe.active_parameters(recipe.dim))
+        note = "those used for a token leave out the embedding table, unless it is the head, too"
+        detail = not has_idle_experts(recipe)
+        yield Fact("parameters.active", "parameters a token uses", active, "parameters", note, detail=detail)
+    for label, number in by_part(recipe).items():
+        name = label.replace(" ", "_").replace("-", "_")
+        yield Fact(f"parameters.{name}", f"parameters, {label}", number, "parameters", detail=True)
+
+
+def _model(recipe: Any) -> Iterator[Fact]:
+    yield Fact("model", "model", recipe.title if recipe.title != "model" else recipe.name)
+    yield Fact("width", "width", recipe.dim)
+    if is_opaque(recipe):
+        yield Fact("layers", "layers", len(recipe.layers), "layers")
+    yield Fact("context", "context", recipe.context, "tokens")
+    yield Fact("vocabulary", "vocabulary", recipe.vocab, "tokens")
+    head = recipe.head
+    if head is not None and not is_opaque(recipe):
+        yield Fact("tied", "head tied to embedding", bool(head.ties_embedding))
+
+
+def _cache(recipe: Any, kept: tuple[Kept, ...], tokens: int) -> Iterator[Fact]:
+    growing = sum(one.per_token for one in kept)
+    each = round(growing * POLICIES["16-bit"])
+    note = "an upper bound: which layers have windows is not known" if is_opaque(recipe) else ""
+    if growing:
+        endless = round(sum(one.per_token for one in kept if one.window is None) * POLICIES["16-bit"])
+        beyond = f"{text_of(endless, 'bytes')} a token once all windows are full" if endless < each else ""
+        yield Fact("cache.token", "cache a token", each, "bytes", note or beyond)
+    if state := sum(one.bytes(0) for one in kept):
+        yield Fact("cache.state", "state at any length", state, "bytes", STATE_NOTE)
+    if source := source_numbers(recipe):
+        label = "cache a source token"
+        yield Fact("cache.source_token", label, round(source * POLICIES["16-bit"]), "bytes", detail=True)
+    if not (growing or state):
+        return
+    number, label = cache_bytes(kept, tokens), f"cache at {tokens:,} tokens"
+    yield Fact("cache.context", label, number, "bytes", note, detail=not growing)
+    for policy in POLICIES:
+        for name, length in LENGTHS.items():
+            label = f"cache at {name}, {policy}"
+            number = cache_bytes(kept, length, policy)
+            yield Fact(f"cache.{name}.{policy}", label, number, "bytes", note, detail=True)
+    for one in kept:
+        if one.window is not None or len(kept) > 1:
+            where = f"window_{one.window}" if one.window is not None else one.kind
+            label = f"cache of {one.layers} layers, {where.replace('_', ' ')}, at {tokens:,} tokens"
+            yield Fact(f"cache.kind.{where}", label, one.bytes(tokens), "bytes", detail=True)
+
+
+def _policy(recipe: Any, policy: CachePolicy | None, tokens: int) -> Iterator[Fact]:
+    if policy is not None and not policy.plain:
+        label, number = f"cache at {tokens:,} tokens", policy_bytes(recipe, tokens, policy)
+        yield Fact("cache.policy", f"{label}, {policy.told()}", number, "bytes")
+
+
+def _weights(recipe: Any, weights: Weights | None, kept: tuple[Kept, ...], chosen: str) -> Iterator[Fact]:
+    def held(name: str) -> int | None:
+        if weights is not None:
+            return weights.bytes(name)
+        chosen = format_of(name)
+        return None if chosen.group else chosen.bytes(int(recipe.parameters(recipe.dim)))
+
+    note = f"groups of {GROUP}, scales of 16 bits" if chosen.isdecimal() else ""
+    yield Fact("weights.chosen", f"weights, {format_label(chosen)}", held(chosen), "bytes", note)
+    for name in FORMATS:
+        if (number := held(name)) is not None:
+            yield Fact(f"weights.{name}", f"weights, {format_label(name)}", number, "bytes", detail=True)
+    room, taken = runtime.total_memory(), held(chosen)
+    if room is not None and taken is not None:
+        note = f"{room / 1e9:.1f} GB, weights in {format_label(chosen)}, 16-bit cache"
+        if taken > room:
+            yield Fact("fits", FITS, 0, "tokens", note, words="the weights do not fit")
+        elif DECODER in stacks(recipe) or is_opaque(recipe):
+            longest = largest_context(kept, room - taken, recipe.context)
+            words = "any length" if longest is None else f"{longest:,} tokens"
+            yield Fact("fits", FITS, longest, "tokens", note, words=words)
+
+
+def format_label(name: str) -> str:
+    """A format as a person reads it: "4 bits"."""
+    return f"{name} bits" if name.isdecimal() else name
+
+
+def _flops(recipe: Any, tokens: int) -> Iterator[Fact]:
+    counted = "2 a multiply-add: matrix products, attention's scores and sums"
+    if (number := decode_flops(recipe, tokens)) is not None:
+        yield Fact("flops.decode", f"FLOPs a token, after {tokens:,}", number, "FLOPs", counted)
+    if (number := prefill_flops(recipe, tokens)) is not None:
+        yield Fact(
+            "flops.prefill",
+            f"FLOPs a token, reading {tokens:,}",
+            number,
+            "FLOPs",
+            counted,
+            detail=recipe.task == "generate",
+        )
+
+
+def _tokenizer(tokenizer: Any) -> Iterator[Fact]:
+    if tokenizer is None:
+        return
+    if tokenizer.kind:
+        yield Fact("tokenizer.kind", "tokenizer", tokenizer.kind)
+    yield Fact("tokenizer.size", "tokenizer's tokens", tokenizer.vocab_size, "tokens")
+    yield Fact("tokenizer.bytes", "tokenizer writes any byte", _writes_bytes(tokenizer))
+
+
+RARE = "\U00013080\u0c9a\U0001fae8"  # a hieroglyph, a letter of Kannada, an emoji of 2022
+
+
+def _writes_bytes(tokenizer: Any) -> bool:
+    """Whether it has tokens for all bytes, by which characters that are no token of their own come back as they were."""
+    try:
+        return RARE in tokenizer.decode(tokenizer.encode(RARE, special_tokens=False))
+    except ZooError:
+        return False
+
+
+def plugin_facts(recipe: Any, registry: Any, taken: set[str]) -> list[Fact]:
+    """The facts that the plugins' hooks `zoo_facts` add; one that raises, or gives no facts, is warned of and left out."""
+    from zoo.architecture import FactSource, import_target
+
+    found: list[Fact] = []
+    for source in registry.table(FactSource).listed().values():
+        try:
+            given = list(import_target(source.target)(recipe))
+        except Exception as error:  # of a plugin's code
+            notice(f"facts {source.name}: {type(error).__name__}: {error}")
+            continue
+        for fact in given:
+            if not isinstance(fact, Fact):
+                notice(f"facts {source.name}: gave {fact!r:.60}, not a zoo.describe.Fact")
+            elif fact.name in taken:
+                notice(f"facts {source.name}: there is a fact {fact.name!r} already")
+            else:
+                taken.add(fact.name)
+                found.append(fact)
+    return found

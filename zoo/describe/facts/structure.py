@@ -1,0 +1,231 @@
+"""What a stack of layers is made of, as facts: heads, norms, feed-forwards, experts, positions. Imports no mlx.
+
+Nothing here knows a family. A part is read by the names that its fields have in every spec (`heads`, `hidden`, `window`), by
+its kind, and by its title.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from zoo.describe.facts.fact import Fact, Scalar
+from zoo.recipe import RoPE, Spec
+from zoo.recipe.parts import ACTIVATION_TITLES, AddedPositions
+
+
+def stack_facts(role: str, stack: Any) -> Iterator[Fact]:
+    """The facts of one stack; a value that differs from layer to layer is a tuple, one a layer."""
+    dim = stack.dim
+    yield Fact(f"{role}.layers", "layers", len(stack.layers), "layers", role=role)
+    for name, label, read, detail in LAYER_FACTS:
+        known: dict[int, Scalar] = {}
+        for layer in stack.layers:
+            if id(layer) not in known:
+                known[id(layer)] = read(layer, dim)
+        values = tuple(known[id(layer)] for layer in stack.layers)
+        if any(value is not None for value in values):
+            value = values[0] if len(set(values)) == 1 else values
+            yield Fact(f"{role}.{name}", label, value, role=role, detail=detail)
+    if found := positions(stack):
+        yield Fact(f"{role}.positions", "positions", found, role=role)
+    sees = {"causal": "earlier tokens", "prefix": "the prompt and earlier tokens", "full": "all tokens"}
+    yield Fact(f"{role}.causality", "a token sees", sees[stack.causality], role=role)
+
+
+def mixers(layer: Spec) -> list[Spec]:
+    """The mixers of a layer: usually one."""
+    return [part for _, part in layer.children() if part.kind == "mixer"]
+
+
+def feedforward(layer: Spec) -> Spec | None:
+    """The feed-forward of a layer, None where it has none."""
+    return next((part for _, part in layer.children() if part.kind == "feedforward"), None)
+
+
+def dense(layer: Spec) -> Spec | None:
+    """The feed-forward that every token goes through: that of a layer without experts."""
+    found = feedforward(layer)
+    return None if found is None or experts(layer) is not None else found
+
+
+def experts(layer: Spec) -> Any:
+    """The stacked experts of a layer, None where it has none."""
+    return _below(layer, "experts")
+
+
+def router(layer: Spec) -> Any:
+    """The router of a layer's experts, None where it has none."""
+    return _below(layer, "router")
+
+
+def shared(layer: Spec) -> Any:
+    """The feed-forward beside the experts, which every token uses."""
+    return getattr(feedforward(layer), "shared", None) if experts(layer) is not None else None
+
+
+def _below(layer: Spec, kind: str) -> Any:
+    found = feedforward(layer)
+    return None if found is None else next((part for _, part in found.walk() if part.kind == kind), None)
+
+
+def _field(*names: str) -> Callable[[Spec, int], Scalar]:
+    """The first field of these names that one of a layer's mixers has."""
+
+    def read(layer: Spec, dim: int) -> Scalar:
+        values = (vars(mixer).get(name) for name in names for mixer in mixers(layer))
+        return next((value for value in values if value is not None), None)
+
+    return read
+
+
+def _mixer(layer: Spec, dim: int) -> Scalar:
+    return " and ".join(mixer.title for mixer in mixers(layer)) or None
+
+
+def _kv_heads(layer: Spec, dim: int) -> Scalar:
+    for mixer in mixers(layer):
+        if "kv_heads" in vars(mixer):
+            return vars(mixer)["kv_heads"] or vars(mixer).get("heads")
+    return None
+
+
+def _head_width(layer: Spec, dim: int) -> Scalar:
+    for mixer in mixers(layer):
+        if (width := getattr(mixer, "head_width", None)) is not None:
+            return int(width(dim))
+        if vars(mixer).get("head_dim"):
+            return int(vars(mixer)["head_dim"])
+    return None
+
+
+def _window(layer: Spec, dim: int) -> Scalar:
+    return next((mixer.attention_window for mixer in mixers(layer) if mixer.attention_window), None)
+
+
+def _head_norm(layer: Spec, dim: int) -> Scalar:
+    for mixer in mixers(layer):
+        query, key = (vars(mixer).get(name) for name in ("query_norm", "key_norm"))
+        if query is not None and key is not None:
+            return str(key.title)
+    return None
+
+
+def _state(layer: Spec, dim: int) -> Scalar:
+    return sum(mixer.state_size(dim) for mixer in mixers(layer)) or None
+
+
+def _cross(layer: Spec, dim: int) -> Scalar:
+    part = next((part for _, part in layer.children() if part.kind == "cross"), None)
+    return None if part is None else part.title
+
+
+def _feedforward(layer: Spec, dim: int) -> Scalar:
+    found = feedforward(layer)
+    return None if found is None else found.title
+
+
+def _hidden(layer: Spec, dim: int) -> Scalar:
+    return getattr(dense(layer), "hidden", None)
+
+
+def _activation(layer: Spec, dim: int) -> Scalar:
+    for part in (experts(layer), dense(layer), *mixers(layer)):
+        name = getattr(part, "activation", None)
+        if name is not None:
+            return ACTIVATION_TITLES.get(name, name)
+    return None
+
+
+def _of(part: Callable[[Spec], Any], field: str) -> Callable[[Spec, int], Scalar]:
+    return lambda layer, dim: getattr(part(layer), field, None)
+
+
+def norms(layer: Spec) -> list[Spec]:
+    """The norms of the layer itself."""
+    return [part for _, part in layer.children() if part.kind == "norm"]
+
+
+def _norm(layer: Spec, dim: int) -> Scalar:
+    return ", ".join(dict.fromkeys(norm.title for norm in norms(layer))) or None
+
+
+def _placement(layer: Spec, dim: int) -> Scalar:
+    if layer.norm_placement or not norms(layer):
+        return layer.norm_placement or None
+    return layer.title
+
+
+def _sums(layer: Spec, dim: int) -> Scalar:
+    return "one for mixer and feed-forward" if vars(layer).get("parallel") else None
+
+
+def _residual_scale(layer: Spec, dim: int) -> Scalar:
+    scale: float = vars(layer).get("residual_scale", 1.0)
+    return None if scale == 1.0 else scale
+
+
+LAYER_FACTS: tuple[tuple[str, str, Callable[[Spec, int], Scalar], bool], ...] = (
+    ("mixer", "mixer", _mixer, False),
+    ("heads", "heads", _field("heads"), False),
+    ("kv_heads", "key/value heads", _kv_heads, False),
+    ("head_width", "head width", _head_width, False),
+    ("head_norm", "query and key norm", _head_norm, False),
+    ("latent", "latent width", _field("kv_rank"), False),
+    ("state", "state numbers a layer", _state, False),
+    ("window", "window", _window, False),
+    ("cross", "cross-attention", _cross, True),
+    ("feedforward", "feed-forward", _feedforward, False),
+    ("hidden", "feed-forward width", _hidden, False),
+    ("experts", "experts", _of(experts, "count"), False),
+    ("experts_used", "experts a token uses", _of(router, "top_k"), False),
+    ("expert_width", "expert width", _of(experts, "hidden"), False),
+    ("shared_width", "shared expert width", _of(shared, "hidden"), False),
+    ("activation", "activation", _activation, True),
+    ("norm", "norm", _norm, False),
+    ("placement", "norm placement", _placement, False),
+    ("sums", "residual sums", _sums, False),
+    ("residual_scale", "residual scale", _residual_scale, False),
+)
+
+
+def positions(stack: Any) -> str | None:
+    """How a stack knows the order of its tokens, in words; None where no part has positions."""
+    found = [
+        part for part in (stack.embedding.positions, getattr(stack, "relative", None)) if part is not None
+    ]
+    for layer in {id(layer): layer for layer in stack.layers}.values():
+        for mixer in mixers(layer):
+            found += [part for _, part in mixer.children() if part.kind == "position"]
+    texts = list(dict.fromkeys(position_text(part) for part in found))
+    without = sum(any(_lacks_rope(mixer) for mixer in mixers(layer)) for layer in stack.layers)
+    if without and any(isinstance(part, RoPE) for part in found):
+        texts.append(f"none in {without} of {len(stack.layers)} layers")
+    return "; ".join(texts) or None
+
+
+def _lacks_rope(mixer: Spec) -> bool:
+    return "rope" in vars(mixer) and vars(mixer)["rope"] is None
+
+
+def position_text(part: Any) -> str:
+    """Positions in words: "rotary, base 500,000, LLaMA-3 scaling ×8"."""
+    if not isinstance(part, RoPE):
+        title = str(part.title)
+        return title.removesuffix(" positions") if isinstance(part, AddedPositions) else title
+    words = ["rotary", f"base {part.theta:,.12g}"]
+    if part.dims is not None:
+        words.append(f"{part.dims} of each head")
+    if part.scaling is not None:
+        words.append(scaling_text(part.scaling))
+    return ", ".join(words)
+
+
+def scaling_text(scaling: Any) -> str:
+    """A rope scaling in words."""
+    names = {"llama3": "LLaMA-3 scaling", "yarn": "YaRN scaling", "linear": "linear scaling"}
+    name = names.get(
+        scaling.name, f"{scaling.title}" if "caling" in scaling.title else f"{scaling.name} scaling"
+    )
+    factor = getattr(scaling, "factor", None)
+    return f"{name} ×{factor:g}" if isinstance(factor, int | float) else name

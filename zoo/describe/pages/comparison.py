@@ -1,0 +1,171 @@
+"""The comparison of models as a page, alone or within others: its script, its styles, its element. Imports no mlx.
+
+The page has a card for each model (`zoo.describe.pages.model_card`), and draws all else from these.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from zoo.checkpoint.quantization_modes import AFFINE_BITS, FLOAT_MODES, ROUTER_BITS, ROUTER_GROUP
+from zoo.describe.described import Described
+from zoo.describe.diagram.style import RULES
+from zoo.describe.differences import differences
+from zoo.describe.facts.cache_bytes import POLICIES, STATE_BYTES
+from zoo.describe.facts.checkpoint import pocket_facts
+from zoo.describe.facts.compare import compare as compared
+from zoo.describe.facts.fact import ABSENT, Fact
+from zoo.describe.facts.sheet import CONTEXT, WEIGHTS, common_context
+from zoo.describe.facts.weight_bytes import FLOATS, format_of
+from zoo.describe.language import in_language
+from zoo.describe.pages.diagram_data import GEOMETRY
+from zoo.describe.pages.model_card import LEFT_OUT, card, code_table, with_words, words_between
+from zoo.describe.pages.template import as_data, asset, filled, theme
+from zoo.host.registry import Registry
+
+LONGEST = 2**20  # tokens that the slider reaches where a model has no bound
+FORMATS = (*FLOATS, *map(str, reversed(AFFINE_BITS[1:])), *FLOAT_MODES)
+SCRIPTS = tuple(f"compare_{name}.js" for name in ("base", "facts", "marks", "draw", "parts", "picker"))
+
+# The facts that a box is about, by its role; "norm" is also that of the layers' boxes.
+ABOUT = {
+    "input": ("context",),
+    "embedding": ("vocabulary", "width", "positions", "tied"),
+    "attention": (
+        *("mixer", "heads", "kv_heads", "head_width", "window", "latent", "state", "positions", "causality"),
+        *("cache.token", "cache.context", "cache.state"),
+    ),
+    "cross": ("heads", "kv_heads", "head_width"),
+    "feedforward": ("feedforward", "hidden", "experts", "experts_used", "expert_width", "shared_width"),
+    "norm": ("norm", "placement"),
+    "frame": ("layers", "sums", "residual_scale"),
+    "head": ("tied", "vocabulary"),
+}
+
+
+def compare_page(
+    found: Sequence[Described],
+    registry: Registry,
+    *,
+    context: int | None = None,
+    quantize: str | None = None,
+    measured: Sequence[Sequence[Fact]] = (),
+) -> str:
+    """One HTML file that compares models, or shows one; it needs no other file and no network.
+
+    `context` and `quantize` are the settings that it begins with, `measured` the figures of each on this machine.
+    ZooError for settings that cannot be.
+    """
+    titles = [one.origin for one in found]
+    words = words_between(dict(zip(titles, found, strict=True)))
+    cards = [
+        with_words(
+            card(one, registry, pocket=pocket_facts(one.architecture), measured=figures), words[one.origin]
+        )
+        for one, figures in zip(found, measured or [()] * len(found), strict=True)
+    ]
+    given = [f"zooCompare.card({as_data(one)});" for one in cards]
+    return filled(
+        "compare.html",
+        style=theme() + asset("page.css") + app_style(),
+        script="\n".join(
+            (
+                asset("page.js"),
+                app_script(before=(*given, f"zooCompare.code = {as_data(code_table(found, registry))};")),
+            )
+        ),
+        title=" and ".join(titles),
+        titles=titles,
+        app=app_element(found, registry, context=context, quantize=quantize),
+    )
+
+
+def app_style() -> str:
+    """The style sheet of the comparison and its diagrams; the colours are custom properties, which the page sets."""
+    return RULES + asset("compare.css")
+
+
+def app_script(language: str = "en", *, record: str = "", before: Sequence[str] = ()) -> str:
+    """The script of the comparison; it starts in every element that `app_element` made.
+
+    `record` says how the pockets were measured, `before` are statements that give it cards and code.
+    """
+    shared = f"zooCompare.common = {as_data(common(language, record))};"
+    return "\n".join((*map(asset, SCRIPTS), shared, *before, asset("compare.js")))
+
+
+def common(language: str, record: str = "") -> dict[str, Any]:
+    """What the page knows besides its cards: its words, formats, sizes, and which facts a box is about."""
+    return {
+        "words": json.loads(asset(f"compare.{language}.json")),
+        "formats": {name: _format(name, language) for name in FORMATS},
+        "router": {"bits": ROUTER_BITS, "group": ROUTER_GROUP, "scale_bytes": 4},
+        "policies": POLICIES,
+        "state_bytes": STATE_BYTES,
+        "context": CONTEXT,
+        "longest": LONGEST,
+        "absent": ABSENT,
+        "about": ABOUT,
+        "geometry": GEOMETRY,
+        "record": record,
+    }
+
+
+def choices(found: Iterable[Described], language: str = "en") -> list[dict[str, str]]:
+    """The models that a person may choose among: each one's name, and what it is."""
+    return [{"name": one.origin, "about": in_language(one.architecture.summary, language)} for one in found]
+
+
+def about_record(record: Mapping[str, Any], language: str = "en") -> str:
+    """How the small checkpoints were measured: the machine, the day, and what else it did; "" for no record."""
+    if not record:
+        return ""
+    text: str = json.loads(asset(f"compare.{language}.json"))["record"]
+    return text.format(
+        **record["versions"], **{key: record[key] for key in ("date", "load", "tokens", "new")}
+    )
+
+
+def _format(name: str, language: str) -> dict[str, Any]:
+    chosen = format_of(name)
+    bits = json.loads(asset(f"compare.{language}.json"))["bits"]
+    label = bits.format(bits=name) if name.isdecimal() else name
+    return {"bits": chosen.bits, "group": chosen.group, "scale_bytes": chosen.scale_bytes, "label": label}
+
+
+def app_element(
+    found: Sequence[Described],
+    registry: Registry,
+    *,
+    language: str = "en",
+    context: int | None = None,
+    quantize: str | None = None,
+    more: Mapping[str, Any] | None = None,
+) -> str:
+    """The element in which the comparison of some models runs; without scripts it has their facts and differences as text.
+
+    `more` is what the script is told besides: `folder`, where it finds the cards that are not in the page, `models`, those
+    that a person may choose among, `files`, where pages of code are, `level`, that of its headings.
+    """
+    say = partial(in_language, language=language)
+    tokens = context or common_context([one.recipe for one in found])
+    sheets = [one.sheet(registry, tokens, quantize) for one in found]
+    rows = [
+        {"label": say(row.label), "texts": list(map(say, row.texts)), "differs": row.differs}
+        for row in compared(sheets)
+        if not (row.detail or row.empty or row.name.startswith(LEFT_OUT))
+    ]
+    titles = [one.origin for one in found]
+    compared_with = json.loads(asset(f"compare.{language}.json"))["compared"]
+    words = [
+        {
+            "title": compared_with.format(name=title, first=titles[0]),
+            "sentences": [say(text) for text in differences(found[0].recipe, one.recipe)],
+        }
+        for title, one in zip(titles[1:], found[1:], strict=True)
+    ]
+    data = {"names": titles, "context": context, "weights": quantize or WEIGHTS, "level": 2, **(more or {})}
+    return filled("compare_app.html", data=as_data(data), titles=titles, rows=rows, words=words)

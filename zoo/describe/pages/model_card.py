@@ -1,0 +1,204 @@
+"""The card of a model: all that a page shows of it beside others, as one JSON record. Imports no mlx.
+
+A card holds texts in one language, and the numbers from which the page computes what follows a context or a format.
+Code, which many models share, is in a table of its own (`code_table`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from zoo.describe.described import Described, base_of
+from zoo.describe.diagram import diagram_of
+from zoo.describe.diagram.labels import which
+from zoo.describe.differences import differences
+from zoo.describe.facts.fact import Fact
+from zoo.describe.facts.flops import decode_flops, prefill_flops
+from zoo.describe.facts.stacks import is_opaque
+from zoo.describe.how_to_run import how_to_run
+from zoo.describe.language import in_language
+from zoo.describe.pages.diagram_data import drawn
+from zoo.describe.source_code import Source, bases_of, block_classes, block_parts, recipe_code, source_of
+from zoo.host.registry import Registry
+
+FAR = 2**31  # a text beyond every window
+# Facts that the page leaves out: of the machine that it is made on, and those of parts at one context.
+LEFT_OUT = ("fits", "cache.kind.")
+
+
+def card(
+    found: Described,
+    registry: Registry,
+    *,
+    language: str = "en",
+    pocket: Sequence[Fact] = (),
+    measured: Sequence[Fact] = (),
+) -> dict[str, Any]:
+    """The card of a model.
+
+    `pocket` are the figures of its architecture's small checkpoint, `measured` those of a run on this machine.
+    """
+    say = partial(in_language, language=language)
+    architecture, recipe, preset = found.architecture, found.recipe, found.preset
+    plugin = registry.plugin_of(architecture)
+    sheet = found.sheet(registry)
+    diagram = diagram_of(recipe, found.origin, registry)
+    return {
+        "name": found.origin,
+        "architecture": architecture.name,
+        "summary": say(architecture.summary),
+        "about": say(diagram.summary),
+        "task": architecture.task,
+        "plugin": f"{plugin.name} ({plugin.distribution} {plugin.version})",
+        "hub": preset.hub if preset else None,
+        "types": list(architecture.model_types),
+        "references": list(architecture.references),
+        "base": _base(found, registry, say),
+        "context": recipe.context,
+        "facts": [_fact(fact, say) for fact in sheet if not fact.name.startswith(LEFT_OUT)],
+        "numbers": {key: sheet.numbers[key] for key in ("cache", "weights", "parameters")},
+        "flops": flops_points(recipe),
+        "stacks": drawn(diagram, say),
+        "recipe": recipe_lines(recipe, say),
+        "code": code_of(found, registry),
+        "weights": _weights(found, registry),
+        "pocket": [_fact(fact, say) for fact in pocket],
+        "measured": [_fact(fact, say) for fact in measured],
+        "run": [[command, say(remark) if remark else ""] for command, remark in how_to_run(found)],
+    }
+
+
+def _base(found: Described, registry: Registry, say: Any) -> dict[str, Any] | None:
+    """What differs from the architecture that it is told as a variant of, and whether the numbers are the same."""
+    base = base_of(found, registry)
+    if base is None:
+        return None
+    sentences = differences(base[1], found.recipe, sizes=False)
+    return {"name": base[0], "sentences": [say(sentence) for sentence in sentences]}
+
+
+def _fact(fact: Fact, say: Any) -> list[Any]:
+    """Name, role, label, text, what is compared where the text is not enough, and 1 for a detail."""
+    value = list(fact.value) if isinstance(fact.value, tuple) else fact.value
+    text = say(fact.text)
+    return [fact.name, fact.role, say(fact.label), text, None if value == text else value, int(fact.detail)]
+
+
+def words_between(found: Mapping[str, Described]) -> dict[str, dict[str, list[str]]]:
+    """For each of some models what it has that each other has not, in English: {name: {the other: sentences}}."""
+    return {
+        name: {
+            before: differences(base.recipe, other.recipe) for before, base in found.items() if before != name
+        }
+        for name, other in found.items()
+    }
+
+
+def with_words(
+    one: dict[str, Any], words: Mapping[str, Sequence[str]], language: str = "en"
+) -> dict[str, Any]:
+    """A card with its row of `words_between`: each sentence once, and which of them tell it from each other model."""
+    table: dict[str, int] = {}
+    others = {
+        name: [table.setdefault(sentence, len(table)) for sentence in sentences]
+        for name, sentences in words.items()
+    }
+    return one | {"sentences": [in_language(sentence, language) for sentence in table], "words": others}
+
+
+def flops_points(recipe: Any) -> dict[str, Any]:
+    """The numbers from which a page computes FLOPs a token for any number of tokens.
+
+    `decode` and `prefill` are points (tokens seen, FLOPs) between which the count is linear: at 1, at every window, and
+    far beyond. `decode` is None where no text is written, both are None where they are not known. `sums`: a text is read
+    with each token seeing those before it, so that the average over them is asked for; `head` is then left out of all but
+    the last.
+    """
+    if is_opaque(recipe):
+        return {"decode": None, "prefill": None, "head": 0, "sums": False}
+    windows = {part.attention_window for _, part in recipe.walk()} - {None}
+    tokens = sorted({1, *windows, FAR})
+    decode = None if decode_flops(recipe, 1) is None else [[n, decode_flops(recipe, n)] for n in tokens]
+    prefill, head = None, 0
+    if prefill_flops(recipe, 1) is not None:
+        prefill = [[n, recipe.flops(recipe.dim, n, True)] for n in tokens]
+        if recipe.task == "generate":
+            head = recipe.head.flops(recipe.dim, 1, True)
+    sums = recipe.task == "generate" and recipe.causality == "causal"
+    return {"decode": decode, "prefill": prefill, "head": head, "sums": sums}
+
+
+def recipe_lines(recipe: Any, say: Any = str) -> list[str]:
+    """The recipe in JSON, line by line; equal layers are written once, after a "//" that says which they are."""
+    return json.dumps(_told_once(recipe.to_json(), say), ensure_ascii=False, indent=1).splitlines()
+
+
+def _told_once(value: Any, say: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _told_once(item, say) for key, item in value.items()}
+    if not isinstance(value, list) or not any(isinstance(item, dict) for item in value):
+        return value
+    layers: list[Any] = []
+    for item in value:
+        repeated = isinstance(item, dict) and set(item) == {"repeat", "layer"}
+        layers += [item["layer"]] * item["repeat"] if repeated else [item]
+    kinds: dict[str, list[int]] = {}
+    for index, layer in enumerate(layers):
+        kinds.setdefault(json.dumps(layer), []).append(index)
+    return [
+        {"//": f"{len(indices)} × {say(which(indices, len(layers)))}".strip(), **layers[indices[0]]}
+        for indices in kinds.values()
+    ]
+
+
+def code_of(found: Described, registry: Registry) -> dict[str, Any]:
+    """The names in the table of code: of what makes the recipe, and of the class that runs each block, with its parts."""
+    parts = block_parts(found.recipe)
+    blocks = {
+        block: {"code": name, "parts": list(parts.get(block, ()))}
+        for block, one in block_classes(found.recipe, registry).items()
+        if (name := _known(one))
+    }
+    return {
+        "recipe": list(filter(None, map(_known, recipe_code(found.architecture.recipe)))),
+        "blocks": blocks,
+    }
+
+
+def _known(target: Any) -> str:
+    source = source_of(target)
+    return source.name if source is not None else ""
+
+
+def code_table(found: Iterable[Described], registry: Registry) -> dict[str, dict[str, Any]]:
+    """The code that some models' cards name, and that of the classes which it inherits from: file, line, HTML, bases."""
+    table: dict[str, dict[str, Any]] = {}
+    for one in found:
+        for source in _sources(one, registry):
+            table.setdefault(
+                source.name,
+                {"file": source.file, "line": source.line, "html": source.html, "bases": list(source.bases)},
+            )
+    return table
+
+
+def _sources(found: Described, registry: Registry) -> Iterator[Source]:
+    for target in (*recipe_code(found.architecture.recipe), *block_classes(found.recipe, registry).values()):
+        for one in (target, *(bases_of(target) if isinstance(target, type) else ())):
+            if (source := source_of(one)) is not None:
+                yield source
+
+
+def _weights(found: Described, registry: Registry) -> dict[str, list[list[str]]]:
+    """The tensors of each published layout beside the parameters that they become."""
+    from zoo.checkpoint.weight_map import weight_names
+
+    if is_opaque(found.recipe):
+        return {}
+    return {
+        layout: [[" + ".join(pair.tensors), " + ".join(pair.parameters)] for pair in pairs]
+        for layout, pairs in weight_names(found.architecture, found.recipe, registry).items()
+    }

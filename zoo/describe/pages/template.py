@@ -1,0 +1,61 @@
+"""A page from a template: one HTML file with its styles, scripts and numbers inside. Imports no mlx."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from importlib.resources import files
+from typing import Any
+
+from zoo.describe.diagram.style import DARK, LIGHT, properties
+
+
+def page(
+    template: str, scripts: Sequence[str], styles: Sequence[str], *, data: Any = None, **values: Any
+) -> str:
+    """The page of a template in `assets`, given `values`; text in them is escaped. It needs no other file and no network.
+
+    `scripts` and `styles` are the names of files in `assets`; the colours of both themes come before them. `data` is what
+    scripts find as JSON in the element `#data`.
+    """
+    return filled(
+        template,
+        style=theme() + "\n".join(map(asset, styles)),
+        script="\n".join(map(asset, scripts)),
+        data=as_data(data),
+        **values,
+    )
+
+
+def filled(template: str, **values: Any) -> str:
+    """A template in `assets`, given its values; text in them is escaped, unless the template calls it safe."""
+    from jinja2 import Environment, StrictUndefined
+
+    environment = Environment(
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    return environment.from_string(asset(template)).render(**values)
+
+
+def as_data(value: Any) -> str:
+    """A value as JSON within HTML: nothing in a text may end the element that holds it."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
+
+
+def asset(name: str) -> str:
+    """The text of a file in `assets`."""
+    return (files("zoo.describe.pages") / "assets" / name).read_text(encoding="utf-8")
+
+
+def theme() -> str:
+    """The colours of both themes, chosen by the browser's wish or by the page's own switch."""
+    light, dark = properties(LIGHT), properties(DARK)
+    both = ":root{0},:root{0} .zoo-diagram"
+    return "\n".join(
+        (
+            f":root,:root .zoo-diagram{{{light}}}",
+            f"@media (prefers-color-scheme:dark){{{both.format(':not([data-theme=light])')}{{{dark}}}}}",
+            f"{both.format('[data-theme=dark]')}{{{dark}}}",
+            f"{both.format('[data-theme=light]')}{{{light}}}\n",
+        )
+    )

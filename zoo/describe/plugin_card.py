@@ -1,0 +1,111 @@
+"""The card of a plugin: what it gives, as Markdown made from its records and recipes. Imports no mlx."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from zoo.architecture import Architecture, Block
+from zoo.describe.described import base_of, describe
+from zoo.describe.differences import differences
+from zoo.describe.facts.compare import aligned
+from zoo.errors import ZooError
+from zoo.files import is_stream, write_output
+from zoo.host.discovery import Plugin
+from zoo.host.registry import Registry
+
+MACHINE = "fits"  # the fact that is another on each machine
+SUMS = ("parameters.total", "parameters.active", "cache.token", "cache.state")
+BEGIN, END = "<!-- card -->", "<!-- end -->"
+
+
+def card(plugin: Plugin, registry: Registry) -> str:
+    """The card: each architecture with its facts, each block with its fields, all other records by name."""
+    architectures = plugin.records.get("zoo_architectures", ())
+    parts = [_architecture(a, registry) for a in architectures if not a.bridged]
+    if bridged := [f"`{a.name}`" for a in architectures if a.bridged]:
+        parts.append(f"Run by another library's code: {', '.join(bridged)}.\n")
+    if blocks := plugin.records.get("zoo_blocks", ()):
+        parts.append(_table(["Block", "What it does", "Fields"], (_block(block) for block in blocks)))
+    if strategies := plugin.records.get("zoo_strategies", ()):
+        rows = ([f"`{s.name}`", s.summary, ", ".join(s.tasks), ", ".join(s.takes)] for s in strategies)
+        parts.append(_table(["Strategy", "What it does", "Tasks", "Settings"], rows))
+    for hook, title in (
+        ("samplers", "Sampler"),
+        ("tokenizers", "Tokenizer"),
+        ("formats", "Quantized format"),
+        ("checkpoints", "Checkpoint format"),
+        ("facts", "Facts"),
+    ):
+        if records := plugin.records.get(f"zoo_{hook}", ()):
+            parts.append(_table([title, "What it does"], ([f"`{r.name}`", r.summary] for r in records)))
+    if experiments := plugin.records.get("zoo_experiments", ()):
+        parts.append(
+            _table(
+                ["Experiment", "What is compared", "What it asks"],
+                ([f"`{e.name}`", e.summary, e.question] for e in experiments),
+            )
+        )
+    if corpora := plugin.records.get("zoo_corpora", ()):
+        rows = ([f"`{c.name}`", c.summary, ", ".join(c.tasks)] for c in corpora)
+        parts.append(_table(["Corpus", "What it has", "Tasks"], rows))
+    if objectives := plugin.records.get("zoo_objectives", ()):
+        rows = ([f"`{o.name}`", o.summary, ", ".join((*o.tasks, *o.causalities))] for o in objectives)
+        parts.append(_table(["Objective", "What it asks for", "Tasks and causalities"], rows))
+    if commands := plugin.records.get("zoo_commands", ()):
+        parts.append(_table(["Command", "What it does"], ([f"`zoo {c.name}`", c.summary] for c in commands)))
+    return "\n".join(parts)
+
+
+def rewrite(path: Path, text: str) -> None:
+    """Put `text` between the marks of a file; ZooError when it cannot be read or written, or has none."""
+    if is_stream(path):
+        raise ZooError(f"{path}: is not a file")
+    try:
+        old = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ZooError(f"{path}: cannot be read ({error})") from error
+    write_output(path, with_card(old, text, path).encode(), overwrite=True)
+
+
+def with_card(page: str, text: str, where: object) -> str:
+    """A page with `text` between its marks; ZooError, starting with `where`, when it has none."""
+    before, begin, rest = page.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not (begin and end):
+        raise ZooError(f"{where}: has no lines {BEGIN} and {END} to put the card between")
+    return f"{before}{begin}\n{text}{end}{after}"
+
+
+def _architecture(architecture: Architecture, registry: Registry) -> str:
+    found = describe(f"{registry.plugin_of(architecture).distribution}::{architecture.name}", registry)
+    about = {
+        "task": architecture.task,
+        "reads `model_type`": ", ".join(architecture.model_types),
+        "checkpoints": ", ".join(p.hub or p.name for p in architecture.presets if p.hub or p.embedded),
+        "references": "; ".join(architecture.references),
+    }
+    rows = [[key, value] for key, value in about.items() if value]
+    base = base_of(found, registry)
+    facts = [row for row in aligned([found.sheet(registry).facts]) if row.name != MACHINE]
+    told = [row for row in facts if not (row.detail or row.empty) and (base is None or row.name in SUMS)]
+    rows += [[row.label, row.texts[0]] for row in told]
+    name = found.preset.name if found.preset else ""
+    lines = [f"**{architecture.name}**: {architecture.summary}", "", _table(["", name], rows)]
+    if base is not None:
+        words = differences(base[1], found.recipe, sizes=False)
+        lines += [f"What differs from `{base[0]}`:", ""]
+        lines += [f"- {sentence}" for sentence in words] or ["- nothing, with the same numbers"]
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _block(block: Block) -> list[str]:
+    fields = ", ".join(f"`{field.name}`" for field in dataclasses.fields(block.spec))
+    return [f"`{block.spec.block()}`", block.summary, fields]
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "".join(f"| {' | '.join(cell.replace('|', '/') for cell in line)} |\n" for line in lines)
