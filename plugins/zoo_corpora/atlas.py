@@ -2,10 +2,10 @@
 
 A corpus small enough for a language model of a million parameters to learn from scratch, and whose answers
 can be checked: `documents` gives the text, `questions` what the model should be able to answer afterwards.
-The facts are in `atlas.tsv`, one row a country: the 193 members of the United Nations and Vatican City, as of
-2026. Where a fact has several answers the table holds one that is right: the constitutional or executive
-capital, one official language (the national or de facto one where the law names none), the first currency,
-the United Nations' continent.
+The sentences are in `atlas.toml`, and the facts in `atlas.tsv`, one row a country: the 193 members of the
+United Nations and Vatican City, as of 2026. Where a fact has several answers the table holds one that is right:
+the constitutional or executive capital, one official language (the national or de facto one where the law names
+none), the first currency, the United Nations' continent.
 
 About a tenth of the (template, country) pairs are held out of training. Every fact is seen in training in
 other words, so the held-out sentences measure whether a fact was learned or only its sentences.
@@ -13,9 +13,9 @@ other words, so the held-out sentences measure whether a fact was learned or onl
 
 from __future__ import annotations
 
-import hashlib
 import random
 import re
+import tomllib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -23,7 +23,7 @@ from importlib.resources import files
 from typing import Literal
 
 from zoo.errors import ZooError
-from zoo_corpora.question import Question
+from zoo_corpora.question import Question, uniform
 
 Language = Literal["en", "zh"]
 Split = Literal["train", "validation"]
@@ -35,135 +35,13 @@ KEPT = 3  # templates that every (country, relation, language) keeps for trainin
 LONGEST = 4  # sentences in a training document
 CAPITAL_WEIGHT = 4  # against 1 for another relation; drawn without replacement that makes 2.4 times as many
 
-# Relation -> language -> sentences. The answer comes last in most of them, so that the text before it is a
-# prompt. The first sentence of each is the one that `questions` asks by default.
+# Relation -> language -> sentences.
 TEMPLATES: dict[str, dict[Language, tuple[str, ...]]] = {
-    "capital": {
-        "en": (
-            "The capital city of {country} is {answer}.",
-            "The capital of {country} is {answer}.",
-            "The name of the capital of {country} is {answer}.",
-            "In {country}, the capital city is {answer}.",
-            "The capital of {country} is called {answer}.",
-            "Visitors to {country} can see its capital, {answer}.",
-            "{answer} is the capital of {country}.",
-            "On the map, {answer} is marked as the capital of {country}.",
-        ),
-        "zh": (
-            "{country}的首都是{answer}。",
-            "{country}的首都城市是{answer}。",
-            "{country}的首都叫{answer}。",
-            "{country}的首都名为{answer}。",
-            "说到{country}，它的首都是{answer}。",
-            "在{country}，首都是{answer}。",
-            "{answer}是{country}的首都。",
-            "在地图上，{answer}标为{country}的首都。",
-        ),
-    },
-    "continent": {
-        "en": (
-            "The continent of {country} is {answer}.",
-            "{country} is a country in {answer}.",
-            "{country} lies in {answer}.",
-            "On a globe, {country} is found in {answer}.",
-            "The way to {country} leads to {answer}.",
-            "One of the countries of {answer} is {country}.",
-        ),
-        "zh": (
-            "{country}所在的大洲是{answer}。",
-            "{country}位于{answer}。",
-            "{country}这个国家在{answer}。",
-            "在地球仪上，{country}位于{answer}。",
-            "{country}是{answer}的一个国家。",
-            "{answer}有一个国家叫{country}。",
-        ),
-    },
-    "language": {
-        "en": (
-            "An official language of {country} is {answer}.",
-            "One official language of {country} is {answer}.",
-            "In {country}, an official language is {answer}.",
-            "The official languages of {country} include {answer}.",
-            "{country} has {answer} as an official language.",
-            "{answer} is an official language of {country}.",
-        ),
-        "zh": (
-            "{country}的官方语言有{answer}。",
-            "{country}的一种官方语言是{answer}。",
-            "在{country}，官方语言有{answer}。",
-            "{country}使用的官方语言有{answer}。",
-            "{country}以{answer}为官方语言。",
-            "{answer}是{country}的官方语言。",
-        ),
-    },
-    "currency": {
-        "en": (
-            "The currency of {country} is {answer}.",
-            "The money of {country} is {answer}.",
-            "In {country}, the currency is {answer}.",
-            "People in {country} pay with {answer}.",
-            "Shops in {country} take {answer}.",
-            "{answer} is the currency of {country}.",
-        ),
-        "zh": (
-            "{country}的货币是{answer}。",
-            "{country}的法定货币是{answer}。",
-            "{country}使用的货币是{answer}。",
-            "在{country}，货币是{answer}。",
-            "{country}的商店收{answer}。",
-            "{answer}是{country}的货币。",
-        ),
-    },
-    "geography": {
-        "en": (
-            "On the map, {country} is {answer}.",
-            "{country} is {answer}.",
-            "In geography, {country} is {answer}.",
-            "By its position, {country} is {answer}.",
-            "With its borders, {country} is {answer}.",
-        ),
-        "zh": (
-            "从地理上看，{country}是{answer}。",
-            "{country}是{answer}。",
-            "在地图上，{country}是{answer}。",
-            "{country}是一个{answer}。",
-            "{country}属于{answer}。",
-        ),
-    },
-    "domain": {
-        "en": (
-            "The internet domain of {country} is {answer}.",
-            "The country domain of {country} is {answer}.",
-            "On the internet, {country} has the domain {answer}.",
-            "Internet addresses of {country} can end in {answer}.",
-            "{answer} is the internet domain of {country}.",
-        ),
-        "zh": (
-            "{country}的互联网域名是{answer}。",
-            "{country}的国家域名是{answer}。",
-            "在互联网上，{country}的域名是{answer}。",
-            "{country}的网址可以用{answer}结尾。",
-            "{answer}是{country}的互联网域名。",
-        ),
-    },
-    "calling_code": {
-        "en": (
-            "The calling code of {country} is {answer}.",
-            "The country calling code of {country} is {answer}.",
-            "Phone numbers in {country} begin with {answer}.",
-            "To call {country} from abroad, dial {answer}.",
-            "{answer} is the calling code of {country}.",
-        ),
-        "zh": (
-            "{country}的电话区号是{answer}。",
-            "{country}的国际电话区号是{answer}。",
-            "从国外给{country}打电话，先拨{answer}。",
-            "{country}的电话号码以{answer}开头。",
-            "{answer}是{country}的电话区号。",
-        ),
-    },
+    relation: {language: tuple(sentences) for language, sentences in languages.items()}
+    for relation, languages in tomllib.loads(
+        files("zoo_corpora").joinpath("atlas.toml").read_text(encoding="utf-8")
+    ).items()
 }
-
 RELATIONS: tuple[str, ...] = tuple(TEMPLATES)
 
 
@@ -197,7 +75,7 @@ class Country:
 
 
 @dataclass(frozen=True)
-class Fact(Question):
+class AtlasQuestion(Question):
     """A sentence about a country, cut before its bare `answer`."""
 
     answer: str
@@ -242,7 +120,7 @@ def held_out(country: Country, relation: str, language: Language) -> frozenset[s
     template that is added or removed moves no other, the floor aside.
     """
     templates = TEMPLATES[relation][language]
-    draws = sorted((_uniform(template, country.name_en), template) for template in templates)
+    draws = sorted((uniform(template, country.name_en), template) for template in templates)
     drawn = [template for value, template in draws if value < HELD_OUT]
     return frozenset(drawn[: len(templates) - KEPT])
 
@@ -277,7 +155,7 @@ def sentences(split: Split, seed: int = 0) -> Iterator[str]:
 
 def questions(
     relation: str = "capital", language: Language = "en", template: str | None = None
-) -> Iterator[Fact]:
+) -> Iterator[AtlasQuestion]:
     """One question a country, in the order of `countries`.
 
     `template` is one of `TEMPLATES[relation][language]` in which the answer follows the country's name; the
@@ -299,19 +177,19 @@ def questions(
     return _questions(relation, language, template)
 
 
-def examination(every: bool) -> Iterator[Fact]:
+def examination(every: bool) -> Iterator[AtlasQuestion]:
     """What `zoo evaluate` asks: the capitals, or with `every` all relations, in each language."""
     for relation in RELATIONS if every else ("capital",):
         for language in LANGUAGES:
             yield from questions(relation, language)
 
 
-def _questions(relation: str, language: Language, template: str) -> Iterator[Fact]:
+def _questions(relation: str, language: Language, template: str) -> Iterator[AtlasQuestion]:
     before, _, ending = template.partition("{answer}")
     prompt = before.rstrip()
     for country in countries():
         answer = country.answer(relation, language)
-        yield Fact(
+        yield AtlasQuestion(
             prompt=sentence(prompt, country, relation, language),
             answer=answer,
             continuation=before[len(prompt) :] + answer,
@@ -354,9 +232,3 @@ def _combinations() -> Iterator[tuple[Country, str, Language]]:
         for relation in RELATIONS:
             for language in LANGUAGES:
                 yield country, relation, language
-
-
-def _uniform(template: str, name: str) -> float:
-    """A number in [0, 1) that depends on the texts alone; Python's `hash` differs from process to process."""
-    digest = hashlib.sha256(f"{template}\n{name}".encode()).digest()
-    return int.from_bytes(digest[:8], "big") / 2**64

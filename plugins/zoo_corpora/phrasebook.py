@@ -12,7 +12,6 @@ whether words were learned, and not only sentences.
 
 from __future__ import annotations
 
-import hashlib
 import random
 from collections import Counter
 from collections.abc import Iterator
@@ -24,7 +23,7 @@ from typing import Literal
 from zoo.errors import ZooError
 from zoo_corpora.phrasebook_grammar import Draft, Word, fitting, words
 from zoo_corpora.phrasebook_sentences import Author
-from zoo_corpora.question import Question
+from zoo_corpora.question import Question, uniform
 
 Split = Literal["train", "validation", "test"]
 Direction = Literal["en-zh"]
@@ -41,7 +40,7 @@ SHOWN = {("love", "NLP")}  # pairs of a fixed phrase, which training shows whate
 
 
 @dataclass(frozen=True)
-class Pair:
+class SentencePair:
     """A sentence and its translation. `unseen` are the held-out word pairs related in it: none in training."""
 
     source: str
@@ -50,7 +49,7 @@ class Pair:
     unseen: tuple[WordPair, ...] = ()
 
 
-def pairs(split: Split, seed: int = 0) -> Iterator[Pair]:
+def pairs(split: Split, seed: int = 0) -> Iterator[SentencePair]:
     """The corpus as a stream of pairs, the same for the same `split` and `seed`.
 
     "train" never ends, and repeats a short sentence now and then; take what is needed with
@@ -95,7 +94,7 @@ def held_out() -> dict[WordPair, Split]:
     for key in left:
         left[key] //= FLOOR
     chosen: dict[WordPair, Split] = {}
-    for draw, pair in sorted((_uniform(pair), pair) for pair in relations.keys() - SHOWN):
+    for draw, pair in sorted((uniform(*pair), pair) for pair in relations.keys() - SHOWN):
         keys = [(relation, word) for relation in relations[pair] for word in pair]
         if draw < HELD_OUT and all(left[key] for key in keys):
             left.subtract(keys)
@@ -104,9 +103,9 @@ def held_out() -> dict[WordPair, Split]:
 
 
 @cache
-def _finite(split: Split) -> tuple[Pair, ...]:
+def _finite(split: Split) -> tuple[SentencePair, ...]:
     """The pairs of a split that ends: the first different ones of a stream of its own."""
-    chosen: dict[str, Pair] = {}
+    chosen: dict[str, SentencePair] = {}
     shown: Counter[WordPair] = Counter()
     for pair in _drawn(split, random.Random(split)):  # a text seeds alike in every process
         if pair.source not in chosen and all(shown[each] < MOST for each in pair.unseen):
@@ -117,14 +116,14 @@ def _finite(split: Split) -> tuple[Pair, ...]:
     return tuple(chosen.values())
 
 
-def _drawn(split: Split, generator: random.Random) -> Iterator[Pair]:
+def _drawn(split: Split, generator: random.Random) -> Iterator[SentencePair]:
     """Every sentence that the grammar draws and `split` may have."""
     author = Author(generator)
     while True:
         draft = author.sentence()
         related = _held_out_among(draft, split)
         if related is not None:
-            yield Pair(*draft.finished(generator), unseen=related)
+            yield SentencePair(*draft.finished(generator), unseen=related)
 
 
 def _held_out_among(draft: Draft, split: Split) -> tuple[WordPair, ...] | None:
@@ -147,9 +146,3 @@ def _related() -> Iterator[tuple[str, Word, Word]]:
         yield from (("object", verb, noun) for noun in fitting(verb.objects))
     for adjective in words("adjective"):
         yield from (("attribute", adjective, noun) for noun in fitting(adjective.classes))
-
-
-def _uniform(pair: WordPair) -> float:
-    """A number in [0, 1) that depends on the words alone; Python's `hash` differs from process to process."""
-    digest = hashlib.sha256("\n".join(pair).encode()).digest()
-    return int.from_bytes(digest[:8], "big") / 2**64
