@@ -48,9 +48,11 @@ class Loaded:
     @property
     def unpacked(self) -> bool:
         """Whether the floats of packed matrices are kept beside them, from when they are first needed."""
-        from zoo.blocks.quantized import Unpackable
+        from zoo.blocks.quantized import DequantizableLayer
 
-        return any(layer.keeps_floats for layer in self.model.modules() if isinstance(layer, Unpackable))
+        return any(
+            layer.keeps_floats for layer in self.model.modules() if isinstance(layer, DequantizableLayer)
+        )
 
     @property
     def facts(self) -> Sheet:
@@ -144,11 +146,11 @@ def load(
 
 def unpack_layers(model: Any, asked: bool | None = None) -> None:
     """Keep the floats of packed layers, where that is asked for or, when nothing is asked, where they are faster and fit."""
-    from zoo.blocks.quantized import Unpackable
+    from zoo.blocks.quantized import DequantizableLayer
 
-    packed = [layer for layer in model.modules() if isinstance(layer, Unpackable)]
+    packed = [layer for layer in model.modules() if isinstance(layer, DequantizableLayer)]
     nbytes = 4 * sum(layer.scales.size * layer.group_size for layer in packed)
-    keeps = runtime.unpacks(nbytes) if asked is None else asked
+    keeps = runtime.keeps_floats(nbytes) if asked is None else asked
     for layer in packed:
         layer.keeps_floats = keeps
 

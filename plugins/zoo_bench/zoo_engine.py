@@ -120,12 +120,12 @@ class Writer(Own):
         """What builds one step, ids (1, 1) -> (the next token, what must be evaluated with it), after 4 tokens."""
         import mlx.core as mx
 
-        from zoo.prepared import prepared_step
+        from zoo.compiled_step import compiled_step
 
         model = self.loaded.model
         cache = model.make_cache()
         model.backbone(mx.array([[1, 2, 3, 4]]), cache)
-        run = prepared_step(model) or (lambda ids, cache: model.head(model.backbone(ids, cache))[:, 0])
+        run = compiled_step(model) or (lambda ids, cache: model.head(model.backbone(ids, cache))[:, 0])
 
         def build(ids: Any) -> Any:
             logits = run(ids, cache)

@@ -13,7 +13,7 @@ import mlx.nn as nn
 
 from zoo.blocks.mask import Mask, dense
 from zoo.blocks.moe import top_k
-from zoo.blocks.quantized import PackedMatrices
+from zoo.blocks.quantized import QuantizedStack
 from zoo.cache import CachePolicy, KVCache
 from zoo_deepseek import spec as specs
 
@@ -124,7 +124,7 @@ class HeadLinear(nn.Module):
         return QuantizedHeadLinear(self, group_size, bits, mode)
 
 
-class QuantizedHeadLinear(PackedMatrices):
+class QuantizedHeadLinear(QuantizedStack):
     """The same, the matrices packed along their inputs; all of them are used at once."""
 
     def __call__(

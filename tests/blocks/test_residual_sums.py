@@ -4,12 +4,12 @@ import mlx.core as mx
 import pytest
 
 from zoo.assemble import assemble, build
+from zoo.compiled_step import compiled_step
 from zoo.errors import RecipeError
 from zoo.host.recipes import recipe_from_json
 from zoo.host.registry import default_registry
 from zoo.insight.tracing.recorder import Recorder
 from zoo.insight.tracing.watching import values_of, watched
-from zoo.prepared import prepared_step
 from zoo.recipe import (
     MLP,
     Attention,
@@ -71,14 +71,14 @@ def model_of(kind, layers=2):
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_prepared_step_of_such_layers_gives_the_models_logits(kind):
     model = model_of(kind)
-    step, caches = prepared_step(model), (model.make_cache(), model.make_cache())
+    step, caches = compiled_step(model), (model.make_cache(), model.make_cache())
     tokens = mx.random.randint(0, 16, (2, 6), key=mx.random.key(2))
     for cache in caches:
         mx.eval(model(tokens[:, :3], cache))
     for place in range(3, 6):
         token = tokens[:, place : place + 1]
         same(step(token, caches[1]), model(token, caches[0])[:, 0], "the logits")
-    assert step._made.form_of(model.layers[0]) is not None  # the layer runs as a function
+    assert step._made.compile_if_known(model.layers[0]) is not None  # the layer runs as a function
 
 
 @pytest.mark.parametrize(("kind", "middle"), [("one norm", False), ("two norms", False), ("scaled", True)])

@@ -11,7 +11,7 @@ from zoo import runtime
 from zoo.blocks.quantized import FLOATS
 from zoo.checkpoint.convert import convert
 from zoo.checkpoint.save import save
-from zoo.prepared import prepared_step
+from zoo.compiled_step import compiled_step
 from zoo.runtime import device
 from zoo.testing import same, subject
 
@@ -34,7 +34,7 @@ def test_the_numbers_are_those_of_the_packed_model(folder):
     assert unpacked.unpacked and not packed.unpacked
     tokens = mx.array([[3, 1, 4, 1, 5, 9, 2, 6]])
     same(unpacked.model(tokens), packed.model(tokens), "logits of one piece")
-    steps = [prepared_step(loaded.model) for loaded in (packed, unpacked)]
+    steps = [compiled_step(loaded.model) for loaded in (packed, unpacked)]
     caches = [loaded.model.make_cache() for loaded in (packed, unpacked)]
     for place in range(tokens.shape[1]):
         logits = [
@@ -70,7 +70,7 @@ def test_unasked_the_memory_decides(folder, monkeypatch, room, unpacked):
 
 def test_on_a_gpu_they_stay_packed(monkeypatch):
     monkeypatch.setattr(device, "on_gpu", lambda: True)
-    assert not runtime.unpacks(1) and not runtime.multiplies_floats(512)
+    assert not runtime.keeps_floats(1) and not runtime.multiplies_floats(512)
 
 
 def test_a_thread_runs_what_another_has_loaded(folder):

@@ -10,7 +10,7 @@ import mlx.nn as nn
 
 from zoo import recipe, runtime
 from zoo.blocks.activation import activation
-from zoo.blocks.quantized import PackedExtras, PackedMatrices, Unpackable, wide
+from zoo.blocks.quantized import DequantizableLayer, QuantizedExtras, QuantizedStack, wide
 from zoo.runtime.grouping import grouped_product
 
 MANY = 64  # rows of work from which sorting them by expert pays: each expert's matrix is then read once
@@ -45,10 +45,10 @@ def top_k(scores: mx.array, count: int) -> mx.array:  # (…, E) -> (…, count)
     return mx.stop_gradient(mx.argpartition(-scores, kth=count - 1, axis=-1)[..., :count])
 
 
-class StackedLinear(PackedExtras, nn.Module):
+class StackedLinear(QuantizedExtras, nn.Module):
     """E linear maps in one (E, out, in) `weight` and (E, out) `bias`: each row goes through the one it names."""
 
-    packed_extras = ("global_scale",)
+    quantized_extras = ("global_scale",)
 
     def __init__(self, experts: int, inputs: int, outputs: int, bias: bool = False) -> None:
         super().__init__()
@@ -70,7 +70,7 @@ class StackedLinear(PackedExtras, nn.Module):
         return QuantizedStackedLinear(self, group_size, bits, mode)
 
 
-class QuantizedStackedLinear(Unpackable, PackedMatrices):
+class QuantizedStackedLinear(DequantizableLayer, QuantizedStack):
     """A stacked linear layer whose matrices stay packed; `global_scale` (E, out or 1), if any, multiplies outputs."""
 
     def __call__(

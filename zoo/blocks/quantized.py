@@ -15,10 +15,10 @@ from zoo import runtime
 
 FLOATS = "_floats"  # of a layer: the numbers that its packed ones stand for; a leading underscore keeps them no parameter
 
-PACKED_PRODUCTS = 2  # of few rows, before a layer's floats are made
+QUANTIZED_PRODUCTS = 2  # of few rows, before a layer's floats are made
 
 
-class Unpackable(nn.Module):
+class DequantizableLayer(nn.Module):
     """A layer with packed numbers that can be multiplied by the floats these stand for.
 
     One that `keeps_floats` makes them for its first product of many rows, else for its third: a token after a short prompt
@@ -32,7 +32,7 @@ class Unpackable(nn.Module):
         """The floats (…, O, I) for a product of so many rows, or for those to come; None where there are none yet."""
         if FLOATS in self or not self.keeps_floats:
             return self.get(FLOATS)
-        if rows is not None and self._products < PACKED_PRODUCTS and not runtime.multiplies_floats(rows):
+        if rows is not None and self._products < QUANTIZED_PRODUCTS and not runtime.multiplies_floats(rows):
             self._products += 1
             return None
         with runtime.eager():
@@ -58,14 +58,14 @@ class Unpackable(nn.Module):
         return floats
 
 
-def matrix_product(layer: Unpackable, x: mx.array) -> mx.array:  # (…, I) -> (…, O)
+def quantized_product(layer: DequantizableLayer, x: mx.array) -> mx.array:  # (…, I) -> (…, O)
     """x times the transposed matrix of a packed layer, in the way that is fastest here."""
     rows = x.size // x.shape[-1]
     if (floats := layer.kept(rows)) is not None:
         return x @ floats.T
     if runtime.multiplies_floats(rows):
         return x @ layer.floats().T
-    multiply = runtime.packed_product(
+    multiply = runtime.quantized_matmul(
         layer.weight,
         layer.scales,
         layer.get("biases"),
@@ -76,7 +76,7 @@ def matrix_product(layer: Unpackable, x: mx.array) -> mx.array:  # (…, I) -> (
     return multiply(x)
 
 
-class QuantizedLinear(Unpackable, nn.QuantizedLinear):
+class QuantizedLinear(DequantizableLayer, nn.QuantizedLinear):
     """nn.QuantizedLinear, its inputs reordered by `permutation` (I,), its outputs times `global_scale` (O or 1,).
 
     NVFP4 has a second scale for a whole matrix, which not every backend's product knows; it is as well applied to the
@@ -97,14 +97,14 @@ class QuantizedLinear(Unpackable, nn.QuantizedLinear):
         dtype = x.dtype
         if "permutation" in self:
             x = mx.take(x, self.permutation, axis=-1)
-        y = matrix_product(self, wide(x) if "global_scale" in self else x)
+        y = quantized_product(self, wide(x) if "global_scale" in self else x)
         if "global_scale" in self:
             y = y * self.global_scale
         y = y.astype(dtype)
         return y + self.bias if "bias" in self else y
 
 
-class QuantizedEmbedding(Unpackable, nn.QuantizedEmbedding):
+class QuantizedEmbedding(DequantizableLayer, nn.QuantizedEmbedding):
     """nn.QuantizedEmbedding, whose table a tied head multiplies by in the way that is fastest here."""
 
     def __init__(self, layer: nn.QuantizedEmbedding) -> None:
@@ -118,10 +118,10 @@ class QuantizedEmbedding(Unpackable, nn.QuantizedEmbedding):
 
     def as_linear(self, x: mx.array) -> mx.array:  # (…, D) -> (…, V)
         """Logits by the same table."""
-        return matrix_product(self, x).astype(x.dtype)
+        return quantized_product(self, x).astype(x.dtype)
 
 
-class PackedMatrices(nn.Module):
+class QuantizedStack(nn.Module):
     """The packed form of a layer with a `weight` (…, O, I). Names and settings are those of nn.QuantizedLinear."""
 
     def __init__(
@@ -137,17 +137,17 @@ class PackedMatrices(nn.Module):
         self.freeze()
 
 
-class PackedExtras:
-    """A layer whose quantized form holds more than packed numbers; `packed_extras` names what."""
+class QuantizedExtras:
+    """A layer whose quantized form holds more than packed numbers; `quantized_extras` names what."""
 
-    packed_extras: tuple[str, ...] = ()
+    quantized_extras: tuple[str, ...] = ()
 
 
-def packed_extras(layer: Any) -> tuple[str, ...]:
+def quantized_extras(layer: Any) -> tuple[str, ...]:
     """What the quantized form of a layer holds beside the packed numbers: a linear one both extras of `QuantizedLinear`."""
     if isinstance(layer, nn.Linear):
         return ("global_scale", "permutation")
-    return layer.packed_extras if isinstance(layer, PackedExtras) else ()
+    return layer.quantized_extras if isinstance(layer, QuantizedExtras) else ()
 
 
 def wide(x: mx.array) -> mx.array:

@@ -12,10 +12,10 @@ from mlx.utils import tree_flatten, tree_map_with_path
 from zoo import runtime, weights
 from zoo.architecture import Architecture
 from zoo.blocks.protocols import Quantizable
-from zoo.blocks.quantized import QuantizedEmbedding, QuantizedLinear, packed_extras
+from zoo.blocks.quantized import QuantizedEmbedding, QuantizedLinear, quantized_extras
 from zoo.checkpoint.matching import parameters_match
 from zoo.checkpoint.quantized_matrix import QuantizationSpec, QuantizedMatrix, join
-from zoo.checkpoint.quantized_tensors import warn_of_unpacked
+from zoo.checkpoint.quantized_tensors import warn_of_dequantized
 from zoo.checkpoint.safetensors import Tensors
 from zoo.config import Config
 from zoo.errors import CheckpointError
@@ -45,7 +45,7 @@ def match(
     else:
         raise CheckpointError(str(min(problems, key=len)))  # of the layout that is nearest
     settled = _resolved(model, parameters, wanted)
-    warn_of_unpacked(
+    warn_of_dequantized(
         tensors.dequantized.union(
             *(t.dequantized for t in tensors.arrays.values() if isinstance(t, QuantizedMatrix))
         )
@@ -104,7 +104,7 @@ def fill(model: Any, parameters: Mapping[str, Any], dtype: Any = None) -> None:
 def can_hold(layer: Any, tensor: QuantizedMatrix) -> bool:
     """Whether the layer has a quantized form that supports all parts of the packed matrix."""
     extras = tensor.parts().keys() & set(EXTRAS)
-    return isinstance(layer, Quantizable) and extras.issubset(packed_extras(layer))
+    return isinstance(layer, Quantizable) and extras.issubset(quantized_extras(layer))
 
 
 def quantized_layer(layer: Any, tensor: QuantizedMatrix) -> Any:

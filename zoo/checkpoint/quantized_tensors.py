@@ -229,7 +229,7 @@ def warn_of_differences(
         notice(f"{expected.origin.name} says of {name}: {said}; its tensors: {are}{more}. The tensors decide")
 
 
-def warn_of_unpacked(names: Collection[str]) -> None:
+def warn_of_dequantized(names: Collection[str]) -> None:
     """Warn of the matrices that had to be dequantized."""
     if names:
         more = f" (and {len(names) - 1} more)" if len(names) > 1 else ""

@@ -17,7 +17,7 @@ from zoo.architecture import Architecture
 from zoo.checkpoint.finite import evaluate
 from zoo.checkpoint.parameters import export
 from zoo.checkpoint.quantized_matrix import QuantizationSpec, QuantizedMatrix, as_array
-from zoo.checkpoint.quantized_tensors import GLOBAL_SCALE, warn_of_unpacked
+from zoo.checkpoint.quantized_tensors import GLOBAL_SCALE, warn_of_dequantized
 from zoo.checkpoint.safetensors import INDEX, SINGLE
 from zoo.errors import PluginError
 from zoo.files import replacing, write_json
@@ -85,7 +85,7 @@ def write(
         unpacked = {
             name for name, t in tensors.items() if isinstance(t, QuantizedMatrix) and not is_mlx(name, t)
         }
-        warn_of_unpacked(unpacked)
+        warn_of_dequantized(unpacked)
         tensors |= {name: tensors[name].numbers(dtype) for name in unpacked}
     described = described_by(config, tensors if layout == "mlx" else {})
     owners: dict[str, str] = {}  # the tensor that an array is a part of

@@ -17,7 +17,7 @@ from zoo.runtime.preload import blas
 MOST_THREADS = 8  # beyond that, reading memory bounds them
 MOST_CASTS = 4  # arrays at once: reading memory bounds more of them
 MOST_JOINED = 2**30  # bytes of a model beyond which launching a product takes less than reading its matrix
-UNPACKED_ROWS = 16  # from which on the CPU unpacks a matrix to multiply by it
+DEQUANTIZED_ROWS = 16  # from which on the CPU unpacks a matrix to multiply by it
 MOST_KEPT = 64 * 2**20  # bytes freed that may wait for the next text
 
 
@@ -52,7 +52,7 @@ def compute_dtype(asked: str | None = None) -> Any:
     return getattr(mx, asked)
 
 
-def unpacked_dtype() -> Any:
+def dequantized_dtype() -> Any:
     """The dtype of matrices whose packing this library lacks: half precision on a GPU, float32 where that is fastest."""
     import mlx.core as mx
 
@@ -108,7 +108,7 @@ def joins(nbytes: int) -> bool:
     return nbytes <= MOST_JOINED
 
 
-def unpacks(nbytes: int) -> bool:
+def keeps_floats(nbytes: int) -> bool:
     """Whether packed matrices are best kept as floats, too, which take so many bytes more.
 
     The CPU backend multiplies packed numbers several times slower than floats; what is kept has to leave half of the memory.
@@ -119,7 +119,7 @@ def unpacks(nbytes: int) -> bool:
 
 def multiplies_floats(rows: int) -> bool:
     """Whether so many rows are multiplied faster by the floats of a packed matrix, made for them, than by packed numbers."""
-    return rows >= UNPACKED_ROWS and not on_gpu()
+    return rows >= DEQUANTIZED_ROWS and not on_gpu()
 
 
 _process: int | None = None  # the one in which MLX's threads run

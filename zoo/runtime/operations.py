@@ -54,7 +54,7 @@ def as_columns(size: int) -> range:
     return COLUMNS if size > MATRIX_IN_CACHE and blas() == "MKL" and not device.on_gpu() else range(0)
 
 
-def packed_product(
+def quantized_matmul(
     weight: Any, scales: Any, biases: Any, *, group_size: int | None, bits: int | None, mode: str
 ) -> Callable[[Any], Any]:
     """x -> x times the transposed matrix (O, I) of packed numbers: (…, I) -> (…, O).

@@ -30,8 +30,8 @@ from zoo.host.registry import Registry, default_registry
 from zoo.loading import load
 from zoo.testing import batches as testing_batches
 from zoo.testing import caches as testing_caches
+from zoo.testing import compiled_step
 from zoo.testing import drafts as testing_drafts
-from zoo.testing import prepared as testing_prepared
 from zoo.testing import strategies as testing_strategies
 from zoo.testing import traces as testing_traces
 from zoo.testing import translation as testing_translation
@@ -321,7 +321,7 @@ class Result:
 
 def checks_of(subject: Subject) -> list[Check]:
     """The checks that apply to a subject. The others need the first to pass: that the model runs."""
-    parts = (testing_caches, testing_prepared, testing_strategies, testing_translation, testing_traces)
+    parts = (testing_caches, compiled_step, testing_strategies, testing_translation, testing_traces)
     every = (*CHECKS, *(check for part in parts for check in part.CHECKS))
     return [check for check in every if check.applies(subject)]
 

@@ -42,7 +42,9 @@ def computed(monkeypatch):
             return backbone(model, tokens, *args, **kwargs)
 
         monkeypatch.setattr(type(loaded.model), "backbone", watched)
-        monkeypatch.setattr("zoo.prepared.prepared_step", lambda model: None)  # every token by the backbone
+        monkeypatch.setattr(
+            "zoo.compiled_step.compiled_step", lambda model: None
+        )  # every token by the backbone
 
     def since():
         total = sum(counted)

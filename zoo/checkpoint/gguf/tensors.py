@@ -120,7 +120,7 @@ class GGUFTensors:
     def warn_of_losses(self, dtype: mx.Dtype | None) -> None:
         """Say in one line which kinds have no packed form, or what they lost when they got one."""
         dtype = dtype or own_dtype(self.entries.values())
-        warn_of_unpacked(self.entries.values(), dtype, self.repack)
+        warn_of_dequantized(self.entries.values(), dtype, self.repack)
         self.repacked.warn()
 
 
@@ -140,8 +140,8 @@ def own_dtype(entries: Iterable[TensorInfo]) -> mx.Dtype:
     kinds of floats would cast one of them each time.
     """
     kinds = {entry.kind for entry in entries if len(entry.shape) > 1}
-    if kinds - {*SMALLER, *WIDER} and runtime.unpacked_dtype() != mx.float32:
-        return mx.bfloat16 if "BF16" in kinds else runtime.unpacked_dtype()
+    if kinds - {*SMALLER, *WIDER} and runtime.dequantized_dtype() != mx.float32:
+        return mx.bfloat16 if "BF16" in kinds else runtime.dequantized_dtype()
     wanted = {SMALLER.get(kind, mx.float32) for kind in kinds}
     return wanted.pop() if len(wanted) == 1 else mx.float32
 
@@ -169,7 +169,7 @@ def check_kind(entry: TensorInfo) -> None:
         ) from None
 
 
-def warn_of_unpacked(entries: Iterable[TensorInfo], dtype: mx.Dtype, repack: int | None = None) -> None:
+def warn_of_dequantized(entries: Iterable[TensorInfo], dtype: mx.Dtype, repack: int | None = None) -> None:
     """Say which kinds have no packed form."""
     kinds = Counter(e.kind for e in entries if e.kind not in PLAIN and quantization_of(e, repack) is None)
     if kinds:

@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Any
 import mlx.core as mx
 
 if TYPE_CHECKING:
-    from zoo.prepared import Step as PreparedStep
+    from zoo.compiled_step import CompiledStep
 
 
 class OneMore:
-    """One more token in each row of some texts, by the model's prepared step where it has one.
+    """One more token in each row of some texts, by the model's compiled step where it has one.
 
     The first pass is the model's own: the first token of a text does not wait until the step is prepared.
     """
 
     def __init__(self, model: Any) -> None:
         self._model, self._translates = model, model.translates
-        self._step: PreparedStep | None = None
+        self._step: CompiledStep | None = None
         self._passes = 0
 
     def __call__(self, tokens: mx.array, cache: list[Any]) -> mx.array:  # (B, 1) -> (B, V)
@@ -31,9 +31,9 @@ class OneMore:
             return self._model.decode(tokens, None, cache)[:, 0]  # type: ignore[no-any-return]
         return self._model.head(self._model.backbone(tokens, cache))[:, 0]  # type: ignore[no-any-return]
 
-    def _prepared(self, tokens: mx.array, cache: list[Any]) -> PreparedStep | None:
-        """The model's prepared step, where it has one. What is under way is waited for: it holds matrices that are replaced."""
-        from zoo.prepared import prepared_step
+    def _prepared(self, tokens: mx.array, cache: list[Any]) -> CompiledStep | None:
+        """The model's compiled step, where it has one. What is under way is waited for: it holds matrices that are replaced."""
+        from zoo.compiled_step import compiled_step
 
         mx.eval(tokens, [one.state for one in cache])
-        return prepared_step(self._model)
+        return compiled_step(self._model)

@@ -14,13 +14,13 @@ from zoo.blocks.attention import Attention, MultiHeadAttention
 from zoo.blocks.mask import Mask
 from zoo.blocks.norm import RMSNorm
 from zoo.blocks.position import RoPE
-from zoo.prepared import spelled
-from zoo.prepared.forms import Function, Preparation, form, keeps
-from zoo.prepared.parts import rms_normed
+from zoo.compiled_step import fallback_ops
+from zoo.compiled_step.compiler import Function, StepCompiler, compiles, has_methods_of
+from zoo.compiled_step.norms_and_feedforwards import rms_normed
 
 
-@form(Attention, "__call__", "project", "split", "merge", "rotate")
-def attention(preparation: Preparation, block: Attention) -> Function | None:
+@compiles(Attention, "__call__", "project", "split", "merge", "rotate")
+def attention(compiler: StepCompiler, block: Attention) -> Function | None:
     """(B, D), mask, cache -> (B, D); not where the angles of keys change with the length of the text.
 
     The heads of one token need no transposition: (B, H·K) is (B, H, 1, K). Queries and keys are turned together where
@@ -28,7 +28,7 @@ def attention(preparation: Preparation, block: Attention) -> Function | None:
     """
     if isinstance(block.rope, RoPE) and block.rope.depends_on_length:
         return None
-    output, mix, heads_of = preparation.of(block.output), mix_of(block), _heads_of(preparation, block)
+    output, mix, heads_of = compiler.compile(block.output), mix_of(block), _heads_of(compiler, block)
 
     def step(x: mx.array, mask: Mask, cache: Any) -> mx.array:
         queries, keys, values = heads_of(x, cache.offset)  # (B, H, 1, K), two of (B, G, 1, K)
@@ -38,12 +38,12 @@ def attention(preparation: Preparation, block: Attention) -> Function | None:
     return step
 
 
-def _heads_of(preparation: Preparation, block: Attention) -> Function:
+def _heads_of(compiler: StepCompiler, block: Attention) -> Function:
     """(B, D), the position of each row -> queries (B, H, 1, K), keys and values (B, G, 1, K), turned."""
     heads, kv_heads, width = block.heads, block.kv_heads, block.head_dim
-    turn = None if block.rope is None else preparation.form_of(block.rope) or block.rope
-    joined = preparation.joined(block.query, block.key, block.value)
-    normed, together = _norm_of_both(preparation, block)
+    turn = None if block.rope is None else compiler.compile_if_known(block.rope) or block.rope
+    joined = compiler.joined(block.query, block.key, block.value)
+    normed, together = _norm_of_both(compiler, block)
     if joined is not None and together and turn is not None:
 
         def turned_together(x: mx.array, offset: Any) -> list[mx.array]:
@@ -54,9 +54,9 @@ def _heads_of(preparation: Preparation, block: Attention) -> Function:
             ]
 
         return turned_together
-    parts = _parts(joined, [preparation.of(part) for part in (block.query, block.key, block.value)], block)
+    parts = _parts(joined, [compiler.compile(part) for part in (block.query, block.key, block.value)], block)
     norms = [
-        (preparation.form_of(block[name]) or block[name]) if name in block else None
+        (compiler.compile_if_known(block[name]) or block[name]) if name in block else None
         for name in ("query_norm", "key_norm")
     ]
 
@@ -68,15 +68,15 @@ def _heads_of(preparation: Preparation, block: Attention) -> Function:
     return turned_apart
 
 
-def _norm_of_both(preparation: Preparation, block: Attention) -> tuple[Function | None, bool]:
+def _norm_of_both(compiler: StepCompiler, block: Attention) -> tuple[Function | None, bool]:
     """What norms queries and keys side by side, (B, H + G, 1, K), None where nothing does; and whether that can be."""
     norms = [block[name] for name in ("query_norm", "key_norm") if name in block]
     if not norms:
         return None, True
-    plain = all(keeps(norm, RMSNorm, "__call__") for norm in norms)
+    plain = all(has_methods_of(norm, RMSNorm, "__call__") for norm in norms)
     if len(norms) < 2 or not plain or norms[0].eps != norms[1].eps:
         return None, False
-    weights = [preparation.take(norm, "weight") for norm in norms]
+    weights = [compiler.take(norm, "weight") for norm in norms]
     if any(weight.shape != (block.head_dim,) or weight.dtype != weights[0].dtype for weight in weights):
         return None, False
     counts = (block.heads, block.kv_heads)
@@ -97,9 +97,9 @@ def _parts(joined: Function | None, apart: list[Function], block: Attention) -> 
 
 def mix_of(block: MultiHeadAttention) -> Function:
     """softmax(Q Kᵀ · scale + mask) V, the block's own."""
-    if not keeps(block, MultiHeadAttention, "mix"):
+    if not has_methods_of(block, MultiHeadAttention, "mix"):
         return block.mix
     attend, scale = mx.fast.scaled_dot_product_attention, block.scale
     if runtime.has_kernels():
         return lambda queries, keys, values, mask: attend(queries, keys, values, scale=scale, mask=mask)
-    return spelled.attention(scale)
+    return fallback_ops.attention(scale)

@@ -12,7 +12,7 @@ from threading import local
 import mlx.core as mx
 
 from zoo.blocks.mask import Mask
-from zoo.prepared.forms import Function
+from zoo.compiled_step.compiler import Function
 
 
 def rms_norm(weight: mx.array, eps: float) -> Function:
@@ -64,7 +64,7 @@ def _mean(size: int) -> mx.array:
     return mean
 
 
-class Turn:
+class Rotation:
     """The rotation of heads by one position, (B, H, 1, K) -> (B, H, 1, K): pair k is (k, k + K/2).
 
     Layers that share it compute the angles of a position once.
@@ -76,7 +76,7 @@ class Turn:
         self._frequencies = mx.array([*frequencies, *frequencies], mx.float32)
         self._signs = mx.array([-1.0] * half + [1.0] * half)
         self._half = half
-        self._last = Last()
+        self._last = LastPosition()
 
     def __call__(self, x: mx.array, position: int) -> mx.array:
         last = self._last
@@ -87,7 +87,7 @@ class Turn:
         return x * last.cos + mx.roll(x, self._half, axis=-1) * last.sin
 
 
-class Last(local):
+class LastPosition(local):
     """What a thread computed last of a position: other threads may be at others."""
 
     position = -1

@@ -7,6 +7,6 @@ step is made from them, gives the same numbers, and what it does not know runs a
 and traces stay as they were.
 """
 
-from zoo.prepared.step import Step, prepared_step
+from zoo.compiled_step.step import CompiledStep, compiled_step
 
-__all__ = ["Step", "prepared_step"]
+__all__ = ["CompiledStep", "compiled_step"]

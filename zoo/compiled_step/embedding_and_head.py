@@ -11,21 +11,21 @@ from zoo.blocks.embedding import Embedding
 from zoo.blocks.head import Head
 from zoo.blocks.position import LearnedPositions, SinusoidalPositions
 from zoo.blocks.quantized import QuantizedEmbedding
-from zoo.prepared.forms import Function, Preparation, form, keeps, product
+from zoo.compiled_step.compiler import Function, StepCompiler, compiles, has_methods_of, product
 
 ROWS = 256  # of a table of positions, at first
 
 
-@form(Embedding, "__call__", "vectors", "look_up", "owner")
-def embedding(preparation: Preparation, block: Embedding) -> Function | None:
+@compiles(Embedding, "__call__", "vectors", "look_up", "owner")
+def embedding(compiler: StepCompiler, block: Embedding) -> Function | None:
     """(B, 1), the position of each row -> (B, D)."""
     table = _table(block)
     if table is None:
         return None
     scale = block.scale
-    norm = preparation.of(block.norm) if "norm" in block else None
-    places = _places(preparation, block.positions) if "positions" in block else None
-    look_up = _rows(preparation, table)
+    norm = compiler.compile(block.norm) if "norm" in block else None
+    places = _places(compiler, block.positions) if "positions" in block else None
+    look_up = _rows(compiler, table)
 
     def step(tokens: mx.array, offset: Any) -> mx.array:
         x = look_up(mx.squeeze(tokens, 1))
@@ -40,25 +40,25 @@ def embedding(preparation: Preparation, block: Embedding) -> Function | None:
 
 def _table(block: Any) -> nn.Module | None:
     """The table that an embedding looks its tokens up in; None where a subclass has a way of its own."""
-    if not keeps(block, Embedding, "look_up", "as_linear", "owner"):
+    if not has_methods_of(block, Embedding, "look_up", "as_linear", "owner"):
         return None
     owner = block.owner
-    return owner.tokens if keeps(owner, Embedding, "look_up", "as_linear") else None
+    return owner.tokens if has_methods_of(owner, Embedding, "look_up", "as_linear") else None
 
 
-def _rows(preparation: Preparation, table: nn.Module) -> Function:
+def _rows(compiler: StepCompiler, table: nn.Module) -> Function:
     """(B,) -> (B, D)."""
     if type(table) is not nn.Embedding:
         return table
-    weight = preparation.take(table, "weight")
+    weight = compiler.take(table, "weight")
     return lambda tokens: weight[tokens]
 
 
-def _places(preparation: Preparation, positions: nn.Module) -> Function:
+def _places(compiler: StepCompiler, positions: nn.Module) -> Function:
     """The position of each row, a number or (B,), and the dtype of the tokens' vectors -> (D,) or (B, D)."""
-    if keeps(positions, LearnedPositions, "__call__"):
+    if has_methods_of(positions, LearnedPositions, "__call__"):
         return lambda offset, dtype: mx.squeeze(positions(1, offset), -2)
-    waves = _Waves(positions) if keeps(positions, SinusoidalPositions, "__call__") else None
+    waves = _Waves(positions) if has_methods_of(positions, SinusoidalPositions, "__call__") else None
 
     def step(offset: Any, dtype: mx.Dtype) -> mx.array:
         if waves is not None and isinstance(offset, int):
@@ -83,20 +83,20 @@ class _Waves:
         return self._table[position]
 
 
-@form(Head, "__call__")
-def head(preparation: Preparation, block: Head) -> Function:
+@compiles(Head, "__call__")
+def head(compiler: StepCompiler, block: Head) -> Function:
     """(B, D) -> (B, V)."""
-    multiply, scale = _logits(preparation, block), block.spec.scale
+    multiply, scale = _logits(compiler, block), block.spec.scale
     return multiply if scale == 1.0 else lambda x: multiply(x * scale)
 
 
-def _logits(preparation: Preparation, block: Head) -> Function:
+def _logits(compiler: StepCompiler, block: Head) -> Function:
     """(B, D) -> (B, V), by a matrix of its own or the embedding's table."""
     if block.embedding is None:
-        return preparation.of(block.output)
+        return compiler.compile(block.output)
     table = _table(block.embedding)
-    bias = preparation.take(block, "bias") if "bias" in block else None
+    bias = compiler.take(block, "bias") if "bias" in block else None
     if type(table) is nn.Embedding or (type(table) is QuantizedEmbedding and table.kept() is not None):
-        return product(table, preparation.take_all(table) | ({} if bias is None else {"bias": bias}))
+        return product(table, compiler.take_all(table) | ({} if bias is None else {"bias": bias}))
     multiply = block.embedding.as_linear
     return multiply if bias is None else lambda x: multiply(x) + bias

@@ -14,39 +14,39 @@ import mlx.core as mx
 import mlx.nn as nn
 
 from zoo import runtime
-from zoo.blocks.quantized import FLOATS, QuantizedLinear, Unpackable
+from zoo.blocks.quantized import FLOATS, DequantizableLayer, QuantizedLinear
 
 Function = Callable[..., Any]
 Made = TypeVar("Made")
-Form = Callable[["Preparation", Any], "Function | None"]
+Compile = Callable[["StepCompiler", Any], "Function | None"]
 
 PACKED = (nn.QuantizedLinear, QuantizedLinear)
 
-_forms: list[tuple[type, tuple[str, ...], Form]] = []
+_compilers: list[tuple[type, tuple[str, ...], Compile]] = []
 
 
-def form(base: type, *methods: str) -> Callable[[Form], Form]:
+def compiles(base: type, *methods: str) -> Callable[[Compile], Compile]:
     """Register what makes functions of modules of `base` and its subclasses, as long as these keep its `methods`.
 
     It gives None for one that has to run as it is.
     """
 
-    def register(make: Form) -> Form:
-        _forms.append((base, methods, make))
+    def register(make: Compile) -> Compile:
+        _compilers.append((base, methods, make))
         return make
 
     return register
 
 
-def keeps(module: Any, base: type, *methods: str) -> bool:
+def has_methods_of(module: Any, base: type, *methods: str) -> bool:
     """Whether a module is of `base`, or of a subclass, with its `methods` unchanged."""
     return isinstance(module, base) and all(
         getattr(type(module), name) is getattr(base, name) and name not in vars(module) for name in methods
     )
 
 
-class Preparation:
-    """What a prepared step was made of: while `current`, it computes what the modules do.
+class StepCompiler:
+    """What a compiled step was made of: while `current`, it computes what the modules do.
 
     `joins`: projections of the same vector become one product, of whose arrays the layers' own are then parts.
     """
@@ -81,16 +81,16 @@ class Preparation:
         """The arrays that a layer multiplies by, and adds, by their names."""
         return {name: self.take(layer, name) for name in _names(layer)}
 
-    def form_of(self, module: nn.Module) -> Function | None:
+    def compile_if_known(self, module: nn.Module) -> Function | None:
         """The function of a module by the form of its class, None where there is none."""
-        for base, methods, make in _forms:
-            if keeps(module, base, *methods):
+        for base, methods, make in _compilers:
+            if has_methods_of(module, base, *methods):
                 return make(self, module)
         return None
 
-    def of(self, module: nn.Module) -> Function:
+    def compile(self, module: nn.Module) -> Function:
         """The function of a module whose first argument are the tokens' vectors, (B, D)."""
-        found = self.form_of(module)
+        found = self.compile_if_known(module)
         if found is not None:
             return found
 
@@ -127,7 +127,7 @@ def _kind(layer: nn.Module) -> tuple[Any, ...] | None:
 
 def _names(layer: nn.Module) -> tuple[str, ...]:
     """The arrays that a linear layer multiplies by, and adds; floats that it keeps are made here, if they were not."""
-    floats = isinstance(layer, Unpackable) and layer.kept() is not None
+    floats = isinstance(layer, DequantizableLayer) and layer.kept() is not None
     names = (FLOATS, "bias") if floats else ("weight", "scales", "biases", "bias")
     return tuple(name for name in names if name in layer)
 
@@ -143,7 +143,7 @@ def product(layer: nn.Module, arrays: Mapping[str, mx.array]) -> Function:
     if "scales" not in arrays:
         multiply = _dense(arrays.get(FLOATS, arrays.get("weight")), bias)
         return (lambda x: multiply(x).astype(x.dtype)) if FLOATS in arrays else multiply
-    multiply_packed = runtime.packed_product(
+    multiply_quantized = runtime.quantized_matmul(
         arrays["weight"],
         arrays["scales"],
         arrays.get("biases"),
@@ -153,7 +153,7 @@ def product(layer: nn.Module, arrays: Mapping[str, mx.array]) -> Function:
     )
 
     def packed(x: mx.array) -> mx.array:
-        y = multiply_packed(x).astype(x.dtype)
+        y = multiply_quantized(x).astype(x.dtype)
         return y if bias is None else y + bias
 
     return packed
@@ -178,11 +178,11 @@ def _dense(weight: mx.array, bias: mx.array | None) -> Function:
     return multiply
 
 
-@form(nn.Linear, "__call__")
-@form(nn.QuantizedLinear, "__call__")
-@form(QuantizedLinear, "__call__")
-def linear(preparation: Preparation, layer: nn.Module) -> Function | None:
+@compiles(nn.Linear, "__call__")
+@compiles(nn.QuantizedLinear, "__call__")
+@compiles(QuantizedLinear, "__call__")
+def linear(compiler: StepCompiler, layer: nn.Module) -> Function | None:
     """(…, I) -> (…, O)."""
     if _kind(layer) is None:
         return None
-    return product(layer, preparation.take_all(layer))
+    return product(layer, compiler.take_all(layer))

@@ -9,27 +9,27 @@ import mlx.core as mx
 from zoo.blocks.cross import CrossLayer
 from zoo.blocks.layer import Layer
 from zoo.cache import CrossCache
-from zoo.prepared.forms import Function, Preparation, form
+from zoo.compiled_step.compiler import Function, StepCompiler, compiles
 
 METHODS = ("__call__", "add", "normed", "scaled", "run")
 
 
-@form(Layer, *METHODS, "add_both")
-def layer(preparation: Preparation, block: Layer) -> Function | None:
+@compiles(Layer, *METHODS, "add_both")
+def layer(compiler: StepCompiler, block: Layer) -> Function | None:
     """(B, D), mask, cache -> (B, D); not where the feed-forward has a cache, or parts give values to others."""
     if block.passing or len(block.remembering) > 1:
         return None
     if block.parallel:
-        return _both(preparation, block)
-    mixer, feedforward = _sum(preparation, block, "mixer"), _sum(preparation, block, "feedforward")
+        return _both(compiler, block)
+    mixer, feedforward = _sum(compiler, block, "mixer"), _sum(compiler, block, "feedforward")
     return lambda x, mask, cache: feedforward(mixer(x, mask, cache))
 
 
-@form(CrossLayer, *METHODS)
-def cross_layer(preparation: Preparation, block: CrossLayer) -> Function:
+@compiles(CrossLayer, *METHODS)
+def cross_layer(compiler: StepCompiler, block: CrossLayer) -> Function:
     """(B, D), mask, cache -> (B, D)."""
-    mixer, cross = _sum(preparation, block, "mixer"), _sum(preparation, block, "cross")
-    feedforward = _sum(preparation, block, "feedforward")
+    mixer, cross = _sum(compiler, block, "mixer"), _sum(compiler, block, "cross")
+    feedforward = _sum(compiler, block, "feedforward")
 
     def step(x: mx.array, mask: Any, cache: CrossCache) -> mx.array:
         return feedforward(cross(mixer(x, mask, cache.mixer), None, None, cache))
@@ -37,9 +37,9 @@ def cross_layer(preparation: Preparation, block: CrossLayer) -> Function:
     return step
 
 
-def _sum(preparation: Preparation, block: Layer, name: str) -> Function:
+def _sum(compiler: StepCompiler, block: Layer, name: str) -> Function:
     """One residual sum: (B, D) and what the part of that name is called with -> (B, D)."""
-    part, norm = _scaled(preparation.of(block[name]), block.residual_scale), _norm(preparation, block, name)
+    part, norm = _scaled(compiler.compile(block[name]), block.residual_scale), _norm(compiler, block, name)
     if norm is None:
         return lambda x, *inputs: x + part(x, *inputs)
     if block.placement == "pre":
@@ -47,10 +47,10 @@ def _sum(preparation: Preparation, block: Layer, name: str) -> Function:
     return lambda x, *inputs: norm(x + part(x, *inputs))
 
 
-def _both(preparation: Preparation, block: Layer) -> Function:
+def _both(compiler: StepCompiler, block: Layer) -> Function:
     """The one sum of a parallel layer: (B, D), mask, cache -> (B, D)."""
-    mixer, feedforward = (preparation.of(block[name]) for name in ("mixer", "feedforward"))
-    first, second = (_norm(preparation, block, name) for name in ("mixer", "feedforward"))
+    mixer, feedforward = (compiler.compile(block[name]) for name in ("mixer", "feedforward"))
+    first, second = (_norm(compiler, block, name) for name in ("mixer", "feedforward"))
 
     def both(x: mx.array, mask: Any, cache: Any) -> mx.array:
         h = x if first is None else first(x)
@@ -60,10 +60,10 @@ def _both(preparation: Preparation, block: Layer) -> Function:
     return lambda x, mask, cache: x + added(x, mask, cache)
 
 
-def _norm(preparation: Preparation, block: Layer, name: str) -> Function | None:
+def _norm(compiler: StepCompiler, block: Layer, name: str) -> Function | None:
     """The norm of the part of that name, (B, D) -> (B, D); None where there is none."""
     norm = f"{name}_norm"
-    return preparation.of(block[norm]) if norm in block else None
+    return compiler.compile(block[norm]) if norm in block else None
 
 
 def _scaled(part: Function, scale: float) -> Function:

@@ -1,4 +1,4 @@
-"""The prepared step computes what the model does, and is made again when the model has changed.
+"""The compiled step computes what the model does, and is made again when the model has changed.
 
 The conformance suite holds it to every architecture; here is what the suite does not see.
 """
@@ -13,9 +13,9 @@ from mlx.utils import tree_flatten
 
 import zoo
 from zoo import runtime
+from zoo.compiled_step import compiled_step
+from zoo.compiled_step.compiler import StepCompiler
 from zoo.insight.tracing import trace
-from zoo.prepared import prepared_step
-from zoo.prepared.forms import Preparation
 from zoo.runtime import device, operations
 from zoo.testing import same, subject
 
@@ -34,8 +34,8 @@ PREPARED = (
 
 
 def both(model, tokens):
-    """The logits of tokens one by one, (B, T, V): of the model and of its prepared step."""
-    step, caches = prepared_step(model), (model.make_cache(), model.make_cache())
+    """The logits of tokens one by one, (B, T, V): of the model and of its compiled step."""
+    step, caches = compiled_step(model), (model.make_cache(), model.make_cache())
     for cache in caches:
         mx.eval(model(tokens[:, :3], cache))
     rows = [(model(one, caches[0])[:, 0], step(one, caches[1])) for one in mx.split(tokens[:, 3:], 6, axis=1)]
@@ -73,7 +73,7 @@ def test_only_large_matrices_and_some_vectors_are_turned_and_on_no_gpu(monkeypat
 def test_a_translation_has_the_models_logits(name, rows):
     made = subject(name)
     model, source, target = made.model, made.tokens[:1, :7], mx.repeat(made.tokens[1:, :9], rows, axis=0)
-    step, caches = prepared_step(model), (model.make_cache(), model.make_cache())
+    step, caches = compiled_step(model), (model.make_cache(), model.make_cache())
     memory = model.encode(source)  # one source for all rows
     for cache in caches:
         mx.eval(model.decode(target[:, :3], memory, cache))
@@ -83,7 +83,7 @@ def test_a_translation_has_the_models_logits(name, rows):
 
 def test_sines_beyond_the_first_table_are_computed():
     model = subject("transformer").model.decoder
-    embed, tokens = Preparation(model, False).form_of(model.embedding), mx.array([[5]])
+    embed, tokens = StepCompiler(model, False).compile_if_known(model.embedding), mx.array([[5]])
     for position in (0, 255, 256, 1000, 3):
         same(embed(tokens, position), model.embedding(tokens, position)[:, 0], f"position {position}")
 
@@ -100,7 +100,7 @@ def test_names_numbers_and_memory_stay():
     made = subject("qwen3")
     before = {name: mx.array(array) for name, array in tree_flatten(made.model.parameters())}
     mx.eval(before)
-    prepared_step(made.model)
+    compiled_step(made.model)
     after = dict(tree_flatten(made.model.parameters()))
     assert list(after) == list(before)
     assert all(mx.array_equal(after[name], before[name]) for name in before)
@@ -110,20 +110,20 @@ def test_a_model_takes_no_more_memory_than_its_weights():
     made = subject("llama", "pocket")
     mx.eval(made.model.parameters())
     before = mx.get_active_memory()
-    prepared_step(made.model)
+    compiled_step(made.model)
     assert mx.get_active_memory() - before < 0.02 * before
 
 
 def test_it_is_made_once_and_again_when_numbers_change():
     model = subject("llama").model
-    first = prepared_step(model)
-    assert prepared_step(model) is first and first.current
+    first = compiled_step(model)
+    assert compiled_step(model) is first and first.current
     query = model.layers[1].mixer.query
     query.weight = query.weight * 2
     assert not first.current
     tokens = subject("llama").tokens[:, :9]
     same(*both(model, tokens), "the logits after a change")
-    assert prepared_step(model) is not first
+    assert compiled_step(model) is not first
 
 
 def test_a_replaced_or_wrapped_module_is_used():
@@ -132,7 +132,7 @@ def test_a_replaced_or_wrapped_module_is_used():
             return 2 * super().__call__(x)
 
     model = subject("llama").model
-    first = prepared_step(model)
+    first = compiled_step(model)
     model.layers[0].mixer.query.__class__ = Doubled
     assert not first.current
     tokens = subject("llama").tokens[:, :9]
@@ -148,13 +148,13 @@ def test_a_trace_and_a_text_do_not_disturb_each_other():
 
 
 def test_a_model_of_its_own_kind_runs_as_it_is():
-    assert prepared_step(subject("bert").model) is None
-    assert prepared_step(object()) is None
+    assert compiled_step(subject("bert").model) is None
+    assert compiled_step(object()) is None
 
 
 def test_a_copy_has_a_step_of_its_own():
     model = subject("llama").model
-    step = prepared_step(model)
+    step = compiled_step(model)
     other = copy.deepcopy(model)
-    assert prepared_step(other) is not step
+    assert compiled_step(other) is not step
     assert pickle.loads(pickle.dumps(step)) is None

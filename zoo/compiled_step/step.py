@@ -10,13 +10,13 @@ import mlx.nn as nn
 from zoo import runtime
 from zoo.blocks.decoder import RECURRENT, Decoder
 from zoo.blocks.encoder_decoder import EncoderDecoder
-from zoo.prepared import attention, cross, ends, layers, parts  # noqa: F401 (their forms are registered)
-from zoo.prepared.forms import Function, Preparation, keeps
+from zoo.compiled_step import attention, cross_attention, embedding_and_head, layers, norms_and_feedforwards  # noqa: F401 (their forms are registered)
+from zoo.compiled_step.compiler import Function, StepCompiler, has_methods_of
 
-_KEPT = "_prepared_step"  # the attribute of a model that holds its step
+_KEPT = "_compiled_step"  # the attribute of a model that holds its step
 
 
-class Step:
+class CompiledStep:
     """One more token of each row: ids (B, 1) and the caches -> logits (B, V).
 
     `model` is `decoder`, or the encoder-decoder that it is a part of.
@@ -27,15 +27,17 @@ class Step:
             value for module in model.modules() for value in module.values() if isinstance(value, mx.array)
         )
         joins = runtime.joins(sum(array.nbytes for array in arrays))
-        self._made = made = Preparation(model, joins)
-        self._decoder, self._head = decoder, made.of(decoder.head)
-        self._embedding = made.form_of(decoder.embedding) or _as_it_is(decoder.embedding)
-        self._norm = made.of(decoder.norm) if "norm" in decoder else None
+        self._made = made = StepCompiler(model, joins)
+        self._decoder, self._head = decoder, made.compile(decoder.head)
+        self._embedding = made.compile_if_known(decoder.embedding) or _as_it_is(decoder.embedding)
+        self._norm = made.compile(decoder.norm) if "norm" in decoder else None
         kinds = [
             RECURRENT if one.recurrent else one.window for (one,) in (need.memories for need in decoder.needs)
         ]
         self._masks = {kind: kinds.index(kind) for kind in kinds}  # by the first layer of each kind
-        self._layers = [(made.of(layer), kind) for layer, kind in zip(decoder.layers, kinds, strict=True)]
+        self._layers = [
+            (made.compile(layer), kind) for layer, kind in zip(decoder.layers, kinds, strict=True)
+        ]
 
     @property
     def current(self) -> bool:
@@ -55,20 +57,20 @@ class Step:
         return type(None), ()
 
 
-def prepared_step(model: Any) -> Step | None:
+def compiled_step(model: Any) -> CompiledStep | None:
     """The step of a decoder, or of an encoder-decoder whose caches have the source; None for a model that can only run as it is.
 
     The step is made once. A model without one has a method of its own in the place of the decoder's, or layers that give
     values to each other, have several caches, or none.
     """
-    decoder = model.decoder if keeps(model, EncoderDecoder, "decode") else model
-    if not keeps(decoder, Decoder, "__call__", "backbone", "embed", "offset", "mask"):
+    decoder = model.decoder if has_methods_of(model, EncoderDecoder, "decode") else model
+    if not has_methods_of(decoder, Decoder, "__call__", "backbone", "embed", "offset", "mask"):
         return None
     if decoder.spec.embedding.gives or not all(_alone(need) for need in decoder.needs):
         return None
-    kept: Step | None = vars(model).get(_KEPT)
+    kept: CompiledStep | None = vars(model).get(_KEPT)
     if kept is None or not kept.current:
-        kept = Step(model, decoder)
+        kept = CompiledStep(model, decoder)
         object.__setattr__(model, _KEPT, kept)  # as no part of the model
     return kept
 

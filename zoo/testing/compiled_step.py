@@ -1,4 +1,4 @@
-"""The check of the prepared step."""
+"""The check of the compiled step."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from functools import partial
 
 import mlx.core as mx
 
-from zoo.prepared import prepared_step
+from zoo.compiled_step import compiled_step
 from zoo.testing.subjects import Check, Subject, same, streams, translates
 
 
-def prepared_step_equals_the_model(subject: Subject) -> None:
+def compiled_step_equals_the_model(subject: Subject) -> None:
     """Texts are written by a step with less work for Python; its logits must be those of the model's own modules."""
     tokens = subject.tokens
     _check(subject, None)
@@ -23,7 +23,7 @@ def prepared_step_equals_the_model(subject: Subject) -> None:
 def _check(subject: Subject, mask: mx.array | None) -> None:  # (B, T)
     """Compare the logits of the last tokens, after those before them, which `mask` pads on the left."""
     model, tokens = subject.model, subject.tokens
-    step, read = prepared_step(model), _read(tokens)
+    step, read = compiled_step(model), _read(tokens)
     assert step is not None
     given = tokens[:, :read]
     forward: Callable[..., mx.array] = model
@@ -46,9 +46,9 @@ def _read(tokens: mx.array) -> int:
     return tokens.shape[1] - 4
 
 
-def is_prepared(subject: Subject) -> bool:
+def is_compiled(subject: Subject) -> bool:
     """Whether the model has such a step."""
-    return (streams(subject) or translates(subject)) and prepared_step(subject.model) is not None
+    return (streams(subject) or translates(subject)) and compiled_step(subject.model) is not None
 
 
-CHECKS = (Check.of(prepared_step_equals_the_model, is_prepared),)
+CHECKS = (Check.of(compiled_step_equals_the_model, is_compiled),)

@@ -9,14 +9,14 @@ import mlx.core as mx
 from zoo.blocks.cross import CrossAttention
 from zoo.blocks.mask import Mask
 from zoo.cache import CrossCache
-from zoo.prepared.attention import mix_of
-from zoo.prepared.forms import Function, Preparation, form
+from zoo.compiled_step.attention import mix_of
+from zoo.compiled_step.compiler import Function, StepCompiler, compiles
 
 
-@form(CrossAttention, "__call__", "split", "merge")
-def cross_attention(preparation: Preparation, block: CrossAttention) -> Function:
+@compiles(CrossAttention, "__call__", "split", "merge")
+def cross_attention(compiler: StepCompiler, block: CrossAttention) -> Function:
     """(B, D), None, mask, cache -> (B, D), once the cache has the source's keys and values, (B or 1, G, S, K)."""
-    query, output, mix = preparation.of(block.query), preparation.of(block.output), mix_of(block)
+    query, output, mix = compiler.compile(block.query), compiler.compile(block.output), mix_of(block)
     heads, width = block.heads, block.head_dim
 
     def step(x: mx.array, memory: Any, mask: Mask, cache: CrossCache) -> mx.array:

@@ -14,14 +14,14 @@ from zoo.blocks.feedforward import MLP, GatedMLP
 from zoo.blocks.moe import MANY, Experts, MoE, Router, StackedLinear, top_k
 from zoo.blocks.norm import LayerNorm, RMSNorm
 from zoo.blocks.position import RoPE, frequencies
-from zoo.prepared import spelled
-from zoo.prepared.forms import Function, Preparation, form
+from zoo.compiled_step import fallback_ops
+from zoo.compiled_step.compiler import Function, StepCompiler, compiles
 
 
-@form(RMSNorm, "__call__")
-def rms_norm(preparation: Preparation, norm: RMSNorm) -> Function:
+@compiles(RMSNorm, "__call__")
+def rms_norm(compiler: StepCompiler, norm: RMSNorm) -> Function:
     """(…, D) -> (…, D)."""
-    return rms_normed(preparation.take(norm, "weight"), norm.eps)
+    return rms_normed(compiler.take(norm, "weight"), norm.eps)
 
 
 def rms_normed(weight: mx.array, eps: float) -> Function:
@@ -29,26 +29,26 @@ def rms_normed(weight: mx.array, eps: float) -> Function:
     dtype, one = weight.dtype, weight.ndim == 1
     mx.eval(weight)
     if dtype == mx.float32 and not runtime.has_kernels():
-        return spelled.rms_norm(weight, eps)
+        return fallback_ops.rms_norm(weight, eps)
     norm = mx.fast.rms_norm
     if one:
         return lambda x: norm(x, weight, eps).astype(dtype)
     return lambda x: (norm(x, None, eps) * weight).astype(dtype)
 
 
-@form(LayerNorm, "__call__")
-def layer_norm(preparation: Preparation, norm: LayerNorm) -> Function:
+@compiles(LayerNorm, "__call__")
+def layer_norm(compiler: StepCompiler, norm: LayerNorm) -> Function:
     """(…, D) -> (…, D)."""
-    weight, eps = preparation.take(norm, "weight"), norm.eps
-    bias = preparation.take(norm, "bias") if "bias" in norm else None
+    weight, eps = compiler.take(norm, "weight"), norm.eps
+    bias = compiler.take(norm, "bias") if "bias" in norm else None
     mx.eval(weight, bias)
     if weight.dtype == mx.float32 and not runtime.has_kernels():
-        return spelled.layer_norm(weight, bias, eps)
+        return fallback_ops.layer_norm(weight, bias, eps)
     return lambda x: mx.fast.layer_norm(x, weight, bias, eps)
 
 
-@form(RoPE, "__call__")
-def rope(preparation: Preparation, rope: RoPE) -> Function | None:
+@compiles(RoPE, "__call__")
+def rope(compiler: StepCompiler, rope: RoPE) -> Function | None:
     """(B, H, 1, K), the position of each row -> (B, H, 1, K); where the angles depend on the position alone."""
     if rope.depends_on_length or rope.magnitude != 1.0:
         return None
@@ -61,7 +61,7 @@ def rope(preparation: Preparation, rope: RoPE) -> Function | None:
     if interleaved or runtime.has_kernels():
         return by_kernel
     turns = frequencies(rope.theta, dims) if wavelengths is None else (1 / wavelengths).tolist()
-    by_operations = preparation.shared(("turn", *turns), lambda: spelled.Turn(turns))
+    by_operations = compiler.shared(("turn", *turns), lambda: fallback_ops.Rotation(turns))
 
     def turned(x: mx.array, offset: Any) -> mx.array:
         if type(offset) is int and x.shape[-1] == dims and x.dtype == mx.float32:
@@ -71,33 +71,33 @@ def rope(preparation: Preparation, rope: RoPE) -> Function | None:
     return turned
 
 
-@form(MLP, "__call__")
-def feedforward(preparation: Preparation, block: MLP) -> Function:
+@compiles(MLP, "__call__")
+def feedforward(compiler: StepCompiler, block: MLP) -> Function:
     """(B, D) -> (B, D)."""
-    up, down, activation = preparation.of(block.up), preparation.of(block.down), block.activation
+    up, down, activation = compiler.compile(block.up), compiler.compile(block.down), block.activation
     return lambda x: down(activation(up(x)))
 
 
-@form(GatedMLP, "__call__")
-def gated_feedforward(preparation: Preparation, block: GatedMLP) -> Function:
+@compiles(GatedMLP, "__call__")
+def gated_feedforward(compiler: StepCompiler, block: GatedMLP) -> Function:
     """(B, D) -> (B, D)."""
-    both, down = preparation.joined(block.gate, block.up), preparation.of(block.down)
+    both, down = compiler.joined(block.gate, block.up), compiler.compile(block.down)
     activation = block.activation
     join = runtime.fused(lambda gate, up: activation(gate) * up)
     if both is None:
-        gate, up = preparation.of(block.gate), preparation.of(block.up)
+        gate, up = compiler.compile(block.gate), compiler.compile(block.up)
         return lambda x: down(join(gate(x), up(x)))
     return lambda x: down(join(*mx.split(both(x), 2, axis=-1)))
 
 
-@form(MoE, "__call__")
-def moe(preparation: Preparation, block: MoE) -> Function | None:
+@compiles(MoE, "__call__")
+def moe(compiler: StepCompiler, block: MoE) -> Function | None:
     """(B, D) -> (B, D)."""
-    router, experts = preparation.form_of(block.router), preparation.form_of(block.experts)
+    router, experts = compiler.compile_if_known(block.router), compiler.compile_if_known(block.experts)
     if router is None or experts is None:
         return None
-    shared = preparation.of(block.shared) if "shared" in block else None
-    gate = preparation.of(block.shared_gate) if "shared_gate" in block else None
+    shared = compiler.compile(block.shared) if "shared" in block else None
+    gate = compiler.compile(block.shared_gate) if "shared_gate" in block else None
 
     def mix(x: mx.array) -> mx.array:
         indices, weights = router(x)  # (B, k) each
@@ -109,10 +109,10 @@ def moe(preparation: Preparation, block: MoE) -> Function | None:
     return mix
 
 
-@form(Router, "__call__")
-def router(preparation: Preparation, block: Router) -> Function:
+@compiles(Router, "__call__")
+def router(compiler: StepCompiler, block: Router) -> Function:
     """(B, D) -> (B, k), (B, k)."""
-    score, count, weigh = preparation.of(block.scores), block.spec.top_k, block.weigh
+    score, count, weigh = compiler.compile(block.scores), block.spec.top_k, block.weigh
 
     def choose(x: mx.array) -> tuple[mx.array, mx.array]:
         logits = score(x)  # (B, E)
@@ -122,10 +122,10 @@ def router(preparation: Preparation, block: Router) -> Function:
     return choose
 
 
-@form(Experts, "__call__", "run")
-def experts(preparation: Preparation, block: Experts) -> Function:
+@compiles(Experts, "__call__", "run")
+def experts(compiler: StepCompiler, block: Experts) -> Function:
     """(B, D), (B, k) -> (B, k, D); many rows are sorted by expert, as the block does."""
-    gate, up, down = (preparation.form_of(part) or part for part in (block.gate, block.up, block.down))
+    gate, up, down = (compiler.compile_if_known(part) or part for part in (block.gate, block.up, block.down))
     join = block.join
 
     def run(x: mx.array, indices: mx.array) -> mx.array:
@@ -137,12 +137,12 @@ def experts(preparation: Preparation, block: Experts) -> Function:
     return run
 
 
-@form(StackedLinear, "__call__")
-def stacked_linear(preparation: Preparation, layer: StackedLinear) -> Function:
+@compiles(StackedLinear, "__call__")
+def stacked_linear(compiler: StepCompiler, layer: StackedLinear) -> Function:
     """(…, 1, in), (…) -> (…, 1, out)."""
-    matrices, multiply = preparation.take(layer, "weight").swapaxes(-1, -2), runtime.gather_matmul
+    matrices, multiply = compiler.take(layer, "weight").swapaxes(-1, -2), runtime.gather_matmul
     mx.eval(matrices)
     if "bias" not in layer:
         return lambda x, indices: multiply(x, matrices, indices)
-    bias = preparation.take(layer, "bias")
+    bias = compiler.take(layer, "bias")
     return lambda x, indices: multiply(x, matrices, indices) + bias[indices][..., None, :]
