@@ -11,7 +11,7 @@ import click
 
 from zoo.cli.complete import sources
 from zoo.cli.downloads import yes_option
-from zoo.cli.source_options import architecture_option, overwrite_option, revision_option
+from zoo.cli.source_options import architecture_option, dtype_option, overwrite_option, revision_option
 
 
 @click.command()
@@ -32,7 +32,7 @@ from zoo.cli.source_options import architecture_option, overwrite_option, revisi
 @architecture_option
 @revision_option
 @yes_option
-@click.option("--dtype", type=click.Choice(["float32", "float16", "bfloat16"]), help="Compute in this type.")
+@dtype_option
 def embed(
     source: str,
     texts: tuple[str, ...],

@@ -13,6 +13,7 @@ import click
 from zoo.cli.complete import sources
 from zoo.cli.downloads import yes_option
 from zoo.cli.setting_options import cache_options, policy_of
+from zoo.cli.source_options import architecture_option, dtype_option, force_option, revision_option
 
 if TYPE_CHECKING:
     from zoo.insight.perplexity import Perplexity
@@ -36,10 +37,10 @@ LONGER = {
 @click.option("--limit", type=int, metavar="TOKENS", help="Maximum number of tokens to score.")
 @click.option("--batch", type=int, default=1, show_default=True, help="Windows in a batch.")
 @cache_options
-@click.option("--architecture", metavar="NAME", help="Use this architecture, whatever the config says.")
-@click.option("--revision", metavar="NAME", help="A hub id's branch, tag or commit.")
-@click.option("--dtype", type=click.Choice(["float32", "float16", "bfloat16"]), help="Compute in this type.")
-@click.option("--force", is_flag=True, help="Load the model even if it does not seem to fit in memory.")
+@architecture_option
+@revision_option
+@dtype_option
+@force_option
 @yes_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def perplexity(

@@ -10,27 +10,24 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from zoo.cli.complete import sources
-from zoo.cli.generating import (
-    Request,
-    asked_settings,
-    constraint_of,
-    cut_line,
-    name_of,
-    opened_model,
-    prompt_ids,
-    steps,
-)
+from zoo.cli.generating import constraint_of, cut_line, name_of, prompt_ids
 from zoo.cli.knowledge import about_prompt
 from zoo.cli.progress import Progress
 from zoo.cli.screen import Screen
 from zoo.cli.setting_options import SettingsCommand
-from zoo.cli.source_options import model_options
+from zoo.cli.source_options import ModelOptions, model_options
 from zoo.cli.statistics import Statistics
+from zoo.cli.table import facts
+from zoo.cli.terminal import columns
+
+if TYPE_CHECKING:
+    from zoo.generation import Generated
+    from zoo.loading import Loaded
 
 
 @click.command(
@@ -64,22 +61,13 @@ def run(
     source: str,
     words: tuple[str, ...],
     prompt: str | None,
-    architecture: str | None,
-    revision: str | None,
-    dtype: str | None,
-    adapter: Path | None,
-    repack: int | None,
-    unpack: bool | None,
-    force: bool,
+    options: ModelOptions,
     as_json: bool,
     system: str | None,
     raw: bool,
     prompts: Path | None,
     output: Path | None,
     keep_going: bool,
-    prompt_cache: Path | None,
-    strategy: str | None,
-    samplers: tuple[str, ...],
     settings: dict[str, Any],
 ) -> None:
     """Run SOURCE (an architecture, a folder, a GGUF file or a hub id) on PROMPT.
@@ -90,7 +78,6 @@ def run(
     prompt = one_prompt(source, words, prompt)
     if prompts is None and (output is not None or keep_going):
         raise click.UsageError(f"{'--keep-going' if keep_going else '--output'} goes with --prompts")
-    output = None if output == Path("-") else output
     given = {"PROMPT": prompt, "--system": system, "--json": as_json, "--raw": raw}
     if prompts is not None and (other := next((name for name, value in given.items() if value), None)):
         raise click.UsageError(f"{other} and --prompts cannot be given together")
@@ -98,65 +85,58 @@ def run(
     if asked and not as_json and prompts is None:
         raise click.UsageError(f"--{asked.replace('_', '-')} needs --json or --prompts")
     chat = prompt is None and prompts is None and sys.stdin.isatty()
-    if prompts is None and (prompt is None or prompt == "-") and not chat:
+    if prompts is None and prompt in (None, "-") and not chat:
         prompt = piped()
     began = time.perf_counter()
     room = len(prompt or "") + settings["max_tokens"] if "max_tokens" in settings else None
-    how: dict[str, Any] = dict(architecture=architecture, revision=revision, dtype=dtype, adapter=adapter)
-    loaded = opened_model(source, context=room, force=force, repack=repack, unpack=unpack, **how)
+    loaded = options.load(source, room)
     load_seconds = time.perf_counter() - began
-    settings = asked_settings(loaded, settings, strategy, samplers, prompt_cache)
+    settings = options.settings(loaded, settings)
     if prompts is not None:
         from zoo.cli.prompts import run_prompts
 
-        run_prompts(
-            loaded, prompts, output, settings | ({"strategy": strategy} if strategy else {}), keep_going
-        )
-        return
-    request = Request(settings | {"strategy": strategy}, system, raw)
-    if chat:
+        run_prompts(loaded, prompts, None if output == Path("-") else output, settings, keep_going)
+    elif prompt is None:
         from zoo.cli.chat import talk_of
         from zoo.cli.chatting import converse
 
-        converse(talk_of(loaded, request))
-        return
-    assert prompt is not None
-    ids = prompt_ids(loaded, [{"role": "user", "content": prompt}], request)
+        converse(talk_of(loaded, settings, system, raw))
+    else:
+        ids = prompt_ids(loaded, prompt, settings, system, raw)
+        answer(loaded, prompt, ids, settings, load_seconds, as_json)
+
+
+def answer(
+    loaded: Loaded, prompt: str, ids: list[int], settings: dict[str, Any], load_seconds: float, as_json: bool
+) -> None:
+    """Print the text that follows a prompt as it comes, then statistics, or all of it as JSON; Ctrl-C stops it."""
+    from zoo.generation import collected, stream
+
     context = loaded.recipe.context
     if context is not None and len(ids) > context:
         warnings.warn(
             f"the prompt has {len(ids)} tokens, more than the {context} the model is made for", stacklevel=1
         )
-    from zoo.cli.table import facts
-    from zoo.cli.terminal import columns
-
     statistics = Statistics(len(ids), load_seconds, time.perf_counter(), unpacked=loaded.unpacked)
-    reason, tokens = None, []
-    candidates, found, interrupted = [], [], False
+    steps, interrupted = [], False
     with Screen(quiet=as_json) as screen, Progress("reading the prompt") as reading:
         try:
-            for step in steps(loaded, ids, request, reading):
+            for step in stream(loaded, ids, report=reading, **settings):
                 reading.close()
                 if loaded.tokenizer is None and step.token is not None and not as_json:
                     step = replace(step, text=f"{step.token} ")
                 screen.show(step)
                 statistics.count(step)
-                reason = step.finish_reason
-                if step.token is not None:
-                    tokens.append(step.token)
-                if step.candidate is not None:
-                    candidates.append(step.candidate)
-                found.append(step)
+                steps.append(step)
         except KeyboardInterrupt:
-            interrupted, reason = True, "interrupted"
+            interrupted = True
+    generated = collected(steps)
+    reason = "interrupted" if interrupted else generated.finish_reason
     if as_json:
-        values = {"text": screen.text, "tokens": tokens, "finish_reason": reason, **statistics.as_json()}
-        values |= {"candidates": candidates} if candidates else {}
-        values |= log_probabilities(found)
-        click.echo(json.dumps(values, ensure_ascii=False))
+        click.echo(json.dumps(_as_json(generated, reason, statistics), ensure_ascii=False))
     else:
         if "return_sequences" in settings:
-            for candidate in candidates[1:]:
+            for candidate in generated.candidates[1:]:
                 click.echo(candidate["text"])
         click.echo(facts([name_of(loaded), *statistics.lines()], columns(sys.stderr)), err=True)
         if sys.stderr.isatty() and not interrupted and (line := about_prompt(loaded, prompt)):
@@ -167,18 +147,18 @@ def run(
         raise KeyboardInterrupt
 
 
-def log_probabilities(steps: list[Any]) -> dict[str, Any]:
-    """What was asked for of the log-probabilities of the text's tokens and of the prompt's."""
-    from zoo.generation import collected
-
-    answer = collected(steps)
-    values: dict[str, Any] = {"logprobs": answer.logprobs, "alternatives": answer.alternatives}
-    if answer.prompt is not None:
-        values |= {
-            "prompt_logprobs": answer.prompt.logprobs,
-            "prompt_alternatives": answer.prompt.alternatives,
-        }
-    return {name: value for name, value in values.items() if value is not None}
+def _as_json(generated: Generated, reason: str | None, statistics: Statistics) -> dict[str, Any]:
+    """What `--json` prints: the text, its statistics, and the candidates and log-probabilities that were asked for."""
+    values = {"text": generated.text, "tokens": generated.tokens, "finish_reason": reason}
+    optional = {
+        "candidates": generated.candidates or None,
+        "logprobs": generated.logprobs,
+        "alternatives": generated.alternatives,
+        "prompt_logprobs": generated.prompt and generated.prompt.logprobs,
+        "prompt_alternatives": generated.prompt and generated.prompt.alternatives,
+    }
+    asked = {name: value for name, value in optional.items() if value is not None}
+    return values | statistics.as_json() | asked
 
 
 def one_prompt(source: str, words: Sequence[str], option: str | None) -> str | None:

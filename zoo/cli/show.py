@@ -10,12 +10,12 @@ import click
 
 from zoo.cli.complete import sources
 from zoo.cli.setting_options import cache_options, policy_of
-from zoo.cli.source_options import overwrite_option
+from zoo.cli.source_options import overwrite_option, revision_option
 
 
 @click.command()
 @click.argument("name", metavar="SOURCE", shell_complete=sources)
-@click.option("--revision", metavar="NAME", help="A hub id's branch, tag or commit.")
+@revision_option
 @click.option("--context", type=int, metavar="N", help="Tokens for which cache and FLOPs are computed.")
 @click.option(
     "--quantize", metavar="FORMAT", help="Format in which weights are counted: bfloat16, 8, 4, mxfp4, …"

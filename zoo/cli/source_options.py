@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import fields
+from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from zoo.cli.downloads import yes_option
+from zoo.cli.plugins import served_by
+from zoo.cli.progress import Progress
+from zoo.cli.setting_options import with_defaults
+from zoo.frozen import Frozen, frozen
+
+if TYPE_CHECKING:
+    from zoo.generation.prefix_cache import PromptCache
+    from zoo.host.registry import Registry
+    from zoo.loading import Loaded
 
 architecture_option = click.option(
     "--architecture", metavar="NAME", help="Use this architecture, whatever the config says."
@@ -58,13 +69,92 @@ prompt_cache_option = click.option(
 )
 
 
+MODEL_OPTIONS = (
+    *(adapter_option, architecture_option, revision_option, repack_option, unpack_option),
+    *(dtype_option, force_option, yes_option),
+    *(strategy_option, sampler_option, prompt_cache_option),
+)
+
+
+@frozen()
+class ModelOptions(Frozen):
+    """The values of the options that `model_options` adds to a command: how its model is loaded, and how it generates."""
+
+    adapter: Path | None
+    architecture: str | None
+    revision: str | None
+    repack: int | None
+    unpack: bool | None
+    dtype: str | None
+    force: bool
+    strategy: str | None
+    samplers: tuple[str, ...]
+    prompt_cache: Path | None
+
+    def load(self, source: str, context: int | None = None) -> Loaded:
+        """Load the model of a source, with a progress bar, and name the plugin that serves it when a third party's does."""
+        from zoo.loading import load
+
+        names = ("adapter", "architecture", "revision", "repack", "unpack", "dtype", "force")
+        how: dict[str, Any] = {name: getattr(self, name) for name in names}
+        with Progress("loading", waits=True) as report:
+            loaded = load(source, context=context, report=report, **how)
+        served_by(loaded.architecture)
+        return loaded
+
+    def settings(self, loaded: Loaded, given: dict[str, Any]) -> dict[str, Any]:
+        """The settings for `zoo.stream`: those given, a person's defaults for others, strategy, samplers, prompt cache."""
+        settings = with_defaults(loaded, given, self.strategy)
+        if self.strategy is not None:
+            settings["strategy"] = self.strategy
+        if self.samplers:
+            settings["samplers"] = samplers_of(loaded.registry, self.samplers)
+        if self.prompt_cache is not None:
+            settings["prompt_cache"] = _opened_cache(self.prompt_cache, loaded)
+        return settings
+
+
 def model_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options of commands that run a model on text: how it is opened, and how its text is made."""
-    options = (
-        *(adapter_option, architecture_option, revision_option, repack_option, unpack_option),
-        *(dtype_option, force_option, yes_option),
-        *(strategy_option, sampler_option, prompt_cache_option),
-    )
-    for option in reversed(options):
-        command = option(command)
-    return command
+    """Add the options of commands that run a model on text. The command gets their values as `options`, a `ModelOptions`."""
+
+    @wraps(command)
+    def gathered(**given: Any) -> Any:
+        values = {field.name: given.pop(field.name) for field in fields(ModelOptions)}
+        return command(options=ModelOptions(**values), **given)
+
+    for option in reversed(MODEL_OPTIONS):
+        gathered = option(gathered)
+    return gathered
+
+
+def samplers_of(registry: Registry, texts: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """The settings of each sampler in texts such as "typical:mass=0.9"; PromptError or PluginError for an unknown one."""
+    from zoo.checkpoint.source import split_preset
+    from zoo.errors import PromptError
+
+    found = {}
+    for text in texts:
+        name, rest = split_preset(text)
+        settings = {setting.name: setting for setting in registry.sampler(name).settings}
+        found[name] = values = {}
+        for part in filter(None, (rest or "").split(",")):
+            key, equals, value = part.partition("=")
+            if not equals or key not in settings:
+                known = ", ".join(settings)
+                raise PromptError(f"--sampler {name}: {part!r} is not one of {known} and its value")
+            values[key] = settings[key].parsed(value)
+    return found
+
+
+def _opened_cache(path: Path, loaded: Loaded) -> PromptCache:
+    """The prompt cache of a file, which is written again when the command ends and a prompt was read."""
+    from zoo.generation.prefix_cache import PromptCache
+
+    cache = PromptCache.load(path, loaded)
+
+    def save() -> None:
+        if cache.statistics.requests:
+            cache.save(path)
+
+    click.get_current_context().call_on_close(save)
+    return cache

@@ -9,12 +9,20 @@ import click
 
 from zoo.cli.complete import sources
 from zoo.cli.downloads import yes_option
-from zoo.cli.generating import Request, prompt_ids, sampler_asked
+from zoo.cli.generating import prompt_ids
 from zoo.cli.plugins import served_by
 from zoo.cli.progress import Progress
 from zoo.cli.run import piped
 from zoo.cli.setting_options import SettingsCommand
-from zoo.cli.source_options import overwrite_option
+from zoo.cli.source_options import (
+    architecture_option,
+    dtype_option,
+    overwrite_option,
+    revision_option,
+    sampler_option,
+    samplers_of,
+    strategy_option,
+)
 from zoo.describe.language import LANGUAGES
 
 FILE = click.Path(path_type=Path, dir_okay=False)
@@ -54,21 +62,11 @@ FILE = click.Path(path_type=Path, dir_okay=False)
 @click.option(
     "--value", "address", metavar="ADDRESS", help="Print one value as numbers: layers.3.mixer.pattern."
 )
-@click.option("--architecture", metavar="NAME", help="Use this architecture, whatever the config says.")
-@click.option("--revision", metavar="NAME", help="A hub id's branch, tag or commit.")
-@click.option("--dtype", type=click.Choice(["float32", "float16", "bfloat16"]), help="Compute in this type.")
-@click.option(
-    "--sampler",
-    "samplers",
-    multiple=True,
-    metavar="NAME[:KEY=VALUE,…]",
-    help="Apply a plugin's sampler; may be given several times.",
-)
-@click.option(
-    "--strategy",
-    metavar="NAME",
-    help="Generation strategy (default: the one for the model's task and the settings).",
-)
+@architecture_option
+@revision_option
+@dtype_option
+@sampler_option
+@strategy_option
 @yes_option
 @click.option("--raw", is_flag=True, help="Give the text as it is, without the chat template.")
 def trace(
@@ -112,8 +110,8 @@ def trace(
     served_by(loaded.architecture)
     whole = None if address is None else resolve(address, values_of(loaded.model, loaded.registry))[0]
     if samplers:
-        settings["samplers"] = dict(sampler_asked(loaded.registry, text) for text in samplers)
-    ids = prompt_ids(loaded, [{"role": "user", "content": prompt}], Request(settings, raw=raw))
+        settings["samplers"] = samplers_of(loaded.registry, samplers)
+    ids = prompt_ids(loaded, prompt, settings, raw=raw)
     if strategy is not None:
         settings["strategy"] = strategy
     with Progress("tracing"):
