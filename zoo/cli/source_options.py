@@ -132,7 +132,7 @@ def samplers_of(registry: Registry, texts: Iterable[str]) -> dict[str, dict[str,
     from zoo.checkpoint.source import split_preset
     from zoo.errors import PromptError
 
-    found = {}
+    found: dict[str, dict[str, Any]] = {}
     for text in texts:
         name, rest = split_preset(text)
         settings = {setting.name: setting for setting in registry.sampler(name).settings}
