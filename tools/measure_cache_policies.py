@@ -15,7 +15,7 @@ from typing import Any
 
 from zoo.describe.facts.cache_bytes import policy_bytes
 from zoo.files import write_text
-from zoo.insight.perplexity import perplexity
+from zoo.inspect.perplexity import perplexity
 from zoo.loading import load
 from zoo.recipe.policy import CachePolicy
 from zoo.runtime import versions

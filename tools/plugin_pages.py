@@ -54,7 +54,7 @@ PROMISED: dict[str, tuple[str, ...]] = {
     "zoo.generation.sampling.draw": ("sampler",),
     "zoo.generation.loop.text_stream": ("TextStream",),
     "zoo.describe.diagram": ("Subject", "Box", "Residual", "Frame", "Stack", "Note", "Cell"),
-    "zoo.insight.tracing.probe": ("Probe", "Traces", "Value"),
+    "zoo.inspect.tracing.probe": ("Probe", "Traces", "Value"),
     "zoo.tokenizer": ("Tokenizer", "Backend", "Detokenizer", "TextBytes"),
     "zoo.errors": ("*",),
     "zoo_lab.plan": (

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from zoo.generation.loop.engine import Engine
     from zoo.generation.prefix_cache import PromptCache
     from zoo.generation.strategies.embedding import embed
-    from zoo.insight.tracing import Trace, intervene, trace
+    from zoo.inspect.tracing import Trace, intervene, trace
     from zoo.loading import Loaded, load
 
 __all__ = [
@@ -54,9 +54,9 @@ _HOMES = {
     "Engine": "zoo.generation.loop.engine",
     "PromptCache": "zoo.generation.prefix_cache",
     "embed": "zoo.generation.strategies.embedding",
-    "Trace": "zoo.insight.tracing",
-    "intervene": "zoo.insight.tracing",
-    "trace": "zoo.insight.tracing",
+    "Trace": "zoo.inspect.tracing",
+    "intervene": "zoo.inspect.tracing",
+    "trace": "zoo.inspect.tracing",
 }
 
 

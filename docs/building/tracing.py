@@ -52,9 +52,9 @@ def embeddings(
 ) -> dict[str, str]:
     """The HTML of a trace by language."""
     from zoo.describe.language import LANGUAGES
-    from zoo.insight.tracing.page import embedded
-    from zoo.insight.tracing.run import trace
-    from zoo.insight.tracing.viewing import view_of
+    from zoo.inspect.trace_view.build_view import view_of
+    from zoo.inspect.trace_view.page import embedded
+    from zoo.inspect.tracing.run import trace
 
     view = view_of(trace(loaded(name), prompt, **settings), CANDIDATES)
     return {language: embedded(view, parts, language, layers) for language in LANGUAGES}
@@ -77,7 +77,7 @@ def add_files(app: Any, page: str, template: str, context: dict[str, Any], doctr
 
 def write(app: Any, error: Exception | None) -> None:
     """Write script and style sheet beside the site's own."""
-    from zoo.insight.tracing.page import script, style
+    from zoo.inspect.trace_view.page import script, style
 
     if error is None and app.builder.format == "html":
         folder = Path(app.outdir, "_static")

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import mlx.core as mx
 
-from zoo.insight.tracing.probe import Traces, Value
-from zoo.insight.tracing.probes import ADDED, CHOSEN, HEADS, PATTERN, ChoiceProbe, PatternProbe
+from zoo.inspect.tracing.block_probes import ADDED, CHOSEN, HEADS, PATTERN, ChoiceProbe, PatternProbe
+from zoo.inspect.tracing.probe import Traces, Value
 
 
 class LatentAttentionProbe(PatternProbe):

@@ -167,5 +167,5 @@ def zoo_architectures():
 
 @hookimpl
 def zoo_probes():
-    yield Probe("zoo_gemma.block:OffsetRMSNorm", "zoo.insight.tracing.probes:NormProbe")
-    yield Probe("zoo_gemma.block:SandwichLayer", "zoo.insight.tracing.probes:SumsProbe")
+    yield Probe("zoo_gemma.block:OffsetRMSNorm", "zoo.inspect.tracing.block_probes:NormProbe")
+    yield Probe("zoo_gemma.block:SandwichLayer", "zoo.inspect.tracing.block_probes:SumsProbe")

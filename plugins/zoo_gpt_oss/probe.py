@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import mlx.core as mx
 
-from zoo.insight.tracing.probe import Traces, Value
-from zoo.insight.tracing.probes import AttentionProbe
+from zoo.inspect.tracing.block_probes import AttentionProbe
+from zoo.inspect.tracing.probe import Traces, Value
 
 
 class SinkAttentionProbe(AttentionProbe):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import mlx.core as mx
 
-from zoo.insight.tracing.probe import Probe, Traces, Value
+from zoo.inspect.tracing.probe import Probe, Traces, Value
 
 
 class SelectiveStateSpaceProbe(Probe):

@@ -6,7 +6,7 @@ from typing import Any
 
 import mlx.core as mx
 
-from zoo.insight.tracing.probe import Probe, Traces, Value
+from zoo.inspect.tracing.probe import Probe, Traces, Value
 
 
 class BridgedDecoderProbe(Probe):

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import mlx.core as mx
 
-from zoo.insight.tracing.probe import Probe, Traces, Value
+from zoo.inspect.tracing.probe import Probe, Traces, Value
 
 OUTPUT = Value("B T D", "the hidden state after each token")
 # `recurrent` is a product a token, the whole of which the gates hold.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from zoo.insight.tracing.probe import Probe, Traces, Value
+from zoo.inspect.tracing.probe import Probe, Traces, Value
 
 
 class RelativeBiasProbe(Probe):

@@ -8,8 +8,8 @@ from zoo.compiled_step import compiled_step
 from zoo.errors import RecipeError
 from zoo.host.recipes import recipe_from_json
 from zoo.host.registry import default_registry
-from zoo.insight.tracing.recorder import Recorder
-from zoo.insight.tracing.watching import values_of, watched
+from zoo.inspect.tracing.hooks import values_of, watched
+from zoo.inspect.tracing.recorder import Recorder
 from zoo.recipe import (
     MLP,
     Attention,

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from zoo.cli.perplexity import drawn
-from zoo.insight.perplexity import Perplexity
+from zoo.inspect.perplexity import Perplexity
 
 TEXT = "The capital city of China is Beijing. 中国的首都是北京。\n" * 12
 

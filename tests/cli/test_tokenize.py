@@ -8,7 +8,7 @@ from terminal import Terminal
 
 from zoo.cli.pieces import written
 from zoo.cli.table import width
-from zoo.insight.tokenization import Piece, tokenize_pieces, tokenizer_of
+from zoo.inspect.tokenization import Piece, tokenize_pieces, tokenizer_of
 
 TEXT = "The ␣ \\n中国\u200d\n\t👩\u200d👧 <|endoftext|>"
 

@@ -15,7 +15,7 @@ import zoo
 from zoo import runtime
 from zoo.compiled_step import compiled_step
 from zoo.compiled_step.compiler import StepCompiler
-from zoo.insight.tracing import trace
+from zoo.inspect.tracing import trace
 from zoo.runtime import device, operations
 from zoo.testing import same, subject
 

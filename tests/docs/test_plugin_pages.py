@@ -17,8 +17,8 @@ from zoo.architecture import Architecture, Block, Preset, Rename, hookimpl
 from zoo.host import hookspecs
 from zoo.host.collect import HOOKS
 from zoo.host.registry import default_registry, isolated
-from zoo.insight.tracing.recorder import Recorder
-from zoo.insight.tracing.watching import watched
+from zoo.inspect.tracing.hooks import watched
+from zoo.inspect.tracing.recorder import Recorder
 from zoo.testing import check_architecture
 
 ROOT = Path(__file__).parents[2]

@@ -4,8 +4,8 @@ import pytest
 
 import zoo
 from zoo.describe.diagram.style import DARK, LIGHT, properties
-from zoo.insight.tracing.page import embedded, script, style
-from zoo.insight.tracing.viewing import view_of
+from zoo.inspect.trace_view.build_view import view_of
+from zoo.inspect.trace_view.page import embedded, script, style
 
 PROMPT = "The capital city of China is"
 

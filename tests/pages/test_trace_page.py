@@ -8,8 +8,8 @@ import pytest
 
 import zoo
 from zoo.generation.sampling.filters import min_p, top_k, top_p
-from zoo.insight.tracing.page import page as page_of
-from zoo.insight.tracing.viewing import view_of
+from zoo.inspect.trace_view.build_view import view_of
+from zoo.inspect.trace_view.page import page as page_of
 
 PROMPT = "The capital city of China is"
 TEXTS = {"transformer": "I love natural language.", "bert": "The capital city of China is [MASK]."}

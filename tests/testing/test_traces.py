@@ -3,91 +3,91 @@
 import mlx.core as mx
 import pytest
 
-from zoo.insight.tracing import intervening, joining, probes, result, watching
-from zoo.insight.tracing.probe import Traces, Value
+from zoo.inspect.tracing import block_probes, hooks, intervention, join_passes, result
+from zoo.inspect.tracing.probe import Traces, Value
 from zoo.testing import checks_of, outcome, subject, traces
 
 
 def forgets_a_class(patch):
-    plain = watching._set_class
+    plain = hooks._set_class
 
     def set_class(module, kind):
-        if not (kind.__name__ == "RMSNorm" and isinstance(module, watching.Probe)):
+        if not (kind.__name__ == "RMSNorm" and isinstance(module, hooks.Probe)):
             plain(module, kind)
 
-    patch.setattr(watching, "_set_class", set_class)
+    patch.setattr(hooks, "_set_class", set_class)
 
 
 def doubles_heads(patch):
-    plain = probes.PatternProbe.weighed
-    patch.setattr(probes.PatternProbe, "weighed", lambda self, *inputs: plain(self, *inputs) * 2)
+    plain = block_probes.PatternProbe.weighed
+    patch.setattr(block_probes.PatternProbe, "weighed", lambda self, *inputs: plain(self, *inputs) * 2)
 
 
 def tells_other_axes(patch):
-    patch.setattr(probes.HeadProbe, "traces", Traces(Value("B V", "the logits")))
+    patch.setattr(block_probes.HeadProbe, "traces", Traces(Value("B V", "the logits")))
 
 
 def tells_a_shorter_axis(patch):
-    plain = probes.EmbeddingProbe.note
+    plain = block_probes.EmbeddingProbe.note
     patch.setattr(
-        probes.EmbeddingProbe, "note", lambda self, name, x: plain(self, name, x[:, 1:]) if name else x
+        block_probes.EmbeddingProbe, "note", lambda self, name, x: plain(self, name, x[:, 1:]) if name else x
     )
-    patch.setattr(probes.EmbeddingProbe, "vectors", lambda self, ids: _apart(self, ids))
+    patch.setattr(block_probes.EmbeddingProbe, "vectors", lambda self, ids: _apart(self, ids))
 
 
 def _apart(self, ids):
-    x = super(probes.EmbeddingProbe, self).vectors(ids)
+    x = super(block_probes.EmbeddingProbe, self).vectors(ids)
     self.note("vectors", x)
     return x
 
 
 def sees_all_alike(patch):
-    plain = probes.pattern_of
+    plain = block_probes.pattern_of
 
     def uniform(attend, values):
         pattern = plain(attend, values)
         return mx.ones_like(pattern) / pattern.shape[-1]
 
-    patch.setattr(probes, "pattern_of", uniform)
+    patch.setattr(block_probes, "pattern_of", uniform)
 
 
 def means_the_head_before(patch):
-    plain = intervening.resolve
+    plain = intervention.resolve
 
     def resolve(address, known):
         found, axis, index = plain(address, known)
         return found, axis, max(index - 1, 0)
 
-    patch.setattr(intervening, "resolve", resolve)
+    patch.setattr(intervention, "resolve", resolve)
 
 
 def changes_without_being_asked(patch):
-    plain = intervening._edit
+    plain = intervention._edit
 
     def edit(address, wanted, axis, index):
         change = plain(address, wanted, axis, index)
         return lambda value: change(value) * 1.01 if callable(wanted) else change(value)
 
-    patch.setattr(intervening, "_edit", edit)
+    patch.setattr(intervention, "_edit", edit)
 
 
 def weighs_other_values(patch):
     """A replaced pattern weighs values that are not the block's."""
     plain = mx.repeat
-    patch.setattr(probes.mx, "repeat", lambda values, *rest, **more: plain(values + 1, *rest, **more))
+    patch.setattr(block_probes.mx, "repeat", lambda values, *rest, **more: plain(values + 1, *rest, **more))
 
 
 def hands_nothing_on(patch):
-    patch.setattr(probes.EmbeddingProbe, "vectors", _apart)
+    patch.setattr(block_probes.EmbeddingProbe, "vectors", _apart)
 
 
 def puts_columns_first(patch):
     def placed(rows, axis, tokens, apart):
         return plain(rows, axis, [(0, count) for _, count in tokens], apart)
 
-    plain = joining._placed
-    patch.setattr(joining, "_placed", placed)
-    patch.setattr(result, "joined", joining.joined)
+    plain = join_passes._placed
+    patch.setattr(join_passes, "_placed", placed)
+    patch.setattr(result, "joined", join_passes.joined)
 
 
 # The architecture, the check, the fault, and a part of what the check must say.

@@ -309,7 +309,7 @@ class Probe(Frozen):
     """How the inside of a class of modules is traced, and intervened in.
 
     `module`, "package.module:Class", is the class of the modules, and serves those that derive from it and have no
-    probe of their own. `target` is a `zoo.insight.tracing.probe.Probe` at "package.module:Class", imported only when a
+    probe of their own. `target` is a `zoo.inspect.tracing.probe.Probe` at "package.module:Class", imported only when a
     model with such a module is traced.
     """
 

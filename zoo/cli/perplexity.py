@@ -16,7 +16,7 @@ from zoo.cli.setting_options import cache_options, policy_of
 from zoo.cli.source_options import architecture_option, dtype_option, force_option, revision_option
 
 if TYPE_CHECKING:
-    from zoo.insight.perplexity import Perplexity
+    from zoo.inspect.perplexity import Perplexity
 
 
 DIFFERENT = "The tokenizers differ: bits a byte compares these models, perplexity and nats a token do not."
@@ -64,8 +64,8 @@ def perplexity(
     from zoo.errors import PromptError
     from zoo.files import read_persons_text
     from zoo.host.registry import default_registry
-    from zoo.insight.perplexity import check_source
-    from zoo.insight.perplexity import perplexity as measure
+    from zoo.inspect.perplexity import check_source
+    from zoo.inspect.perplexity import perplexity as measure
     from zoo.loading import load
 
     if str(file) != "-" and not file.exists():

@@ -11,7 +11,7 @@ from zoo.cli.table import facts, table, width
 from zoo.cli.terminal import columns
 
 if TYPE_CHECKING:
-    from zoo.insight.tokenization import Piece, Tokenization
+    from zoo.inspect.tokenization import Piece, Tokenization
 
 SPACE = "␣"
 # Light backgrounds of the 256 colours, black on each readable, that differ in brightness as in hue.

@@ -45,7 +45,7 @@ def tokenize(
     part of a character.
     """
     from zoo.cli.progress import Progress
-    from zoo.insight.tokenization import tokenization, tokenizer_of
+    from zoo.inspect.tokenization import tokenization, tokenizer_of
 
     names, text = _asked(words, path)
     found = []

@@ -98,10 +98,10 @@ def trace(
         prompt = piped()
     written = [path for path in (html, npz, Path(as_json) if as_json not in (None, "-") else None) if path]
     from zoo.files import check_outputs
-    from zoo.insight.tracing.export import value_json, value_lines, write_html, write_json
-    from zoo.insight.tracing.intervening import resolve
-    from zoo.insight.tracing.run import trace as run
-    from zoo.insight.tracing.watching import values_of
+    from zoo.inspect.trace_view.export import value_json, value_lines, write_html, write_json
+    from zoo.inspect.tracing.hooks import values_of
+    from zoo.inspect.tracing.intervention import resolve
+    from zoo.inspect.tracing.run import trace as run
     from zoo.loading import load
 
     check_outputs(written, overwrite)
@@ -125,7 +125,7 @@ def trace(
             write_json(value_json(found, address), as_json, overwrite)
     if address is not None and html is None:
         return
-    from zoo.insight.tracing.viewing import view_of
+    from zoo.inspect.trace_view.build_view import view_of
 
     with Progress("drawing"):
         view = view_of(found)

@@ -12,7 +12,7 @@ from zoo.cli.table import facts, table, width, wrapped
 from zoo.cli.terminal import columns
 
 if TYPE_CHECKING:
-    from zoo.insight.tracing.view import Pattern, Piece, Stage, TraceView
+    from zoo.inspect.trace_view.view import Pattern, Piece, Stage, TraceView
 
 PIPE = 100  # columns, where nothing says how many there are
 SHADES = " ░▒▓█"

@@ -346,7 +346,7 @@ def zoo_commands() -> tuple[Command, ...]:
 @hookimpl
 def zoo_probes() -> tuple[Probe, ...]:
     """How the insides of the zoo's own blocks are traced."""
-    probes = "zoo.insight.tracing.probes"
+    probes = "zoo.inspect.tracing.block_probes"
     return (
         Probe("zoo.blocks.model:Model", f"{probes}:SilentProbe"),
         Probe("zoo.blocks.attention:MultiHeadAttention", f"{probes}:AttentionProbe"),

@@ -327,7 +327,7 @@ def zoo_probes() -> Iterable[Probe]:  # type: ignore[empty-body]
     force only while a model is traced.
 
     >>> from zoo.architecture import Probe, hookimpl
-    >>> from zoo.insight.tracing import probe
+    >>> from zoo.inspect.tracing import probe
     >>> class GateProbe(probe.Probe):
     ...     traces = probe.Traces(values={"gate": probe.Value("B T F", "how far each channel is open")})
     ...

@@ -18,11 +18,11 @@ from zoo.blocks.encoder import Encoder
 from zoo.blocks.encoder_decoder import EncoderDecoder
 from zoo.errors import ZooError
 from zoo.generation import stream
-from zoo.insight.tracing import Trace, intervene, trace
-from zoo.insight.tracing.probe import Value
-from zoo.insight.tracing.probes import AttentionProbe
-from zoo.insight.tracing.recorder import Pass, Recorder
-from zoo.insight.tracing.watching import modules_of, probe_of, watched
+from zoo.inspect.tracing import Trace, intervene, trace
+from zoo.inspect.tracing.block_probes import AttentionProbe
+from zoo.inspect.tracing.hooks import modules_of, probe_of, watched
+from zoo.inspect.tracing.probe import Value
+from zoo.inspect.tracing.recorder import Pass, Recorder
 from zoo.testing.strategies import LENGTH, PROMPT
 from zoo.testing.strategies import loaded_of as loaded_with_mask
 from zoo.testing.subjects import Check, Subject, is_causal, loaded_of, same, translates

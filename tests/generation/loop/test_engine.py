@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 import zoo
 from zoo.errors import PromptError
 from zoo.generation.loop.engine import Engine
-from zoo.insight.obeyed import refused
+from zoo.inspect.setting_support import refused
 from zoo.testing.batches import same_text, text_beside_others_equals_the_text_alone
 from zoo.testing.subjects import loaded_of, subject
 

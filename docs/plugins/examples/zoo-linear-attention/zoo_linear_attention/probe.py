@@ -1,6 +1,6 @@
 """What a trace shows of linear attention. Axes: B batch, T tokens, H heads, K width of a head."""
 
-from zoo.insight.tracing.probe import Probe, Traces, Value
+from zoo.inspect.tracing.probe import Probe, Traces, Value
 
 
 class LinearAttentionProbe(Probe):

@@ -11,11 +11,11 @@ import mlx.core as mx
 import numpy as np
 
 from zoo.generation.loop.prompt import mask_id
-from zoo.insight.tracing.pictures import numbers
-from zoo.insight.tracing.view import Hidden, Uncovering
+from zoo.inspect.trace_view.summaries import numbers
+from zoo.inspect.trace_view.view import Hidden, Uncovering
 
 if TYPE_CHECKING:
-    from zoo.insight.tracing.result import Trace
+    from zoo.inspect.tracing.result import Trace
 
 COUNT = 5  # tokens of a prediction
 

@@ -13,10 +13,10 @@ from zoo.generation import check_loaded, stream
 from zoo.generation.loop.prompt import encode_prompt
 from zoo.generation.loop.step import Step
 from zoo.generation.sampling.processors import observed
-from zoo.insight.tracing.choices import ChoiceRecorder
-from zoo.insight.tracing.recorder import Recorder
-from zoo.insight.tracing.result import Trace
-from zoo.insight.tracing.watching import watched
+from zoo.inspect.tracing.choices import ChoiceRecorder
+from zoo.inspect.tracing.hooks import watched
+from zoo.inspect.tracing.recorder import Recorder
+from zoo.inspect.tracing.result import Trace
 from zoo.loading import Loaded
 
 TOKENS = 8  # generated, when nothing is said

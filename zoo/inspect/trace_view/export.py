@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 
 from zoo.files import write_markup, write_record
-from zoo.insight.tracing.result import Trace
-from zoo.insight.tracing.view import TraceView
+from zoo.inspect.trace_view.view import TraceView
+from zoo.inspect.tracing.result import Trace
 
 
 def write_html(view: TraceView, path: Path, language: str = "en", overwrite: bool = False) -> None:
     """Write the page of a view. SourceError when it cannot be written."""
-    from zoo.insight.tracing.page import page
+    from zoo.inspect.trace_view.page import page
 
     write_markup(path, page(view, language), overwrite)
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import zoo
 from zoo.cache import CachePolicy
 from zoo.errors import PromptError
-from zoo.insight.perplexity import perplexity, windows
+from zoo.inspect.perplexity import perplexity, windows
 from zoo.tokenizer import load_tokenizer
 
 TEXT = "The capital city of China is Beijing. 中国的首都是北京。 The capital city of France is Paris.\n" * 3

@@ -9,8 +9,8 @@ import pytest
 import zoo
 from zoo.blocks.decoder import Decoder
 from zoo.errors import PromptError
-from zoo.insight.tracing.probe import Probe
-from zoo.insight.tracing.watching import modules_of
+from zoo.inspect.tracing.hooks import modules_of
+from zoo.inspect.tracing.probe import Probe
 
 PROMPT = "The capital city of China is"
 

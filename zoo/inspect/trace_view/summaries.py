@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from zoo.insight.tracing.view import Head, Numbers, Rows, Strip
+from zoo.inspect.trace_view.view import Head, Numbers, Rows, Strip
 
 BINS = 64  # of the residual stream,
 FEWER = 32  # of the other values

@@ -12,11 +12,11 @@ from zoo.architecture.shared_settings import CONSTRAINTS, PENALTIES, SAMPLING
 from zoo.errors import NothingToPredict
 from zoo.generation.loop.prompt import mask_id
 from zoo.generation.settings import Settings
-from zoo.insight.tokenization import pieces_of
-from zoo.insight.tracing.choices import LOGITS, Choice
-from zoo.insight.tracing.pictures import BINS, FEWER, MOST_ROWS, head, mean_norm, numbers, strip
-from zoo.insight.tracing.unmasking import hidden_of, uncoverings_of
-from zoo.insight.tracing.view import (
+from zoo.inspect.tokenization import pieces_of
+from zoo.inspect.trace_view.explanations import words_of
+from zoo.inspect.trace_view.summaries import BINS, FEWER, MOST_ROWS, head, mean_norm, numbers, strip
+from zoo.inspect.trace_view.unmasking import hidden_of, uncoverings_of
+from zoo.inspect.trace_view.view import (
     Decision,
     Draw,
     Experts,
@@ -29,11 +29,11 @@ from zoo.insight.tracing.view import (
     Track,
     Turn,
 )
-from zoo.insight.tracing.watching import modules_of
-from zoo.insight.tracing.words import words_of
+from zoo.inspect.tracing.choices import LOGITS, Choice
+from zoo.inspect.tracing.hooks import modules_of
 
 if TYPE_CHECKING:
-    from zoo.insight.tracing.result import Trace
+    from zoo.inspect.tracing.result import Trace
 
 LAYER = re.compile(r"^(.*?\blayers\.\d+)(?:\.(.+))?$")
 ALL = 4096  # tokens: of a vocabulary up to this size every logit is told, else those of the likeliest

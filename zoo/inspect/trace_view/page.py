@@ -12,7 +12,7 @@ from zoo.describe.language import check_language, in_language
 from zoo.describe.pages.template import as_data, asset, filled
 from zoo.describe.pages.template import page as page_of
 from zoo.errors import ZooError
-from zoo.insight.tracing.view import TraceView
+from zoo.inspect.trace_view.view import TraceView
 
 SCRIPTS = ("trace_base.js", "trace_layers.js", "trace_choice.js", "trace_mount.js")
 PARTS = ("pieces", "vectors", "layers", "lens", "output", "choice", "masks", "uncovering", "cache")

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from zoo.errors import PromptError
-from zoo.insight.tracing.pictures import as_rows
+from zoo.inspect.trace_view.summaries import as_rows
 
 if TYPE_CHECKING:
-    from zoo.insight.tracing.result import Trace
-    from zoo.insight.tracing.viewing import Viewer
+    from zoo.inspect.trace_view.build_view import Viewer
+    from zoo.inspect.tracing.result import Trace
 
 ACROSS = 4  # small multiples side by side
 MOST_LABELS = 48  # tokens named along an axis
@@ -31,7 +31,7 @@ def plot(
     step that is not there, or where matplotlib is missing.
     """
     _import()
-    from zoo.insight.tracing.viewing import Viewer
+    from zoo.inspect.trace_view.build_view import Viewer
 
     viewer = Viewer(trace)
     if address == "lens":

@@ -13,7 +13,7 @@ from tokenizers import Tokenizer as LibraryTokenizer
 from tokenizers import decoders, models, normalizers, pre_tokenizers
 
 from zoo.errors import SourceError, TokenizerError, ZooError
-from zoo.insight.tokenization import Piece, byte_counts, tokenization, tokenize_pieces, tokenizer_of
+from zoo.inspect.tokenization import Piece, byte_counts, tokenization, tokenize_pieces, tokenizer_of
 from zoo.tokenizer import Tokenizer, load_tokenizer
 
 CORPUS = ["Hello world, don't you see the cat?", "你好世界 naïve café", "the cat sat on the mat 12345"] * 2

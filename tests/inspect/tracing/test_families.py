@@ -7,8 +7,8 @@ from parameters import ordinary
 
 import zoo
 from zoo.errors import PromptError
-from zoo.insight.tracing.recorder import Recorder
-from zoo.insight.tracing.watching import watched
+from zoo.inspect.tracing.hooks import watched
+from zoo.inspect.tracing.recorder import Recorder
 
 PROMPT = "The capital city of China is"
 EMBEDDED = (

@@ -12,8 +12,8 @@ from zoo.assemble import assemble
 from zoo.describe.language import in_language
 from zoo.errors import PromptError, ZooError
 from zoo.host.registry import default_registry
-from zoo.insight.tracing.page import embedded, page, script, table
-from zoo.insight.tracing.viewing import view_of
+from zoo.inspect.trace_view.build_view import view_of
+from zoo.inspect.trace_view.page import embedded, page, script, table
 from zoo.loading import Loaded
 from zoo.testing import subject
 
@@ -174,7 +174,7 @@ def test_experts_are_told_the_heaviest_first():
 
 
 def test_long_text_tells_the_last_rows_of_its_patterns(llama, monkeypatch):
-    monkeypatch.setattr("zoo.insight.tracing.viewing.PATTERN_NUMBERS", 16 * 40 * 10)
+    monkeypatch.setattr("zoo.inspect.trace_view.build_view.PATTERN_NUMBERS", 16 * 40 * 10)
     view = view_of(zoo.trace(llama, [5 + i % 50 for i in range(40)], max_tokens=1))
     pattern = view.layers[0].patterns[0]
     assert pattern.first_row == 30 and len(pattern.heads[0].weights) == 10

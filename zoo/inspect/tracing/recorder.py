@@ -10,7 +10,7 @@ from typing import Any
 import mlx.core as mx
 
 from zoo.cache import Cache
-from zoo.insight.tracing.probe import Value, Watcher
+from zoo.inspect.tracing.probe import Value, Watcher
 
 
 @dataclass

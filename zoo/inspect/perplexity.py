@@ -22,7 +22,7 @@ from zoo.generation.loop.prompt import pieces
 from zoo.generation.sampling.logits import check_numbers
 from zoo.generation.settings.settings import check_policy
 from zoo.host.registry import Registry, default_registry
-from zoo.insight.tokenization import byte_counts
+from zoo.inspect.tokenization import byte_counts
 from zoo.loading import Loaded
 from zoo.recipe import learned_context
 
@@ -39,7 +39,7 @@ class Perplexity(Frozen):
     the passes, which read `read` tokens, those that windows share several times. `unknown` tokens stand for text that
     the vocabulary lacks, which costs nothing: with any, the figures are too good. `sees` is what a token is predicted from.
 
-    >>> from zoo.insight.perplexity import Perplexity
+    >>> from zoo.inspect.perplexity import Perplexity
     >>> found = Perplexity(
     ...     nats=20.0, tokens=10, bytes=40, read=10, seconds=0.5, context=None, stride=None, unknown=0, sees="all"
     ... )
@@ -124,7 +124,7 @@ def perplexity(
     with the tokens that are scored and those to score. `policy`: the caches follow it, which shows what it costs. A prefix language model is measured without a prefix: each token sees those before it.
     PromptError for a model that gives no probability of a next token, for an empty text and a setting that cannot be.
 
-    >>> from zoo.insight.perplexity import perplexity
+    >>> from zoo.inspect.perplexity import perplexity
     >>> loaded = zoo.load("llama")
     >>> right = perplexity(loaded, "The capital city of China is Beijing.")
     >>> wrong = perplexity(loaded, "The capital city of China is Paris.")

@@ -23,7 +23,7 @@ class Piece(Frozen):
     has a part included; both are None where the tokenizer does not know them. `special`: it controls the model, as the
     start of a text does. `added`: the tokenizer puts it around the text. `unknown`: the vocabulary lacks what is there.
 
-    >>> from zoo.insight.tokenization import tokenize_pieces, tokenizer_of
+    >>> from zoo.inspect.tokenization import tokenize_pieces, tokenizer_of
     >>> piece = tokenize_pieces(tokenizer_of("llama"), "naïve")[1]
     >>> piece.bytes, piece.partial, (piece.start, piece.end)
     (b'\\xc3', True, (2, 3))
@@ -108,7 +108,7 @@ def tokenize_pieces(tokenizer: Tokenizer, text: str, special_tokens: bool = True
 
     The ids are those of `tokenizer.encode(text, special_tokens)`. TokenizerError for text that no UTF-8 file could hold.
 
-    >>> from zoo.insight.tokenization import tokenize_pieces, tokenizer_of
+    >>> from zoo.inspect.tokenization import tokenize_pieces, tokenizer_of
     >>> for piece in tokenize_pieces(tokenizer_of("bert"), "Beijing!"):
     ...     print(piece.id, piece.token, piece.start, piece.end, piece.added)
     1010 Beijing 0 7 False
@@ -154,7 +154,7 @@ def tokenizer_of(source: str | Path, revision: str | None = None, registry: Any 
 
     Of a hub id the weights are not fetched. SourceError where there is no such source, TokenizerError where it has none.
 
-    >>> from zoo.insight.tokenization import tokenizer_of
+    >>> from zoo.inspect.tokenization import tokenizer_of
     >>> tokenizer_of("llama").encode("中国")
     [868, 289]
     """

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import mlx.core as mx
 
-from zoo.insight.tracing.probe import Probe, Traces, Value
+from zoo.inspect.tracing.probe import Probe, Traces, Value
 
 ADDED = "what attention adds to the residual stream"
 HEADS = Value("B H T K", "what each head takes from the values of all tokens", item="head", item_axis="H")

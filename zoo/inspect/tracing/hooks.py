@@ -19,7 +19,7 @@ from zoo.architecture import import_target
 from zoo.errors import PluginError, ZooError, in_words
 from zoo.host.faults import blamed
 from zoo.host.registry import Registry
-from zoo.insight.tracing.probe import Probe, Traces, Value, Watcher
+from zoo.inspect.tracing.probe import Probe, Traces, Value, Watcher
 
 # The methods of a model, any of which may be called first; `encode` and `decode` are those of an encoder-decoder.
 ENTRIES = ("backbone", "encode", "decode", "__call__")

@@ -4,7 +4,7 @@ import pytest
 
 import zoo
 from zoo.errors import PromptError
-from zoo.insight.obeyed import obeyed, table
+from zoo.inspect.setting_support import obeyed, table
 from zoo.testing import subject
 from zoo.testing.subjects import loaded_of
 

@@ -11,16 +11,17 @@ from zipfile import ZipFile
 import mlx.core as mx
 import numpy as np
 
+from zoo.architecture import import_target
 from zoo.errors import PromptError
 from zoo.files import GENERATOR, output_file
 from zoo.generation.loop.step import Step
 from zoo.generation.settings import Settings
-from zoo.insight.tracing.choices import Choice, ChoiceRecorder, choice_of
-from zoo.insight.tracing.intervening import resolve
-from zoo.insight.tracing.joining import joined
-from zoo.insight.tracing.lens import Reading, read
-from zoo.insight.tracing.probe import Value
-from zoo.insight.tracing.recorder import Pass
+from zoo.inspect.tracing.choices import Choice, ChoiceRecorder, choice_of
+from zoo.inspect.tracing.intervention import resolve
+from zoo.inspect.tracing.join_passes import joined
+from zoo.inspect.tracing.logit_lens import Reading, read
+from zoo.inspect.tracing.probe import Value
+from zoo.inspect.tracing.recorder import Pass
 from zoo.loading import Loaded
 
 STREAM = re.compile(r"^(?:(?:encoder|decoder)\.)?(?:embedding|layers\.\d+)$")
@@ -194,9 +195,8 @@ class Trace(Mapping[str, np.ndarray]):
                 archive.comment = GENERATOR.encode()
 
     def plot(self, address: str, **options: Any) -> Any:
-        """A picture of a value, by matplotlib; see `zoo.insight.tracing.plots.plot`."""
-        from zoo.insight.tracing.plots import plot
-
+        """A picture of a value, by matplotlib; see `zoo.inspect.trace_view.plots.plot`."""
+        plot = import_target("zoo.inspect.trace_view.plots:plot")  # the views import traces
         return plot(self, address, **options)
 
     def _reader(self) -> Any:

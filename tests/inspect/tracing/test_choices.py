@@ -8,7 +8,7 @@ import zoo
 from zoo.architecture.shared_settings import CONSTRAINTS, PENALTIES, SAMPLING
 from zoo.generation.loop import speculative_batch
 from zoo.generation.sampling import token_sampler
-from zoo.insight.tracing.viewing import view_of
+from zoo.inspect.trace_view.build_view import view_of
 
 PROMPT = "The capital of China is Beijing. The capital of China is Beijing. The capital of"
 TOKENS = 6

@@ -12,9 +12,9 @@ import numpy as np
 
 from zoo.errors import PromptError, did_you_mean
 from zoo.generation import check_loaded
-from zoo.insight.tracing.probe import Value
-from zoo.insight.tracing.recorder import Editor
-from zoo.insight.tracing.watching import values_of, watched
+from zoo.inspect.tracing.hooks import values_of, watched
+from zoo.inspect.tracing.probe import Value
+from zoo.inspect.tracing.recorder import Editor
 from zoo.loading import Loaded
 
 Edit = Callable[[mx.array], mx.array]

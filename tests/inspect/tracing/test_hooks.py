@@ -12,10 +12,10 @@ import pytest
 import zoo
 from zoo.errors import PluginError
 from zoo.host.registry import isolated
-from zoo.insight.tracing.joining import joined
-from zoo.insight.tracing.probe import Probe
-from zoo.insight.tracing.recorder import Recorder
-from zoo.insight.tracing.watching import modules_of, values_of, watched
+from zoo.inspect.tracing.hooks import modules_of, values_of, watched
+from zoo.inspect.tracing.join_passes import joined
+from zoo.inspect.tracing.probe import Probe
+from zoo.inspect.tracing.recorder import Recorder
 from zoo.testing import check_architecture, subject
 from zoo.testing.subjects import loaded_of
 
@@ -156,7 +156,7 @@ HOOK = """
         yield Probe("NAME.block:Gated", "NAME.probe:GatedProbe")
 """
 PROBE = """
-    from zoo.insight.tracing.probe import Probe, Traces, Value
+    from zoo.inspect.tracing.probe import Probe, Traces, Value
 
     class GatedProbe(Probe):
         traces = Traces(

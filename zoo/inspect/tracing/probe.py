@@ -113,6 +113,6 @@ class Probe:
 
     @classmethod
     def traced_by(cls) -> str:
-        """The probe of this class by its module and name: "zoo.insight.tracing.probes:AttentionProbe"."""
+        """The probe of this class by its module and name: "zoo.inspect.tracing.block_probes:AttentionProbe"."""
         own = next(base for base in cls.__mro__ if issubclass(base, Probe) and "traces" in vars(base))
         return f"{own.__module__}:{own.__qualname__}"
