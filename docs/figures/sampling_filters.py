@@ -9,7 +9,7 @@ import zoo
 from figures.parts import rect, svg, text
 from figures.plots import panels
 from zoo.generation.sampling.filters import min_p, top_k, top_p
-from zoo.generation.sampling.logits import REMOVED
+from zoo.generation.sampling.logits import NEG_INF
 
 PROMPTS = ("The capital city of China is", "One of the countries of", "The capital of")
 FILTERS = (("top-k 5", top_k, 5), ("top-p 0.9", top_p, 0.9), ("min-p 0.1", min_p, 0.1))
@@ -47,7 +47,7 @@ def panel(loaded: zoo.Loaded, prompt: str, language: str) -> str:
     bottom = 56 + ROW * SHOWN + 16
     parts.append(text(LEFT + BARS + 22, bottom, KEPT[language], size=12, colour="quiet", anchor="end"))
     for x, (_, narrow, setting) in zip(columns, FILTERS, strict=True):
-        kept = np.array(narrow(logits, setting))[0] > REMOVED
+        kept = np.array(narrow(logits, setting))[0] > NEG_INF
         for row, token in enumerate(order.tolist()):
             fill = "var(--accent)" if kept[token] else "none"
             parts.append(rect(x - 6, 56 + ROW * row + 3, 13, 13, fill=fill, line="var(--line)", radius=7))

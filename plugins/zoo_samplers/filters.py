@@ -2,7 +2,7 @@
 
 import mlx.core as mx
 
-REMOVED = -float("inf")
+NEG_INF = -float("inf")
 
 
 def epsilon(logits: mx.array, cutoff: float) -> mx.array:
@@ -27,4 +27,4 @@ def eta(logits: mx.array, cutoff: float) -> mx.array:
 
 def _at_least(logits: mx.array, probabilities: mx.array, least: mx.array | float) -> mx.array:
     best = logits.max(axis=-1, keepdims=True)
-    return mx.where((probabilities >= least) | (logits == best), logits, REMOVED)
+    return mx.where((probabilities >= least) | (logits == best), logits, NEG_INF)

@@ -106,7 +106,7 @@ class Sampler(Frozen):
     It is called `function(logits, **settings)` with float32 logits (B, V), divided by the temperature, and gives logits
     of that shape, -inf for a token that must not be drawn. `settings` declares what it takes; one without a default
     must be given. Where it is `stateful` the target is called once a text, `target(**settings)`, and gives an object that
-    is called with logits (1, V) at each token, and then told which was chosen: `took(token)`.
+    is called with logits (1, V) at each token, and then told which was chosen: `update(token)`.
     """
 
     name: str

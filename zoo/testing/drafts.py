@@ -7,7 +7,7 @@ from typing import Any
 
 from zoo.generation.loop.engine import Engine
 from zoo.generation.loop.prefill import Prefill
-from zoo.generation.loop.sequence import text_of
+from zoo.generation.loop.sequence import sequence_of
 from zoo.generation.loop.speculative_batch import DraftedRow
 from zoo.generation.loop.step import Step
 from zoo.generation.settings import settings_for
@@ -67,7 +67,7 @@ def drafted_steps(
     loaded: Loaded, prompt: Sequence[int], drafter: Any, count: int = DRAFTS, **asked: Any
 ) -> list[Step]:
     """The steps of a text whose tokens `drafter` drafts, `count` a pass, whether that pays or not."""
-    text = text_of(loaded, prompt, settings_for(loaded, asked))
+    text = sequence_of(loaded, prompt, settings_for(loaded, asked))
     text.drafting, text.drafter = Drafting(count, lambda: drafter, False, None), drafter
     drafter.read(text.ids)
     caches = loaded.model.make_cache(text.settings.policy())
@@ -78,6 +78,6 @@ def drafted_steps(
     row.join(text, caches, logits)
     row.pays.always = True
     steps = []
-    while row.texts:
+    while row.sequences:
         steps += [step for _, step in row.step()]
     return steps

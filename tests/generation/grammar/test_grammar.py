@@ -57,11 +57,11 @@ def drawn(mask, tokenizer, ends, seed, most=600):
         allowed = ids_of(mask.allowed())
         finishing = [id for id in allowed if id in ends]
         if finishing and draw.random() < 0.5:
-            mask.took(finishing[0])
+            mask.update(finishing[0])
             return tokenizer.decode(ids), True
         near = [id for id in allowed if id in closing]
         chosen = draw.choice(near if near and draw.random() < len(ids) / 100 else allowed)
-        mask.took(chosen)
+        mask.update(chosen)
         if chosen in ends:
             return tokenizer.decode(ids), True
         ids.append(chosen)
@@ -228,9 +228,9 @@ def test_a_space_that_the_decoder_takes_from_the_first_token_is_not_counted_on(k
     space, a = tokenizer.id("▁"), tokenizer.id("a")
     mask, _ = mask_of(tokenizer, regex="( a|a b?)+")
     assert space not in ids_of(mask.allowed()) and a in ids_of(mask.allowed())
-    mask.took(a)
+    mask.update(a)
     assert space in ids_of(mask.allowed())
-    mask.took(space)
+    mask.update(space)
     mask.back(2)
     assert space not in ids_of(mask.allowed())
 
@@ -241,19 +241,19 @@ def test_an_end_is_allowed_where_the_text_is_whole_and_only_there():
     (end,) = ends
     a, b = tokenizer.id("a"), tokenizer.id("b")
     assert ids_of(mask.allowed()) == [a] and not mask.whole
-    mask.took(a)
+    mask.update(a)
     assert ids_of(mask.allowed()) == sorted([b, end]) and mask.whole and not mask.done
-    mask.took(b)
+    mask.update(b)
     assert ids_of(mask.allowed()) == [end] and mask.done
-    mask.took(end)
+    mask.update(end)
     assert mask.done
 
 
 def test_without_an_end_token_a_text_is_done_when_nothing_can_follow():
     tokenizer = tokenizer_of("byte level")
     mask = token_mask(tokenizer, tokenizer.vocab_size, [], regex="ab")
-    mask.took(tokenizer.id("a"))
-    mask.took(tokenizer.id("b"))
+    mask.update(tokenizer.id("a"))
+    mask.update(tokenizer.id("b"))
     assert mask.done and not ids_of(mask.allowed())
     assert token_mask(tokenizer, tokenizer.vocab_size, [], regex="").done
 
@@ -263,7 +263,7 @@ def test_several_tokens_may_end_a_text_and_one_of_them_may_have_text():
     ends = [tokenizer.id("<|end|>"), tokenizer.id("x")]
     mask = token_mask(tokenizer, tokenizer.vocab_size, ends, regex="a|x")
     assert ids_of(mask.allowed()) == [tokenizer.id("a")]
-    mask.took(tokenizer.id("a"))
+    mask.update(tokenizer.id("a"))
     assert ids_of(mask.allowed()) == sorted(ends)
 
 
@@ -280,7 +280,7 @@ def test_a_character_may_come_in_pieces():
     mask, _ = mask_of(tokenizer, regex="你")
     for token in ("ä½", "ł"):
         assert tokenizer.id(token) in ids_of(mask.allowed())
-        mask.took(tokenizer.id(token))
+        mask.update(tokenizer.id(token))
     assert mask.done
 
 
@@ -297,9 +297,9 @@ def test_a_grammar_may_name_an_end_token():
     tokenizer = tokenizer_of("byte fallback")
     end = tokenizer.id("</s>")
     mask = token_mask(tokenizer, 300, [end], grammar='start: "a" </s>')
-    mask.took(tokenizer.id("a"))
+    mask.update(tokenizer.id("a"))
     assert ids_of(mask.allowed()) == [end] and not mask.whole
-    mask.took(end)
+    mask.update(end)
     assert mask.whole
 
 
@@ -307,12 +307,12 @@ def test_a_token_that_does_not_fit_is_an_error_and_so_is_a_dead_end():
     tokenizer = tokenizer_of("byte level")
     mask, _ = mask_of(tokenizer, regex="ab")
     with pytest.raises(ZooError, match=r"^`regex`: token \d+ does not fit"):
-        mask.took(tokenizer.id("b"))
+        mask.update(tokenizer.id("b"))
     pieces = tokenizer_of("files of T5")  # which has no bytes
     with pytest.raises(PromptError, match=STUCK):
         mask_of(pieces, regex="☃")
     mask, _ = mask_of(pieces, regex="t☃")
-    mask.took(pieces.id("t"))
+    mask.update(pieces.id("t"))
     with pytest.raises(ZooError, match=STUCK):
         mask.allowed()
 
@@ -321,7 +321,7 @@ def test_a_copy_goes_on_by_itself():
     tokenizer = tokenizer_of("byte level")
     mask, _ = mask_of(tokenizer, regex="a(b|c)")
     twin = mask.copy()
-    mask.took(tokenizer.id("a"))
+    mask.update(tokenizer.id("a"))
     assert ids_of(twin.allowed()) == [tokenizer.id("a")]
     assert ids_of(mask.allowed()) == [tokenizer.id("b"), tokenizer.id("c")]
 

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zoo.generation.sampling.banned import Endings, Ngrams
+from zoo.generation.sampling.banned import NoRepeatNgrams, SequenceCompletions
 from zoo.generation.sampling.constraints import completing, repeating
 
 TOKENS = st.integers(0, 2)
@@ -12,17 +12,17 @@ TEXTS = st.lists(TOKENS, max_size=12)
 
 @given(runs=st.lists(st.lists(TOKENS, min_size=2, max_size=4), max_size=4), before=TEXTS, text=TEXTS)
 def test_what_would_complete_a_run(runs, before, text):
-    endings = Endings(runs, before)
+    endings = SequenceCompletions(runs, before)
     for count in range(len(text) + 1):
         assert endings.completing() == set(completing([*before, *text[:count]], runs))
         if count < len(text):
-            endings.took(text[count])
+            endings.update(text[count])
 
 
 @given(size=st.integers(1, 4), before=TEXTS, text=TEXTS)
 def test_what_would_repeat_a_run(size, before, text):
-    ngrams = Ngrams(size, before)
+    ngrams = NoRepeatNgrams(size, before)
     for count in range(len(text) + 1):
         assert ngrams.completing() == set(repeating([*before, *text[:count]], size))
         if count < len(text):
-            ngrams.took(text[count])
+            ngrams.update(text[count])

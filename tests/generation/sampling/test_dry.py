@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zoo.generation.sampling.dry import HIGHEST, LONGEST, Dry
-from zoo.generation.sampling.suffix_automaton import Repeats
+from zoo.generation.sampling.suffix_automaton import SuffixAutomaton
 
 
 def searched(pieces, most, least):
@@ -34,7 +34,7 @@ def searched(pieces, most, least):
     breaker=st.sampled_from([None, 3]),
 )
 def test_repetitions_are_those_of_the_whole_text(text, most, least, breaker):
-    repeats, pieces = Repeats(most), [[]]
+    repeats, pieces = SuffixAutomaton(most), [[]]
     for token in text:
         if token == breaker:
             repeats.cut()
@@ -47,7 +47,7 @@ def test_repetitions_are_those_of_the_whole_text(text, most, least, breaker):
 
 @pytest.mark.parametrize("period", [1, 2, 5, 7])
 def test_a_long_run_is_found_whatever_its_length(period):
-    repeats, text = Repeats(4), []
+    repeats, text = SuffixAutomaton(4), []
     for token in [*(list(range(period)) * 12), 99, *(list(range(period)) * 12), 98, 0]:
         repeats.add(token)
         text.append(token)
@@ -57,7 +57,7 @@ def test_a_long_run_is_found_whatever_its_length(period):
 def test_the_penalty_grows_with_the_repetition():
     dry = Dry(0.8, 1.75, 2, given=[1, 2, 3, 4, 5, 1, 2, 3])
     assert dry.penalties() == {4: pytest.approx(0.8 * 1.75)}  # three tokens, one more than allowed
-    dry.took(4)
+    dry.update(4)
     assert dry.penalties() == {5: pytest.approx(0.8 * 1.75**2)}
     logits = np.arange(8, dtype=np.float32)[None]
     wanted = logits.copy()
@@ -109,7 +109,7 @@ def test_a_step_does_not_take_longer_in_a_longer_text():
         repeats = dry._repeats
         repeats.link = Counting(repeats.link)
         visited.clear()
-        dry.took(text[0])
+        dry.update(text[0])
         dry.penalties()
         return len(visited)
 

@@ -9,7 +9,7 @@ import pytest
 from zoo.generation.sampling.filters import draw_processors, min_p, top_k, top_n_sigma, top_p, typical, xtc
 from zoo.generation.settings import Settings
 
-REMOVED = -math.inf
+NEG_INF = -math.inf
 
 
 def rows(spread, size=40):
@@ -81,7 +81,7 @@ def test_equal_logits_do_not_let_in_more():
 )
 def test_a_token_that_was_removed_neither_comes_back_nor_counts(narrow):
     logits = ROWS[1]
-    more = np.concatenate([logits, np.full((4, 9), REMOVED, np.float32)], axis=1)
+    more = np.concatenate([logits, np.full((4, 9), NEG_INF, np.float32)], axis=1)
     assert kept(narrow(mx.array(more)), more) == kept(narrow(mx.array(logits)), logits)
 
 

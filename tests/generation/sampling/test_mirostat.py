@@ -31,7 +31,7 @@ def test_the_bound_follows_the_surprise():
     for row, token in zip(LOGITS, (0, 4, 9, 2, 29, 7), strict=True):
         kept = np.isfinite(np.array(mirostat(mx.array(row[None]))))[0]
         assert kept.tolist() == ((bits(row) <= bound) | (row == row.max())).tolist()
-        mirostat.took(mx.array([token]))
+        mirostat.update(mx.array([token]))
         bound -= eta * (bits(row)[token] - tau)
         assert mirostat.bound.item() == pytest.approx(bound, abs=1e-4)
 
@@ -43,7 +43,7 @@ def test_the_mean_surprise_comes_to_the_target(tau):
     for _ in range(500):
         key, use = mx.random.split(key)
         token = mx.random.categorical(mirostat(logits), key=use)
-        mirostat.took(token)
+        mirostat.update(token)
         drawn.append(token)
         mx.eval(mirostat.bound)
     each = bits(np.array(logits)[0])[np.array(mx.concatenate(drawn))]

@@ -31,14 +31,14 @@ def test_counts_are_those_of_the_last_tokens(size):
     counts = Counts(V, text, size)
     for token in random.integers(0, V, 30).tolist():
         text.append(token)
-        counts.took(mx.array([token]))
+        counts.update(mx.array([token]))
         assert counts.array.tolist() == np.bincount(text[-size:] if size else text, minlength=V).tolist()
 
 
 def test_the_prompt_counts_for_repetition_alone():
     penalties = Penalties(V, [0, 1, 99], repetition_penalty=2.0, presence_penalty=1.0, frequency_penalty=0.5)
     for token in (2, 2, 5):
-        penalties.took(mx.array([token]))
+        penalties.update(mx.array([token]))
     wanted = LOGITS[0].copy()
     for token in (0, 1, 2, 5):
         wanted[token] *= 2.0 if wanted[token] < 0 else 0.5
@@ -55,5 +55,5 @@ def test_nothing_asked_changes_nothing():
 def test_a_token_that_is_not_evaluated_counts():
     token = mx.argmax(mx.array(LOGITS), axis=-1)
     counts = Counts(V)
-    counts.took(token)
+    counts.update(token)
     assert counts.array.tolist() == [0, 0, 0, 0, 0, 0, 1]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from zoo.errors import PromptError, ZooError
-from zoo.generation.sampling import Chooser, Constraints
+from zoo.generation.sampling import Constraints, TokenSampler
 from zoo.generation.sampling.token_strings import Spelled
 from zoo.generation.settings.settings import Settings, biases
 
@@ -17,10 +17,10 @@ LOGITS = mx.array(np.log(P).astype(np.float32))[None]
 V = P.size
 
 
-def chooser(
+def sampler(
     given=(), ends=(), limit=100, forced=None, mask=None, filters=(), spelled=None, vocab=V, **settings
 ):
-    return Chooser(
+    return TokenSampler(
         Settings(**settings),
         vocab=vocab,
         given=given,
@@ -33,17 +33,17 @@ def chooser(
     )
 
 
-def taken(chooser, count, logits=LOGITS):
+def taken(sampler, count, logits=LOGITS):
     """That many tokens, each told before the next is chosen."""
     tokens = []
     for _ in range(count):
-        tokens.append(chooser.choose(logits).item())
-        chooser.took(tokens[-1])
+        tokens.append(sampler.choose(logits).item())
+        sampler.update(tokens[-1])
     return tokens
 
 
-def distribution(chooser, logits=LOGITS):
-    return np.array(mx.softmax(chooser.scores(logits), axis=-1))[0]
+def distribution(sampler, logits=LOGITS):
+    return np.array(mx.softmax(sampler.scores(logits), axis=-1))[0]
 
 
 def fits(drawn, expected):
@@ -74,17 +74,17 @@ class Mask:
     def allowed(self):
         return self.bits
 
-    def took(self, token):
+    def update(self, token):
         self.seen.append(token)
 
 
 def test_greedy_with_nothing_set_is_one_argmax(monkeypatch):
-    plain = chooser(ends=[3], given=[1, 2])
-    assert plain.plain and not plain.waits
+    plain = sampler(ends=[3], given=[1, 2])
+    assert plain.is_greedy and not plain.needs_last_token
     monkeypatch.setattr(mx, "where", None)
     monkeypatch.setattr(mx.array, "astype", None)
     assert plain.choose(LOGITS).item() == 0
-    plain.took(0)
+    plain.update(0)
 
 
 @pytest.mark.parametrize(
@@ -105,22 +105,22 @@ def test_greedy_with_nothing_set_is_one_argmax(monkeypatch):
     ids=lambda value: str(value).partition(" object at ")[0],
 )
 def test_only_what_needs_the_last_token_waits_for_it(settings, waits):
-    made = chooser(ends=[6], **settings)
-    assert made.waits is waits and not made.plain
+    made = sampler(ends=[6], **settings)
+    assert made.needs_last_token is waits and not made.is_greedy
     if not waits:  # one call ahead, nothing changes
-        ahead, behind = chooser(ends=[6], seed=1, **settings), chooser(ends=[6], seed=1, **settings)
+        ahead, behind = sampler(ends=[6], seed=1, **settings), sampler(ends=[6], seed=1, **settings)
         upcoming, found = ahead.choose(LOGITS), []
         for _ in range(6):
             token, upcoming = upcoming, ahead.choose(LOGITS)
             found.append(token.item())
-            ahead.took(found[-1])
+            ahead.update(found[-1])
         assert found == taken(behind, 6)
 
 
 def test_draws_have_the_distribution_of_the_whole_chain():
     """Temperature, top-k, top-p and min-p, after a bias and a ban."""
     settings = dict(temperature=0.8, top_k=5, top_p=0.93, min_p=0.25, logit_bias={4: 0.7})
-    made = chooser(seed=4, spelled=Spelled(banned=((1,),)), **settings)
+    made = sampler(seed=4, spelled=Spelled(banned=((1,),)), **settings)
     logits = np.log(P)
     logits[4] += 0.7
     p = np.exp(logits / 0.8)
@@ -138,7 +138,7 @@ def test_draws_have_the_distribution_of_the_whole_chain():
 
 
 def test_pairs_of_draws_have_the_distribution_of_the_penalties():
-    """The second token's distribution depends on the first: that of pairs, each of a chooser of its own."""
+    """The second token's distribution depends on the first: that of pairs, each of a sampler of its own."""
     settings = dict(temperature=1.0, repetition_penalty=1.3, presence_penalty=0.2, frequency_penalty=0.2)
     logits = np.log([0.45, 0.3, 0.25])
 
@@ -150,13 +150,13 @@ def test_pairs_of_draws_have_the_distribution_of_the_penalties():
     pairs = [first[a] * expected([2, a], [a])[b] for a, b in product(range(3), range(3))]
     drawn, row = [], mx.array(logits.astype(np.float32))[None]
     for seed in range(400):
-        made = chooser(given=[2], vocab=3, seed=seed, **settings)
+        made = sampler(given=[2], vocab=3, seed=seed, **settings)
         drawn.append(made.choose(row) * 3 + made.choose(row))
     assert fits(np.array(mx.concatenate(drawn)), pairs)
 
 
 def test_xtc_throws_its_coin_anew_at_each_token():
-    made = chooser(seed=2, temperature=1.0, xtc_probability=0.5, xtc_threshold=0.15)
+    made = sampler(seed=2, temperature=1.0, xtc_probability=0.5, xtc_threshold=0.15)
     left = P.copy()
     left[:2] = 0
     expected = 0.5 * P + 0.5 * renormalised(left)
@@ -166,21 +166,21 @@ def test_xtc_throws_its_coin_anew_at_each_token():
 
 
 def test_line_breaks_and_ends_are_exempt_from_xtc():
-    made = chooser(
+    made = sampler(
         ends=[0], temperature=1.0, xtc_probability=1.0, xtc_threshold=0.1, spelled=Spelled(lines=(1,))
     )
     assert np.flatnonzero(distribution(made)).tolist() == [0, 1, 3, 4, 5, 6]
 
 
 def test_a_seed_repeats_and_another_does_not():
-    draw = lambda seed: taken(chooser(seed=seed, temperature=1.0), 20)  # noqa: E731
+    draw = lambda seed: taken(sampler(seed=seed, temperature=1.0), 20)  # noqa: E731
     assert draw(5) == draw(5) != draw(6)
-    assert taken(chooser(temperature=1.0), 20) != taken(chooser(temperature=1.0), 20)
+    assert taken(sampler(temperature=1.0), 20) != taken(sampler(temperature=1.0), 20)
 
 
 def test_a_sequence_draws_what_it_draws_alone():
-    alone = taken(chooser(seed=5, temperature=1.0), 10)
-    one, other, tokens = chooser(seed=5, temperature=1.0), chooser(seed=6, temperature=1.0), []
+    alone = taken(sampler(seed=5, temperature=1.0), 10)
+    one, other, tokens = sampler(seed=5, temperature=1.0), sampler(seed=6, temperature=1.0), []
     for _ in range(10):
         other.choose(LOGITS)
         tokens.append(one.choose(LOGITS).item())
@@ -201,23 +201,23 @@ def test_a_sequence_draws_what_it_draws_alone():
 )
 def test_tokens_chosen_elsewhere_lead_to_the_same_scores(settings):
     """Drafting asks for scores, decides by itself, and tells the token."""
-    own, told = chooser(ends=[0], seed=3, **settings), chooser(ends=[0], seed=3, **settings)
+    own, told = sampler(ends=[0], seed=3, **settings), sampler(ends=[0], seed=3, **settings)
     for _ in range(12):
         assert np.array_equal(np.array(own.scores(LOGITS)), np.array(told.scores(LOGITS)))
         token = own.choose(LOGITS).item()
-        own.took(token)
-        told.took(token)
+        own.update(token)
+        told.update(token)
 
 
 def test_greedy_scores_are_the_logits_but_for_penalties_and_bans():
-    assert np.array_equal(np.array(chooser(min_tokens=1).scores(LOGITS)), np.array(LOGITS))
-    found = np.array(chooser(given=[0], repetition_penalty=2.0, top_k=2).scores(LOGITS.astype(mx.float16)))
+    assert np.array_equal(np.array(sampler(min_tokens=1).scores(LOGITS)), np.array(LOGITS))
+    found = np.array(sampler(given=[0], repetition_penalty=2.0, top_k=2).scores(LOGITS.astype(mx.float16)))
     assert found.dtype == np.float32
     assert np.allclose(found[0], np.log(P) * np.where(np.arange(V) == 0, 2, 1), atol=2e-3)
 
 
 def test_the_order_of_bias_penalty_and_ban():
-    made = chooser(
+    made = sampler(
         given=[0, 1], repetition_penalty=2.0, logit_bias={0: 3.0, 1: 5.0}, spelled=Spelled(banned=((2,),))
     )
     scores = np.array(made.scores(LOGITS))[0]
@@ -227,10 +227,10 @@ def test_the_order_of_bias_penalty_and_ban():
 
 
 def test_no_end_comes_before_the_least_number():
-    assert taken(chooser(ends=[0], min_tokens=3), 4) == [1, 1, 1, 0]
+    assert taken(sampler(ends=[0], min_tokens=3), 4) == [1, 1, 1, 0]
     forced = Constraints(ends=frozenset([0]), given=(5,), last=9, least=1)
-    assert taken(chooser(forced=forced), 2) == [1, 0]
-    assert taken(chooser(forced=forced, min_tokens=2), 3) == [1, 1, 0]
+    assert taken(sampler(forced=forced), 2) == [1, 0]
+    assert taken(sampler(forced=forced, min_tokens=2), 3) == [1, 1, 0]
 
 
 @pytest.mark.parametrize("value", [math.inf, math.nan, 1e9, "1", True])
@@ -244,20 +244,20 @@ def test_forced_tokens_come_where_they_must():
     forced = Constraints(
         ends=frozenset([6]), given=(5,), last=4, first_token=4, last_tokens=(6,), suppressed_first=(0,)
     )
-    assert taken(chooser(forced=forced, temperature=1.0, seed=1), 1) == [4]
-    greedy = chooser(forced=forced)
-    assert not greedy.waits and taken(greedy, 4) == [4, 1, 0, 6]
+    assert taken(sampler(forced=forced, temperature=1.0, seed=1), 1) == [4]
+    greedy = sampler(forced=forced)
+    assert not greedy.needs_last_token and taken(greedy, 4) == [4, 1, 0, 6]
 
 
 def test_runs_are_banned_token_by_token():
-    made = chooser(given=[5, 0], spelled=Spelled(banned=((0, 0), (1, 1, 0))))
+    made = sampler(given=[5, 0], spelled=Spelled(banned=((0, 0), (1, 1, 0))))
     assert taken(made, 5) == [1, 0, 1, 0, 1]
-    assert taken(chooser(no_repeat_ngram_size=2), 5) == [0, 0, 1, 0, 2]
+    assert taken(sampler(no_repeat_ngram_size=2), 5) == [0, 0, 1, 0, 2]
 
 
 def test_a_grammars_mask_is_asked_for_every_token():
     mask = Mask(2, 4)
-    made = chooser(mask=mask, temperature=1.0, seed=0)
+    made = sampler(mask=mask, temperature=1.0, seed=0)
     p = np.zeros(V)
     p[[2, 4]] = renormalised(P[[2, 4]])
     assert np.allclose(distribution(made), p, atol=1e-6)
@@ -265,14 +265,14 @@ def test_a_grammars_mask_is_asked_for_every_token():
 
 
 def test_a_grammar_that_is_whole_ends_a_text_that_is_too_short():
-    assert taken(chooser(mask=Mask(6), ends=[6], min_tokens=3), 1) == [6]
-    assert taken(chooser(mask=Mask(6, 5), ends=[6], min_tokens=1), 1) == [5]
+    assert taken(sampler(mask=Mask(6), ends=[6], min_tokens=3), 1) == [6]
+    assert taken(sampler(mask=Mask(6, 5), ends=[6], min_tokens=1), 1) == [5]
 
 
 def test_where_no_token_is_left_it_is_said():
-    made = chooser(mask=Mask(3), spelled=Spelled(banned=((3,),)), banned=("x",), regex="y")
+    made = sampler(mask=Mask(3), spelled=Spelled(banned=((3,),)), banned=("x",), regex="y")
     with pytest.raises(ZooError, match="token 1: no token is left to choose: `banned`, `regex`"):
         taken(made, 1)
-    made = chooser(no_repeat_ngram_size=1, temperature=1.0, top_k=2, seed=0)
+    made = sampler(no_repeat_ngram_size=1, temperature=1.0, top_k=2, seed=0)
     with pytest.raises(ZooError, match=r"token 8: .* `no_repeat_ngram_size`"):
         taken(made, V + 1)

@@ -10,7 +10,7 @@ import zoo
 from zoo.architecture import Strategy
 from zoo.blocks.model import Model
 from zoo.errors import PromptError
-from zoo.generation.sampling import Chooser
+from zoo.generation.sampling import TokenSampler
 from zoo.generation.settings.generation_config import ignored_keys
 from zoo.host.core import zoo_strategies
 from zoo.loading import Loaded
@@ -143,7 +143,7 @@ def test_without_constraints_no_step_asks_for_them(loaded, monkeypatch):
     def fail(*arguments):
         raise AssertionError("the scores were asked for")
 
-    monkeypatch.setattr(Chooser, "_chain", fail)
+    monkeypatch.setattr(TokenSampler, "_chain", fail)
     assert generated(loaded) == [1, 2, 1, 2, 1]
     with pytest.raises(AssertionError, match="asked"):
         generated(loaded, values={"suppress_tokens": [2]})

@@ -14,7 +14,7 @@ from table_model import table_model
 import zoo
 from zoo.errors import PromptError
 from zoo.generation.loop.engine import Engine
-from zoo.generation.sampling.token_sampler import Chooser
+from zoo.generation.sampling.token_sampler import TokenSampler
 from zoo.generation.settings import Settings
 from zoo.generation.speculative import BreakEven, Draft, drafting_of
 from zoo.testing import subject
@@ -51,11 +51,11 @@ def test_drawn_tokens_have_the_law_of_the_model_alone(asked, monkeypatch):
     found = steps(loaded, [1], max_tokens=length, seed=7, **asked, **drafts)
     drafted, text = found[-1].drafted, [1, *(step.token for step in found)]
     assert length / 10 < drafted.accepted < drafted.proposed and drafted.passes < length
-    chooser = Chooser(Settings(**{k: v for k, v in asked.items() if k not in DRAFTED}), vocab=VOCAB)
+    sampler = TokenSampler(Settings(**{k: v for k, v in asked.items() if k not in DRAFTED}), vocab=VOCAB)
     tested = 0
     for last in range(VOCAB):
         following = [after for token, after in pairwise(text) if token == last]
-        law = np.array(mx.softmax(chooser.scores(loaded.model.table[last][None])[0]))
+        law = np.array(mx.softmax(sampler.scores(loaded.model.table[last][None])[0]))
         if len(following) * law[law > 0].min() >= 5:
             assert deviation(np.bincount(following, minlength=VOCAB), law) < 4
             tested += 1
@@ -64,19 +64,19 @@ def test_drawn_tokens_have_the_law_of_the_model_alone(asked, monkeypatch):
 
 @pytest.mark.slow
 def test_penalties_and_bans_hold_within_drafts():
-    """In many short texts, whose probabilities are the products of what the chooser's scores say token by token."""
+    """In many short texts, whose probabilities are the products of what the sampler's scores say token by token."""
     prompt, length, texts = [1, 2, 1, 2, 1], 3, 300
     loaded, draft = table_model(VOCAB, 0), table_model(VOCAB, 5)
     asked = dict(temperature=0.8, repetition_penalty=1.5, presence_penalty=0.5, no_repeat_ngram_size=2)
     law = {}
     for text in product(range(VOCAB), repeat=length):
-        chooser = Chooser(Settings(**asked), vocab=VOCAB, given=prompt, limit=length)
+        sampler = TokenSampler(Settings(**asked), vocab=VOCAB, given=prompt, limit=length)
         law[text], last = 1.0, prompt[-1]
         for token in text:
-            law[text] *= mx.softmax(chooser.scores(loaded.model.table[last][None])[0])[token].item()
+            law[text] *= mx.softmax(sampler.scores(loaded.model.table[last][None])[0])[token].item()
             if not law[text]:
                 break
-            chooser.took(token)
+            sampler.update(token)
             last = token
     assert sum(law.values()) == pytest.approx(1, abs=1e-4)
     engine, found, accepted = Engine(loaded), {}, 0

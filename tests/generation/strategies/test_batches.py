@@ -4,7 +4,7 @@ import pytest
 
 import zoo
 from zoo.errors import PromptError
-from zoo.generation.loop.decode_step import OneMore
+from zoo.generation.loop.decode_step import DecodeStep
 from zoo.generation.strategies.beam import batch
 from zoo.loading import Loaded
 from zoo.testing import subject
@@ -126,7 +126,7 @@ def test_searches_share_their_passes_and_leave_them_when_they_are_over(tmp_path,
     alone = [zoo.generate(loaded, ids, **settings).tokens for ids in SOURCES]
     # A token that some of the searches choose early.
     loaded.config["eos_token_id"] = next(t for t in alone[0] if not all(t in other for other in alone))
-    rows = rows_of(monkeypatch, OneMore, "__call__")
+    rows = rows_of(monkeypatch, DecodeStep, "__call__")
     found = zoo.batch(loaded, SOURCES, **settings)
     assert len({len(each.tokens) for each in found}) > 1
     assert rows[0] == 2 * len(SOURCES) > rows[-1]

@@ -15,7 +15,7 @@ from zoo.generation.grammar.compile import STUCK, Language, language_of, reason
 from zoo.generation.grammar.vocabulary import BITS, Vocabulary, bits_of, no_vocabulary, vocabulary_of
 from zoo.tokenizer import Tokenizer
 
-REMOVED = -float("inf")  # the logit of a token that must not come
+NEG_INF = -float("inf")  # the logit of a token that must not come
 
 
 def token_mask(
@@ -35,7 +35,7 @@ def token_mask(
     >>> loaded = zoo.load("llama")
     >>> mask = token_mask(loaded.tokenizer, 2048, loaded.tokenizer.eos_ids, regex="(yes|no)")
     >>> for token in loaded.tokenizer.encode("no", special_tokens=False):
-    ...     mask.took(token)
+    ...     mask.update(token)
     >>> mask.done
     True
     """
@@ -49,7 +49,7 @@ def token_mask(
 
 
 class TokenMask:
-    """The state of one text: `allowed` before each token, `took` after it.
+    """The state of one text: `allowed` before each token, `update` after it.
 
     A text that is cut off before `whole` is true has the form of a beginning only.
     """
@@ -89,7 +89,7 @@ class TokenMask:
             raise ZooError(f"`{self.language.name}`: {STUCK}")
         return bits
 
-    def took(self, token: int) -> None:
+    def update(self, token: int) -> None:
         """Go on after this token; ZooError for one that was not allowed."""
         # A grammar may name an end token, which is then a token of its own.
         named = token not in self._ends or self._matcher.validate_tokens([token])
@@ -143,4 +143,4 @@ def masked(logits: mx.array, allowed: np.ndarray) -> mx.array:  # (B, V) -> (B, 
 def _added() -> np.ndarray:
     """What is added to the logits of eight ids, by the byte of their bits: float32 (256, 8)."""
     bits = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1, bitorder="little")
-    return np.where(bits, 0, REMOVED).astype(np.float32)
+    return np.where(bits, 0, NEG_INF).astype(np.float32)

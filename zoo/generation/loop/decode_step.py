@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from zoo.compiled_step import CompiledStep
 
 
-class OneMore:
+class DecodeStep:
     """One more token in each row of some texts, by the model's compiled step where it has one.
 
     The first pass is the model's own: the first token of a text does not wait until the step is prepared.

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import abc, deque
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from threading import RLock, current_thread
@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 from zoo import runtime
 from zoo.cache import CachePolicy, can_merge
 from zoo.errors import PromptError, ZooError
-from zoo.generation.loop.batch import Finished, Read, Rows
-from zoo.generation.loop.prefill import MOST_RESERVED, Prefill, Report, SourceRead
-from zoo.generation.loop.sequence import Text, text_of
+from zoo.generation.loop.batch import Batch, Finished, Prefilled
+from zoo.generation.loop.prefill import MOST_RESERVED, Prefill, Report, SourcePrefill
+from zoo.generation.loop.sequence import Sequence, sequence_of
 from zoo.generation.loop.step import Step
 from zoo.generation.settings import Settings, settings_for
 from zoo.loading import Loaded
@@ -53,17 +53,17 @@ class Engine:
         if prompt_cache is not None:
             prompt_cache.check(loaded)
         self.loaded, self.most, self.prompt_cache = loaded, rows, prompt_cache
-        self._waiting: deque[Text] = deque()
-        self._reading: tuple[list[Text], Prefill | SourceRead] | None = None
-        self._groups: list[Rows | DraftedRow] = []
+        self._waiting: deque[Sequence] = deque()
+        self._reading: tuple[list[Sequence], Prefill | SourcePrefill] | None = None
+        self._groups: list[Batch | DraftedRow] = []
         self._handles = 0
-        self._texts: dict[int, Text] = {}
+        self._sequences: dict[int, Sequence] = {}
         self._lock, self._thread = RLock(), ""
 
     @property
     def busy(self) -> bool:
         """Whether any text waits or runs."""
-        return bool(self._texts)
+        return bool(self._sequences)
 
     @property
     def idle(self) -> bool:
@@ -72,7 +72,7 @@ class Engine:
 
     def add(
         self,
-        prompt: str | Sequence[int],
+        prompt: str | abc.Sequence[int],
         *,
         ends: Iterable[int] = (),
         report: Report | None = None,
@@ -86,7 +86,7 @@ class Engine:
 
     def add_text(
         self,
-        prompt: str | Sequence[int],
+        prompt: str | abc.Sequence[int],
         settings: Settings,
         *,
         ends: Iterable[int] = (),
@@ -94,22 +94,24 @@ class Engine:
     ) -> int:
         """Take one more text whose settings are a record. PromptError for a prompt that cannot be."""
         with self._one_thread("add"):
-            text = text_of(self.loaded, prompt, settings, handle=self._handles, ends=ends, report=report)
+            sequence = sequence_of(
+                self.loaded, prompt, settings, handle=self._handles, ends=ends, report=report
+            )
             self._handles += 1
-            self._texts[text.handle] = text
-            self._waiting.append(text)
-            return text.handle
+            self._sequences[sequence.handle] = sequence
+            self._waiting.append(sequence)
+            return sequence.handle
 
     def cancel(self, handle: int) -> None:
         """End a text: it yields no more steps. PromptError for a handle that is not, or no longer, that of a text."""
         with self._one_thread("cancel"):
-            text = self._texts.pop(handle, None)
-            if text is None:
+            sequence = self._sequences.pop(handle, None)
+            if sequence is None:
                 raise PromptError(f"there is no text {handle!r:.60} to cancel: it is unknown, or at its end")
-            text.cancelled = True  # its row leaves its batch at the next step
-            if text in self._waiting:
-                self._waiting.remove(text)
-            if self._reading is not None and text in self._reading[0]:
+            sequence.cancelled = True  # its row leaves its batch at the next step
+            if sequence in self._waiting:
+                self._waiting.remove(sequence)
+            if self._reading is not None and sequence in self._reading[0]:
                 self._reading = None
 
     def step(self) -> list[tuple[int, Step]]:
@@ -119,16 +121,16 @@ class Engine:
         the others go on.
         """
         with self._one_thread("step"):
-            steps = [(text.handle, step) for text, step in self._admit()]
+            steps = [(sequence.handle, step) for sequence, step in self._admit()]
             for handle, _ in steps:
-                del self._texts[handle]
+                del self._sequences[handle]
             for group in self._groups:
-                for text, step in group.step():
-                    steps.append((text.handle, step))
+                for sequence, step in group.step():
+                    steps.append((sequence.handle, step))
                     if step.finish_reason is not None:
-                        del self._texts[text.handle]
-            if any(not group.texts for group in self._groups):
-                self._groups = [group for group in self._groups if group.texts]
+                        del self._sequences[sequence.handle]
+            if any(not group.sequences for group in self._groups):
+                self._groups = [group for group in self._groups if group.sequences]
             return steps
 
     def run(self) -> Iterator[tuple[int, Step]]:
@@ -151,108 +153,116 @@ class Engine:
         finally:
             self._lock.release()
 
-    def _admit(self) -> list[tuple[Text, Step]]:
+    def _admit(self) -> list[tuple[Sequence, Step]]:
         """Read the prompts of texts that wait, about as many tokens as one piece has; those that are read join the others.
 
         Gives the steps of those that fail.
         """
-        failed: list[tuple[Text, Step]] = []
-        ready: list[Read] = []
+        failed: list[tuple[Sequence, Step]] = []
+        ready: list[Prefilled] = []
         budget = runtime.prefill_chunk()
-        running = sum(len(group.texts) for group in self._groups)
+        running = sum(len(group.sequences) for group in self._groups)
         while budget > 0 and (self._reading is not None or (self._waiting and running < self.most)):
-            texts, prompt = self._reading or self._begin(self._next(self.most - running))
+            sequences, prompt = self._reading or self._begin(self._next(self.most - running))
             before = prompt.read
             try:
                 logits = prompt.advance()
             except ZooError as error:
                 self._reading = None
-                failed += [(text, text.failed(error)) for text in texts]
+                failed += [(sequence, sequence.failed(error)) for sequence in sequences]
                 continue
             budget -= prompt.read - before
-            self._reading = None if logits is not None else (texts, prompt)
+            self._reading = None if logits is not None else (sequences, prompt)
             if self.prompt_cache is not None and prompt.at_end:
-                text = texts[0]
-                self.prompt_cache.keep(text.ids[: prompt.read], prompt.cache, text.settings.policy())
+                sequence = sequences[0]
+                self.prompt_cache.keep(sequence.ids[: prompt.read], prompt.cache, sequence.settings.policy())
             if logits is not None:
-                running += len(texts)
-                for text in texts:
-                    if text.settings.prompt_logprobs:
-                        text.prompt = replace(
-                            text.prompt,
+                running += len(sequences)
+                for sequence in sequences:
+                    if sequence.settings.prompt_logprobs:
+                        sequence.prompt = replace(
+                            sequence.prompt,
                             logprobs=tuple(prompt.logprobs),
                             alternatives=tuple(prompt.alternatives) or None,
                         )
-                ready.append(Read(texts, prompt.cache, logits))
+                ready.append(Prefilled(sequences, prompt.cache, logits))
         self._join(ready)
         return failed
 
-    def _next(self, most: int) -> list[Text]:
+    def _next(self, most: int) -> list[Sequence]:
         """The text that waits longest; with it, where sources are read, those after it that one pass takes, `most` in all."""
-        texts = [self._waiting.popleft()]
-        if texts[0].start is None:
-            return texts
-        policy, longest = texts[0].settings.policy(), len(texts[0].ids)
+        sequences = [self._waiting.popleft()]
+        if sequences[0].start is None:
+            return sequences
+        policy, longest = sequences[0].settings.policy(), len(sequences[0].ids)
         pads = "right" in self.loaded.model.padding
-        while self._waiting and len(texts) < most:
+        while self._waiting and len(sequences) < most:
             following = self._waiting[0]
             length = max(longest, len(following.ids))
-            if (len(texts) + 1) * length > runtime.prefill_chunk() or following.settings.policy() != policy:
+            if (
+                len(sequences) + 1
+            ) * length > runtime.prefill_chunk() or following.settings.policy() != policy:
                 break
             if not pads and len(following.ids) != longest:
                 break
             longest = length
-            texts.append(self._waiting.popleft())
-        return texts
+            sequences.append(self._waiting.popleft())
+        return sequences
 
-    def _begin(self, texts: list[Text]) -> tuple[list[Text], Prefill | SourceRead]:
+    def _begin(self, sequences: list[Sequence]) -> tuple[list[Sequence], Prefill | SourcePrefill]:
         """Caches for texts, and what fills them: for one, or for several with sources and one policy."""
-        for each in texts:
+        for each in sequences:
             each.begin()
-        text, loaded = texts[0], self.loaded
-        settings = text.settings
-        reserve = max(len(each.ids) * (each.start is None) + min(each.limit, MOST_RESERVED) for each in texts)
+        sequence, loaded = sequences[0], self.loaded
+        settings = sequence.settings
+        reserve = max(
+            len(each.ids) * (each.start is None) + min(each.limit, MOST_RESERVED) for each in sequences
+        )
         policy = settings.policy(reserve)
         cache = loaded.model.make_cache(policy)
-        if text.start is not None:
-            return texts, SourceRead(loaded.model, [each.ids for each in texts], cache, text.start)
-        if text.drafting is not None:
-            text.drafter = text.drafting.make()
-            text.drafter.read(text.ids)
-        ends: Sequence[int] = ()
+        if sequence.start is not None:
+            return sequences, SourcePrefill(
+                loaded.model, [each.ids for each in sequences], cache, sequence.start
+            )
+        if sequence.drafting is not None:
+            sequence.drafter = sequence.drafting.make()
+            sequence.drafter.read(sequence.ids)
+        ends: abc.Sequence[int] = ()
         prefix, read = loaded.architecture.causality == "prefix", 0
         # Log-probabilities of the prompt need all of it computed.
         if self.prompt_cache is not None and not settings.prompt_logprobs:
-            match = self.prompt_cache.match(text.ids, policy, text.ends)
+            match = self.prompt_cache.match(sequence.ids, policy, sequence.ends)
             match.restore(cache)
             read, ends = match.length, match.marks
-            text.prompt = replace(text.prompt, cached_tokens=read, missed=str(match.why))
+            sequence.prompt = replace(sequence.prompt, cached_tokens=read, missed=str(match.why))
         prompt = Prefill(
             loaded.model,
-            text.ids,
+            sequence.ids,
             cache,
             read=read,
             chunk=settings.prefill_chunk,
             prefix=prefix,
             ends=ends,
-            report=text.report,
+            report=sequence.report,
             judge=settings.prompt_logprobs,
-            watch=text.drafter.see if text.drafter is not None and text.drafter.reads_hidden else None,
+            watch=sequence.drafter.see
+            if sequence.drafter is not None and sequence.drafter.reads_hidden
+            else None,
         )
-        return texts, prompt
+        return sequences, prompt
 
-    def _join(self, ready: Sequence[Read]) -> None:
+    def _join(self, ready: abc.Sequence[Prefilled]) -> None:
         """Let texts whose prompts were read run beside others, or, where their caches cannot be merged, by themselves."""
         finished = self._keep if self.prompt_cache is not None else None
-        joining: dict[CachePolicy, list[Read]] = {}
+        joining: dict[CachePolicy, list[Prefilled]] = {}
         for read in ready:
-            text = read.texts[0]
-            policy = text.settings.policy()
-            if text.drafting is not None:
+            sequence = read.sequences[0]
+            policy = sequence.settings.policy()
+            if sequence.drafting is not None:
                 from zoo.generation.loop.speculative_batch import DraftedRow
 
                 drafted = DraftedRow(self.loaded.model, policy, finished)
-                drafted.join(text, read.cache, read.logits)
+                drafted.join(sequence, read.cache, read.logits)
                 self._groups.append(drafted)
             elif can_merge(read.cache):
                 joining.setdefault(policy, []).append(read)
@@ -261,19 +271,19 @@ class Engine:
         for policy, reads in joining.items():
             self._rows(policy, True, finished).join(reads)
 
-    def _rows(self, policy: CachePolicy, merges: bool, finished: Finished | None) -> Rows:
+    def _rows(self, policy: CachePolicy, merges: bool, finished: Finished | None) -> Batch:
         """The batch of this policy, or a new one."""
         for group in self._groups:
-            if merges and isinstance(group, Rows) and group.merges and group.policy == policy:
+            if merges and isinstance(group, Batch) and group.merges and group.policy == policy:
                 return group
-        made = Rows(self.loaded.model, policy, merges, finished)
+        made = Batch(self.loaded.model, policy, merges, finished)
         self._groups.append(made)
         return made
 
-    def _keep(self, text: Text, cache: list[Any], ids: list[int]) -> None:
+    def _keep(self, sequence: Sequence, cache: list[Any], ids: list[int]) -> None:
         """Keep the caches of a text that ended for those that begin as it did."""
         if self.prompt_cache is not None:
-            self.prompt_cache.keep(ids, cache, text.settings.policy())
+            self.prompt_cache.keep(ids, cache, sequence.settings.policy())
 
 
 def by_index(engine: Engine, indices: Mapping[int, int], several: bool = True) -> Iterator[tuple[int, Step]]:

@@ -98,7 +98,7 @@ class Prefill:
             self.alternatives += [dict(zip(*row, strict=True)) for row in rows]
 
 
-class SourceRead:
+class SourcePrefill:
     """The sources of some texts of an encoder-decoder, read in one pass; their targets begin with the token `start`."""
 
     chunk, at_end = 0, False

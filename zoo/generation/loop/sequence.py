@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections import abc
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,7 @@ from zoo.generation.loop.prompt import start_token
 from zoo.generation.loop.prompt_batches import prepared
 from zoo.generation.loop.step import PromptRead, Step
 from zoo.generation.loop.text_stream import TextStream
-from zoo.generation.sampling import Chooser, chooser_of
+from zoo.generation.sampling import TokenSampler, sampler_of
 from zoo.generation.settings import Settings
 from zoo.loading import Loaded
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(eq=False)
-class Text:
+class Sequence:
     """Everything of one text, so that those beside it in a batch never matter to it.
 
     `ids` are the prompt's, or the source's of an encoder-decoder, whose target begins with `start`. At most `limit`
@@ -36,7 +37,7 @@ class Text:
     ids: list[int]
     settings: Settings
     limit: int
-    chooser: Chooser
+    sampler: TokenSampler
     stream: TextStream
     start: int | None = None
     ends: Iterable[int] = ()
@@ -76,15 +77,15 @@ class Text:
         self.finished = True
         return Step(None, "", finish_reason="error", error=error)
 
-    def took(self, token: int, logprob: float | None, alternatives: Mapping[int, float] | None) -> Step:
+    def update(self, token: int, logprob: float | None, alternatives: Mapping[int, float] | None) -> Step:
         """The step of the next token."""
         step = self.stream.add(token, logprob, alternatives)
         if not self.tokens:
             step = replace(step, prompt=self.prompt)
         self.tokens.append(token)
-        self.chooser.took(token)
+        self.sampler.update(token)
         reason = None
-        if self.chooser.mask is not None and self.chooser.mask.done:
+        if self.sampler.mask is not None and self.sampler.mask.done:
             reason = "stop"  # only an end token could follow, and the model may have none
         elif self.deadline is not None and time.monotonic() >= self.deadline:
             reason = "time"
@@ -94,15 +95,15 @@ class Text:
         return step
 
 
-def text_of(
+def sequence_of(
     loaded: Loaded,
-    prompt: str | Sequence[int],
+    prompt: str | abc.Sequence[int],
     settings: Settings,
     *,
     handle: int = 0,
     ends: Iterable[int] = (),
     report: Report | None = None,
-) -> Text:
+) -> Sequence:
     """The text that continues `prompt`, or, of an encoder-decoder, translates it. PromptError for what cannot be."""
     ready = prepared(loaded, prompt, settings)
     vocab = loaded.recipe.embedding.vocab
@@ -113,13 +114,13 @@ def text_of(
             )
     forced, limit = ready.constraints, ready.limit
     mask = _mask(loaded, settings, loaded.recipe.head.vocab or vocab, forced.ends)
-    chooser = chooser_of(
+    sampler = sampler_of(
         loaded, settings, given=forced.given, ends=forced.ends, limit=limit, forced=forced, mask=mask
     )
     stream = TextStream(loaded, limit, settings.stop, settings.stop_tokens, settings.stop_regex)
     start = start_token(loaded) if loaded.model.translates else None
     drafting = _drafting(loaded, settings)
-    return Text(handle, list(ready.ids), settings, limit, chooser, stream, start, ends, report, drafting)
+    return Sequence(handle, list(ready.ids), settings, limit, sampler, stream, start, ends, report, drafting)
 
 
 def _drafting(loaded: Loaded, settings: Settings) -> Drafting | None:

@@ -14,7 +14,7 @@ import mlx.core as mx
 
 from zoo.cache import CachePolicy
 from zoo.errors import ZooError
-from zoo.generation.loop.decode_step import OneMore
+from zoo.generation.loop.decode_step import DecodeStep
 from zoo.generation.loop.step import Drafted, Step
 from zoo.generation.sampling.logits import check_numbers, logprobs
 from zoo.generation.speculative.drafter import Draft
@@ -23,17 +23,17 @@ from zoo.generation.speculative.rollback import Rollback
 from zoo.generation.speculative.throttle import BreakEven
 
 if TYPE_CHECKING:
-    from zoo.generation.loop.sequence import Text
+    from zoo.generation.loop.sequence import Sequence
 
 
 class DraftedRow:
-    """A text that runs by itself, with drafts: what `Rows` is for those that run side by side.
+    """A text that runs by itself, with drafts: what `Batch` is for those that run side by side.
 
     A step makes one pass over what the caches do not hold yet and the drafts, and yields one token or more. Each is
-    chosen by the text's chooser as it would be without drafts. Where a draft is certain it stands when it is the token
-    that the chooser chooses; that is rejection sampling from a law that is certain. A drawn one is tested by `accept`.
+    chosen by the text's sampler as it would be without drafts. Where a draft is certain it stands when it is the token
+    that the sampler chooses; that is rejection sampling from a law that is certain. A drawn one is tested by `accept`.
     Between two steps the caches hold the text but its end, which the next pass reads: the last token, and, where
-    caches cannot trim, what was accepted since their snapshot. `finished` is as in `Rows`.
+    caches cannot trim, what was accepted since their snapshot. `finished` is as in `Batch`.
     """
 
     merges = False
@@ -42,59 +42,59 @@ class DraftedRow:
         self,
         model: Any,
         policy: CachePolicy,
-        finished: Callable[[Text, list[Any], list[int]], None] | None = None,
+        finished: Callable[[Sequence, list[Any], list[int]], None] | None = None,
         *,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self.model, self.policy, self.clock = model, policy, clock
-        self.texts: list[Text] = []
+        self.sequences: list[Sequence] = []
         self.cache: list[Any] = []
         self.drafted = Drafted(0, 0, 0)
-        self._forward = OneMore(model)
+        self._forward = DecodeStep(model)
         self._finished = finished
 
-    def join(self, text: Text, cache: list[Any], logits: mx.array) -> None:
+    def join(self, sequence: Sequence, cache: list[Any], logits: mx.array) -> None:
         """The text, whose prompt was read into `cache`, and by its drafter, and whose next token has `logits` (1, V)."""
-        assert text.drafting is not None and text.drafter is not None
-        self.drafting, self.drafter = text.drafting, text.drafter
-        self.texts, self.cache = [text], cache
-        self.ids = list(text.ids)  # of the prompt and the answer
+        assert sequence.drafting is not None and sequence.drafter is not None
+        self.drafting, self.drafter = sequence.drafting, sequence.drafter
+        self.sequences, self.cache = [sequence], cache
+        self.ids = list(sequence.ids)  # of the prompt and the answer
         self.held = len(self.ids)  # of these the caches hold
         # The draws of a text with a seed repeat only if the same passes have drafts, whatever the clock says.
-        self.pays = BreakEven(always=self.drafting.draws and text.settings.seed is not None)
+        self.pays = BreakEven(always=self.drafting.draws and sequence.settings.seed is not None)
         self._rollback = Rollback(self.model.plain_caches(cache))
         self._first: mx.array | None = logits
 
-    def step(self) -> list[tuple[Text, Step]]:
+    def step(self) -> list[tuple[Sequence, Step]]:
         """The tokens that one pass gives; the step of an error, which ends the text, when its logits are no numbers."""
-        text = self.texts[0]
-        if text.cancelled:
+        sequence = self.sequences[0]
+        if sequence.cancelled:
             self._leave()
             return []
         try:
-            return self._steps(text)
+            return self._steps(sequence)
         except ZooError as error:
-            self.texts, self.cache = [], []
-            return [(text, text.failed(error))]
+            self.sequences, self.cache = [], []
+            return [(sequence, sequence.failed(error))]
 
-    def _steps(self, text: Text) -> list[tuple[Text, Step]]:
+    def _steps(self, sequence: Sequence) -> list[tuple[Sequence, Step]]:
         """The tokens that one pass gives."""
         if self._first is not None:
             steps = self._choose(self._first[:, None], Draft())
             self._first = None
             self._grew(steps)
         else:
-            steps = self._pass(text)
-        if not text.finished:
+            steps = self._pass(sequence)
+        if not sequence.finished:
             return steps
-        steps[-1] = (text, replace(steps[-1][1], drafted=self.drafted))
+        steps[-1] = (sequence, replace(steps[-1][1], drafted=self.drafted))
         self._leave()
         return steps
 
-    def _pass(self, text: Text) -> list[tuple[Text, Step]]:
+    def _pass(self, sequence: Sequence) -> list[tuple[Sequence, Step]]:
         """One pass over the model, and its tokens."""
         began = self.clock()
-        draft = self._draft(text)
+        draft = self._draft(sequence)
         unread = self.ids[self.held :]
         read = len(unread) + len(draft.tokens)
         if draft.tokens:
@@ -120,10 +120,10 @@ class DraftedRow:
         self.pays.took(self.clock() - began, len(found), len(draft.tokens))
         return steps
 
-    def _draft(self, text: Text) -> Draft:
+    def _draft(self, sequence: Sequence) -> Draft:
         """What is drafted for the next pass, perhaps nothing."""
         most = self.drafting.count
-        count = min(most, text.limit - len(text.tokens) - 1)
+        count = min(most, sequence.limit - len(sequence.tokens) - 1)
         if self.drafting.steady is not None:
             count = min(count, self.drafting.steady - len(self.ids))
         # A pass without drafts is kept whole. It has to come before the tokens to read again become too many.
@@ -131,35 +131,37 @@ class DraftedRow:
             return Draft()
         return self.drafter.propose(count)
 
-    def _choose(self, logits: mx.array, draft: Draft) -> list[tuple[Text, Step]]:
+    def _choose(self, logits: mx.array, draft: Draft) -> list[tuple[Sequence, Step]]:
         """The steps of a pass with `logits` (1, 1 + k, V): accepted drafts, then one token more, up to the text's end."""
-        text = self.texts[0]
+        sequence = self.sequences[0]
         highest = logits.max()
-        best = mx.argmax(logits[0], axis=-1) if text.chooser.plain else None  # (1 + k,)
-        scores = logprobs(logits[0]) if text.settings.logprobs else None  # (1 + k, V)
+        best = mx.argmax(logits[0], axis=-1) if sequence.sampler.is_greedy else None  # (1 + k,)
+        scores = logprobs(logits[0]) if sequence.settings.logprobs else None  # (1 + k, V)
         mx.eval([array for array in (highest, best, scores) if array is not None])
-        check_numbers(highest.item(), f"token {len(text.tokens) + 1}")
+        check_numbers(highest.item(), f"token {len(sequence.tokens) + 1}")
         sure: Any = None if best is None else best.tolist()
         steps = []
         for place, drafted in enumerate([*draft.tokens, None]):
             if sure is not None:
                 token = sure[place]
             elif drafted is None or draft.laws is None:
-                token = int(text.chooser.choose(logits[:, place]).item())
+                token = int(sequence.sampler.choose(logits[:, place]).item())
             else:
                 token = self._tested(logits[:, place], draft.laws[place], drafted)
-            details = (None, None) if scores is None else _details(scores[place], token, text.alternatives)
-            steps.append((text, text.took(token, *details)))
-            if text.finished or token != drafted:
+            details = (
+                (None, None) if scores is None else _details(scores[place], token, sequence.alternatives)
+            )
+            steps.append((sequence, sequence.update(token, *details)))
+            if sequence.finished or token != drafted:
                 break
         return steps
 
     def _tested(self, logits: mx.array, law: mx.array, drafted: int) -> int:
         """The token in the place of a draft that was drawn from `law` (V,), given the logits (1, V) there."""
-        chooser = self.texts[0].chooser
-        return int(accept(chooser.probabilities(logits), law, mx.array(drafted), chooser.key)[1].item())
+        sampler = self.sequences[0].sampler
+        return int(accept(sampler.probabilities(logits), law, mx.array(drafted), sampler.key)[1].item())
 
-    def _grew(self, steps: list[tuple[Text, Step]]) -> list[int]:
+    def _grew(self, steps: list[tuple[Sequence, Step]]) -> list[int]:
         """The tokens of the steps, which the text and the drafter now have."""
         found = [step.token for _, step in steps if step.token is not None]
         self.ids += found
@@ -169,8 +171,8 @@ class DraftedRow:
     def _leave(self) -> None:
         """Let go of the text; who wants its caches is given them."""
         if self._finished is not None:
-            self._finished(self.texts[0], self.cache, self.ids[: self.held])
-        self.texts, self.cache = [], []
+            self._finished(self.sequences[0], self.cache, self.ids[: self.held])
+        self.sequences, self.cache = [], []
 
 
 def _details(scores: mx.array, token: int, wanted: int) -> tuple[float, dict[int, float] | None]:

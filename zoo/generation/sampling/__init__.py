@@ -17,17 +17,17 @@ from typing import TYPE_CHECKING
 
 from zoo.generation.sampling.constraints import Constraints
 from zoo.generation.sampling.plugin_samplers import filters_of
-from zoo.generation.sampling.token_sampler import Chooser, Mask
+from zoo.generation.sampling.token_sampler import Mask, TokenSampler
 from zoo.generation.sampling.token_strings import Spelled, banned_runs, breaking_runs, line_tokens
 from zoo.loading import Loaded
 
 if TYPE_CHECKING:
     from zoo.generation.settings import Settings
 
-__all__ = ["Chooser", "Constraints", "Mask", "chooser_of"]
+__all__ = ["Constraints", "Mask", "TokenSampler", "sampler_of"]
 
 
-def chooser_of(
+def sampler_of(
     loaded: Loaded,
     settings: Settings,
     *,
@@ -36,13 +36,13 @@ def chooser_of(
     limit: int,
     forced: Constraints | None = None,
     mask: Mask | None = None,
-) -> Chooser:
-    """The chooser of one text of a loaded model, after the tokens `given`, of at most `limit` tokens.
+) -> TokenSampler:
+    """The sampler of one text of a loaded model, after the tokens `given`, of at most `limit` tokens.
 
     PromptError for a text that the tokenizer cannot spell, or a plugin's sampler that does not take its settings.
     """
     tokenizer = loaded.tokenizer
-    return Chooser(
+    return TokenSampler(
         settings,
         vocab=loaded.recipe.head.vocab or loaded.recipe.embedding.vocab,
         given=given,

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 
 import mlx.core as mx
 
-from zoo.generation.sampling.logits import REMOVED, removed
+from zoo.generation.sampling.logits import NEG_INF, removed
 
 
-class Endings:
+class SequenceCompletions:
     """Runs of tokens, each of two and more: those whose last token would complete one at the end of the text."""
 
     def __init__(self, runs: Iterable[Sequence[int]], given: Sequence[int] = ()) -> None:
@@ -27,12 +27,12 @@ class Endings:
         starts = (text[len(text) - length :] for length in self._lengths if length <= len(text))
         return set().union(*(self._last.get(start, ()) for start in starts))
 
-    def took(self, token: int) -> None:
+    def update(self, token: int) -> None:
         """One more token of the text."""
         self._text.append(token)
 
 
-class BannedRuns:
+class BannedSequences:
     """Removes the tokens that would complete one of some runs, each of one token or more, at the end of the text.
 
     `looks_back`: which these are depends on the tokens before. Axes: V vocabulary.
@@ -42,22 +42,22 @@ class BannedRuns:
         runs = list(runs)
         self._single = marked(vocab, [run[0] for run in runs if len(run) == 1])
         several = [run for run in runs if len(run) > 1]
-        self._endings = Endings(several, given) if several else None
+        self._endings = SequenceCompletions(several, given) if several else None
         self.looks_back = bool(several)
 
     def __call__(self, logits: mx.array) -> mx.array:
         """The logits without these tokens, (1, V) -> (1, V)."""
         if self._single is not None:
-            logits = mx.where(self._single, REMOVED, logits)
+            logits = mx.where(self._single, NEG_INF, logits)
         return logits if self._endings is None else removed(logits, sorted(self._endings.completing()))
 
-    def took(self, token: int) -> None:
+    def update(self, token: int) -> None:
         """One more token of the text."""
         if self._endings is not None:
-            self._endings.took(token)
+            self._endings.update(token)
 
 
-class Ngrams:
+class NoRepeatNgrams:
     """The runs of `size` tokens of a text: those whose last token would repeat one, which it removes."""
 
     looks_back = True
@@ -66,7 +66,7 @@ class Ngrams:
         self._followers: dict[tuple[int, ...], set[int]] = {}
         self._start = deque[int](maxlen=size - 1)  # the last tokens, with which the next would be a run
         for token in given:
-            self.took(token)
+            self.update(token)
 
     def completing(self) -> set[int]:
         """The tokens that would complete a run that the text has already."""
@@ -76,7 +76,7 @@ class Ngrams:
         """The logits without these tokens, (1, V) -> (1, V)."""
         return removed(logits, sorted(self.completing()))
 
-    def took(self, token: int) -> None:
+    def update(self, token: int) -> None:
         """One more token of the text."""
         if len(self._start) == self._start.maxlen:
             self._followers.setdefault(tuple(self._start), set()).add(token)

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 
 import mlx.core as mx
 
-from zoo.generation.sampling.banned import Endings
-from zoo.generation.sampling.suffix_automaton import Repeats
+from zoo.generation.sampling.banned import SequenceCompletions
+from zoo.generation.sampling.suffix_automaton import SuffixAutomaton
 
 LONGEST = 50  # tokens beyond the allowed length from which on the penalty does not grow
 HIGHEST = 1e30  # a penalty that float32 holds
@@ -33,10 +33,10 @@ class Dry:
         self.multiplier, self.base, self.allowed = multiplier, base, allowed
         runs = [tuple(run) for run in breakers]
         self._single = frozenset(run[0] for run in runs if len(run) == 1)
-        self._several = Endings(run for run in runs if len(run) > 1)
-        self._repeats = Repeats(allowed + LONGEST)
+        self._several = SequenceCompletions(run for run in runs if len(run) > 1)
+        self._repeats = SuffixAutomaton(allowed + LONGEST)
         for token in given:
-            self.took(token)
+            self.update(token)
 
     def penalties(self) -> dict[int, float]:
         """What is taken from the logits of which tokens."""
@@ -52,10 +52,10 @@ class Dry:
             return logits
         return logits.at[:, mx.array(list(penalties))].subtract(mx.array(list(penalties.values())))
 
-    def took(self, token: int) -> None:
+    def update(self, token: int) -> None:
         """One more token of the text."""
         broken = token in self._several.completing()
-        self._several.took(token)
+        self._several.update(token)
         if broken or token in self._single:
             self._repeats.cut()
         else:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import mlx.core as mx
 
-from zoo.generation.sampling.logits import REMOVED, logprobs
+from zoo.generation.sampling.logits import NEG_INF, logprobs
 from zoo.generation.sampling.processors import LogitsProcessor
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def top_k(logits: mx.array, k: float) -> mx.array:
         return logits
     # By rank and not by a threshold, so that equal logits do not let in more than k.
     rest = mx.argpartition(-logits, count - 1, axis=-1)[..., count:]
-    return mx.put_along_axis(logits, rest, mx.array(REMOVED, logits.dtype), axis=-1)
+    return mx.put_along_axis(logits, rest, mx.array(NEG_INF, logits.dtype), axis=-1)
 
 
 def top_p(logits: mx.array, p: float) -> mx.array:
@@ -69,7 +69,7 @@ def top_p(logits: mx.array, p: float) -> mx.array:
     probabilities = mx.softmax(mx.take_along_axis(logits, order, axis=-1), axis=-1)
     before = mx.cumsum(probabilities, axis=-1) - probabilities  # the mass of all likelier tokens
     kept = mx.put_along_axis(mx.zeros(logits.shape, mx.bool_), order, before < p, axis=-1)
-    return mx.where(kept, logits, REMOVED)
+    return mx.where(kept, logits, NEG_INF)
 
 
 def min_p(logits: mx.array, p: float) -> mx.array:
@@ -78,7 +78,7 @@ def min_p(logits: mx.array, p: float) -> mx.array:
     Nguyen et al., 2024, "Turning Up the Heat: Min-p Sampling".
     """
     best = logits.max(axis=-1, keepdims=True)
-    return mx.where(logits >= best + mx.log(mx.array(p)), logits, REMOVED)
+    return mx.where(logits >= best + mx.log(mx.array(p)), logits, NEG_INF)
 
 
 def typical(logits: mx.array, p: float) -> mx.array:
@@ -96,7 +96,7 @@ def typical(logits: mx.array, p: float) -> mx.array:
     before = mx.cumsum(ordered, axis=-1) - ordered  # the mass of all that are nearer
     first = mx.arange(logits.shape[-1]) == 0  # one token is always kept
     kept = mx.put_along_axis(mx.zeros(logits.shape, mx.bool_), order, (before < p) | first, axis=-1)
-    return mx.where(kept, logits, REMOVED)
+    return mx.where(kept, logits, NEG_INF)
 
 
 def top_n_sigma(logits: mx.array, n: float) -> mx.array:
@@ -104,11 +104,11 @@ def top_n_sigma(logits: mx.array, n: float) -> mx.array:
 
     Tang et al., 2024, "Top-nσ: Not All Logits Are You Need", section 3. Tokens removed before do not count.
     """
-    there = logits > REMOVED
+    there = logits > NEG_INF
     count = there.sum(axis=-1, keepdims=True)
     mean = mx.where(there, logits, 0).sum(axis=-1, keepdims=True) / count
     spread = mx.sqrt(mx.where(there, (logits - mean) ** 2, 0).sum(axis=-1, keepdims=True) / count)
-    return mx.where(logits >= logits.max(axis=-1, keepdims=True) - n * spread, logits, REMOVED)
+    return mx.where(logits >= logits.max(axis=-1, keepdims=True) - n * spread, logits, NEG_INF)
 
 
 def xtc(
@@ -128,4 +128,4 @@ def xtc(
     # Where one token alone is among them it is the least likely, and nothing is removed.
     gone = top & (mx.arange(logits.shape[-1]) != least)
     thrown = mx.random.uniform(shape=(logits.shape[0], 1), key=key) < probability
-    return mx.where(gone & thrown, REMOVED, logits)
+    return mx.where(gone & thrown, NEG_INF, logits)

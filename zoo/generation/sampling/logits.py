@@ -12,7 +12,7 @@ import mlx.core as mx
 
 from zoo.errors import ZooError
 
-REMOVED = -float("inf")  # the logit of a token that must not be chosen
+NEG_INF = -float("inf")  # the logit of a token that must not be chosen
 
 
 def check_numbers(highest: float, what: str) -> None:
@@ -37,11 +37,11 @@ def removed(logits: mx.array, tokens: Sequence[int]) -> mx.array:
         return logits
     gone = mx.zeros(logits.shape[-1:], mx.bool_)
     gone[mx.array(known)] = True
-    return mx.where(gone, REMOVED, logits)
+    return mx.where(gone, NEG_INF, logits)
 
 
 def forced(logits: mx.array, tokens: Sequence[int]) -> mx.array:
     """Zero for these tokens, minus infinity for all others: (…, V) -> (…, V)."""
-    kept = mx.full(logits.shape[-1:], REMOVED, logits.dtype)
+    kept = mx.full(logits.shape[-1:], NEG_INF, logits.dtype)
     kept[mx.array(list(tokens))] = 0.0
     return mx.broadcast_to(kept, logits.shape)

@@ -10,7 +10,7 @@ import math
 
 import mlx.core as mx
 
-from zoo.generation.sampling.logits import REMOVED, logprobs
+from zoo.generation.sampling.logits import NEG_INF, logprobs
 
 
 def surprise(logits: mx.array) -> mx.array:
@@ -21,7 +21,7 @@ def surprise(logits: mx.array) -> mx.array:
 def at_most(logits: mx.array, bound: mx.array) -> mx.array:
     """Keep the tokens of at most `bound` bits, and the likeliest in any case: (…, V), () -> (…, V)."""
     best = logits.max(axis=-1, keepdims=True)
-    return mx.where((surprise(logits) <= bound) | (logits == best), logits, REMOVED)
+    return mx.where((surprise(logits) <= bound) | (logits == best), logits, NEG_INF)
 
 
 class Mirostat:
@@ -41,7 +41,7 @@ class Mirostat:
         self._surprise = surprise(logits)
         return at_most(logits, self.bound)
 
-    def took(self, token: mx.array) -> None:
+    def update(self, token: mx.array) -> None:
         """The token (1,) that was drawn of the last distribution, evaluated or not."""
         assert self._surprise is not None, "a token is drawn of a distribution"
         # The bound keeps growing where nothing surprises; beyond the surprise of any token it does nothing.

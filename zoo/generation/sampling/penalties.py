@@ -47,7 +47,7 @@ class Counts:
         self.size = size
         self._window = deque(mx.array([token]) for token in latest) if size else None
 
-    def took(self, token: mx.array) -> None:
+    def update(self, token: mx.array) -> None:
         """Count one more token (1,), evaluated or not."""
         self.array = self.array.at[token].add(1)
         if self._window is not None:
@@ -106,8 +106,8 @@ class Penalties:
             )
         return tuple(found)
 
-    def took(self, token: mx.array) -> None:
+    def update(self, token: mx.array) -> None:
         """Count one more token (1,), evaluated or not."""
         for counts in (self._recent, self._generated):
             if counts is not None:
-                counts.took(token)
+                counts.update(token)

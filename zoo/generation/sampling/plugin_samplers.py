@@ -19,7 +19,7 @@ class Stateful(Protocol):
     def __call__(self, logits: mx.array) -> mx.array:
         """Logits (1, V) for logits (1, V), -inf for a token that must not be drawn."""
 
-    def took(self, token: int) -> None:
+    def update(self, token: int) -> None:
         """The token that was chosen, after each call."""
 
 
@@ -40,10 +40,10 @@ class PluginFilter:
             raise PluginError(f"sampler {self.name} gives {shown} where logits {logits.shape} belong")
         return found
 
-    def took(self, token: int) -> None:
+    def update(self, token: int) -> None:
         """Tell a stateful sampler which token was chosen."""
         if self.stateful:
-            self._guarded(lambda: self._function.took(token))
+            self._guarded(lambda: self._function.update(token))
 
     def _guarded(self, function: Any, *arguments: Any, **settings: Any) -> Any:
         try:

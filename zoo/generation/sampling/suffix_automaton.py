@@ -9,7 +9,7 @@ from __future__ import annotations
 ROOT = 0
 
 
-class Repeats:
+class SuffixAutomaton:
     """The repetitions at the end of a text that grows by tokens. Runs of more than `most` tokens count as `most`.
 
     A token takes constant time on average and at most two states; a question takes time in proportion to `most` and to

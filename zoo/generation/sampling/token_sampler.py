@@ -1,4 +1,4 @@
-"""`Chooser`: the tokens of one sequence, chosen from its logits. Axes: V vocabulary."""
+"""`TokenSampler`: the tokens of one sequence, chosen from its logits. Axes: V vocabulary."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import mlx.core as mx
 
 from zoo.architecture.shared_settings import CONSTRAINTS
 from zoo.errors import ZooError
-from zoo.generation.sampling.banned import BannedRuns, Ngrams, marked
+from zoo.generation.sampling.banned import BannedSequences, NoRepeatNgrams, marked
 from zoo.generation.sampling.constraints import Constraints
 from zoo.generation.sampling.draw import first_key, greedy
 from zoo.generation.sampling.dry import Dry
 from zoo.generation.sampling.filters import draw_processors, xtc
-from zoo.generation.sampling.logits import REMOVED, removed
+from zoo.generation.sampling.logits import NEG_INF, removed
 from zoo.generation.sampling.mirostat import Mirostat
 from zoo.generation.sampling.penalties import Penalties
 from zoo.generation.sampling.plugin_samplers import PluginFilter
@@ -40,16 +40,16 @@ class Mask(Protocol):
     @property
     def done(self) -> bool: ...
     def allowed(self) -> np.ndarray: ...
-    def took(self, token: int) -> None: ...
+    def update(self, token: int) -> None: ...
 
 
-class Chooser:
+class TokenSampler:
     """Chooses the tokens of one sequence, which never depend on other sequences.
 
-    `choose` and `took` alternate, or `choose` is one call ahead where it does not wait: `took` is told every token in
+    `choose` and `update` alternate, or `choose` is one call ahead where it does not wait: `update` is told every token in
     order, also those that were chosen elsewhere from the distribution of `scores` or `probabilities`.
 
-    `plain`: every token is the likeliest one of the model. `waits`: a token is chosen only after `took` has been told
+    `is_greedy`: every token is the likeliest one of the model. `needs_last_token`: a token is chosen only after `update` has been told
     the one before.
     """
 
@@ -87,7 +87,9 @@ class Chooser:
         )
         self._dry = _dry(settings, spelled, given) if settings.dry_multiplier else None
         self._banned = _banned(vocab, spelled.banned, given)
-        self._ngrams = Ngrams(settings.no_repeat_ngram_size, given) if settings.no_repeat_ngram_size else None
+        self._ngrams = (
+            NoRepeatNgrams(settings.no_repeat_ngram_size, given) if settings.no_repeat_ngram_size else None
+        )
         self._never = _banned(vocab, self.forced.banned, given)
         self._exempt = marked(vocab, (*self.forced.ends, *spelled.lines))
         self._mirostat = (
@@ -105,15 +107,15 @@ class Chooser:
         self._stages: list[LogitsStage] | None = (
             None  # of the last probabilities, where the choices are recorded
         )
-        # `_best` and `_stages` of each token that was chosen and not yet passed to `took`.
+        # `_best` and `_stages` of each token that was chosen and not yet passed to `update`.
         self._unread = deque[tuple[dict[str, mx.array], list[LogitsStage] | None]]()
         if not settings.greedy:
             self._roll(first_key(settings.seed))
         bans = [ban for ban in (self._banned, self._ngrams, self._never) if ban is not None]
         biased = (settings.logit_bias or {}).values()
-        self._removes = bool(bans) or mask is not None or REMOVED in biased
-        self.plain = settings.greedy and not constraints and self._record is None
-        self.waits = (
+        self._removes = bool(bans) or mask is not None or NEG_INF in biased
+        self.is_greedy = settings.greedy and not constraints and self._record is None
+        self.needs_last_token = (
             self._dry is not None
             or any(ban.looks_back for ban in bans)
             or mask is not None
@@ -141,7 +143,7 @@ class Chooser:
 
     def choose(self, logits: mx.array) -> mx.array:
         """The next token, not yet evaluated: logits (1, V) -> (1,)."""
-        if self.plain:
+        if self.is_greedy:
             return greedy(logits)
         stages = self._chain(logits)
         last = stages[-1].logits
@@ -150,19 +152,19 @@ class Chooser:
         self._follow(token)
         return token
 
-    def took(self, token: int) -> None:
+    def update(self, token: int) -> None:
         """The token that was chosen. ZooError where every token was removed, and none could be."""
-        if self.plain:
+        if self.is_greedy:
             return
         best, stages = self._unread.popleft() if self._unread else (self._best, self._stages)
         for name, largest in best.items():
-            if not largest.item() > REMOVED:  # or a sampler's NaN
+            if not largest.item() > NEG_INF:  # or a sampler's NaN
                 names = name or ", ".join(self._removers)
                 raise ZooError(f"token {self._taken + 1}: no token is left to choose: {names}")
         if self._record is not None and stages is not None:
             self._record(stages, mx.array([token]))
         for told in self._told:
-            told.took(token)
+            told.update(token)
         self._taken += 1
         if self._taken > self._chosen:  # chosen elsewhere
             self._follow(mx.array([token]))
@@ -232,9 +234,9 @@ class Chooser:
 
     def _follow(self, token: mx.array) -> None:
         """What the next choice needs of a token (1,), evaluated or not."""
-        self._penalties.took(token)
+        self._penalties.update(token)
         if self._mirostat is not None:
-            self._mirostat.took(token)
+            self._mirostat.update(token)
         self._chosen += 1
         if not self.settings.greedy:
             self._roll(self._key)
@@ -272,8 +274,8 @@ def _only(bits: np.ndarray, tokens: Collection[int]) -> bool:
     return not rest.any()
 
 
-def _banned(vocab: int, runs: Sequence[Sequence[int]], given: Sequence[int]) -> BannedRuns | None:
-    return BannedRuns(vocab, runs, given) if runs else None
+def _banned(vocab: int, runs: Sequence[Sequence[int]], given: Sequence[int]) -> BannedSequences | None:
+    return BannedSequences(vocab, runs, given) if runs else None
 
 
 def _dry(settings: Settings, spelled: Spelled, given: Sequence[int]) -> Dry:

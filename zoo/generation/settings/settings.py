@@ -17,7 +17,7 @@ from zoo.recipe.policy import GROUP
 DRAWN = ("temperature", "top_k", "top_p", "min_p", "typical_p")
 ALWAYS = ("repetition_penalty", "no_repeat_ngram_size", "max_time")
 # Who gives one of these and no temperature wants a draw.
-NARROWING = (*DRAWN[1:], "top_n_sigma", "xtc_probability", "mirostat", "samplers")
+DRAW_SETTINGS = (*DRAWN[1:], "top_n_sigma", "xtc_probability", "mirostat", "samplers")
 # Mirostat chooses how many tokens to draw from; these do, too.
 REPLACED = ("top_k", "top_p", "min_p", "typical_p", "top_n_sigma", "xtc_probability")
 POLICY = ("max_kv_size", "keep", "kv_bits", "key_bits", "value_bits", "kv_group_size", "kv_start")
@@ -142,7 +142,7 @@ def settings_for(loaded: Loaded, given: Mapping[str, Any]) -> Settings:
                 f"`mirostat` and `{rival}` cannot be given together: each says what to draw from"
             )
     if (
-        any(asked.get(name) for name in NARROWING)
+        any(asked.get(name) for name in DRAW_SETTINGS)
         and "temperature" not in asked
         and not found.get("temperature")
     ):

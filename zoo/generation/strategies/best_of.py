@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import abc
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 import mlx.core as mx
 
 from zoo.errors import PromptError
-from zoo.generation.loop.batch import Rows
+from zoo.generation.loop.batch import Batch
 from zoo.generation.loop.prefill import Report
-from zoo.generation.loop.sequence import Text, text_of
+from zoo.generation.loop.sequence import Sequence, sequence_of
 from zoo.generation.loop.step import Step
 from zoo.generation.settings import Settings, settings_for
 from zoo.generation.strategies.beam import candidate
@@ -21,7 +22,7 @@ from zoo.loading import Loaded
 
 def stream(
     loaded: Loaded,
-    prompt: str | Sequence[int],
+    prompt: str | abc.Sequence[int],
     *,
     best_of: int,
     report: Report | None = None,
@@ -42,46 +43,46 @@ def stream(
         settings = replace(settings, temperature=1.0)
     if settings.prefill_chunk is not None and loaded.model.translates:
         raise PromptError("`prefill_chunk`: an encoder-decoder reads its source in one piece")
-    texts = []
+    sequences = []
     for index in range(best_of):
         seed = None if settings.seed is None else (settings.seed + index) % 2**64
         own = replace(settings, seed=seed, logprobs=settings.logprobs or True)
-        texts.append(text_of(loaded, prompt, own, handle=index))
-    return _best(_drawn(loaded, texts, settings, report), best_of, bool(settings.logprobs))
+        sequences.append(sequence_of(loaded, prompt, own, handle=index))
+    return _best(_drawn(loaded, sequences, settings, report), best_of, bool(settings.logprobs))
 
 
 def _drawn(
-    loaded: Loaded, texts: Sequence[Text], settings: Settings, report: Report | None
+    loaded: Loaded, sequences: abc.Sequence[Sequence], settings: Settings, report: Report | None
 ) -> Iterator[tuple[int, Step]]:
     """The steps of all texts, each with the text's index; their prompt is read once."""
-    first = texts[0]
+    first = sequences[0]
     reader = reader_of(loaded, [first.ids], first.limit, settings, report=report)
     logits = reader.first()  # (1, V)
-    reader.select([0] * len(texts))
-    rows = Rows(loaded.model, settings.policy(), merges=False)
-    rows.fill(texts, reader.cache, mx.broadcast_to(logits, (len(texts), logits.shape[-1])))
-    while rows.texts:
-        for text, step in rows.step():
+    reader.select([0] * len(sequences))
+    rows = Batch(loaded.model, settings.policy(), merges=False)
+    rows.fill(sequences, reader.cache, mx.broadcast_to(logits, (len(sequences), logits.shape[-1])))
+    while rows.sequences:
+        for sequence, step in rows.step():
             if step.error is not None:
                 raise step.error
-            yield text.handle, step
+            yield sequence.handle, step
 
 
 def _best(running: Iterator[tuple[int, Step]], count: int, logprobs: bool) -> Iterator[Step]:
     """Drafts while the texts grow, then all as candidates, and the steps of the best."""
-    texts: list[list[Step]] = [[] for _ in range(count)]
+    sequences: list[list[Step]] = [[] for _ in range(count)]
     draft = ""
     for index, step in running:
-        texts[index].append(step)
+        sequences[index].append(step)
         if not index:
             draft += step.text
             yield Step(None, "", draft=draft)
-    ranked = sorted(texts, key=lambda steps: -mean(steps))  # of equals the first drawn
+    ranked = sorted(sequences, key=lambda steps: -mean(steps))  # of equals the first drawn
     for steps in ranked:
         yield Step(None, "", candidate=candidate(steps, mean(steps)))
     yield from ranked[0] if logprobs else (replace(step, logprob=None) for step in ranked[0])
 
 
-def mean(steps: Sequence[Step]) -> float:
+def mean(steps: abc.Sequence[Step]) -> float:
     """The mean log-probability of the tokens of some steps, in nats."""
     return sum(step.logprob for step in steps if step.logprob is not None) / len(steps)

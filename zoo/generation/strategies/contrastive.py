@@ -5,15 +5,16 @@ Axes: K candidates (rows), T tokens of the text so far, D width, V vocabulary.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import abc
+from collections.abc import Iterator
 from typing import Any
 
 import mlx.core as mx
 
 from zoo.generation.loop.prefill import MOST_RESERVED, Report
-from zoo.generation.loop.sequence import Text, text_of
+from zoo.generation.loop.sequence import Sequence, sequence_of
 from zoo.generation.loop.step import Step
-from zoo.generation.sampling.logits import REMOVED, check_numbers, logprobs
+from zoo.generation.sampling.logits import NEG_INF, check_numbers, logprobs
 from zoo.generation.settings import settings_for
 from zoo.generation.settings.generation_config import generation_config_of
 from zoo.generation.strategies.reader import Reader, reader_of
@@ -24,7 +25,7 @@ ALPHA, CANDIDATES = 0.6, 4  # those of the paper's experiments with GPT-2
 
 def stream(
     loaded: Loaded,
-    prompt: str | Sequence[int],
+    prompt: str | abc.Sequence[int],
     *,
     penalty_alpha: float | None = None,
     top_k: int | None = None,
@@ -42,14 +43,14 @@ def stream(
     alpha = penalty_alpha if penalty_alpha is not None else values.get("penalty_alpha") or ALPHA
     asked = top_k or (values.get("top_k") if values.get("penalty_alpha") else None) or CANDIDATES
     settings = settings_for(loaded, {**given, "temperature": 0.0})  # its probabilities are the model's own
-    text = text_of(loaded, prompt, settings)
-    watched = Watched(text.limit)
-    reader = reader_of(loaded, [text.ids], text.limit, settings, report=report, watch=watched)
-    return contrastive_search(reader, watched, text, alpha=alpha, candidates=asked)
+    sequence = sequence_of(loaded, prompt, settings)
+    watched = Watched(sequence.limit)
+    reader = reader_of(loaded, [sequence.ids], sequence.limit, settings, report=report, watch=watched)
+    return contrastive_search(reader, watched, sequence, alpha=alpha, candidates=asked)
 
 
 def contrastive_search(
-    reader: Reader, watched: Watched, text: Text, *, alpha: float, candidates: int
+    reader: Reader, watched: Watched, sequence: Sequence, *, alpha: float, candidates: int
 ) -> Iterator[Step]:
     """The steps of a text, whose reader's passes are `watched`.
 
@@ -60,33 +61,33 @@ def contrastive_search(
     count = min(candidates, logits.shape[-1])
     reader.select([0] * count)
     watched.reading = False
-    while not text.finished:
-        scores = text.chooser.scores(logits)[0]  # (V,)
+    while not sequence.finished:
+        scores = sequence.sampler.scores(logits)[0]  # (V,)
         likeliest = mx.argsort(-scores)[:count]  # (K,)
         probabilities = mx.softmax(scores)[likeliest]
         upcoming = reader.next(likeliest[:, None])  # (K, V)
         score = (1 - alpha) * probabilities - alpha * watched.nearest()  # (K,)
         score = mx.where(
-            scores[likeliest] > REMOVED, score, REMOVED
+            scores[likeliest] > NEG_INF, score, NEG_INF
         )  # where fewer may come than are asked for
         highest = logits.max()
         mx.eval(score, upcoming, highest)
-        check_numbers(highest.item(), f"token {len(text.tokens) + 1}")
+        check_numbers(highest.item(), f"token {len(sequence.tokens) + 1}")
         chosen = int(mx.argmax(score).item())
-        yield _step(text, logits, int(likeliest[chosen].item()))
+        yield _step(sequence, logits, int(likeliest[chosen].item()))
         watched.keep(chosen)
         reader.select([chosen] * count)
         logits = upcoming[chosen : chosen + 1]
 
 
-def _step(text: Text, logits: mx.array, token: int) -> Step:
+def _step(sequence: Sequence, logits: mx.array, token: int) -> Step:
     """The step of a token that was chosen after `logits` (1, V)."""
-    if not text.settings.logprobs:
-        return text.took(token, None, None)
+    if not sequence.settings.logprobs:
+        return sequence.update(token, None, None)
     each = logprobs(logits)[0]  # (V,)
-    best: Any = mx.argsort(-each)[: text.alternatives].tolist() if text.alternatives else []
+    best: Any = mx.argsort(-each)[: sequence.alternatives].tolist() if sequence.alternatives else []
     alternatives = {other: each[other].item() for other in best}
-    return text.took(token, each[token].item(), alternatives or None)
+    return sequence.update(token, each[token].item(), alternatives or None)
 
 
 class Watched:

@@ -12,8 +12,8 @@ from typing import Any, Protocol
 import mlx.core as mx
 
 from zoo.cache import CachePolicy, merged_caches
-from zoo.generation.loop.decode_step import OneMore
-from zoo.generation.loop.prefill import MOST_RESERVED, Prefill, Report, SourceRead
+from zoo.generation.loop.decode_step import DecodeStep
+from zoo.generation.loop.prefill import MOST_RESERVED, Prefill, Report, SourcePrefill
 from zoo.generation.loop.prompt import start_token
 from zoo.generation.settings import Settings
 from zoo.loading import Loaded
@@ -57,7 +57,7 @@ class TextReader:
     ) -> None:
         self.model, self.watch, self.length = model, watch, len(prompt)
         self.cache = model.make_cache(replace(policy, reserve=len(prompt) + min(limit, MOST_RESERVED)))
-        self._forward = OneMore(model)
+        self._forward = DecodeStep(model)
         self.prompt = Prefill(
             model, prompt, self.cache, prefix=prefix, chunk=chunk, report=report, watch=watch
         )
@@ -122,11 +122,11 @@ class TranslationReader:
         self.model = model
         self.sources, self.start = sources, start
         self.cache = model.make_cache(replace(policy, reserve=1 + min(limit, MOST_RESERVED)))
-        self._forward = OneMore(model)
+        self._forward = DecodeStep(model)
 
     def first(self) -> mx.array:
         """The logits of the first new token of each target, (B, V)."""
-        return SourceRead(self.model, self.sources, self.cache, self.start).advance()
+        return SourcePrefill(self.model, self.sources, self.cache, self.start).advance()
 
     def next(self, tokens: mx.array) -> mx.array:
         """The logits after one more token in each row, (H, 1) -> (H, V)."""

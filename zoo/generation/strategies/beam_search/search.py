@@ -8,7 +8,7 @@ import mlx.core as mx
 import numpy as np
 
 from zoo.generation.sampling.constraints import Constraints
-from zoo.generation.sampling.logits import REMOVED
+from zoo.generation.sampling.logits import NEG_INF
 from zoo.generation.strategies.beam_search.scoring import Beams, Hypothesis
 
 
@@ -117,4 +117,4 @@ def likeliest(scores: mx.array | np.ndarray, count: int) -> list[tuple[int, int,
     indices = np.argpartition(-flat, count - 1)[:count]
     found = zip(indices.tolist(), flat[indices].tolist(), strict=True)
     ranked = sorted(found, key=lambda pair: (-pair[1], pair[0]))
-    return [(*divmod(index, scores.shape[-1]), score) for index, score in ranked if score > REMOVED]
+    return [(*divmod(index, scores.shape[-1]), score) for index, score in ranked if score > NEG_INF]
