@@ -14,7 +14,7 @@ from zoo.cli.chatting.markdown import BOLD, CODE, DIM, RESET, Painter
 from zoo.cli.chatting.reading import PipeReader
 from zoo.cli.chatting.session import Session
 from zoo.generation.chat.conversation import Conversation
-from zoo.generation.chat.session import Dropped, Talk
+from zoo.generation.chat.session import ChatSession, Dropped
 
 ESCAPES = re.compile(r"\x1b\[[0-9]*m")
 MARKED = st.text("ab `*#\n_", max_size=40)
@@ -92,7 +92,7 @@ class Typed:
 def session():
     loaded = zoo.load("llama")
     loaded.tokenizer.chat_template = TEMPLATE
-    return Session(Talk(loaded, settings={"max_tokens": 3}))
+    return Session(ChatSession(loaded, settings={"max_tokens": 3}))
 
 
 @pytest.mark.parametrize("end", ["/exit", "exit", "quit", "/quit", "/bye", " exit "])

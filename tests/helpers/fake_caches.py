@@ -96,7 +96,7 @@ def read(cache, ids, policy=None):
             kept.ids = list(ids[: match.length])
         assert kept.ids == list(ids[: match.length])
     done = match.length
-    for mark in [*match.marks, len(ids)]:
+    for mark in [*match.checkpoints, len(ids)]:
         for kept in caches:
             kept.take(ids[done:mark])
         cache.keep(ids[:mark], caches, policy)

@@ -27,7 +27,7 @@ RESERVED = (
     "report",
     "samplers",
 )  # arguments that no strategy's setting may be called
-ARGUMENTS = ("samplers", "report", "prompt_cache", "ends")  # what `options` may name besides settings
+ARGUMENTS = ("samplers", "report", "prompt_cache", "checkpoints")  # what `options` may name besides settings
 
 
 @frozen()

@@ -12,7 +12,7 @@ from zoo.cli.setting_options import SettingsCommand
 from zoo.cli.source_options import ModelOptions, model_options
 
 if TYPE_CHECKING:
-    from zoo.generation.chat.session import Talk
+    from zoo.generation.chat.session import ChatSession
     from zoo.loading import Loaded
 
 
@@ -54,20 +54,20 @@ def chat(
         conversation, kept = load_conversation(path)
         if system is not None:
             conversation.system = system
-        talk.go_on(conversation, {**kept, **talk.settings})
+        talk.resume(conversation, {**kept, **talk.settings})
     converse(talk)
 
 
-def talk_of(loaded: Loaded, settings: dict[str, Any], system: str | None, raw: bool) -> Talk:
+def talk_of(loaded: Loaded, settings: dict[str, Any], system: str | None, raw: bool) -> ChatSession:
     """The conversation that a command's options ask for. Its KV caches are kept until it ends."""
     from zoo.errors import PromptError
     from zoo.generation.chat.conversation import Conversation
-    from zoo.generation.chat.session import Talk
+    from zoo.generation.chat.session import ChatSession
     from zoo.generation.prefix_cache import PromptCache
 
     settings = dict(settings)
     strategy, cache = settings.pop("strategy", None), settings.pop("prompt_cache", None)
-    talk = Talk(
+    talk = ChatSession(
         loaded,
         Conversation(system=system),
         settings,

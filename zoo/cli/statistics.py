@@ -18,7 +18,7 @@ class Statistics:
     ended: float = 0.0
     tokens: int = 0
     cached_tokens: int = 0
-    missed: str | None = None  # why the prompt cache had no more, where there is one
+    miss_reason: str | None = None  # why the prompt cache had no more, where there is one
     drafted: Any = None
     unpacked: bool = False
 
@@ -28,7 +28,7 @@ class Statistics:
         self.first = self.first or self.ended
         self.tokens += step.token is not None and step.candidate is None
         if step.prompt is not None:
-            self.cached_tokens, self.missed = step.prompt.cached_tokens, step.prompt.missed
+            self.cached_tokens, self.miss_reason = step.prompt.cached_tokens, step.prompt.miss_reason
         self.drafted = step.drafted or self.drafted
 
     def as_json(self) -> dict[str, Any]:
@@ -67,7 +67,9 @@ class Statistics:
         # Filling masks generates nothing.
         generated = [counted("generated")] if self.tokens else []
         cached = (
-            [f"{self.cached_tokens} of them from the prompt cache ({self.missed})"] if self.missed else []
+            [f"{self.cached_tokens} of them from the prompt cache ({self.miss_reason})"]
+            if self.miss_reason
+            else []
         )
         drafted = (
             [f"{self.drafted.accepted} of {self.drafted.proposed} drafts accepted"] if self.drafted else []

@@ -91,7 +91,7 @@ def zoo_strategies() -> tuple[Strategy, ...]:
             "autoregressive",
             "zoo.generation.strategies.autoregressive:stream",
             tasks=("generate",),
-            options=(*TEXT, "samplers", "report", "prompt_cache", "ends"),
+            options=(*TEXT, "samplers", "report", "prompt_cache", "checkpoints"),
             batch="zoo.generation.strategies.autoregressive:batch",
             summary="one token a step, with the KV cache",
             obeys=(*sampling, *length, *constraints, "stop_strings", "max_time"),

@@ -8,11 +8,11 @@ from typing import Any
 from zoo.generation.loop.engine import Engine
 from zoo.generation.loop.prefill import Prefill
 from zoo.generation.loop.sequence import sequence_of
-from zoo.generation.loop.speculative_batch import DraftedRow
+from zoo.generation.loop.speculative_batch import SpeculativeBatch
 from zoo.generation.loop.step import Step
 from zoo.generation.settings import settings_for
-from zoo.generation.speculative import Draft, Drafting
-from zoo.generation.speculative.rollback import can_go_back
+from zoo.generation.speculative import Draft, DraftConfig
+from zoo.generation.speculative.rollback import can_roll_back
 from zoo.loading import Loaded
 from zoo.testing.batches import same_text
 from zoo.testing.subjects import Subject, loaded_of
@@ -25,17 +25,17 @@ RIGHT = (4, 1, 0, 3, 2)  # how many of them are the text's, pass after pass
 class KnownText:
     """Drafts the tokens that a text will have, and after some of them others."""
 
-    reads_hidden = False
+    needs_hidden = False
 
     def __init__(self, text: Sequence[int], vocab: int) -> None:
         self.text, self.vocab = text, vocab
         self.place = self.passes = 0
 
-    def read(self, tokens: Sequence[int]) -> None:
+    def add_tokens(self, tokens: Sequence[int]) -> None:
         """Count the tokens."""
         self.place += len(tokens)
 
-    def see(self, place: int, hidden: Any) -> None:
+    def add_hidden(self, position: int, hidden: Any) -> None:
         """Nothing is made of hidden states."""
 
     def propose(self, count: int) -> Draft:
@@ -48,7 +48,7 @@ class KnownText:
 
 def takes_drafts(subject: Subject) -> bool:
     """Whether its caches can take tokens back; where they cannot, drafts are refused."""
-    return can_go_back(subject.model.plain_caches(subject.model.make_cache()))
+    return can_roll_back(subject.model.plain_caches(subject.model.make_cache()))
 
 
 def drafted_text_equals_the_text_alone(subject: Subject) -> None:
@@ -68,10 +68,10 @@ def drafted_steps(
 ) -> list[Step]:
     """The steps of a text whose tokens `drafter` drafts, `count` a pass, whether that pays or not."""
     text = sequence_of(loaded, prompt, settings_for(loaded, asked))
-    text.drafting, text.drafter = Drafting(count, lambda: drafter, False, None), drafter
-    drafter.read(text.ids)
+    text.drafting, text.drafter = DraftConfig(count, lambda: drafter, False, None), drafter
+    drafter.add_tokens(text.ids)
     caches = loaded.model.make_cache(text.settings.policy())
-    row = DraftedRow(loaded.model, text.settings.policy())
+    row = SpeculativeBatch(loaded.model, text.settings.policy())
     logits = Prefill(
         loaded.model, text.ids, caches, prefix=loaded.architecture.causality == "prefix"
     ).finish()

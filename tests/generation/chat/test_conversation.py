@@ -9,7 +9,7 @@ from parameters import ordinary
 import zoo
 from zoo.errors import PromptError, TokenizerError
 from zoo.generation.chat.conversation import Conversation, load_conversation
-from zoo.generation.chat.session import Talk
+from zoo.generation.chat.session import ChatSession
 from zoo.generation.chat.tools import ToolCall
 from zoo.generation.loop.prompt import encode_messages
 
@@ -122,7 +122,7 @@ def test_a_file_that_is_none_is_named(tmp_path, text, words):
 
 
 def test_an_answer_follows_from_all_that_was_said(loaded):
-    talk = Talk(loaded, settings={"max_tokens": 4})
+    talk = ChatSession(loaded, settings={"max_tokens": 4})
     first = "".join(step.text for step in talk.answer("The capital of France is"))
     assert talk.conversation.messages[-1] == {"role": "assistant", "content": first}
     before = list(talk.conversation.messages)
@@ -135,7 +135,7 @@ def test_an_answer_follows_from_all_that_was_said(loaded):
 
 
 def test_what_came_of_a_stopped_answer_stays(loaded):
-    talk = Talk(loaded, settings={"max_tokens": 20, "temperature": 1.0, "seed": 1})
+    talk = ChatSession(loaded, settings={"max_tokens": 20, "temperature": 1.0, "seed": 1})
     steps = talk.answer("The capital of France is")
     came = [next(steps).text for _ in range(3)]
     steps.close()
@@ -150,7 +150,7 @@ def test_what_came_of_a_stopped_answer_stays(loaded):
 def test_thinking_is_kept_beside_the_answer():
     made = zoo.load("llama")
     made.tokenizer.chat_template = TEMPLATE + "{# </think> #}<think>"
-    talk = Talk(made, settings={"max_tokens": 3})
+    talk = ChatSession(made, settings={"max_tokens": 3})
     steps = list(talk.answer("The capital of France is"))
     thought = "".join(step.thinking for step in steps)
     assert thought and not "".join(step.text for step in steps)
@@ -163,7 +163,7 @@ def test_thinking_is_kept_beside_the_answer():
 
 
 def test_a_question_that_cannot_be_answered_is_taken_back(loaded):
-    talk = Talk(loaded, made(1))
+    talk = ChatSession(loaded, made(1))
     with pytest.raises(TokenizerError, match="no"):
         list(talk.answer("refuse"))
     assert contents(talk.conversation.messages) == "q0 a0"
@@ -177,7 +177,7 @@ def test_a_full_context_drops_the_oldest_turns_and_says_so(loaded, monkeypatch):
         lambda _, messages: contents(messages).replace("  ", " ") + " ",
     )
     context = loaded.recipe.context
-    talk = Talk(loaded, Conversation(system="Be brief."), {"max_tokens": 8})
+    talk = ChatSession(loaded, Conversation(system="Be brief."), {"max_tokens": 8})
     told, lengths = [], []
     for turn in range(30):
         list(talk.answer(f"The capital of country {turn} is", dropped=told.append))
@@ -192,7 +192,7 @@ def test_a_full_context_drops_the_oldest_turns_and_says_so(loaded, monkeypatch):
 
 def test_an_answer_ends_where_the_context_does(loaded):
     context = loaded.recipe.context
-    talk = Talk(loaded, settings={"max_tokens": 1000, "min_tokens": 1, "temperature": 2.0, "seed": 0})
+    talk = ChatSession(loaded, settings={"max_tokens": 1000, "min_tokens": 1, "temperature": 2.0, "seed": 0})
     with pytest.warns(UserWarning, match="the question alone has"):
         next(talk.answer(" word" * context))
     talk.conversation.undo()
@@ -201,16 +201,16 @@ def test_an_answer_ends_where_the_context_does(loaded):
 
 
 def test_without_a_template_every_question_is_a_prompt_of_its_own(loaded):
-    talk = Talk(loaded, settings={"max_tokens": 3}, raw=True)
+    talk = ChatSession(loaded, settings={"max_tokens": 3}, raw=True)
     alone = zoo.generate(loaded, "The capital of France is", max_tokens=3).text
     for _ in range(2):
         assert "".join(step.text for step in talk.answer("The capital of France is")) == alone
     with pytest.raises(PromptError, match="`system` needs a chat template, and `raw` leaves it out"):
-        Talk(loaded, Conversation(system="s"), raw=True)
+        ChatSession(loaded, Conversation(system="s"), raw=True)
 
 
 def test_settings_are_those_of_a_strategy_that_serves(loaded):
-    talk = Talk(loaded)
+    talk = ChatSession(loaded)
     assert talk.set("temperature", "0.5") == 0.5 and talk.set("stop", "\n") == "\n"
     assert {"temperature", "beams"} <= talk.declared().keys() and "steps" not in talk.declared()
     with pytest.raises(PromptError, match="`temperature` must be a number of at least 0"):
@@ -220,9 +220,9 @@ def test_settings_are_those_of_a_strategy_that_serves(loaded):
     with pytest.raises(PromptError, match="`samplers` cannot be set in a conversation"):
         talk.set("samplers", "x")
     with pytest.raises(PromptError, match="`top_p` must be"):
-        talk.go_on(made(1), {"top_p": 7})
+        talk.resume(made(1), {"top_p": 7})
     assert not talk.conversation.messages and talk.settings["temperature"] == 0.5
-    talk.go_on(made(1), {"top_p": 0.7})
+    talk.resume(made(1), {"top_p": 0.7})
     assert talk.settings == {"top_p": 0.7} and talk.conversation.turns == 1
 
 
@@ -231,8 +231,8 @@ def test_a_turn_computes_what_is_new_and_answers_the_same(name):
     made = zoo.load(name)
     made.tokenizer.chat_template = TEMPLATE
     held, alone = (
-        Talk(made, settings={"max_tokens": 4}, prompt_cache=zoo.PromptCache(made)),
-        Talk(made, settings={"max_tokens": 4}),
+        ChatSession(made, settings={"max_tokens": 4}, prompt_cache=zoo.PromptCache(made)),
+        ChatSession(made, settings={"max_tokens": 4}),
     )
     computed = []
     for question in ("The capital of France is", "The capital of China is", "The capital of Brazil is"):

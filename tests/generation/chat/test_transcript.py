@@ -3,7 +3,7 @@
 import pytest
 
 import zoo
-from zoo.generation.chat.session import Talk
+from zoo.generation.chat.session import ChatSession
 from zoo.generation.chat.transcript import MOST, Transcript
 from zoo.generation.prefix_cache import PromptCache
 
@@ -70,7 +70,7 @@ def test_no_answer_is_computed_again_at_the_next_turn(loaded):
         "{% if add_generation_prompt %}[assistant]{% endif %}"
     )
     settings = {"max_tokens": 9, "temperature": 1.5, "seed": 3}
-    talk = Talk(loaded, settings=settings, prompt_cache=PromptCache(loaded))
+    talk = ChatSession(loaded, settings=settings, prompt_cache=PromptCache(loaded))
     held = 0
     for question in ("The capital city of China is", "And of France?", "Why?"):
         count = sum(1 for _ in talk.answer(question))

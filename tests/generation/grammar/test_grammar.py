@@ -20,7 +20,7 @@ from tokenizer_kinds import tokenizer_of
 
 import zoo
 from zoo.errors import PromptError, ZooError
-from zoo.generation.grammar import language_of, masked, token_mask
+from zoo.generation.grammar import compile_grammar, masked, token_mask
 from zoo.generation.grammar.vocabulary import vocabulary_of
 
 COUNT = int(os.environ.get("ZOO_SCHEMAS", 40))
@@ -102,7 +102,7 @@ def test_the_check_of_documents_finds_faults():
 @pytest.mark.parametrize("schema", json_schemas.REFUSED, ids=str)
 def test_a_schema_that_no_grammar_can_keep_is_refused(schema):
     with pytest.raises(PromptError, match="`json_schema`: ") as caught:
-        language_of(json_schema=schema)
+        compile_grammar(json_schema=schema)
     assert "\n" not in str(caught.value)
 
 
@@ -197,7 +197,7 @@ CHAIN = {f"d{i}": {"items": {"$ref": f"#/$defs/d{i + 1}"}} for i in range(3000)}
 def test_what_is_too_large_is_refused_before_it_is_compiled(form, words, monkeypatch):
     monkeypatch.setattr("llguidance.LLMatcher.validate_grammar_with_warnings", None)
     with pytest.raises(PromptError, match=words):
-        language_of(**form)
+        compile_grammar(**form)
 
 
 def test_a_schema_may_be_a_text_and_empty():
@@ -350,6 +350,6 @@ def test_masked_logits_are_those_of_allowed_ids(size):
 
 
 def test_llguidance_is_imported_only_when_a_form_is_asked_for():
-    code = "import sys, zoo, zoo.generation.grammar as g; g.language_of(); print('llguidance' in sys.modules)"
+    code = "import sys, zoo, zoo.generation.grammar as g; g.compile_grammar(); print('llguidance' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     assert done.stdout.strip() == "False", done.stderr

@@ -51,7 +51,7 @@ def test_the_last_token_is_always_left_to_compute(columns, mixed):
 
 
 def test_states_are_used_where_a_snapshot_was_left(mixed):
-    assert mixed.match(TEXT, ends=[3, 6, 99]).marks == (3, 5)  # and one before the last token
+    assert mixed.match(TEXT, checkpoints=[3, 6, 99]).checkpoints == (3, 5)  # and one before the last token
     read(mixed, TEXT)
     assert why(mixed, [5, 3, 7]) == (
         0,
@@ -62,7 +62,7 @@ def test_states_are_used_where_a_snapshot_was_left(mixed):
 
 def test_where_texts_part_a_snapshot_is_left_for_the_third(mixed):
     read(mixed, [5, 3, 8, 1])
-    assert read(mixed, [5, 3, 7, 7]).marks == (2, 3)
+    assert read(mixed, [5, 3, 7, 7]).checkpoints == (2, 3)
     assert read(mixed, [5, 3, 9, 9]).length == 2
 
 

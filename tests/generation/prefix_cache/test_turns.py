@@ -11,7 +11,7 @@ from zoo.assemble import assemble
 from zoo.errors import PromptError
 from zoo.generation.loop.prompt import encode_messages
 from zoo.generation.prefix_cache import PromptCache
-from zoo.generation.prefix_cache.checkpoints import segment_ends
+from zoo.generation.prefix_cache.checkpoints import next_turn_checkpoints
 from zoo.host.registry import default_registry
 from zoo.testing import subject
 from zoo.testing.subjects import loaded_of, randomise
@@ -155,11 +155,11 @@ def test_thinking_that_is_left_out_of_later_prompts_costs_no_more_than_the_answe
     for question in ("What is the capital city of China?", "And of France?", "Why?"):
         messages.append({"role": "user", "content": question})
         ids = encode_messages(loaded, messages)
-        ends = tuple(segment_ends(loaded, messages, ids))
-        steps = list(zoo.stream(loaded, ids, max_tokens=5, prompt_cache=cache, ends=ends))
+        checkpoints = tuple(next_turn_checkpoints(loaded, messages, ids))
+        steps = list(zoo.stream(loaded, ids, max_tokens=5, prompt_cache=cache, checkpoints=checkpoints))
         assert steps[0].prompt.cached_tokens == shared
         assert since() == len(ids) - shared + len(steps) - 1 + (steps[-1].finish_reason == "stop")
-        (shared,) = ends
+        (shared,) = checkpoints
         assert loaded.tokenizer.decode(ids[shared:]).lstrip() == "<think>"
         messages.append({"role": "assistant", "content": f"A long thought.</think>About {question}"})
 
@@ -172,10 +172,10 @@ def test_where_a_template_refuses_one_more_turn_the_prompt_is_shared_up_to_the_a
     )
     messages = [{"role": "user", "content": "What is the capital city of China?"}]
     ids = encode_messages(loaded, messages)
-    (end,) = segment_ends(loaded, messages, ids)
+    (end,) = next_turn_checkpoints(loaded, messages, ids)
     assert loaded.tokenizer.decode(ids[:end]) == "[user] What is the capital city of China?"
     loaded.tokenizer.chat_template = "{% for message in messages %}{{ message.content }}\n{% endfor %}"
-    assert not list(segment_ends(loaded, messages, encode_messages(loaded, messages)))
+    assert not list(next_turn_checkpoints(loaded, messages, encode_messages(loaded, messages)))
 
 
 def test_log_probabilities_of_a_prompt_are_those_of_all_its_tokens():

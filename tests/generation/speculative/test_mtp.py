@@ -13,7 +13,7 @@ from zoo.checkpoint.parameters import export, parameters_of
 from zoo.checkpoint.quantized_matrix import join
 from zoo.errors import PromptError
 from zoo.generation.speculative.draft_model import Draws
-from zoo.generation.speculative.mtp import OwnDraft, own_layer
+from zoo.generation.speculative.mtp import MTPDrafter, mtp_layer
 from zoo.testing import same, subject
 from zoo.testing.batches import same_text
 from zoo.testing.subjects import randomise
@@ -54,16 +54,16 @@ def loaded(checkpoint):
 def test_the_layer_is_read_when_it_is_asked_for_and_only_then(checkpoint):
     loaded = zoo.load(checkpoint[0])
     assert len(loaded.model.layers) == POCKET["num_hidden_layers"] and not loaded.drafters
-    found, expected = parameters_of(own_layer(loaded)), parameters_of(checkpoint[1])
+    found, expected = parameters_of(mtp_layer(loaded)), parameters_of(checkpoint[1])
     assert found.keys() == expected.keys()
     assert all(mx.array_equal(found[name], expected[name]).item() for name in expected)
-    assert own_layer(loaded) is own_layer(loaded)
+    assert mtp_layer(loaded) is mtp_layer(loaded)
     # The model's own embedding and head serve it.
     assert not any("tokens" in name or "head" in name for name in found)
 
 
 def test_it_computes_equations_21_to_23(loaded):
-    layer, model = own_layer(loaded), loaded.model
+    layer, model = mtp_layer(loaded), loaded.model
     tokens = mx.array([PROMPT])
     hidden = model.backbone(tokens)  # (1, T, D)
 
@@ -78,10 +78,10 @@ def test_it_computes_equations_21_to_23(loaded):
     states = block(both @ layer.projection.weight.T, "causal")
     expected = model.head(rms(states, layer.norm))[0, -1]  # of the token after the text
 
-    drafter = OwnDraft(model, layer, Draws(POCKET["vocab_size"]))
-    drafter.read(PROMPT)
-    drafter.see(0, hidden[:, :9])
-    drafter.see(9, hidden[:, 9:-1])  # in pieces, as a prompt is read
+    drafter = MTPDrafter(model, layer, Draws(POCKET["vocab_size"]))
+    drafter.add_tokens(PROMPT)
+    drafter.add_hidden(0, hidden[:, :9])
+    drafter.add_hidden(9, hidden[:, 9:-1])  # in pieces, as a prompt is read
     state = drafter._take(len(PROMPT) - 1)
     same(drafter._logits(state[:, -1:])[0], expected, "logits")
 
@@ -89,15 +89,15 @@ def test_it_computes_equations_21_to_23(loaded):
 def test_its_drafts_are_the_same_after_others_were_rejected(loaded):
     def drafts(count, cut):
         """Those after the first `cut` tokens, when there were others after every token before."""
-        drafter = OwnDraft(loaded.model, own_layer(loaded), Draws(POCKET["vocab_size"]))
+        drafter = MTPDrafter(loaded.model, mtp_layer(loaded), Draws(POCKET["vocab_size"]))
         hidden = loaded.model.backbone(mx.array([PROMPT]))
-        drafter.read(PROMPT[:2])
-        drafter.see(0, hidden[:, :1])
+        drafter.add_tokens(PROMPT[:2])
+        drafter.add_hidden(0, hidden[:, :1])
         for place in range(1, cut):
             if count:
                 drafter.propose(count)
-            drafter.read(PROMPT[place + 1 : place + 2])
-            drafter.see(place, hidden[:, place : place + 1])
+            drafter.add_tokens(PROMPT[place + 1 : place + 2])
+            drafter.add_hidden(place, hidden[:, place : place + 1])
         return drafter.propose(3).tokens
 
     assert drafts(3, 12) == drafts(1, 12) == drafts(0, 12)

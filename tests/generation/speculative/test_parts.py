@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from zoo.generation.sampling.filters import draw_processors
 from zoo.generation.settings import Settings
-from zoo.generation.speculative import BreakEven
+from zoo.generation.speculative import DraftThrottle
 from zoo.generation.speculative.draft_model import Draws, fitted
 from zoo.generation.speculative.prompt_lookup import PromptLookup
 from zoo.generation.speculative.rejection_sampling import accept, residual
@@ -65,14 +65,14 @@ def naive(text, count, longest=3):
 @given(st.lists(st.integers(0, 3), max_size=40), st.integers(1, 8))
 def test_look_up_finds_the_latest_place_of_the_longest_end(text, count):
     drafter = PromptLookup()
-    drafter.read(text[: len(text) // 2])
-    drafter.read(text[len(text) // 2 :])
+    drafter.add_tokens(text[: len(text) // 2])
+    drafter.add_tokens(text[len(text) // 2 :])
     assert drafter.propose(count).tokens == naive(text, count)
 
 
 def test_a_text_without_repetition_has_no_drafts():
     drafter = PromptLookup()
-    drafter.read(range(100))
+    drafter.add_tokens(range(100))
     assert drafter.propose(5).tokens == ()
 
 
@@ -92,7 +92,7 @@ def test_drafts_of_a_seed_repeat():
 
 def simulated(passes, drafted_seconds, tokens, pays=None):
     """Which of so many passes had drafts, where one without takes a second."""
-    pays, wanted = pays or BreakEven(), []
+    pays, wanted = pays or DraftThrottle(), []
     for _ in range(passes):
         wants = pays.wants()
         wanted.append(wants)
@@ -118,7 +118,7 @@ def test_drafting_pauses_when_a_token_takes_longer_with_it_and_comes_back_for_tr
 
 
 def test_a_trial_that_pays_ends_the_pause():
-    pays = BreakEven()
+    pays = DraftThrottle()
     simulated(100, drafted_seconds=3.0, tokens=2, pays=pays)
     assert pays.pause > 32
     wanted = simulated(200, drafted_seconds=1.2, tokens=2, pays=pays)
@@ -126,7 +126,7 @@ def test_a_trial_that_pays_ends_the_pause():
 
 
 def test_the_first_pass_of_a_text_is_not_measured():
-    pays = BreakEven()
+    pays = DraftThrottle()
     pays.took(100.0, 1, 0)
     assert not pays.plain
     simulated(40, drafted_seconds=1.5, tokens=2, pays=pays)
@@ -134,13 +134,13 @@ def test_the_first_pass_of_a_text_is_not_measured():
 
 
 def test_no_clock_turns_off_what_must_be_repeatable():
-    assert all(simulated(100, drafted_seconds=50.0, tokens=1, pays=BreakEven(always=True)))
+    assert all(simulated(100, drafted_seconds=50.0, tokens=1, pays=DraftThrottle(always=True)))
 
 
 @settings(max_examples=50)
 @given(st.lists(st.tuples(st.booleans(), st.floats(0.001, 10), st.integers(1, 5)), max_size=300))
 def test_whatever_the_times_are_drafting_comes_back(passes):
-    pays = BreakEven()
+    pays = DraftThrottle()
     for drafts, seconds, tokens in passes:
         drafts = drafts and pays.wants()
         pays.took(seconds, tokens if drafts else 1, 3 if drafts else 0)

@@ -16,7 +16,7 @@ from zoo.errors import PromptError
 from zoo.generation.loop.engine import Engine
 from zoo.generation.sampling.token_sampler import TokenSampler
 from zoo.generation.settings import Settings
-from zoo.generation.speculative import BreakEven, Draft, drafting_of
+from zoo.generation.speculative import Draft, DraftThrottle, draft_config
 from zoo.testing import subject
 from zoo.testing.batches import same_text
 from zoo.testing.drafts import KnownText, drafted_steps
@@ -45,7 +45,7 @@ def steps(loaded, prompt, **asked):
 )
 def test_drawn_tokens_have_the_law_of_the_model_alone(asked, monkeypatch):
     """In one long text: each token of a table depends on the one before alone, so that its successors are a sample."""
-    monkeypatch.setattr(BreakEven, "wants", lambda self: True)
+    monkeypatch.setattr(DraftThrottle, "wants", lambda self: True)
     loaded, length = table_model(VOCAB, 0), 800
     drafts = {} if "prompt_lookup" in asked else {"draft_model": table_model(VOCAB, 5)}
     found = steps(loaded, [1], max_tokens=length, seed=7, **asked, **drafts)
@@ -197,7 +197,7 @@ def test_drawn_drafts_of_a_seed_repeat_whatever_the_clock_says(monkeypatch):
     asked = dict(max_tokens=60, temperature=1.0, seed=5, draft_model=draft)
     first = steps(loaded, [1], **asked)
     monkeypatch.setattr(
-        "zoo.generation.speculative.throttle.BreakEven._judge", lambda self: setattr(self, "paused", 9)
+        "zoo.generation.speculative.throttle.DraftThrottle._judge", lambda self: setattr(self, "paused", 9)
     )
     assert [s.token for s in steps(loaded, [1], **asked)] == [s.token for s in first]
 
@@ -276,7 +276,7 @@ def test_a_draft_model_of_another_tokenizer_is_refused(folder, tokenizer_folder)
     with pytest.raises(PromptError, match="one of the two models has a tokenizer, the other none"):
         zoo.stream(zoo.load("llama"), "中国的首都是", draft_model=small("mamba"))
     with pytest.raises(PromptError, match=r"its vocabulary has 4 tokens, that of \. "):
-        drafting_of(small("llama"), Settings(draft_model=table_model(4, 0)))
+        draft_config(small("llama"), Settings(draft_model=table_model(4, 0)))
 
 
 def test_caches_that_cannot_go_back_are_refused_by_the_name_of_their_model(monkeypatch):

@@ -111,7 +111,7 @@ def _load(session: Session, text: str) -> None:
     path = _path("/load", text)
     conversation, settings = load_conversation(path)
     try:
-        session.talk.go_on(conversation, settings)
+        session.talk.resume(conversation, settings)
     except ZooError as error:
         raise PromptError(f"{path}: {error}") from error
     count = len(conversation.messages)
@@ -148,9 +148,9 @@ def _tokens(session: Session, _: str) -> None:
         if talk.conversation.dropped:
             session.say(f"{talk.conversation.dropped} of its turns are left out")
     if read is not None:
-        missed = f" ({read.missed})" if read.missed else ""
+        miss_reason = f" ({read.miss_reason})" if read.miss_reason else ""
         session.say(
-            f"the last prompt had {read.tokens:,} tokens, {read.cached_tokens:,} of them from the prompt cache{missed}"
+            f"the last prompt had {read.tokens:,} tokens, {read.cached_tokens:,} of them from the prompt cache{miss_reason}"
         )
 
 

@@ -20,12 +20,12 @@ from zoo.cli.progress import Progress
 from zoo.errors import ZooError
 
 if TYPE_CHECKING:
-    from zoo.generation.chat.session import Dropped, Talk
+    from zoo.generation.chat.session import ChatSession, Dropped
 
 AGAIN = "(Ctrl-C again or /exit ends)"
 
 
-def converse(talk: Talk) -> None:
+def converse(talk: ChatSession) -> None:
     """Answer what is typed, or comes from a pipe, until one of `ENDS`, the end of the input, or Ctrl-C twice."""
     session = Session(talk)
     what = (
@@ -44,7 +44,7 @@ def converse(talk: Talk) -> None:
 class Session:
     """One conversation on this process's input and output."""
 
-    def __init__(self, talk: Talk) -> None:
+    def __init__(self, talk: ChatSession) -> None:
         self.talk = talk
         self.over = False
 

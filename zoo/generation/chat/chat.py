@@ -15,7 +15,7 @@ from zoo.generation.chat.parsing import Parser, format_of
 from zoo.generation.chat.tools import Tool, declarations
 from zoo.generation.loop.prompt import encode_prompt, render_messages
 from zoo.generation.loop.step import Step
-from zoo.generation.prefix_cache.checkpoints import segment_ends
+from zoo.generation.prefix_cache.checkpoints import next_turn_checkpoints
 from zoo.loading import Loaded
 
 
@@ -48,8 +48,8 @@ def chat(
     check_loaded(loaded, "chat")
     messages = list(messages) if isinstance(messages, Iterator) else messages
     question = asked(loaded, messages, tools=tools, variables=variables)
-    if settings.get("prompt_cache") is not None and "ends" not in settings:
-        settings["ends"] = segment_ends(loaded, messages, question.ids, question.variables)
+    if settings.get("prompt_cache") is not None and "checkpoints" not in settings:
+        settings["checkpoints"] = next_turn_checkpoints(loaded, messages, question.ids, question.variables)
     return question.answer(stream(question.loaded, question.ids, **settings))
 
 

@@ -20,7 +20,7 @@ from zoo.generation.chat.tools import ToolCall
 from zoo.generation.chat.transcript import Transcript
 from zoo.generation.loop.prompt import encode_prompt, has_chat_template, render_messages
 from zoo.generation.loop.step import PromptRead, Step
-from zoo.generation.prefix_cache.checkpoints import segment_ends
+from zoo.generation.prefix_cache.checkpoints import next_turn_checkpoints
 from zoo.generation.settings.generation_config import token_limit
 from zoo.loading import Loaded
 
@@ -56,16 +56,16 @@ class Answer:
         self.calls += calls
 
 
-class Talk:
+class ChatSession:
     """Answers the questions of a `conversation` with a model, by `settings` that may change between the turns.
 
     Each answer follows from all that was said, if the model `remembers`: one without a chat template, or where `raw`
     leaves it out, takes each question as a prompt of its own. PromptError for settings that cannot be.
 
-    >>> from zoo.generation.chat.session import Talk
+    >>> from zoo.generation.chat.session import ChatSession
     >>> loaded = zoo.load("llama")
     >>> loaded.tokenizer.chat_template = "{% for message in messages %}{{ message.content }}{% endfor %}"
-    >>> talk = Talk(loaded, settings={"max_tokens": 3})
+    >>> talk = ChatSession(loaded, settings={"max_tokens": 3})
     >>> "".join(step.text for step in talk.answer("The capital city of China is"))
     ' Beijing'
     >>> talk.conversation.messages[-1]["content"]
@@ -131,7 +131,7 @@ class Talk:
             raise PromptError(f"`{name}` is not set")
         del self.settings[name]
 
-    def go_on(self, conversation: Conversation, settings: Mapping[str, Any]) -> None:
+    def resume(self, conversation: Conversation, settings: Mapping[str, Any]) -> None:
         """Go on with another conversation and its settings. PromptError, nothing being changed, for what cannot be."""
         if not self.remembers and conversation.messages:
             raise PromptError("without a chat template there is no conversation to go on with")
@@ -253,6 +253,8 @@ class Talk:
         if self.prompt_cache is not None and "prompt_cache" in chosen.options:
             settings["prompt_cache"] = self.prompt_cache
             if self.remembers:
-                settings["ends"] = segment_ends(self.loaded, self.conversation.sent, prompt.ids)
+                settings["checkpoints"] = next_turn_checkpoints(
+                    self.loaded, self.conversation.sent, prompt.ids
+                )
         steps = stream(prompt.loaded, prompt.ids, strategy=self.strategy, report=report, **settings)
         yield from prompt.answer(steps)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from zoo.generation.grammar.compile import Language, language_of
+from zoo.generation.grammar.compile import Language, compile_grammar
 from zoo.generation.grammar.mask import TokenMask, masked, token_mask
 
-__all__ = ["Language", "TokenMask", "language_of", "masked", "token_mask"]
+__all__ = ["Language", "TokenMask", "compile_grammar", "masked", "token_mask"]

@@ -49,7 +49,7 @@ class Language(Frozen):
     grammar: str
 
 
-def language_of(
+def compile_grammar(
     *,
     json_schema: Mapping[str, Any] | str | None = None,
     regex: str | None = None,
@@ -60,12 +60,12 @@ def language_of(
     `json_schema` is a JSON Schema or its text ({} allows any document), `regex` an expression that matches the text as a
     whole, `grammar` one of Lark, or of GBNF, which is known by its "::=".
 
-    >>> language_of(regex="[0-9]{4}").name
+    >>> compile_grammar(regex="[0-9]{4}").name
     'regex'
-    >>> language_of(regex="[0-9")
+    >>> compile_grammar(regex="[0-9")
     Traceback (most recent call last):
     zoo.errors.PromptError: `regex`: unclosed character class
-    >>> language_of(json_schema={"type": "array", "uniqueItems": True})
+    >>> compile_grammar(json_schema={"type": "array", "uniqueItems": True})
     Traceback (most recent call last):
     zoo.errors.PromptError: `json_schema`: Unimplemented keys: ["uniqueItems"]
     """

@@ -11,7 +11,7 @@ import mlx.core as mx
 import numpy as np
 
 from zoo.errors import PromptError, ZooError
-from zoo.generation.grammar.compile import STUCK, Language, language_of, reason
+from zoo.generation.grammar.compile import STUCK, Language, compile_grammar, reason
 from zoo.generation.grammar.vocabulary import BITS, Vocabulary, bits_of, no_vocabulary, vocabulary_of
 from zoo.tokenizer import Tokenizer
 
@@ -39,7 +39,7 @@ def token_mask(
     >>> mask.done
     True
     """
-    language = language_of(json_schema=json_schema, regex=regex, grammar=grammar)
+    language = compile_grammar(json_schema=json_schema, regex=regex, grammar=grammar)
     if language is None:
         return None
     vocabulary = None if tokenizer is None else vocabulary_of(tokenizer, vocab)

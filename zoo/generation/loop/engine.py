@@ -20,7 +20,7 @@ from zoo.generation.settings import Settings, settings_for
 from zoo.loading import Loaded
 
 if TYPE_CHECKING:
-    from zoo.generation.loop.speculative_batch import DraftedRow
+    from zoo.generation.loop.speculative_batch import SpeculativeBatch
     from zoo.generation.prefix_cache import PromptCache
 
 MOST_ROWS = 32
@@ -55,7 +55,7 @@ class Engine:
         self.loaded, self.most, self.prompt_cache = loaded, rows, prompt_cache
         self._waiting: deque[Sequence] = deque()
         self._reading: tuple[list[Sequence], Prefill | SourcePrefill] | None = None
-        self._groups: list[Batch | DraftedRow] = []
+        self._groups: list[Batch | SpeculativeBatch] = []
         self._handles = 0
         self._sequences: dict[int, Sequence] = {}
         self._lock, self._thread = RLock(), ""
@@ -74,7 +74,7 @@ class Engine:
         self,
         prompt: str | abc.Sequence[int],
         *,
-        ends: Iterable[int] = (),
+        checkpoints: Iterable[int] = (),
         report: Report | None = None,
         **settings: Any,
     ) -> int:
@@ -82,20 +82,22 @@ class Engine:
 
         PromptError, before anything runs, for a prompt or a setting that cannot be.
         """
-        return self.add_text(prompt, settings_for(self.loaded, settings), ends=ends, report=report)
+        return self.add_text(
+            prompt, settings_for(self.loaded, settings), checkpoints=checkpoints, report=report
+        )
 
     def add_text(
         self,
         prompt: str | abc.Sequence[int],
         settings: Settings,
         *,
-        ends: Iterable[int] = (),
+        checkpoints: Iterable[int] = (),
         report: Report | None = None,
     ) -> int:
         """Take one more text whose settings are a record. PromptError for a prompt that cannot be."""
         with self._one_thread("add"):
             sequence = sequence_of(
-                self.loaded, prompt, settings, handle=self._handles, ends=ends, report=report
+                self.loaded, prompt, settings, handle=self._handles, checkpoints=checkpoints, report=report
             )
             self._handles += 1
             self._sequences[sequence.handle] = sequence
@@ -226,15 +228,15 @@ class Engine:
             )
         if sequence.drafting is not None:
             sequence.drafter = sequence.drafting.make()
-            sequence.drafter.read(sequence.ids)
-        ends: abc.Sequence[int] = ()
+            sequence.drafter.add_tokens(sequence.ids)
+        checkpoints: abc.Sequence[int] = ()
         prefix, read = loaded.architecture.causality == "prefix", 0
         # Log-probabilities of the prompt need all of it computed.
         if self.prompt_cache is not None and not settings.prompt_logprobs:
-            match = self.prompt_cache.match(sequence.ids, policy, sequence.ends)
+            match = self.prompt_cache.match(sequence.ids, policy, sequence.checkpoints)
             match.restore(cache)
-            read, ends = match.length, match.marks
-            sequence.prompt = replace(sequence.prompt, cached_tokens=read, missed=str(match.why))
+            read, checkpoints = match.length, match.checkpoints
+            sequence.prompt = replace(sequence.prompt, cached_tokens=read, miss_reason=str(match.why))
         prompt = Prefill(
             loaded.model,
             sequence.ids,
@@ -242,11 +244,11 @@ class Engine:
             read=read,
             chunk=settings.prefill_chunk,
             prefix=prefix,
-            ends=ends,
+            checkpoints=checkpoints,
             report=sequence.report,
             judge=settings.prompt_logprobs,
-            watch=sequence.drafter.see
-            if sequence.drafter is not None and sequence.drafter.reads_hidden
+            watch=sequence.drafter.add_hidden
+            if sequence.drafter is not None and sequence.drafter.needs_hidden
             else None,
         )
         return sequences, prompt
@@ -259,9 +261,9 @@ class Engine:
             sequence = read.sequences[0]
             policy = sequence.settings.policy()
             if sequence.drafting is not None:
-                from zoo.generation.loop.speculative_batch import DraftedRow
+                from zoo.generation.loop.speculative_batch import SpeculativeBatch
 
-                drafted = DraftedRow(self.loaded.model, policy, finished)
+                drafted = SpeculativeBatch(self.loaded.model, policy, finished)
                 drafted.join(sequence, read.cache, read.logits)
                 self._groups.append(drafted)
             elif can_merge(read.cache):

@@ -24,7 +24,7 @@ class Prefill:
     """A prompt on its way through a decoder, in pieces of at most `chunk` tokens; `cache` has the first `read` already.
 
     `prefix`: the prompt's tokens see each other both ways, so that it is read in one piece. A piece ends at each of the
-    lengths `ends`, and `at_end` is True after it. `report` is called with the tokens that were read and those in all.
+    lengths `checkpoints`, and `at_end` is True after it. `report` is called with the tokens that were read and those in all.
     `judge`: keep the log-probabilities of the prompt's own tokens, and of so many alternatives. The head works on the
     last position only, but for `judge`. `watch` is called with the place of a piece and its hidden states (1, T, D).
     """
@@ -38,13 +38,13 @@ class Prefill:
         read: int = 0,
         chunk: int | None = None,
         prefix: bool = False,
-        ends: Sequence[int] = (),
+        checkpoints: Sequence[int] = (),
         report: Report | None = None,
         judge: bool | int = False,
         watch: Callable[[int, mx.array], None] | None = None,
     ) -> None:
         self.model, self.ids, self.cache, self.read = model, ids, cache, read
-        self.chunk, self.prefix, self.ends = chunk or runtime.prefill_chunk(), prefix, ends
+        self.chunk, self.prefix, self.checkpoints = chunk or runtime.prefill_chunk(), prefix, checkpoints
         self.report, self.judge, self.watch = report, judge, watch
         self.last_chunk = model.last_chunk or self.chunk
         self.at_end = False
@@ -66,7 +66,7 @@ class Prefill:
         if not last or stop - start >= LONG:
             report, total = self.report, len(self.ids)
             evaluate_caches(self.cache, stop - start, report and (lambda done: report(start + done, total)))
-        self.read, self.at_end = stop, stop in self.ends
+        self.read, self.at_end = stop, stop in self.checkpoints
         return self.model.head(hidden[:, -1:])[:, -1] if last else None
 
     def finish(self) -> mx.array:
@@ -82,7 +82,7 @@ class Prefill:
         if self.prefix:
             return total
         stop = total if total - self.read <= self.last_chunk else min(self.read + self.chunk, total - 1)
-        return min([end for end in self.ends if self.read < end < stop], default=stop)
+        return min([end for end in self.checkpoints if self.read < end < stop], default=stop)
 
     def _judge(self, logits: mx.array, following: Sequence[int]) -> None:  # (T, V), up to T ids
         """Keep the log-probability of each token that follows."""

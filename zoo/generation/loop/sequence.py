@@ -20,7 +20,7 @@ from zoo.loading import Loaded
 
 if TYPE_CHECKING:
     from zoo.generation.grammar import TokenMask
-    from zoo.generation.speculative import Drafter, Drafting
+    from zoo.generation.speculative import DraftConfig, Drafter
 
 
 @dataclass(eq=False)
@@ -28,7 +28,7 @@ class Sequence:
     """Everything of one text, so that those beside it in a batch never matter to it.
 
     `ids` are the prompt's, or the source's of an encoder-decoder, whose target begins with `start`. At most `limit`
-    tokens are generated; `tokens` are those that were. `ends` are lengths of the prompt at which it is worth keeping
+    tokens are generated; `tokens` are those that were. `checkpoints` are lengths of the prompt at which it is worth keeping
     the caches for other prompts. `drafting` says how its tokens are drafted. `report` is called with the tokens of the
     prompt that were read and those in all.
     """
@@ -40,9 +40,9 @@ class Sequence:
     sampler: TokenSampler
     stream: TextStream
     start: int | None = None
-    ends: Iterable[int] = ()
+    checkpoints: Iterable[int] = ()
     report: Report | None = None
-    drafting: Drafting | None = None
+    drafting: DraftConfig | None = None
 
     def __post_init__(self) -> None:
         self.tokens: list[int] = []
@@ -101,7 +101,7 @@ def sequence_of(
     settings: Settings,
     *,
     handle: int = 0,
-    ends: Iterable[int] = (),
+    checkpoints: Iterable[int] = (),
     report: Report | None = None,
 ) -> Sequence:
     """The text that continues `prompt`, or, of an encoder-decoder, translates it. PromptError for what cannot be."""
@@ -120,16 +120,18 @@ def sequence_of(
     stream = TextStream(loaded, limit, settings.stop, settings.stop_tokens, settings.stop_regex)
     start = start_token(loaded) if loaded.model.translates else None
     drafting = _drafting(loaded, settings)
-    return Sequence(handle, list(ready.ids), settings, limit, sampler, stream, start, ends, report, drafting)
+    return Sequence(
+        handle, list(ready.ids), settings, limit, sampler, stream, start, checkpoints, report, drafting
+    )
 
 
-def _drafting(loaded: Loaded, settings: Settings) -> Drafting | None:
+def _drafting(loaded: Loaded, settings: Settings) -> DraftConfig | None:
     """How the settings draft; None where they do not: then nothing of drafting is imported."""
     if not settings.drafts:
         return None
-    from zoo.generation.speculative import drafting_of
+    from zoo.generation.speculative import draft_config
 
-    return drafting_of(loaded, settings)
+    return draft_config(loaded, settings)
 
 
 def _mask(loaded: Loaded, settings: Settings, vocab: int, ends: frozenset[int]) -> TokenMask | None:

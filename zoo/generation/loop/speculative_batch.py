@@ -20,13 +20,13 @@ from zoo.generation.sampling.logits import check_numbers, logprobs
 from zoo.generation.speculative.drafter import Draft
 from zoo.generation.speculative.rejection_sampling import accept
 from zoo.generation.speculative.rollback import Rollback
-from zoo.generation.speculative.throttle import BreakEven
+from zoo.generation.speculative.throttle import DraftThrottle
 
 if TYPE_CHECKING:
     from zoo.generation.loop.sequence import Sequence
 
 
-class DraftedRow:
+class SpeculativeBatch:
     """A text that runs by itself, with drafts: what `Batch` is for those that run side by side.
 
     A step makes one pass over what the caches do not hold yet and the drafts, and yields one token or more. Each is
@@ -61,7 +61,7 @@ class DraftedRow:
         self.ids = list(sequence.ids)  # of the prompt and the answer
         self.held = len(self.ids)  # of these the caches hold
         # The draws of a text with a seed repeat only if the same passes have drafts, whatever the clock says.
-        self.pays = BreakEven(always=self.drafting.draws and sequence.settings.seed is not None)
+        self.pays = DraftThrottle(always=self.drafting.draws and sequence.settings.seed is not None)
         self._rollback = Rollback(self.model.plain_caches(cache))
         self._first: mx.array | None = logits
 
@@ -102,7 +102,7 @@ class DraftedRow:
         tokens = mx.array([[*unread, *draft.tokens]])  # (1, T)
         before, place = self.held, len(self.ids) - 1
         hidden = None
-        if read == 1 and not self.drafter.reads_hidden:
+        if read == 1 and not self.drafter.needs_hidden:
             logits = self._forward(tokens, self.cache)[:, None]
         else:
             hidden = self.model.backbone(tokens, self.cache)[:, len(unread) - 1 :]  # (1, 1 + k, D)
@@ -110,8 +110,8 @@ class DraftedRow:
         steps = self._choose(logits, draft)
         found = self._grew(steps)
         self.held = before + self._rollback.back(read, len(self.ids) - 1 - before)
-        if hidden is not None and self.drafter.reads_hidden:
-            self.drafter.see(place, hidden[:, : len(found)])
+        if hidden is not None and self.drafter.needs_hidden:
+            self.drafter.add_hidden(place, hidden[:, : len(found)])
         self.drafted = Drafted(
             self.drafted.proposed + len(draft.tokens),
             self.drafted.accepted + agreeing(found, draft.tokens),
@@ -165,7 +165,7 @@ class DraftedRow:
         """The tokens of the steps, which the text and the drafter now have."""
         found = [step.token for _, step in steps if step.token is not None]
         self.ids += found
-        self.drafter.read(found)
+        self.drafter.add_tokens(found)
         return found
 
     def _leave(self) -> None:

@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 class PromptRead(Frozen):
     """How a prompt was read: its tokens, and how many of them a prompt cache had.
 
-    `missed` says why it had no more of them; None where no cache was asked. `logprobs` (nats) and `alternatives`, when
+    `miss_reason` says why it had no more of them; None where no cache was asked. `logprobs` (nats) and `alternatives`, when
     asked for, have an entry for each token but the first.
     """
 
     tokens: int
     cached_tokens: int = 0
-    missed: str | None = None
+    miss_reason: str | None = None
     logprobs: tuple[float, ...] | None = None
     alternatives: tuple[Mapping[int, float], ...] | None = None
 

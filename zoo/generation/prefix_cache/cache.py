@@ -40,13 +40,13 @@ class Statistics(Frozen):
 class Match(Frozen):
     """What is held of a prompt: its first `length` tokens need not be computed, and `why` says what kept it from more.
 
-    `marks`: the numbers of tokens, in order, after which to call `keep` while the rest of the prompt is computed. Where
+    `checkpoints`: the numbers of tokens, in order, after which to call `keep` while the rest of the prompt is computed. Where
     all caches are held by column, that is after the prompt; else a snapshot is left wherever another text may part.
     """
 
     length: int
     why: Why
-    marks: tuple[int, ...] = ()
+    checkpoints: tuple[int, ...] = ()
     snapshots: tuple[Snapshot, ...] = ()
 
     def restore(self, caches: Sequence[Any]) -> None:
@@ -71,7 +71,7 @@ class PromptCache:
     >>> held = zoo.PromptCache(loaded)
     >>> for country in ("China", "France"):
     ...     answer = zoo.generate(loaded, f"The capital city of {country} is", prompt_cache=held)
-    ...     print(answer.text, answer.prompt.cached_tokens, answer.prompt.missed)
+    ...     print(answer.text, answer.prompt.cached_tokens, answer.prompt.miss_reason)
      Beijing. 0 first request
      Paris. 4 differs from token 4 on from all that is held
     """
@@ -98,14 +98,16 @@ class PromptCache:
         """Requests, hits, misses, tokens, evictions since it was made; bytes now."""
         return replace(self._counts, nbytes=self.nbytes)
 
-    def match(self, ids: Iterable[int], policy: CachePolicy | None = None, ends: Iterable[int] = ()) -> Match:
+    def match(
+        self, ids: Iterable[int], policy: CachePolicy | None = None, checkpoints: Iterable[int] = ()
+    ) -> Match:
         """The longest beginning of a prompt that is held for `policy`.
 
-        At least one token is left to compute, since the logits of the last one are needed. `ends`: the numbers of
-        tokens after which a later prompt may go on in another way, see `segment_ends`.
+        At least one token is left to compute, since the logits of the last one are needed. `checkpoints`: the
+        numbers of tokens after which a later prompt may differ, see `next_turn_checkpoints`.
         """
         text = array("i", ids)
-        match = self._match(text, key_of(policy), ends)
+        match = self._match(text, key_of(policy), checkpoints)
         counts = self._counts
         self._counts = replace(
             counts,
@@ -176,7 +178,7 @@ class PromptCache:
             self._by_column[key] = all(cache.by_column for cache in caches)
         return self._by_column[key]
 
-    def _match(self, text: array[int], policy: CachePolicy, ends: Iterable[int]) -> Match:
+    def _match(self, text: array[int], policy: CachePolicy, checkpoints: Iterable[int]) -> Match:
         if self.unsupported:
             return Match(0, Why(Reason.UNSUPPORTED, why=self.unsupported))
         last = max(0, len(text) - 1)
@@ -195,10 +197,10 @@ class PromptCache:
             reason = Reason.WHOLE
         else:
             reason = Reason.LONGER if found.ends else Reason.DIFFERS
-        marks = {len(text)}
+        kept = {len(text)}
         if not self.by_column(policy):  # where texts part, a third text may do so, too
-            marks = {mark for mark in (agreed, *ends, last) if length < mark <= last}
-        return Match(length, Why(reason, agreed, length), tuple(sorted(marks)), found.snapshots)
+            kept = {mark for mark in (agreed, *checkpoints, last) if length < mark <= last}
+        return Match(length, Why(reason, agreed, length), tuple(sorted(kept)), found.snapshots)
 
     def _shrink(self) -> None:
         """Drop what was not used for longest until the budget is kept; of a large part by column, the end alone."""

@@ -12,7 +12,7 @@ from zoo.loading import Loaded
 FOLLOWING = ({"role": "assistant", "content": "Yes."}, {"role": "user", "content": "Why?"})
 
 
-def segment_ends(
+def next_turn_checkpoints(
     loaded: Loaded,
     messages: Sequence[Mapping[str, Any]],
     ids: Sequence[int],

@@ -1,12 +1,12 @@
 """Speculative decoding: several tokens are drafted, and one pass over the model verifies them all.
 
-`drafting_of` reads the settings and gives what makes a drafter: prompt look-up, a smaller model, or the checkpoint's own
+`draft_config` reads the settings and gives what makes a drafter: prompt look-up, a smaller model, or the checkpoint's own
 next-token-prediction layer. `zoo.generation.loop.speculative_batch` generates one text with it. Greedily the text is the one without drafts; drawn,
 it has the same law (`acceptance`).
 """
 
-from zoo.generation.speculative.config import Drafting, drafting_of
+from zoo.generation.speculative.config import DraftConfig, draft_config
 from zoo.generation.speculative.drafter import Draft, Drafter
-from zoo.generation.speculative.throttle import BreakEven
+from zoo.generation.speculative.throttle import DraftThrottle
 
-__all__ = ["BreakEven", "Draft", "Drafter", "Drafting", "drafting_of"]
+__all__ = ["Draft", "DraftConfig", "DraftThrottle", "Drafter", "draft_config"]

@@ -11,9 +11,9 @@ from zoo.frozen import Frozen, frozen
 from zoo.generation.sampling.filters import draw_processors
 from zoo.generation.speculative.draft_model import DraftModel, Draws
 from zoo.generation.speculative.drafter import Drafter
-from zoo.generation.speculative.mtp import OwnDraft, own_layer
+from zoo.generation.speculative.mtp import MTPDrafter, mtp_layer
 from zoo.generation.speculative.prompt_lookup import PromptLookup
-from zoo.generation.speculative.rollback import can_go_back
+from zoo.generation.speculative.rollback import can_roll_back
 from zoo.loading import Loaded, load
 from zoo.recipe import learned_context
 from zoo.tokenizer import Tokenizer
@@ -26,7 +26,7 @@ WAYS = ("prompt_lookup", "draft_model", "own_draft")
 
 
 @frozen()
-class Drafting(Frozen):
+class DraftConfig(Frozen):
     """How a text is drafted: at most `count` tokens a pass, by the drafters that `make` gives, one a text.
 
     `draws`: drafts are drawn, so that a text of a seed is repeated only if the same passes have drafts. `steady`: no
@@ -39,7 +39,7 @@ class Drafting(Frozen):
     steady: int | None
 
 
-def drafting_of(loaded: Loaded, settings: Settings) -> Drafting | None:
+def draft_config(loaded: Loaded, settings: Settings) -> DraftConfig | None:
     """How the `Settings` draft; None where they do not.
 
     PromptError, naming the setting, before the first token: for two ways at once, a draft model of another vocabulary, a
@@ -55,11 +55,11 @@ def drafting_of(loaded: Loaded, settings: Settings) -> Drafting | None:
     model = loaded.model
     if not model.decodes or model.translates or loaded.architecture.causality == "full":
         raise PromptError(f"`{asked[0]}`: {loaded.architecture.name} does not continue a text token by token")
-    if not can_go_back(model.plain_caches(model.make_cache(settings.policy()))):
+    if not can_roll_back(model.plain_caches(model.make_cache(settings.policy()))):
         raise PromptError(f"`{asked[0]}`: the caches of {loaded.architecture.name} cannot take tokens back")
     steady = rope_stable_length(loaded.model)
     if settings.prompt_lookup:
-        return Drafting(settings.prompt_lookup, PromptLookup, False, steady)
+        return DraftConfig(settings.prompt_lookup, PromptLookup, False, steady)
     vocab = loaded.recipe.head.vocab or loaded.recipe.embedding.vocab
     drawn = not settings.greedy
 
@@ -67,13 +67,13 @@ def drafting_of(loaded: Loaded, settings: Settings) -> Drafting | None:
         return Draws(vocab, draw_processors(settings), seed=settings.seed)
 
     if settings.own_draft:
-        layer = own_layer(loaded)
-        return Drafting(
-            settings.draft_tokens or 1, lambda: OwnDraft(loaded.model, layer, draws()), drawn, steady
+        layer = mtp_layer(loaded)
+        return DraftConfig(
+            settings.draft_tokens or 1, lambda: MTPDrafter(loaded.model, layer, draws()), drawn, steady
         )
     draft = draft_of(loaded, settings.draft_model)
     context = learned_context(draft.recipe)
-    return Drafting(
+    return DraftConfig(
         settings.draft_tokens or DRAFT_TOKENS,
         lambda: DraftModel(draft.model, draws(), context=context),
         drawn,
@@ -100,7 +100,7 @@ def fitting(loaded: Loaded, draft: Loaded) -> Loaded:
     name, model = f"`draft_model` {draft.folder}", draft.model
     if not model.decodes or model.translates or draft.architecture.causality != "causal":
         raise PromptError(f"{name}: {draft.architecture.name} is no causal decoder")
-    if not can_go_back(model.plain_caches(model.make_cache())):
+    if not can_roll_back(model.plain_caches(model.make_cache())):
         raise PromptError(f"{name}: the caches of {draft.architecture.name} cannot take tokens back")
     if (draft.tokenizer is None) != (loaded.tokenizer is None):
         raise PromptError(f"{name}: one of the two models has a tokenizer, the other none")

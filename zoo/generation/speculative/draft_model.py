@@ -74,7 +74,7 @@ class DraftModel:
     `model` may be any decoder of the zoo; `context` is the most tokens that it can take, None where there is no end.
     """
 
-    reads_hidden = False
+    needs_hidden = False
 
     def __init__(self, model: Any, draws: Draws, *, context: int | None = None) -> None:
         self.model, self.draws, self.context = model, draws, context
@@ -84,11 +84,11 @@ class DraftModel:
         self.beyond: list[int] = []  # drafts that the caches hold after them
         self._rollback = Rollback(model.plain_caches(self.caches))
 
-    def read(self, tokens: Sequence[int]) -> None:
+    def add_tokens(self, tokens: Sequence[int]) -> None:
         """Take in the next tokens of the text; the model reads them when it drafts."""
         self.text += tokens
 
-    def see(self, place: int, hidden: Any) -> None:
+    def add_hidden(self, position: int, hidden: Any) -> None:
         """Nothing is made of the target's hidden states."""
 
     def propose(self, count: int) -> Draft:

@@ -24,15 +24,15 @@ class Draft(Frozen):
 class Drafter(Protocol):
     """A source of drafts for one text. It is told the text as it becomes certain, and may be wrong about the rest.
 
-    `reads_hidden`: it needs the target's hidden states after the final norm, and is shown them by `see`.
+    `needs_hidden`: it needs the target's hidden states after the final norm, and is given them by `add_hidden`.
     """
 
-    reads_hidden: bool
+    needs_hidden: bool
 
-    def read(self, tokens: Sequence[int]) -> None:
+    def add_tokens(self, tokens: Sequence[int]) -> None:
         """Take in the next tokens of the text, the prompt's first."""
 
-    def see(self, place: int, hidden: mx.array) -> None:
+    def add_hidden(self, position: int, hidden: mx.array) -> None:
         """Take in the states (1, T, D) of the text's tokens from `place` on, those before having been shown or not."""
 
     def propose(self, count: int) -> Draft:

@@ -22,7 +22,7 @@ OWN = ""  # of a loaded model's drafters, which have sources, the one that is it
 DTYPES = {mx.float32: "float32", mx.float16: "float16", mx.bfloat16: "bfloat16"}
 
 
-class OwnDraft:
+class MTPDrafter:
     """Drafts by one layer that reads the target's last hidden state beside the token that this predicted.
 
     `layer(vectors, hidden, caches)`, (1, T, D) twice -> (1, T, D), gives states of which `layer.norm` and the target's
@@ -31,27 +31,29 @@ class OwnDraft:
     whose beginning came from a prompt cache is known to it from there on.
     """
 
-    reads_hidden = True
+    needs_hidden = True
 
     def __init__(self, target: Any, layer: Any, draws: Draws) -> None:
         self.target, self.layer, self.draws = target, layer, draws
         self.caches = layer.make_cache()
         self.text: list[int] = []
         self.states: list[mx.array] = []  # of the target, (1, T, D) each, that the layer has not read
-        self.place = 0  # of the first of these in the text
+        self.position = 0  # of the first of these in the text
         self.beyond = 0  # drafts that the caches hold
         self._rollback = Rollback(list(flatten_caches(self.caches)))
 
-    def read(self, tokens: Sequence[int]) -> None:
+    def add_tokens(self, tokens: Sequence[int]) -> None:
         """Take in the next tokens of the text."""
         self.text += tokens
 
-    def see(self, place: int, hidden: mx.array) -> None:
-        """Take in the states (1, T, D) of the text's tokens from `place` on; many are read at once."""
+    def add_hidden(self, position: int, hidden: mx.array) -> None:
+        """Take in the states (1, T, D) of the text's tokens from `position` on; many are read at once."""
         if not self.states:
-            self.place = place
-        if place != self.place + self._unread:
-            raise ValueError(f"states are shown in order: expected {self.place + self._unread}, got {place}")
+            self.position = position
+        if position != self.position + self._unread:
+            raise ValueError(
+                f"states are shown in order: expected {self.position + self._unread}, got {position}"
+            )
         self.states.append(hidden)
         if self._unread > LONG:
             mx.eval(hidden)  # or it would hold all that it was computed from
@@ -84,10 +86,10 @@ class OwnDraft:
         self._rollback.back(self.beyond, 0)
         self.beyond = 0
         states = mx.concatenate(self.states, axis=1)
-        following = self.text[self.place + 1 : self.place + 1 + count]
+        following = self.text[self.position + 1 : self.position + 1 + count]
         made = self._pass(mx.array([following]), states[:, :count])
         self.states = [states[:, count:]] if states.shape[1] > count else []
-        self.place += count
+        self.position += count
         return made
 
     def _pass(self, tokens: mx.array, hidden: mx.array) -> mx.array:  # (1, T), (1, T, D) -> (1, T, D)
@@ -97,7 +99,7 @@ class OwnDraft:
         return self.target.head(self.layer.norm(state))[:, 0]
 
 
-def own_layer(loaded: Loaded) -> Any:
+def mtp_layer(loaded: Loaded) -> Any:
     """The next-token-prediction layer of a loaded checkpoint, read from its files the first time it is asked for.
 
     PromptError where the architecture has none, or where the files leave it out, as most conversions do.

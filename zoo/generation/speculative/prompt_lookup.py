@@ -18,19 +18,19 @@ class PromptLookup:
 
     >>> from zoo.generation.speculative.prompt_lookup import PromptLookup
     >>> drafter = PromptLookup()
-    >>> drafter.read([5, 6, 7, 8, 5, 6])
+    >>> drafter.add_tokens([5, 6, 7, 8, 5, 6])
     >>> drafter.propose(3).tokens
     (7, 8, 5)
     """
 
-    reads_hidden = False
+    needs_hidden = False
 
     def __init__(self, longest: int = LONGEST) -> None:
         self.text: list[int] = []
         # For each n: the n-gram -> the place of the token after its latest occurrence that has one.
         self.after: list[dict[tuple[int, ...], int]] = [{} for _ in range(longest)]
 
-    def read(self, tokens: Sequence[int]) -> None:
+    def add_tokens(self, tokens: Sequence[int]) -> None:
         """Take in the next tokens of the text."""
         for token in tokens:
             place = len(self.text)
@@ -39,7 +39,7 @@ class PromptLookup:
                     places[tuple(self.text[place - size :])] = place
             self.text.append(token)
 
-    def see(self, place: int, hidden: Any) -> None:
+    def add_hidden(self, position: int, hidden: Any) -> None:
         """Nothing is made of hidden states."""
 
     def propose(self, count: int) -> Draft:

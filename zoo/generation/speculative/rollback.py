@@ -7,7 +7,7 @@ from typing import Any, Protocol, runtime_checkable
 
 
 @runtime_checkable
-class GoesBack(Protocol):
+class RollbackCache(Protocol):
     """What `Rollback` asks of a plain cache: the part of `zoo.cache.Cache` that takes tokens back."""
 
     trims: bool
@@ -34,7 +34,7 @@ class Rollback:
     so that they hold the same tokens.
     """
 
-    def __init__(self, caches: Sequence[GoesBack]) -> None:
+    def __init__(self, caches: Sequence[RollbackCache]) -> None:
         self.leaves = list(caches)
         self._snapshots: list[Any] = []
 
@@ -43,7 +43,7 @@ class Rollback:
         self._snapshots = [None if self._trims(leaf, tokens) else leaf.snapshot() for leaf in self.leaves]
 
     @staticmethod
-    def _trims(leaf: GoesBack, tokens: int | None) -> bool:
+    def _trims(leaf: RollbackCache, tokens: int | None) -> bool:
         """Whether a cache can drop what comes."""
         return leaf.trims or (tokens is not None and leaf.takes_back(tokens))
 
@@ -64,6 +64,6 @@ class Rollback:
         return kept
 
 
-def can_go_back(caches: Sequence[Any]) -> bool:
+def can_roll_back(caches: Sequence[Any]) -> bool:
     """Whether each of a model's plain caches trims or restores."""
-    return all(isinstance(cache, GoesBack) and (cache.trims or cache.restores) for cache in caches)
+    return all(isinstance(cache, RollbackCache) and (cache.trims or cache.restores) for cache in caches)

@@ -12,7 +12,7 @@ STALE = 128  # drafted passes after which the time without drafts is measured ag
 PAUSE, LONGEST_PAUSE = 32, 512  # passes without drafts before another trial, doubled by each that fails
 
 
-class BreakEven:
+class DraftThrottle:
     """Decides before each pass of one text whether to draft for it.
 
     A drafted pass takes longer than one over a single token, and gives 1 + (accepted drafts) tokens. Drafting pays while

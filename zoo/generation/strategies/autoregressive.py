@@ -21,7 +21,7 @@ def stream(
     *,
     report: Callable[[int, int], None] | None = None,
     prompt_cache: PromptCache | None = None,
-    ends: Iterable[int] = (),
+    checkpoints: Iterable[int] = (),
     **settings: Any,
 ) -> Iterator[Step]:
     """Continue `prompt`, text or token ids, yielding a `Step` a token as they come.
@@ -31,7 +31,7 @@ def stream(
     number of them besides so many of the likeliest alternatives. `samplers` are those of plugins, by name, each with
     its settings. Settings left None are those of the checkpoint's `generation_config.json`, whose constraints hold in
     any case, else greedy. While a long prompt is read `report` is called with the tokens read and those in all.
-    What a `prompt_cache` has of the prompt is not computed again, and it keeps what was computed, at the lengths `ends` of
+    What a `prompt_cache` has of the prompt is not computed again, and it keeps what was computed, at the lengths `checkpoints` of
     the prompt too. PromptError, before anything runs, for a prompt or setting that cannot be.
 
     `zoo.stream` calls it for the architectures that continue a text:
@@ -45,7 +45,7 @@ def stream(
     '' True 2
     """
     engine = Engine(loaded, rows=1, prompt_cache=prompt_cache)
-    handle = engine.add(prompt, ends=ends, report=report, **settings)
+    handle = engine.add(prompt, checkpoints=checkpoints, report=report, **settings)
     return _steps(engine, handle)
 
 
