@@ -17,8 +17,7 @@ from typing import Any
 from zoo.architecture import Block, Preset
 from zoo.config import Config
 from zoo.host import hookspecs
-from zoo.host.collect import HOOKS
-from zoo.host.kinds import KINDS
+from zoo.host.hookspecs import HOOKS, RECORDS
 from zoo.host.registry import core, default_registry
 from zoo.weights import rules as weights
 
@@ -127,7 +126,7 @@ def hooks_page() -> str:
         parts += [f"## {hook}\n", f"`{hook}{signature(function)}`\n", text, f"```pycon\n{example}\n```\n"]
         parts.append(f"In the zoo itself: {', '.join(users)}.\n")
     parts.append(RECORDS_HEAD)
-    for record in (*(kind.record for kind in KINDS), Preset):
+    for record in (*RECORDS.values(), Preset):
         parts += [f"### {record.__name__}\n", docstring(record)[0], fields(record)]
     return "\n".join(parts)
 
@@ -201,7 +200,7 @@ def reference_page() -> str:
 
 def page_of(thing: Any) -> str | None:
     """The page that has the fields or getters of this, if one does."""
-    if thing in [*(kind.record for kind in KINDS), Preset]:
+    if thing in [*RECORDS.values(), Preset]:
         return "hooks"
     if (
         (is_rule(thing) and thing.__module__ == weights.__name__)

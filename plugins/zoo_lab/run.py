@@ -43,7 +43,7 @@ class Watch:
 def plan_of(experiment: Experiment, scale: Scale) -> Plan:
     """The plan of an experiment, checked; PluginError where it breaks the contract or cannot be made."""
     label = f"experiment {experiment.name}"
-    plan = _called(label, experiment.function(), scale)
+    plan = _called(label, experiment.load(), scale)
     if not isinstance(plan, Plan):
         raise PluginError(f"{label}: {experiment.target} gave {type(plan).__name__}, not a Plan")
     plan.check(label)

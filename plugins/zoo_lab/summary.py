@@ -23,7 +23,7 @@ def listed(registry: Registry, out: Path) -> list[dict[str, Any]]:
     from zoo_lab.run import record_path
 
     rows = []
-    for name, experiment in registry.experiments.items():
+    for name, experiment in registry.table(Experiment).listed().items():
         plugin = registry.plugin_of(experiment)
         rows.append(
             {

@@ -13,7 +13,7 @@ import mlx.nn as nn
 import pytest
 
 import zoo_llama
-from zoo.architecture import Architecture, Block, Preset, Rename, hookimpl
+from zoo.architecture import Architecture, Block, Command, Preset, Rename, hookimpl
 from zoo.host import hookspecs
 from zoo.host.collect import HOOKS
 from zoo.host.registry import default_registry, isolated
@@ -103,7 +103,7 @@ def test_the_commands_of_a_page_are_the_zoos(page):
 
     text = page.read_text(encoding="utf-8")
     shown = set(re.findall(r"(?:^\s*\$ |`|; )zoo ([a-z][a-z-]*)", text, re.MULTILINE))
-    assert shown <= set(default_registry().commands) | {"hello"}, page.name
+    assert shown <= set(default_registry().table(Command)) | {"hello"}, page.name
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)

@@ -20,12 +20,11 @@ def test_the_pages_examples_run_and_show_what_they_say(capsys):
 
 
 def test_every_value_of_the_table_is_noted_by_some_probe():
-    from zoo.architecture import import_target
     from zoo.host.registry import default_registry
 
     plugins = default_registry().plugins
     records = [record for plugin in plugins for record in plugin.records.get("zoo_probes", ())]
-    known = {name for record in records for name in import_target(record.target).traces.values}
+    known = {name for record in records for name in record.load().traces.values}
     rows = re.findall(r"^\| [A-Za-z][^|]* \|(.*)\|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
     named = {name for row in rows for name in re.findall(r"`(\w+)`", row)} - {"positions"}
     assert named and named <= known, named - known

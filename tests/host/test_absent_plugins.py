@@ -17,6 +17,7 @@ from zoo.errors import ConfigError, PluginError, RecipeError, SourceError
 from zoo.host.discovery import load_plugins
 from zoo.host.recipes import recipe_from_json
 from zoo.host.registry import Registry, default_registry, using
+from zoo.host.resolve import resolve
 from zoo.host.unloaded import has_block, has_name, has_string
 from zoo.loading import Loaded
 from zoo.testing import subject, subject_of
@@ -46,7 +47,7 @@ def humming(site):
 def refusal(config, **environment):
     """Why nothing serves a config when plugins are loaded so."""
     with pytest.raises(ConfigError) as raised:
-        Registry(load_plugins(environment)).resolve(config)
+        resolve(Registry(load_plugins(environment)), config)
     return str(raised.value)
 
 
@@ -128,12 +129,12 @@ def test_the_zoos_own_says_that_it_runs_what_a_broken_plugin_lists(site):
     site.add("zoo-odd", "odd_plugin", "import not_there\nA = dict(model_types=('llama',))\nB = 'mistral'\n")
     known = Registry(load_plugins({}))
     with pytest.warns(UserWarning, match="odd_plugin .*not_there'; the zoo's own llama runs it instead"):
-        assert known.resolve({"model_type": "llama"}).name == "llama"
+        assert resolve(known, {"model_type": "llama"}).name == "llama"
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert known.resolve({"model_type": "mistral"}).name == "mistral"
+        assert resolve(known, {"model_type": "mistral"}).name == "mistral"
         blocked = Registry(load_plugins({"ZOO_BLOCK": "odd_plugin"}))
-        assert blocked.resolve({"model_type": "llama"}).name == "llama"
+        assert resolve(blocked, {"model_type": "llama"}).name == "llama"
 
 
 def bridged_folder(known, model_type):
@@ -169,7 +170,7 @@ def test_a_plugin_that_is_gone_is_named():
 def test_what_takes_the_place_of_a_plugin_that_is_gone_is_told(model_type, code):
     config = {"model_type": model_type, "zoo_plugin": "zoo-humming 1.2"}
     with pytest.warns(UserWarning, match=f"zoo-humming 1.2, .* not installed; {code} runs it instead"):
-        Registry(load_plugins({})).resolve(config)
+        resolve(Registry(load_plugins({})), config)
 
 
 @pytest.mark.parametrize("writer", ["\x1b[31mevil\nline", "x" * 300, 7, None, "mlx-zoo 0.1"])
@@ -182,7 +183,7 @@ def test_one_of_the_zoos_own_that_is_blocked():
     with pytest.warns(
         UserWarning, match="which is blocked: ZOO_BLOCK names it; mlx-lm's code runs it instead"
     ):
-        found = Registry(load_plugins({"ZOO_BLOCK": "llama"})).resolve({"model_type": "llama"})
+        found = resolve(Registry(load_plugins({"ZOO_BLOCK": "llama"})), {"model_type": "llama"})
     assert found.name == "mlx-lm::llama"
 
 
@@ -208,7 +209,7 @@ def test_a_recipe_names_the_plugin_that_has_its_block():
     with pytest.raises(
         ConfigError, match=r"config.json: recipe\.layers\.0\.block: 'layer/mixer-only' is a block"
     ):
-        known.resolve({"model_type": "zoo-recipe", "recipe": recipe})
+        resolve(known, {"model_type": "zoo-recipe", "recipe": recipe})
 
 
 def test_a_block_is_found_by_the_kind_and_name_of_its_class(site):

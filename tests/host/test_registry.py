@@ -18,6 +18,7 @@ from zoo.errors import ConfigError, PluginError, SourceError
 from zoo.host.discovery import Plugin, load_plugins
 from zoo.host.precedence import RecordTable
 from zoo.host.registry import Registry, default_registry, using
+from zoo.host.resolve import resolve
 from zoo.recipe import LayerNorm, RMSNorm
 
 FIRST_PARTY = [plugin for plugin in load_plugins({}) if plugin.first_party]
@@ -40,10 +41,10 @@ def known(*third_party):
 def test_a_third_partys_architecture_is_found_by_name_and_by_model_type():
     found = known(plugin("zoo-good", architecture("good", "good-type")))
     assert found.architecture("good") is found.architecture("zoo-good::good")
-    assert found.resolve({"model_type": "good-type"}).name == "good"
+    assert resolve(found, {"model_type": "good-type"}).name == "good"
     assert "good" in found and "zoo-good::good" in found and "other" not in found
     with pytest.raises(ConfigError, match="'other'"):
-        found.resolve({"model_type": "other"})
+        resolve(found, {"model_type": "other"})
     with pytest.raises(SourceError, match="zoo-other::good"):
         found.architecture("zoo-other::good")
 
@@ -55,7 +56,7 @@ def test_between_two_third_parties_neither_wins():
     ):
         found.architecture("same")
     with pytest.raises(PluginError, match=r"model_type 't'.*`architecture` zoo-one::same or zoo-two::same"):
-        found.resolve({"model_type": "t"})
+        resolve(found, {"model_type": "t"})
     assert {"zoo-one::same", "zoo-two::same"} <= set(found.architectures)
     assert "same" not in found.architectures
     assert found.plugin_of(found.architecture("zoo-two::same")).distribution == "zoo-two"
@@ -64,7 +65,7 @@ def test_between_two_third_parties_neither_wins():
 def test_two_architectures_of_one_model_type_are_told_by_their_own_names():
     found = known(plugin("zoo-one", architecture("a", "t")), plugin("zoo-two", architecture("b", "t")))
     with pytest.raises(PluginError, match="`architecture` zoo-one::a or zoo-two::b"):
-        found.resolve({"model_type": "t"})
+        resolve(found, {"model_type": "t"})
     assert found.architecture("a").name == "a"
 
 
@@ -89,7 +90,7 @@ def test_a_third_party_keeps_its_name_when_the_zoo_has_it_too():
     with pytest.warns(
         UserWarning, match=r"model_type 'gpt2' is served by the plugin zoo-mine.*mlx-zoo::gpt2"
     ):
-        assert found.resolve({"model_type": "gpt2"}).name == "llama"
+        assert resolve(found, {"model_type": "gpt2"}).name == "llama"
     assert found.plugin_of(found.architecture("mlx-zoo::llama")).first_party
     assert found.architectures["mlx-zoo::llama"] is not found.architectures["llama"]
 
@@ -108,34 +109,34 @@ def marks(key, name):
 def test_zoo_resolve_is_asked_before_model_types():
     found = known(plugin("zoo-good", architecture("good"), resolve=marks("mark", "good")))
     with pytest.warns(UserWarning, match="model_type 'llama' is served by the plugin zoo-good"):
-        assert found.resolve({"model_type": "llama", "mark": 1}).name == "good"
-    assert found.resolve({"mark": 1}).name == "good"
-    assert found.resolve({"model_type": "llama"}).name == "llama"
+        assert resolve(found, {"model_type": "llama", "mark": 1}).name == "good"
+    assert resolve(found, {"mark": 1}).name == "good"
+    assert resolve(found, {"model_type": "llama"}).name == "llama"
     with pytest.raises(ConfigError, match="model_type is missing"):
-        found.resolve({"other": 1})
+        resolve(found, {"other": 1})
 
 
 def test_two_resolvers_that_differ_ask_for_a_choice():
     one = plugin("zoo-one", architecture("a"), resolve=marks("mark", "a"))
     two = plugin("zoo-two", architecture("b"), resolve=marks("mark", "b"))
     with pytest.raises(PluginError, match="zoo-one::a or zoo-two::b"):
-        known(one, two).resolve({"model_type": "x", "mark": 1})
+        resolve(known(one, two), {"model_type": "x", "mark": 1})
     agreeing = plugin("zoo-two", resolve=marks("mark", "a"))
-    assert known(one, agreeing).resolve({"mark": 1}).name == "a"
+    assert resolve(known(one, agreeing), {"mark": 1}).name == "a"
 
 
 def test_a_resolver_means_its_own_architecture_and_may_name_one_of_the_zoos():
     own = plugin("zoo-one", architecture("llama"), resolve=marks("mark", "llama"))
     found = known(own, plugin("zoo-two", architecture("llama")))
-    assert found.plugin_of(found.resolve({"mark": 1})).distribution == "zoo-one"
-    assert known(plugin("zoo-odd", resolve=marks("mark", "llama"))).resolve({"mark": 1}).name == "llama"
+    assert found.plugin_of(resolve(found, {"mark": 1})).distribution == "zoo-one"
+    assert resolve(known(plugin("zoo-odd", resolve=marks("mark", "llama"))), {"mark": 1}).name == "llama"
 
 
 def test_a_later_resolver_of_the_zoo_takes_no_model_type_from_a_plugin():
     later = Plugin("later", "mlx-zoo", records={"zoo_resolve": [lambda config: "llama"]})
     found = Registry([*FIRST_PARTY, later, plugin("zoo-mine", architecture("mine", "mine"))])
-    assert found.resolve({"model_type": "mine"}).name == "mine"
-    assert found.resolve({"model_type": "unknown"}).name == "llama"
+    assert resolve(found, {"model_type": "mine"}).name == "mine"
+    assert resolve(found, {"model_type": "unknown"}).name == "llama"
 
 
 def test_a_resolver_that_fails_is_passed_over_or_raises_when_strict(monkeypatch):
@@ -144,10 +145,10 @@ def test_a_resolver_that_fails_is_passed_over_or_raises_when_strict(monkeypatch)
 
     found = known(plugin("zoo-bad", resolve=fails))
     with pytest.warns(UserWarning, match="plugin zoo-bad: zoo_resolve: ValueError: odd; it is passed over"):
-        assert found.resolve({"model_type": "llama"}).name == "llama"
+        assert resolve(found, {"model_type": "llama"}).name == "llama"
     monkeypatch.setenv("ZOO_STRICT", "1")
     with pytest.raises(PluginError, match="zoo-bad: zoo_resolve: ValueError"):
-        found.resolve({"model_type": "llama"})
+        resolve(found, {"model_type": "llama"})
 
 
 def test_an_unknown_name_suggests_near_ones():
@@ -253,8 +254,8 @@ def test_a_registry_in_use_is_the_one_for_all():
 
 
 def test_one_distribution_that_claims_a_name_twice_is_asked_about():
-    claims = RecordTable("architecture")
+    claims = RecordTable("architecture", "ask for")
     for name in ("one", "two"):
-        claims.add("same", Plugin(name, "zoo-both"), name)
+        claims.add("same", Plugin(name, "zoo-both"), architecture(name))
     with pytest.raises(PluginError, match="several"):
         claims.get("same")

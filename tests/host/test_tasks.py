@@ -45,7 +45,7 @@ def test_its_folder_is_found_and_its_strategy_runs_it(known, classifier_folder, 
         shown = json.loads(command("show", classifier_folder, "--json").stdout)
         refused = command("train", "bert-classifier", "--out", classifier_folder.parent / "out")
     assert shown["task"] == "classify"
-    assert refused.returncode == 1 and "training to classify" in refused.stderr
+    assert refused.returncode == 1 and "no objective trains bert-classifier: classify" in refused.stderr
 
 
 def test_a_task_needs_an_architecture_and_a_strategy_in_one_plugin():

@@ -6,6 +6,7 @@ import pytest
 from zoo.config import Config
 from zoo.errors import ConfigError
 from zoo.host.registry import default_registry
+from zoo.host.resolve import resolve
 from zoo.testing import same, subject
 from zoo_bert import BASE, MINILM, POCKET, bert
 
@@ -94,9 +95,9 @@ OLD = dict(hidden_size=128, num_hidden_layers=2, num_attention_heads=2, type_voc
 
 
 def test_a_config_older_than_model_types_is_berts():
-    resolve = default_registry().resolve
-    assert resolve(OLD).name == "bert"
-    assert resolve(OLD | dict(architectures=["BertForMaskedLM"])).name == "bert"
+    registry = default_registry()
+    assert resolve(registry, OLD).name == "bert"
+    assert resolve(registry, OLD | dict(architectures=["BertForMaskedLM"])).name == "bert"
 
 
 @pytest.mark.parametrize(
@@ -111,4 +112,4 @@ def test_a_config_older_than_model_types_is_berts():
 )
 def test_its_relatives_are_not_taken_for_it(changes):
     with pytest.raises(ConfigError, match="model_type"):
-        default_registry().resolve(OLD | changes)
+        resolve(default_registry(), OLD | changes)

@@ -10,6 +10,7 @@ from example_plugins import FOLDER
 
 from zoo.host.discovery import load_plugins
 from zoo.host.registry import Registry
+from zoo.host.resolve import resolve
 
 EXAMPLES = sorted(FOLDER.glob("zoo-*"))
 NAMES = [folder.name for folder in EXAMPLES]
@@ -35,7 +36,7 @@ def test_they_are_loaded_without_a_fault(installed):
         given = plugin.records["zoo_architectures"]
         for architecture in given:
             assert known.architecture(architecture.name) is architecture
-            assert known.resolve({"model_type": architecture.model_types[0]}) is architecture
+            assert resolve(known, {"model_type": architecture.model_types[0]}) is architecture
 
 
 @pytest.mark.slow

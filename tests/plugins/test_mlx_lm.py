@@ -29,6 +29,7 @@ from zoo.describe import described, facts_of, fields_of
 from zoo.describe.plugin_card import card
 from zoo.errors import CheckpointError, ConfigError, PromptError, SourceError, ZooError
 from zoo.host.registry import default_registry, isolated
+from zoo.host.resolve import resolve
 from zoo.testing import same
 from zoo_mlx_lm import modules
 from zoo_mlx_lm.measure import measured
@@ -69,18 +70,18 @@ def test_what_the_zoo_has_itself_is_not_listed_and_may_be_asked_for():
     assert "mlx-lm::olmo2" in known.bridged and "mlx-lm::llama" not in known.bridged
     assert not any(name.startswith("mlx-lm") for name in known.architectures)
     assert known.architecture("mlx-lm::llama").bridged
-    assert known.resolve({"model_type": "llama"}) is known.architecture("llama")
-    assert known.resolve({"model_type": "olmo2"}) is known.architecture("mlx-lm::olmo2")
+    assert resolve(known, {"model_type": "llama"}) is known.architecture("llama")
+    assert resolve(known, {"model_type": "olmo2"}) is known.architecture("mlx-lm::olmo2")
 
 
 def test_mlx_lms_other_names_are_followed_unless_the_zoo_has_them():
     known = default_registry()
-    assert known.resolve({"model_type": "falcon_mamba"}).name == "mlx-lm::mamba"
-    assert known.resolve({"model_type": "mistral"}).name == "mistral"  # mlx-lm's llama
+    assert resolve(known, {"model_type": "falcon_mamba"}).name == "mlx-lm::mamba"
+    assert resolve(known, {"model_type": "mistral"}).name == "mistral"  # mlx-lm's llama
     three = {"model_type": "bailing_hybrid", "architectures": ["BailingMoeV3ForCausalLM"]}
-    assert known.resolve(three).name == "mlx-lm::bailing_moe_v3"
+    assert resolve(known, three).name == "mlx-lm::bailing_moe_v3"
     with pytest.raises(ConfigError, match="model_type 'olmo99' is of no architecture"):
-        known.resolve({"model_type": "olmo99"})
+        resolve(known, {"model_type": "olmo99"})
 
 
 def test_a_third_partys_architecture_comes_first():
@@ -90,7 +91,7 @@ def test_a_third_partys_architecture_comes_first():
             yield Architecture("mine", "s", lambda config: None, (Rename("*", "*"),), model_types=("olmo2",))
 
     known = isolated(Theirs())
-    assert known.resolve({"model_type": "olmo2"}).name == "mine"
+    assert resolve(known, {"model_type": "olmo2"}).name == "mine"
     assert "mlx-lm::olmo2" not in known.bridged
 
 

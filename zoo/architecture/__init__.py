@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from zoo.architecture.architecture import API, Architecture, Block, Preset, hookimpl, pocket
-from zoo.architecture.drawing import Drawing
-from zoo.architecture.experiment import Experiment
-from zoo.architecture.fields import import_target
+from zoo.architecture.checks import import_target
 from zoo.architecture.records import (
     CheckpointFormat,
     Command,
     Corpus,
+    Drawing,
+    Experiment,
     FactSource,
     Objective,
     Probe,

@@ -10,12 +10,8 @@ from typing import Any
 
 import pluggy
 
-from zoo.architecture.fields import (
-    NAME,
-    check_target,
-    check_tuples,
-    checked_name,
-)
+from zoo.architecture.checks import NAME, check_target, check_tuples, checked_name
+from zoo.architecture.record import Record
 from zoo.config import Config
 from zoo.errors import PluginError
 from zoo.frozen import Frozen, frozen
@@ -54,7 +50,7 @@ class Preset(Frozen):
 
 
 @frozen()
-class Architecture(Frozen):
+class Architecture(Record):
     """One architecture: how its config becomes a recipe, how its weights are named, and what it is for.
 
     `recipe` turns a `Config` into a recipe. `weights` are the rules from Hugging Face tensor names to parameter paths;
@@ -80,6 +76,8 @@ class Architecture(Frozen):
     config when its plugin's `zoo_resolve` says so and no other architecture has the `model_type`.
     """
 
+    noun, prefix = "architecture", ""
+
     name: str
     summary: str
     recipe: Callable[[Config], Spec]
@@ -97,7 +95,7 @@ class Architecture(Frozen):
     prediction: Architecture | None = None
 
     def __post_init__(self) -> None:
-        label = f"architecture {checked_name('architecture', self.name, BRIDGED)}"
+        label = f"architecture {checked_name(self.noun, self.name, BRIDGED)}"
         checked_name(f"{label}: task", self.task)
         if self.causality not in CAUSALITIES:
             raise PluginError(f"{label}: causality {self.causality!r} is not one of {', '.join(CAUSALITIES)}")
@@ -156,8 +154,10 @@ class Architecture(Frozen):
 
 
 @frozen()
-class Block(Frozen):
+class Block(Record):
     """A spec and the module that runs it, as "package.module:Class", imported only when a model is built."""
+
+    noun, prefix = "block", ""
 
     spec: type[Spec]
     module: str
@@ -170,17 +170,21 @@ class Block(Frozen):
             raise PluginError(
                 f"block {self.spec!r}: its spec must be a subclass of Spec with a kind and a name"
             )
-        label = f"block {self.spec.block()}"
-        check_target(label, self.module)
+        check_target(self.label, self.module)
         kind = self.spec.kind
         near = get_close_matches(kind.replace("-", "").replace("_", "").lower(), KINDS, 1, 0.85)
         if kind not in KINDS and near:
-            raise PluginError(f"{label}: kind {kind!r} is none of the zoo's; did you mean {near[0]!r}?")
+            raise PluginError(f"{self.label}: kind {kind!r} is none of the zoo's; did you mean {near[0]!r}?")
         if missing := undeclared_fields(self.spec):
             raise PluginError(
-                f"{label}: {', '.join(missing)} of {self.spec.__name__}: no fields without @dataclass(frozen=True) "
+                f"{self.label}: {', '.join(missing)} of {self.spec.__name__}: no fields without @dataclass(frozen=True) "
                 "above the class"
             )
+
+    @property
+    def identifier(self) -> str:
+        """The block, "kind/name"."""
+        return self.spec.block()
 
 
 def pocket(plugin_file: str, name: str, **config: Any) -> Preset:

@@ -1,37 +1,27 @@
-"""The records that plugins give besides architectures and blocks. `zoo.architecture` has them all. Imports no mlx."""
+"""The records that plugins give besides architectures and blocks. Imports no mlx."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from zoo.architecture.fields import (
-    check_target,
-    check_tuples,
-    checked_name,
-    import_target,
-)
+from zoo.architecture.architecture import Architecture
+from zoo.architecture.checks import check_target, check_tuples, import_target
+from zoo.architecture.record import Record, TargetRecord
 from zoo.architecture.settings import Setting
 from zoo.architecture.shared_settings import SHARED
 from zoo.errors import PluginError, PromptError, did_you_mean
-from zoo.frozen import Frozen, frozen
+from zoo.frozen import frozen
+from zoo.recipe import Spec
 from zoo.recipe.models import CAUSALITIES
 
-if TYPE_CHECKING:
-    from zoo.architecture import Architecture
-
-RESERVED = (
-    "loaded",
-    "prompt",
-    "strategy",
-    "report",
-    "samplers",
-)  # arguments that no strategy's setting may be called
+# Arguments that no setting of a strategy may be called.
+RESERVED = ("loaded", "prompt", "strategy", "report", "samplers")
 ARGUMENTS = ("samplers", "report", "prompt_cache", "checkpoints")  # what `options` may name besides settings
 
 
 @frozen()
-class Strategy(Frozen):
+class Strategy(TargetRecord):
     """A way to generate text: the function at "package.module:attribute", imported only when it is used.
 
     It is called `function(loaded, prompt, **settings)` and gives an iterator of `zoo.Step`. `tasks` are those that it
@@ -48,8 +38,8 @@ class Strategy(Frozen):
     prompt are those that `target` gives for it alone. Without it `zoo.batch` runs the prompts one after the other.
     """
 
-    name: str
-    target: str
+    noun, prefix = "strategy", "strategy/"
+
     tasks: tuple[str, ...]
     options: tuple[str, ...] = ()
     summary: str = ""
@@ -58,25 +48,22 @@ class Strategy(Frozen):
     batch: str | None = None
 
     def __post_init__(self) -> None:
-        told = f"strategy {checked_name('strategy', self.name)}"
-        check_target(told, self.target)
+        super().__post_init__()
         if self.batch is not None:
-            check_target(f"{told}: batch", self.batch)
-        check_tuples(told, self, ("tasks", "options", "obeys"), str)
-        check_tuples(told, self, ("settings",), Setting)
+            check_target(f"{self.label}: batch", self.batch)
+        check_tuples(self.label, self, ("tasks", "options", "obeys"), str)
+        check_tuples(self.label, self, ("settings",), Setting)
         own = [setting.name for setting in self.settings]
         if repeated := next((name for name in own if own.count(name) > 1), None):
-            raise PluginError(f"{told}: settings declares {repeated} twice")
+            raise PluginError(f"{self.label}: settings declares {repeated} twice")
         if reserved := next((name for name in own if name in RESERVED), None):
-            raise PluginError(f"{told}: no setting can be called {reserved}, which zoo.stream takes itself")
+            raise PluginError(
+                f"{self.label}: no setting can be called {reserved}, which zoo.stream takes itself"
+            )
         known = (*SHARED, *own, *ARGUMENTS)
         if unknown := next((name for name in self.options if name not in known), None):
             hint = did_you_mean(unknown, known, ": declare it in `settings`")
-            raise PluginError(f"{told}: options names {unknown!r}, which is no shared setting{hint}")
-
-    def function(self) -> Callable[..., Any]:
-        """The function itself, imported now."""
-        return import_target(self.target)
+            raise PluginError(f"{self.label}: options names {unknown!r}, which is no shared setting{hint}")
 
     def batch_function(self) -> Callable[..., Any] | None:
         """The function for several prompts, imported now; None where there is none."""
@@ -100,7 +87,7 @@ class Strategy(Frozen):
 
 
 @frozen()
-class Sampler(Frozen):
+class Sampler(TargetRecord):
     """A way to narrow what the next token is drawn from: a function at "package.module:attribute".
 
     It is called `function(logits, **settings)` with float32 logits (B, V), divided by the temperature, and gives logits
@@ -109,22 +96,21 @@ class Sampler(Frozen):
     is called with logits (1, V) at each token, and then told which was chosen: `update(token)`.
     """
 
-    name: str
-    target: str
+    noun, prefix = "sampler", "sampler/"
+
     settings: tuple[Setting, ...] = ()
     summary: str = ""
     stateful: bool = False
 
     def __post_init__(self) -> None:
-        told = f"sampler {checked_name('sampler', self.name)}"
-        check_target(told, self.target)
-        check_tuples(told, self, ("settings",), Setting)
+        super().__post_init__()
+        check_tuples(self.label, self, ("settings",), Setting)
         if not isinstance(self.stateful, bool):
-            raise PluginError(f"{told}: stateful is True or False, not {self.stateful!r:.60}")
+            raise PluginError(f"{self.label}: stateful is True or False, not {self.stateful!r:.60}")
 
 
 @frozen()
-class TokenizerFormat(Frozen):
+class TokenizerFormat(TargetRecord):
     """A kind of tokenizer files: the function at "package.module:attribute" that makes a tokenizer of a folder.
 
     It serves the folders that hold all of `files` and, where `classes` are given, whose tokenizer_config.json names one
@@ -132,22 +118,22 @@ class TokenizerFormat(Frozen):
     `TokenizerSettings`, and gives a `zoo.tokenizer.Backend`: a subclass of it, or an object with all that it lists.
     """
 
-    name: str
-    target: str
+    noun, prefix = "tokenizer", "tokenizer/"
+    by_name = False
+
     files: tuple[str, ...]
     classes: tuple[str, ...] = ()
     summary: str = ""
 
     def __post_init__(self) -> None:
-        label = f"tokenizer {checked_name('tokenizer', self.name)}"
-        check_target(label, self.target)
-        check_tuples(label, self, ("files", "classes"), str)
+        super().__post_init__()
+        check_tuples(self.label, self, ("files", "classes"), str)
         if not self.files:
-            raise PluginError(f"{label}: files names none that it is read from")
+            raise PluginError(f"{self.label}: files names none that it is read from")
 
 
 @frozen()
-class QuantizedFormat(Frozen):
+class QuantizedFormat(Record):
     """The function at "package.module:attribute" that reads the tensors of one `quant_method`.
 
     It is called `function(tensors, settings, dtype)`, with a `Tensors`, config.json's entry on quantization, and the
@@ -156,21 +142,25 @@ class QuantizedFormat(Frozen):
     read by the weight rules of the architectures that have it.
     """
 
+    noun, prefix = "quant_method", "format/"
+    by_name = False
+
     name: str
     target: str | None
     settings_file: str | None = None
     summary: str = ""
 
     def __post_init__(self) -> None:
-        label = f"quantized format {self.name!r}"
         if not isinstance(self.name, str) or not self.name:
-            raise PluginError(f"{label}: its name is the quant_method that config.json has")
+            raise PluginError(
+                f"quantized format {self.name!r}: its name is the quant_method that config.json has"
+            )
         if self.target is not None:
-            check_target(label, self.target)
+            check_target(self.label, self.target)
 
 
 @frozen()
-class CheckpointFormat(Frozen):
+class CheckpointFormat(TargetRecord):
     """A kind of checkpoint: the class (or function) at "package.module:attribute" that opens one.
 
     It reads files whose names end in one of `suffixes` or whose first bytes are `magic`, and folders that hold all of
@@ -179,8 +169,9 @@ class CheckpointFormat(Frozen):
     "repack".
     """
 
-    name: str
-    target: str
+    noun, prefix = "checkpoint", "checkpoint/"
+    by_name = False
+
     suffixes: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
     magic: bytes = b""
@@ -188,21 +179,20 @@ class CheckpointFormat(Frozen):
     summary: str = ""
 
     def __post_init__(self) -> None:
-        described = f"checkpoint format {checked_name('checkpoint format', self.name)}"
-        check_target(described, self.target)
-        check_tuples(described, self, ("suffixes", "files", "options"), str)
+        super().__post_init__()
+        check_tuples(self.label, self, ("suffixes", "files", "options"), str)
         if not isinstance(self.magic, bytes):
-            raise PluginError(f"{described}: magic is bytes, not {self.magic!r}")
+            raise PluginError(f"{self.label}: magic is bytes, not {self.magic!r}")
         if not (self.suffixes or self.files or self.magic):
             raise PluginError(
-                f"{described}: give the suffixes, the files or the magic by which one is recognised"
+                f"{self.label}: give the suffixes, the files or the magic by which one is recognised"
             )
         if bad := next((suffix for suffix in self.suffixes if not suffix.startswith(".")), None):
-            raise PluginError(f"{described}: suffix {bad!r} must begin with a dot")
+            raise PluginError(f"{self.label}: suffix {bad!r} must begin with a dot")
 
 
 @frozen()
-class Corpus(Frozen):
+class Corpus(TargetRecord):
     """Documents to train on: the function at "package.module:attribute", imported only when it is used.
 
     It is called `function(split, seed)` and gives an iterator of documents: a text, or, where `tasks` has "translate",
@@ -216,8 +206,8 @@ class Corpus(Frozen):
     gives its sentences one by one.
     """
 
-    name: str
-    target: str
+    noun, prefix = "corpus", "corpus/"
+
     tasks: tuple[str, ...]
     summary: str = ""
     questions: str | None = None
@@ -226,86 +216,73 @@ class Corpus(Frozen):
     sentences: str | None = None
 
     def __post_init__(self) -> None:
-        label = f"corpus {checked_name('corpus', self.name)}"
-        check_target(label, self.target)
+        super().__post_init__()
         for field in ("questions", "names", "answers", "sentences"):
             if getattr(self, field) is not None:
-                check_target(f"{label}: {field}", getattr(self, field))
-        check_tuples(label, self, ("tasks",), str)
+                check_target(f"{self.label}: {field}", getattr(self, field))
+        check_tuples(self.label, self, ("tasks",), str)
         if len({task == "translate" for task in self.tasks}) != 1:
             raise PluginError(
-                f"{label}: documents are texts or translations: 'translate' goes with no other task"
+                f"{self.label}: documents are texts or translations: 'translate' goes with no other task"
             )
-
-    def function(self) -> Callable[..., Any]:
-        """The function itself, imported now."""
-        return import_target(self.target)
 
 
 @frozen()
-class Objective(Frozen):
+class Objective(TargetRecord):
     """A training objective: the `zoo.training.objective.Method` at "package.module:attribute".
 
     It is imported only when it is used. `tasks` and `causalities` are those of the architectures it can train.
     """
 
-    name: str
-    target: str
+    noun, prefix = "objective", "objective/"
+
     tasks: tuple[str, ...]
     causalities: tuple[str, ...] = ("causal",)
     summary: str = ""
 
     def __post_init__(self) -> None:
-        label = f"objective {checked_name('objective', self.name)}"
-        check_target(label, self.target)
-        check_tuples(label, self, ("tasks", "causalities"), str)
+        super().__post_init__()
+        check_tuples(self.label, self, ("tasks", "causalities"), str)
         if unknown := set(self.causalities) - set(CAUSALITIES):
-            raise PluginError(f"{label}: causality {min(unknown)!r} is not one of {', '.join(CAUSALITIES)}")
+            raise PluginError(
+                f"{self.label}: causality {min(unknown)!r} is not one of {', '.join(CAUSALITIES)}"
+            )
 
     def serves(self, architecture: Architecture) -> bool:
         """Whether it can train this architecture."""
         return architecture.task in self.tasks and architecture.causality in self.causalities
 
-    def method(self) -> Any:
-        """The method itself, imported now."""
-        return import_target(self.target)
-
 
 @frozen()
-class FactSource(Frozen):
+class FactSource(TargetRecord):
     """Facts that a plugin adds to fact sheets: the function at "package.module:attribute", imported only when used.
 
     It is called `function(recipe)` with the recipe of any model and gives `zoo.describe.Fact` records, none where it has
     nothing to say of this one.
     """
 
-    name: str
-    target: str
-    summary: str = ""
+    noun, prefix = "facts", "facts/"
 
-    def __post_init__(self) -> None:
-        check_target(f"facts {checked_name('facts', self.name)}", self.target)
+    summary: str = ""
 
 
 @frozen()
-class Command(Frozen):
+class Command(TargetRecord):
     """A subcommand of `zoo`: a click command at "package.module:attribute", imported only when called.
 
     `group` is the heading under which `zoo --help` lists it: "Run", "Look inside", "Make", "Extend", "This machine",
     or one of the plugin's own.
     """
 
-    name: str
-    target: str
+    noun, prefix = "command", "zoo "
+    choose = "run zoo"
+
     summary: str = ""
     group: str = "Extend"
 
-    def __post_init__(self) -> None:
-        check_target(f"command {checked_name('command', self.name)}", self.target)
-
 
 @frozen()
-class Probe(Frozen):
+class Probe(Record):
     """How the inside of a class of modules is traced, and intervened in.
 
     `module`, "package.module:Class", is the class of the modules, and serves those that derive from it and have no
@@ -313,10 +290,74 @@ class Probe(Frozen):
     model with such a module is traced.
     """
 
+    noun, prefix = "probe", "probe/"
+    by_name, counted = False, True
+
     module: str
     target: str
     summary: str = ""
 
     def __post_init__(self) -> None:
         check_target("probe", self.module)
-        check_target(f"probe of {self.module}", self.target)
+        check_target(self.label, self.target)
+
+    @property
+    def identifier(self) -> str:
+        """The class whose modules it traces."""
+        return self.module
+
+
+@frozen()
+class Drawing(Record):
+    """How one spec is drawn: the function at "package.module:attribute", imported only when it is drawn.
+
+    It is called `function(subject)` with a `zoo.describe.diagram.Subject` and gives the items of the diagram, from bottom
+    to top: `zoo.describe.diagram.Box`, `Residual` or `Frame`. Subclasses of `spec` without a drawing of their own are
+    drawn by it too.
+    """
+
+    noun, prefix = "drawing", "drawing/"
+    by_name, counted = False, True
+
+    spec: type[Spec]
+    target: str
+    summary: str = ""
+
+    def __post_init__(self) -> None:
+        if not (isinstance(self.spec, type) and issubclass(self.spec, Spec)):
+            raise PluginError(f"drawing {self.spec!r}: its spec must be a subclass of Spec")
+        check_target(self.label, self.target)
+
+    @property
+    def identifier(self) -> str:
+        """The block that it draws, "kind/name"."""
+        return self.spec.block()
+
+
+@frozen()
+class Experiment(TargetRecord):
+    """An experiment of `zoo lab`: the function at "package.module:attribute", imported only when it is run.
+
+    It is called `function(scale)`, with a `zoo_lab.plan.Scale`, and gives a `zoo_lab.plan.Plan`: what is run, measured,
+    drawn and claimed. `question` is what it asks, `expected` what its author expects to see, and by which source of
+    `references`: both are shown with the results. `seeds` is how many times each arm is run unless another number is
+    asked for, `seconds` what that took where the record of its documentation was made.
+    """
+
+    noun, prefix = "experiment", "experiment/"
+
+    question: str
+    expected: str
+    summary: str = ""
+    references: tuple[str, ...] = ()
+    seeds: int = 3
+    seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_tuples(self.label, self, ("references",), str)
+        for field in ("question", "expected"):
+            if not isinstance(getattr(self, field), str) or not getattr(self, field).strip():
+                raise PluginError(f"{self.label}: {field} is a text, not {getattr(self, field)!r:.60}")
+        if type(self.seeds) is not int or self.seeds < 1:
+            raise PluginError(f"{self.label}: seeds is a whole number from 1, not {self.seeds!r:.60}")

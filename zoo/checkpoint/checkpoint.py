@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import mlx.core as mx
 
-from zoo.architecture import Architecture, CheckpointFormat, import_target
+from zoo.architecture import Architecture, CheckpointFormat
 from zoo.checkpoint.detect_format import detect_format
 from zoo.checkpoint.finite import finite
 from zoo.checkpoint.pooling import Pooling
@@ -19,6 +19,7 @@ from zoo.checkpoint.safetensors import Tensors
 from zoo.config import CONFIG_JSON, Config, Origin
 from zoo.errors import PluginError, SourceError
 from zoo.host.registry import Registry
+from zoo.host.resolve import resolve
 from zoo.tokenizer import Tokenizer
 
 
@@ -56,7 +57,7 @@ class Checkpoint(ABC):
     @cached_property
     def architecture(self) -> Architecture:
         """The architecture asked for, else the one that the config is of."""
-        return self._architecture or self.registry.resolve(self.config, self.origin)
+        return self._architecture or resolve(self.registry, self.config, self.origin)
 
     @property
     def origin(self) -> Origin:
@@ -133,7 +134,7 @@ def open_checkpoint(
             raise SourceError(
                 f"{path}: `{name}` is of {' and '.join(takers)} files; `zoo convert --quantize` packs others"
             )
-    found = import_target(format.target)(path, registry=registry, architecture=architecture, **given)
+    found = format.load()(path, registry=registry, architecture=architecture, **given)
     if not isinstance(found, Checkpoint):
         raise PluginError(f"{format.target} gave {type(found).__name__}, not a Checkpoint")
     return found

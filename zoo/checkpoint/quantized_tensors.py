@@ -13,7 +13,6 @@ from typing import Any
 
 import mlx.core as mx
 
-from zoo.architecture import import_target
 from zoo.checkpoint.quantization_modes import AFFINE_BITS, AFFINE_GROUPS, FLOAT_MODES
 from zoo.checkpoint.quantization_settings import QuantizationSettings, origin_of, refused
 from zoo.checkpoint.quantized_matrix import WORD, QuantizationSpec, QuantizedMatrix, mode_of
@@ -87,7 +86,7 @@ def gather(tensors: Tensors, config: Mapping[str, Any], registry: Registry, dtyp
     format = registry.format(method) if method is not None else None
     if format is not None and format.target is not None:
         try:
-            tensors = import_target(format.target)(tensors, settings, dtype)
+            tensors = format.load()(tensors, settings, dtype)
             if not isinstance(tensors, Tensors):
                 raise PluginError(f"{format.target} gave {type(tensors).__name__}, not Tensors")
         except RuntimeError as error:  # some read what a shape depends on

@@ -93,9 +93,10 @@ def _chain(ctx: click.Context, command: click.Command | None, args: list[str]) -
 
 def command_table() -> RecordTable[Command]:
     """The subcommands of the zoo and of plugins, by name."""
+    from zoo.architecture import Command
     from zoo.host.registry import default_registry
 
-    return default_registry().commands
+    return default_registry().table(Command)
 
 
 def _imported(target: str) -> click.Command:

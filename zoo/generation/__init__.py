@@ -75,7 +75,7 @@ def stream(
     if report is not None and "report" in chosen.options:
         arguments["report"] = report
     label = label_of(loaded, chosen)
-    return _run(checked_steps(chosen.function()(loaded, prompt, **arguments), label))
+    return _run(checked_steps(chosen.load()(loaded, prompt, **arguments), label))
 
 
 def started(
@@ -219,6 +219,6 @@ def batch_stream(
     together = chosen.batch_function()
     if together is not None:
         return _run(together(loaded, prompts, **arguments))
-    each = [chosen.function()(loaded, prompt, **arguments) for prompt in prompts]
+    each = [chosen.load()(loaded, prompt, **arguments) for prompt in prompts]
     label = label_of(loaded, chosen)
     return _run((index, step) for index, steps in enumerate(each) for step in checked_steps(steps, label))

@@ -20,7 +20,7 @@ from typing import Any
 from zoo.architecture import API, Architecture
 from zoo.errors import PluginError, contained, in_words
 from zoo.host.collect import NewerContract, collect
-from zoo.host.kinds import KINDS
+from zoo.host.hookspecs import RECORDS
 from zoo.version import __version__
 
 GROUP = "zoo"
@@ -77,13 +77,13 @@ class Plugin:
     def gives(self) -> list[str]:
         """The names of its records; of drawings, probes and another library's architectures how many there are."""
         names: list[str] = []
-        for kind in KINDS:
-            records = self.records.get(kind.hook, ())
-            libraries = Counter(kind.identify(r).partition("::")[0] for r in records if _is_bridged(r))
+        for hook, kind in RECORDS.items():
+            records = self.records.get(hook, ())
             if kind.counted:
                 names += [f"{len(records)} {kind.noun}{'s' if len(records) > 1 else ''}"] if records else []
                 continue
-            names += [kind.prefix + kind.identify(record) for record in records if not _is_bridged(record)]
+            libraries = Counter(r.identifier.partition("::")[0] for r in records if _is_bridged(r))
+            names += [kind.prefix + record.identifier for record in records if not _is_bridged(record)]
             names += [f"{library}::… ({count})" for library, count in libraries.items()]
         return [*names, *("zoo_resolve" for _ in self.records.get("zoo_resolve", ()))]
 

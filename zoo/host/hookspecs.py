@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any, get_args, get_type_hints
 
 import pluggy
 
-if TYPE_CHECKING:
-    from zoo.architecture import (
-        Architecture,
-        Block,
-        CheckpointFormat,
-        Command,
-        Corpus,
-        Drawing,
-        Experiment,
-        FactSource,
-        Objective,
-        Probe,
-        QuantizedFormat,
-        Sampler,
-        Strategy,
-        TokenizerFormat,
-    )
+from zoo.architecture import (
+    Architecture,
+    Block,
+    CheckpointFormat,
+    Command,
+    Corpus,
+    Drawing,
+    Experiment,
+    FactSource,
+    Objective,
+    Probe,
+    QuantizedFormat,
+    Sampler,
+    Strategy,
+    TokenizerFormat,
+)
+from zoo.architecture.record import Record
 
 hookspec = pluggy.HookspecMarker("zoo")
 
@@ -339,3 +339,11 @@ def zoo_probes() -> Iterable[Probe]:  # type: ignore[empty-body]
     >>> [probe.module for probe in zoo_probes()]
     ['my_plugin.block:GatedAttention']
     """
+
+
+HOOKS = tuple(name for name in globals() if name.startswith("zoo_"))
+
+# The record that each hook yields; `zoo_resolve` gives a name.
+RECORDS: dict[str, type[Record]] = {
+    hook: get_args(get_type_hints(globals()[hook])["return"])[0] for hook in HOOKS if hook != "zoo_resolve"
+}

@@ -6,10 +6,11 @@ import warnings
 from collections.abc import Callable, Iterator
 from typing import Generic, TypeVar
 
+from zoo.architecture.record import Record
 from zoo.errors import PluginError
 from zoo.host.discovery import Plugin
 
-T = TypeVar("T")
+T = TypeVar("T", bound=Record)
 
 
 class RecordTable(Generic[T]):
@@ -20,9 +21,9 @@ class RecordTable(Generic[T]):
     asking for it says so.
     """
 
-    def __init__(self, noun: str, ask: str = "ask for", own_name: Callable[[T], str] | None = None) -> None:
-        """For messages: what a record is called, how to choose one, and a record's name if not the one claimed."""
-        self.noun, self.ask, self.own_name = noun, ask, own_name
+    def __init__(self, noun: str, choose: str) -> None:
+        """`noun` is what messages call a record, `choose` how they tell a person to choose one."""
+        self.noun, self.choose = noun, choose
         self._claims: dict[str, list[tuple[Plugin, T]]] = {}
 
     def add(self, name: str, plugin: Plugin, record: T) -> None:
@@ -64,13 +65,13 @@ class RecordTable(Generic[T]):
         """The claim that gets the name, with a warning when it replaces one of the zoo's; PluginError when none does."""
         third_party = _third_party(claims)
         if len(third_party) > 1:
-            options = " or ".join(self._qualified(*claim, name) for claim in third_party)
-            raise PluginError(f"{self.noun} {name!r} is claimed by several plugins: {self.ask} {options}")
+            options = " or ".join(_qualified(*claim) for claim in third_party)
+            raise PluginError(f"{self.noun} {name!r} is claimed by several plugins: {self.choose} {options}")
         if third_party and len(claims) > 1:
             replaced = next(claim for claim in claims if claim[0].first_party)
             warnings.warn(
                 f"{self.noun} {name!r} is served by the plugin {third_party[0][0].label}, "
-                f"not by the zoo's own {self._qualified(*replaced, name)}",
+                f"not by the zoo's own {_qualified(*replaced)}",
                 stacklevel=3,
             )
         return third_party[0] if third_party else claims[0]
@@ -81,12 +82,8 @@ class RecordTable(Generic[T]):
         for name, claims in self._claims.items():
             third_party = _third_party(claims)
             if len(third_party) > 1:
-                found[name] = [self._qualified(*claim, name) for claim in third_party]
+                found[name] = [_qualified(*claim) for claim in third_party]
         return found
-
-    def _qualified(self, plugin: Plugin, record: T, name: str) -> str:
-        plain = self.own_name(record) if self.own_name else name.rpartition("::")[2]
-        return f"{plugin.distribution}::{plain}"
 
     def listed(self) -> dict[str, T]:
         """Every record under a name that gives it, qualified where the plain one gives another or is contested."""
@@ -111,6 +108,45 @@ class RecordTable(Generic[T]):
 
         plain = {full.rpartition("::")[2]: full for full in sorted(self._claims, key=lambda n: "::" not in n)}
         return [plain[match] for match in get_close_matches(name.lower(), plain, 3, 0.5)]
+
+
+def choose(
+    table: RecordTable[T],
+    serves: Callable[[T], bool],
+    what: str,
+    *,
+    name: str | None = None,
+    distribution: str | None = None,
+    prefers: Callable[[T], bool] = lambda record: True,
+) -> T:
+    """The record `name`, else the first that `serves` and that the caller `prefers`, else the first that serves.
+
+    `what` says in messages what is to be served. Records of `distribution`, which is the architecture's, come first, then
+    the zoo's own; another third party's serves unasked only where none of these does. PluginError when there is none,
+    or several third parties' fit.
+    """
+    if name is not None:
+        found = table.get(name)
+        if found is None or not serves(found):
+            known = ", ".join(name for name, record in table.listed().items() if serves(record))
+            raise PluginError(f"{table.noun} {name!r}: none of that name {what}; known: {known or 'none'}")
+        return found
+
+    def rank(claim: tuple[Plugin, T]) -> int:
+        return 0 if claim[0].distribution == distribution else 1 if claim[0].first_party else 2
+
+    serving = sorted((claim for claim in table.pairs() if serves(claim[1])), key=rank)
+    fitting = [claim for claim in serving if prefers(claim[1])] or serving[:1]
+    if not fitting:
+        raise PluginError(f"no {table.noun} {what}")
+    if rank(fitting[0]) == 2 and len(fitting) > 1:
+        options = " or ".join(_qualified(*claim) for claim in fitting)
+        raise PluginError(f"several plugins have a {table.noun} that {what}: ask for {options}")
+    return fitting[0][1]
+
+
+def _qualified(plugin: Plugin, record: Record) -> str:
+    return f"{plugin.distribution}::{record.identifier}"
 
 
 def _third_party(claims: list[tuple[Plugin, T]]) -> list[tuple[Plugin, T]]:

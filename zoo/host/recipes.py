@@ -8,34 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-from zoo.architecture import Architecture, Block
+from zoo.architecture import Architecture
 from zoo.config import CONFIG_JSON, Config, Origin
 from zoo.errors import ConfigError, PluginError, RecipeError, did_you_mean
 from zoo.files import read_object
-from zoo.host.discovery import Plugin
+from zoo.host.registry import RECIPE_TYPE, Registry
 from zoo.recipe import Model, Spec, from_json
 from zoo.weights import Rename
 
-MODEL_TYPE = "zoo-recipe"
 
-
-class Blocks(Protocol):
-    """What knows the blocks by their names: a `Registry`."""
-
-    @property
-    def blocks(self) -> Mapping[str, Block]:
-        """The blocks, by "kind/name"."""
-
-    def block(self, identifier: str) -> Block:
-        """The block of that name; PluginError for none."""
-
-    def unloaded_block(self, identifier: str) -> Plugin | None:
-        """The plugin that is not loaded and whose code has that block."""
-
-
-def recipe_from_json(value: Any, registry: Blocks) -> Model:
+def recipe_from_json(value: Any, registry: Registry) -> Model:
     """The model that a JSON object describes in the blocks of `registry`.
 
     RecipeError that starts with the path of the field, as of `zoo.recipe.from_json`.
@@ -59,7 +43,7 @@ def recipe_from_json(value: Any, registry: Blocks) -> Model:
     return found
 
 
-def read_recipe(path: Path, registry: Blocks) -> Model:
+def read_recipe(path: Path, registry: Registry) -> Model:
     """The recipe in a JSON file; RecipeError that names the file and the path of the field."""
     real = path.resolve()  # a person's own file may be a link
     value = read_object(real.parent, real.name, RecipeError, required=True)
@@ -71,11 +55,11 @@ def read_recipe(path: Path, registry: Blocks) -> Model:
 
 def recipe_config(recipe: Model) -> dict[str, Any]:
     """What the config.json of a folder says whose model is this recipe's."""
-    return {"model_type": MODEL_TYPE, "recipe": recipe.to_json()}
+    return {"model_type": RECIPE_TYPE, "recipe": recipe.to_json()}
 
 
 def recipe_architecture(
-    config: Mapping[str, Any], registry: Blocks, origin: Origin = CONFIG_JSON
+    config: Mapping[str, Any], registry: Registry, origin: Origin = CONFIG_JSON
 ) -> Architecture:
     """The architecture of a config that holds its recipe: task and causality are the recipe's own.
 
@@ -90,11 +74,11 @@ def recipe_architecture(
 
     recipe = read(Config(config, origin=origin))
     return Architecture(
-        name=MODEL_TYPE,
+        name=RECIPE_TYPE,
         summary="a recipe of its own, in the folder's config.json",
         recipe=read,
         weights=(Rename("*", "*"),),
         task=recipe.task,
         causality=recipe.causality,
-        model_types=(MODEL_TYPE,),
+        model_types=(RECIPE_TYPE,),
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from types import ModuleType
@@ -12,7 +12,6 @@ from typing import Any, TypeVar
 from zoo.architecture import (
     Architecture,
     Block,
-    Command,
     Corpus,
     Drawing,
     Experiment,
@@ -23,19 +22,18 @@ from zoo.architecture import (
     TokenizerFormat,
     import_target,
 )
-from zoo.config import CONFIG_JSON, Origin
+from zoo.architecture.record import Record
 from zoo.errors import PluginError, SourceError, did_you_mean
 from zoo.host import core as core_plugin
-from zoo.host.choose import choose_objective, choose_strategy
 from zoo.host.collect import collect
 from zoo.host.discovery import FIRST_PARTY, Plugin, load_plugins
-from zoo.host.kinds import KINDS
-from zoo.host.precedence import RecordTable
-from zoo.host.recipes import MODEL_TYPE
-from zoo.host.resolve import resolve
+from zoo.host.hookspecs import RECORDS
+from zoo.host.precedence import RecordTable, choose
 from zoo.version import __version__
 
-R = TypeVar("R")
+R = TypeVar("R", bound=Record)
+
+RECIPE_TYPE = "zoo-recipe"  # the model_type of a folder whose config.json holds its recipe
 
 
 @cache
@@ -52,21 +50,21 @@ class Registry:
 
     def __init__(self, plugins: Iterable[Plugin]) -> None:
         self.plugins = [core(), *(plugin for plugin in plugins if plugin is not core())]
-        self._tables = {kind.record: RecordTable[Any](kind.noun, kind.ask, kind.identify) for kind in KINDS}
-        self.model_types = RecordTable[Architecture](
-            "model_type", "choose with `architecture`", lambda architecture: architecture.name
-        )
+        self._tables: dict[type[Record], RecordTable[Any]] = {
+            kind: RecordTable(kind.noun, kind.choose if kind.by_name else "choose one by ZOO_BLOCK: it is of")
+            for kind in RECORDS.values()
+        }
+        self.model_types = RecordTable[Architecture]("model_type", "choose with `architecture`")
         self._modules: dict[type, Block] = {}
         # The zoo's own come first, so that no other plugin's module runs a block of the zoo's.
         for plugin in sorted(self.plugins, key=lambda plugin: not plugin.first_party):
             self._add(plugin)
 
     def _add(self, plugin: Plugin) -> None:
-        for kind in KINDS:
-            table = self._tables[kind.record]
-            for record in plugin.records.get(kind.hook, ()):
+        for hook, kind in RECORDS.items():
+            for record in plugin.records.get(hook, ()):
                 if not isinstance(record, Block) or self._add_module(plugin, record):
-                    table.add(kind.identify(record), plugin, record)
+                    self._tables[kind].add(record.identifier, plugin, record)
                 if isinstance(record, Architecture) and not record.bridged:
                     for model_type in record.model_types:
                         self.model_types.add(model_type, plugin, record)
@@ -116,11 +114,6 @@ class Registry:
         return self.table(Corpus).listed()
 
     @property
-    def objectives(self) -> dict[str, Objective]:
-        """The objectives, by name."""
-        return self.table(Objective).listed()
-
-    @property
     def formats(self) -> dict[str, QuantizedFormat]:
         """The quantized formats, by their `quant_method`."""
         return self.table(QuantizedFormat).listed()
@@ -130,18 +123,9 @@ class Registry:
         """The kinds of tokenizer files that plugins read, by name."""
         return self.table(TokenizerFormat).listed()
 
-    @property
-    def commands(self) -> RecordTable[Command]:
-        """The subcommands of `zoo`, with the plugins that claim each name."""
-        return self.table(Command)
-
     def __contains__(self, name: str) -> bool:
         """Whether some plugin claims this architecture's name, plain or qualified, contested or not."""
         return name in self.table(Architecture)
-
-    def has_type(self, model_type: str) -> bool:
-        """Whether some architecture claims this model_type."""
-        return model_type in self.model_types
 
     def plugin(self, name: str) -> Plugin:
         """The plugin of that name, or of the distribution of that name; PluginError for none."""
@@ -152,7 +136,7 @@ class Registry:
 
     def plugin_of(self, record: Any) -> Plugin:
         """The plugin that gave this very record; PluginError for none."""
-        if isinstance(record, Architecture) and record.name == MODEL_TYPE:
+        if isinstance(record, Architecture) and record.name == RECIPE_TYPE:
             return core()  # made for one recipe, so no plugin registers it
         table = next(table for kind, table in self._tables.items() if isinstance(record, kind))
         return table.plugin_of(record)
@@ -193,9 +177,9 @@ class Registry:
         """
         found = {
             kind.prefix + name: options
-            for kind in KINDS
+            for kind, table in self._tables.items()
             if kind.by_name
-            for name, options in self.table(kind.record).contested().items()
+            for name, options in table.contested().items()
         }
         for model_type, options in self.model_types.contested().items():
             if model_type not in found:
@@ -220,10 +204,6 @@ class Registry:
         # Another library's many names are suggested only where the zoo and the plugins have none like it.
         near = [match for match in near if match not in self.bridged] or near
         return f"; did you mean {' or '.join(near)}?" if near else ""
-
-    def resolve(self, config: Mapping[str, Any], origin: Origin = CONFIG_JSON) -> Architecture:
-        """The architecture of a checkpoint's config, read from `origin`; ConfigError when no plugin knows it."""
-        return resolve(self, config, origin)
 
     def block(self, identifier: str) -> Block:
         """The block "kind/name"; PluginError for none."""
@@ -255,15 +235,28 @@ class Registry:
         name: str | None = None,
         architecture: Architecture | None = None,
     ) -> Strategy:
-        """The strategy `name`, else the one that `zoo.host.choose` chooses for the task, settings and architecture."""
-        return choose_strategy(
-            self.table(Strategy), task, settings, name=name, distribution=self._distribution(architecture)
+        """The strategy `name`, else the first that serves the task and takes all of `settings`, else the first.
+
+        PluginError where there is none, or several third parties' fit.
+        """
+        wanted = set(settings)
+        return choose(
+            self.table(Strategy),
+            lambda strategy: task in strategy.tasks,
+            f"serves the task {task!r}",
+            name=name,
+            distribution=self._distribution(architecture),
+            prefers=lambda strategy: wanted <= set(strategy.takes),
         )
 
     def objective(self, architecture: Architecture, name: str | None = None) -> Objective:
-        """The objective `name`, else the one that `zoo.host.choose` chooses to train the architecture."""
-        return choose_objective(
-            self.table(Objective), architecture, name=name, distribution=self._distribution(architecture)
+        """The objective `name`, else the first that can train the architecture; PluginError as for strategies."""
+        return choose(
+            self.table(Objective),
+            lambda objective: objective.serves(architecture),
+            f"trains {architecture.name}: {architecture.task} with attention {architecture.causality}",
+            name=name,
+            distribution=self._distribution(architecture),
         )
 
     def _distribution(self, architecture: Architecture | None) -> str | None:
@@ -278,11 +271,6 @@ class Registry:
     def format(self, method: str) -> QuantizedFormat | None:
         """The quantized format of a `quant_method`, None for none; PluginError when several plugins claim it."""
         return self.table(QuantizedFormat).get(method)
-
-    @property
-    def experiments(self) -> dict[str, Experiment]:
-        """The experiments of `zoo lab`, by name."""
-        return self.table(Experiment).listed()
 
     def experiment(self, name: str) -> Experiment:
         """The experiment of that name; PluginError, which lists those there are, for none."""

@@ -6,16 +6,14 @@ import os
 import re
 import warnings
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from zoo.architecture import Architecture
 from zoo.config import CONFIG_JSON, Origin
 from zoo.errors import ConfigError, PluginError, contained, in_words
 from zoo.host.discovery import Plugin
-from zoo.host.recipes import MODEL_TYPE, recipe_architecture
-
-if TYPE_CHECKING:
-    from zoo.host.registry import Registry
+from zoo.host.recipes import recipe_architecture
+from zoo.host.registry import RECIPE_TYPE, Registry
 
 # The key of a config.json under which a folder names the third party's plugin that it needs: "zoo-gptj 0.1".
 WRITER = "zoo_plugin"
@@ -29,7 +27,7 @@ def resolve(registry: Registry, config: Mapping[str, Any], origin: Origin = CONF
     A plugin that bridges to another library is asked when no other has the config. Errors name the file of `origin`.
     """
     model_type = config.get("model_type")
-    if model_type == MODEL_TYPE:
+    if model_type == RECIPE_TYPE:
         return recipe_architecture(config, registry, origin)
     typed = registry.model_types.claims(model_type) if isinstance(model_type, str) else []
     resolved = list(_resolved(registry, config))
@@ -91,7 +89,7 @@ def _resolved(
         for function in plugin.records.get("zoo_resolve", ()):
             try:
                 with contained():
-                    name = function(config)
+                    name = function(config=config)
                 if name:
                     own = [a for a in plugin.records.get("zoo_architectures", ()) if a.name == name]
                     yield plugin, own[0] if own else registry.architecture(name)

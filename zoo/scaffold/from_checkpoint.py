@@ -16,6 +16,7 @@ from zoo.architecture import Architecture
 from zoo.config import HARMLESS, Config
 from zoo.errors import ScaffoldError, ZooError
 from zoo.host.registry import Registry, default_registry
+from zoo.host.resolve import resolve
 from zoo.scaffold.base import Parts, parts_of
 from zoo.scaffold.fit import Fit, Source, fit, kinds, read_source
 from zoo.scaffold.guess import guess
@@ -84,10 +85,10 @@ def create_from(
 def refuse_known(source: Source, registry: Registry) -> None:
     """ScaffoldError where the architecture of the checkpoint's `model_type` reads it as it is."""
     model_type = source.values.get("model_type")
-    if not isinstance(model_type, str) or not registry.has_type(model_type):
+    if not isinstance(model_type, str) or model_type not in registry.model_types:
         return
     try:
-        known = registry.resolve(source.values)
+        known = resolve(registry, source.values)
         reads = fit(known, source, registry).distance == 0
     except ZooError:
         return

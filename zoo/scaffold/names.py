@@ -8,6 +8,7 @@ import re
 from dataclasses import dataclass
 from importlib.util import find_spec
 
+from zoo.architecture import Command
 from zoo.errors import ScaffoldError
 from zoo.host.registry import Registry
 
@@ -60,10 +61,10 @@ def refuse_taken(names: Names, kind: str, registry: Registry, block: str | None 
     """Raise ScaffoldError when something installed has one of the names already."""
     name = names.name
     taken = {
-        "architecture": (name in registry or registry.has_type(name), "an architecture or model_type"),
+        "architecture": (name in registry or name in registry.model_types, "an architecture or model_type"),
         "block": (f"{block}/{name}" in registry.blocks, "a block"),
         "strategy": (name in registry.strategies, "a strategy"),
-        "command": (name in registry.commands, "a command"),
+        "command": (name in registry.table(Command), "a command"),
     }
     for is_taken, what in (taken.get(kind, taken["architecture"]), *([taken["block"]] if block else [])):
         if is_taken:

@@ -7,7 +7,7 @@ from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from zoo.architecture import TokenizerFormat, import_target
+from zoo.architecture import TokenizerFormat
 from zoo.errors import PluginError, TokenizerError
 from zoo.files import inside
 from zoo.tokenizer.backend import Backend, checked_backend
@@ -178,7 +178,7 @@ def _backend_of_plugin(
         names = " and ".join(serving)
         raise PluginError(f"{folder}: the tokenizers {names} both serve it: leave one out with ZOO_BLOCK")
     for format in serving.values():
-        return checked_backend(import_target(format.target)(folder, settings), format.target)
+        return checked_backend(format.load()(folder, settings), format.target)
     return None
 
 

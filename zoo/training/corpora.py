@@ -95,7 +95,7 @@ def corpus(name: str, task: str, registry: Registry | None = None) -> Texts:
 
 
 def _registered(record: Corpus, parallel: bool) -> Texts:
-    function = record.function()
+    function = record.load()
 
     def stream(function: Callable[..., Any], seed: int) -> Iterator[Any]:
         for round in count(seed):

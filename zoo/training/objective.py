@@ -282,7 +282,7 @@ def objective_of(
 ) -> Method:
     """The objective `name`, else that of the architecture's task and causality; ZooError when there is none."""
     record = (registry or default_registry()).objective(architecture, name)
-    method = record.method()
+    method = record.load()
     if not isinstance(method, Method):
         raise PluginError(
             f"objective {record.name}: {record.target} is {type(method).__name__}, not a Method"

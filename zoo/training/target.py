@@ -11,8 +11,8 @@ from typing import Any, Self
 from zoo.architecture import Architecture
 from zoo.checkpoint.open import make_recipe
 from zoo.errors import ZooError
-from zoo.host.recipes import MODEL_TYPE, recipe_architecture, recipe_config
-from zoo.host.registry import Registry
+from zoo.host.recipes import recipe_architecture, recipe_config
+from zoo.host.registry import RECIPE_TYPE, Registry
 from zoo.recipe import Model
 from zoo.tokenizer import Tokenizer
 from zoo.training.state import State
@@ -100,11 +100,11 @@ def resumed_target(
 ) -> Target:
     """What the run in `out` trains; ZooError where something else is asked for. `what` None: whatever it is."""
     name, saved = state.record["architecture"], dict(state.record["settings"]["config"])
-    asked = MODEL_TYPE if isinstance(what, Model) else name if what is None else what
+    asked = RECIPE_TYPE if isinstance(what, Model) else name if what is None else what
     if asked != name:
         raise ZooError(f"{out}: its run trains {name}, not {asked}")
     target: Target
-    if name == MODEL_TYPE:
+    if name == RECIPE_TYPE:
         target = RecipeTarget(name, recipe_architecture(saved, registry), saved, registry)
     else:
         target = ArchitectureTarget(name, registry.architecture(name), saved, registry)

@@ -96,7 +96,7 @@ def draw(subject: Subject) -> tuple[Any, ...]:
     if drawing is None or (subject.spec.kind == "layer" and not own):
         return (generic(subject),)
     try:
-        found = drawing.function()(subject)
+        found = drawing.load()(subject)
         items = (found,) if isinstance(found, Box | Residual | Frame | Stack) else tuple(found)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise PluginError(f"the drawing of {subject.spec.block()}, {drawing.target}: {error!r}") from error

@@ -230,12 +230,12 @@ def _writes_bytes(tokenizer: Any) -> bool:
 
 def plugin_facts(recipe: Any, registry: Any, taken: set[str]) -> list[Fact]:
     """The facts that the plugins' hooks `zoo_facts` add; one that raises, or gives no facts, is warned of and left out."""
-    from zoo.architecture import FactSource, import_target
+    from zoo.architecture import FactSource
 
     found: list[Fact] = []
     for source in registry.table(FactSource).listed().values():
         try:
-            given = list(import_target(source.target)(recipe))
+            given = list(source.load()(recipe))
         except Exception as error:  # of a plugin's code
             notice(f"facts {source.name}: {type(error).__name__}: {error}")
             continue

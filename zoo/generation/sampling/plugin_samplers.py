@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import mlx.core as mx
 
-from zoo.architecture import Sampler, import_target
+from zoo.architecture import Sampler
 from zoo.architecture.settings import checked_settings
 from zoo.errors import PluginError, PromptError, in_words
 from zoo.host.registry import Registry
@@ -29,7 +29,7 @@ class PluginFilter:
     def __init__(self, record: Sampler, settings: Mapping[str, Any]) -> None:
         self.name, self.stateful = record.name, record.stateful
         self._settings = {} if record.stateful else dict(settings)
-        target = import_target(record.target)
+        target = record.load()
         self._function = self._guarded(target, **settings) if record.stateful else target
 
     def __call__(self, logits: mx.array) -> mx.array:

@@ -15,7 +15,6 @@ import mlx.core as mx
 import mlx.nn as nn
 
 from zoo.architecture import Probe as ProbeRecord
-from zoo.architecture import import_target
 from zoo.errors import PluginError, ZooError, in_words
 from zoo.host.faults import blamed
 from zoo.host.registry import Registry
@@ -65,7 +64,7 @@ def probe_of(kind: type, registry: Registry) -> type[Probe]:
     for base in kind.__mro__:
         record = table.get(f"{base.__module__}:{base.__qualname__}")
         if record is not None:
-            probe = import_target(record.target)
+            probe = record.load()
             if not (isinstance(probe, type) and issubclass(probe, Probe)):
                 raise PluginError(
                     f"{record.target} is no probe: it must derive from {Probe.__module__}:Probe"
