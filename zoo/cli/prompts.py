@@ -16,7 +16,7 @@ def run_prompts(
     loaded: Any, prompts: Path, output: Path | None, settings: dict[str, Any], keep_going: bool
 ) -> None:
     """Answer the lines of `prompts` that `output` has no answer of, and say how many and how fast."""
-    from zoo.generation.prompts_file import answered, read_prompts
+    from zoo.generation.loop.prompts_file import answered, read_prompts
 
     lines = read_prompts(loaded, prompts, settings, keep_going=keep_going)
     began, tokens, count, failed = time.perf_counter(), 0, 0, 0

@@ -9,9 +9,9 @@ from parameters import ordinary
 import zoo
 from zoo.assemble import assemble
 from zoo.errors import PromptError
+from zoo.generation.chat.checkpoints import next_turn_checkpoints
 from zoo.generation.loop.prompt import encode_messages
 from zoo.generation.prefix_cache import PromptCache
-from zoo.generation.prefix_cache.checkpoints import next_turn_checkpoints
 from zoo.host.registry import default_registry
 from zoo.testing import subject
 from zoo.testing.subjects import loaded_of, randomise

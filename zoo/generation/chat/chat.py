@@ -11,11 +11,11 @@ from typing import Any
 from zoo.errors import PromptError
 from zoo.frozen import Frozen, frozen
 from zoo.generation import check_loaded, stream
+from zoo.generation.chat.checkpoints import next_turn_checkpoints
 from zoo.generation.chat.parsing import Parser, format_of
 from zoo.generation.chat.tools import Tool, declarations
 from zoo.generation.loop.prompt import encode_prompt, render_messages
 from zoo.generation.loop.step import Step
-from zoo.generation.prefix_cache.checkpoints import next_turn_checkpoints
 from zoo.loading import Loaded
 
 

@@ -15,12 +15,12 @@ from zoo.errors import PromptError, ZooError
 from zoo.frozen import Frozen, frozen
 from zoo.generation import started, stream
 from zoo.generation.chat.chat import Question, question_of
+from zoo.generation.chat.checkpoints import next_turn_checkpoints
 from zoo.generation.chat.conversation import Conversation, Message
 from zoo.generation.chat.tools import ToolCall
 from zoo.generation.chat.transcript import Transcript
 from zoo.generation.loop.prompt import encode_prompt, has_chat_template, render_messages
 from zoo.generation.loop.step import PromptRead, Step
-from zoo.generation.prefix_cache.checkpoints import next_turn_checkpoints
 from zoo.generation.settings.generation_config import token_limit
 from zoo.loading import Loaded
 

@@ -11,7 +11,7 @@ import pytest
 import zoo
 from zoo.errors import PromptError, SourceError
 from zoo.files import locked
-from zoo.generation.prompts_file import answered, read_prompts
+from zoo.generation.loop.prompts_file import answered, read_prompts
 
 PROMPTS = [
     '"The capital city of China is"',
@@ -116,9 +116,9 @@ def test_answers_of_another_run_are_refused_by_name(
     before = output.read_bytes()
     prompts = {"prompts": ['"Peru"', *PROMPTS[1:]], "fewer": PROMPTS[:1]}.get(change, PROMPTS)
     if change == "version":
-        versions = zoo.generation.prompts_file.runtime.versions()
+        versions = zoo.generation.loop.prompts_file.runtime.versions()
         monkeypatch.setattr(
-            "zoo.generation.prompts_file.runtime.versions", lambda: versions | {"mlx-zoo": "0.0.1"}
+            "zoo.generation.loop.prompts_file.runtime.versions", lambda: versions | {"mlx-zoo": "0.0.1"}
         )
     settings = {"temperature": 0.5} if change == "settings" else {}
     with pytest.raises(PromptError, match=rf"out\.jsonl: .*{words}"):
@@ -167,7 +167,7 @@ def test_a_full_disk_is_one_line_and_what_was_written_is_kept(loaded, file, tmp_
     whole = list(answered(loaded, lines, output, max_tokens=2))
     output.write_text("".join(output.read_text().splitlines(keepends=True)[:1]))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("zoo.generation.prompts_file.open", lambda *_, **__: Full(), raising=False)
+        patch.setattr("zoo.generation.loop.prompts_file.open", lambda *_, **__: Full(), raising=False)
         with pytest.raises(SourceError, match=r"out\.jsonl: cannot be written \(No space left on device\)"):
             list(answered(loaded, lines, output, max_tokens=2))
     assert written(output) == whole[:1]
