@@ -22,10 +22,10 @@ from zoo.checkpoint.convert import convert
 from zoo.checkpoint.parameters import parameters_of
 from zoo.checkpoint.quantized_matrix import QuantizationSpec, QuantizedMatrix
 from zoo.cli.compare import compare
-from zoo.cli.show import described_source, show
+from zoo.cli.show import show
 from zoo.cli.test import test as suite
 from zoo.config import Config
-from zoo.describe import described, facts_of, fields_of
+from zoo.describe import describe, described, facts_of, fields_of
 from zoo.describe.plugin_card import card
 from zoo.errors import CheckpointError, ConfigError, PromptError, SourceError, ZooError
 from zoo.host.registry import default_registry, isolated
@@ -248,8 +248,9 @@ def test_it_holds_what_every_model_must(tmp_path):
 
 def test_facts_are_those_of_the_model(tmp_path):
     network = write(tmp_path, "qwen3_5")
-    architecture, _, recipe = described_source(str(tmp_path))
-    assert architecture.name == "mlx-lm::qwen3_5"
+    found = describe(str(tmp_path), default_registry())
+    recipe = found.recipe
+    assert found.architecture.name == "mlx-lm::qwen3_5"
     assert recipe.parameters(recipe.dim) == sum(a.size for _, a in tree_flatten(network.parameters()))
     cache = make_prompt_cache(network)
     mx.eval(network(texts(), cache=cache))

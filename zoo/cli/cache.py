@@ -8,6 +8,8 @@ from typing import Any
 
 import click
 
+from zoo.cli.table import table
+
 
 def scan() -> Any:
     """What huggingface_hub finds in its cache, None where there is none yet; SourceError when it cannot be read."""
@@ -53,7 +55,6 @@ def cache(context: click.Context, as_json: bool) -> None:
         return
     from huggingface_hub import constants
 
-    from zoo.cli.table import table
     from zoo.describe import amount
 
     found = downloaded(scan())

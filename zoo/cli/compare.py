@@ -13,6 +13,8 @@ from zoo.cli.complete import sources
 from zoo.cli.downloads import yes_option
 from zoo.cli.show import bullets
 from zoo.cli.source_options import overwrite_option
+from zoo.cli.table import table, wrapped
+from zoo.cli.terminal import write_marked
 
 if TYPE_CHECKING:
     from zoo.describe.facts.compare import Row
@@ -55,8 +57,6 @@ def compare(
     writes the page of that model alone.
     """
     from zoo.cli.drawn import diagrams_of, print_diagrams, write_file
-    from zoo.cli.table import wrapped
-    from zoo.cli.terminal import columns
     from zoo.describe import aligned, common_context, describe, fields_of
     from zoo.describe import compare as compare_sheets
     from zoo.describe.differences import differences
@@ -105,9 +105,8 @@ def compare(
     print_diagrams(diagrams)
     _print_rows([row for row in rows if everything or not row.detail], "", titles)
     for title, sentences in zip(titles[1:], words, strict=True):
-        click.echo()
-        listed = bullets(sentences) if sentences else "- nothing differs"
-        click.echo(f"{wrapped(f'{title}, compared with {titles[0]}:', columns())}\n{listed}")
+        heading = wrapped(f"{title}, compared with {titles[0]}:")
+        click.echo("\n" + bullets(sentences or ["nothing differs"], heading))
     if figures:
         first = figures[0]
         new = f", {first.new_tokens} new tokens" if first.new_tokens else ""
@@ -129,8 +128,5 @@ def _measured(names: tuple[str, ...]) -> Any:
 
 def _print_rows(rows: Sequence[Row], label: str, titles: list[str]) -> None:
     """Print rows as a table. Those that differ begin with ≠ and, on a terminal, are bold."""
-    from zoo.cli.table import table
-    from zoo.cli.terminal import write_marked
-
     marked = [["≠" if row.differs else " ", row.label, *row.texts] for row in rows if set(row.texts) != {"–"}]
     write_marked(table(marked, [" ", label, *titles], repeated=2) + "\n", "≠")

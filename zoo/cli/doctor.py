@@ -12,6 +12,8 @@ from typing import Any
 
 import click
 
+from zoo.cli.table import table
+
 PACKAGES = ("mlx-zoo", "mlx", "mlx-lm", "tokenizers", "safetensors", "huggingface_hub", "transformers")
 
 
@@ -66,8 +68,6 @@ def examine() -> dict[str, Any]:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def doctor(as_json: bool) -> None:
     """This machine: backend, BLAS, memory, cache folders, versions, and what would make it faster."""
-    from zoo.cli.table import table
-
     found = examine()
     if as_json:
         click.echo(json.dumps(found, indent=1))

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
-from zoo.cli.terminal import Terminal, columns, visible, write
+from zoo.cli.terminal import coloured, columns, visible, write, write_styled
 
 PIPE = {1: 80}  # the width of one diagram in a pipe; of several OTHERS
 OTHERS = 120
@@ -28,21 +26,15 @@ def print_diagrams(diagrams: Sequence[Any]) -> None:
     """Print diagrams side by side where they fit; in colours on a terminal, unless NO_COLOR or TERM=dumb is set."""
     from zoo.describe.diagram.terminal import to_spans
 
-    plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
-    coloured = isinstance(sys.stdout, Terminal) and not plain
+    styled = coloured()
     lines = []
     for line in to_spans(diagrams, columns() or PIPE.get(len(diagrams), OTHERS)):
-        spans = ((ANSI.get(style), visible(text) if coloured else text) for style, text in line)
+        spans = ((ANSI.get(style), visible(text) if styled else text) for style, text in line)
         lines.append(
-            "".join(f"\x1b[{code}m{text}\x1b[0m" if coloured and code else text for code, text in spans)
+            "".join(f"\x1b[{code}m{text}\x1b[0m" if styled and code else text for code, text in spans)
         )
     text = "\n".join(lines) + "\n\n"
-    if coloured:
-        stream: Any = sys.stdout
-        stream.rich_proxied_file.write(text)
-        stream.flush()
-    else:
-        write(text)
+    (write_styled if styled else write)(text)
 
 
 def write_file(path: Path, text: str, overwrite: bool) -> None:

@@ -7,6 +7,9 @@ from typing import Any
 
 import click
 
+from zoo.cli.table import table, width, wrapped
+from zoo.cli.terminal import columns
+
 
 @click.command("list")
 @click.option("--all", "everything", is_flag=True, help="Also name those that other libraries' code runs.")
@@ -17,8 +20,6 @@ def list_(everything: bool, as_json: bool) -> None:
     How many more other libraries' code runs is said after them. Where there is room, the table also has the
     architecture that each is described as a difference from, and its presets.
     """
-    from zoo.cli.table import table, width, wrapped
-    from zoo.cli.terminal import columns
     from zoo.host.registry import default_registry
 
     registry = default_registry()
@@ -57,7 +58,7 @@ def list_(everything: bool, as_json: bool) -> None:
         click.echo(whole)
     else:
         click.echo(drawn([name for name in shown if name not in ("base", "presets")]))
-    click.echo(wrapped("● answers at once: `zoo run NAME`; `zoo show NAME` tells more of any", room, "\n"))
+    click.echo(wrapped("● answers at once: `zoo run NAME`; `zoo show NAME` tells more of any", first="\n"))
     libraries: dict[str, list[str]] = {}
     for name in registry.bridged:
         library, _, plain = name.partition("::")
@@ -65,7 +66,7 @@ def list_(everything: bool, as_json: bool) -> None:
     for library, names in libraries.items():
         line = f"{len(names)} more run by {library}'s own code, found by model_type or asked for as {library}::NAME"
         if everything:
-            click.echo(wrapped(f"{line}:", room, "\n") + "\n")
+            click.echo(wrapped(f"{line}:", first="\n") + "\n")
             click.echo(wrapped(", ".join(names), room or 100, "  ", "  "))
         else:
-            click.echo(wrapped(f"{line}; `zoo list --all` names them", room))
+            click.echo(wrapped(f"{line}; `zoo list --all` names them"))

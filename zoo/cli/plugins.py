@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from zoo.cli.table import table
+from zoo.cli.terminal import columns
+
 if TYPE_CHECKING:
     from zoo.host.discovery import Plugin
 
@@ -31,8 +34,6 @@ def plugins(debug: bool, as_json: bool, card: str | None, into: Path | None) -> 
     `zoo --debug plugins` shows where a broken one failed. ZOO_PLUGINS (names of plugins or distributions, with
     commas) loads these alone, ZOO_BLOCK leaves some out, ZOO_STRICT=1 makes a broken one an error.
     """
-    from zoo.cli.table import table
-    from zoo.cli.terminal import columns
     from zoo.host.registry import default_registry
 
     if card or into:

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from zoo.cli.complete import sources
 from zoo.cli.setting_options import cache_options, policy_of
 from zoo.cli.source_options import overwrite_option, revision_option
+from zoo.cli.table import facts, table, wrapped
+
+if TYPE_CHECKING:
+    from zoo.describe import Described, Sheet
+    from zoo.host.registry import Registry
+    from zoo.recipe import Model
 
 
 @click.command()
@@ -51,9 +58,9 @@ def show(
     SOURCE is an architecture (llama), one of its presets (llama:pocket), a folder or a hub id, of which the config
     alone is read, or a recipe in a .json file, as --recipe prints it.
     """
-    from zoo.checkpoint.weight_map import weight_rules
+    from zoo.checkpoint.weight_map import weight_names, weight_rules
     from zoo.cli.drawn import diagrams_of, print_diagrams, write_file
-    from zoo.describe import base_of, describe, fields_of
+    from zoo.describe import aligned, base_of, describe, fields_of
     from zoo.describe.differences import differences
     from zoo.describe.facts.stacks import is_opaque
     from zoo.files import check_outputs
@@ -76,56 +83,55 @@ def show(
             return
     sheet = found.sheet(registry, context, quantize, found.tokenizer(registry), policy_of(cache))
     base = base_of(found, registry)
-    words = None if base is None else differences(base[1], found.recipe, sizes=False)
+    words = [] if base is None else differences(base[1], found.recipe, sizes=False)
+    fields = fields_of(found.recipe) if everything or (is_opaque(found.recipe) and not as_json) else []
     paths = _paths(found.recipe) if parameters else {}
-    names = _names(found, registry) if weights else {}
+    names = weight_names(found.architecture, found.recipe, registry) if weights else {}
     declared = weight_rules(found.architecture) if rules else {}
     if as_json:
-        about: dict[str, Any] = _about(found, registry) | sheet.to_json()
-        if base is not None:
-            about["differences"] = {"from": base[0], "sentences": words}
-        if everything:
-            about["fields"] = {fact.name: fact.to_json() for fact in fields_of(found.recipe)}
-        if parameters:
-            about["parameters"] = paths
-        if weights:
-            about["weights"] = names
-        if rules:
-            about["rules"] = {layout: [vars(entry) for entry in rows] for layout, rows in declared.items()}
-        click.echo(json.dumps(about, ensure_ascii=False, indent=1))
+        optional = {
+            "differences": {} if base is None else {"from": base[0], "sentences": words},
+            "fields": {fact.name: fact.to_json() for fact in fields},
+            "parameters": paths,
+            "weights": {layout: [vars(pair) for pair in pairs] for layout, pairs in names.items()},
+            "rules": {layout: [vars(entry) for entry in entries] for layout, entries in declared.items()},
+        }
+        asked = {key: value for key, value in optional.items() if value}
+        click.echo(
+            json.dumps(_about(found, registry) | sheet.to_json() | asked, ensure_ascii=False, indent=1)
+        )
         return
     print_diagrams(diagrams)
     sections = [_head(found, registry), _sheet(sheet, everything)]
-    if words is not None and base is not None:
-        sections.append(_differences(words, base[0], bool(found.config)))
-    sections += [_references(found), _how_to_run(found)]
-    if everything or is_opaque(found.recipe):
-        sections.append(_fields(fields_of(found.recipe)))
-    if parameters:
-        sections.append(_table([[path, " or ".join(map(str, s))] for path, s in paths.items()]))
-    sections += [_names_table(layout, pairs, len(names) > 1) for layout, pairs in names.items()]
-    sections += [_rules_table(layout, rows, len(declared) > 1) for layout, rows in declared.items()]
-    click.echo("\n\n".join(section for section in sections if section))
+    if base is not None:
+        title = f"What differs from {base[0]}:" if words else f"With the same numbers it is {base[0]}."
+        sections.append(bullets(words, title))
+    if found.architecture.references:
+        sections.append(bullets(found.architecture.references, "References:"))
+    sections.append(_how_to_run(found))
+    if fields:
+        sections.append(table([[row.label, row.texts[0]] for row in aligned([fields])], ["field", "value"]))
+    sections.append(table([[path, " or ".join(map(str, shapes))] for path, shapes in paths.items()]))
+    for layout, pairs in names.items():
+        rows = [[" + ".join(pair.tensors), " + ".join(pair.parameters)] for pair in pairs]
+        sections.append(table(rows, [_titled("tensor", layout, names), "parameter"]))
+    for layout, entries in declared.items():
+        rows = [[entry.rule, entry.source, " + ".join(entry.targets)] for entry in entries]
+        sections.append(table(rows, [_titled("rule", layout, declared), "pattern of tensors", "parameter"]))
+    click.echo("\n\n".join(filter(None, sections)))
 
 
-def described_source(name: str, revision: str | None = None) -> tuple[Any, str, Any]:
-    """The architecture of a source, what of it is described, and its recipe."""
-    from zoo.describe import describe
-    from zoo.host.registry import default_registry
-
-    found = describe(name, default_registry(), revision)
-    return found.architecture, found.origin, found.recipe
+def bullets(sentences: Iterable[str], title: str) -> str:
+    """Sentences below a title, as a list that fits the terminal."""
+    return "\n".join([title, *(wrapped(sentence, first="- ", later="  ") for sentence in sentences)])
 
 
-def bullets(sentences: list[str]) -> str:
-    """Sentences as a list that fits the terminal."""
-    from zoo.cli.table import wrapped
-    from zoo.cli.terminal import columns
-
-    return "\n".join(wrapped(sentence, columns(), "- ", "  ") for sentence in sentences)
+def _titled(column: str, layout: str, layouts: Sequence[str] | dict[str, Any]) -> str:
+    """The title of a table's first column, which names the layout when there are several."""
+    return f"{column}, layout {layout}" if len(layouts) > 1 else column
 
 
-def _about(found: Any, registry: Any) -> dict[str, Any]:
+def _about(found: Described, registry: Registry) -> dict[str, Any]:
     """What the architecture's record holds."""
     architecture = found.architecture
     plugin = registry.plugin_of(architecture)
@@ -143,11 +149,8 @@ def _about(found: Any, registry: Any) -> dict[str, Any]:
     }
 
 
-def _head(found: Any, registry: Any) -> str:
+def _head(found: Described, registry: Registry) -> str:
     """What is described, in a few lines."""
-    from zoo.cli.table import facts, wrapped
-    from zoo.cli.terminal import columns
-
     about = _about(found, registry)
     hub = found.preset.hub if found.preset else None
     parts = [found.origin, *([hub] if hub else []), f"task {about['task']}", f"plugin {about['plugin']}"]
@@ -155,25 +158,16 @@ def _head(found: Any, registry: Any) -> str:
         parts.append(f"model_type {', '.join(types)}")
     if others := [preset for preset in about["presets"] if found.origin != f"{about['name']}:{preset}"]:
         parts.append(f"other presets: {', '.join(others)}")
-    title = f"{about['name']}: {about['summary']}" if about["summary"] else about["name"]
-    lines = [wrapped(title, columns()), facts(parts, columns())]
-    if runs := _what_runs(found):
-        lines.append(wrapped(runs, columns()))
+    name, small = found.architecture.name, found.architecture.preset()
+    lines = [wrapped(f"{name}: {about['summary']}" if about["summary"] else name), facts(parts)]
+    if found.preset is not None and small is not None and small.embedded and small != found.preset:
+        runs = f"`zoo run {name}` runs {name}:{small.name}, the small checkpoint of the package."
+        lines.append(wrapped(f"This is {found.origin}. {runs}"))
     return "\n".join(lines)
 
 
-def _what_runs(found: Any) -> str:
-    """Which checkpoint the architecture's name runs, where that is not the one described; "" otherwise."""
-    name, small = found.architecture.name, found.architecture.preset()
-    if found.preset is None or small is None or not small.embedded or small == found.preset:
-        return ""
-    return f"This is {found.origin}. `zoo run {name}` runs {name}:{small.name}, the small checkpoint of the package."
-
-
-def _sheet(sheet: Any, everything: bool) -> str:
+def _sheet(sheet: Sheet, everything: bool) -> str:
     """The facts in some fifteen rows, or each in its own, and the notes on them."""
-    from zoo.cli.table import wrapped
-    from zoo.cli.terminal import columns
     from zoo.describe import Line, aligned, short
 
     rows = aligned([sheet.facts])
@@ -182,69 +176,21 @@ def _sheet(sheet: Any, everything: bool) -> str:
     notes = {
         fact.note: labels[fact.name] for fact in reversed(sheet.facts) if fact.note and fact.name in labels
     }
-    notes_below = [wrapped(f"{label.partition(',')[0]}: {note}", columns()) for note, label in notes.items()]
-    return "\n".join([_table([[line.label, line.text] for line in lines]), "", *notes_below]).rstrip()
+    notes_below = [wrapped(f"{label.partition(',')[0]}: {note}") for note, label in notes.items()]
+    return "\n".join([table([[line.label, line.text] for line in lines]), "", *notes_below]).rstrip()
 
 
-def _differences(words: list[str], base: str, same_numbers: bool) -> str:
-    if not words:
-        return f"With the same numbers it is {base}."
-    return f"What differs from {base}:\n{bullets(words)}"
-
-
-def _references(found: Any) -> str:
-    return (
-        f"References:\n{bullets(list(found.architecture.references))}"
-        if found.architecture.references
-        else ""
-    )
-
-
-def _how_to_run(found: Any) -> str:
+def _how_to_run(found: Described) -> str:
     """The commands that run it, or train a small one."""
-    from zoo.cli.table import wrapped
-    from zoo.cli.terminal import columns
     from zoo.describe.how_to_run import how_to_run
 
     lines = [f"{command} ({remark})" if remark else command for command, remark in how_to_run(found)]
     if not lines:
         return ""
-    return "\n".join(["Run it:", *(wrapped(line, columns(), "  ", "    ") for line in lines)])
+    return "\n".join(["Run it:", *(wrapped(line, first="  ", later="    ") for line in lines)])
 
 
-def _fields(facts: Any) -> str:
-    from zoo.describe import aligned
-
-    return _table([[row.label, row.texts[0]] for row in aligned([facts])], ["field", "value"])
-
-
-def _names(found: Any, registry: Any) -> dict[str, list[dict[str, list[str]]]]:
-    """The tensors of each layout, and the parameters that they become."""
-    from zoo.checkpoint.weight_map import weight_names
-
-    return {
-        layout: [{"tensors": list(p.tensors), "parameters": list(p.parameters)} for p in pairs]
-        for layout, pairs in weight_names(found.architecture, found.recipe, registry).items()
-    }
-
-
-def _names_table(layout: str, pairs: list[dict[str, list[str]]], several: bool) -> str:
-    rows = [[" + ".join(pair["tensors"]), " + ".join(pair["parameters"])] for pair in pairs]
-    return _table(rows, [f"tensor, layout {layout}" if several else "tensor", "parameter"])
-
-
-def _rules_table(layout: str, entries: list[Any], several: bool) -> str:
-    rows = [[entry.rule, entry.source, " + ".join(entry.targets)] for entry in entries]
-    return _table(rows, [f"rule, layout {layout}" if several else "rule", "pattern of tensors", "parameter"])
-
-
-def _table(rows: list[list[str]], head: list[str] | None = None) -> str:
-    from zoo.cli.table import table
-
-    return table(rows, head)
-
-
-def _paths(recipe: Any) -> dict[str, list[tuple[int, ...]]]:
+def _paths(recipe: Model) -> dict[str, list[tuple[int, ...]]]:
     """The shapes of the parameters at each path, the same parameters of all layers together."""
     from mlx.utils import tree_flatten
 

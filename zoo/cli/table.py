@@ -46,19 +46,21 @@ def table(
     return "\n\n".join(tables)
 
 
-def wrapped(text: str, room: int | None, first: str = "", later: str = "") -> str:
-    """A paragraph as lines of at most `room` cells: `first` is put before the first, `later` before the others."""
+def wrapped(text: str, room: int | None = None, first: str = "", later: str = "") -> str:
+    """A paragraph as lines of at most `room` cells (the terminal's): `first` begins the first, `later` the others."""
+    room = columns() if room is None else room
     if room is None:
         return first + text
     lines = _lines(text, max(room - max(width(first), width(later)), 1))
     return "\n".join((later if number else first) + line for number, line in enumerate(lines))
 
 
-def facts(parts: Sequence[str], room: int | None, between: str = " · ") -> str:
-    """Short facts in one line, or in several of at most `room` cells: a line ends between two facts, or within a wide one."""
+def facts(parts: Sequence[str], room: int | None = None) -> str:
+    """Short facts in one line, or in several of at most `room` cells (the terminal's), broken between two facts."""
+    room = columns() if room is None else room
     lines: list[str] = []
     for part in parts:
-        longer = f"{lines[-1]}{between}{part}" if lines else part
+        longer = f"{lines[-1]} · {part}" if lines else part
         if room is None or width(longer) <= room:
             lines[-1:] = [longer]
         else:

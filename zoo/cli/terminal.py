@@ -70,21 +70,28 @@ def write(text: str) -> None:
         sys.stdout.buffer.flush()
 
 
-def write_marked(text: str, mark: str) -> None:
-    """Write text whose lines that begin with `mark` are bold on a terminal.
-
-    Elsewhere, and where NO_COLOR or TERM=dumb asks for plain text, as it is.
-    """
+def coloured() -> bool:
+    """Whether the output is a terminal that shows styles: neither NO_COLOR nor TERM=dumb asks for plain text."""
     plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
-    if plain or not isinstance(sys.stdout, Terminal):
+    return isinstance(sys.stdout, Terminal) and not plain
+
+
+def write_styled(text: str) -> None:
+    """Write text with escape sequences to the terminal. Everything in it that is not the zoo's own must be `visible`."""
+    stream: Any = sys.stdout
+    stream.rich_proxied_file.write(text)
+    stream.flush()
+
+
+def write_marked(text: str, mark: str) -> None:
+    """Write text whose lines that begin with `mark` are bold where the output is `coloured`."""
+    if not coloured():
         write(text)
         return
-    for line in text.splitlines():
-        shown = visible(line)
-        sys.stdout.rich_proxied_file.write(
-            f"\x1b[1m{shown}\x1b[0m\n" if line.startswith(mark) else f"{shown}\n"
-        )
-    sys.stdout.flush()
+    lines = map(visible, text.splitlines())
+    write_styled(
+        "".join(f"\x1b[1m{line}\x1b[0m\n" if line.startswith(mark) else f"{line}\n" for line in lines)
+    )
 
 
 def columns(stream: Any = None) -> int | None:

@@ -11,6 +11,7 @@ import click
 
 from zoo.cli.complete import sources
 from zoo.cli.downloads import yes_option
+from zoo.cli.table import wrapped
 
 
 @click.command()
@@ -31,8 +32,6 @@ def test(debug: bool, source: str, reference: Path | None, tolerance: float | No
     An architecture (llama) or preset (mistral:tiny) is built small, with random weights. A folder or hub id is
     loaded, in float32. With --reference an architecture stands for its own checkpoint.
     """
-    from zoo.cli.table import wrapped
-    from zoo.cli.terminal import columns
     from zoo.errors import ZooError
     from zoo.host.registry import default_registry
     from zoo.testing import TOLERANCE, results_of
@@ -43,7 +42,7 @@ def test(debug: bool, source: str, reference: Path | None, tolerance: float | No
     plugin = default_registry().plugin_of(made.architecture)
     head = f"{made.architecture.name} ({plugin.label}), {what}"
     if not as_json:
-        click.echo(wrapped(head, columns()))
+        click.echo(wrapped(head))
     compared = []
     if reference is not None:  # before the checks: one that cannot be read, or does not fit, is told at once
         from zoo.testing.reference import agreement
@@ -87,13 +86,10 @@ def _subject(source: str, trained: bool) -> tuple[Any, str]:
 
 def _show(result: Any, debug: bool, same: str | None) -> None:
     """Print a result; `same` names an earlier check that failed with the same message."""
-    from zoo.cli.table import wrapped
-    from zoo.cli.terminal import columns
-
-    mark, below, room = "ok    " if result.passed else "FAILED", " " * 10, columns()
-    click.echo(wrapped(f"{result.name.replace('_', ' ')}: {result.reason}", room, f"  {mark}  ", below))
+    mark, below = "ok    " if result.passed else "FAILED", " " * 10
+    click.echo(wrapped(f"{result.name.replace('_', ' ')}: {result.reason}", first=f"  {mark}  ", later=below))
     if not result.passed:
         message = f"as {same.replace('_', ' ')} does" if same else result.message
-        click.echo(wrapped(message, room, below, below))
+        click.echo(wrapped(message, first=below, later=below))
         if debug and result.traceback and not same:
             click.echo(result.traceback.rstrip())

@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from typing import Any
 
 from zoo.cli.chatting.markdown import Painter, dim
 from zoo.cli.screen import Screen
-from zoo.cli.terminal import Terminal, write
-
-
-def coloured() -> bool:
-    """Whether the output is a terminal that is to show styles: neither NO_COLOR nor TERM=dumb asks for plain text."""
-    plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
-    return isinstance(sys.stdout, Terminal) and not plain
+from zoo.cli.terminal import Terminal, coloured, write, write_styled
 
 
 class AnswerScreen(Screen):
@@ -28,26 +21,20 @@ class AnswerScreen(Screen):
     def put(self, step: Any) -> None:
         """Write what a step adds: its thinking came first."""
         if step.thinking and isinstance(sys.stdout, Terminal):
-            self._styled(dim(step.thinking)) if self._painter else write(step.thinking)
+            write_styled(dim(step.thinking)) if self._painter else write(step.thinking)
             self._thought += step.thinking
         if step.text:
             self._end_thinking()
-            self._styled(self._painter.paint(step.text)) if self._painter else write(step.text)
+            write_styled(self._painter.paint(step.text)) if self._painter else write(step.text)
 
     def _end_thinking(self) -> None:
         if self._thought:
             write("\n" if self._thought.endswith("\n") else "\n\n")
             self._thought = ""
 
-    def _styled(self, text: str) -> None:
-        """Write text that is safe, escape sequences included."""
-        assert isinstance(sys.stdout, Terminal)
-        sys.stdout.rich_proxied_file.write(text)
-        sys.stdout.flush()
-
     def __exit__(self, kind: Any, *details: object) -> None:
         if self._painter is not None:
-            self._styled(self._painter.finish())
+            write_styled(self._painter.finish())
         if self._thought and not self.text:
             write("\n" * (not self._thought.endswith("\n")))
             return
