@@ -176,7 +176,7 @@ def test_lens_cells_are_read_by_keyboard(visit, paths, trace):
     page.keyboard.press("ArrowDown")
     reading = trace.lens(5)[1]
     bits = float(page.inner_text("[data-part=lens] .readout").rpartition("entropy ")[2].split()[0])
-    assert math.isclose(bits, reading.entropy[1], abs_tol=0.006)
+    assert math.isclose(bits, reading.entropy_bits[1], abs_tol=0.006)
 
 
 def test_unmasking_shows_each_pass(visit, paths):

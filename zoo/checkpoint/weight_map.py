@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections import UserDict
+from collections.abc import Iterable
 from typing import Any
 
 from zoo.architecture import Architecture
 from zoo.frozen import Frozen, frozen
 from zoo.host.registry import Registry
+from zoo.recipe import Spec
 from zoo.weights import Rule
 
 
@@ -19,17 +22,17 @@ class Pair(Frozen):
     parameters: tuple[str, ...]
 
 
-def weight_names(architecture: Architecture, recipe: Any, registry: Registry) -> dict[str, list[Pair]]:
+def weight_names(architecture: Architecture, recipe: Spec, registry: Registry) -> dict[str, list[Pair]]:
     """The pairs of each published layout, "hf" and "mlx"; one layout where both are the same.
 
-    The model is made, unevaluated, and the rules that save it are watched.
+    The rules that save a model of the recipe run on its parameters, which are not evaluated.
     """
     from mlx.utils import tree_flatten
 
     from zoo.assemble import assemble
 
     parameters = dict(tree_flatten(assemble(recipe, registry).parameters()))
-    found = {layout: _watched(rules, parameters, recipe) for layout, rules in architecture.layouts.items()}
+    found = {layout: _pairs(rules, parameters, recipe) for layout, rules in architecture.layouts.items()}
     if found["hf"] == found["mlx"]:
         del found["mlx"]
     return found
@@ -72,62 +75,49 @@ def _entry(rule: Rule) -> RuleEntry:
     return RuleEntry(f"{name}({given})" if (given := ", ".join(others)) else name, source, targets)
 
 
-class _Events(dict[str, Any]):
-    """A dict that notes in a list which names are taken out of it, or put into it."""
+class _LoggedTensors(UserDict[str, Any]):
+    """Tensors by name. Each name that is removed ("taken") or set ("given") is added to the log of its kind."""
 
-    def __init__(self, values: dict[str, Any], kind: str, events: list[tuple[str, str]]) -> None:
-        super().__init__(values)
-        self._kind, self._events = kind, events
-
-    def pop(self, name: str, *default: Any) -> Any:
-        if self._kind == "taken" and name in self:
-            self._events.append((self._kind, name))
-        return super().pop(name, *default)
+    def __init__(self, values: dict[str, Any], kind: str, log: list[tuple[str, str]]) -> None:
+        self.data = dict(values)
+        self.kind, self.log = kind, log
 
     def __delitem__(self, name: str) -> None:
-        self.pop(name)
+        if self.kind == "taken":
+            self.log.append((self.kind, name))
+        super().__delitem__(name)
 
-    def update(self, values: Mapping[str, Any]) -> None:  # type: ignore[override]
-        for name, value in values.items():
-            self[name] = value
+    def __setitem__(self, name: str, value: Any) -> None:
+        if self.kind == "given":
+            self.log.append((self.kind, name))
+        super().__setitem__(name, value)
 
-    def __ior__(self, values: Mapping[str, Any]) -> _Events:  # type: ignore[override, misc]
+    def __ior__(self, values: Any) -> _LoggedTensors:  # type: ignore[override, misc]
         self.update(values)
         return self
 
-    def __setitem__(self, name: str, value: Any) -> None:
-        if self._kind == "given":
-            self._events.append((self._kind, name))
-        super().__setitem__(name, value)
 
-
-def _watched(rules: Iterable[Any], parameters: dict[str, Any], recipe: Any) -> list[Pair]:
+def _pairs(rules: Iterable[Rule], parameters: dict[str, Any], recipe: Spec) -> list[Pair]:
+    """The pairs of some rules: what each takes from `parameters` until it takes again after it gave tensors."""
     from zoo.checkpoint.parameters import join
 
-    events: list[tuple[str, str]] = []
-    source, target = _Events(parameters, "taken", events), _Events({}, "given", events)
+    log: list[tuple[str, str]] = []
+    source: Any = _LoggedTensors(parameters, "taken", log)
+    target: Any = _LoggedTensors({}, "given", log)
     pairs: dict[Pair, None] = {}
     for rule in rules:
-        events.clear()
+        log.clear()
         rule.backward(source, target, recipe, join)
         taken: list[str] = []
         given: list[str] = []
-        for kind, name in events:
+        for kind, name in (*log, ("taken", "")):  # the last entry ends the last pair
             if kind == "taken" and given and taken:
-                pairs[_pair(given, taken)] = None
+                pairs[Pair(_patterns(given), _patterns(taken))] = None
                 taken, given = [], []
             (taken if kind == "taken" else given).append(name)
-        if given and taken:
-            pairs[_pair(given, taken)] = None
     return list(pairs)
 
 
-def _pair(tensors: list[str], parameters: list[str]) -> Pair:
-    plain = (
-        tuple(dict.fromkeys(_without_numbers(name) for name in names)) for names in (tensors, parameters)
-    )
-    return Pair(*plain)
-
-
-def _without_numbers(name: str) -> str:
-    return ".".join("{i}" if step.isdigit() else step for step in name.split("."))
+def _patterns(names: Iterable[str]) -> tuple[str, ...]:
+    """The names with {i} for each number, without repetition."""
+    return tuple(dict.fromkeys(re.sub(r"(?<![^.])\d+(?![^.])", "{i}", name) for name in names))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -17,10 +18,7 @@ from zoo.inspect.trace_view.explanations import words_of
 from zoo.inspect.trace_view.summaries import BINS, FEWER, MOST_ROWS, head, mean_norm, numbers, strip
 from zoo.inspect.trace_view.unmasking import hidden_of, uncoverings_of
 from zoo.inspect.trace_view.view import (
-    Decision,
-    Draw,
     Experts,
-    Guess,
     Layer,
     Pattern,
     Piece,
@@ -31,9 +29,7 @@ from zoo.inspect.trace_view.view import (
 )
 from zoo.inspect.tracing.choices import LOGITS, Choice
 from zoo.inspect.tracing.hooks import modules_of
-
-if TYPE_CHECKING:
-    from zoo.inspect.tracing.result import Trace
+from zoo.inspect.tracing.result import Trace
 
 LAYER = re.compile(r"^(.*?\blayers\.\d+)(?:\.(.+))?$")
 ALL = 4096  # tokens: of a vocabulary up to this size every logit is told, else those of the likeliest
@@ -58,20 +54,18 @@ def view_of(trace: Trace, candidates: int | None = None) -> TraceView:
     order = list(trace)
     before = [a for a in outside if order.index(a) < first or "embedding" in a]
     lens = tuple(
-        Guess(
-            reading.address,
-            viewer.track_of(reading.address),
-            reading.tokens,
-            tuple(numbers(np.array(row)) for row in reading.probabilities),
-            numbers(np.abs(np.array(reading.entropy))),
+        replace(
+            prediction,
+            probabilities=tuple(numbers(np.array(row)) for row in prediction.probabilities),
+            entropy_bits=numbers(np.abs(np.array(prediction.entropy_bits))),
         )
-        for reading in trace.lens(LENS)
+        for prediction in trace.lens(LENS)
     )
     vocabulary = loaded.recipe.embedding.vocab
     count = candidates or (vocabulary if vocabulary <= ALL else LIKELIEST)
-    decisions = tuple(_decision(choice) for choice in trace.choices(count))
+    decisions = tuple(_rounded(choice) for choice in trace.choices(count))
     masks, uncoverings = hidden_of(trace), uncoverings_of(trace)
-    named = {id for guess in lens for row in guess.tokens for id in row}
+    named = {id for prediction in lens for row in prediction.tokens for id in row}
     named |= {id for decision in decisions for id in (*decision.candidates, decision.token)}
     named |= {id for hidden in masks for id in hidden.tokens}
     named |= {id for p in uncoverings for id in (*p.ids, *(t for h in p.predictions for t in h.tokens))}
@@ -114,24 +108,21 @@ def _settings(settings: Settings | None) -> dict[str, Any]:
     return {n: value for n, value in found.items() if n in SLIDERS or value != getattr(neutral, n)}
 
 
-def _decision(choice: Choice) -> Decision:
+def _rounded(choice: Choice) -> Choice:
+    """The choice with rounded numbers, and the probabilities of its most likely candidates only."""
     last = choice.stages[-1].probabilities
     best = sorted(range(len(last)), key=lambda at: -last[at])[:SHOWN_LAST]
     chosen = choice.candidates.index(choice.token)
     shown = list(dict.fromkeys((*range(min(SHOWN, len(last))), *(at for at in best if last[at]), chosen)))
-    return Decision(
-        choice.token,
-        choice.rank,
-        choice.logsumexp,
-        round(choice.entropy, 4),
-        choice.candidates,
-        numbers(np.array(choice.logits), 7),
-        numbers(np.array([logit for logit, _ in choice.rest]), 6),
-        tuple(count for _, count in choice.rest),
-        tuple(choice.candidates[at] for at in shown),
-        tuple(
-            Draw(s.name, s.setting, s.kept, numbers(np.array([s.probabilities[at] for at in shown])))
-            for s in choice.stages
+    return replace(
+        choice,
+        entropy_bits=round(choice.entropy_bits, 4),
+        logits=numbers(np.array(choice.logits), 7),
+        rest_logits=numbers(np.array(choice.rest_logits), 6),
+        shown=tuple(choice.candidates[at] for at in shown),
+        stages=tuple(
+            replace(stage, probabilities=numbers(np.array([stage.probabilities[at] for at in shown])))
+            for stage in choice.stages
         ),
     )
 

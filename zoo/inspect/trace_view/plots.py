@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from zoo.errors import PromptError
+from zoo.inspect.trace_view.build_view import Viewer
 from zoo.inspect.trace_view.summaries import as_rows
-
-if TYPE_CHECKING:
-    from zoo.inspect.trace_view.build_view import Viewer
-    from zoo.inspect.tracing.result import Trace
+from zoo.inspect.tracing.result import Trace
 
 ACROSS = 4  # small multiples side by side
 MOST_LABELS = 48  # tokens named along an axis
@@ -31,8 +29,6 @@ def plot(
     step that is not there, or where matplotlib is missing.
     """
     _import()
-    from zoo.inspect.trace_view.build_view import Viewer
-
     viewer = Viewer(trace)
     if address == "lens":
         return _lens(trace, viewer, size)

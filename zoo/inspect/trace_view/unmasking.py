@@ -5,17 +5,13 @@ Axes: L predicted positions, V vocabulary.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import mlx.core as mx
 import numpy as np
 
 from zoo.generation.loop.prompt import mask_id
 from zoo.inspect.trace_view.summaries import numbers
 from zoo.inspect.trace_view.view import Hidden, Uncovering
-
-if TYPE_CHECKING:
-    from zoo.inspect.tracing.result import Trace
+from zoo.inspect.tracing.result import Trace
 
 COUNT = 5  # tokens of a prediction
 

@@ -1,4 +1,4 @@
-"""The view of a trace: what the terminal, the page and JSON show of a run, as numbers. Imports no mlx.
+"""The view of a trace: what the terminal, the page and JSON show of a run, as numbers.
 
 Axes: T tokens that were read, S tokens that are attended to, H heads, E experts, k experts of a token.
 """
@@ -11,6 +11,8 @@ from typing import Any
 
 from zoo.errors import PromptError
 from zoo.frozen import Frozen, frozen
+from zoo.inspect.tracing.choices import Choice
+from zoo.inspect.tracing.logit_lens import LensPrediction
 
 Numbers = tuple[float, ...]
 Rows = tuple[Numbers, ...]
@@ -130,48 +132,6 @@ class Layer(Frozen):
 
 
 @frozen()
-class Guess(Frozen):
-    """What the head reads from the residual stream at `address`: for each token the likeliest ids, the first the best."""
-
-    address: str
-    track: str
-    tokens: tuple[tuple[int, ...], ...]
-    probabilities: Rows
-    entropy_bits: Numbers
-
-
-@frozen()
-class Draw(Frozen):
-    """The distribution of one generated token after a step of the chain, over the decision's `shown` tokens."""
-
-    name: str
-    setting: float | None
-    kept: int
-    probabilities: Numbers
-
-
-@frozen()
-class Decision(Frozen):
-    """How a generated token was chosen.
-
-    `candidates` are ids, the likeliest first, with the model's `logits`; `rest_logits` and `rest_counts` are the mean
-    logit and the number of the other tokens, put together by likeness, so that any setting can be tried out. The token
-    was drawn from the last of the `stages`, which have the probabilities of the tokens `shown`.
-    """
-
-    token: int
-    rank: int
-    logsumexp: float
-    entropy_bits: float
-    candidates: tuple[int, ...]
-    logits: Numbers
-    rest_logits: Numbers
-    rest_counts: tuple[int, ...]
-    shown: tuple[int, ...]
-    stages: tuple[Draw, ...]
-
-
-@frozen()
 class Turn(Frozen):
     """One pass through the model: the position of its first token, how many it read, and what its cache held then."""
 
@@ -219,8 +179,8 @@ class TraceView(Frozen):
     before: tuple[Stage, ...]
     layers: tuple[Layer, ...]
     after: tuple[Stage, ...]
-    lens: tuple[Guess, ...]
-    decisions: tuple[Decision, ...]
+    lens: tuple[LensPrediction, ...]
+    decisions: tuple[Choice, ...]
     turns: tuple[Turn, ...]
     masks: tuple[Hidden, ...]
     uncoverings: tuple[Uncovering, ...]

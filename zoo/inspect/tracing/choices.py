@@ -61,9 +61,9 @@ class ChoiceRecorder:
 
 @frozen()
 class ChoiceStage(Frozen):
-    """The distribution after one step of the chain: that of a setting, by its name and value, or "model".
+    """The distribution after one step of sampling: that of a setting, by its name and value, or "model".
 
-    `kept` tokens have a probability above zero; `probabilities` are those of the choice's candidates, in their order.
+    `kept` tokens have a probability above zero. `probabilities` are those of the choice's `shown` tokens, in their order.
     """
 
     name: str
@@ -74,60 +74,61 @@ class ChoiceStage(Frozen):
 
 @frozen()
 class Choice(Frozen):
-    """One generated token: the likeliest candidates, and what each setting made of their probabilities.
+    """How one generated token was chosen.
 
-    The token was drawn from the last of the `stages`; where no temperature is among them, it is the likeliest of it.
-    `candidates` are token ids: the model's likeliest, the likeliest first, then those of the last stage and the chosen
-    token where they are not among them, with the model's `logits`. `logsumexp` is that of all logits, so that
-    exp(logit − logsumexp) is a token's probability. `entropy` (bits) and `rank`, from 0, of the chosen token are those
-    of the model's own distribution. `rest` has the mean logit and the number of the tokens that are not candidates, put
-    together in at most 64 groups of like logits, the likeliest first.
+    The token was drawn from the last of the `stages`. If no temperature is among them, it is the most likely one.
+    `candidates` are token ids with the model's `logits`: first the model's most likely, most likely first, then the most
+    likely of the last stage, then the chosen token. `logsumexp` is that of all logits, so that exp(logit − logsumexp) is a
+    token's probability. `entropy_bits` and `rank`, from 0, of the chosen token are those of the model's own distribution.
+    The other tokens are put in at most 64 groups of similar logits, most likely first: `rest_logits` has the mean logit
+    of each group, `rest_counts` the number of its tokens. `shown` are the candidates whose probabilities the stages have.
     """
 
     token: int
     rank: int
     logsumexp: float
-    entropy: float
+    entropy_bits: float
     candidates: tuple[int, ...]
     logits: tuple[float, ...]
+    rest_logits: tuple[float, ...]
+    rest_counts: tuple[int, ...]
+    shown: tuple[int, ...]
     stages: tuple[ChoiceStage, ...]
-    rest: tuple[tuple[float, int], ...] = ()
 
 
 def choice_of(token: int, stages: Sequence[LogitsStage], count: int) -> Choice:
-    """How `token` was chosen: `stages` have logits (1, V); of the first and the last the `count` likeliest are candidates."""
+    """How `token` was chosen. `stages` have logits (1, V); the `count` likeliest of the first and the last are candidates."""
     row, last = (np.array(stage.logits[0]) for stage in (stages[0], stages[-1]))
     order = np.argsort(-row, kind="stable")
-    rank = int(np.nonzero(order == token)[0][0])
     likeliest = [id for id in np.argsort(-last, kind="stable")[:count] if last[id] > -np.inf]
-    shown = list(dict.fromkeys(int(id) for id in (*order[:count], *likeliest, token)))
+    shown = tuple(dict.fromkeys(int(id) for id in (*order[:count], *likeliest, token)))
     total = float(mx.logsumexp(stages[0].logits).item())
     own = np.exp(row - total)
-    entropy = -float(np.sum(own * np.log2(np.maximum(own, 1e-30))))
-    logits_shown = tuple(float(row[id]) for id in shown)
     rest = _grouped(np.delete(row, shown))
     return Choice(
-        token,
-        rank,
-        total,
-        entropy,
-        tuple(shown),
-        logits_shown,
-        tuple(_stage(stage, shown) for stage in stages),
-        rest,
+        token=token,
+        rank=int(np.nonzero(order == token)[0][0]),
+        logsumexp=total,
+        entropy_bits=-float(np.sum(own * np.log2(np.maximum(own, 1e-30)))),
+        candidates=shown,
+        logits=tuple(float(row[id]) for id in shown),
+        rest_logits=tuple(mean for mean, _ in rest),
+        rest_counts=tuple(number for _, number in rest),
+        shown=shown,
+        stages=tuple(_stage(stage, shown) for stage in stages),
     )
 
 
-def _grouped(logits: np.ndarray, groups: int = 64) -> tuple[tuple[float, int], ...]:
+def _grouped(logits: np.ndarray, groups: int = 64) -> list[tuple[float, int]]:
     """The mean and the number of the logits of each group: those between two of `groups` + 1 evenly spaced values."""
     logits = logits[np.isfinite(logits)]
     if not logits.size:
-        return ()
+        return []
     edges = np.linspace(logits.min(), logits.max(), groups + 1)[1:-1]
     of = np.digitize(logits, edges)
     counts = np.bincount(of, minlength=groups)
     sums = np.bincount(of, weights=logits, minlength=groups)
-    return tuple((float(sums[g] / counts[g]), int(counts[g])) for g in range(groups)[::-1] if counts[g])
+    return [(float(sums[g] / counts[g]), int(counts[g])) for g in range(groups)[::-1] if counts[g]]
 
 
 def _stage(stage: LogitsStage, shown: Sequence[int]) -> ChoiceStage:

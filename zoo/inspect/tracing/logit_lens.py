@@ -16,20 +16,24 @@ ROWS = 64  # tokens whose logits over the whole vocabulary are held at once
 
 
 @frozen()
-class Reading(Frozen):
-    """What the head reads after one layer: for each position the likeliest tokens, their probabilities, the entropy in bits.
+class LensPrediction(Frozen):
+    """What the head predicts from the residual stream at `address`, for each position of the text.
 
-    `address` is that of the residual stream which is read. `tokens` and `probabilities` are (T, k), `entropy` (T,).
+    `tokens` and `probabilities` (T, k) are the most likely tokens, the best first; `entropy_bits` (T,) is that of the whole
+    distribution. `track` names the tokens whose positions these are: "text", or "target" in an encoder-decoder.
     """
 
     address: str
+    track: str
     tokens: tuple[tuple[int, ...], ...]
     probabilities: tuple[tuple[float, ...], ...]
-    entropy: tuple[float, ...]
+    entropy_bits: tuple[float, ...]
 
 
-def read(model: Any, address: str, stream: mx.array, count: int) -> Reading:  # (1, T, D)
-    """The `count` likeliest tokens that `model`, with a `head` and perhaps a `norm`, reads from a residual stream."""
+def lens_prediction(
+    model: Any, address: str, track: str, stream: mx.array, count: int
+) -> LensPrediction:  # (1, T, D)
+    """The `count` most likely tokens that `model`, with a `head` and perhaps a `norm`, predicts from a residual stream."""
     tokens, probabilities, entropy = [], [], []
     for start in range(0, stream.shape[1], ROWS):
         x = stream[:, start : start + ROWS]
@@ -42,4 +46,4 @@ def read(model: Any, address: str, stream: mx.array, count: int) -> Reading:  # 
         tokens += [tuple(row) for row in best.tolist()]
         probabilities += [tuple(row) for row in chosen.tolist()]
         entropy += bits.tolist()
-    return Reading(address, tuple(tokens), tuple(probabilities), tuple(entropy))
+    return LensPrediction(address, track, tuple(tokens), tuple(probabilities), tuple(entropy))

@@ -19,7 +19,7 @@ from zoo.generation.settings import Settings
 from zoo.inspect.tracing.choices import Choice, ChoiceRecorder, choice_of
 from zoo.inspect.tracing.intervention import resolve
 from zoo.inspect.tracing.join_passes import joined
-from zoo.inspect.tracing.logit_lens import Reading, read
+from zoo.inspect.tracing.logit_lens import LensPrediction, lens_prediction
 from zoo.inspect.tracing.probe import Value
 from zoo.inspect.tracing.recorder import Pass
 from zoo.loading import Loaded
@@ -104,10 +104,7 @@ class Trace(Mapping[str, np.ndarray]):
 
     def dtype(self, address: str) -> str:
         """The type of the value's numbers in the model: "float32"."""
-        found = resolve(address, self._about)[0]
-        return str(next(p.values[found].dtype for p in self.passes if found in p.values)).removeprefix(
-            "mlx.core."
-        )
+        return str(self._mlx_dtype(resolve(address, self._about)[0])).removeprefix("mlx.core.")
 
     @property
     def tokens(self) -> list[int]:
@@ -173,15 +170,18 @@ class Trace(Mapping[str, np.ndarray]):
         found = self.chosen.one_by_one(self.tokens) or self.chosen.blocks()
         return None if found is None else found.settings
 
-    def lens(self, count: int = 5) -> list[Reading]:
-        """What the model's head reads from the residual stream after each layer, at every position.
+    def lens(self, count: int = 5) -> list[LensPrediction]:
+        """What the model's head predicts from the residual stream after each layer, at every position.
 
-        Empty where the model has no head of its own (an encoder without one, a model that another library runs).
+        Empty for a model without a head of its own: an encoder without one, a model that another library runs.
         """
-        return [
-            read(self._reader(), address, mx.array(self[address])[None].astype(self._type(address)), count)
-            for address in self._lens_addresses()
-        ]
+        model = self.loaded.model
+        reader, track = (model.decoder, "target") if "decoder" in model else (model, "text")
+        found = []
+        for address in self._lens_addresses():
+            stream = mx.array(self[address])[None].astype(self._mlx_dtype(address))
+            found.append(lens_prediction(reader, address, track, stream, count))
+        return found
 
     def save(self, path: str | Path, *, overwrite: bool = False) -> None:
         """Write every value by its address to a NumPy archive (.npz), floats as float32.
@@ -199,16 +199,13 @@ class Trace(Mapping[str, np.ndarray]):
         plot = import_target("zoo.inspect.trace_view.plots:plot")  # the views import traces
         return plot(self, address, **options)
 
-    def _reader(self) -> Any:
-        """The part of the model that has the head: the decoder of an encoder-decoder, else the whole."""
-        model = self.loaded.model
-        return model.decoder if "decoder" in model else model
-
     def _lens_addresses(self) -> list[str]:
-        prefix = "decoder." if "decoder" in self.loaded.model else ""
-        return [a for a in self.streams if a.startswith(prefix)] if "head" in self._reader() else []
+        model = self.loaded.model
+        if "decoder" in model:
+            return [a for a in self.streams if a.startswith("decoder.")] if "head" in model.decoder else []
+        return self.streams if "head" in model else []
 
-    def _type(self, address: str) -> Any:
+    def _mlx_dtype(self, address: str) -> mx.Dtype:
         return next(p.values[address].dtype for p in self.passes if address in p.values)
 
     def _join(self, address: str) -> np.ndarray:
