@@ -103,27 +103,22 @@ class Added(Rename):
 
     amount: float = 1.0
 
-    def forward(self, source: Tensors, target: Tensors, recipe: Any, join: Join) -> None:
-        for name, values in matches(self.source, source):
-            target[fill(self.target, values)] = source.pop(name) - self.amount
+    def loaded(self, tensor: Any) -> Any:
+        return tensor - self.amount
 
-    def backward(self, source: Tensors, target: Tensors, recipe: Any, join: Join) -> None:
-        for name, values in matches(self.target, source):
-            target[fill(self.source, values)] = source.pop(name) + self.amount
+    def saved(self, parameter: Any) -> Any:
+        return parameter + self.amount
 
 
 @frozen()
 class Row(Rename):
     """A matrix of one row, (1, I), that files hold as (I,)."""
 
-    def forward(self, source: Tensors, target: Tensors, recipe: Any, join: Join) -> None:
-        for name, values in matches(self.source, source):
-            tensor = source.pop(name)
-            target[fill(self.target, values)] = tensor[None] if tensor.ndim == 1 else tensor
+    def loaded(self, tensor: Any) -> Any:
+        return tensor[None] if tensor.ndim == 1 else tensor
 
-    def backward(self, source: Tensors, target: Tensors, recipe: Any, join: Join) -> None:
-        for name, values in matches(self.target, source):
-            target[fill(self.source, values)] = source.pop(name)[0]
+    def saved(self, parameter: Any) -> Any:
+        return parameter[0]
 
 
 DECODER = (

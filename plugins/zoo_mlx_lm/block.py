@@ -119,7 +119,6 @@ class BridgedDecoder(Model, nn.Module):
         return gather_mlx(replace(tensors, arrays=arrays))
 
     def quantizes(self, path: str, quantization: QuantizationSpec) -> QuantizationSpec | None:
-        """The quantization that mlx-lm gives the layer at `path` when `quantization` is asked for; None keeps it whole."""
         inside = path.removeprefix("network.")
         layer = self.network
         for step in inside.split("."):

@@ -73,5 +73,4 @@ class CrossLayer(Layer):
         return self.add("feedforward", x)
 
     def run(self, name: str, x: mx.array, *inputs: Any) -> mx.array:  # (B, T, D) -> (B, T, D)
-        """The part of that name, called with `inputs`."""
         return self[name](x, *inputs)

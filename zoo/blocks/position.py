@@ -186,7 +186,6 @@ class LinearScaling(Scaling):
     """Every frequency divided by the factor: position interpolation (Chen et al., 2023, equation 4)."""
 
     def wavelengths(self, base: Sequence[float]) -> mx.array:
-        """Positions a radian, (K/2,), given the unscaled frequencies."""
         return mx.array([self.spec.factor / f for f in base])
 
 
@@ -201,7 +200,6 @@ class DynamicScaling(Scaling):
         return self.spec.context
 
     def wavelengths_at(self, length: mx.array, theta: float, dims: int) -> mx.array:
-        """Positions a radian, (K/2,) or (B, K/2), for a text of `length` tokens."""
         factor, context = self.spec.factor, self.spec.context
         length = mx.maximum(length, context).astype(mx.float32)
         growth = factor * length / context - (factor - 1)
@@ -216,7 +214,6 @@ class Llama3Scaling(Scaling):
     """
 
     def wavelengths(self, base: Sequence[float]) -> mx.array:
-        """Positions a radian, (K/2,), given the unscaled frequencies."""
         spec = self.spec
 
         def scaled(frequency: float) -> float:
@@ -235,7 +232,6 @@ class YarnScaling(Scaling):
         self.magnitude = spec.magnitude
 
     def wavelengths(self, base: Sequence[float]) -> mx.array:
-        """Positions a radian, (K/2,), given the unscaled frequencies."""
         spec, dims = self.spec, 2 * len(base)
         log_theta = -math.log(base[1]) * dims / 2 if len(base) > 1 else 1.0
 

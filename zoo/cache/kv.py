@@ -84,7 +84,6 @@ class KVCache(Cache):
         return self.keys.spare(self.length) + self.values.spare(self.length)
 
     def start(self, queries: int) -> int:
-        """The column of the oldest key that `queries` new tokens will be given, first tokens that are kept aside."""
         return 0 if self.recent is None else max(0, self.length - (self.recent - 1))
 
     def key_positions(self, queries: int) -> int | mx.array:
@@ -123,7 +122,6 @@ class KVCache(Cache):
         return self.length > 0 and not self.keeps_more
 
     def select(self, rows: mx.array) -> None:
-        """Keep these rows of the batch in this order (B,)."""
         super().select(rows)
         self.keys.select(rows)
         self.values.select(rows)
@@ -136,7 +134,6 @@ class KVCache(Cache):
         return Snapshot(self.kind, length, arrays, self.by_column)
 
     def restore(self, snapshot: Snapshot) -> None:
-        """Become the cache, of one row, that the snapshot was taken of."""
         policy = self.policy
         self.keys, self.values = self.columns(policy.key_bits), self.columns(policy.value_bits)
         if snapshot.arrays:
@@ -157,7 +154,6 @@ class KVCache(Cache):
 
     @classmethod
     def joined(cls, caches: Sequence[Self]) -> Self:
-        """A cache with the arrays of several in one batch, columns aligned on the right."""
         made, lengths = caches[0].empty(), [cache.length for cache in caches]
         made.keys.join([cache.keys for cache in caches], lengths)
         made.values.join([cache.values for cache in caches], lengths)
@@ -168,7 +164,6 @@ class KVCache(Cache):
         return type(self)(self.policy)
 
     def drop_columns(self, count: int) -> None:
-        """Forget the first `count` columns, which are padding in every row."""
         self.keys.drop(count)
         self.values.drop(count)
 
@@ -184,7 +179,6 @@ class WindowCache(KVCache):
         super().__init__(policy)
 
     def empty(self) -> Self:
-        """A cache like this one that has nothing yet."""
         assert self.window is not None
         return type(self)(self.window, self.policy)
 

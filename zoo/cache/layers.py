@@ -31,7 +31,6 @@ class LayerCache(Cache):
 
     @property
     def offset(self) -> int | mx.array:
-        """The position of the next token."""
         return next((part.offset for part in self), 0)
 
     @property
@@ -46,7 +45,6 @@ class LayerCache(Cache):
 
     @property
     def most_padding(self) -> int:
-        """The padding of the row that has most."""
         return next((part.most_padding for part in self), 0)
 
     @property
@@ -84,7 +82,6 @@ class LayerCache(Cache):
         return min((part.start(queries) for part in self), default=0)
 
     def select(self, rows: mx.array) -> None:
-        """Keep these rows of the batch in this order (B,)."""
         for part in self:
             part.select(rows)
 
@@ -94,12 +91,10 @@ class LayerCache(Cache):
         return Snapshot(self.kind, parts[0].length if parts else 0, (), self.by_column, parts)
 
     def restore(self, snapshot: Snapshot) -> None:
-        """Restore each part."""
         for part, kept in zip(self, snapshot.parts, strict=True):
             part.restore(kept)
 
     def trim(self, count: int) -> None:
-        """Forget the last `count` columns of every part."""
         for part in self:
             part.trim(count)
 
@@ -110,7 +105,6 @@ class LayerCache(Cache):
         return cls({name: type(same[0]).merge(same) for name, same in parts.items()})
 
     def compact(self) -> None:
-        """Drop the columns on the left that are padding in every row."""
         for part in self:
             part.compact()
 
@@ -134,7 +128,6 @@ class CrossCache(LayerCache):
 
     @property
     def state(self) -> list[mx.array]:
-        """The arrays to evaluate."""
         return [*super().state, *([] if self.keys is None else [self.keys, self.values])]
 
     @property
@@ -148,7 +141,6 @@ class CrossCache(LayerCache):
         return self.keys is not None and super().mergeable
 
     def select(self, rows: mx.array) -> None:
-        """Keep these rows of the batch in this order (B,)."""
         super().select(rows)
         if self.keys is not None and self.keys.shape[0] > 1:
             self.keys, self.values = self.keys[rows], self.values[rows]

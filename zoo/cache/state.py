@@ -63,13 +63,11 @@ class StateCache(Cache):
         return Snapshot(self.kind, length, arrays)
 
     def restore(self, snapshot: Snapshot) -> None:
-        """Become the cache, of one row, that the snapshot was taken of."""
         self.arrays = list(snapshot.arrays) or [None] * len(self.arrays)
         self.length, self.padding = snapshot.length, None
 
     @classmethod
     def joined(cls, caches: Sequence[Self]) -> Self:
-        """A cache with the arrays of several in one batch, columns aligned on the right."""
         made = caches[0].empty()
         made.arrays = [
             mx.concatenate(list(arrays)) for arrays in zip(*(c.state for c in caches), strict=True)

@@ -85,6 +85,7 @@ class Model(Spec):
     Together with `with_vocab` they let a recipe be trained that no architecture makes.
     """
 
+    embedding: Any
     layers: Any
 
     @property
@@ -100,12 +101,12 @@ class Model(Spec):
     @property
     def dim(self) -> int:
         """The model's width, D."""
-        raise NotImplementedError
+        return self.embedding.dim
 
     @property
     def vocab(self) -> int:
         """How many tokens the model can read."""
-        raise NotImplementedError
+        return self.embedding.vocab
 
     def with_vocab(self, vocab: int) -> typing.Self:
         """A copy for a vocabulary of another size."""
@@ -172,22 +173,11 @@ class Decoder(Model):
         """ "denoise" where every token sees every other, else "generate"."""
         return "denoise" if self.causality == "full" else "generate"
 
-    @property
-    def dim(self) -> int:
-        """The model's width, D."""
-        return self.embedding.dim
-
-    @property
-    def vocab(self) -> int:
-        """How many tokens the model can read."""
-        return self.embedding.vocab
-
     def kv_cache_size(self, dim: int) -> int:
         # Where all tokens see each other a new one changes them all, and nothing can be kept.
         return 0 if self.causality == "full" else super().kv_cache_size(dim)
 
     def with_vocab(self, vocab: int) -> typing.Self:
-        """A copy for a vocabulary of another size."""
         return self.change(embedding={"vocab": vocab}, head={"vocab": vocab})
 
 
@@ -228,19 +218,8 @@ class Encoder(Model):
         return "encode" if self.head is None else "fill-mask"
 
     def with_vocab(self, vocab: int) -> typing.Self:
-        """A copy for a vocabulary of another size."""
         head = {"head": {"vocab": vocab}} if isinstance(self.head, Head) else {}
         return self.change(embedding={"vocab": vocab}, **head)
-
-    @property
-    def dim(self) -> int:
-        """The model's width, D."""
-        return self.embedding.dim
-
-    @property
-    def vocab(self) -> int:
-        """How many tokens the model can read."""
-        return self.embedding.vocab
 
     def kv_cache_size(self, dim: int) -> int:
         return 0  # every token is read at once
@@ -284,16 +263,6 @@ class EncoderDecoder(Model):
         encoder = self.encoder.change_layers(change, **changes)
         decoder = self.decoder.change_layers(change, **changes)
         return dataclasses.replace(self, encoder=encoder, decoder=decoder)
-
-    @property
-    def dim(self) -> int:
-        """The model's width, D."""
-        return self.encoder.dim
-
-    @property
-    def vocab(self) -> int:
-        """How many tokens the model can read."""
-        return self.encoder.vocab
 
     @property
     def embedding(self) -> Any:

@@ -103,7 +103,7 @@ class RoPE(Spec):
 
     @staticmethod
     def of(
-        config: Any,
+        config: Config,
         head_dim: int | None = None,
         *,
         layer_type: str | None = None,
@@ -111,7 +111,7 @@ class RoPE(Spec):
         partial_key: str = "partial_rotary_factor",
         scaling_key: str = "rope_scaling",
         context_key: str = "max_position_embeddings",
-        kinds: Mapping[str, Callable[[Any, Any, int], Spec | None]] | None = None,
+        kinds: Mapping[str, Kind] | None = None,
     ) -> RoPE:
         """The rotary positions that a checkpoint's `config.json` describes, in either of transformers' spellings.
 
@@ -124,16 +124,23 @@ class RoPE(Spec):
         ConfigError for a kind that is not known, for a key of it that nothing read, and for `rope_parameters` by layer
         type without a `layer_type`.
         """
-        return rope(
-            config,
-            head_dim,
-            layer_type=layer_type,
-            theta_key=theta_key,
-            partial_key=partial_key,
-            scaling_key=scaling_key,
-            context_key=context_key,
-            kinds=kinds or {},
-        )
+        # Both are read even where the object has its own: a published config may have them all.
+        outer_theta, outer_partial = config.number(theta_key, 10000.0), config.number(partial_key, 1.0)
+        inner, by_type = _rope_object(config, scaling_key, layer_type)
+        theta = inner.number("rope_theta", outer_theta)
+        if theta <= 1:
+            where, key = (inner, "rope_theta") if "rope_theta" in inner else (config, theta_key)
+            raise where.error(key, "must be greater than 1")
+        partial = inner.number("partial_rotary_factor", outer_partial)
+        dims = None if partial == 1.0 else _rotated_dims(inner, config, partial_key, partial, head_dim)
+        scaling = _scaling(inner, config, context_key, {**KINDS, **(kinds or {})})
+        unread = inner.unread()
+        if unread:
+            raise inner.error(unread[0], "is not implemented")
+        if not by_type:  # which have no one value for all layers
+            config.note(theta_key, theta)
+            config.note(partial_key, partial)
+        return RoPE(theta=theta, dims=dims, scaling=scaling)
 
 
 MOST_FACTOR = 1e6  # by which positions are stretched
@@ -143,51 +150,30 @@ MOST_FACTOR = 1e6  # by which positions are stretched
 Kind = Callable[[Config, Config, int], Spec | None]
 
 
-def rope(
-    config: Config,
-    head_dim: int | None,
-    *,
-    layer_type: str | None,
-    theta_key: str,
-    partial_key: str,
-    scaling_key: str,
-    context_key: str,
-    kinds: Mapping[str, Kind],
-) -> RoPE:
-    """The implementation of `RoPE.of`, which documents the arguments."""
-    outer_theta = config.number(theta_key, 10000.0)
-    outer_partial = config.number(partial_key, 1.0)
+def _rope_object(config: Config, scaling_key: str, layer_type: str | None) -> tuple[Config, bool]:
+    """The object that describes the rotation of a layer type, and whether each layer type has its own."""
     config.ignore("rope_parameters")  # where both stand, `scaling_key` takes precedence
-    nested_key = scaling_key if config.get(scaling_key) else "rope_parameters"
-    inner = config.nested(nested_key) or Config({})
-    by_type = by_layer_type(inner)
-    if by_type and layer_type is None:
-        raise config.error(nested_key, "has an object for each layer type, where one for all layers is read")
-    if by_type:
-        inner = inner.nested(layer_type or "") or Config({})
-    theta = inner.number("rope_theta", outer_theta)
-    if theta <= 1:
-        where, key = (inner, "rope_theta") if "rope_theta" in inner else (config, theta_key)
-        raise where.error(key, "must be greater than 1")
-    partial = inner.number("partial_rotary_factor", outer_partial)
-    dims = None
-    if partial != 1.0:
-        where, key = (
-            (inner, "partial_rotary_factor") if "partial_rotary_factor" in inner else (config, partial_key)
-        )
-        if not 0 < partial < 1:
-            raise where.error(key, "must lie in (0, 1]")
-        dims = int((head_dim or config.head_width()) * partial)
-        if dims < 2 or dims % 2:
-            raise where.error(key, f"turns {dims} dimensions of a head, not an even number")
-    scaling = _scaling(inner, config, context_key, {**KINDS, **kinds})
-    unread = inner.unread()
-    if unread:
-        raise inner.error(unread[0], "is not implemented")
-    if not by_type:  # which have no one value for all layers
-        config.note(theta_key, theta)
-        config.note(partial_key, partial)
-    return RoPE(theta=theta, dims=dims, scaling=scaling)
+    key = scaling_key if config.get(scaling_key) else "rope_parameters"
+    found = config.nested(key) or Config({})
+    if not by_layer_type(found):
+        return found, False
+    if layer_type is None:
+        raise config.error(key, "has an object for each layer type, where one for all layers is read")
+    return found.nested(layer_type) or Config({}), True
+
+
+def _rotated_dims(
+    inner: Config, config: Config, partial_key: str, partial: float, head_dim: int | None
+) -> int:
+    """How many dimensions of a head are rotated, of which the config gives the share `partial`."""
+    named = "partial_rotary_factor" in inner
+    where, key = (inner, "partial_rotary_factor") if named else (config, partial_key)
+    if not 0 < partial < 1:
+        raise where.error(key, "must lie in (0, 1]")
+    dims = int((head_dim or config.head_width()) * partial)
+    if dims < 2 or dims % 2:
+        raise where.error(key, f"turns {dims} dimensions of a head, not an even number")
+    return dims
 
 
 def by_layer_type(parameters: Mapping[str, Any]) -> bool:

@@ -41,7 +41,7 @@ class Rule(Frozen):
 
 @frozen()
 class Rename(Rule):
-    """A tensor under another name."""
+    """A tensor under another name. A subclass may change the tensor too: `loaded` on the way in, `saved` on the way out."""
 
     source: str
     target: str
@@ -49,22 +49,30 @@ class Rename(Rule):
     def __post_init__(self) -> None:
         check_pair(self, self.source, self.target)
 
+    def loaded(self, tensor: Any) -> Any:
+        """The parameter that a tensor of the checkpoint becomes."""
+        return tensor
+
+    def saved(self, parameter: Any) -> Any:
+        """The inverse of `loaded`."""
+        return parameter
+
     def forward(self, source: Tensors, target: Tensors, recipe: Any, join: Join) -> None:
-        _move(self.source, self.target, source, target, lambda tensor: tensor)
+        _move(self.source, self.target, source, target, self.loaded)
 
     def backward(self, source: Tensors, target: Tensors, recipe: Any, join: Join) -> None:
-        _move(self.target, self.source, source, target, lambda tensor: tensor)
+        _move(self.target, self.source, source, target, self.saved)
 
 
 @frozen()
 class Transpose(Rename):
     """A matrix stored (in, out), as GPT-2's Conv1D does, where a linear layer has (out, in); each of stacked ones."""
 
-    def forward(self, source: Tensors, target: Tensors, recipe: Any, join: Join) -> None:
-        _move(self.source, self.target, source, target, _transposed)
+    def loaded(self, tensor: Any) -> Any:
+        return _transposed(tensor)
 
-    def backward(self, source: Tensors, target: Tensors, recipe: Any, join: Join) -> None:
-        _move(self.target, self.source, source, target, _transposed)
+    def saved(self, parameter: Any) -> Any:
+        return _transposed(parameter)
 
 
 @frozen()
@@ -76,19 +84,13 @@ class Depthwise(Rename):
 
     axis: int = 1
 
-    def forward(self, source: Tensors, target: Tensors, recipe: Any, join: Join) -> None:
-        def without_channel(tensor: Any) -> Any:
-            if len(tensor.shape) != 3 or tensor.shape[self.axis] != 1:
-                return tensor  # whose shape is refused later
-            return (tensor[:, 0] if self.axis == 1 else tensor[:, :, 0]).T
+    def loaded(self, tensor: Any) -> Any:
+        if len(tensor.shape) != 3 or tensor.shape[self.axis] != 1:
+            return tensor  # whose shape is refused later
+        return (tensor[:, 0] if self.axis == 1 else tensor[:, :, 0]).T
 
-        _move(self.source, self.target, source, target, without_channel)
-
-    def backward(self, source: Tensors, target: Tensors, recipe: Any, join: Join) -> None:
-        def with_channel(tensor: Any) -> Any:
-            return tensor.T[:, None] if self.axis == 1 else tensor.T[:, :, None]
-
-        _move(self.target, self.source, source, target, with_channel)
+    def saved(self, parameter: Any) -> Any:
+        return parameter.T[:, None] if self.axis == 1 else parameter.T[:, :, None]
 
 
 @frozen()
