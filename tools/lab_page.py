@@ -13,8 +13,8 @@ from zoo.host.registry import default_registry
 from zoo_lab.figures import draw, drawn_charts
 from zoo_lab.intervals import LEVEL
 from zoo_lab.page import file_name, line, page
-from zoo_lab.record import Record
-from zoo_lab.saving import read
+from zoo_lab.record import ExperimentRecord
+from zoo_lab.record_file import read
 from zoo_lab.summary import told
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -60,7 +60,7 @@ def pages() -> dict[str, str]:
     return found | {f"{record.experiment}.md": _page(record) for record in records}
 
 
-def _page(record: Record) -> str:
+def _page(record: ExperimentRecord) -> str:
     charts = drawn_charts(record)
     figures = [
         FIGURE.format(file=f"{file_name(record)}-{chart.name}", told=told(record, chart)) for chart in charts

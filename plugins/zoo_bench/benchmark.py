@@ -14,7 +14,7 @@ from zoo.insight.subprocess_run import alternating, run_in_subprocess
 from zoo_bench.engine import check_installed
 from zoo_bench.lengths import Lengths
 from zoo_bench.limits import NEEDS
-from zoo_bench.metrics import ASIDE, FIGURES, WORKS, Figure, figure
+from zoo_bench.metrics import METRICS, ON_REQUEST, WORKLOADS, BenchmarkMetric
 
 WHAT = "benchmark"  # what a record says that it is
 
@@ -33,7 +33,7 @@ def benchmark(
 ) -> dict[str, Any]:
     """Measure a checkpoint in the zoo and in the engines `against`, "mlx-lm" for example: a record.
 
-    `dtype` and `unpack` are `zoo.load`'s. `only` names works of `figures.WORKS`; without it all but those of `figures.ASIDE`.
+    `dtype` and `unpack` are `zoo.load`'s. `only` names works of `metrics.WORKLOADS`; without it all but those of `metrics.ON_REQUEST`.
     `profile` adds where the zoo's time goes, by the kind of block. A first run of each engine is not counted: after it the
     files are in the system's memory. `report` is called with the runs that are done and those in all. PromptError for a
     number that cannot be, ZooError for an engine or a work that there is not, SourceError for one that is not installed or
@@ -56,13 +56,13 @@ def benchmark(
     if type(runs) is not int or runs < 1:
         raise PromptError(f"`runs` must be a number of at least 1, got {runs!r:.60}")
     for work in only:
-        if work not in WORKS:
-            raise ZooError(f"nothing called {work!r} is measured; there is {', '.join(WORKS)}")
+        if work not in WORKLOADS:
+            raise ZooError(f"nothing called {work!r} is measured; there is {', '.join(WORKLOADS)}")
     for name in against:
         check_installed(name)
     found = find(source, default_registry())
     engines = list(dict.fromkeys(("zoo", *against)))
-    works = [work for work in WORKS if (work in only if only else work not in ASIDE)]
+    works = [work for work in WORKLOADS if (work in only if only else work not in ON_REQUEST)]
     asked = json.dumps(
         dict(
             folder=str(found.path),
@@ -73,7 +73,7 @@ def benchmark(
             unpack=unpack,
         )
     )
-    bounded = any(one.bound for one in FIGURES if one.work in works)
+    bounded = any(one.bound for one in METRICS if one.work in works)
     done, total = 0, (runs + 1) * len(engines) + bounded + profile
 
     def run(module: str, *arguments: str) -> dict[str, Any]:
@@ -120,7 +120,7 @@ def _medians(rows: Sequence[dict[str, Any]]) -> dict[str, float]:
     }
 
 
-def share(record: dict[str, Any], one: Figure) -> float | None:
+def share(record: dict[str, Any], one: BenchmarkMetric) -> float | None:
     """The zoo's rate as a share of what the limit that bounds it allows, above 0; None where that is not known.
 
     It may exceed 1 where what a token takes stays in the processor's caches.
@@ -152,10 +152,8 @@ def compared(new: dict[str, Any], old: dict[str, Any]) -> list[tuple[str, float,
     """The zoo's figures in both records: name, before, now, and how many times better (above 1) or worse (below)."""
     before, now = old["engines"]["zoo"], new["engines"]["zoo"]
     rows = []
-    for one in FIGURES:
+    for one in METRICS:
         if before.get(one.name) and now.get(one.name):
             ratio = now[one.name] / before[one.name]
-            rows.append(
-                (one.name, before[one.name], now[one.name], ratio if figure(one.name).more else 1 / ratio)
-            )
+            rows.append((one.name, before[one.name], now[one.name], ratio if one.more else 1 / ratio))
     return rows

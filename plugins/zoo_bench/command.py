@@ -118,17 +118,19 @@ def rows(found: dict[str, Any]) -> list[list[str]]:
     The zoo's rates have their share of the machine's limit with them, where that is known.
     """
     from zoo_bench.benchmark import share
-    from zoo_bench.metrics import FIGURES
+    from zoo_bench.metrics import METRICS
 
     engines = found["engines"]
     peers = [name for name in engines if name != "zoo"]
     lines = [["", "zoo", *(column for peer in peers for column in (peer, f"zoo / {peer}"))]]
-    for one in FIGURES:
+    for one in METRICS:
         values = {engine: figures.get(one.name) for engine, figures in engines.items()}
         if any(value is not None for value in values.values()):
-            beside = ((told(values[peer], one.unit), ratio(values["zoo"], values[peer])) for peer in peers)
+            beside = (
+                (format_value(values[peer], one.unit), ratio(values["zoo"], values[peer])) for peer in peers
+            )
             part = share(found, one)
-            own = told(values["zoo"], one.unit) + (f" ({part:.0%})" if part else "")
+            own = format_value(values["zoo"], one.unit) + (f" ({part:.0%})" if part else "")
             lines.append([one.label, own, *chain.from_iterable(beside)])
     return lines
 
@@ -139,7 +141,7 @@ def profile_rows(found: dict[str, Any]) -> list[list[str]]:
     kinds = dict.fromkeys(kind for seconds in passes.values() for kind in seconds)
     wholes = {name: sum(seconds.values()) for name, seconds in passes.items()}
     return [
-        ["", *(f"{name}, {told(whole, 's')}" for name, whole in wholes.items())],
+        ["", *(f"{name}, {format_value(whole, 's')}" for name, whole in wholes.items())],
         *([kind, *(f"{passes[name].get(kind, 0) / wholes[name]:.1%}" for name in passes)] for kind in kinds),
     ]
 
@@ -152,14 +154,22 @@ def ratio(own: float | None, other: float | None) -> str:
 def _changes(changes: list[tuple[str, float, float, float]]) -> str:
     """What changed since an older record; a mark where it is worse."""
     from zoo.cli.table import table
-    from zoo_bench.metrics import figure
+    from zoo_bench.metrics import metric_named
 
     worse = 0.95
     lines = []
     for name, old, new, times in changes:
-        one = figure(name)
+        one = metric_named(name)
         mark = "worse" if times < worse else ""
-        lines.append([one.label, told(old, one.unit), told(new, one.unit), f"{times:.2f} × as good", mark])
+        lines.append(
+            [
+                one.label,
+                format_value(old, one.unit),
+                format_value(new, one.unit),
+                f"{times:.2f} × as good",
+                mark,
+            ]
+        )
     return table(lines, ["", "before", "now", "", ""])
 
 
@@ -183,7 +193,7 @@ def _about(found: dict[str, Any]) -> str:
     return facts(parts, columns())
 
 
-def told(value: float | None, unit: str) -> str:
+def format_value(value: float | None, unit: str) -> str:
     """A figure with its unit, in three digits: 1.23 s, 45.6 ms, 123 tokens/s, 5.3 MB."""
     if value is None:
         return "–"

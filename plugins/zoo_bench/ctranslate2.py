@@ -9,7 +9,7 @@ from typing import Any
 
 from zoo.errors import SourceError, in_words
 from zoo.loading import Loaded
-from zoo_bench.engine import Asked, Engine, process_peak
+from zoo_bench.engine import BenchmarkEngine, EngineOptions, process_peak
 
 
 def zoo_translate(loaded: Loaded, rows: list[list[int]], new: int) -> float:
@@ -28,10 +28,10 @@ def zoo_translate(loaded: Loaded, rows: list[list[int]], new: int) -> float:
     return time.perf_counter() - began
 
 
-class CTranslate2(Engine):
+class CTranslate2(BenchmarkEngine):
     """CTranslate2, as many threads as cores; its own copy of the folder is made first and lies in a temporary one."""
 
-    def __init__(self, asked: Asked) -> None:
+    def __init__(self, asked: EngineOptions) -> None:
         import ctranslate2
 
         from zoo.runtime import threads
@@ -74,8 +74,8 @@ def converted(folder: Path, made: Path, dtype: str) -> list[str]:
     names[-1] = "<pad>"  # Marian's last, which CTranslate2 leaves out
 
     class Converter(TransformersConverter):  # type: ignore[misc]
-        def load_tokenizer(self, *arguments: Any, **settings: Any) -> Names:
-            return Names(names, config.eos_token_id)
+        def load_tokenizer(self, *arguments: Any, **settings: Any) -> TokenNames:
+            return TokenNames(names, config.eos_token_id)
 
     try:
         Converter(str(folder)).convert(str(made), quantization=dtype, force=True)
@@ -84,7 +84,7 @@ def converted(folder: Path, made: Path, dtype: str) -> list[str]:
     return names
 
 
-class Names:
+class TokenNames:
     """What the conversion asks of a tokenizer, for tokens that have these names."""
 
     def __init__(self, names: list[str], end: int) -> None:

@@ -35,7 +35,7 @@ def check_installed(name: str) -> None:
 
 
 @dataclass(frozen=True)
-class Asked:
+class EngineOptions:
     """What an engine loads: a folder or a file, in a dtype of its own choice or this one, for texts of `longest` tokens.
 
     The last two are for the zoo alone.
@@ -48,7 +48,7 @@ class Asked:
     unpack: bool | None = None
 
 
-class Engine:
+class BenchmarkEngine:
     """An engine that has loaded a folder; what it cannot do is None."""
 
     vocab: int
@@ -79,10 +79,10 @@ class Engine:
         return mx.get_peak_memory()
 
 
-class Mlx(Engine):
+class Mlx(BenchmarkEngine):
     """MLX's own reading of the same files, and nothing else: what no loading can be faster than."""
 
-    def __init__(self, asked: Asked) -> None:
+    def __init__(self, asked: EngineOptions) -> None:
         import mlx.core as mx
         import numpy
 
@@ -100,10 +100,10 @@ class Mlx(Engine):
         mx.eval(self.arrays)
 
 
-class MlxLm(Engine):
+class MlxLm(BenchmarkEngine):
     """mlx-lm, on the BLAS that the zoo uses."""
 
-    def __init__(self, asked: Asked) -> None:
+    def __init__(self, asked: EngineOptions) -> None:
         import mlx.core as mx
         from mlx_lm.utils import load_model
 
@@ -119,7 +119,7 @@ class MlxLm(Engine):
         import mlx.core as mx
         from mlx_lm.generate import generate_step
 
-        return clocked(generate_step(mx.array(ids), self.model, max_tokens=new))
+        return timed_tokens(generate_step(mx.array(ids), self.model, max_tokens=new))
 
     def write_rows(self, rows: list[list[int]], new: int) -> float:
         """Seconds of the tokens after the first of texts side by side."""
@@ -151,10 +151,10 @@ class MlxLm(Engine):
         return build, lambda found: [*found, [one.state for one in cache]]
 
 
-class Transformers(Engine):
+class Transformers(BenchmarkEngine):
     """transformers on torch."""
 
-    def __init__(self, asked: Asked) -> None:
+    def __init__(self, asked: EngineOptions) -> None:
         import torch
         from transformers import AutoModelForCausalLM
 
@@ -165,7 +165,7 @@ class Transformers(Engine):
 
     def write(self, ids: list[int], new: int) -> tuple[float, float]:
         """Seconds to the first token, and of those after it."""
-        return clocked(self._tokens(ids, new))
+        return timed_tokens(self._tokens(ids, new))
 
     def _tokens(self, ids: list[int], new: int) -> Any:
         import torch
@@ -196,7 +196,7 @@ class Transformers(Engine):
         return process_peak()
 
 
-def clocked(tokens: Any) -> tuple[float, float]:
+def timed_tokens(tokens: Any) -> tuple[float, float]:
     """Seconds to the first of some tokens, and of the others."""
     began = time.perf_counter()
     next(tokens)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from zoo.errors import SourceError
-from zoo_bench.engine import Asked, Engine, clocked, process_peak
+from zoo_bench.engine import BenchmarkEngine, EngineOptions, process_peak, timed_tokens
 
 
-class LlamaCpp(Engine):
+class LlamaCpp(BenchmarkEngine):
     """llama.cpp, in the types of the file, on as many threads as there are cores."""
 
-    def __init__(self, asked: Asked) -> None:
+    def __init__(self, asked: EngineOptions) -> None:
         from llama_cpp import Llama
 
         from zoo import runtime
@@ -27,7 +27,7 @@ class LlamaCpp(Engine):
         """Seconds to the first token, and of those after it."""
         self.model.reset()  # or it would go on from what it has read of the same prompt
         tokens = self.model.generate(ids, temp=0.0)
-        return clocked(next(tokens) for _ in range(new))
+        return timed_tokens(next(tokens) for _ in range(new))
 
     def peak(self) -> int:
         """The most bytes that the process has held."""

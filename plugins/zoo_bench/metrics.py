@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Figure:
+class BenchmarkMetric:
     """One measured number: its name in records, label, unit, and whether more of it is better.
 
     `work` is what has to be run to measure it: the name that `--only` takes. `bound` is the limit of the machine that a
@@ -21,29 +21,31 @@ class Figure:
     bound: str | None = None
 
 
-FIGURES = (
-    Figure("load_seconds", "load", "loading", "s"),
-    Figure("start_seconds", "start", "shell to first token", "s"),
-    Figure("first_text_seconds", "prefill", "first text, a few tokens", "s"),
-    Figure("prefill_rate", "prefill", "prefill", "tokens/s", more=True, bound="products"),
-    Figure("first_token_seconds", "prefill", "first token after", "s"),
-    Figure("decode_rate", "decode", "decode", "tokens/s", more=True, bound="reading"),
-    Figure("batch_rate", "batch", "decode, all rows", "tokens/s", more=True, bound="reading"),
-    Figure("context_rate", "context", "decode after a long text", "tokens/s", more=True, bound="reading"),
-    Figure("repetitive_rate", "draft", "decode of repetitive text", "tokens/s", more=True),
-    Figure("drafted_rate", "draft", "the same with look-up drafts", "tokens/s", more=True),
-    Figure("turn_seconds", "turn", "first token of a chat", "s"),
-    Figure("next_turn_seconds", "turn", "first token of its next turn", "s"),
-    Figure("translation_rate", "translate", "translation", "tokens/s", more=True),
-    Figure("translations_rate", "translate", "translation, all rows", "tokens/s", more=True),
-    Figure("host_seconds", "host", "host time a step", "s"),
-    Figure("primitives", "host", "primitives a step", ""),
-    Figure("peak_bytes", "load", "peak memory", "bytes"),
+METRICS = (
+    BenchmarkMetric("load_seconds", "load", "loading", "s"),
+    BenchmarkMetric("start_seconds", "start", "shell to first token", "s"),
+    BenchmarkMetric("first_text_seconds", "prefill", "first text, a few tokens", "s"),
+    BenchmarkMetric("prefill_rate", "prefill", "prefill", "tokens/s", more=True, bound="products"),
+    BenchmarkMetric("first_token_seconds", "prefill", "first token after", "s"),
+    BenchmarkMetric("decode_rate", "decode", "decode", "tokens/s", more=True, bound="reading"),
+    BenchmarkMetric("batch_rate", "batch", "decode, all rows", "tokens/s", more=True, bound="reading"),
+    BenchmarkMetric(
+        "context_rate", "context", "decode after a long text", "tokens/s", more=True, bound="reading"
+    ),
+    BenchmarkMetric("repetitive_rate", "draft", "decode of repetitive text", "tokens/s", more=True),
+    BenchmarkMetric("drafted_rate", "draft", "the same with look-up drafts", "tokens/s", more=True),
+    BenchmarkMetric("turn_seconds", "turn", "first token of a chat", "s"),
+    BenchmarkMetric("next_turn_seconds", "turn", "first token of its next turn", "s"),
+    BenchmarkMetric("translation_rate", "translate", "translation", "tokens/s", more=True),
+    BenchmarkMetric("translations_rate", "translate", "translation, all rows", "tokens/s", more=True),
+    BenchmarkMetric("host_seconds", "host", "host time a step", "s"),
+    BenchmarkMetric("primitives", "host", "primitives a step", ""),
+    BenchmarkMetric("peak_bytes", "load", "peak memory", "bytes"),
 )
-WORKS = tuple(dict.fromkeys(one.work for one in FIGURES))
-ASIDE = ("context", "draft", "turn")  # works that take long, and are done only when they are asked for
+WORKLOADS = tuple(dict.fromkeys(one.work for one in METRICS))
+ON_REQUEST = ("context", "draft", "turn")  # works that take long, and are done only when they are asked for
 
 
-def figure(name: str) -> Figure:
+def metric_named(name: str) -> BenchmarkMetric:
     """The figure of that name in a record."""
-    return next(one for one in FIGURES if one.name == name)
+    return next(one for one in METRICS if one.name == name)

@@ -15,16 +15,16 @@ from typing import Any
 
 from zoo.errors import SourceError
 from zoo.insight.subprocess_run import answer
-from zoo_bench.engine import Asked
+from zoo_bench.engine import EngineOptions
 from zoo_bench.lengths import Lengths
 from zoo_bench.workloads import SOURCE
-from zoo_bench.zoo_engine import Translator, Writer, zoo
+from zoo_bench.zoo_engine import ZooDecoder, ZooTranslator, zoo
 
 REST = "rest"  # what no block takes: the last choice of tokens, and Python between the blocks
 STEPS = 8  # tokens that are written
 
 
-class Clock:
+class BlockClock:
     """Seconds by the name of a block's class, without the blocks in it."""
 
     def __init__(self) -> None:
@@ -79,12 +79,14 @@ def profile(asked: str) -> dict[str, dict[str, float]]:
 
     wanted = json.loads(asked)
     lengths = Lengths(**wanted["lengths"])
-    engine = zoo(Asked(Path(wanted["folder"]), 0, wanted["dtype"], wanted["architecture"], wanted["unpack"]))
-    if not isinstance(engine, Writer | Translator):
+    engine = zoo(
+        EngineOptions(Path(wanted["folder"]), 0, wanted["dtype"], wanted["architecture"], wanted["unpack"])
+    )
+    if not isinstance(engine, ZooDecoder | ZooTranslator):
         raise SourceError(engine.refused or "it has no profile")
-    model, draw, translates = engine.loaded.model, random.Random(0), isinstance(engine, Translator)
+    model, draw, translates = engine.loaded.model, random.Random(0), isinstance(engine, ZooTranslator)
     rows, length = (lengths.rows, SOURCE) if translates else (1, lengths.prompt)
-    clock = Clock()
+    clock = BlockClock()
     for kind in {type(module) for module in model.modules()} - {type(model)}:
         if "__call__" in dir(kind):
             clock.watch(kind)

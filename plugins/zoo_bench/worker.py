@@ -9,12 +9,12 @@ from typing import Any
 
 from zoo.errors import SourceError
 from zoo.insight.subprocess_run import answer
-from zoo_bench.engine import Asked
+from zoo_bench.engine import EngineOptions
 from zoo_bench.engines import ENGINES
 from zoo_bench.lengths import Lengths
 from zoo_bench.limits import NEEDS
-from zoo_bench.metrics import FIGURES
-from zoo_bench.workloads import DONE, Task, started
+from zoo_bench.metrics import METRICS
+from zoo_bench.workloads import WORKLOAD_FUNCTIONS, Workload, started
 
 
 def one_run(engine: str, asked: str) -> dict[str, Any]:
@@ -25,17 +25,19 @@ def one_run(engine: str, asked: str) -> dict[str, Any]:
     if "start" in works and (taken := started(engine, folder)):
         found["start_seconds"] = taken
     lengths = Lengths(**wanted["lengths"])
-    asks = Asked(folder, lengths.longest(works), wanted["dtype"], wanted["architecture"], wanted["unpack"])
+    asks = EngineOptions(
+        folder, lengths.longest(works), wanted["dtype"], wanted["architecture"], wanted["unpack"]
+    )
     began = time.perf_counter()
     made = ENGINES[engine](asks)
     seconds = time.perf_counter() - began - made.converting
-    task = Task(made, lengths)
-    for names, work in DONE.items():
+    task = Workload(made, lengths)
+    for names, work in WORKLOAD_FUNCTIONS.items():
         if works & set(names):
             found |= work(task)
     if "load" in works:
         found |= {"load_seconds": seconds, "peak_bytes": made.peak()}
-    found = {one.name: found[one.name] for one in FIGURES if one.work in works and one.name in found}
+    found = {one.name: found[one.name] for one in METRICS if one.work in works and one.name in found}
     if not found:
         raise SourceError(made.refused or f"it does nothing of {', '.join(sorted(works))}")
     return found | {NEEDS: made.needs(lengths)}

@@ -1,4 +1,4 @@
-"""What one engine is asked to do, a function a work: each gives the figures of `figures.FIGURES` that it measured."""
+"""What one engine is asked to do, a function a work: each gives the metrics of `metrics.METRICS` that it measured."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from zoo_bench.engine import Engine
+from zoo_bench.engine import BenchmarkEngine
 from zoo_bench.lengths import Lengths
 
 WARM = 4  # tokens of each kind that are run before the clock
@@ -37,14 +37,14 @@ def remove(self, name):
 def add(self, name, value):
 '''
 
-Figures = dict[str, float]
+Metrics = dict[str, float]
 
 
 @dataclass(frozen=True)
-class Task:
+class Workload:
     """An engine that has loaded a folder, and how much it is given."""
 
-    engine: Engine
+    engine: BenchmarkEngine
     lengths: Lengths
 
     def ids(self, count: int, seed: int = 0) -> list[int]:
@@ -53,7 +53,7 @@ class Task:
         return [draw.randrange(self.engine.vocab) for _ in range(count)]
 
 
-def read_and_write(task: Task) -> Figures:
+def read_and_write(task: Workload) -> Metrics:
     """A prompt is read and a text written after it."""
     write, lengths = task.engine.write, task.lengths
     if write is None:
@@ -69,7 +69,7 @@ def read_and_write(task: Task) -> Figures:
     }
 
 
-def side_by_side(task: Task) -> Figures:
+def side_by_side(task: Workload) -> Metrics:
     """Short prompts are read, and texts written after them side by side."""
     write, lengths = task.engine.write_rows, task.lengths
     if write is None:
@@ -78,7 +78,7 @@ def side_by_side(task: Task) -> Figures:
     return {"batch_rate": lengths.rows * (lengths.new - 1) / write(rows, lengths.new)}
 
 
-def long_text(task: Task) -> Figures:
+def long_text(task: Workload) -> Metrics:
     """A text is written after a long one."""
     write, lengths = task.engine.write, task.lengths
     most = task.engine.context
@@ -87,7 +87,7 @@ def long_text(task: Task) -> Figures:
     return {"context_rate": (lengths.new - 1) / write(task.ids(lengths.context), lengths.new)[1]}
 
 
-def with_drafts(task: Task) -> Figures:
+def with_drafts(task: Workload) -> Metrics:
     """A text is written after code, which repeats itself, without and with drafts that are looked up in it."""
     write, write_drafted, new = task.engine.write, task.engine.write_drafted, task.lengths.new
     if write is None or write_drafted is None:
@@ -98,7 +98,7 @@ def with_drafts(task: Task) -> Figures:
     return dict(zip(("repetitive_rate", "drafted_rate"), rates, strict=True))
 
 
-def code(task: Task) -> list[int]:
+def code(task: Workload) -> list[int]:
     """The ids of a text that repeats its names and lines; where there is no tokenizer, each word is a random id of its own."""
     if task.engine.encode is not None:
         return task.engine.encode(CODE)
@@ -108,7 +108,7 @@ def code(task: Task) -> list[int]:
     return [ids[word] for word in words]
 
 
-def chat(task: Task) -> Figures:
+def chat(task: Workload) -> Metrics:
     """A long message is read and answered; then the same, the answer and another message."""
     turns = task.engine.turns
     if turns is None:
@@ -117,7 +117,7 @@ def chat(task: Task) -> Figures:
     return {"turn_seconds": first, "next_turn_seconds": second}
 
 
-def translation(task: Task) -> Figures:
+def translation(task: Workload) -> Metrics:
     """A text is translated, then several side by side."""
     translate, lengths = task.engine.translate, task.lengths
     if translate is None:
@@ -130,7 +130,7 @@ def translation(task: Task) -> Figures:
     }
 
 
-def host(task: Task) -> Figures:
+def host(task: Workload) -> Metrics:
     """The time that Python takes to build one step, and the primitives of its graph; nothing is computed meanwhile."""
     if task.engine.step is None:
         return {}
@@ -154,7 +154,7 @@ def host(task: Task) -> Figures:
 
 
 # By the works they do, one or several at once; loading is timed where the engine is made.
-DONE: dict[tuple[str, ...], Callable[[Task], Figures]] = {
+WORKLOAD_FUNCTIONS: dict[tuple[str, ...], Callable[[Workload], Metrics]] = {
     ("prefill", "decode"): read_and_write,
     ("batch",): side_by_side,
     ("context",): long_text,

@@ -9,14 +9,14 @@ from typing import Any
 
 from zoo.loading import Loaded
 from zoo_bench.ctranslate2 import zoo_translate
-from zoo_bench.engine import Asked, Engine, clocked
+from zoo_bench.engine import BenchmarkEngine, EngineOptions, timed_tokens
 from zoo_bench.lengths import Lengths
 from zoo_bench.limits import needs
 
 DRAFT = 8  # tokens that are looked up a step
 
 
-def zoo(asked: Asked) -> Engine:
+def zoo(asked: EngineOptions) -> BenchmarkEngine:
     """The zoo, with what its model does."""
     from zoo.loading import load
 
@@ -24,11 +24,11 @@ def zoo(asked: Asked) -> Engine:
     loaded = load(asked.folder, force=True, **how)
     model, causality = loaded.model, loaded.architecture.causality
     if model.translates:
-        return Translator(loaded)
-    return Writer(loaded) if model.decodes and causality != "full" else Own(loaded)
+        return ZooTranslator(loaded)
+    return ZooDecoder(loaded) if model.decodes and causality != "full" else ZooEngine(loaded)
 
 
-class Own(Engine):
+class ZooEngine(BenchmarkEngine):
     """A loaded model, of which nothing is asked."""
 
     refused: str | None = (
@@ -43,7 +43,7 @@ class Own(Engine):
         self.context = loaded.recipe.context
 
 
-class Translator(Own):
+class ZooTranslator(ZooEngine):
     """A model that translates."""
 
     refused = "a translator: --only load, start and translate time it"
@@ -53,7 +53,7 @@ class Translator(Own):
         return zoo_translate(self.loaded, rows, new)
 
 
-class Writer(Own):
+class ZooDecoder(ZooEngine):
     """A model that continues a text."""
 
     refused = None
@@ -100,7 +100,7 @@ class Writer(Own):
     def _written(self, ids: list[int], new: int, **settings: Any) -> tuple[float, float]:
         from zoo.generation import stream
 
-        return clocked(stream(self.loaded, ids, max_tokens=new, temperature=0.0, **settings))
+        return timed_tokens(stream(self.loaded, ids, max_tokens=new, temperature=0.0, **settings))
 
     def write_rows(self, rows: list[list[int]], new: int) -> float:
         """Seconds of the tokens after the first of texts side by side."""

@@ -46,10 +46,10 @@ def is_right(loaded: Loaded, question: Any) -> bool:
     if loaded.architecture.task == "translate":
         return generate(loaded, question.prompt).text == question.continuation
     fills = loaded.architecture.task == "fill-mask"
-    return fills_in(loaded, question) if fills else goes_on(loaded, question)
+    return fills_mask(loaded, question) if fills else completes(loaded, question)
 
 
-def fills_in(loaded: Loaded, question: Any) -> bool:
+def fills_mask(loaded: Loaded, question: Any) -> bool:
     """Whether the model fills in the answer where its tokens are masked in the sentence.
 
     The space before the answer is shown where it is a token of its own, as in a text that a person writes.
@@ -66,7 +66,7 @@ def fills_in(loaded: Loaded, question: Any) -> bool:
     return fill(loaded, before + hidden + after) == before + ids + after
 
 
-def goes_on(loaded: Loaded, question: Any, **settings: Any) -> bool:
+def completes(loaded: Loaded, question: Any, **settings: Any) -> bool:
     """Whether the continuation of the prompt is the answer, up to the punctuation that ends the sentence.
 
     It is the greedy one, unless `settings` of generation, such as a temperature and a seed, say otherwise.

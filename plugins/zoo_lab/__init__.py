@@ -130,7 +130,7 @@ def zoo_experiments():
     )
     yield Experiment(
         name="teacher-forcing",
-        target="zoo_lab.experiments.own_tokens:teacher_forcing",
+        target="zoo_lab.experiments.teacher_forcing:teacher_forcing",
         summary="errors on true text and on own text, trained with and without own tokens",
         question="Does a model that learned from true text err more, the further it goes on from its own?",
         expected=(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from zoo_lab.record import Record
+    from zoo_lab.record import ExperimentRecord
 
 OUT = Path("lab")
 
@@ -51,7 +51,7 @@ def lab(
     """
     if figures is not None:
         from zoo_lab.figures import draw
-        from zoo_lab.saving import read
+        from zoo_lab.record_file import read
 
         if name is not None:
             raise click.UsageError("--figures draws a record again and runs nothing: leave NAME out")
@@ -79,12 +79,12 @@ def lab(
     return 0
 
 
-def _run(name: str, out: Path, how: dict[str, Any]) -> Record:
+def _run(name: str, out: Path, how: dict[str, Any]) -> ExperimentRecord:
     """Run the experiment with a bar on the error stream of a terminal, elsewhere a line a run."""
     from zoo.cli.progress import Progress, say
     from zoo.cli.signals import Interrupts
     from zoo_lab.record import RunRecord
-    from zoo_lab.run import Watch, run_experiment
+    from zoo_lab.run import ExperimentCallbacks, run_experiment
 
     with Interrupts(lambda text: None), Progress(name) as bar:
         total = current = 0
@@ -114,13 +114,13 @@ def _run(name: str, out: Path, how: dict[str, Any]) -> Record:
                 line(f"{current + 1}/{total} {run.arm}, {run.seed}: {run.seconds:.1f} s")
             bar((current + 1) * 1000, total * 1000)
 
-        return run_experiment(name, out, watch=Watch(begun, run, progress, over), **how)
+        return run_experiment(name, out, watch=ExperimentCallbacks(begun, run, progress, over), **how)
 
 
 def _stopped(path: Path) -> str:
     """What is left of a run that was interrupted."""
     from zoo.errors import ZooError
-    from zoo_lab.saving import read
+    from zoo_lab.record_file import read
 
     try:
         record = read(path)
@@ -130,7 +130,7 @@ def _stopped(path: Path) -> str:
     return f"zoo: stopped; {runs} are kept in {path}: the same command goes on"
 
 
-def _show(record: Record) -> None:
+def _show(record: ExperimentRecord) -> None:
     """What was asked, expected, measured and seen."""
     from zoo.cli.table import table, wrapped
     from zoo.cli.terminal import columns
@@ -147,7 +147,7 @@ def _show(record: Record) -> None:
     click.echo(wrapped(conclusion(record), room))
 
 
-def _draw(record: Record, out: Path, path: Path, overwrite: bool) -> None:
+def _draw(record: ExperimentRecord, out: Path, path: Path, overwrite: bool) -> None:
     """The figures, or one line that says what they need; the names of all files written, on the error stream."""
     from zoo.errors import ZooError
     from zoo_lab.figures import draw

@@ -7,7 +7,7 @@ from typing import Any
 
 from zoo_lab.intervals import LEVEL, Interval, contrast
 from zoo_lab.plan import Claim
-from zoo_lab.record import Record, rounded
+from zoo_lab.record import ExperimentRecord, rounded
 
 SEEN, CONTRARY, NOT_SHOWN, NOT_MEASURED = "seen", "contrary", "not shown", "not measured"
 
@@ -27,12 +27,12 @@ class Finding:
         return {"claim": self.claim.text, "verdict": self.verdict, "contrast": value, "words": self.words}
 
 
-def findings(record: Record) -> list[Finding]:
+def findings(record: ExperimentRecord) -> list[Finding]:
     """What became of each claim, in their order."""
     return [_finding(record, claim) for claim in record.claims]
 
 
-def _finding(record: Record, claim: Claim) -> Finding:
+def _finding(record: ExperimentRecord, claim: Claim) -> Finding:
     arms = [(weight, record.values(arm, claim.metric)) for arm, weight in claim.contrast.items()]
     unequal = record.paired and len({len(values) for _, values in arms}) > 1
     if unequal or not all(values for _, values in arms):
@@ -60,7 +60,7 @@ def _verdict(claim: Claim, value: Interval) -> str:
     return SEEN if low > bound else CONTRARY if high < bound else NOT_SHOWN
 
 
-def _words(record: Record, claim: Claim, value: Interval) -> str:
+def _words(record: ExperimentRecord, claim: Claim, value: Interval) -> str:
     unit = record.metric(claim.metric).unit
     signed = sum(claim.contrast.values()) == 0
     what = "difference" if signed else record.metric(claim.metric).label
@@ -77,7 +77,7 @@ def number(value: float, signed: bool = False) -> str:
     return ("−" if value < 0 else "+" if signed and value > 0 else "") + text
 
 
-def conclusion(record: Record) -> str:
+def conclusion(record: ExperimentRecord) -> str:
     """In a sentence or two, how many of the claims the numbers bear out, and which they do not."""
     if record.settings.get("quick"):
         return "A quick run: it shows that everything runs, and nothing about the question."
@@ -105,7 +105,7 @@ def conclusion(record: Record) -> str:
     return " ".join(parts)
 
 
-def method(record: Record) -> str:
+def method(record: ExperimentRecord) -> str:
     """How means, intervals and verdicts were made."""
     compared = (
         f"Arms are compared run by run, since runs of one {record.repeated} saw the same data."

@@ -11,10 +11,10 @@ from typing import Any
 
 from zoo.errors import ZooError
 from zoo.files import GENERATOR, make_folder, output_file
-from zoo_lab.names import write_names
 from zoo_lab.panels import DRAWN, TEXT, label, measured, scales
 from zoo_lab.plan import Chart
-from zoo_lab.record import Record
+from zoo_lab.point_labels import write_labels
+from zoo_lab.record import ExperimentRecord
 from zoo_lab.summary import described
 
 WIDTH = 4.7  # inches: about 450 CSS pixels, whose letters can still be read at 360
@@ -44,7 +44,7 @@ FORMATS = ("svg", "png")
 
 
 def draw(
-    record: Record, folder: Path, formats: Sequence[str] = FORMATS, *, overwrite: bool = False
+    record: ExperimentRecord, folder: Path, formats: Sequence[str] = FORMATS, *, overwrite: bool = False
 ) -> list[Path]:
     """Write every chart of a record as `folder`/EXPERIMENT-CHART in each format; gives their paths.
 
@@ -64,7 +64,7 @@ def draw(
     return written
 
 
-def drawn_charts(record: Record) -> list[Chart]:
+def drawn_charts(record: ExperimentRecord) -> list[Chart]:
     """The charts of which something was measured."""
     return [chart for chart in record.charts if _has_points(record, chart)]
 
@@ -95,13 +95,13 @@ def _write(figure: Any, path: Path, title: str, overwrite: bool) -> None:
             part.write_text(start + opening.rstrip() + named, encoding="utf-8")
 
 
-def _has_points(record: Record, chart: Chart) -> bool:
+def _has_points(record: ExperimentRecord, chart: Chart) -> bool:
     if chart.kind == "curves":
         return any(run.curves.get(chart.y) for run in record.runs)
     return any(chart.y in run.numbers for run in record.runs)
 
 
-def _figure(make: Any, record: Record, chart: Chart) -> Any:
+def _figure(make: Any, record: ExperimentRecord, chart: Chart) -> Any:
     """One chart as a figure, a panel above the other; None where nothing was measured."""
     if not _has_points(record, chart):
         return None
@@ -142,7 +142,7 @@ def _figure(make: Any, record: Record, chart: Chart) -> Any:
             handlelength=2.4,
         )
     if names:
-        write_names(figure, names)
+        write_labels(figure, names)
     return figure
 
 

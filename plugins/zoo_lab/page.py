@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from zoo_lab.conclusion import SEEN, conclusion, findings, method
-from zoo_lab.record import Record
+from zoo_lab.record import ExperimentRecord
 from zoo_lab.summary import rows
 
 MARKS = {
@@ -17,7 +17,7 @@ MARKS = {
 }
 
 
-def page(record: Record, figures: Sequence[str], data: str, code: str = "") -> str:
+def page(record: ExperimentRecord, figures: Sequence[str], data: str, code: str = "") -> str:
     """The page of one record.
 
     `figures` are its figures and `code` shows how the experiment is made, both as Markdown; `data` is the link to the record.
@@ -44,7 +44,7 @@ def page(record: Record, figures: Sequence[str], data: str, code: str = "") -> s
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def line(record: Record) -> str:
+def line(record: ExperimentRecord) -> str:
     """The experiment in one line of a list: a link to its page, the question, how many claims were seen."""
     found = findings(record)
     seen = sum(finding.verdict == SEEN for finding in found)
@@ -52,12 +52,12 @@ def line(record: Record) -> str:
     return f"- [{record.experiment}]({file_name(record)}.md): {record.question}{shown}"
 
 
-def file_name(record: Record) -> str:
+def file_name(record: ExperimentRecord) -> str:
     """What the files of an experiment are called, without their suffix."""
     return record.experiment.replace("::", "-")
 
 
-def _sources(record: Record) -> str:
+def _sources(record: ExperimentRecord) -> str:
     """The references, arXiv's as links."""
     return f" ({'; '.join(map(_linked, record.references))})" if record.references else ""
 
@@ -76,7 +76,7 @@ def _table(lines: Sequence[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in drawn)
 
 
-def _how(record: Record) -> str:
+def _how(record: ExperimentRecord) -> str:
     """The settings, the software, the time, and how busy the machine was."""
     loads = [run.load for run in record.runs if run.load is not None]
     busy = f", load {min(loads):.1f} to {max(loads):.1f} meanwhile" if loads else ""

@@ -8,7 +8,7 @@ from typing import Any
 
 from zoo_lab.intervals import Interval, interval
 from zoo_lab.plan import Chart
-from zoo_lab.record import ArmRecord, Record
+from zoo_lab.record import ArmRecord, ExperimentRecord
 
 # Blue, vermilion, green, purple and brown after Okabe and Ito (2008), and grey: told apart by the colour-blind, and each
 # at least 3 : 1 against white and against black. Lines differ in marker and dash besides.
@@ -27,7 +27,7 @@ def label(chart: Chart, arm: ArmRecord) -> str:
     return arm.line if chart.kind == "points" or chart.panel else arm.name
 
 
-def measured(record: Record, chart: Chart, arm: ArmRecord) -> bool:
+def measured(record: ExperimentRecord, chart: Chart, arm: ArmRecord) -> bool:
     """Whether an arm has anything to draw in a chart."""
     if chart.kind == "curves":
         return bool(_curve(record, chart, arm))
@@ -48,7 +48,7 @@ def scales(axis: Any, chart: Chart) -> None:
 
 
 def curves(
-    axis: Any, record: Record, chart: Chart, arms: Sequence[ArmRecord], lines: Sequence[str]
+    axis: Any, record: ExperimentRecord, chart: Chart, arms: Sequence[ArmRecord], lines: Sequence[str]
 ) -> list[Placed]:
     """A line an arm, through the means at each x, on a band of their intervals."""
     curve = next(curve for curve in record.curves if curve.name == chart.y)
@@ -67,7 +67,7 @@ def curves(
 
 
 def points(
-    axis: Any, record: Record, chart: Chart, arms: Sequence[ArmRecord], lines: Sequence[str]
+    axis: Any, record: ExperimentRecord, chart: Chart, arms: Sequence[ArmRecord], lines: Sequence[str]
 ) -> list[Placed]:
     """A metric against another, or against a value of the arms: a line a series, with bars for the intervals."""
     metrics = {metric.name: metric for metric in record.metrics}
@@ -109,7 +109,7 @@ def points(
 
 
 def dots(
-    axis: Any, record: Record, chart: Chart, arms: Sequence[ArmRecord], lines: Sequence[str]
+    axis: Any, record: ExperimentRecord, chart: Chart, arms: Sequence[ArmRecord], lines: Sequence[str]
 ) -> list[Placed]:
     """A row an arm: each run a faint dot, the mean with its interval."""
     for row, arm in enumerate(arms):
@@ -126,7 +126,9 @@ def dots(
     return []
 
 
-DRAWN: dict[str, Callable[[Any, Record, Chart, Sequence[ArmRecord], Sequence[str]], list[Placed]]] = {
+DRAWN: dict[
+    str, Callable[[Any, ExperimentRecord, Chart, Sequence[ArmRecord], Sequence[str]], list[Placed]]
+] = {
     "curves": curves,
     "points": points,
     "dots": dots,
@@ -142,7 +144,7 @@ def _style(lines: Sequence[str], name: str) -> dict[str, Any]:
     }
 
 
-def _curve(record: Record, chart: Chart, arm: ArmRecord) -> list[tuple[float, Interval]]:
+def _curve(record: ExperimentRecord, chart: Chart, arm: ArmRecord) -> list[tuple[float, Interval]]:
     """The points of an arm's curve: at each x the mean of its runs with the interval."""
     values: dict[float, list[float]] = {}
     for run in record.runs:
@@ -156,7 +158,7 @@ def _columns(points: Sequence[tuple[float, Interval]]) -> tuple[list[float], lis
     return [x for x, _ in points], [found.mean for _, found in points]
 
 
-def _x(record: Record, chart: Chart, arm: ArmRecord) -> Interval | None:
+def _x(record: ExperimentRecord, chart: Chart, arm: ArmRecord) -> Interval | None:
     """Where an arm stands on the x axis: the mean of a metric, or a value of the arm."""
     if any(metric.name == chart.x for metric in record.metrics):
         return record.interval(arm.name, chart.x)

@@ -46,7 +46,7 @@ class ArmRecord:
 
 
 @dataclass
-class Record:
+class ExperimentRecord:
     """An experiment as it was planned, and its runs so far. `seeds` is the number of runs an arm is to have.
 
     `settings` says how it was run, `versions` by which software and machine.
@@ -104,15 +104,15 @@ class Record:
         """How many runs of an arm failed."""
         return sum(run.arm == arm and run.failed is not None for run in self.runs)
 
-    def same_design(self, other: Record) -> bool:
+    def same_design(self, other: ExperimentRecord) -> bool:
         """Whether runs of the other are runs of this: the same arms, metrics and settings on the same software."""
         names = ("experiment", "arms", "metrics", "curves", "settings", "versions")
         return all(plain(getattr(self, name)) == plain(getattr(other, name)) for name in names)
 
 
-def planned(experiment: Experiment, plan: Plan, seeds: int, versions: Mapping[str, str]) -> Record:
+def planned(experiment: Experiment, plan: Plan, seeds: int, versions: Mapping[str, str]) -> ExperimentRecord:
     """The record of an experiment of which nothing has been run."""
-    return Record(
+    return ExperimentRecord(
         experiment=experiment.name,
         question=experiment.question,
         expected=experiment.expected,

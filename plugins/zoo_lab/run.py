@@ -16,8 +16,8 @@ from zoo.errors import PluginError, ZooError, in_words
 from zoo.files import check_output, locked, make_folder
 from zoo.host.registry import Registry, default_registry
 from zoo_lab.plan import Arm, Plan, Result, Scale, Trial
-from zoo_lab.record import Record, RunRecord, planned, rounded, thinned
-from zoo_lab.saving import read, save
+from zoo_lab.record import ExperimentRecord, RunRecord, planned, rounded, thinned
+from zoo_lab.record_file import read, save
 
 MOST_SEEDS = 1000
 
@@ -27,7 +27,7 @@ class Failed(ZooError):
 
 
 @dataclass(frozen=True)
-class Watch:
+class ExperimentCallbacks:
     """Callbacks that observe an experiment.
 
     `begun(runs, done)` says how many runs there are, and how many of them were done before; `run(number, arm, seed)`
@@ -62,9 +62,9 @@ def run_experiment(
     seeds: int | None = None,
     scale: Scale | None = None,
     fresh: bool = False,
-    watch: Watch | None = None,
+    watch: ExperimentCallbacks | None = None,
     registry: Registry | None = None,
-) -> Record:
+) -> ExperimentRecord:
     """Run an experiment and write its record `out`/NAME.json; gives the record.
 
     The record is written after every run. One that is there already, of the same arms and settings on the same software,
@@ -72,7 +72,7 @@ def run_experiment(
     `seeds` is the least number of runs an arm (default: the experiment's own). PluginError for an experiment that is not
     there or breaks its contract.
     """
-    watch = watch or Watch()
+    watch = watch or ExperimentCallbacks()
     experiment = (registry or default_registry()).experiment(name)
     count = experiment.seeds if seeds is None else seeds
     if not 1 <= count <= MOST_SEEDS:
@@ -112,7 +112,7 @@ def _claimed(path: Path) -> Iterator[None]:
         yield
 
 
-def _take_over(record: Record, before: Record, path: Path) -> None:
+def _take_over(record: ExperimentRecord, before: ExperimentRecord, path: Path) -> None:
     """Keep the runs of a record of the same design; ZooError for one of another."""
     if not record.same_design(before):
         raise ZooError(

@@ -12,8 +12,8 @@ from zoo.host.registry import Registry
 from zoo_lab.conclusion import number
 from zoo_lab.intervals import Interval, interval
 from zoo_lab.plan import Chart
-from zoo_lab.record import ArmRecord, Record
-from zoo_lab.saving import read
+from zoo_lab.record import ArmRecord, ExperimentRecord
+from zoo_lab.record_file import read
 
 FEW = 6  # arms, of which a description of a figure tells every value
 
@@ -52,7 +52,7 @@ def _recorded(experiment: Experiment, path: Path) -> float | None:
     return round(record.seconds, 1)
 
 
-def rows(record: Record) -> list[list[str]]:
+def rows(record: ExperimentRecord) -> list[list[str]]:
     """A table of the arms: a head, then each arm with the mean of each metric and half its interval."""
     head = ["arm", *(metric.axis for metric in record.metrics)]
     body = []
@@ -76,7 +76,7 @@ def text_of(found: Interval | None) -> str:
     return f"{found.mean:.{places}f} ± {half:.{places}f}".replace("-", "−")
 
 
-def described(record: Record, chart: Chart) -> str:
+def described(record: ExperimentRecord, chart: Chart) -> str:
     """What a figure is about: its axes."""
     if chart.kind == "curves":
         curve = next(curve for curve in record.curves if curve.name == chart.y)
@@ -88,7 +88,7 @@ def described(record: Record, chart: Chart) -> str:
     return f"{axis} against {names.get(chart.x, chart.x)}"
 
 
-def told(record: Record, chart: Chart) -> str:
+def told(record: ExperimentRecord, chart: Chart) -> str:
     """What is to be seen in a figure, for who does not see it: its axes, and each arm's value or the extremes of many."""
     found = [(arm.name, ends) for arm in record.arms if (ends := _values(record, chart, arm))]
     values = [(f"{name}: {text_of(interval(ends))}", sum(ends) / len(ends)) for name, ends in found]
@@ -100,7 +100,7 @@ def told(record: Record, chart: Chart) -> str:
     return f"{described(record, chart)}{where}. {'; '.join(texts)}"
 
 
-def _values(record: Record, chart: Chart, arm: ArmRecord) -> list[float]:
+def _values(record: ExperimentRecord, chart: Chart, arm: ArmRecord) -> list[float]:
     """What the runs of an arm give to a figure, of a curve their last points."""
     if chart.kind != "curves":
         return record.values(arm.name, chart.y)

@@ -21,11 +21,11 @@ from zoo.host.registry import Registry, default_registry
 from zoo.loading import Loaded
 from zoo.tokenizer import Tokenizer
 from zoo.training import run_tokenizer
-from zoo.training.corpora import Texts, corpus
+from zoo.training.corpora import TextCorpus, corpus
 from zoo.training.data import IGNORED
-from zoo.training.loop import Settings, Watch, initialise, train
-from zoo.training.objective import Method, objective_of
-from zoo.training.record import Record
+from zoo.training.loop import TrainingCallbacks, TrainingSettings, initialise, train
+from zoo.training.objective import TrainingObjective, objective_of
+from zoo.training.record import TrainingRecord
 from zoo_lab.plan import Trial
 from zoo_lab.run import Failed
 
@@ -65,10 +65,10 @@ def recipe_of(name: str, numbers: Mapping[str, Any], registry: Registry | None =
 
 def trained(
     recipe: Any,
-    settings: Settings,
+    settings: TrainingSettings,
     trial: Trial,
     *,
-    method: Method | None = None,
+    method: TrainingObjective | None = None,
     vocab: int = VOCAB,
     points: int = 10,
     documents: int = DOCUMENTS,
@@ -84,7 +84,7 @@ def trained(
     the first `documents` held-out ones. `Failed` when the loss is no number.
     """
     registry = registry or default_registry()
-    settings = Settings(**vars(settings) | {"seed": trial.seed, "corpus": settings.corpus or CORPUS})
+    settings = TrainingSettings(**vars(settings) | {"seed": trial.seed, "corpus": settings.corpus or CORPUS})
     tokenizer = small_tokenizer(vocab, settings.corpus or CORPUS)
     recipe = recipe.with_vocab(tokenizer.vocab_size)
     config = recipe_config(recipe)
@@ -95,7 +95,7 @@ def trained(
     spread = 0.02 * (768 / recipe.dim) ** 0.5
     initialise(model, trial.seed, len(recipe.layers) if depth_scaled else 0.5, spread)
     loaded = Loaded(model, tokenizer, architecture, recipe, config, Path(), registry=registry)
-    record = Record(architecture.name, recipe.parameters(recipe.dim), vars(settings))
+    record = TrainingRecord(architecture.name, recipe.parameters(recipe.dim), vars(settings))
     measure = partial(held_out_loss, model, method, texts, tokenizer, settings)
     done = 0
 
@@ -119,7 +119,7 @@ def trained(
                 record,
                 state=Path(folder) / "state.safetensors",
                 validate=validate,
-                watch=Watch(step=step),
+                watch=TrainingCallbacks(step=step),
                 every=max(settings.steps // points, 1),
             )
         except ZooError as error:
@@ -131,10 +131,10 @@ def trained(
 
 def held_out_loss(
     model: Any,
-    method: Method,
-    texts: Texts,
+    method: TrainingObjective,
+    texts: TextCorpus,
     tokenizer: Tokenizer,
-    settings: Settings,
+    settings: TrainingSettings,
     documents: int,
 ) -> float:
     """The mean loss of the held-out targets in nats, of the first `documents`."""

@@ -9,14 +9,14 @@ from terminal import Terminal
 
 import zoo
 from zoo.cli.knowledge import about_model, about_prompt
-from zoo.training.corpora import Texts, unseen_words
+from zoo.training.corpora import TextCorpus, unseen_words
 
 README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
 PROMPTS = re.findall(r'zoo (?:run|trace) (\w+) "(.+?)"', README)
 
 
 def test_words_are_compared_in_any_case_and_han_characters_by_themselves():
-    texts = Texts("mine", lambda seed: iter(["Paris is in France.", "巴黎在法国。"]), lambda: iter(()))
+    texts = TextCorpus("mine", lambda seed: iter(["Paris is in France.", "巴黎在法国。"]), lambda: iter(()))
     assert unseen_words("paris, FRANCE! 法国在 1989", texts) == []
     assert unseen_words("Paris has cats, many CATS 猫", texts) == ["has", "CATS", "many", "猫"]
 

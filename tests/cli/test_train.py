@@ -17,7 +17,7 @@ import zoo
 from zoo.checkpoint.convert import convert
 from zoo.config import Config
 from zoo.host.registry import default_registry
-from zoo.training.record import Settings
+from zoo.training.record import TrainingSettings
 from zoo.training.run import train_folder
 from zoo.training.state import open_state, state_path
 
@@ -228,12 +228,12 @@ def zoo_objectives():
     yield Objective("halved", "zoo_counting_data:HALVED", tasks=("generate",))
 """
 DATA = """
-from zoo.training.objective import NEXT_TOKEN, Method
+from zoo.training.objective import NEXT_TOKEN, TrainingObjective
 
 def counting(split, seed):
     return iter([f"{n} and one is {n + 1}." for n in range(40 if split == "train" else 4)])
 
-HALVED = Method(
+HALVED = TrainingObjective(
     NEXT_TOKEN.training, NEXT_TOKEN.validation, lambda model, *batch: NEXT_TOKEN.loss(model, *batch) / 2, running=True
 )
 """
@@ -282,7 +282,7 @@ def test_an_architecture_without_a_checkpoint_trains_runs_and_converts(
     monkeypatch.setattr("zoo_corpora.atlas.documents", lambda split, seed: iter(["one", "two"]))
     pairs = [("one", "eins"), ("two", "zwei")]
     monkeypatch.setattr("zoo_corpora.phrasebook.documents", lambda split, seed: iter(pairs))
-    settings = Settings(steps=2, batch=2, length=16)
+    settings = TrainingSettings(steps=2, batch=2, length=16)
     record = train_folder(name, tmp_path / "made", settings, tokenizer=tokenizer_folder)
     translates = default_registry().architecture(name).task == "translate"
     assert record.settings["corpus"] == ("phrasebook" if translates else "atlas")

@@ -9,7 +9,7 @@ from zoo.loading import Loaded
 from zoo.testing import subject
 from zoo.tokenizer import load_tokenizer
 from zoo.training.vocabulary import save_tokenizer, train_tokenizer
-from zoo_corpora.accuracy import fills_in, is_right
+from zoo_corpora.accuracy import fills_mask, is_right
 from zoo_corpora.atlas import documents, names, questions
 from zoo_corpora.question import Question
 
@@ -30,9 +30,9 @@ def asked(monkeypatch, tmp_path, language, **settings):
         return told
 
     monkeypatch.setattr("zoo_corpora.accuracy.fill", fill)
-    assert fills_in(loaded, question)
+    assert fills_mask(loaded, question)
     monkeypatch.setattr("zoo_corpora.accuracy.fill", lambda loaded, ids: ids)
-    assert not fills_in(loaded, question)
+    assert not fills_mask(loaded, question)
     return seen[0]
 
 

@@ -8,11 +8,11 @@ import xml.etree.ElementTree as ElementTree
 import pytest
 
 from zoo.training.curve import TEXT, TRAINING, VALIDATION, drawn, joined, svg, ticks
-from zoo.training.record import Record
+from zoo.training.record import TrainingRecord
 
 
 def record(losses, validation, name="llama"):
-    return Record(name, 1_000_000, {}, losses=losses, validation=validation)
+    return TrainingRecord(name, 1_000_000, {}, losses=losses, validation=validation)
 
 
 FALLING = record(

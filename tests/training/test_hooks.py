@@ -7,8 +7,8 @@ from zoo.architecture import Architecture, Corpus, Objective, hookimpl
 from zoo.errors import PluginError, ZooError
 from zoo.host.discovery import Plugin
 from zoo.host.registry import Registry, isolated
-from zoo.training.objective import NEXT_TOKEN, Method, objective_of
-from zoo.training.record import Settings
+from zoo.training.objective import NEXT_TOKEN, TrainingObjective, objective_of
+from zoo.training.record import TrainingSettings
 from zoo.training.run import settings_of, train_folder
 from zoo_corpora.accuracy import questions_of, scores
 from zoo_corpora.question import Question
@@ -38,7 +38,9 @@ def half(model, *batch):
     return 0.5 * NEXT_TOKEN.loss(model, *batch)
 
 
-HALF = Method(NEXT_TOKEN.training, NEXT_TOKEN.validation, half, corpus="counting", steps=2, running=True)
+HALF = TrainingObjective(
+    NEXT_TOKEN.training, NEXT_TOKEN.validation, half, corpus="counting", steps=2, running=True
+)
 
 ME = __name__
 
@@ -79,7 +81,7 @@ def mine():
 
 def test_a_plugins_corpus_and_objective_train_a_model(mine, tmp_path, tokenizer_folder, numbers):
     def trained(out, **given):
-        settings = Settings(steps=2, batch=2, length=16, corpus="counting", **given)
+        settings = TrainingSettings(steps=2, batch=2, length=16, corpus="counting", **given)
         how = dict(config=numbers, tokenizer=tokenizer_folder, registry=mine)
         return train_folder("llama", out, settings, **how)
 
@@ -148,11 +150,11 @@ def test_between_two_third_parties_neither_wins_and_the_zoos_own_gives_way():
         (dict(corpus="nothing"), "corpus nothing: .* gave no document to train on"),
         (dict(corpus="numbers"), "corpus numbers: .* gave int, not a text"),
         (dict(corpus="gone"), "cannot import .*not_there"),
-        (dict(objective="wrong"), "objective wrong: .* is function, not a Method"),
+        (dict(objective="wrong"), "objective wrong: .* is function, not a TrainingObjective"),
     ],
 )
 def test_what_a_plugin_gives_wrong_is_one_line(mine, tmp_path, tokenizer_folder, numbers, given, words):
-    settings = Settings(**{"steps": 2, "batch": 2, "length": 16, "corpus": "counting"} | given)
+    settings = TrainingSettings(**{"steps": 2, "batch": 2, "length": 16, "corpus": "counting"} | given)
     with pytest.raises(ZooError, match=words):
         how = dict(config=numbers, tokenizer=tokenizer_folder, registry=mine)
         train_folder("llama", tmp_path / "out", settings, **how)
@@ -181,4 +183,4 @@ def test_the_zoos_objectives_are_records_too(mine):
     assert {"next-token", "answer", "hidden-words", "diffusion", "translation"} <= set(mine.table(Objective))
     for record in mine.table(Objective).listed().values():
         if record.target.startswith("zoo."):
-            assert isinstance(record.load(), Method)
+            assert isinstance(record.load(), TrainingObjective)

@@ -13,7 +13,7 @@ from zoo.checkpoint.open import make_recipe
 from zoo.errors import ZooError
 from zoo.host.registry import default_registry
 from zoo.training.data import IGNORED, batches, padded, rows
-from zoo.training.loop import Record, Settings, Watch, initialise, schedule, train
+from zoo.training.loop import TrainingCallbacks, TrainingRecord, TrainingSettings, initialise, schedule, train
 from zoo.training.loss import cross_entropy, next_token_loss
 from zoo.training.run import train_folder
 from zoo.training.state import open_state, state_path
@@ -64,7 +64,7 @@ def test_padding_is_never_a_target():
 
 
 def test_the_rate_warms_up_and_falls():
-    rate = schedule(Settings(steps=1000, rate=1e-2, warmup=100))
+    rate = schedule(TrainingSettings(steps=1000, rate=1e-2, warmup=100))
     values = [rate(mx.array(step)).item() for step in (0, 50, 100, 550, 1000)]
     assert values[0] == 0 and math.isclose(values[1], 5e-3, rel_tol=1e-3)
     assert math.isclose(values[2], 1e-2, rel_tol=1e-2) and values[3] < values[2]
@@ -73,7 +73,7 @@ def test_the_rate_warms_up_and_falls():
 
 def run(folder, settings, model=None, resume=False, every=10, seen=None):
     model = model or small()
-    record = Record("llama", 0, vars(settings))
+    record = TrainingRecord("llama", 0, vars(settings))
     train(
         model,
         cycle(),
@@ -83,20 +83,20 @@ def run(folder, settings, model=None, resume=False, every=10, seen=None):
         state=state_path(folder),
         resume=open_state(state_path(folder)) if resume else None,
         every=every,
-        watch=Watch(step=seen or (lambda *values: None)),
+        watch=TrainingCallbacks(step=seen or (lambda *values: None)),
     )
     return model, record
 
 
 def test_it_learns_what_comes_next(tmp_path):
-    model, record = run(tmp_path, Settings(steps=60, batch=4, length=8, rate=1e-2, warmup=5))
+    model, record = run(tmp_path, TrainingSettings(steps=60, batch=4, length=8, rate=1e-2, warmup=5))
     assert record.losses[0][1] > 2 > 0.3 > record.losses[-1][1]
     assert mx.argmax(model(mx.array([[3, 4, 5]]))[0, -1]).item() == 6
     assert record.tokens == 60 * 4 * 8
 
 
 def test_a_resumed_run_is_the_uninterrupted_one(tmp_path):
-    settings = Settings(steps=20, batch=4, length=8, warmup=5)
+    settings = TrainingSettings(steps=20, batch=4, length=8, warmup=5)
     whole, expected = run(tmp_path / "whole", settings)
 
     class Stop(Exception):
@@ -124,7 +124,7 @@ def test_slow_steps_are_saved_in_between(tmp_path, monkeypatch):
             raise RuntimeError
 
     with pytest.raises(RuntimeError):
-        run(tmp_path, Settings(steps=20, batch=4, length=8), seen=stop)
+        run(tmp_path, TrainingSettings(steps=20, batch=4, length=8), seen=stop)
     assert open_state(state_path(tmp_path)).step == 6
 
 
@@ -134,14 +134,14 @@ def test_a_loss_that_is_no_number_ends_the_run_and_keeps_the_state_before(tmp_pa
         return value * (float("nan") if next(steps) > 12 else 1)
 
     steps = iter(range(1, 100))
-    model, settings = small(), Settings(steps=20, batch=4, length=8)
+    model, settings = small(), TrainingSettings(steps=20, batch=4, length=8)
     with pytest.raises(ZooError, match="the loss is nan at step 13: try a smaller `rate`"):
         train(
             model,
             cycle(),
             breaks,
             settings,
-            Record("llama", 0, vars(settings)),
+            TrainingRecord("llama", 0, vars(settings)),
             state=state_path(tmp_path),
             every=10,
         )
@@ -161,7 +161,7 @@ def test_a_trained_folder_is_complete_and_runs(tmp_path):
     import zoo
 
     out = tmp_path / "made"
-    record = train_folder("llama", out, Settings(steps=2, batch=2, length=16), config=NUMBERS)
+    record = train_folder("llama", out, TrainingSettings(steps=2, batch=2, length=16), config=NUMBERS)
     wanted = {"model.safetensors", "config.json", "tokenizer.json", "tokenizer_config.json"}
     wanted |= {"training.json", "training.svg", "run"}
     assert {path.name for path in out.iterdir()} == wanted

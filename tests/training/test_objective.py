@@ -9,22 +9,22 @@ import pytest
 from zoo.errors import ZooError
 from zoo.host.registry import default_registry
 from zoo.training.data import IGNORED, padded
-from zoo.training.loop import Settings
+from zoo.training.loop import TrainingSettings
 from zoo.training.loss import cross_entropy
 from zoo.training.objective import (
     alike,
-    answers,
-    hidden_words,
-    noised,
+    masked_diffusion,
+    masked_diffusion_loss,
+    masked_lm,
     objective_of,
-    second_halves,
-    weighted_loss,
+    prefix_lm,
+    prefix_lm_validation,
 )
 from zoo.training.run import settings_of, train_folder
 from zoo_corpora.atlas import documents as atlas
 
 END, MASK, VOCAB = 0, 2, 60
-SETTINGS = Settings(batch=16, length=32)
+SETTINGS = TrainingSettings(batch=16, length=32)
 
 
 class Words:
@@ -56,7 +56,7 @@ def taken(make, count=60, settings=SETTINGS):
 
 def test_bert_is_asked_for_fifteen_percent_of_the_words_hidden_in_its_three_ways():
     asked = kept = masked = total = 0
-    for inputs, targets in taken(hidden_words):
+    for inputs, targets in taken(masked_lm):
         chosen = targets != IGNORED
         asked += chosen.sum().item()
         masked += (chosen & (inputs == MASK)).sum().item()
@@ -71,7 +71,7 @@ def test_bert_is_asked_for_fifteen_percent_of_the_words_hidden_in_its_three_ways
 def test_bert_is_asked_for_half_the_names_and_never_for_half_of_one():
     told = {"names": ["abcd", "lmn"], "answers": ["lmn"]}
     asked, others = {"abcd": [0, 0], "lmn": [0, 0]}, 0
-    for inputs, targets in islice(hidden_words(texts(), Words(), SETTINGS, **told), 100):
+    for inputs, targets in islice(masked_lm(texts(), Words(), SETTINGS, **told), 100):
         plain = mx.where(targets == IGNORED, inputs, targets).tolist()
         for row, shown, targeted in zip(plain, inputs.tolist(), targets.tolist(), strict=True):
             for name, counts in asked.items():
@@ -93,7 +93,7 @@ def test_bert_is_asked_for_half_the_names_and_never_for_half_of_one():
 
 def test_what_is_not_asked_for_is_left_alone():
     plain = list(islice(alike(texts(), Words(), SETTINGS, closed=False), 20))
-    for (inputs, targets), ids in zip(taken(hidden_words, 20), plain, strict=True):
+    for (inputs, targets), ids in zip(taken(masked_lm, 20), plain, strict=True):
         assert mx.array_equal(mx.where(targets == IGNORED, inputs, targets), ids)
 
 
@@ -119,7 +119,7 @@ def test_a_long_document_is_cut_and_all_come_when_the_stream_ends_with_a_pool():
 
 def test_a_diffusions_rows_have_every_number_of_masks_and_its_inverse_as_weight():
     shares, expected = [], []
-    for inputs, targets, weights in taken(noised):
+    for inputs, targets, weights in taken(masked_diffusion):
         masked = inputs == MASK
         assert mx.array_equal(inputs == targets, ~masked & (targets != IGNORED))
         assert mx.array_equal(weights > 0, masked)
@@ -137,7 +137,7 @@ def test_a_prompt_is_left_clean_and_ends_where_an_answer_begins():
     told = {"names": ["lmn", "uvw"], "answers": ["lmn", "uvw"]}
     starts = {"klmno": set(), "pqrstuvwxyzpqrstuvwxyz": set()}
     prompts = 0
-    for inputs, targets, weights in islice(noised(texts(), Words(), SETTINGS, **told), 100):
+    for inputs, targets, weights in islice(masked_diffusion(texts(), Words(), SETTINGS, **told), 100):
         for shown, asked, weighed in zip(inputs.tolist(), targets.tolist(), weights.tolist(), strict=True):
             start = sum(target == IGNORED for target in asked)
             prompts += start > 0
@@ -154,13 +154,13 @@ def test_a_prompt_is_left_clean_and_ends_where_an_answer_begins():
 
 
 def test_a_quarter_of_a_diffusions_rows_have_no_prompt():
-    rows = [targets for _, targets, _ in taken(noised, 100) for targets in targets.tolist()]
+    rows = [targets for _, targets, _ in taken(masked_diffusion, 100) for targets in targets.tolist()]
     assert sum(row[0] != IGNORED for row in rows) / len(rows) == pytest.approx(0.25, abs=0.05)
 
 
 def test_a_diffusions_texts_go_on_with_end_tokens_that_it_is_asked_for():
     extra = []
-    for _, targets, weights in taken(noised, 200):
+    for _, targets, weights in taken(masked_diffusion, 200):
         for row in targets.tolist():
             assert row[-1] == END
             extra.append(len(row) - len([id for id in row if id not in (END, IGNORED)]))
@@ -179,7 +179,7 @@ def test_the_diffusion_loss_is_unbiased():
         def head(self, hidden):
             return mx.zeros((*hidden.shape[:2], VOCAB))
 
-    found = [weighted_loss(Uniform(), *batch).item() for batch in taken(noised, 300)]
+    found = [masked_diffusion_loss(Uniform(), *batch).item() for batch in taken(masked_diffusion, 300)]
     assert sum(found) / len(found) == pytest.approx(mx.log(mx.array(float(VOCAB))).item(), rel=0.05)
 
 
@@ -204,7 +204,7 @@ def test_logits_of_the_masks_alone_give_the_loss_of_all(name):
 
 def test_an_answer_is_asked_for_from_the_prompts_end_on():
     seen = set()
-    for inputs, targets, prefix in taken(answers):
+    for inputs, targets, prefix in taken(prefix_lm):
         assert prefix.min().item() >= 1 and prefix.max().item() <= 16
         seen |= set(prefix.tolist())
         for row, end in enumerate(prefix.tolist()):
@@ -215,7 +215,7 @@ def test_an_answer_is_asked_for_from_the_prompts_end_on():
 
 
 def test_a_document_is_measured_on_its_second_half():
-    inputs, targets, prefix = next(second_halves(iter(["abcdefgh", "abc"]), Words(), SETTINGS))
+    inputs, targets, prefix = next(prefix_lm_validation(iter(["abcdefgh", "abc"]), Words(), SETTINGS))
     assert prefix.tolist() == [1, 4]  # the shorter document first
     assert [place for place, target in enumerate(targets[0].tolist()) if target != IGNORED] == [0, 1, 2]
     assert [place for place, target in enumerate(targets[1].tolist()) if target != IGNORED] == [3, 4, 5, 6, 7]
@@ -229,10 +229,10 @@ def test_documents_are_measured_beside_others_of_like_length():
     assert sum(int((targets != IGNORED).sum().item()) for _, targets in found) == sum(map(len, texts))
 
 
-@pytest.mark.parametrize("make", [answers, hidden_words, noised])
+@pytest.mark.parametrize("make", [prefix_lm, masked_lm, masked_diffusion])
 def test_the_seed_makes_the_batches(make):
     def first(seed):
-        return taken(make, 3, Settings(batch=4, length=16, seed=seed))
+        return taken(make, 3, TrainingSettings(batch=4, length=16, seed=seed))
 
     for one, two in zip(first(1), first(1), strict=True):
         assert all(mx.array_equal(a, b) for a, b in zip(one, two, strict=True))
@@ -264,7 +264,7 @@ def test_ignored_targets_cost_nothing():
 def test_the_objective_follows_task_and_causality():
     known = default_registry()
     kinds = {name: objective_of(known.architecture(name)).training for name in ("bert", "llada", "prefix-lm")}
-    assert kinds == {"bert": hidden_words, "llada": noised, "prefix-lm": answers}
+    assert kinds == {"bert": masked_lm, "llada": masked_diffusion, "prefix-lm": prefix_lm}
     nothing = SimpleNamespace(name="x", task="encode", causality="full")
     with pytest.raises(ZooError, match="no objective trains x: encode"):
         objective_of(nothing)
@@ -280,7 +280,7 @@ def test_a_few_steps_write_a_folder_that_loads(name, tmp_path, tokenizer_folder,
         lambda split, seed, **more: islice(atlas(split, seed, **more), 100 + 900 * (split == "train")),
     )
     record = train_folder(
-        name, tmp_path / "out", Settings(steps=2, batch=2, length=16), tokenizer=tokenizer_folder
+        name, tmp_path / "out", TrainingSettings(steps=2, batch=2, length=16), tokenizer=tokenizer_folder
     )
     assert len(record.validation) == 1
     alone = name != "prefix-lm"
@@ -293,13 +293,17 @@ def test_a_few_steps_write_a_folder_that_loads(name, tmp_path, tokenizer_folder,
 @pytest.mark.parametrize("name", ["bert", "llada"])
 def test_those_that_see_both_ways_learn_from_sentences_in_small_batches(name):
     settings = settings_of(name, {"seed": 3})
-    assert settings.batch < Settings().batch and settings.rate < Settings().rate and settings.seed == 3
+    assert (
+        settings.batch < TrainingSettings().batch
+        and settings.rate < TrainingSettings().rate
+        and settings.seed == 3
+    )
     assert settings_of(name, {"rate": 0.5, "batch": 99}).rate == 0.5
     assert objective_of(default_registry().architecture(name)).sentences
 
 
 def test_what_hides_most_of_its_text_is_trained_for_longer():
-    assert settings_of("bert", {}).steps > settings_of("llama", {}).steps == Settings().steps
+    assert settings_of("bert", {}).steps > settings_of("llama", {}).steps == TrainingSettings().steps
     assert settings_of("bert", {"steps": 3}).steps == 3
     with pytest.raises(ZooError, match="nothing-like-it"):
         settings_of("nothing-like-it", {})

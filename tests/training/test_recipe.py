@@ -16,8 +16,8 @@ from zoo.host.registry import default_registry, isolated
 from zoo.recipe import EncoderDecoder, LearnedPositions, RMSNorm
 from zoo.testing import checks_of, outcome, subject, subject_of
 from zoo.training import objective
-from zoo.training.loop import Stopped, Watch
-from zoo.training.record import Settings
+from zoo.training.loop import Stopped, TrainingCallbacks
+from zoo.training.record import TrainingSettings
 from zoo.training.resuming import settings_to_resume
 from zoo.training.run import settings_of, train_folder
 from zoo.training.target import pocket_config
@@ -61,7 +61,7 @@ def run(text, tokenizer_folder):
         recipe = recipe_from_json(value, REGISTRY)
         if given.get("resume"):
             return train_folder(recipe, out, settings_to_resume(out, {"steps": steps}), **given)
-        settings = Settings(steps=steps, corpus=str(text), **SHORT)
+        settings = TrainingSettings(steps=steps, corpus=str(text), **SHORT)
         return train_folder(recipe, out, settings, tokenizer=tokenizer_folder, **given)
 
     return go
@@ -107,7 +107,7 @@ def test_the_numbers_of_a_recipe_reach_the_model(mixed, run, tmp_path):
 def test_a_run_is_resumed_by_its_recipe_or_by_nothing_and_by_no_other(mixed, run, tmp_path):
     run(mixed, tmp_path / "whole", steps=5)
     done = []
-    stopping = Watch(step=lambda step, *_: done.append(step), stop=lambda: len(done) == 2)
+    stopping = TrainingCallbacks(step=lambda step, *_: done.append(step), stop=lambda: len(done) == 2)
     with pytest.raises(Stopped):
         run(mixed, tmp_path / "out", steps=5, watch=stopping)
     run(mixed, tmp_path / "out", steps=5, resume=True)
@@ -130,9 +130,9 @@ def test_an_encoder_and_a_translator_say_what_they_do(tmp_path, tokenizer_folder
     pairs = tmp_path / "pairs.jsonl"
     pairs.write_text('{"source": "one", "target": "eins"}\n{"source": "two", "target": "zwei"}\n')
     for name, task, method in (
-        ("bert:pocket", "fill-mask", objective.HIDDEN_WORDS),
+        ("bert:pocket", "fill-mask", objective.MASKED_LM),
         ("llada:pocket", "denoise", objective.DIFFUSION),
-        ("prefix-lm:pocket", "generate", objective.ANSWER),
+        ("prefix-lm:pocket", "generate", objective.PREFIX_LM),
         ("transformer:pocket", "translate", objective.TRANSLATION),
     ):
         recipe = described(name, REGISTRY)[2]
@@ -140,7 +140,9 @@ def test_an_encoder_and_a_translator_say_what_they_do(tmp_path, tokenizer_folder
         assert objective.objective_of(recipe_architecture(recipe_config(recipe), REGISTRY)) is method
         out = tmp_path / task / name.partition(":")[0]
         corpus = str(pairs if task == "translate" else text)
-        train_folder(recipe, out, Settings(steps=1, corpus=corpus, **SHORT), tokenizer=tokenizer_folder)
+        train_folder(
+            recipe, out, TrainingSettings(steps=1, corpus=corpus, **SHORT), tokenizer=tokenizer_folder
+        )
         loaded = zoo.load(out)
         assert loaded.architecture.task == task and loaded.architecture.causality == recipe.causality
         assert type(loaded.recipe) is type(recipe)
@@ -168,7 +170,7 @@ def test_a_model_that_memory_cannot_hold_is_refused_by_the_sum(mixed, run, tmp_p
         run(mixed, tmp_path / "out")
     numbers = dict(pocket_config(REGISTRY.architecture("llama")), intermediate_size=16_000_000)
     with pytest.raises(RecipeError, match="the model does not fit"):
-        train_folder("llama", tmp_path / "out", Settings(steps=1), config=numbers)
+        train_folder("llama", tmp_path / "out", TrainingSettings(steps=1), config=numbers)
     assert not (tmp_path / "out").exists()
 
 
@@ -184,7 +186,7 @@ def test_a_recipe_goes_with_no_config_and_nothing_is_not_trained(mixed, run, tmp
     with pytest.raises(ZooError, match="a recipe says everything about its model: leave `config` out"):
         run(mixed, tmp_path / "out", config={"hidden_size": 32})
     with pytest.raises(ZooError, match="only `resume` goes without"):
-        train_folder(None, tmp_path / "out", Settings(steps=1))
+        train_folder(None, tmp_path / "out", TrainingSettings(steps=1))
 
 
 @pytest.mark.parametrize(

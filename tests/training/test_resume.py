@@ -7,8 +7,8 @@ import pytest
 
 import zoo
 from zoo.errors import CheckpointError, ZooError
-from zoo.training.loop import Stopped, Watch, schedule
-from zoo.training.record import Settings
+from zoo.training.loop import Stopped, TrainingCallbacks, schedule
+from zoo.training.record import TrainingSettings
 from zoo.training.resuming import settings_to_resume
 from zoo.training.run import train_folder
 from zoo.training.state import open_state, state_path
@@ -19,7 +19,9 @@ SHORT = dict(batch=2, length=16, warmup=2)
 def stop_after(step):
     """Somebody who wants the run to stop once that step is done."""
     done = []
-    return Watch(step=lambda number, *_: done.append(number), stop=lambda: bool(done) and done[-1] >= step)
+    return TrainingCallbacks(
+        step=lambda number, *_: done.append(number), stop=lambda: bool(done) and done[-1] >= step
+    )
 
 
 @pytest.fixture
@@ -28,7 +30,7 @@ def run(tokenizer_folder, text, numbers):
         if resume:
             settings = settings_to_resume(out, {} if steps is None else {"steps": steps})
             return train_folder("llama", out, settings, resume=True, watch=watch, **given)
-        settings = Settings(steps=steps, corpus=str(text), **SHORT)
+        settings = TrainingSettings(steps=steps, corpus=str(text), **SHORT)
         given = {"tokenizer": tokenizer_folder, "config": numbers} | given
         return train_folder("llama", out, settings, watch=watch, **given)
 
@@ -88,7 +90,7 @@ def test_an_extension_goes_on_with_the_next_batches(run, tmp_path, monkeypatch):
     from zoo.training import objective
 
     original = objective.NEXT_TOKEN.loss
-    method = objective.Method(objective.next_tokens, lambda *_: iter(()), noted, running=False)
+    method = objective.TrainingObjective(objective.next_tokens, lambda *_: iter(()), noted, running=False)
     monkeypatch.setattr(objective, "NEXT_TOKEN", method)
     run(tmp_path / "long", 6)
     long, seen[:] = list(seen), []
@@ -98,8 +100,8 @@ def test_an_extension_goes_on_with_the_next_batches(run, tmp_path, monkeypatch):
 
 
 def test_the_rate_of_an_extension_warms_up_to_the_peak_and_falls_again():
-    rate = schedule(Settings(steps=3000, rate=1e-2, warmup=100, ends=(1000,)))
-    first = schedule(Settings(steps=1000, rate=1e-2, warmup=100))
+    rate = schedule(TrainingSettings(steps=3000, rate=1e-2, warmup=100, ends=(1000,)))
+    first = schedule(TrainingSettings(steps=1000, rate=1e-2, warmup=100))
     at = {step: rate(mx.array(step)).item() for step in (0, 50, 550, 999, 1000, 1050, 1100, 2000, 3000)}
     for step in (0, 50, 550, 999):
         assert at[step] == first(mx.array(step)).item()
@@ -135,7 +137,7 @@ def test_what_cannot_be_resumed_is_one_line(run, tmp_path, text, tokenizer_folde
     with pytest.raises(ZooError, match="another config"):
         run(out, 4, resume=True, config={"hidden_size": 32})
     with pytest.raises(ZooError, match="other settings"):
-        train_folder("llama", out, Settings(steps=4, corpus=str(text)), resume=True)
+        train_folder("llama", out, TrainingSettings(steps=4, corpus=str(text)), resume=True)
     text.write_text(text.read_text() + "\nmore", encoding="utf-8")
     with pytest.raises(ZooError, match=r"text\.txt: is not the text that the run"):
         run(out, 4, resume=True)

@@ -9,7 +9,7 @@ import pytest
 import zoo
 from zoo.errors import CheckpointError, SourceError, ZooError
 from zoo.training import run_folder
-from zoo.training.record import Settings
+from zoo.training.record import TrainingSettings
 from zoo.training.resuming import settings_to_resume
 from zoo.training.run import train_folder
 from zoo.training.run_tokenizer import NAMES
@@ -21,7 +21,7 @@ SHORT = dict(steps=2, batch=2, length=16)
 @pytest.fixture
 def made(tmp_path, tokenizer_folder, text, numbers):
     def go(out=tmp_path / "out", name="llama", changes=None, **given):
-        settings = Settings(**SHORT, corpus=str(text))
+        settings = TrainingSettings(**SHORT, corpus=str(text))
         given |= {"tokenizer": tokenizer_folder, "config": numbers | (changes or {})}
         return train_folder(name, out, settings, **given)
 
@@ -233,6 +233,6 @@ def test_a_folder_that_may_not_be_written_is_said(made, tmp_path, monkeypatch):
 
 
 def test_rows_longer_than_a_models_positions_are_refused(tmp_path, text, tokenizer_folder):
-    settings = Settings(steps=1, length=65, corpus=str(text))
+    settings = TrainingSettings(steps=1, length=65, corpus=str(text))
     with pytest.raises(ZooError, match="`length`: gpt2 has 64 positions, fewer than 65"):
         train_folder("gpt2", tmp_path / "out", settings, tokenizer=tokenizer_folder)

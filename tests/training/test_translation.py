@@ -11,7 +11,7 @@ from zoo.testing import subject
 from zoo.tokenizer import load_tokenizer
 from zoo.training.corpora import corpus
 from zoo.training.data import IGNORED
-from zoo.training.loop import Settings, initialise
+from zoo.training.loop import TrainingSettings, initialise
 from zoo.training.run import train_folder
 from zoo.training.translation import sentences, translation_loss, translations
 from zoo.training.vocabulary import save_tokenizer, train_tokenizer
@@ -33,7 +33,7 @@ def pairs(count):
 def test_a_batch_holds_each_pair_once_and_whole(words):
     told = pairs(40)
     found = []
-    for sources, targets, mask in sentences(told, words, Settings(batch=4, length=32)):
+    for sources, targets, mask in sentences(told, words, TrainingSettings(batch=4, length=32)):
         assert sources.shape == mask.shape and targets.shape[0] == sources.shape[0]
         assert max(sources.size, targets.size) <= 4 * 32 or sources.shape[0] == 1
         for source, target, seen in zip(sources.tolist(), targets.tolist(), mask.tolist(), strict=True):
@@ -47,7 +47,7 @@ def test_a_batch_holds_each_pair_once_and_whole(words):
 
 def test_training_goes_round_in_the_same_order_for_a_seed(words):
     def some(seed):
-        settings = Settings(batch=2, length=16, seed=seed)
+        settings = TrainingSettings(batch=2, length=16, seed=seed)
         batches = islice(translations(corpus("phrasebook", "translate").training(seed), words, settings), 6)
         return [array.tolist() for array in chain.from_iterable(batches)]
 
@@ -84,7 +84,7 @@ def test_a_few_steps_write_a_folder_that_loads(tmp_path):
     numbers = dict(d_model=32, encoder_layers=1, decoder_layers=1, encoder_attention_heads=2)
     numbers |= dict(decoder_attention_heads=2, encoder_ffn_dim=32, decoder_ffn_dim=32, vocab_size=1)
     record = train_folder(
-        "transformer", tmp_path / "out", Settings(steps=12, batch=4, length=32), config=numbers
+        "transformer", tmp_path / "out", TrainingSettings(steps=12, batch=4, length=32), config=numbers
     )
     assert record.settings["corpus"] == "phrasebook"
     assert record.losses[-1][1] < record.losses[0][1]
@@ -97,7 +97,7 @@ def test_a_few_steps_write_a_folder_that_loads(tmp_path):
 @pytest.mark.parametrize(("name", "texts"), [("transformer", "atlas"), ("llama", "phrasebook")])
 def test_a_corpus_of_the_wrong_kind_is_refused(name, texts, tmp_path):
     with pytest.raises(ZooError, match=f"the corpus {texts} is not for models that do"):
-        train_folder(name, tmp_path / "out", Settings(steps=1, corpus=texts))
+        train_folder(name, tmp_path / "out", TrainingSettings(steps=1, corpus=texts))
 
 
 def test_training_starts_from_matrices_of_the_width_s_own_size():

@@ -229,7 +229,7 @@ class Corpus(TargetRecord):
 
 @frozen()
 class Objective(TargetRecord):
-    """A training objective: the `zoo.training.objective.Method` at "package.module:attribute".
+    """A training objective: the `zoo.training.objective.TrainingObjective` at "package.module:attribute".
 
     It is imported only when it is used. `tasks` and `causalities` are those of the architectures it can train.
     """

@@ -93,7 +93,7 @@ def train(
     from zoo.host.recipes import read_recipe
     from zoo.host.registry import default_registry
     from zoo.training.curve import drawn
-    from zoo.training.loop import FIRST_STEP, Stopped, Watch
+    from zoo.training.loop import FIRST_STEP, Stopped, TrainingCallbacks
     from zoo.training.resuming import settings_to_resume
     from zoo.training.run import settings_of, train_folder
 
@@ -124,7 +124,7 @@ def train(
                 resume=resume,
                 overwrite=overwrite,
                 keep=not forget,
-                watch=Watch(phase, progress.step, progress.measured, interrupts.asked),
+                watch=TrainingCallbacks(phase, progress.step, progress.measured, interrupts.asked),
             )
         except Stopped as stopped:
             progress.stop()

@@ -257,7 +257,7 @@ def zoo_objectives() -> tuple[Objective, ...]:
         Objective("next-token", f"{home}:NEXT_TOKEN", ("generate",), summary="the next token"),
         Objective(
             "hidden-words",
-            f"{home}:HIDDEN_WORDS",
+            f"{home}:MASKED_LM",
             ("fill-mask",),
             ("full",),
             "masked tokens, as BERT's",

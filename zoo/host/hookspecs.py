@@ -184,20 +184,20 @@ def zoo_corpora() -> Iterable[Corpus]:  # type: ignore[empty-body]
 
 @hookspec
 def zoo_objectives() -> Iterable[Objective]:  # type: ignore[empty-body]
-    """Objectives: what models of a task are trained to do, each a `zoo.training.objective.Method` at a target.
+    """Objectives: what models of a task are trained to do, each a `zoo.training.objective.TrainingObjective` at a target.
 
-    A method has two functions from documents, a tokenizer and the `zoo.training.loop.Settings` to an iterator of
+    A method has two functions from documents, a tokenizer and the `zoo.training.record.TrainingSettings` to an iterator of
     batches, one to learn from and one to measure by, and a loss. A batch is a tuple of arrays, the inputs and the targets
     first; the loss is called `loss(model, *batch)`. `zoo train NAME --objective OBJECTIVE` uses one. Unasked, an objective
     trains the architectures of its own distribution.
 
     >>> from zoo.architecture import Objective, hookimpl
     >>> from zoo.training.loss import cross_entropy  # in the module that the record names, as all of mlx
-    >>> from zoo.training.objective import Method, documents, next_tokens
+    >>> from zoo.training.objective import TrainingObjective, documents, next_tokens
     >>> def smoothed_loss(model, inputs, targets):
     ...     logits = model(inputs)
     ...     return 0.9 * cross_entropy(logits, targets) - 0.1 * (logits.mean() - logits.logsumexp(-1).mean())
-    >>> SMOOTHED = Method(next_tokens, documents, smoothed_loss, running=True)
+    >>> SMOOTHED = TrainingObjective(next_tokens, documents, smoothed_loss, running=True)
     >>> @hookimpl
     ... def zoo_objectives():
     ...     yield Objective("smoothed", "my_plugin.smoothed:SMOOTHED", tasks=("generate",))

@@ -15,8 +15,8 @@ from zoo.architecture import Corpus, import_target
 from zoo.errors import PluginError, ZooError
 from zoo.files import read_object
 from zoo.host.registry import Registry, default_registry
-from zoo.training.own_text import Own, is_path, pieces, read_documents
 from zoo.training.record import TRAINING
+from zoo.training.user_text import UserText, is_path, pieces, read_documents
 
 SAMPLE = 20_000  # documents that a tokenizer is trained on
 CHARACTERS = 20_000_000  # at most so many characters of them
@@ -25,7 +25,7 @@ WORD = re.compile("[⺀-\U0003fffd]|[^\\W\\d_⺀-\U0003fffd]+")
 
 
 @dataclass(frozen=True)
-class Texts:
+class TextCorpus:
     """An opened corpus: an endless stream of documents for a seed, and a finite held-out set.
 
     A document is a text, or, in a `parallel` corpus, a text and its translation. `own` is a person's own text, whose
@@ -37,14 +37,14 @@ class Texts:
     training: Callable[[int], Iterator[Any]]
     validation: Callable[[], Iterable[Any]]
     parallel: bool = False
-    own: Own | None = None
+    user_text: UserText | None = None
     names: Callable[[], Collection[str]] = frozenset
     answers: Callable[[], Collection[str]] = frozenset
     sentences: Callable[[int], Iterator[str]] | None = None
 
     def sample(self) -> Iterator[str]:
         """The texts that a tokenizer is trained on; each of a person's own documents comes at most once."""
-        documents = self.training(0) if self.own is None else iter(next(self.own.rounds(0)))
+        documents = self.training(0) if self.user_text is None else iter(next(self.user_text.rounds(0)))
         room = CHARACTERS
         for text in islice(chain.from_iterable(documents) if self.parallel else documents, SAMPLE):
             yield text[:room]
@@ -52,21 +52,21 @@ class Texts:
             if room <= 0:
                 return
 
-    def in_pieces(self, fits: Callable[[str], bool]) -> Texts:
+    def in_pieces(self, fits: Callable[[str], bool]) -> TextCorpus:
         """A copy in which a person's own long texts are cut into pieces that fit."""
-        if self.own is None or self.parallel:
+        if self.user_text is None or self.parallel:
             return self
         trained, held_out = (
             tuple(piece for text in texts for piece in pieces(text, fits))
-            for texts in (self.own.trained, self.own.held_out)
+            for texts in (self.user_text.trained, self.user_text.held_out)
         )
-        return _own(replace(self.own, trained=trained, held_out=held_out))
+        return _own(replace(self.user_text, trained=trained, held_out=held_out))
 
-    def only(self, fits: Callable[[Any], bool]) -> Texts:
+    def only(self, fits: Callable[[Any], bool]) -> TextCorpus:
         """A copy without those of a person's own documents that do not fit; ZooError where none is left."""
-        if self.own is None:
+        if self.user_text is None:
             return self
-        splits = self.own.trained, self.own.held_out
+        splits = self.user_text.trained, self.user_text.held_out
         trained, held_out = (tuple(filter(fits, documents)) for documents in splits)
         left_out = sum(map(len, splits)) - len(trained) - len(held_out)
         if not (trained and held_out):
@@ -75,10 +75,10 @@ class Texts:
             )
         if left_out:
             warnings.warn(f"{self.name}: {left_out} documents too long for a row are left out", stacklevel=2)
-        return _own(replace(self.own, trained=trained, held_out=held_out))
+        return _own(replace(self.user_text, trained=trained, held_out=held_out))
 
 
-def corpus(name: str, task: str, registry: Registry | None = None) -> Texts:
+def corpus(name: str, task: str, registry: Registry | None = None) -> TextCorpus:
     """The registered corpus of that name, else the text at that path, for a model of `task`; ZooError for neither."""
     registry = registry or default_registry()
     parallel = task == "translate"
@@ -94,7 +94,7 @@ def corpus(name: str, task: str, registry: Registry | None = None) -> Texts:
     return _registered(record, parallel)
 
 
-def _registered(record: Corpus, parallel: bool) -> Texts:
+def _registered(record: Corpus, parallel: bool) -> TextCorpus:
     function = record.load()
 
     def stream(function: Callable[..., Any], seed: int) -> Iterator[Any]:
@@ -112,7 +112,7 @@ def _registered(record: Corpus, parallel: bool) -> Texts:
         frozenset if target is None else import_target(target) for target in (record.names, record.answers)
     )
     alone = None if record.sentences is None else partial(stream, import_target(record.sentences))
-    return Texts(
+    return TextCorpus(
         record.name,
         partial(stream, function),
         validation,
@@ -133,8 +133,8 @@ def _checked(record: Corpus, document: Any, parallel: bool) -> Any:
     return document
 
 
-def _own(text: Own) -> Texts:
-    return Texts(
+def _own(text: UserText) -> TextCorpus:
+    return TextCorpus(
         str(text.path),
         lambda seed: chain.from_iterable(text.rounds(seed)),
         lambda: iter(text.held_out),
@@ -155,7 +155,7 @@ def trained_on(folder: Path, registry: Registry) -> Corpus | str | None:
     return registry.corpus(name) if name in registry.corpora else name
 
 
-def unseen_words(prompt: str, texts: Texts) -> list[str]:
+def unseen_words(prompt: str, texts: TextCorpus) -> list[str]:
     """The words of a prompt that a sample of the corpus does not have, in any case, in the order of the prompt.
 
     >>> from zoo.training.corpora import corpus, unseen_words

@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from html import escape
 
-from zoo.training.record import Record
+from zoo.training.record import TrainingRecord
 
 Points = Sequence[Sequence[float]]  # [step, loss] each
 
@@ -19,7 +19,7 @@ LEFT, RIGHT, TOP, BOTTOM = 64, 16, 44, 52  # margins, for the labels
 DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))  # of a braille character, by row and column
 
 
-def svg(record: Record) -> str:
+def svg(record: TrainingRecord) -> str:
     """The curves of training and validation, axes labelled, on no background: readable on light and on dark."""
     steps, low, high = bounds(record)
     across, down = WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM
@@ -62,7 +62,7 @@ def svg(record: Record) -> str:
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 
-def drawn(record: Record, width: int = 80, height: int = 12) -> str:
+def drawn(record: TrainingRecord, width: int = 80, height: int = 12) -> str:
     """The curves in characters, at most `width` a line: dots for training, rings for validation."""
     steps, low, high = bounds(record)
     labels = {0: f"{high:.2f}", height // 2: f"{(high + low) / 2:.2f}", height - 1: f"{low:.2f}"}
@@ -88,7 +88,7 @@ def drawn(record: Record, width: int = 80, height: int = 12) -> str:
     return "\n".join(["loss, nats a token · ⠒ training ○ validation", *text])
 
 
-def title(record: Record) -> str:
+def title(record: TrainingRecord) -> str:
     """The title: the architecture and its size."""
     return f"{record.architecture}, {record.parameters:,} parameters"
 
@@ -98,7 +98,7 @@ def finite(points: Points) -> list[Sequence[float]]:
     return [point for point in points if math.isfinite(point[1])]
 
 
-def bounds(record: Record) -> tuple[float, float, float]:
+def bounds(record: TrainingRecord) -> tuple[float, float, float]:
     """The last step, and the least and most of the losses, apart from each other."""
     points = finite([*record.losses, *record.validation]) or [[1, 0.0]]
     low, high = min(p[1] for p in points), max(p[1] for p in points)

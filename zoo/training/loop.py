@@ -20,10 +20,8 @@ from mlx.utils import tree_flatten, tree_unflatten
 
 from zoo.blocks.protocols import Initialises
 from zoo.errors import ZooError
-from zoo.training.record import Record, Settings
+from zoo.training.record import TrainingRecord, TrainingSettings
 from zoo.training.state import State, save_state
-
-__all__ = ["Batch", "Loss", "Record", "Settings", "Stopped", "Watch", "initialise", "schedule", "train"]
 
 Batch = tuple[mx.array, ...]
 Loss = Callable[..., mx.array]
@@ -41,7 +39,7 @@ class Stopped(ZooError):
 
 
 @dataclass
-class Watch:
+class TrainingCallbacks:
     """Callbacks that observe a run; all are called from the thread that trains.
 
     `phase(text)` says what is being done before the first step, `step(step, loss, tokens a second)` comes after each,
@@ -55,7 +53,7 @@ class Watch:
     stop: Callable[[], bool] = lambda: False
 
 
-def schedule(settings: Settings) -> Callable[[mx.array], mx.array]:
+def schedule(settings: TrainingSettings) -> Callable[[mx.array], mx.array]:
     """The learning rate of a step: in each part a linear warm-up, then half a cosine down to a tenth of the peak."""
     curves, borders = [], []
     starts = (0, *settings.ends)
@@ -95,15 +93,15 @@ def train(
     model: Any,
     batches: Iterator[Batch],
     loss: Loss,
-    settings: Settings,
-    record: Record,
+    settings: TrainingSettings,
+    record: TrainingRecord,
     *,
     state: Path,
     files: Mapping[str, bytes] | None = None,
     validate: Callable[[], float | None] | None = None,
     sample: Callable[[], str | None] = lambda: None,
     resume: State | None = None,
-    watch: Watch | None = None,
+    watch: TrainingCallbacks | None = None,
     every: int | None = None,
 ) -> None:
     """Train `model` in place up to step `settings.steps`.
@@ -112,7 +110,7 @@ def train(
     `watch.stop` says so, after which `Stopped` is raised; ZooError when the loss is no number. With `resume` the run goes on from that state, on the batches
     that an uninterrupted one would have seen. `validate` gives None when it was stopped.
     """
-    watch = watch or Watch()
+    watch = watch or TrainingCallbacks()
     # A short run is measured a few times, too.
     every = every or min(STEPS_SAVED, max(settings.steps // 4, 50))
     # AdamW's decay is for matrices: norms, biases and a state's rates of decay have no reason to shrink.

@@ -20,7 +20,7 @@ from zoo.errors import PluginError, ZooError
 from zoo.host.registry import Registry, default_registry
 from zoo.tokenizer import Tokenizer
 from zoo.training.data import IGNORED, batches, padded
-from zoo.training.loop import Batch, Loss, Settings
+from zoo.training.loop import Batch, Loss, TrainingSettings
 from zoo.training.loss import cross_entropy, next_token_loss, token_losses
 from zoo.training.masking import Span, Spans, hidden, prompt_length
 from zoo.training.translation import sentences, translation_loss, translations
@@ -35,11 +35,11 @@ Batches = Callable[..., Iterator[Batch]]  # of texts, tokenizer, settings, and `
 
 
 @dataclass(frozen=True)
-class Method:
+class TrainingObjective:
     """An objective: its training batches, its validation batches, and the loss of a batch.
 
     `corpus` is what it is trained on, for `steps` steps of `batch` rows at the peak rate `rate`, unless others are asked
-    for. `running` says that its batches take text of any length whole, where `Settings.packed`; another method is given
+    for. `running` says that its batches take text of any length whole, where `TrainingSettings.packed`; another method is given
     long texts in pieces that fit a row. With `sentences` it sees the corpus's sentences one by one, where the corpus has
     them so. `vocab` is the size of the tokenizer that is trained when none is given; with `names` each of the corpus's
     names is one token of it, and the batches are made with `names` and `answers`, those of the corpus: what is
@@ -50,16 +50,16 @@ class Method:
     validation: Batches
     loss: Loss
     corpus: str = "atlas"
-    steps: int = Settings.steps
-    batch: int = Settings.batch
-    rate: float = Settings.rate
+    steps: int = TrainingSettings.steps
+    batch: int = TrainingSettings.batch
+    rate: float = TrainingSettings.rate
     sentences: bool = False
     running: bool = False
     names: bool = False
     vocab: int = 2048
 
 
-def next_tokens(texts: Iterable[str], tokenizer: Tokenizer, settings: Settings) -> Iterator[Batch]:
+def next_tokens(texts: Iterable[str], tokenizer: Tokenizer, settings: TrainingSettings) -> Iterator[Batch]:
     """Batches of inputs and of targets, which are the inputs shifted by one token."""
     return batches(
         texts,
@@ -71,12 +71,12 @@ def next_tokens(texts: Iterable[str], tokenizer: Tokenizer, settings: Settings) 
     )
 
 
-def documents(texts: Iterable[str], tokenizer: Tokenizer, settings: Settings) -> Iterator[Batch]:
+def documents(texts: Iterable[str], tokenizer: Tokenizer, settings: TrainingSettings) -> Iterator[Batch]:
     """The same batches with one document a row, of which every token is a target."""
     return padded(texts, tokenizer.encode, batch=64, end=token(tokenizer, END))
 
 
-def answers(texts: Iterable[str], tokenizer: Tokenizer, settings: Settings) -> Iterator[Batch]:
+def prefix_lm(texts: Iterable[str], tokenizer: Tokenizer, settings: TrainingSettings) -> Iterator[Batch]:
     """Next-token batches with a prefix of random length, 1 … T/2, whose tokens see each other: the third array, (B,).
 
     The inputs show the targets within the prefix, so these are ignored.
@@ -88,7 +88,9 @@ def answers(texts: Iterable[str], tokenizer: Tokenizer, settings: Settings) -> I
         yield inputs, _after(prefix, targets), prefix
 
 
-def second_halves(texts: Iterable[str], tokenizer: Tokenizer, settings: Settings) -> Iterator[Batch]:
+def prefix_lm_validation(
+    texts: Iterable[str], tokenizer: Tokenizer, settings: TrainingSettings
+) -> Iterator[Batch]:
     """Validation batches of a prefix LM: one document a row, its first half the prefix."""
     for inputs, targets in documents(texts, tokenizer, settings):
         prefix = mx.maximum((targets != IGNORED).sum(axis=1) // 2, 1)  # (B,)
@@ -100,15 +102,15 @@ def _after(prefix: mx.array, targets: mx.array) -> mx.array:
     return mx.where(mx.arange(targets.shape[1]) >= prefix[:, None] - 1, targets, IGNORED)
 
 
-def answer_loss(model: Any, inputs: mx.array, targets: mx.array, prefix: mx.array) -> mx.array:
+def prefix_lm_loss(model: Any, inputs: mx.array, targets: mx.array, prefix: mx.array) -> mx.array:
     """The loss of a prefix LM's answer."""
     return cross_entropy(model(inputs, prefix=prefix), targets)
 
 
-def hidden_words(
+def masked_lm(
     texts: Iterable[str],
     tokenizer: Tokenizer,
-    settings: Settings,
+    settings: TrainingSettings,
     names: Collection[str] = (),
     answers: Collection[str] = (),
 ) -> Iterator[Batch]:
@@ -142,7 +144,7 @@ def _parted(ids: list[int], end: int) -> tuple[list[int], list[int]]:
     return ids[:length], ids[length:]
 
 
-def hidden_loss(model: Any, inputs: mx.array, targets: mx.array) -> mx.array:
+def masked_lm_loss(model: Any, inputs: mx.array, targets: mx.array) -> mx.array:
     """The loss of an encoder on the targets (B, S) that are not ignored; only their logits are computed."""
     positions = true_positions(targets != IGNORED)
     hidden_states = model.encode(inputs).reshape(targets.size, -1)[positions]  # (B, S, D) -> (P, D)
@@ -158,10 +160,10 @@ def true_positions(which: mx.array) -> mx.array:
     return mx.array(positions if positions.size else [0])
 
 
-def noised(
+def masked_diffusion(
     texts: Iterable[str],
     tokenizer: Tokenizer,
-    settings: Settings,
+    settings: TrainingSettings,
     names: Collection[str] = (),
     answers: Collection[str] = (),
 ) -> Iterator[Batch]:
@@ -198,7 +200,7 @@ def noised(
         yield mx.array(inputs), mx.array(targets), mx.array(weights)
 
 
-def weighted_loss(model: Any, inputs: mx.array, targets: mx.array, weights: mx.array) -> mx.array:
+def masked_diffusion_loss(model: Any, inputs: mx.array, targets: mx.array, weights: mx.array) -> mx.array:
     """Mean over the targets of weight · −log p(target): a bound of −log p(answer) a token (Nie et al., 2025)."""
     positions = true_positions(weights > 0)
     hidden_states = model.backbone(inputs).reshape(targets.size, -1)[positions]  # (B, T, D) -> (P, D)
@@ -207,7 +209,12 @@ def weighted_loss(model: Any, inputs: mx.array, targets: mx.array, weights: mx.a
 
 
 def alike(
-    texts: Iterable[str], tokenizer: Tokenizer, settings: Settings, *, closed: bool = True, room: int = 0
+    texts: Iterable[str],
+    tokenizer: Tokenizer,
+    settings: TrainingSettings,
+    *,
+    closed: bool = True,
+    room: int = 0,
 ) -> Iterator[mx.array]:
     """Batches of documents of similar length, one a row, `closed` by an end token: (B, T).
 
@@ -258,12 +265,12 @@ def mask_of(tokenizer: Tokenizer) -> int:
     return token(tokenizer, tokenizer.special_tokens.get("mask_token", "[MASK]"))
 
 
-NEXT_TOKEN = Method(next_tokens, documents, next_token_loss, running=True)
-ANSWER = Method(answers, second_halves, answer_loss, running=True)
-HIDDEN_WORDS = Method(
-    hidden_words,
-    hidden_words,
-    hidden_loss,
+NEXT_TOKEN = TrainingObjective(next_tokens, documents, next_token_loss, running=True)
+PREFIX_LM = TrainingObjective(prefix_lm, prefix_lm_validation, prefix_lm_loss, running=True)
+MASKED_LM = TrainingObjective(
+    masked_lm,
+    masked_lm,
+    masked_lm_loss,
     steps=12_000,
     batch=8,
     rate=1e-3,
@@ -271,20 +278,28 @@ HIDDEN_WORDS = Method(
     names=True,
     vocab=2304,
 )
-DIFFUSION = Method(
-    noised, noised, weighted_loss, steps=14_000, batch=8, rate=2e-3, sentences=True, names=True, vocab=2304
+DIFFUSION = TrainingObjective(
+    masked_diffusion,
+    masked_diffusion,
+    masked_diffusion_loss,
+    steps=14_000,
+    batch=8,
+    rate=2e-3,
+    sentences=True,
+    names=True,
+    vocab=2304,
 )
-TRANSLATION = Method(translations, sentences, translation_loss, corpus="phrasebook")
+TRANSLATION = TrainingObjective(translations, sentences, translation_loss, corpus="phrasebook")
 
 
 def objective_of(
     architecture: Architecture, name: str | None = None, registry: Registry | None = None
-) -> Method:
+) -> TrainingObjective:
     """The objective `name`, else that of the architecture's task and causality; ZooError when there is none."""
     record = (registry or default_registry()).objective(architecture, name)
     method = record.load()
-    if not isinstance(method, Method):
+    if not isinstance(method, TrainingObjective):
         raise PluginError(
-            f"objective {record.name}: {record.target} is {type(method).__name__}, not a Method"
+            f"objective {record.name}: {record.target} is {type(method).__name__}, not a TrainingObjective"
         )
     return method

@@ -15,7 +15,7 @@ TRAINING = "training.json"  # the record of a run, beside the weights
 
 
 @dataclass(frozen=True)
-class Settings:
+class TrainingSettings:
     """How a model is trained. `rate` is the peak learning rate, reached after `warmup` steps, then a cosine to a tenth.
 
     `corpus` and `objective` None are those that suit the model's task. `packed` cuts rows from running text, nothing
@@ -45,7 +45,7 @@ class Settings:
         if not 0 <= self.seed < 2**64:
             raise ZooError(f"`seed` must be a whole number from 0, got {self.seed}")
 
-    def to(self, steps: int, done: int) -> Settings:
+    def to(self, steps: int, done: int) -> TrainingSettings:
         """These for a run of `steps` in all, of which `done` are done.
 
         A run that is not finished goes on with the rates of the longer or shorter one. A finished one gets another
@@ -57,14 +57,14 @@ class Settings:
         return replace(self, steps=steps, ends=ends)
 
 
-def settings_in(saved: Mapping[str, Any]) -> Settings:
+def settings_in(saved: Mapping[str, Any]) -> TrainingSettings:
     """The settings that a record holds."""
-    own = {name: saved[name] for name in (f.name for f in fields(Settings)) if name in saved}
-    return Settings(**own | {"ends": tuple(own.get("ends", ()))})
+    own = {name: saved[name] for name in (f.name for f in fields(TrainingSettings)) if name in saved}
+    return TrainingSettings(**own | {"ends": tuple(own.get("ends", ()))})
 
 
 @dataclass
-class Record:
+class TrainingRecord:
     """What a training run measured: losses in nats a token as [step, loss], validation likewise, time in seconds.
 
     `documents` says whether it saw the corpus's documents or single sentences; `tokenizer` how many tokens its own has,

@@ -11,12 +11,12 @@ from zoo import runtime
 from zoo.errors import ConfigError, ZooError
 from zoo.files import read_object
 from zoo.notices import notice
-from zoo.training.corpora import Texts
-from zoo.training.record import TRAINING, Settings, settings_in
+from zoo.training.corpora import TextCorpus
+from zoo.training.record import TRAINING, TrainingSettings, settings_in
 from zoo.training.state import State, open_state, state_path
 
 
-def settings_to_resume(out: Path, given: Mapping[str, Any]) -> Settings:
+def settings_to_resume(out: Path, given: Mapping[str, Any]) -> TrainingSettings:
     """The settings of the run in `out`, with more steps if `given` says so; ZooError for any other change.
 
     A corpus may be given by another path: that its texts are the same is checked when it is read.
@@ -32,15 +32,19 @@ def settings_to_resume(out: Path, given: Mapping[str, Any]) -> Settings:
     return replace(settings, corpus=given.get("corpus", saved.corpus))
 
 
-def check_resumed(out: Path, state: State, settings: Settings, texts: Texts) -> None:
+def check_resumed(out: Path, state: State, settings: TrainingSettings, texts: TextCorpus) -> None:
     """ZooError when the run cannot go on with these settings and texts, or has nothing left to do.
 
     Warns of libraries of other versions: with them the run is not, bit for bit, the one that was not interrupted.
     """
     saved = settings_in(state.record["settings"])
-    if texts.own is not None and texts.own.digest != state.record["settings"].get("corpus_sha256"):
+    if texts.user_text is not None and texts.user_text.digest != state.record["settings"].get(
+        "corpus_sha256"
+    ):
         raise ZooError(f"{texts.name}: is not the text that the run in {out} was started with")
-    corpus = settings.corpus if texts.own is not None else saved.corpus  # its digest says that it is the same
+    corpus = (
+        settings.corpus if texts.user_text is not None else saved.corpus
+    )  # its digest says that it is the same
     if settings != replace(saved.to(settings.steps, state.step), corpus=corpus):
         raise ZooError(f"{out}: its run was made with other settings; only `steps` may change")
     # A model that is there may be an older one, if the run was killed before it wrote its own.

@@ -22,12 +22,12 @@ from zoo.loading import Loaded
 from zoo.recipe import EncoderDecoder, Model, learned_context
 from zoo.tokenizer import Tokenizer
 from zoo.training import run_folder, run_tokenizer
-from zoo.training.corpora import Texts, corpus
+from zoo.training.corpora import TextCorpus, corpus
 from zoo.training.curve import svg
 from zoo.training.data import IGNORED
-from zoo.training.loop import Batch, Watch, initialise, train
-from zoo.training.objective import END, Method, objective_of, token
-from zoo.training.record import TRAINING, Record, Settings
+from zoo.training.loop import Batch, TrainingCallbacks, initialise, train
+from zoo.training.objective import END, TrainingObjective, objective_of, token
+from zoo.training.record import TRAINING, TrainingRecord, TrainingSettings
 from zoo.training.resuming import check_resumed
 from zoo.training.sample import beginnings, sample
 from zoo.training.state import open_state, state_path
@@ -36,7 +36,9 @@ from zoo.training.target import architecture_of, resumed_target, target_of
 MEASURED = 50  # batches of a person's own held-out text that a measurement takes at most
 
 
-def settings_of(what: str | Model, given: Mapping[str, Any], registry: Registry | None = None) -> Settings:
+def settings_of(
+    what: str | Model, given: Mapping[str, Any], registry: Registry | None = None
+) -> TrainingSettings:
     """The settings given, the others as suits what is trained; ZooError for one that cannot be.
 
     `what` is an architecture's name or a recipe.
@@ -48,22 +50,24 @@ def settings_of(what: str | Model, given: Mapping[str, Any], registry: Registry 
     """
     registry = registry or default_registry()
     objective = objective_of(architecture_of(what, registry), given.get("objective"), registry)
-    return Settings(**{"steps": objective.steps, "batch": objective.batch, "rate": objective.rate, **given})
+    return TrainingSettings(
+        **{"steps": objective.steps, "batch": objective.batch, "rate": objective.rate, **given}
+    )
 
 
 def train_folder(
     what: str | Model | None,
     out: Path,
-    settings: Settings,
+    settings: TrainingSettings,
     *,
     config: Mapping[str, Any] | None = None,
     tokenizer: Path | None = None,
     resume: bool = False,
     overwrite: bool = False,
     keep: bool = True,
-    watch: Watch | None = None,
+    watch: TrainingCallbacks | None = None,
     registry: Registry | None = None,
-) -> Record:
+) -> TrainingRecord:
     """Train a model from nothing and write its folder `out`: weights, config, tokenizer, record, curve.
 
     `what` is the name of an architecture, or a recipe; None, where `resume`, is what the run trains. `config` are the
@@ -80,21 +84,23 @@ def train_folder(
     """
     with run_folder.claimed(out):
         given = (config, tokenizer, resume, overwrite, keep)
-        return _train_folder(what, out, settings, *given, watch or Watch(), registry or default_registry())
+        return _train_folder(
+            what, out, settings, *given, watch or TrainingCallbacks(), registry or default_registry()
+        )
 
 
 def _train_folder(
     what: str | Any | None,
     out: Path,
-    settings: Settings,
+    settings: TrainingSettings,
     config: Mapping[str, Any] | None,
     tokenizer: Path | None,
     resume: bool,
     overwrite: bool,
     keep: bool,
-    watch: Watch,
+    watch: TrainingCallbacks,
     registry: Registry,
-) -> Record:
+) -> TrainingRecord:
     """`train_folder`, once no other process writes the folder."""
     state = open_state(state_path(out)) if resume else None
     if state is not None:
@@ -112,7 +118,7 @@ def _train_folder(
     check_memory(target.recipe(), TRAINED, settings.batch * settings.length)
     watch.phase("reading the corpus")
     texts = corpus(settings.corpus or method.corpus, architecture.task, registry)
-    settings = replace(settings, corpus=texts.name, packed=texts.own is not None)
+    settings = replace(settings, corpus=texts.name, packed=texts.user_text is not None)
     if state is not None:
         check_resumed(out, state, settings, texts)
     names = texts.names() if method.names else ()
@@ -136,12 +142,12 @@ def _train_folder(
     spread = Config(target.config).number("initializer_range", 0.02)
     initialise(model, settings.seed, len(recipe.layers), spread)
     export(model, architecture, recipe)  # that its weights have names is known now, not after the last step
-    record = Record(
+    record = TrainingRecord(
         architecture=target.name,
         parameters=recipe.parameters(recipe.dim),
         settings=vars(settings)
         | {"config": target.config}
-        | ({"corpus_sha256": texts.own.digest} if texts.own else {}),
+        | ({"corpus_sha256": texts.user_text.digest} if texts.user_text else {}),
         documents="sentences" if sentences else "documents",
         tokenizer={"vocab": own_tokenizer.vocab_size, "names": len(names) if tokenizer is None else 0},
         versions=runtime.versions(),
@@ -170,7 +176,7 @@ def _train_folder(
     return record
 
 
-def check_length(name: str, recipe: Any, settings: Settings) -> None:
+def check_length(name: str, recipe: Any, settings: TrainingSettings) -> None:
     """ZooError for rows longer than the model has positions."""
     sides = (recipe.encoder, recipe.decoder) if isinstance(recipe, EncoderDecoder) else (recipe,)
     for side in sides:
@@ -179,9 +185,11 @@ def check_length(name: str, recipe: Any, settings: Settings) -> None:
             raise ConfigError(f"`length`: {name} has {context} positions, fewer than {settings.length}")
 
 
-def prepared(texts: Texts, tokenizer: Tokenizer, settings: Settings, method: Method) -> Texts:
+def prepared(
+    texts: TextCorpus, tokenizer: Tokenizer, settings: TrainingSettings, method: TrainingObjective
+) -> TextCorpus:
     """The texts as the method takes them; ZooError where a person's own are too short for a row, or too long."""
-    if texts.own is None:
+    if texts.user_text is None:
         return texts
     if texts.parallel:
         return texts.only(lambda pair: fits_a_row(pair, tokenizer, settings.length))
@@ -189,7 +197,7 @@ def prepared(texts: Texts, tokenizer: Tokenizer, settings: Settings, method: Met
         return texts.in_pieces(
             lambda text: len(text) <= 16 * settings.length and len(tokenizer.encode(text)) < settings.length
         )
-    for what, documents in (("train on", texts.own.trained), ("hold out", texts.own.held_out)):
+    for what, documents in (("train on", texts.user_text.trained), ("hold out", texts.user_text.held_out)):
         count = 0
         for text in documents:
             count += len(tokenizer.encode(text)) + 1
@@ -211,10 +219,10 @@ def fits_a_row(pair: tuple[str, str], tokenizer: Tokenizer, length: int) -> bool
 
 def validation(
     model: Any,
-    method: Method,
-    texts: Texts,
+    method: TrainingObjective,
+    texts: TextCorpus,
     tokenizer: Tokenizer,
-    settings: Settings,
+    settings: TrainingSettings,
     batch_arguments: Mapping[str, Any],
     stop: Callable[[], bool],
 ) -> Callable[[], float | None]:
@@ -228,7 +236,7 @@ def validation(
     def batches() -> Iterator[Batch]:
         return islice(
             make(texts.validation(), tokenizer, settings, **batch_arguments),
-            MEASURED if texts.own is not None else None,
+            MEASURED if texts.user_text is not None else None,
         )
 
     def measure() -> float | None:
@@ -244,7 +252,7 @@ def validation(
     return measure
 
 
-def samples(loaded: Loaded, texts: Texts, record: Record) -> Callable[[], str | None]:
+def samples(loaded: Loaded, texts: TextCorpus, record: TrainingRecord) -> Callable[[], str | None]:
     """A function that completes another held-out text at each call."""
     prompts: list[str] = []
 
@@ -256,7 +264,7 @@ def samples(loaded: Loaded, texts: Texts, record: Record) -> Callable[[], str | 
     return make
 
 
-def finish(out: Path, loaded: Loaded, record: Record, files: Mapping[str, bytes]) -> None:
+def finish(out: Path, loaded: Loaded, record: TrainingRecord, files: Mapping[str, bytes]) -> None:
     """Write the model, its tokenizer, record and curve, and put them in the place of `out` in one step."""
     with run_folder.publishing(out, run_tokenizer.NAMES) as part:
         save(

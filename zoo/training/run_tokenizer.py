@@ -9,7 +9,7 @@ from zoo.errors import TokenizerError
 from zoo.host.registry import Registry
 from zoo.tokenizer import Tokenizer, load_tokenizer
 from zoo.tokenizer.settings import KINDS, SETTINGS, vocabulary_files
-from zoo.training.corpora import Texts
+from zoo.training.corpora import TextCorpus
 from zoo.training.vocabulary import save_tokenizer, train_tokenizer
 
 NAMES = {*(name for kind in KINDS for name in kind), "target.spm", *SETTINGS}
@@ -30,7 +30,7 @@ def files_of(given: Path) -> dict[str, bytes]:
     return {name: (folder / name).read_bytes() for name in sorted(names) if (folder / name).is_file()}
 
 
-def trained_on(texts: Texts, folder: Path, vocab: int, names: Collection[str] = ()) -> dict[str, bytes]:
+def trained_on(texts: TextCorpus, folder: Path, vocab: int, names: Collection[str] = ()) -> dict[str, bytes]:
     """The files of a tokenizer of `vocab` tokens, `names` among them, trained on a corpus; made in `folder`."""
     save_tokenizer(train_tokenizer(texts.sample(), vocab, names), folder)
     return {path.name: path.read_bytes() for path in folder.iterdir()}

@@ -13,7 +13,7 @@ from mlx.utils import tree_flatten, tree_unflatten
 
 from zoo.errors import CheckpointError, ZooError
 from zoo.files import replacing
-from zoo.training.record import Record
+from zoo.training.record import TrainingRecord
 
 STATE = "state.safetensors"
 FORMAT = "1"
@@ -29,7 +29,7 @@ class State:
     optimizer: list[tuple[str, mx.array]]
     files: dict[str, bytes]
 
-    def restore(self, model: Any, optimizer: Any, record: Record) -> None:
+    def restore(self, model: Any, optimizer: Any, record: TrainingRecord) -> None:
         """Put everything back where it was."""
         try:
             model.load_weights(self.model, strict=True)
@@ -47,7 +47,7 @@ def state_path(folder: Path) -> Path:
 
 
 def save_state(
-    path: Path, model: Any, optimizer: Any, record: Record, step: int, files: Mapping[str, bytes]
+    path: Path, model: Any, optimizer: Any, record: TrainingRecord, step: int, files: Mapping[str, bytes]
 ) -> None:
     """Write the state under a temporary name, then rename it; ZooError when it cannot be written."""
     arrays = {f"model.{name}": array for name, array in tree_flatten(model.parameters())}

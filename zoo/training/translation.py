@@ -12,7 +12,7 @@ import mlx.core as mx
 from zoo.errors import ZooError
 from zoo.tokenizer import Tokenizer
 from zoo.training.data import IGNORED
-from zoo.training.loop import Batch, Settings
+from zoo.training.loop import Batch, TrainingSettings
 from zoo.training.loss import cross_entropy
 
 POOL = (
@@ -23,7 +23,7 @@ Ids = tuple[list[int], list[int]]
 
 
 def translations(
-    pairs: Iterable[tuple[str, str]], tokenizer: Tokenizer, settings: Settings
+    pairs: Iterable[tuple[str, str]], tokenizer: Tokenizer, settings: TrainingSettings
 ) -> Iterator[Batch]:
     """Batches of about `batch` × `length` tokens a side, texts of like length together, longer ones left out."""
     order = random.Random(settings.seed)
@@ -34,7 +34,9 @@ def translations(
         yield from map(batch, groups)
 
 
-def sentences(pairs: Iterable[tuple[str, str]], tokenizer: Tokenizer, settings: Settings) -> Iterator[Batch]:
+def sentences(
+    pairs: Iterable[tuple[str, str]], tokenizer: Tokenizer, settings: TrainingSettings
+) -> Iterator[Batch]:
     """Every pair once, in batches, for measuring."""
     yield from map(batch, grouped(sorted(encode(pairs, tokenizer), key=lambda ids: len(ids[1])), settings))
 
@@ -49,7 +51,7 @@ def encode(pairs: Iterable[tuple[str, str]], tokenizer: Tokenizer) -> Iterator[I
         yield tokenizer.encode(source), ids if ids[-1:] == [end] else [*ids, end]
 
 
-def grouped(texts: Iterable[Ids], settings: Settings) -> Iterator[list[Ids]]:
+def grouped(texts: Iterable[Ids], settings: TrainingSettings) -> Iterator[list[Ids]]:
     """Groups of consecutive texts, each of at most `batch` × `length` tokens a side, padding included."""
     group: list[Ids] = []
     for ids in texts:

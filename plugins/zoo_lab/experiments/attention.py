@@ -38,7 +38,7 @@ def positions(scale: Scale) -> Plan:
 
     def arm(name: str) -> Arm:
         def run(trial: Trial) -> Result:
-            from zoo_lab.experiments.measures import loss_by_position
+            from zoo_lab.experiments.model_metrics import loss_by_position
 
             done = trained(recipe(name), settings, trial, **extent(scale))
             losses = loss_by_position(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from zoo.training.record import Settings
+from zoo.training.record import TrainingSettings
 from zoo_lab.plan import Arm, Curve, Metric, Result, Scale, Trial
 
 LOSS = Metric("loss", "held-out loss", "nats a token", "lower")
@@ -23,14 +23,14 @@ SMALL = dict(
 )
 
 
-def settings_of(scale: Scale, steps: int, **changes: Any) -> Settings:
+def settings_of(scale: Scale, steps: int, **changes: Any) -> TrainingSettings:
     """The settings of a small training, with a warm-up of a tenth of its steps."""
     steps = scale.training(steps)
     given: dict[str, Any] = {"steps": steps, "warmup": max(steps // 10, 1), "corpus": "atlas"} | changes
-    return Settings(**given)
+    return TrainingSettings(**given)
 
 
-def told(settings: Settings, **more: Any) -> dict[str, Any]:
+def told(settings: TrainingSettings, **more: Any) -> dict[str, Any]:
     """What a record says of a training's settings."""
     names = ("steps", "batch", "length", "rate", "warmup", "decay", "clip", "corpus")
     return (
@@ -53,7 +53,7 @@ def trains(
     name: str,
     scale: Scale,
     recipe: Callable[[], Any],
-    settings: Settings,
+    settings: TrainingSettings,
     values: Mapping[str, float | str] | None = None,
     series: str = "",
     depth_scaled: bool = True,

@@ -71,7 +71,7 @@ def temperature(scale: Scale) -> Plan:
     def arm(value: float) -> Arm:
         def run(trial: Trial) -> Result:
             from zoo_lab.experiments.pockets import pocket_of
-            from zoo_lab.experiments.texts import distinct, right
+            from zoo_lab.experiments.text_metrics import distinct, right
 
             loaded = pocket_of("llama")
             settings: dict[str, Any] = {"temperature": value}

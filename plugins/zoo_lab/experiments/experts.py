@@ -29,7 +29,7 @@ def experts(scale: Scale) -> Plan:
 
     def arm(name: str, count: int, hidden: int = HIDDEN) -> Arm:
         def run(trial: Trial) -> Result:
-            from zoo_lab.experiments.measures import expert_loads
+            from zoo_lab.experiments.model_metrics import expert_loads
 
             busiest: list[list[float]] = []
 

@@ -34,8 +34,8 @@ def quantization(scale: Scale) -> Plan:
 
     def arm(name: str, bits: int | None) -> Arm:
         def run(trial: Trial) -> Result:
-            from zoo_lab.experiments.measures import bits_a_byte, divergence, held_out
-            from zoo_lab.experiments.packed import packed, weight_bytes
+            from zoo_lab.experiments.model_metrics import bits_a_byte, divergence, held_out
+            from zoo_lab.experiments.quantized import packed, weight_bytes
 
             whole = pocket_of(name)
             some = held_out()[trial.seed * texts : (trial.seed + 1) * texts]
@@ -120,8 +120,8 @@ def pockets(scale: Scale) -> Plan:
 
     def arm(name: str) -> Arm:
         def run(trial: Trial) -> Result:
-            from zoo_lab.experiments.measures import bits_a_byte, held_out
-            from zoo_lab.experiments.texts import answered
+            from zoo_lab.experiments.model_metrics import bits_a_byte, held_out
+            from zoo_lab.experiments.text_metrics import answered
 
             loaded = pocket_of(name)
             recipe = loaded.recipe

@@ -14,12 +14,12 @@ from zoo.errors import PromptError, SourceError, ZooError
 from zoo.testing import subject
 from zoo_bench import engine, profile
 from zoo_bench.benchmark import benchmark, compared, is_record, read_record, share
-from zoo_bench.engine import Engine
+from zoo_bench.engine import BenchmarkEngine
 from zoo_bench.lengths import Lengths
 from zoo_bench.limits import needs
-from zoo_bench.metrics import ASIDE, FIGURES, figure
-from zoo_bench.profile import Clock
-from zoo_bench.workloads import CODE, Task, code
+from zoo_bench.metrics import METRICS, ON_REQUEST, metric_named
+from zoo_bench.profile import BlockClock
+from zoo_bench.workloads import CODE, Workload, code
 
 # What mlx-lm wants to read, and the zoo has defaults for.
 WRITTEN = {"model_type": "llama", "rms_norm_eps": 1e-6, "rope_theta": 10000.0}
@@ -33,22 +33,24 @@ def test_every_work_has_its_figures_in_every_engine_that_does_it(tmp_path):
     save(folder, loaded.model, loaded.architecture, loaded.recipe, loaded.config | WRITTEN)
     for name in ("tokenizer.json", "tokenizer_config.json"):
         (folder / name).write_bytes((loaded.folder / name).read_bytes())
-    told = []
+    format_value = []
     record = benchmark(
         folder,
         ["mlx", "mlx-lm"],
         lengths=SHORT,
         runs=1,
-        report=lambda done, total: told.append((done, total)),
+        report=lambda done, total: format_value.append((done, total)),
     )
     engines = record["engines"]
-    usual = {one.name for one in FIGURES if one.work not in (*ASIDE, "translate")}
+    usual = {one.name for one in METRICS if one.work not in (*ON_REQUEST, "translate")}
     assert set(engines["zoo"]) - {"runs"} == set(engines["mlx-lm"]) - {"runs"} == usual
     assert set(engines["mlx"]) - {"runs"} == {"load_seconds", "peak_bytes"}
     assert all(value > 0 for values in engines.values() for name, value in values.items() if name != "runs")
     assert engines["zoo"]["primitives"] < engines["mlx-lm"]["primitives"]
-    assert told[0] == (0, 7) and told[-1] == (7, 7)
-    assert all(share(record, figure(name)) > 0 for name in ("prefill_rate", "decode_rate", "batch_rate"))
+    assert format_value[0] == (0, 7) and format_value[-1] == (7, 7)
+    assert all(
+        share(record, metric_named(name)) > 0 for name in ("prefill_rate", "decode_rate", "batch_rate")
+    )
     assert is_record(json.loads(json.dumps(record)))
 
 
@@ -56,8 +58,8 @@ def test_every_work_has_its_figures_in_every_engine_that_does_it(tmp_path):
 def test_only_what_is_asked_for_is_run():
     record = benchmark("llama", lengths=SHORT, only=["host"], runs=1)
     assert set(record["engines"]["zoo"]) == {"host_seconds", "primitives", "runs"}
-    record = benchmark("llama", lengths=SHORT, only=ASIDE, runs=1, profile=True)
-    names = {one.name for one in FIGURES if one.work in ASIDE}
+    record = benchmark("llama", lengths=SHORT, only=ON_REQUEST, runs=1, profile=True)
+    names = {one.name for one in METRICS if one.work in ON_REQUEST}
     assert set(record["engines"]["zoo"]) == names | {"runs"}
     for kinds in record["profile"].values():
         assert {"Attention", "Linear", "RMSNorm", "rest"} <= set(kinds) and min(kinds.values()) >= 0
@@ -88,12 +90,12 @@ def test_a_token_reads_the_matrices_of_the_experts_that_it_chooses():
 
 
 def test_without_a_tokenizer_words_that_are_alike_are_one_id():
-    engine = Engine()
+    engine = BenchmarkEngine()
     engine.vocab = 5000
-    found = code(Task(engine, SHORT))
+    found = code(Workload(engine, SHORT))
     assert len(set(found)) < len(found) / 2
     engine.encode = lambda text: list(text.encode())
-    assert bytes(code(Task(engine, SHORT))).decode() == CODE
+    assert bytes(code(Workload(engine, SHORT))).decode() == CODE
 
 
 def test_the_longest_text_is_that_of_the_works_asked_for():
@@ -124,7 +126,7 @@ def test_blocks_are_timed_without_the_blocks_in_them(monkeypatch):
             pass_time(1)
             return self.inner(x)
 
-    clock, model = Clock(), Outer()
+    clock, model = BlockClock(), Outer()
     for kind in (Inner, Outer):
         clock.watch(kind)
     assert model(mx.array([1])).item() == 1

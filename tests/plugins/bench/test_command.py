@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from zoo_bench.command import told
+from zoo_bench.command import format_value
 
 
 @pytest.mark.slow
@@ -66,4 +66,4 @@ def test_a_mistake_is_one_line(command, arguments, word):
     ],
 )
 def test_a_figure_has_three_digits_and_its_unit(value, unit, text):
-    assert told(value, unit) == text
+    assert format_value(value, unit) == text

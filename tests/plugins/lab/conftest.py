@@ -6,7 +6,7 @@ import textwrap
 import pytest
 
 from zoo_lab.plan import Chart, Curve, Metric, higher, lower, near
-from zoo_lab.record import ArmRecord, Record, RunRecord
+from zoo_lab.record import ArmRecord, ExperimentRecord, RunRecord
 
 DICE = """
     import random
@@ -73,7 +73,7 @@ def made_up():
             for name, losses in values.items()
             for seed, loss in enumerate(losses)
         ]
-        return Record(
+        return ExperimentRecord(
             experiment="made-up",
             question="Is a lower than b?",
             expected="It is.",

@@ -10,8 +10,8 @@ from zoo.host.registry import default_registry
 from zoo_lab import training
 from zoo_lab.conclusion import findings
 from zoo_lab.plan import Scale, Trial
+from zoo_lab.record_file import read
 from zoo_lab.run import plan_of
-from zoo_lab.saving import read
 
 ROOT = Path(__file__).parents[3]
 RECORDS = ROOT / "docs" / "records" / "lab"

@@ -9,7 +9,7 @@ from zoo.errors import ZooError
 from zoo_lab.figures import draw, drawn_charts
 from zoo_lab.page import line, page
 from zoo_lab.record import ArmRecord, RunRecord
-from zoo_lab.saving import read, save
+from zoo_lab.record_file import read, save
 from zoo_lab.summary import told
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -88,13 +88,13 @@ def test_names_of_crowded_points_cover_neither_each_other_nor_the_points():
     from matplotlib.figure import Figure
     from matplotlib.text import Text
 
-    from zoo_lab.names import write_names
+    from zoo_lab.point_labels import write_labels
 
     figure = Figure(figsize=(4, 3))
     axis = figure.subplots()
     points = [(1.0, 1.0), (1.0, 1.01), (1.01, 1.0), (1.01, 1.01), (3.0, 3.0), (3.0, 2.99)]
     axis.plot(*zip(*points, strict=True), "o")
-    write_names(figure, [(axis, x, y, f"point {number}") for number, (x, y) in enumerate(points)])
+    write_labels(figure, [(axis, x, y, f"point {number}") for number, (x, y) in enumerate(points)])
     figure.draw_without_rendering()
     boxes = [Text.get_window_extent(text) for text in axis.texts]  # without the lines to the points
     assert len(boxes) == 6

@@ -6,14 +6,14 @@ import pytest
 
 from zoo.errors import PluginError, ZooError
 from zoo_lab.plan import Arm, Metric, Plan, Result, Scale, Trial, lower
-from zoo_lab.run import Failed, Watch, plan_of, run_experiment
-from zoo_lab.saving import as_json, read
+from zoo_lab.record_file import as_json, read
+from zoo_lab.run import ExperimentCallbacks, Failed, plan_of, run_experiment
 
 
 def counted():
     """A watch, and the runs that it saw."""
     seen = []
-    return Watch(run=lambda number, arm, seed: seen.append((arm, seed))), seen
+    return ExperimentCallbacks(run=lambda number, arm, seed: seen.append((arm, seed))), seen
 
 
 def test_a_third_partys_experiment_runs_every_arm_with_every_seed(dice, tmp_path):
@@ -61,7 +61,7 @@ def test_an_interrupted_experiment_goes_on(dice, tmp_path):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run_experiment("dice", tmp_path, watch=Watch(over=stop))
+        run_experiment("dice", tmp_path, watch=ExperimentCallbacks(over=stop))
     kept = read(tmp_path / "dice.json")
     assert len(kept.runs) == 3 and not kept.complete
     watch, seen = counted()

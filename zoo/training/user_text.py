@@ -25,7 +25,7 @@ LONGEST = 1 << 20  # characters of a document: a longer one is cut at the end of
 
 
 @dataclass(frozen=True)
-class Own:
+class UserText:
     """Documents of a person's own: texts, or pairs where `parallel`. `digest` changes when any of them does."""
 
     path: Path
@@ -47,7 +47,7 @@ def is_path(name: str) -> bool:
     return any(mark in name for mark in "/\\.*?") or Path(name).exists()
 
 
-def read_documents(name: str, parallel: bool) -> Own:
+def read_documents(name: str, parallel: bool) -> UserText:
     """The documents at a path; ZooError naming the file, and the line where there is one, that cannot be used."""
     path = Path(name).expanduser()
     found = [document for file in _files(path, parallel) for document in _documents(file, parallel)]
@@ -58,7 +58,7 @@ def read_documents(name: str, parallel: bool) -> Own:
     for document in found:
         for part in document if parallel else (document,):
             digest.update(part.encode() + b"\0")
-    return Own(path, tuple(trained), tuple(held_out), parallel, digest.hexdigest())
+    return UserText(path, tuple(trained), tuple(held_out), parallel, digest.hexdigest())
 
 
 def _files(path: Path, parallel: bool) -> list[Path]:

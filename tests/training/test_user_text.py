@@ -8,9 +8,9 @@ import pytest
 import zoo
 from zoo.errors import ZooError
 from zoo.training.corpora import corpus
-from zoo.training.own_text import LONGEST, pieces, read_documents
-from zoo.training.record import Settings
+from zoo.training.record import TrainingSettings
 from zoo.training.run import train_folder
+from zoo.training.user_text import LONGEST, pieces, read_documents
 
 
 def written(path, *lines):
@@ -61,7 +61,7 @@ def test_rounds_are_the_seeds_and_differ(tmp_path):
 def test_a_tokenizer_is_trained_on_each_document_once(tmp_path):
     path = written(tmp_path / "a.jsonl", *({"text": f"{i}"} for i in range(40)))
     texts = corpus(str(path), "generate")
-    assert sorted(texts.sample()) == sorted(texts.own.trained)
+    assert sorted(texts.sample()) == sorted(texts.user_text.trained)
 
 
 def test_a_long_document_is_parted_at_a_line(tmp_path):
@@ -126,7 +126,11 @@ def test_a_text_too_short_for_a_row_is_said_before_anything_is_written(tmp_path,
     path = written(tmp_path / "a.txt", "only a few words " * 5)
     with pytest.raises(ZooError, match=r"a\.txt: too short: \d+ tokens to \w+ \w+, and a row takes 65"):
         train_folder(
-            "llama", tmp_path / "out", Settings(corpus=str(path)), config=numbers, tokenizer=tokenizer_folder
+            "llama",
+            tmp_path / "out",
+            TrainingSettings(corpus=str(path)),
+            config=numbers,
+            tokenizer=tokenizer_folder,
         )
     assert not (tmp_path / "out").exists()
 
@@ -134,7 +138,7 @@ def test_a_text_too_short_for_a_row_is_said_before_anything_is_written(tmp_path,
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["llama", "prefix-lm", "bert", "llada"])
 def test_models_of_each_kind_learn_from_a_persons_text(tmp_path, tokenizer_folder, text, name):
-    settings = Settings(steps=2, batch=2, length=16, corpus=str(text))
+    settings = TrainingSettings(steps=2, batch=2, length=16, corpus=str(text))
     record = train_folder(name, tmp_path / "out", settings, tokenizer=tokenizer_folder)
     assert record.settings["packed"] and record.settings["corpus_sha256"]
     assert 4 < record.validation[-1][1] < 8
@@ -146,7 +150,9 @@ def test_a_translator_learns_from_pairs_and_leaves_long_ones_out(tmp_path):
     lines.insert(7, {"source": "long " * 200, "target": "lang"})
     numbers = dict(d_model=16, encoder_layers=1, decoder_layers=1, encoder_attention_heads=2)
     numbers |= dict(decoder_attention_heads=2, encoder_ffn_dim=16, decoder_ffn_dim=16, vocab_size=1)
-    settings = Settings(steps=2, batch=2, length=32, corpus=str(written(tmp_path / "a.jsonl", *lines)))
+    settings = TrainingSettings(
+        steps=2, batch=2, length=32, corpus=str(written(tmp_path / "a.jsonl", *lines))
+    )
     with pytest.warns(UserWarning, match=r"a\.jsonl: 1 documents too long for a row are left out"):
         train_folder("transformer", tmp_path / "out", settings, config=numbers)
     assert (
@@ -155,7 +161,7 @@ def test_a_translator_learns_from_pairs_and_leaves_long_ones_out(tmp_path):
 
 
 def test_a_given_tokenizer_is_a_folder_or_a_file(tmp_path, tokenizer_folder, text, numbers):
-    settings = Settings(steps=1, batch=2, length=16, corpus=str(text))
+    settings = TrainingSettings(steps=1, batch=2, length=16, corpus=str(text))
     other = tmp_path / "mine.json"
     other.write_bytes((tokenizer_folder / "tokenizer.json").read_bytes())
     for number, given in enumerate((tokenizer_folder, tokenizer_folder / "tokenizer.json", other)):
@@ -173,7 +179,7 @@ def test_a_tokenizers_own_end_closes_a_document(tmp_path, tokenizer_folder, text
     folder.mkdir()
     (folder / "tokenizer.json").write_bytes((tokenizer_folder / "tokenizer.json").read_bytes())
     (folder / "tokenizer_config.json").write_text('{"eos_token": "[SEP]"}')
-    settings = Settings(steps=1, batch=2, length=16, corpus=str(text))
+    settings = TrainingSettings(steps=1, batch=2, length=16, corpus=str(text))
     train_folder("llama", tmp_path / "out", settings, config=numbers, tokenizer=folder)
     config = json.loads((tmp_path / "out" / "config.json").read_text())
     assert config["eos_token_id"] == zoo.load(tmp_path / "out").tokenizer.id("[SEP]") != 0

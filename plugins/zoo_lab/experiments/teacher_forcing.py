@@ -28,7 +28,7 @@ def teacher_forcing(scale: Scale) -> Plan:
         import mlx.core as mx
 
         from zoo_lab.experiments.common import SMALL
-        from zoo_lab.experiments.sampled import own_tokens
+        from zoo_lab.experiments.scheduled_sampling import own_tokens
         from zoo_lab.training import recipe_of, trained
 
         mx.random.seed(seed)  # of the tokens that are drawn in training
@@ -37,7 +37,7 @@ def teacher_forcing(scale: Scale) -> Plan:
 
     def arm(how: str, what: str) -> Arm:
         def run(trial: Trial) -> Result:
-            from zoo_lab.experiments.sampled import errors_by_position
+            from zoo_lab.experiments.scheduled_sampling import errors_by_position
 
             done = model(TRAINED[how], trial.seed)
             found = errors_by_position(

@@ -12,14 +12,14 @@ from zoo.errors import ZooError
 from zoo.files import read_object_at, write_output
 from zoo_lab.conclusion import conclusion, findings, method
 from zoo_lab.plan import Chart, Claim, Curve, Metric
-from zoo_lab.record import ArmRecord, Record, RunRecord, plain, rounded
+from zoo_lab.record import ArmRecord, ExperimentRecord, RunRecord, plain, rounded
 
 FORMAT = 1
 
 Part = TypeVar("Part")
 
 
-def as_json(record: Record) -> dict[str, Any]:
+def as_json(record: ExperimentRecord) -> dict[str, Any]:
     """All of a record, with the intervals and the conclusion that follow from the runs."""
     own = {f.name: plain(getattr(record, f.name)) for f in fields(record)}
     runs = own.pop("runs")
@@ -44,12 +44,12 @@ def as_json(record: Record) -> dict[str, Any]:
     )
 
 
-def save(record: Record, path: Path) -> None:
+def save(record: ExperimentRecord, path: Path) -> None:
     """Write it as JSON, whole or not at all, over whatever is there. ZooError when it cannot be written."""
     write_output(path, f"{_dumped(as_json(record))}\n".encode(), overwrite=True)
 
 
-def read(path: Path) -> Record:
+def read(path: Path) -> ExperimentRecord:
     """The record in a JSON file; ZooError for a file that holds none."""
     found = read_object_at(path.resolve(), ZooError, required=True)
     if found.get("zoo_lab") != FORMAT:
@@ -58,7 +58,7 @@ def read(path: Path) -> Record:
         charts = [
             chart | {"mark": tuple(chart["mark"]) if chart.get("mark") else None} for chart in found["charts"]
         ]
-        record = Record(
+        record = ExperimentRecord(
             **{name: found[name] for name in ("experiment", "question", "expected", "settings", "repeated")},
             **{name: found[name] for name in ("paired", "seeds", "versions")},
             references=tuple(found["references"]),

@@ -15,7 +15,7 @@ STEP, STEPS = 3.0, 60  # by which a name is moved from its point
 Box = tuple[float, float, float, float]  # left, bottom, right, top, in pixels
 
 
-def write_names(figure: Any, names: Sequence[tuple[Any, float, float, str]]) -> None:
+def write_labels(figure: Any, names: Sequence[tuple[Any, float, float, str]]) -> None:
     """Write each name, of a point (x, y) in some axes, as near to it as there is room; the upper ones come first.
 
     One that is moved away is joined to its point by a thin line.

@@ -11,21 +11,21 @@ import mlx.core as mx
 
 from zoo.tokenizer import Tokenizer
 from zoo.training.corpora import corpus
-from zoo.training.loop import Batch, Settings
+from zoo.training.loop import Batch, TrainingSettings
 from zoo.training.loss import cross_entropy
-from zoo.training.objective import END, Method, documents, next_tokens, token
+from zoo.training.objective import END, TrainingObjective, documents, next_tokens, token
 
 OTHER = 1_000_000  # a seed of documents that no training here begins with
 
 
-def own_tokens(share: float, steps: int) -> Method:
+def own_tokens(share: float, steps: int) -> TrainingObjective:
     """Teacher forcing in which a growing share of the tokens shown are the model's own (Bengio et al., 2015).
 
     The share rises from 0 to `share` over so many steps. Targets stay the true ones; held-out text is measured with the
     true tokens shown.
     """
 
-    def batches(texts: Iterable[str], tokenizer: Tokenizer, settings: Settings) -> Iterator[Batch]:
+    def batches(texts: Iterable[str], tokenizer: Tokenizer, settings: TrainingSettings) -> Iterator[Batch]:
         for step, (inputs, targets) in enumerate(next_tokens(texts, tokenizer, settings)):
             yield inputs, targets, mx.array(share * min(step / steps, 1.0))
 
@@ -37,7 +37,7 @@ def own_tokens(share: float, steps: int) -> Method:
         mixed = mx.where(mx.random.uniform(shape=inputs.shape) < shown, own, inputs)
         return cross_entropy(model(mixed), targets)
 
-    return Method(batches, documents, loss, running=True)
+    return TrainingObjective(batches, documents, loss, running=True)
 
 
 def errors_by_position(
@@ -80,7 +80,7 @@ def written(loaded: Any, rows: int, length: int, end: int, seed: int) -> list[li
 def read(loaded: Any, rows: int, length: int, end: int, seed: int) -> tuple[list[list[int]], list[list[int]]]:
     """Rows of the end token and `length` true tokens; and the same with each drawn after the true ones before it."""
     texts = corpus("atlas", "generate").training(OTHER + seed)
-    settings = Settings(batch=rows, length=length)
+    settings = TrainingSettings(batch=rows, length=length)
     ids = next(next_tokens(texts, loaded.tokenizer, settings))[0]  # (B, T)
     shown = mx.concatenate([mx.full((rows, 1), end), ids], axis=1)  # (B, T + 1)
     drawn = mx.random.categorical(loaded.model(shown[:, :-1]), key=mx.random.key(seed))  # (B, T)

@@ -15,7 +15,7 @@ from zoo.training.corpora import corpus
 from zoo.training.data import IGNORED, padded
 from zoo.training.loss import token_losses
 from zoo.training.objective import END, next_tokens, token
-from zoo.training.record import Settings
+from zoo.training.record import TrainingSettings
 
 
 def held_out(name: str = "atlas") -> list[str]:
@@ -23,7 +23,7 @@ def held_out(name: str = "atlas") -> list[str]:
     return list(corpus(name, "generate").validation())
 
 
-def loss_by_position(loaded: Any, settings: Settings, batches: int) -> list[float]:
+def loss_by_position(loaded: Any, settings: TrainingSettings, batches: int) -> list[float]:
     """The held-out loss at each position of rows of `settings.length` tokens, in nats, over so many batches."""
     total, rows = mx.zeros((settings.length,)), 0
     for inputs, targets in islice(next_tokens(held_out(), loaded.tokenizer, settings), batches):

@@ -7,8 +7,8 @@ from itertools import pairwise
 from typing import Any
 
 from zoo.generation import generate
-from zoo_corpora.accuracy import goes_on, is_right, questions_of
-from zoo_lab.experiments.measures import held_out
+from zoo_corpora.accuracy import completes, is_right, questions_of
+from zoo_lab.experiments.model_metrics import held_out
 
 TOKENS = 40  # of a text at most
 STRIDE = 7919  # a prime: questions of one seed are spread over all of them
@@ -33,7 +33,7 @@ def right(loaded: Any, count: int, seed: int, **settings: Any) -> float:
     return (
         100
         * sum(
-            goes_on(loaded, question, seed=seed * count + number, **settings)
+            completes(loaded, question, seed=seed * count + number, **settings)
             for number, question in enumerate(asked)
         )
         / len(asked)
