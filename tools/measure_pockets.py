@@ -18,7 +18,7 @@ from typing import Any
 
 from zoo.files import write_text
 from zoo.host.registry import default_registry
-from zoo.insight.measure import measure
+from zoo.inspect.measure import measure
 from zoo.runtime import versions
 
 RECORD = Path(__file__).parent.parent / "docs" / "records" / "pockets.json"

@@ -10,7 +10,7 @@ from statistics import median
 from typing import Any
 
 from zoo.errors import PromptError, SourceError, ZooError
-from zoo.insight.subprocess_run import alternating, run_in_subprocess
+from zoo.inspect.subprocess_run import alternating, run_in_subprocess
 from zoo_bench.engine import check_installed
 from zoo_bench.lengths import Lengths
 from zoo_bench.limits import NEEDS

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-from zoo.insight.subprocess_run import answer
+from zoo.inspect.subprocess_run import answer
 from zoo_bench.lengths import Lengths
 
 NEEDS = "needs"  # of an engine's run: by figure, what a token takes of the limit that bounds it

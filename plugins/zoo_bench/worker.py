@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from zoo.errors import SourceError
-from zoo.insight.subprocess_run import answer
+from zoo.inspect.subprocess_run import answer
 from zoo_bench.engine import EngineOptions
 from zoo_bench.engines import ENGINES
 from zoo_bench.lengths import Lengths

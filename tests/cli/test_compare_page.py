@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from zoo.cli import cli
-from zoo.insight.measure import Measured
+from zoo.inspect.measure import Measured
 
 
 def page(tmp_path, *arguments):
@@ -56,7 +56,7 @@ def test_what_was_measured_stands_in_the_page(tmp_path, monkeypatch):
             for name in names
         ]
 
-    monkeypatch.setattr("zoo.insight.measure.measure", measure)
+    monkeypatch.setattr("zoo.inspect.measure.measure", measure)
     for one in cards(page(tmp_path, "llama", "mistral", "--measure")):
         facts = {name: text for name, _, _, text, *_ in one["measured"]}
         assert facts["prefill"] == "4,321 tokens/s" and facts["decode"] == "765 tokens/s"

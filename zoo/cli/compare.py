@@ -120,7 +120,7 @@ def compare(
 def _measured(names: tuple[str, ...]) -> Any:
     """What each source does on this machine, with a bar on the error stream."""
     from zoo.cli.progress import Progress
-    from zoo.insight.measure import measure
+    from zoo.inspect.measure import measure
 
     with Progress("measuring", waits=True) as report:
         return measure(names, report=report)

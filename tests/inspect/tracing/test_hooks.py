@@ -91,7 +91,7 @@ def test_plugins_name_their_probes_and_import_none():
     for file in (ROOT / "plugins").glob("zoo_*/*.py"):
         if file.name != "probe.py":
             found = re.search(
-                r"^\s*(from|import) zoo\.insight\.tracing", file.read_text("utf-8"), re.MULTILINE
+                r"^\s*(from|import) zoo\.inspect\.tracing", file.read_text("utf-8"), re.MULTILINE
             )
             assert not found, file
 

@@ -1,4 +1,4 @@
-"""Every command of insight works for a third party's architecture, with what its plugin says of its own block."""
+"""Every command that looks into a model works for a third party's architecture, with what its plugin says of its own block."""
 
 import json
 import re

@@ -17,7 +17,7 @@ from zoo.errors import PromptError, SourceError, ZooError
 from zoo.frozen import Frozen, frozen
 from zoo.host.recipes import read_recipe, recipe_architecture, recipe_config
 from zoo.host.registry import Registry, default_registry
-from zoo.insight.subprocess_run import alternating, run_in_subprocess
+from zoo.inspect.subprocess_run import alternating, run_in_subprocess
 
 PROMPT_TOKENS, NEW_TOKENS = 128, 32  # where every model has the context
 MEASURED = (
@@ -40,7 +40,7 @@ class Measured(Frozen):
     encoder the encoding alone, for a model that uncovers masks (`task` "denoise") the rate at which tokens are uncovered,
     in "decode". What a model does not do is None. `peak_memory_bytes` is the most that MLX held, weights included.
 
-    >>> from zoo.insight.measure import measure
+    >>> from zoo.inspect.measure import measure
     >>> (found,) = measure(["llama"], prompt_tokens=8, new_tokens=2, runs=1)
     >>> found.measured, found.random, found.peak_memory_bytes > found.parameters
     ('llama:pocket', False, True)
@@ -106,7 +106,7 @@ def measure(
     the plugins that are installed; `registry` is asked here.
     SourceError, by name and with the sum, for a model that does not fit in memory; PromptError for numbers that cannot be.
 
-    >>> from zoo.insight.measure import measure
+    >>> from zoo.inspect.measure import measure
     >>> llama, mamba = measure(["llama", "mamba"], prompt_tokens=8, new_tokens=2, runs=1)
     >>> llama.decode_tokens_per_second > 0 and mamba.first_token_seconds > 0
     True
@@ -127,7 +127,7 @@ def measure(
     done = 0
 
     def run(name: str) -> dict[str, Any]:
-        return run_in_subprocess("zoo.insight.measured_run", [name, str(prompt), str(new)], name)
+        return run_in_subprocess("zoo.inspect.measured_run", [name, str(prompt), str(new)], name)
 
     def count(name: str, values: dict[str, Any]) -> None:
         nonlocal done

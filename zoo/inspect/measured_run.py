@@ -1,4 +1,4 @@
-"""One run of one source, timed; run as a script it is the process of its own that `zoo.insight.measure` starts.
+"""One run of one source, timed; run as a script it is the process of its own that `zoo.inspect.measure` starts.
 
 Axes: B batch (1), S source or prompt, T target, V vocabulary.
 """
@@ -20,15 +20,15 @@ from zoo.errors import PromptError
 from zoo.generation import stream
 from zoo.generation.loop.prompt import mask_id
 from zoo.host.registry import Registry, default_registry
-from zoo.insight.measure import Subject, check_memory, random_dtype, subject_of
-from zoo.insight.subprocess_run import answer
+from zoo.inspect.measure import Subject, check_memory, random_dtype, subject_of
+from zoo.inspect.subprocess_run import answer
 from zoo.loading import Loaded, evaluate_weights, load
 
 WARM = 4  # tokens of each kind that are run before the clock
 
 
 def measured_run(source: str, prompt_tokens: str, new_tokens: str) -> dict[str, Any]:
-    """What one run took: the fields of `zoo.insight.measure.Measured` but its source and runs."""
+    """What one run took: the fields of `zoo.inspect.measure.Measured` but its source and runs."""
     prompt, new = int(prompt_tokens), int(new_tokens)
     registry = default_registry()
     subject = subject_of(source, registry)

@@ -11,8 +11,8 @@ import pytest
 
 from zoo.errors import PromptError, RecipeError, SourceError
 from zoo.host.registry import default_registry
-from zoo.insight.measure import MEASURED, measure, subject_of, to_json
-from zoo.insight.subprocess_run import alternating, run_in_subprocess
+from zoo.inspect.measure import MEASURED, measure, subject_of, to_json
+from zoo.inspect.subprocess_run import alternating, run_in_subprocess
 from zoo.testing import subject
 
 
@@ -120,7 +120,7 @@ def test_a_process_that_fails_is_one_line(tmp_path, monkeypatch):
     with pytest.raises(SourceError, match=r"^it: its process was ended by signal 9"):
         run_in_subprocess("failing", ["killed"], "it")
     with pytest.raises(SourceError, match="nowhere: no such folder"):
-        run_in_subprocess("zoo.insight.measured_run", ["./nowhere", "1", "1"], "./nowhere")
+        run_in_subprocess("zoo.inspect.measured_run", ["./nowhere", "1", "1"], "./nowhere")
 
 
 def test_names_take_turns_and_a_warm_up_is_not_kept():
@@ -139,7 +139,7 @@ def test_names_take_turns_and_a_warm_up_is_not_kept():
 @pytest.mark.slow
 def test_a_third_partys_architecture_is_measured_too(site):
     site.install(Path(__file__).parents[2] / "docs" / "plugins" / "examples" / "zoo-phi3")
-    code = "from zoo.insight.measure import measure, to_json; print(to_json(measure(['phi3:tiny'], runs=1)))"
+    code = "from zoo.inspect.measure import measure, to_json; print(to_json(measure(['phi3:tiny'], runs=1)))"
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, env=os.environ | site.environment
     )
