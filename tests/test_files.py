@@ -11,7 +11,7 @@ import pytest
 import zoo
 from zoo.checkpoint.pooling import pooling_of
 from zoo.errors import CheckpointError, ConfigError, ZooError
-from zoo.files import MOST_DEPTH, inside, parse_json, read_bytes, read_json, read_object
+from zoo.files.reading import MOST_DEPTH, inside, parse_json, read_bytes, read_json, read_object
 
 COMMIT, HASH = "c" * 40, "b" * 64
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from zoo.errors import SourceError
-from zoo.files import (
+from zoo.files.writing import (
     check_outputs,
     exchange,
     is_stream,
@@ -103,7 +103,7 @@ def test_devices_and_open_files_are_written_into():
 
 
 def test_standard_output_in_a_file_is_written_into_and_not_replaced(tmp_path):
-    code = "from pathlib import Path; from zoo.files import write_output; write_output(Path('/dev/stdout'), b'text')"
+    code = "from pathlib import Path; from zoo.files.writing import write_output; write_output(Path('/dev/stdout'), b'text')"
     with (tmp_path / "out").open("wb") as out:
         subprocess.run([sys.executable, "-c", code], stdout=out, check=True)
         assert os.path.samestat(os.fstat(out.fileno()), (tmp_path / "out").stat())
@@ -182,7 +182,7 @@ def test_a_full_disk_leaves_what_was_there(tmp_path):
 KILLED = """
 import sys, time
 from pathlib import Path
-from zoo.files import new_folder, replacing
+from zoo.files.writing import new_folder, replacing
 with (replacing if sys.argv[2] == "file" else new_folder)(Path(sys.argv[1])) as part:
     (part if part.is_file() else part / "half").write_text("half")
     print("ready", flush=True)
@@ -257,7 +257,7 @@ def test_two_folders_are_swapped_in_one_step(tmp_path):
 
 def test_many_writers_of_one_file_leave_one_whole_file(tmp_path):
     code = (
-        "import sys; from pathlib import Path; from zoo.files import write_output\n"
+        "import sys; from pathlib import Path; from zoo.files.writing import write_output\n"
         "print('ready', flush=True)\n"
         "for _ in range(100): write_output(Path(sys.argv[1]), sys.argv[2].encode() * 50_000, overwrite=True)"
     )

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from zoo.describe.facts.cache_bytes import policy_bytes
-from zoo.files import write_text
+from zoo.files.writing import write_text
 from zoo.inspect.perplexity import perplexity
 from zoo.loading import load
 from zoo.recipe.policy import CachePolicy

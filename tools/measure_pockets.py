@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from zoo.files import write_text
+from zoo.files.writing import write_text
 from zoo.host.registry import default_registry
 from zoo.inspect.measure import measure
 from zoo.runtime import versions

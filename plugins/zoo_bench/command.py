@@ -79,7 +79,7 @@ def bench(
     """
     from zoo.cli.progress import Progress
     from zoo.cli.table import table
-    from zoo.files import check_outputs, write_record
+    from zoo.files.writing import check_outputs, write_record
     from zoo_bench.benchmark import benchmark, compared, read_record
     from zoo_bench.lengths import Lengths
 

@@ -43,7 +43,7 @@ def evaluate(
     from zoo.cli.progress import Progress
     from zoo.cli.signals import Interrupts
     from zoo.cli.table import table
-    from zoo.files import check_outputs, write_record
+    from zoo.files.writing import check_outputs, write_record
     from zoo.loading import load
     from zoo.runtime import versions
     from zoo_corpora.accuracy import corpus_to_ask, questions_of, scores

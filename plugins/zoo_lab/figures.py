@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from zoo.errors import ZooError
-from zoo.files import GENERATOR, make_folder, output_file
+from zoo.files.writing import GENERATOR, make_folder, output_file
 from zoo_lab.panels import DRAWN, TEXT, label, measured, scales
 from zoo_lab.plan import Chart
 from zoo_lab.point_labels import write_labels

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from zoo.errors import ZooError
-from zoo.files import read_object_at, write_output
+from zoo.files.reading import read_object_at
+from zoo.files.writing import write_output
 from zoo_lab.conclusion import conclusion, findings, method
 from zoo_lab.plan import Chart, Claim, Curve, Metric
 from zoo_lab.record import ArmRecord, ExperimentRecord, RunRecord, plain, rounded

@@ -13,7 +13,7 @@ from pathlib import Path
 from zoo import runtime
 from zoo.architecture import Experiment
 from zoo.errors import PluginError, ZooError, in_words
-from zoo.files import check_output, locked, make_folder
+from zoo.files.writing import check_output, locked, make_folder
 from zoo.host.registry import Registry, default_registry
 from zoo_lab.plan import Arm, Plan, Result, Scale, Trial
 from zoo_lab.record import ExperimentRecord, RunRecord, planned, rounded, thinned

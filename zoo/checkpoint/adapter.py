@@ -23,7 +23,7 @@ from zoo.checkpoint.quantized_matrix import QuantizedMatrix, quantize_matrix
 from zoo.checkpoint.safetensors import load_file
 from zoo.config import Config, Origin
 from zoo.errors import CheckpointError, ConfigError, SourceError
-from zoo.files import inside, read_object
+from zoo.files.reading import inside, read_object
 
 if TYPE_CHECKING:
     from zoo.checkpoint.open import Opened

@@ -21,7 +21,7 @@ from zoo.checkpoint.quantize import Choice, mixed, parse_quantization, quantized
 from zoo.checkpoint.quantized_matrix import QuantizedMatrix
 from zoo.checkpoint.save import SHARD, signature_of, write
 from zoo.errors import SourceError, ZooError
-from zoo.files import new_folder
+from zoo.files.writing import new_folder
 from zoo.host.registry import Registry, default_registry
 from zoo.notices import deferred
 from zoo.recipe.rope import by_layer_type

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from zoo.architecture import CheckpointFormat
 from zoo.errors import SourceError
-from zoo.files import inside
+from zoo.files.reading import inside
 from zoo.host.registry import Registry
 
 FOLDER = "folder"  # the format of a folder that no other one recognises

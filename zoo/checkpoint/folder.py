@@ -16,7 +16,7 @@ from zoo.checkpoint.pooling import Pooling, pooling_of
 from zoo.checkpoint.quantized_tensors import gather, with_settings
 from zoo.checkpoint.safetensors import Tensors, load_file, open_tensors, weight_files
 from zoo.errors import ConfigError
-from zoo.files import inside, read_object
+from zoo.files.reading import inside, read_object
 from zoo.tokenizer import Tokenizer, load_tokenizer
 
 CONFIG, GENERATION = "config.json", "generation_config.json"

@@ -19,7 +19,7 @@ from zoo.checkpoint.download_confirmation import confirm_download
 from zoo.checkpoint.hub_guard import COMMIT, ETAG, ExpectedResponse, guarded
 from zoo.checkpoint.safetensors import INDEX, weight_files, weight_names
 from zoo.errors import CheckpointError, SourceError
-from zoo.files import MOST_BYTES
+from zoo.files.reading import MOST_BYTES
 from zoo.host.registry import Registry
 from zoo.tokenizer.settings import SETTINGS, vocabulary_files
 

@@ -8,7 +8,8 @@ from pathlib import Path, PurePosixPath
 
 from zoo.config import Config, Origin
 from zoo.errors import ConfigError
-from zoo.files import read_json, read_object, write_json, write_text
+from zoo.files.reading import read_json, read_object
+from zoo.files.writing import write_json, write_text
 from zoo.frozen import Frozen, frozen
 
 POOLINGS = ("mean", "first", "last")

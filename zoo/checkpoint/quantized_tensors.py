@@ -19,7 +19,7 @@ from zoo.checkpoint.quantized_matrix import WORD, QuantizationSpec, QuantizedMat
 from zoo.checkpoint.safetensors import Tensors
 from zoo.config import Origin
 from zoo.errors import CheckpointError, ConfigError, PluginError
-from zoo.files import read_object
+from zoo.files.reading import read_object
 from zoo.host.registry import Registry
 from zoo.notices import notice
 

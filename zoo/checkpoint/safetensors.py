@@ -17,7 +17,7 @@ from reprlib import repr
 from typing import Any
 
 from zoo.errors import CheckpointError
-from zoo.files import inside, parse_json, read_json
+from zoo.files.reading import inside, parse_json, read_json
 from zoo.frozen import Frozen, frozen
 
 SINGLE = "model.safetensors"

@@ -20,7 +20,7 @@ from zoo.checkpoint.quantized_matrix import QuantizationSpec, QuantizedMatrix, a
 from zoo.checkpoint.quantized_tensors import GLOBAL_SCALE, warn_of_dequantized
 from zoo.checkpoint.safetensors import INDEX, SINGLE
 from zoo.errors import PluginError
-from zoo.files import replacing, write_json
+from zoo.files.writing import replacing, write_json
 from zoo.host.registry import Registry, default_registry
 from zoo.host.resolve import WRITER
 

@@ -60,7 +60,7 @@ def compare(
     from zoo.describe import aligned, common_context, describe, fields_of
     from zoo.describe import compare as compare_sheets
     from zoo.describe.differences import differences
-    from zoo.files import check_outputs
+    from zoo.files.writing import check_outputs
     from zoo.host.registry import default_registry
 
     check_outputs((svg, html), overwrite)

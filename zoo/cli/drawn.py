@@ -39,7 +39,7 @@ def print_diagrams(diagrams: Sequence[Any]) -> None:
 
 def write_file(path: Path, text: str, overwrite: bool) -> None:
     """Write a picture or a page whole, and report it on the error stream; ZooError when it cannot be written."""
-    from zoo.files import write_markup
+    from zoo.files.writing import write_markup
 
     write_markup(path, text, overwrite)
     click.echo(f"wrote {path}", err=True)

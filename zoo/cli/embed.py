@@ -52,7 +52,7 @@ def embed(
     from zoo.cli.progress import Progress
     from zoo.cli.run import piped
     from zoo.errors import PromptError
-    from zoo.files import check_outputs, write_output
+    from zoo.files.writing import check_outputs, write_output
 
     check_outputs((out,), overwrite)
     if out is not None and out.suffix not in (".npy", ".json"):

@@ -62,7 +62,7 @@ def perplexity(
     from zoo.cli.progress import Progress
     from zoo.cli.run import piped
     from zoo.errors import PromptError
-    from zoo.files import read_persons_text
+    from zoo.files.reading import read_persons_text
     from zoo.host.registry import default_registry
     from zoo.inspect.perplexity import check_source
     from zoo.inspect.perplexity import perplexity as measure

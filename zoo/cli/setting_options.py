@@ -13,7 +13,7 @@ from click.core import ParameterSource
 from zoo.architecture import Setting, Strategy
 from zoo.architecture.shared_settings import CACHE, GROUPS, SETTINGS
 from zoo.errors import PromptError
-from zoo.files import read_persons_text
+from zoo.files.reading import read_persons_text
 from zoo.frozen import Frozen, frozen
 from zoo.host.registry import Registry, core, default_registry
 from zoo.recipe.policy import CachePolicy

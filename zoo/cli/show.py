@@ -63,7 +63,7 @@ def show(
     from zoo.describe import aligned, base_of, describe, fields_of
     from zoo.describe.differences import differences
     from zoo.describe.facts.stacks import is_opaque
-    from zoo.files import check_outputs
+    from zoo.files.writing import check_outputs
     from zoo.host.registry import default_registry
 
     if as_recipe and (parameters or rules or as_json):

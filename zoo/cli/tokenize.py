@@ -84,7 +84,7 @@ def _asked(words: tuple[str, ...], path: Path | None) -> tuple[list[str], str]:
     """The sources and the text that the arguments name."""
     from zoo.cli.run import piped
     from zoo.errors import PromptError
-    from zoo.files import read_persons_text
+    from zoo.files.reading import read_persons_text
 
     if path is not None:
         return list(words), read_persons_text(path, PromptError)

@@ -97,7 +97,7 @@ def trace(
     if prompt is None or prompt == "-":
         prompt = piped()
     written = [path for path in (html, npz, Path(as_json) if as_json not in (None, "-") else None) if path]
-    from zoo.files import check_outputs
+    from zoo.files.writing import check_outputs
     from zoo.inspect.trace_view.export import value_json, value_lines, write_html, write_json
     from zoo.inspect.tracing.hooks import values_of
     from zoo.inspect.tracing.intervention import resolve

@@ -89,7 +89,7 @@ def train(
     from zoo.cli.screen import write
     from zoo.cli.signals import Interrupts
     from zoo.errors import ConfigError
-    from zoo.files import read_object_at
+    from zoo.files.reading import read_object_at
     from zoo.host.recipes import read_recipe
     from zoo.host.registry import default_registry
     from zoo.training.curve import drawn

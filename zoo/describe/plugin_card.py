@@ -11,7 +11,7 @@ from zoo.describe.described import base_of, describe
 from zoo.describe.differences import differences
 from zoo.describe.facts.compare import aligned
 from zoo.errors import ZooError
-from zoo.files import is_stream, write_output
+from zoo.files.writing import is_stream, write_output
 from zoo.host.discovery import Plugin
 from zoo.host.registry import Registry
 

@@ -77,8 +77,24 @@ def _is_own_blob(root: Path, path: Path, target: Path) -> bool:
 def read_bytes(folder: Path, name: str, kind: type[ZooError], most: int = MOST_BYTES) -> bytes | None:
     """What a checkpoint's file holds, None where there is none; `kind` of error for more than `most` bytes."""
     path = inside(folder, name)
-    if path is None:
-        return None
+    return None if path is None else _bytes_of(path, kind, most)
+
+
+def read_text(folder: Path, name: str, kind: type[ZooError], most: int = MOST_BYTES) -> str | None:
+    """The UTF-8 text of a checkpoint's file, None where there is none; `kind` of error when it is not that."""
+    data = read_bytes(folder, name, kind, most)
+    return None if data is None else _decoded(data, folder / name, kind)
+
+
+def read_persons_text(path: Path, kind: type[ZooError], most: int = MOST_BYTES) -> str:
+    """The UTF-8 text of a person's own file, which may be a link or a pipe; `kind` of error when it is not that."""
+    data = _bytes_of(path, kind, most)
+    if b"\0" in data:
+        raise kind(f"{path}: is a binary file, not a text (byte {data.index(0)} is zero)")
+    return _decoded(data, path, kind)
+
+
+def _bytes_of(path: Path, kind: type[ZooError], most: int) -> bytes:
     try:
         with path.open("rb") as file:
             data = file.read(most + 1)
@@ -89,26 +105,7 @@ def read_bytes(folder: Path, name: str, kind: type[ZooError], most: int = MOST_B
     return data
 
 
-def read_text(folder: Path, name: str, kind: type[ZooError], most: int = MOST_BYTES) -> str | None:
-    """The UTF-8 text of a checkpoint's file, None where there is none; `kind` of error when it is not that."""
-    data = read_bytes(folder, name, kind, most)
-    try:
-        return None if data is None else data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise kind(f"{folder / name}: not UTF-8 text (byte {error.start})") from error
-
-
-def read_persons_text(path: Path, kind: type[ZooError], most: int = MOST_BYTES) -> str:
-    """The UTF-8 text of a person's own file, which may be a link or a pipe; `kind` of error when it is not that."""
-    try:
-        with path.open("rb") as file:
-            data = file.read(most + 1)
-    except OSError as error:
-        raise kind(f"{path}: {error.strerror}") from error
-    if len(data) > most:
-        raise kind(f"{path}: larger than {most // 2**20} MiB")
-    if b"\0" in data:
-        raise kind(f"{path}: is a binary file, not a text (byte {data.index(0)} is zero)")
+def _decoded(data: bytes, path: Path, kind: type[ZooError]) -> str:
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:

@@ -13,7 +13,7 @@ from typing import Any
 from zoo.architecture import Architecture
 from zoo.config import CONFIG_JSON, Config, Origin
 from zoo.errors import ConfigError, PluginError, RecipeError, did_you_mean
-from zoo.files import read_object
+from zoo.files.reading import read_object
 from zoo.host.registry import RECIPE_TYPE, Registry
 from zoo.recipe import Model, Spec, from_json
 from zoo.weights import Rename

@@ -17,7 +17,7 @@ from zoo.checkpoint.quantized_matrix import join
 from zoo.checkpoint.safetensors import Tensors, open_tensors
 from zoo.config import Config
 from zoo.errors import ConfigError, RecipeError, ScaffoldError
-from zoo.files import read_object
+from zoo.files.reading import read_object
 from zoo.host.registry import Registry
 from zoo.weights import Ignore
 

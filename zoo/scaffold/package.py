@@ -16,7 +16,7 @@ from typing import Any
 from zoo.architecture import API
 from zoo.describe.plugin_card import card, with_card
 from zoo.errors import ScaffoldError
-from zoo.files import new_folder
+from zoo.files.writing import new_folder
 from zoo.host.registry import Registry, default_registry, isolated
 from zoo.scaffold.base import Parts, parts_of
 from zoo.scaffold.blocks import BLOCKS

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from zoo import files
 from zoo.errors import TokenizerError
+from zoo.files.writing import reading
 from zoo.frozen import Frozen, frozen
 
 SPECIAL_NAMES = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
@@ -85,12 +85,12 @@ class TokenizerSettings(Frozen):
 
 def read_json(path: Path) -> dict[str, Any]:
     """The object in a JSON file, {} where there is no such file; TokenizerError for anything else in it."""
-    return files.read_object(path.parent, path.name, TokenizerError)
+    return reading.read_object(path.parent, path.name, TokenizerError)
 
 
 def read_text(path: Path) -> str:
     """The UTF-8 text of a file, its lines ended by "\\n"; TokenizerError where it is missing or no text."""
-    text = files.read_text(path.parent, path.name, TokenizerError)
+    text = reading.read_text(path.parent, path.name, TokenizerError)
     if text is None:
         raise TokenizerError(f"{path}: missing")
     return text.replace("\r\n", "\n").replace("\r", "\n")
@@ -98,7 +98,7 @@ def read_text(path: Path) -> str:
 
 def read_bytes(path: Path) -> bytes:
     """What a file holds; TokenizerError where it is missing or cannot be read."""
-    data = files.read_bytes(path.parent, path.name, TokenizerError)
+    data = reading.read_bytes(path.parent, path.name, TokenizerError)
     if data is None:
         raise TokenizerError(f"{path}: missing")
     return data
@@ -139,7 +139,7 @@ def chat_template(folder: Path, settings: TokenizerSettings) -> str | None:
     Where a file gives a list of named templates, it is the one named "default". None where there is none.
     """
     path = folder / "chat_template.jinja"
-    if files.inside(folder, path.name) is not None:
+    if reading.inside(folder, path.name) is not None:
         return read_text(path)
     path = folder / "chat_template.json"
     template = read_json(path).get("chat_template")

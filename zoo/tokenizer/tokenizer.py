@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from zoo.architecture import TokenizerFormat
 from zoo.errors import PluginError, TokenizerError
-from zoo.files import inside
+from zoo.files.reading import inside
 from zoo.tokenizer.backend import Backend, checked_backend
 from zoo.tokenizer.detokenizer import Detokenizer, ShowingDetokenizer
 from zoo.tokenizer.huggingface import from_json, from_merges, from_word_pieces

@@ -13,7 +13,7 @@ from typing import Any
 
 from zoo.architecture import Corpus, import_target
 from zoo.errors import PluginError, ZooError
-from zoo.files import read_object
+from zoo.files.reading import read_object
 from zoo.host.registry import Registry, default_registry
 from zoo.training.record import TRAINING
 from zoo.training.user_text import UserText, is_path, pieces, read_documents

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from zoo.errors import ZooError
-from zoo.files import write_text
+from zoo.files.writing import write_text
 
 TRAINING = "training.json"  # the record of a run, beside the weights
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from zoo import runtime
 from zoo.errors import ConfigError, ZooError
-from zoo.files import read_object
+from zoo.files.reading import read_object
 from zoo.notices import notice
 from zoo.training.corpora import TextCorpus
 from zoo.training.record import TRAINING, TrainingSettings, settings_in

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from zoo.checkpoint.safetensors import INDEX
 from zoo.errors import SourceError
-from zoo.files import exchange, is_temporary, locked, make_folder, temporary_folder
+from zoo.files.writing import exchange, is_temporary, locked, make_folder, temporary_folder
 from zoo.training.record import TRAINING
 from zoo.training.state import STATE, state_path
 

@@ -12,7 +12,7 @@ import mlx.core as mx
 from mlx.utils import tree_flatten, tree_unflatten
 
 from zoo.errors import CheckpointError, ZooError
-from zoo.files import replacing
+from zoo.files.writing import replacing
 from zoo.training.record import TrainingRecord
 
 STATE = "state.safetensors"

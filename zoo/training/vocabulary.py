@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from zoo.errors import TokenizerError
-from zoo.files import write_text
+from zoo.files.writing import write_text
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer

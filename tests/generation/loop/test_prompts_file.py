@@ -10,7 +10,7 @@ import pytest
 
 import zoo
 from zoo.errors import PromptError, SourceError
-from zoo.files import locked
+from zoo.files.writing import locked
 from zoo.generation.loop.prompts_file import answered, read_prompts
 
 PROMPTS = [

@@ -22,7 +22,7 @@ from zoo.checkpoint.pooling import Pooling, save_pooling
 from zoo.checkpoint.safetensors import Tensors
 from zoo.config import Origin
 from zoo.errors import CheckpointError, ConfigError
-from zoo.files import inside
+from zoo.files.reading import inside
 from zoo.host.registry import Registry
 from zoo.tokenizer import Tokenizer
 

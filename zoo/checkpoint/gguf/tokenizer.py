@@ -36,7 +36,7 @@ def load_gguf_tokenizer(header: Header, rows: int) -> Tokenizer | None:
 
 def save_gguf_tokenizer(header: Header, folder: Path, generation: Mapping[str, Any]) -> None:
     """Write the same tokenizer as the files of a model folder, `generation` and all ids that end a text among them."""
-    from zoo.files import write_json
+    from zoo.files.writing import write_json
 
     vocabulary = vocabulary_of(header)
     if vocabulary is None:

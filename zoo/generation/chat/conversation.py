@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from zoo.errors import PromptError, SourceError
-from zoo.files import is_stream, parse_json, read_persons_text, write_record
+from zoo.files.reading import parse_json, read_persons_text
+from zoo.files.writing import is_stream, write_record
 from zoo.generation.chat.tools import ToolCall
 
 FILE_KEYS = ("generator", "messages", "settings")

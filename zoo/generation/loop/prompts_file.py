@@ -15,7 +15,8 @@ from typing import Any, TextIO
 
 from zoo import runtime
 from zoo.errors import PromptError, SourceError, ZooError
-from zoo.files import check_output, is_stream, locked, parse_json, read_persons_text
+from zoo.files.reading import parse_json, read_persons_text
+from zoo.files.writing import check_output, is_stream, locked
 from zoo.frozen import Frozen, frozen
 from zoo.generation import Generated, batch_stream, collected, started
 from zoo.generation.loop.engine import MOST_ROWS, Engine

@@ -20,7 +20,8 @@ import mlx.core as mx
 from zoo.cache import Cache, CachePolicy, Snapshot, flatten_caches
 from zoo.checkpoint.safetensors import read_header
 from zoo.errors import CheckpointError, PromptError, SourceError
-from zoo.files import check_output, is_stream, output_file, parse_json
+from zoo.files.reading import parse_json
+from zoo.files.writing import check_output, is_stream, output_file
 from zoo.generation.prefix_cache.fingerprint import bytes_of, of_model, of_tokenizer
 from zoo.generation.prefix_cache.tree import Node, Tree
 from zoo.loading import Loaded

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from zoo.files import write_markup, write_record
+from zoo.files.writing import write_markup, write_record
 from zoo.inspect.trace_view.view import TraceView
 from zoo.inspect.tracing.result import Trace
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from zoo.architecture import import_target
 from zoo.errors import PromptError
-from zoo.files import GENERATOR, output_file
+from zoo.files.writing import GENERATOR, output_file
 from zoo.generation.loop.step import Step
 from zoo.generation.settings import Settings
 from zoo.inspect.tracing.choices import Choice, ChoiceRecorder, choice_of
