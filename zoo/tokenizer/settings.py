@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from zoo.errors import TokenizerError
-from zoo.files.writing import reading
+from zoo.files import reading
 from zoo.frozen import Frozen, frozen
 
 SPECIAL_NAMES = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
