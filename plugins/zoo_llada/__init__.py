@@ -152,8 +152,8 @@ def zoo_strategies():
         "masked-diffusion",
         "zoo_llada.unmask:stream",
         tasks=("denoise",),
-        options=("temperature", "top_k", "top_p", "min_p", "seed", "special_tokens"),
         settings=(
+            *("temperature", "top_k", "top_p", "min_p", "seed", "special_tokens"),
             Setting("max_tokens", int, 64, minimum=1, maximum=MOST, help="Most tokens to generate."),
             Setting(
                 "steps", int, minimum=1, maximum=MOST, help="Passes that uncover the answer (one a token)."
@@ -163,6 +163,5 @@ def zoo_strategies():
             ),
         ),
         summary="a text of masks, the most probable tokens uncovered first",
-        obeys=("do_sample", "temperature", "top_k", "top_p", "min_p", "typical_p"),
         batch="zoo_llada.unmask:batch",
     )

@@ -74,8 +74,7 @@ DEMANDING = Strategy(
     "demanding",
     "faulty_strategies:demanding",
     ("generate",),
-    ("max_tokens",),
-    settings=(Setting("draft", object),),
+    ("max_tokens", Setting("draft", object)),
 )
 NAMES = ("sound", "nothing", "endless", "texts", "no_text", "late", "none", "too_long", "strange", "lazy")
 

@@ -179,10 +179,8 @@ def test_nobody_elses_module_runs_a_block_of_ours():
 
 
 def strategy(name, *options, tasks=("generate",)):
-    own = tuple(Setting(name, int) for name in options if name not in SHARED)
-    return Strategy(
-        name, "json:loads", tasks, tuple(name for name in options if name in SHARED), settings=own
-    )
+    settings = tuple(name if name in SHARED else Setting(name, int) for name in options)
+    return Strategy(name, "json:loads", tasks, settings)
 
 
 def test_a_third_partys_strategy_runs_nothing_unasked():

@@ -22,13 +22,13 @@ def checked_name(what: str, name: Any, pattern: re.Pattern[str] = NAME) -> str:
     return name
 
 
-def check_tuples(label: str, record: Any, fields: tuple[str, ...], kind: type) -> None:
-    """Raise PluginError unless each of these fields is None or a tuple of `kind`; `label` names the record."""
+def check_tuples(label: str, record: object, fields: tuple[str, ...], *kinds: type) -> None:
+    """Raise PluginError unless each of these fields is None or a tuple of `kinds`; `label` names the record."""
     for name in fields:
         value = getattr(record, name)
         # None is the default of a field that may be left out.
-        if value is not None and not (isinstance(value, tuple) and all(isinstance(v, kind) for v in value)):
-            wanted = "text" if kind is str else kind.__name__
+        if value is not None and not (isinstance(value, tuple) and all(isinstance(v, kinds) for v in value)):
+            wanted = " or ".join("text" if kind is str else kind.__name__ for kind in kinds)
             raise PluginError(f"{label}: {name} is a tuple of {wanted}, not {reprlib.repr(value)}")
 
 

@@ -17,7 +17,7 @@ from zoo.recipe.models import CAUSALITIES
 
 # Arguments that no setting of a strategy may be called.
 RESERVED = ("loaded", "prompt", "strategy", "report", "samplers")
-ARGUMENTS = ("samplers", "report", "prompt_cache", "checkpoints")  # what `options` may name besides settings
+ARGUMENTS = ("samplers", "report", "prompt_cache", "checkpoints")  # what `settings` may name besides
 
 
 @frozen()
@@ -25,13 +25,11 @@ class Strategy(TargetRecord):
     """A way to generate text: the function at "package.module:attribute", imported only when it is used.
 
     It is called `function(loaded, prompt, **settings)` and gives an iterator of `zoo.Step`. `tasks` are those that it
-    serves, the zoo's or one of an architecture in the same plugin. It takes the settings that `options` names, most of them shared with the zoo's own strategies
-    (max_tokens, temperature, top_k, ...), and those that it declares in `settings`. One of its own may have the name
-    of a shared one, whose place it then takes. The function is given checked values of what its caller set, and the
-    defaults of its own settings; those whose default is None are left out.
-
-    `obeys` names the keys of a checkpoint's generation_config.json that it follows: of others that would change the
-    text the user is warned. None: not declared, so nobody is warned.
+    serves, the zoo's or one of an architecture in the same plugin. `settings` are those that it takes: the names of
+    settings shared with the zoo's own strategies (max_tokens, temperature, top_k, ...), and declarations of its own. One
+    of its own may have the name of a shared one, whose place it then takes. The function is given checked values of what
+    its caller set, and the defaults of its own settings; those whose default is None are left out. A user is warned of
+    the keys of a checkpoint's generation_config.json that would change the text and whose setting it does not take.
 
     `batch`, a target too, runs several prompts in the same passes. It is called `function(loaded, prompts, **settings)`
     with a sequence of prompts and gives an iterator of `(index, Step)`, the index that of the prompt; the steps of one
@@ -41,19 +39,17 @@ class Strategy(TargetRecord):
     noun, prefix = "strategy", "strategy/"
 
     tasks: tuple[str, ...]
-    options: tuple[str, ...] = ()
+    settings: tuple[str | Setting, ...] = ()
     summary: str = ""
-    settings: tuple[Setting, ...] = ()
-    obeys: tuple[str, ...] | None = None
     batch: str | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.batch is not None:
             check_target(f"{self.label}: batch", self.batch)
-        check_tuples(self.label, self, ("tasks", "options", "obeys"), str)
-        check_tuples(self.label, self, ("settings",), Setting)
-        own = [setting.name for setting in self.settings]
+        check_tuples(self.label, self, ("tasks",), str)
+        check_tuples(self.label, self, ("settings",), str, Setting)
+        own = [setting.name for setting in self.own_settings]
         if repeated := next((name for name in own if own.count(name) > 1), None):
             raise PluginError(f"{self.label}: settings declares {repeated} twice")
         if reserved := next((name for name in own if name in RESERVED), None):
@@ -61,25 +57,30 @@ class Strategy(TargetRecord):
                 f"{self.label}: no setting can be called {reserved}, which zoo.stream takes itself"
             )
         known = (*SHARED, *own, *ARGUMENTS)
-        if unknown := next((name for name in self.options if name not in known), None):
-            hint = did_you_mean(unknown, known, ": declare it in `settings`")
-            raise PluginError(f"{self.label}: options names {unknown!r}, which is no shared setting{hint}")
+        if unknown := next((name for name in self.setting_names if name not in known), None):
+            hint = did_you_mean(unknown, known, ": declare it as a `Setting`")
+            raise PluginError(f"{self.label}: settings names {unknown!r}, which is no shared setting{hint}")
 
     def batch_function(self) -> Callable[..., Any] | None:
         """The function for several prompts, imported now; None where there is none."""
         return None if self.batch is None else import_target(self.batch)
 
     @property
-    def takes(self) -> tuple[str, ...]:
-        """The names of all settings that it takes: shared ones, then its own."""
-        return tuple(dict.fromkeys((*self.options, *(setting.name for setting in self.settings))))
+    def own_settings(self) -> tuple[Setting, ...]:
+        """The settings that it declares itself."""
+        return tuple(setting for setting in self.settings if isinstance(setting, Setting))
+
+    @property
+    def setting_names(self) -> tuple[str, ...]:
+        """The names of all settings that it takes."""
+        return tuple(dict.fromkeys(s if isinstance(s, str) else s.name for s in self.settings))
 
     def arguments(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """The settings given, checked, and the defaults of its own; PromptError names one that cannot be."""
-        declared = SHARED | {setting.name: setting for setting in self.settings}
-        if unknown := next((name for name in given if name not in self.takes), None):
+        declared = SHARED | {setting.name: setting for setting in self.own_settings}
+        if unknown := next((name for name in given if name not in self.setting_names), None):
             raise PromptError(f"`{unknown}`: {self.name} generation has no such setting")
-        defaults = {s.name: s.default for s in self.settings if s.default is not None}
+        defaults = {s.name: s.default for s in self.own_settings if s.default is not None}
         return defaults | {
             name: declared[name].checked(value) if name in declared else value
             for name, value in given.items()

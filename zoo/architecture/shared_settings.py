@@ -1,4 +1,4 @@
-"""The settings of generation that strategies share: a strategy names those it takes in its `options`. Imports no mlx."""
+"""The settings of generation that strategies share: a strategy names those it takes in its `settings`. Imports no mlx."""
 
 from __future__ import annotations
 

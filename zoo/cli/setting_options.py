@@ -118,7 +118,7 @@ def options_of(registry: Registry, taken: frozenset[str] = frozenset()) -> list[
     own = [
         Declaration(setting, label)
         for label, strategy in registry.strategies.items()
-        for setting in strategy.settings
+        for setting in strategy.own_settings
     ]
     plain: dict[str, list[Declaration]] = dict(shared)
     qualified: list[Declaration] = []
@@ -235,7 +235,7 @@ class SettingsCommand(click.Command):
                 sections[title] = list(_rows(ctx, [o for o in settings if o.setting in names], None))
             registry = default_registry()
             for label, strategy in registry.strategies.items():
-                if strategy.settings:
+                if strategy.own_settings:
                     sections[heading(registry, label, strategy)] = list(_rows(ctx, settings, label))
         else:
             helps = [param for param in own if {"--help", "--help-all"} & {*param.opts}]
@@ -298,4 +298,4 @@ def with_defaults(loaded: Any, settings: dict[str, Any], strategy: str | None) -
         return settings
     architecture = loaded.architecture
     chosen = loaded.registry.strategy(architecture.task, settings, name=strategy, architecture=architecture)
-    return {name: value for name, value in defaults.items() if name in chosen.takes} | settings
+    return {name: value for name, value in defaults.items() if name in chosen.setting_names} | settings

@@ -29,7 +29,9 @@ def card(plugin: Plugin, registry: Registry) -> str:
     if blocks := plugin.records.get("zoo_blocks", ()):
         parts.append(_table(["Block", "What it does", "Fields"], (_block(block) for block in blocks)))
     if strategies := plugin.records.get("zoo_strategies", ()):
-        rows = ([f"`{s.name}`", s.summary, ", ".join(s.tasks), ", ".join(s.takes)] for s in strategies)
+        rows = (
+            [f"`{s.name}`", s.summary, ", ".join(s.tasks), ", ".join(s.setting_names)] for s in strategies
+        )
         parts.append(_table(["Strategy", "What it does", "Tasks", "Settings"], rows))
     for hook, title in (
         ("samplers", "Sampler"),

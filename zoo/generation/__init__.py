@@ -72,7 +72,7 @@ def stream(
     check_loaded(loaded, "stream")
     runtime.check_process()
     chosen, arguments = started(loaded, settings, strategy)
-    if report is not None and "report" in chosen.options:
+    if report is not None and "report" in chosen.setting_names:
         arguments["report"] = report
     label = label_of(loaded, chosen)
     return _run(checked_steps(chosen.load()(loaded, prompt, **arguments), label))
@@ -90,7 +90,7 @@ def started(
     registry, architecture = loaded.registry, loaded.architecture
     given = {name: value for name, value in settings.items() if not _unset(value)}
     chosen = registry.strategy(architecture.task, given, name=strategy, architecture=architecture)
-    if unknown := next((name for name in given if name not in chosen.takes), None):
+    if unknown := next((name for name in given if name not in chosen.setting_names), None):
         raise PromptError(_refused(registry, chosen, unknown))
     warn_of_ignored(loaded, chosen)
     return chosen, chosen.arguments(given)
@@ -109,8 +109,8 @@ def _unset(value: Any) -> bool:
 
 def _refused(registry: Registry, chosen: Strategy, name: str) -> str:
     """Why a strategy does not take a setting, and which do."""
-    others = [label for label, strategy in registry.strategies.items() if name in strategy.takes]
-    near = get_close_matches(name, chosen.takes, 1)
+    others = [label for label, strategy in registry.strategies.items() if name in strategy.setting_names]
+    near = get_close_matches(name, chosen.setting_names, 1)
     hint = (
         f"; it is a setting of {', '.join(others)}"
         if others

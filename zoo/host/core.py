@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from zoo import recipe
 from zoo.architecture import (
     Block,
@@ -24,185 +26,147 @@ CHOSEN = tuple(setting.name for setting in (*LIMITS, *PENALTIES, *CONSTRAINTS, *
 ANY = (*(setting.name for setting in SAMPLING), *CHOSEN, "samplers", "logprobs", "report")
 
 
+# The specs whose modules are in each file of zoo/blocks, where they have the spec's name.
+BLOCKS: dict[str, dict[type[recipe.Spec], str]] = {
+    "norm": {
+        recipe.LayerNorm: "layer normalisation",
+        recipe.RMSNorm: "root mean square normalisation",
+        recipe.JointRMSNorm: "RMSNorm over all heads at once",
+    },
+    "position": {
+        recipe.LearnedPositions: "learned position embeddings",
+        recipe.SinusoidalPositions: "sinusoidal position embeddings",
+        recipe.RoPE: "rotary position embeddings",
+        recipe.LinearScaling: "linear RoPE scaling (position interpolation)",
+        recipe.DynamicScaling: "dynamic NTK-aware RoPE scaling",
+        recipe.Llama3Scaling: "LLaMA 3.1's RoPE scaling, by frequency",
+        recipe.YarnScaling: "YaRN, RoPE scaling by frequency",
+    },
+    "attention": {recipe.Attention: "multi-head and grouped-query attention"},
+    "cross": {
+        recipe.CrossAttention: "cross-attention over the encoder's output",
+        recipe.CrossLayer: "self-attention, cross-attention and feed-forward",
+    },
+    "feedforward": {
+        recipe.MLP: "feed-forward of two projections",
+        recipe.GatedMLP: "gated feed-forward (SwiGLU with silu)",
+    },
+    "moe": {
+        recipe.Router: "top-k router over a softmax",
+        recipe.Experts: "gated feed-forwards, k of them for each token",
+        recipe.MoE: "mixture of experts, with or without a shared expert",
+    },
+    "layer": {recipe.Layer: "mixer and feed-forward with residuals, Pre-LN or Post-LN"},
+    "embedding": {recipe.Embedding: "token embedding"},
+    "head": {recipe.Head: "language model head: hidden states to logits"},
+    "decoder": {recipe.Decoder: "decoder-only model"},
+    "encoder": {recipe.Encoder: "encoder-only model"},
+    "encoder_decoder": {recipe.EncoderDecoder: "encoder-decoder model"},
+}
+
+BEAM_SETTINGS = (
+    Setting("beams", int, minimum=1, maximum=256, help="Number of beams (1: greedy)."),
+    Setting(
+        "length_penalty",
+        float,
+        minimum=-100,
+        maximum=100,
+        help="Above 1 favours longer texts, below 1 shorter ones (1).",
+    ),
+    Setting(
+        "early_stopping",
+        bool,
+        also=("never",),
+        help="Stop when as many texts are finished as there are beams (false).",
+    ),
+    Setting(
+        "beam_groups",
+        int,
+        minimum=1,
+        maximum=256,
+        help="Number of groups of beams that search for different texts (1).",
+    ),
+    Setting(
+        "diversity_penalty",
+        float,
+        minimum=0,
+        maximum=100,
+        help="Subtracted from a token's score for each beam of an earlier group that chose it.",
+    ),
+    Setting(
+        "return_sequences", int, minimum=1, maximum=256, help="Number of texts to return, best first (1)."
+    ),
+)
+PENALTY_ALPHA = Setting(
+    "penalty_alpha",
+    float,
+    minimum=0,
+    maximum=1,
+    help="Weight of the penalty on similarity to earlier tokens (0.6).",
+)
+CANDIDATES = Setting("top_k", int, minimum=1, maximum=4096, help="Number of candidates at each step (4).")
+SAMPLES = Setting(
+    "best_of", int, 4, minimum=1, maximum=256, help="Number of texts to sample; the likeliest is returned."
+)
+SHOWN = Setting("top_k", int, 5, minimum=1, help="Number of tokens to show for each mask, likeliest first.")
+
+
 @hookimpl
-def zoo_blocks() -> tuple[Block, ...]:
+def zoo_blocks() -> Iterator[Block]:
     """The blocks that come with the zoo itself."""
-    return (
-        Block(recipe.LayerNorm, "zoo.blocks.norm:LayerNorm", "layer normalisation"),
-        Block(recipe.RMSNorm, "zoo.blocks.norm:RMSNorm", "root mean square normalisation"),
-        Block(recipe.JointRMSNorm, "zoo.blocks.norm:JointRMSNorm", "RMSNorm over all heads at once"),
-        Block(recipe.LearnedPositions, "zoo.blocks.position:LearnedPositions", "learned position embeddings"),
-        Block(
-            recipe.SinusoidalPositions,
-            "zoo.blocks.position:SinusoidalPositions",
-            "sinusoidal position embeddings",
-        ),
-        Block(recipe.RoPE, "zoo.blocks.position:RoPE", "rotary position embeddings"),
-        Block(
-            recipe.LinearScaling,
-            "zoo.blocks.position:LinearScaling",
-            "linear RoPE scaling (position interpolation)",
-        ),
-        Block(recipe.DynamicScaling, "zoo.blocks.position:DynamicScaling", "dynamic NTK-aware RoPE scaling"),
-        Block(
-            recipe.Llama3Scaling,
-            "zoo.blocks.position:Llama3Scaling",
-            "LLaMA 3.1's RoPE scaling, by frequency",
-        ),
-        Block(recipe.YarnScaling, "zoo.blocks.position:YarnScaling", "YaRN, RoPE scaling by frequency"),
-        Block(recipe.Attention, "zoo.blocks.attention:Attention", "multi-head and grouped-query attention"),
-        Block(
-            recipe.CrossAttention,
-            "zoo.blocks.cross:CrossAttention",
-            "cross-attention over the encoder's output",
-        ),
-        Block(recipe.MLP, "zoo.blocks.feedforward:MLP", "feed-forward of two projections"),
-        Block(recipe.GatedMLP, "zoo.blocks.feedforward:GatedMLP", "gated feed-forward (SwiGLU with silu)"),
-        Block(recipe.Router, "zoo.blocks.moe:Router", "top-k router over a softmax"),
-        Block(recipe.Experts, "zoo.blocks.moe:Experts", "gated feed-forwards, k of them for each token"),
-        Block(recipe.MoE, "zoo.blocks.moe:MoE", "mixture of experts, with or without a shared expert"),
-        Block(
-            recipe.Layer, "zoo.blocks.layer:Layer", "mixer and feed-forward with residuals, Pre-LN or Post-LN"
-        ),
-        Block(
-            recipe.CrossLayer,
-            "zoo.blocks.cross:CrossLayer",
-            "self-attention, cross-attention and feed-forward",
-        ),
-        Block(recipe.Embedding, "zoo.blocks.embedding:Embedding", "token embedding"),
-        Block(recipe.Head, "zoo.blocks.head:Head", "language model head: hidden states to logits"),
-        Block(recipe.Decoder, "zoo.blocks.decoder:Decoder", "decoder-only model"),
-        Block(recipe.Encoder, "zoo.blocks.encoder:Encoder", "encoder-only model"),
-        Block(recipe.EncoderDecoder, "zoo.blocks.encoder_decoder:EncoderDecoder", "encoder-decoder model"),
-    )
+    for file, specs in BLOCKS.items():
+        for spec, summary in specs.items():
+            yield Block(spec, f"zoo.blocks.{file}:{spec.__name__}", summary)
 
 
 @hookimpl
 def zoo_strategies() -> tuple[Strategy, ...]:
     """The strategies that come with the zoo itself."""
-    sampling = ("do_sample", "temperature", "top_k", "top_p", "min_p", "typical_p")
-    length = ("max_new_tokens", "max_length", "min_new_tokens", "min_length")
-    constraints = (
-        *("repetition_penalty", "no_repeat_ngram_size", "bad_words_ids", "suppress_tokens"),
-        *("begin_suppress_tokens", "forced_bos_token_id", "forced_eos_token_id"),
-    )
+    home = "zoo.generation.strategies"
     return (
         Strategy(
             "autoregressive",
-            "zoo.generation.strategies.autoregressive:stream",
+            f"{home}.autoregressive:stream",
             tasks=("generate",),
-            options=(*TEXT, "samplers", "report", "prompt_cache", "checkpoints"),
-            batch="zoo.generation.strategies.autoregressive:batch",
+            settings=(*TEXT, "samplers", "report", "prompt_cache", "checkpoints"),
             summary="one token a step, with the KV cache",
-            obeys=(*sampling, *length, *constraints, "stop_strings", "max_time"),
+            batch=f"{home}.autoregressive:batch",
         ),
         Strategy(
             "beam",
-            "zoo.generation.strategies.beam:stream",
+            f"{home}.beam:stream",
             tasks=("translate", "generate"),
-            options=ANY,
-            settings=(
-                Setting(
-                    "beams",
-                    int,
-                    minimum=1,
-                    maximum=256,
-                    help="Number of beams (1: greedy).",
-                ),
-                Setting(
-                    "length_penalty",
-                    float,
-                    minimum=-100,
-                    maximum=100,
-                    help="Above 1 favours longer texts, below 1 shorter ones (1).",
-                ),
-                Setting(
-                    "early_stopping",
-                    bool,
-                    also=("never",),
-                    help="Stop when as many texts are finished as there are beams (false).",
-                ),
-                Setting(
-                    "beam_groups",
-                    int,
-                    minimum=1,
-                    maximum=256,
-                    help="Number of groups of beams that search for different texts (1).",
-                ),
-                Setting(
-                    "diversity_penalty",
-                    float,
-                    minimum=0,
-                    maximum=100,
-                    help="Subtracted from a token's score for each beam of an earlier group that chose it.",
-                ),
-                Setting(
-                    "return_sequences",
-                    int,
-                    minimum=1,
-                    maximum=256,
-                    help="Number of texts to return, best first (1).",
-                ),
-            ),
+            settings=(*ANY, *BEAM_SETTINGS),
             summary="beam search for the likeliest whole text, or one token a step",
-            obeys=(
-                *(*sampling, *length, *constraints, "num_beams", "length_penalty", "early_stopping"),
-                *("num_beam_groups", "diversity_penalty", "num_return_sequences", "stop_strings"),
-            ),
-            batch="zoo.generation.strategies.beam:batch",
+            batch=f"{home}.beam:batch",
         ),
         Strategy(
             "contrastive",
-            "zoo.generation.strategies.contrastive:stream",
+            f"{home}.contrastive:stream",
             tasks=("generate",),
-            options=(*(name for name in CHOSEN if name in TEXT), "logprobs", "report"),
             settings=(
-                Setting(
-                    "penalty_alpha",
-                    float,
-                    minimum=0,
-                    maximum=1,
-                    help="Weight of the penalty on similarity to earlier tokens (0.6).",
-                ),
-                Setting("top_k", int, minimum=1, maximum=4096, help="Number of candidates at each step (4)."),
+                *(name for name in CHOSEN if name in TEXT),
+                "logprobs",
+                "report",
+                PENALTY_ALPHA,
+                CANDIDATES,
             ),
             summary="the likely token least like those before",
-            obeys=(*length, *constraints, "stop_strings", "max_time", "penalty_alpha", "top_k"),
         ),
         Strategy(
             "best-of",
-            "zoo.generation.strategies.best_of:stream",
+            f"{home}.best_of:stream",
             tasks=("generate", "translate"),
-            options=ANY,
-            settings=(
-                Setting(
-                    "best_of",
-                    int,
-                    4,
-                    minimum=1,
-                    maximum=256,
-                    help="Number of texts to sample; the likeliest is returned.",
-                ),
-            ),
+            settings=(*ANY, SAMPLES),
             summary="the likeliest of several samples",
-            obeys=(*sampling, *length, *constraints, "stop_strings", "max_time"),
         ),
         Strategy(
             "fill-mask",
-            "zoo.generation.strategies.fill_mask:stream",
+            f"{home}.fill_mask:stream",
             tasks=("fill-mask",),
-            options=("special_tokens",),
-            settings=(
-                Setting(
-                    "top_k",
-                    int,
-                    5,
-                    minimum=1,
-                    help="Number of tokens to show for each mask, likeliest first.",
-                ),
-            ),
+            settings=("special_tokens", SHOWN),
             summary="the likeliest tokens in the place of each mask",
-            batch="zoo.generation.strategies.fill_mask:batch",
+            batch=f"{home}.fill_mask:batch",
         ),
     )
 

@@ -94,7 +94,7 @@ def zoo_strategies() -> Iterable[Strategy]:  # type: ignore[empty-body]
     >>> from zoo.architecture import Strategy, hookimpl
     >>> @hookimpl
     ... def zoo_strategies():
-    ...     yield Strategy("backwards", "my_plugin.backwards:stream", tasks=("generate",), options=("max_tokens",))
+    ...     yield Strategy("backwards", "my_plugin.backwards:stream", tasks=("generate",), settings=("max_tokens",))
     >>> [strategy.name for strategy in zoo_strategies()]
     ['backwards']
     """

@@ -246,7 +246,7 @@ class Registry:
             f"serves the task {task!r}",
             name=name,
             distribution=self._distribution(architecture),
-            prefers=lambda strategy: wanted <= set(strategy.takes),
+            prefers=lambda strategy: wanted <= set(strategy.setting_names),
         )
 
     def objective(self, architecture: Architecture, name: str | None = None) -> Objective:

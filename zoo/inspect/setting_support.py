@@ -38,11 +38,11 @@ def obeyed(architecture: Architecture, model: Any, registry: Registry) -> list[O
         for label, strategy in registry.strategies.items()
         if architecture.task in strategy.tasks
     }
-    own = (setting.name for strategy in registry.strategies.values() for setting in strategy.settings)
+    own = (setting.name for strategy in registry.strategies.values() for setting in strategy.own_settings)
     names = dict.fromkeys((*(setting.name for setting in SETTINGS), *own))
     found = []
     for name in names:
-        takers = tuple(label for label, strategy in serving.items() if name in strategy.takes)
+        takers = tuple(label for label, strategy in serving.items() if name in strategy.setting_names)
         reason = None if takers else f"`{name}`: no strategy for the task {architecture.task} takes it"
         if takers and name in POLICIES:
             reason = refused(model, POLICIES[name])

@@ -60,7 +60,7 @@ def strategies_end_as_they_must(subject: Subject) -> None:
 
 def _checked_runs(loaded: Loaded, strategy: Strategy, name: str, settings: Any) -> list[Step]:
     """One run to its end, one that is given up, and one that must be refused."""
-    most = {"max_tokens": LENGTH} if "max_tokens" in strategy.takes else {}
+    most = {"max_tokens": LENGTH} if "max_tokens" in strategy.setting_names else {}
 
     def start(ids: Sequence[int]) -> Any:
         return stream(loaded, ids, strategy=name, **{**most, **settings})

@@ -203,7 +203,7 @@ def settings_of(subject: Subject) -> dict[str, Any]:
     """What `zoo.stream` needs for a short run of the architecture's own strategy."""
     strategy = subject.registry.strategy(subject.architecture.task, {}, architecture=subject.architecture)
     few = {"max_tokens": LENGTH, "beams": 1}
-    return {name: value for name, value in few.items() if name in strategy.takes}
+    return {name: value for name, value in few.items() if name in strategy.setting_names}
 
 
 def target_of(subject: Subject) -> mx.array:

@@ -106,16 +106,16 @@ class ChatSession:
     def keeps(self) -> bool:
         """Whether what was computed of a turn serves the next one."""
         chosen, _ = started(self.loaded, self.settings, self.strategy)
-        return self.prompt_cache is not None and "prompt_cache" in chosen.options
+        return self.prompt_cache is not None and "prompt_cache" in chosen.setting_names
 
     def declared(self) -> dict[str, Setting]:
         """The settings that may be changed, by their names: those of every strategy that serves the model's task."""
         chosen, _ = started(self.loaded, self.settings, self.strategy)
         task = self.loaded.architecture.task
         others = [s for s in self.loaded.registry.strategies.values() if task in s.tasks]
-        known = {setting.name: setting for strategy in others for setting in strategy.settings}
-        known |= SHARED | {setting.name: setting for setting in chosen.settings}
-        taken = {name for strategy in (chosen, *others) for name in strategy.takes}
+        known = {setting.name: setting for strategy in others for setting in strategy.own_settings}
+        known |= SHARED | {setting.name: setting for setting in chosen.own_settings}
+        taken = {name for strategy in (chosen, *others) for name in strategy.setting_names}
         return {name: setting for name, setting in known.items() if name in taken}
 
     def set(self, name: str, text: str) -> Any:
@@ -248,9 +248,9 @@ class ChatSession:
         settings = dict(self.settings)
         room = None if self.context is None else self.context - len(prompt.ids)
         chosen, _ = started(self.loaded, settings, self.strategy)
-        if self.remembers and room is not None and room > 0 and "max_tokens" in chosen.takes:
+        if self.remembers and room is not None and room > 0 and "max_tokens" in chosen.setting_names:
             settings["max_tokens"] = min(token_limit(self.loaded, 0, settings.get("max_tokens")), room)
-        if self.prompt_cache is not None and "prompt_cache" in chosen.options:
+        if self.prompt_cache is not None and "prompt_cache" in chosen.setting_names:
             settings["prompt_cache"] = self.prompt_cache
             if self.remembers:
                 settings["checkpoints"] = next_turn_checkpoints(

@@ -80,8 +80,44 @@ SAMPLING: Mapping[str, tuple[Any, ...]] = {
 BEAMS: Mapping[str, tuple[Any, ...]] = {"length_penalty": (1.0,), "early_stopping": (False,)}
 
 
-def ignored_keys(values: Mapping[str, Any], obeyed: tuple[str, ...], known_only: bool = False) -> list[str]:
-    """The keys that ask for something which is not among those `obeyed`.
+# The setting of a strategy by which each key is followed.
+FOLLOWED_BY = {
+    "max_new_tokens": "max_tokens",
+    "max_length": "max_tokens",
+    "min_new_tokens": "min_tokens",
+    "min_length": "min_tokens",
+    "max_time": "max_time",
+    "stop_strings": "stop",
+    "do_sample": "temperature",
+    "temperature": "temperature",
+    "top_k": "top_k",
+    "top_p": "top_p",
+    "min_p": "min_p",
+    "typical_p": "typical_p",
+    "repetition_penalty": "repetition_penalty",
+    "no_repeat_ngram_size": "no_repeat_ngram_size",
+    "bad_words_ids": "banned",
+    "suppress_tokens": "banned",
+    "begin_suppress_tokens": "banned",
+    "forced_bos_token_id": "banned",
+    "forced_eos_token_id": "banned",
+    "num_beams": "beams",
+    "length_penalty": "length_penalty",
+    "early_stopping": "early_stopping",
+    "num_beam_groups": "beam_groups",
+    "diversity_penalty": "diversity_penalty",
+    "num_return_sequences": "return_sequences",
+    "penalty_alpha": "penalty_alpha",
+}
+
+
+def followed_keys(strategy: Strategy) -> tuple[str, ...]:
+    """The keys that a strategy follows: those whose setting it takes."""
+    return tuple(key for key, setting in FOLLOWED_BY.items() if setting in strategy.setting_names)
+
+
+def ignored_keys(values: Mapping[str, Any], followed: tuple[str, ...], known_only: bool = False) -> list[str]:
+    """The keys that ask for something which is not among those `followed`.
 
     `known_only` leaves out unknown keys, such as those of a `config.json` that describe the model.
     """
@@ -93,7 +129,7 @@ def ignored_keys(values: Mapping[str, Any], obeyed: tuple[str, ...], known_only:
     silent = HARMLESS | SAMPLING.keys() | BEAMS.keys()
     found = []
     for key, value in values.items():
-        if value is None or value in ([], {}) or key in obeyed or key.startswith("_"):
+        if value is None or value in ([], {}) or key in followed or key.startswith("_"):
             continue
         if key in effects:
             neutral = effects[key]
@@ -108,10 +144,10 @@ def ignored_keys(values: Mapping[str, Any], obeyed: tuple[str, ...], known_only:
 
 def warn_of_ignored(loaded: Loaded, strategy: Strategy) -> None:
     """Warn, once a checkpoint, of the keys that ask for what the strategy does not do, each by its name."""
-    if strategy.obeys is None:
+    if "max_tokens" not in strategy.setting_names:  # it writes no text of any length
         return
     config = not loaded.generation_config
-    found = ignored_keys(generation_config_of(loaded), strategy.obeys, known_only=config)
+    found = ignored_keys(generation_config_of(loaded), followed_keys(strategy), known_only=config)
     if found:
         file = "config.json" if config else "generation_config.json"
         message = f"{loaded.folder}: {file}: ignored, {strategy.name} generation does not have it: {', '.join(found)}"

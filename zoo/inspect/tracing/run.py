@@ -49,7 +49,7 @@ def trace(
     recorder = Recorder(patterns)
     takes = loaded.registry.strategy(
         loaded.architecture.task, settings, name=settings.get("strategy"), architecture=loaded.architecture
-    ).takes
+    ).setting_names
     if "max_tokens" in takes:
         settings["max_tokens"] = TOKENS if max_tokens is None else max_tokens
     elif max_tokens is not None:
