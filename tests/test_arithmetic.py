@@ -10,7 +10,7 @@ from zoo import runtime
 from zoo.blocks.activation import activation
 from zoo.blocks.moe import StackedLinear
 from zoo.generation.loop.prefill import Prefill
-from zoo.runtime import arithmetic, grouping, operations, unpacking
+from zoo.runtime import arithmetic, dequantize_by_table, grouping, operations
 
 HEADS, WIDTH = 6, 16
 
@@ -90,9 +90,9 @@ def test_rows_of_experts_are_multiplied_by_group(dtype, packed):
 @pytest.mark.parametrize("shape", [(70, 192), (3, 50, 64)])
 def test_packed_numbers_become_floats(bits, shape, monkeypatch):
     tables = []
-    real = unpacking.dequantize
-    monkeypatch.setattr(unpacking, "dequantize", lambda *given: tables.append(bits) or real(*given))
-    monkeypatch.setattr(unpacking, "PIECE", 7 * 64)  # the last piece is shorter
+    real = dequantize_by_table.dequantize
+    monkeypatch.setattr(dequantize_by_table, "dequantize", lambda *given: tables.append(bits) or real(*given))
+    monkeypatch.setattr(dequantize_by_table, "PIECE", 7 * 64)  # the last piece is shorter
     packed = mx.quantize(mx.random.normal(shape), group_size=64, bits=bits)
     expected = mx.dequantize(*packed, group_size=64, bits=bits)
     with runtime.eager():
