@@ -52,11 +52,11 @@ def embeddings(
 ) -> dict[str, str]:
     """The HTML of a trace by language."""
     from zoo.describe.language import LANGUAGES
-    from zoo.inspect.trace_view.build_view import view_of
+    from zoo.inspect.trace_view.build_view import build_view
     from zoo.inspect.trace_view.page import embedded
     from zoo.inspect.tracing.run import trace
 
-    view = view_of(trace(loaded(name), prompt, **settings), CANDIDATES)
+    view = build_view(trace(loaded(name), prompt, **settings), CANDIDATES)
     return {language: embedded(view, parts, language, layers) for language in LANGUAGES}
 
 

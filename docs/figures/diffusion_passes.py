@@ -17,7 +17,7 @@ DOWN, LEFT, TOP = 30, 58, 28
 def passes() -> list[list[tuple[str, float, str]]]:
     """A row for each pass: of every token of the answer its text, its probability, and whether it "was", is "kept" or "masked"."""
     import zoo
-    from zoo.inspect.trace_view.unmasking import uncoverings_of
+    from zoo.inspect.trace_view.unmasking import unmasking_passes
 
     loaded = zoo.load("llada")
     trace = zoo.trace(loaded, PROMPT, max_tokens=TOKENS, only="head")
@@ -26,7 +26,7 @@ def passes() -> list[list[tuple[str, float, str]]]:
         return loaded.tokenizer.decode([id], skip_special_tokens=False).replace(" ", "␣")
 
     rows = []
-    for each in uncoverings_of(trace):
+    for each in unmasking_passes(trace):
         start = len(each.ids) - TOKENS
         predicted = {found.position: found for found in each.predictions}
         row = []

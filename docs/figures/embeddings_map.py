@@ -41,7 +41,7 @@ class Point:
     near: str
 
 
-def words_of(tokenizer: Any) -> dict[int, tuple[str, str]]:
+def explanations(tokenizer: Any) -> dict[int, tuple[str, str]]:
     """The names of the atlas that are one token of the vocabulary: their word and kind by id."""
     text = files("zoo_corpora").joinpath("atlas.tsv").read_text(encoding="utf-8")
     rows = list(csv.DictReader(io.StringIO(text), delimiter="\t"))
@@ -65,7 +65,7 @@ def words_of(tokenizer: Any) -> dict[int, tuple[str, str]]:
 def projected() -> tuple[list[Point], float]:
     """The points, on the two axes along which the vectors differ most, and the share of the variance on these."""
     loaded = zoo.load("llama")
-    words = words_of(loaded.tokenizer)
+    words = explanations(loaded.tokenizer)
     table = np.array(loaded.model.embedding.tokens.weight, dtype=np.float32)[list(words)]
     unit = table / np.linalg.norm(table, axis=1, keepdims=True)
     left, sizes, _ = np.linalg.svd(unit - unit.mean(axis=0), full_matrices=False)

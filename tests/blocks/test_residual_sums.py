@@ -8,7 +8,7 @@ from zoo.compiled_step import compiled_step
 from zoo.errors import RecipeError
 from zoo.host.recipes import recipe_from_json
 from zoo.host.registry import default_registry
-from zoo.inspect.tracing.hooks import values_of, watched
+from zoo.inspect.tracing.hooks import hooked, values_of
 from zoo.inspect.tracing.recorder import Recorder
 from zoo.recipe import (
     MLP,
@@ -84,10 +84,10 @@ def test_the_prepared_step_of_such_layers_gives_the_models_logits(kind):
 @pytest.mark.parametrize(("kind", "middle"), [("one norm", False), ("two norms", False), ("scaled", True)])
 def test_a_trace_has_a_stream_between_the_parts_only_where_there_is_one(kind, middle):
     model, recorder = model_of(kind), Recorder()
-    with watched(model, recorder, default_registry()):
+    with hooked(model, recorder, default_registry()):
         mx.eval(model(mx.array([[1, 2, 3]])))
     known, values = values_of(model, default_registry()), recorder.passes[0].values
-    assert ("layers.0.middle" in known) == ("layers.0.middle" in values) == middle
+    assert ("layers.0.resid_mid" in known) == ("layers.0.resid_mid" in values) == middle
     assert known.keys() - {""} >= values.keys()
     added = values["layers.0.mixer"] + values["layers.0.feedforward"]
     scale = KINDS[kind].get("residual_scale", 1.0)

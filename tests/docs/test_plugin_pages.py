@@ -17,7 +17,7 @@ from zoo.architecture import Architecture, Block, Command, Preset, Rename, hooki
 from zoo.host import hookspecs
 from zoo.host.collect import HOOKS
 from zoo.host.registry import default_registry, isolated
-from zoo.inspect.tracing.hooks import watched
+from zoo.inspect.tracing.hooks import hooked
 from zoo.inspect.tracing.recorder import Recorder
 from zoo.testing import check_architecture
 
@@ -155,7 +155,7 @@ def gate_is_seen_from_inside(page, monkeypatch):
             return self.gated(x)
 
     model, recorder = Model(), Recorder()
-    with watched(model, recorder, isolated(SimpleNamespace(zoo_probes=page["zoo_probes"]))):
+    with hooked(model, recorder, isolated(SimpleNamespace(zoo_probes=page["zoo_probes"]))):
         model(mx.ones((1, 3, 4)))
     values = recorder.passes[0].values
     assert set(values) == {"gated", "gated.gate", "gated.opening", "gated.up"}

@@ -4,7 +4,7 @@ import pytest
 
 import zoo
 from zoo.describe.diagram.style import DARK, LIGHT, properties
-from zoo.inspect.trace_view.build_view import view_of
+from zoo.inspect.trace_view.build_view import build_view
 from zoo.inspect.trace_view.page import embedded, script, style
 
 PROMPT = "The capital city of China is"
@@ -14,7 +14,7 @@ PROMPT = "The capital city of China is"
 def paths(tmp_path_factory):
     """A page by language, with two traces of which the second shows one layer; its colours are set on `body`, as in the docs."""
     folder = tmp_path_factory.mktemp("embedded")
-    view = view_of(zoo.trace(zoo.load("llama"), PROMPT, max_tokens=3), 100)
+    view = build_view(zoo.trace(zoo.load("llama"), PROMPT, max_tokens=3), 100)
     found = {}
     for language in ("en", "zh"):
         traces = embedded(view, ["choice", "cache"], language) + embedded(view, ["layers"], language, [1])

@@ -29,7 +29,7 @@ def data_of(html):
 
 def test_both_languages_have_the_same_numbers(made):
     english, chinese = (data_of(made[language]) for language in ("en", "zh"))
-    for part in ("tracks", "decisions", "turns", "vocabulary"):
+    for part in ("tracks", "decisions", "passes", "vocabulary"):
         assert english[part] == chinese[part] and english[part]
     assert 'lang="en"' in made["en"] and 'lang="zh-CN"' in made["zh"]
 
@@ -38,7 +38,7 @@ def test_numbers_are_those_of_the_run(made):
     data, trace = data_of(made["en"]), zoo.trace(zoo.load("llama"), PROMPT, max_tokens=2)
     assert [decision["token"] for decision in data["decisions"]] == trace.tokens
     (pattern,) = data["layers"][0]["patterns"]
-    looked = [head["looks"] for head in pattern["heads"]]
+    looked = [head["attends_to"] for head in pattern["heads"]]
     assert looked == trace["layers.1.mixer.pattern"].argmax(axis=-1).tolist()
 
 

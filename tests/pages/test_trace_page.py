@@ -8,7 +8,7 @@ import pytest
 
 import zoo
 from zoo.generation.sampling.filters import min_p, top_k, top_p
-from zoo.inspect.trace_view.build_view import view_of
+from zoo.inspect.trace_view.build_view import build_view
 from zoo.inspect.trace_view.page import page as page_of
 
 PROMPT = "The capital city of China is"
@@ -29,10 +29,10 @@ def paths(trace, tmp_path_factory):
     for name in NAMES:
         run = trace if name == "llama" else zoo.trace(zoo.load(name), TEXTS.get(name, PROMPT))
         found[name] = folder / f"{name}.html"
-        found[name].write_text(page_of(view_of(run)), encoding="utf-8")
+        found[name].write_text(page_of(build_view(run)), encoding="utf-8")
     # As a large vocabulary: 40 tokens by themselves, the others in groups.
     found["grouped"] = folder / "grouped.html"
-    found["grouped"].write_text(page_of(view_of(trace, candidates=40)), encoding="utf-8")
+    found["grouped"].write_text(page_of(build_view(trace, candidates=40)), encoding="utf-8")
     return found
 
 
@@ -83,7 +83,7 @@ def test_sliders_give_what_sampling_gives(visit, paths, trace, name, settings):
 def test_settings_of_the_run_show_what_it_drew_from(visit, tmp_path):
     settings = dict(temperature=2.0, typical_p=0.6, repetition_penalty=1.5, regex="[A-Z][a-z]+", seed=4)
     run, path = zoo.trace(zoo.load("llama"), PROMPT, max_tokens=3, **settings), tmp_path / "a.html"
-    path.write_text(page_of(view_of(run)), encoding="utf-8")
+    path.write_text(page_of(build_view(run)), encoding="utf-8")
     page = visit(path)
     for step, choice in enumerate(run.choices(2048)):
         if step:

@@ -125,10 +125,10 @@ def trace(
             write_json(value_json(found, address), as_json, overwrite)
     if address is not None and html is None:
         return
-    from zoo.inspect.trace_view.build_view import view_of
+    from zoo.inspect.trace_view.build_view import build_view
 
     with Progress("drawing"):
-        view = view_of(found)
+        view = build_view(found)
     chosen = view.patterns(layers, heads)
     if html is not None:
         write_html(view, html, language, overwrite)

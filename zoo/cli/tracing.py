@@ -12,7 +12,7 @@ from zoo.cli.table import facts, table, width, wrapped
 from zoo.cli.terminal import columns
 
 if TYPE_CHECKING:
-    from zoo.inspect.trace_view.view import Pattern, Piece, Stage, TraceView
+    from zoo.inspect.trace_view.view import AttentionPattern, TraceToken, TraceView, ValueSummary
 
 PIPE = 100  # columns, where nothing says how many there are
 SHADES = " ░▒▓█"
@@ -24,7 +24,7 @@ LEAST = 0.005  # probability of a candidate that is listed
 LENS_CELL = 12
 
 
-def show(view: TraceView, maps: Sequence[tuple[Pattern, int]], layers: Sequence[int]) -> None:
+def show(view: TraceView, maps: Sequence[tuple[AttentionPattern, int]], layers: Sequence[int]) -> None:
     """Print a view: pieces, vectors, layers, the attention maps, the lens, each choice, the text."""
     _Printer(view).print(maps, layers)
 
@@ -39,7 +39,7 @@ class _Printer:
         self.console = Console(file=sys.stdout, width=self.room, highlight=False)
         self.names = {t.name: [written(piece) for piece in t.pieces] for t in view.tracks}
 
-    def print(self, maps: Sequence[tuple[Pattern, int]], layers: Sequence[int]) -> None:
+    def print(self, maps: Sequence[tuple[AttentionPattern, int]], layers: Sequence[int]) -> None:
         """Print everything, in the order of the journey."""
         view = self.view
         self.line(facts([view.architecture, *(self.counted(t.name) for t in view.tracks)], self.room))
@@ -97,7 +97,7 @@ class _Printer:
         name = f"{track}: " if len(self.view.tracks) > 1 else ""
         return f"{name}{len(pieces) - made} tokens given, {made} written"
 
-    def pieces(self, pieces: Sequence[Piece]) -> None:
+    def pieces(self, pieces: Sequence[TraceToken]) -> None:
         """Pieces as cells with their ids below, written ones after given ones."""
         cells = [(_fitted(written(piece), self.room - 1), str(piece.id), piece) for piece in pieces]
         rows: list[list[tuple[str, str, Any]]] = [[]]
@@ -125,7 +125,7 @@ class _Printer:
                 line.rstrip()
                 self.console.print(line, soft_wrap=True)
 
-    def stages(self, stages: Sequence[Stage]) -> None:
+    def stages(self, stages: Sequence[ValueSummary]) -> None:
         """A line for each value."""
         rows = [
             [
@@ -185,13 +185,13 @@ class _Printer:
         """The token whose looks are told: the first mask or, without one, the last token that was given."""
         if self.view.masks:
             return self.view.masks[0].position
-        if self.view.uncoverings:
-            return self.view.uncoverings[0].predictions[0].position
+        if self.view.unmasking:
+            return self.view.unmasking[0].predictions[0].position
         found = self.view.track(track)
         given = sum(piece.origin != "generated" for piece in found.pieces)
         return max(min(given, found.read) - 1, 0)
 
-    def map(self, pattern: Pattern, head: int) -> None:
+    def map(self, pattern: AttentionPattern, head: int) -> None:
         """One attention map in shades, two characters a token where there is room."""
         rows, names, seen = pattern.heads[head].weights, self.names[pattern.rows], self.names[pattern.columns]
         self.heading(
@@ -295,13 +295,13 @@ class _Printer:
     def passes(self) -> None:
         """What each pass read, and what its cache held."""
         view = self.view
-        if len(view.turns) < 2:
+        if len(view.passes) < 2:
             return
         self.heading("Passes")
         rows = []
-        for number, turn in enumerate(view.turns):
+        for number, turn in enumerate(view.passes):
             names = self.names[turn.track]
-            if view.uncoverings:
+            if view.unmasking:
                 read = self.uncovered(number)
             elif turn.tokens == 1 and turn.start < len(names):
                 read = names[turn.start]
@@ -314,7 +314,7 @@ class _Printer:
 
     def uncovered(self, number: int) -> str:
         """The text as a pass of unmasking reads it, up to its first end token; ░ is a mask."""
-        masked = {hidden.position for hidden in self.view.uncoverings[number].predictions}
+        masked = {hidden.position for hidden in self.view.unmasking[number].predictions}
         read = ""
         for at, piece in enumerate(self.view.tracks[0].pieces):
             if piece.special and piece.origin == "generated" and at not in masked:
@@ -327,14 +327,14 @@ class _Printer:
         return escaped(self.view.vocabulary.get(id, f"[{id}]")) or "∅"
 
 
-def written(piece: Piece) -> str:
+def written(piece: TraceToken) -> str:
     """A piece in signs that can be seen; parts of a character as bytes."""
     if "\ufffd" in piece.text and piece.bytes:
         return "".join(f"\\x{piece.bytes[i : i + 2]}" for i in range(0, len(piece.bytes), 2))
     return escaped(piece.text) or "∅"
 
 
-def _adds(stage: Stage) -> bool:
+def _adds(stage: ValueSummary) -> bool:
     """Whether a value is what a part of a layer adds to the residual stream, or the stream itself."""
     return (
         not stage.noted
@@ -345,12 +345,12 @@ def _adds(stage: Stage) -> bool:
     )
 
 
-def _looks(pattern: Pattern, at: int, names: Sequence[str]) -> str:
+def _looks(pattern: AttentionPattern, at: int, names: Sequence[str]) -> str:
     """Which tokens the heads look at most, with how many heads look there."""
     row = at - pattern.first_row
-    if not 0 <= row < len(pattern.heads[0].looks):
+    if not 0 <= row < len(pattern.heads[0].attends_to):
         return ""
-    found = Counter(head.looks[row] for head in pattern.heads)
+    found = Counter(head.attends_to[row] for head in pattern.heads)
     parts = [
         f"{names[index]}{f' ({count} heads)' if count > 1 else ''}" for index, count in found.most_common(4)
     ]

@@ -20,9 +20,9 @@ from zoo.errors import ZooError
 from zoo.generation import stream
 from zoo.inspect.tracing import Trace, intervene, trace
 from zoo.inspect.tracing.block_probes import AttentionProbe
-from zoo.inspect.tracing.hooks import modules_of, probe_of, watched
+from zoo.inspect.tracing.hooks import hooked, modules_of, probe_of
 from zoo.inspect.tracing.probe import Value
-from zoo.inspect.tracing.recorder import Pass, Recorder
+from zoo.inspect.tracing.recorder import RecordedPass, Recorder
 from zoo.testing.strategies import LENGTH, PROMPT
 from zoo.testing.strategies import loaded_of as loaded_with_mask
 from zoo.testing.subjects import Check, Subject, is_causal, loaded_of, same, translates
@@ -36,7 +36,7 @@ def traced_equals_untraced(subject: Subject) -> None:
     """Watching a model must not change what it computes, by a single bit, nor leave anything behind."""
     before = {path: type(module) for path, module in modules_of(subject.model).items()}
     plain = [run(subject), *in_pieces(subject)]
-    with watched(subject.model, Recorder(), subject.registry):
+    with hooked(subject.model, Recorder(), subject.registry):
         seen = [run(subject), *in_pieces(subject)]
     check_released(subject, before)
     for what, expected, found in zip(("logits", "logits in pieces"), plain, seen, strict=False):
@@ -119,7 +119,7 @@ def intervention_changes_what_follows_and_nothing_before(subject: Subject) -> No
     assert mx.array_equal(run(subject), plain).item(), "the logits differ after the intervention has ended"
 
 
-def check_ablation(subject: Subject, address: str, record: Pass, about: Mapping[str, Value]) -> None:
+def check_ablation(subject: Subject, address: str, record: RecordedPass, about: Mapping[str, Value]) -> None:
     """With zeros at an address: what was computed before is the same, and every later residual stream is another."""
     with intervene(loaded_of(subject), {address: 0}):
         changed, _ = recorded(subject)
@@ -142,7 +142,7 @@ def check_ablation(subject: Subject, address: str, record: Pass, about: Mapping[
         check_head(subject, heads, about[heads], record)
 
 
-def check_head(subject: Subject, address: str, about: Value, record: Pass) -> None:
+def check_head(subject: Subject, address: str, about: Value, record: RecordedPass) -> None:
     """With zeros in one of several heads the others are the same."""
     axis = about.axes.split().index(about.item_axis)
     last = record.values[address].shape[axis] - 1
@@ -172,7 +172,7 @@ def every_value_takes_part(subject: Subject) -> None:
 def cached_values_equal_the_full_forwards(subject: Subject) -> None:
     """The values of a text are the same by address, whether it is read whole, in pieces or token by token."""
     recorder = Recorder()
-    with watched(subject.model, recorder, subject.registry):
+    with hooked(subject.model, recorder, subject.registry):
         run(subject)
         count = len(recorder.passes)
         mx.eval(list(in_pieces(subject)))
@@ -235,10 +235,10 @@ def in_pieces(subject: Subject) -> Iterator[mx.array]:
     yield mx.concatenate(pieces, axis=1)
 
 
-def recorded(subject: Subject) -> tuple[Pass, Mapping[str, Value]]:
+def recorded(subject: Subject) -> tuple[RecordedPass, Mapping[str, Value]]:
     """One text, read whole: its values in the order in which they were computed, and what they are."""
     recorder = Recorder()
-    with watched(subject.model, recorder, subject.registry):
+    with hooked(subject.model, recorder, subject.registry):
         mx.eval(run(subject))
     recorder.evaluate()
     return recorder.passes[0], recorder.about

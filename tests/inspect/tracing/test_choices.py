@@ -8,7 +8,7 @@ import zoo
 from zoo.architecture.shared_settings import CONSTRAINTS, PENALTIES, SAMPLING
 from zoo.generation.loop import speculative_batch
 from zoo.generation.sampling import token_sampler
-from zoo.inspect.trace_view.build_view import view_of
+from zoo.inspect.trace_view.build_view import build_view
 
 PROMPT = "The capital of China is Beijing. The capital of China is Beijing. The capital of"
 TOKENS = 6
@@ -146,7 +146,7 @@ def test_masked_diffusion_shows_what_it_draws_from(drawn):
     trace = zoo.trace(llada, PROMPT, **settings)
     assert trace.tokens == tokens and trace.choices() == []
     assert (trace.settings.temperature, trace.settings.top_k, trace.settings.seed) == (1.5, 4, 2)
-    passes = view_of(trace).uncoverings
+    passes = build_view(trace).unmasking
     assert len(passes) == len(run) == 3
     start = len(trace.prompt) - 6
     for uncovering, probabilities in zip(passes, run, strict=True):

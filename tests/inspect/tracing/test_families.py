@@ -7,7 +7,7 @@ from parameters import ordinary
 
 import zoo
 from zoo.errors import PromptError
-from zoo.inspect.tracing.hooks import watched
+from zoo.inspect.tracing.hooks import hooked
 from zoo.inspect.tracing.recorder import Recorder
 
 PROMPT = "The capital city of China is"
@@ -61,7 +61,7 @@ def test_latent_attention_has_one_pattern_in_either_order(traced):
         recorder = Recorder()
         mixer.absorbs = lambda *sizes, order=order: order
         try:
-            with watched(loaded.model, recorder, loaded.registry):
+            with hooked(loaded.model, recorder, loaded.registry):
                 loaded.model(ids)
         finally:
             del mixer.absorbs
@@ -136,7 +136,7 @@ def test_sink_takes_what_the_tokens_leave(traced):
 
 def test_residual_stream_between_mixer_and_feedforward(traced):
     trace = traced("gpt2")
-    middle = trace["layers.2.middle"]
+    middle = trace["layers.2.resid_mid"]
     assert np.allclose(trace["layers.1"] + trace["layers.2.mixer"], middle, atol=1e-5)
     assert np.allclose(middle + trace["layers.2.feedforward"], trace["layers.2"], atol=1e-5)
 

@@ -12,7 +12,7 @@ import pytest
 import zoo
 from zoo.errors import PluginError
 from zoo.host.registry import isolated
-from zoo.inspect.tracing.hooks import modules_of, values_of, watched
+from zoo.inspect.tracing.hooks import hooked, modules_of, values_of
 from zoo.inspect.tracing.join_passes import joined
 from zoo.inspect.tracing.probe import Probe
 from zoo.inspect.tracing.recorder import Recorder
@@ -40,7 +40,7 @@ def is_watched(model):
 def test_two_models_are_watched_at_once_each_by_its_own(llama):
     other = zoo.load("llama")
     first, second = Recorder(), Recorder()
-    with watched(llama.model, first, llama.registry), watched(other.model, second, other.registry):
+    with hooked(llama.model, first, llama.registry), hooked(other.model, second, other.registry):
         llama.model(mx.array([IDS]))
         assert first.passes and not second.passes
         other.model(mx.array([IDS[:2]]))
@@ -196,7 +196,7 @@ def traced(registry):
 
 def test_block_without_a_probe_is_traced_from_outside(third):
     trace = traced(third())
-    assert trace["layers.0.feedforward"].shape == trace["layers.0.middle"].shape
+    assert trace["layers.0.feedforward"].shape == trace["layers.0.resid_mid"].shape
     assert (
         trace["layers.0.feedforward.gate"].shape[0] == 6 - 1
         and trace.about("layers.0.feedforward").axes == ""

@@ -12,7 +12,7 @@ from zoo.assemble import assemble
 from zoo.describe.language import in_language
 from zoo.errors import PromptError, ZooError
 from zoo.host.registry import default_registry
-from zoo.inspect.trace_view.build_view import view_of
+from zoo.inspect.trace_view.build_view import build_view
 from zoo.inspect.trace_view.page import embedded, page, script, table
 from zoo.loading import Loaded
 from zoo.testing import subject
@@ -32,7 +32,7 @@ def trace(llama):
 
 @pytest.fixture(scope="module")
 def view(trace):
-    return view_of(trace)
+    return build_view(trace)
 
 
 def data_of(html):
@@ -58,7 +58,7 @@ def test_weights_of_heads_are_those_of_the_trace(view, trace):
     pattern = view.layers[2].patterns[0]
     weights = np.array([head.weights for head in pattern.heads])
     assert np.abs(weights - trace[pattern.address]).max() <= 0.0005 + 1e-6
-    assert pattern.heads[1].looks == tuple(trace[pattern.address][1].argmax(axis=1))
+    assert pattern.heads[1].attends_to == tuple(trace[pattern.address][1].argmax(axis=1))
 
 
 def test_bins_of_a_strip_are_means(view, trace):
@@ -77,7 +77,7 @@ def test_choices_tell_every_token_of_a_small_vocabulary(view, llama):
 
 
 def test_tokens_beyond_the_candidates_are_grouped_with_their_mass(trace, llama):
-    decision = view_of(trace, candidates=100).decisions[0]
+    decision = build_view(trace, candidates=100).decisions[0]
     assert sum(decision.rest_counts) == llama.recipe.embedding.vocab - len(decision.candidates)
     shares = np.exp(np.array([*decision.logits, *decision.rest_logits]) - decision.logsumexp)
     counts = np.array([*[1] * len(decision.logits), *decision.rest_counts])
@@ -89,21 +89,21 @@ def test_page_holds_the_story_and_asks_for_nothing(view):
     whole, told = view.to_json(), data_of(html)
     named = {str(id) for decision in view.decisions for id in decision.candidates}
     assert set(told["vocabulary"]) >= named and told["vocabulary"].items() <= whole["vocabulary"].items()
-    for part in ("tracks", "layers", "decisions", "turns", "lens", "before", "after"):
+    for part in ("tracks", "layers", "decisions", "passes", "lens", "before", "after"):
         assert told[part] == json.loads(json.dumps(whole[part]))
     assert len(html.encode()) < 1_500_000
     assert not re.search(r"https?://|@import|<link(?! rel=\"icon\" href=\"data:)|<img", html)
 
 
 def test_text_cannot_become_markup(llama):
-    html = page(view_of(zoo.trace(llama, "</script><b>&amp; ${x}", max_tokens=1)))
+    html = page(build_view(zoo.trace(llama, "</script><b>&amp; ${x}", max_tokens=1)))
     assert html.count("</script>") == 3 and "<b>" not in html
     pieces = data_of(html)["tracks"][0]["pieces"]
     assert "".join(p["text"] for p in pieces if p["origin"] == "prompt") == "</script><b>&amp; ${x}"
 
 
 def test_translation_tells_source_target_and_what_lies_across():
-    view = view_of(zoo.trace(zoo.load("transformer"), "Hello world", max_tokens=3))
+    view = build_view(zoo.trace(zoo.load("transformer"), "Hello world", max_tokens=3))
     assert [track.name for track in view.tracks] == ["source", "target"]
     across = {p.address for layer in view.layers for p in layer.patterns if p.columns != p.rows}
     assert across == {"decoder.layers.0.cross.pattern", "decoder.layers.1.cross.pattern"}
@@ -112,15 +112,15 @@ def test_translation_tells_source_target_and_what_lies_across():
 
 def test_masks_tell_their_candidates():
     trace = zoo.trace(zoo.load("bert"), "The capital city of China is [MASK].")
-    (hidden,) = view_of(trace).masks
+    (hidden,) = build_view(trace).masks
     assert trace.prompt[hidden.position] == 2 and hidden.probabilities[0] == pytest.approx(0.88, abs=0.01)
-    assert 'data-part="masks"' in page(view_of(trace))
+    assert 'data-part="masks"' in page(build_view(trace))
 
 
 def test_encoder_is_followed_without_a_mask():
     loaded = zoo.load("bert")
     trace = zoo.trace(loaded, PROMPT)
-    view = view_of(trace)
+    view = build_view(trace)
     ids = loaded.tokenizer.encode(PROMPT)
     assert trace.prompt == ids and trace.steps == [] and trace.choices() == []
     assert trace["layers.3"].shape == (len(ids), 128) and trace["layers.3.mixer.pattern"].shape[1:] == (7, 7)
@@ -135,7 +135,7 @@ def test_encoder_without_a_head_is_followed(tmp_path):
     made = subject("bert")
     recipe = made.recipe.change(head=None)
     model = assemble(recipe, default_registry())
-    view = view_of(zoo.trace(Loaded(model, None, made.architecture, recipe, {}, tmp_path), [5, 6, 7]))
+    view = build_view(zoo.trace(Loaded(model, None, made.architecture, recipe, {}, tmp_path), [5, 6, 7]))
     assert view.layers[0].patterns and not view.lens and view.track("text").read == 3
     assert not any("predicted" in note for note in view.notes)
 
@@ -144,7 +144,7 @@ def test_a_residual_scale_is_told_beside_the_norms_that_leave_it_out(tmp_path):
     made = subject("llama")
     recipe = made.recipe.change_layers(residual_scale=0.22)
     model = assemble(recipe, default_registry())
-    view = view_of(
+    view = build_view(
         zoo.trace(Loaded(model, None, made.architecture, recipe, {}, tmp_path), [5, 6, 7], max_tokens=1)
     )
     assert "What a part adds is multiplied by 0.22; its norm is shown without that." in view.notes
@@ -153,9 +153,9 @@ def test_a_residual_scale_is_told_beside_the_norms_that_leave_it_out(tmp_path):
 def test_unmasking_ends_in_the_text_that_was_written():
     loaded = zoo.load("llada")
     trace = zoo.trace(loaded, PROMPT, max_tokens=8)
-    view = view_of(trace)
-    assert len(view.uncoverings) == len(trace.passes) > 1
-    for before, after in zip(view.uncoverings, view.uncoverings[1:], strict=False):
+    view = build_view(trace)
+    assert len(view.unmasking) == len(trace.passes) > 1
+    for before, after in zip(view.unmasking, view.unmasking[1:], strict=False):
         predicted = {hidden.position: hidden.tokens[0] for hidden in before.predictions}
         assert all(after.ids[position] == predicted[position] for position in before.kept)
     written = [piece.id for piece in view.tracks[0].pieces if piece.origin == "generated"]
@@ -164,18 +164,18 @@ def test_unmasking_ends_in_the_text_that_was_written():
 
 def test_experts_are_told_the_heaviest_first():
     trace = zoo.trace(zoo.load("mixtral"), PROMPT, max_tokens=1)
-    (experts,) = view_of(trace).layers[1].experts
+    (experts,) = build_view(trace).layers[1].experts
     assert experts.count == 8 and all(a >= b for a, b in experts.weights)
     indices = trace["layers.1.feedforward.router.indices"]
     assert [set(row) for row in experts.chosen] == [set(row) for row in indices.tolist()]
-    told = data_of(embedded(view_of(trace), ["experts"]))["layers"]
+    told = data_of(embedded(build_view(trace), ["experts"]))["layers"]
     assert len(told) == 4 and not any(layer["stages"] or layer["patterns"] for layer in told)
     assert told[1]["experts"][0]["chosen"] == [list(row) for row in experts.chosen]
 
 
 def test_long_text_tells_the_last_rows_of_its_patterns(llama, monkeypatch):
     monkeypatch.setattr("zoo.inspect.trace_view.build_view.PATTERN_NUMBERS", 16 * 40 * 10)
-    view = view_of(zoo.trace(llama, [5 + i % 50 for i in range(40)], max_tokens=1))
+    view = build_view(zoo.trace(llama, [5 + i % 50 for i in range(40)], max_tokens=1))
     pattern = view.layers[0].patterns[0]
     assert pattern.first_row == 30 and len(pattern.heads[0].weights) == 10
     assert any("last 10 tokens" in note for note in view.notes)

@@ -14,18 +14,18 @@ from zoo.errors import NothingToPredict
 from zoo.generation.loop.prompt import mask_id
 from zoo.generation.settings import Settings
 from zoo.inspect.tokenization import pieces_of
-from zoo.inspect.trace_view.explanations import words_of
+from zoo.inspect.trace_view.explanations import explanations
 from zoo.inspect.trace_view.summaries import BINS, FEWER, MOST_ROWS, head, mean_norm, numbers, strip
-from zoo.inspect.trace_view.unmasking import hidden_of, uncoverings_of
+from zoo.inspect.trace_view.unmasking import mask_predictions, unmasking_passes
 from zoo.inspect.trace_view.view import (
-    Experts,
-    Layer,
-    Pattern,
-    Piece,
-    Stage,
+    AttentionPattern,
+    ExpertRouting,
+    LayerView,
+    Pass,
+    TraceToken,
     TraceView,
     Track,
-    Turn,
+    ValueSummary,
 )
 from zoo.inspect.tracing.choices import LOGITS, Choice
 from zoo.inspect.tracing.hooks import modules_of
@@ -43,10 +43,10 @@ SHOWN, SHOWN_LAST = (
 SLIDERS = ("temperature", "top_k", "top_p", "min_p")
 
 
-def view_of(trace: Trace, candidates: int | None = None) -> TraceView:
+def build_view(trace: Trace, candidates: int | None = None) -> TraceView:
     """What a trace has to show, as numbers: `candidates` logits for each generated token (all of up to 4,096, else 512)."""
     loaded = trace.loaded
-    viewer = Viewer(trace)
+    viewer = ViewBuilder(trace)
     layers = viewer.layers()
     # A model's own address is "": what it gives are the logits, which its head has noted.
     outside = [address for address in trace if address and not LAYER.match(address)]
@@ -64,11 +64,11 @@ def view_of(trace: Trace, candidates: int | None = None) -> TraceView:
     vocabulary = loaded.recipe.embedding.vocab
     count = candidates or (vocabulary if vocabulary <= ALL else LIKELIEST)
     decisions = tuple(_rounded(choice) for choice in trace.choices(count))
-    masks, uncoverings = hidden_of(trace), uncoverings_of(trace)
+    masks, unmasking = mask_predictions(trace), unmasking_passes(trace)
     named = {id for prediction in lens for row in prediction.tokens for id in row}
     named |= {id for decision in decisions for id in (*decision.candidates, decision.token)}
     named |= {id for hidden in masks for id in hidden.tokens}
-    named |= {id for p in uncoverings for id in (*p.ids, *(t for h in p.predictions for t in h.tokens))}
+    named |= {id for p in unmasking for id in (*p.ids, *(t for h in p.predictions for t in h.tokens))}
     return TraceView(
         architecture=loaded.architecture.name,
         task=loaded.architecture.task,
@@ -82,16 +82,16 @@ def view_of(trace: Trace, candidates: int | None = None) -> TraceView:
         after=tuple(viewer.stage(a, a) for a in outside if a not in before),
         lens=lens,
         decisions=decisions,
-        turns=tuple(viewer.turns()),
+        passes=tuple(viewer.passes()),
         masks=masks,
-        uncoverings=uncoverings,
+        unmasking=unmasking,
         vocabulary={piece.id: _name(piece) for piece in viewer.pieces(sorted(named))},
-        words=words_of(loaded),
+        words=explanations(loaded),
         notes=tuple(viewer.notes(bool(lens))),
     )
 
 
-def _name(piece: Piece) -> str:
+def _name(piece: TraceToken) -> str:
     """The text of a piece; of a part of a character its bytes, as in Python."""
     if "\ufffd" not in piece.text or not piece.bytes:
         return piece.text
@@ -127,7 +127,7 @@ def _rounded(choice: Choice) -> Choice:
     )
 
 
-class Viewer:
+class ViewBuilder:
     """One trace, with what is asked of it again and again."""
 
     def __init__(self, trace: Trace) -> None:
@@ -163,18 +163,20 @@ class Viewer:
         pieces = self.pieces([*prompt, *written], ["prompt"] * len(prompt) + ["generated"] * len(written))
         return Track(name, tuple(pieces), read)
 
-    def pieces(self, ids: Sequence[int], origins: Sequence[str] = ()) -> list[Piece]:
+    def pieces(self, ids: Sequence[int], origins: Sequence[str] = ()) -> list[TraceToken]:
         """The pieces of ids; where there is no tokenizer, their numbers."""
         tokenizer = self.trace.loaded.tokenizer
         kinds = origins or ["prompt"] * len(ids)
         if tokenizer is None:
-            return [Piece(id, str(id), f"[{id}]", "", False, o) for id, o in zip(ids, kinds, strict=True)]
+            return [
+                TraceToken(id, str(id), f"[{id}]", "", False, o) for id, o in zip(ids, kinds, strict=True)
+            ]
         known = [id for id in ids if 0 <= id < tokenizer.vocab_size]
         found = {piece.id: piece for piece in pieces_of(tokenizer, known)} if known else {}
         return [
-            Piece(id, p.token, p.text, p.bytes.hex(), p.special, origin)
+            TraceToken(id, p.token, p.text, p.bytes.hex(), p.special, origin)
             if (p := found.get(id)) is not None
-            else Piece(id, f"[{id}]", f"[{id}]", "", True, origin)  # rows that only fill the table
+            else TraceToken(id, f"[{id}]", f"[{id}]", "", True, origin)  # rows that only fill the table
             for id, origin in zip(ids, kinds, strict=True)
         ]
 
@@ -198,7 +200,7 @@ class Viewer:
         name = self.track_of(address)
         return next(track.read for track in self.tracks if track.name == name)
 
-    def stage(self, address: str, name: str) -> Stage:
+    def stage(self, address: str, name: str) -> ValueSummary:
         """One value, reduced to a picture."""
         value, axes, about = self.trace[address], self.axes(address), self.trace.about(address)
         rows = next((axis for axis in ("T", "S", "M") if axis in axes), "")
@@ -207,7 +209,7 @@ class Viewer:
             t.read for t in self.tracks if t.name == of
         )
         stream = address in self.trace.streams
-        return Stage(
+        return ValueSummary(
             address,
             name,
             of if whole else "",
@@ -221,7 +223,7 @@ class Viewer:
             strip(value, ["T" if axis == "M" else axis for axis in axes], BINS if stream else FEWER),
         )
 
-    def layers(self) -> tuple[Layer, ...]:
+    def layers(self) -> tuple[LayerView, ...]:
         """The layers in order, the encoder's first, each with what lies below its address."""
         found: dict[str, dict[str, str]] = {}
         for address in self.trace:
@@ -229,11 +231,11 @@ class Viewer:
                 found.setdefault(parts[1], {})[address] = parts[2] or "output"
         return tuple(self._layer(address, stages) for address, stages in found.items())
 
-    def _layer(self, address: str, stages: dict[str, str]) -> Layer:
+    def _layer(self, address: str, stages: dict[str, str]) -> LayerView:
         patterns = [a for a in stages if a.endswith(".pattern") and len(self.shapes[a]) == 3]
         chosen = [a for a in stages if self.trace.about(a).unit == "expert" and len(self.shapes[a]) == 2]
         inner = [a for a in stages if a not in patterns and a != address]
-        return Layer(
+        return LayerView(
             address,
             self.track_of(address),
             tuple(self.stage(a, stages[a]) for a in (*inner, *(a for a in [address] if a in stages))),
@@ -241,14 +243,14 @@ class Viewer:
             tuple(e for a in chosen if (e := self._experts(a)) is not None),
         )
 
-    def pattern(self, address: str) -> Pattern:
+    def pattern(self, address: str) -> AttentionPattern:
         """The attention at an address, with the tokens that its rows and columns are."""
         value = self.trace[address]  # (H, T, S)
         track = self.track_of(address)
         across = self._across(address)
         first = max(value.shape[1] - self.rows, 0)
         heads = tuple(head(weights, first, across) for weights in value.astype(np.float64))
-        return Pattern(address, track, "source" if across else track, first, heads)
+        return AttentionPattern(address, track, "source" if across else track, first, heads)
 
     def _across(self, address: str) -> bool:
         """Whether the columns of a pattern are the source's tokens, and its rows the target's."""
@@ -261,7 +263,7 @@ class Viewer:
         source = self.tracks[0].read
         return all(count == source for count in seen) and (len(seen) > 1 or ".cross" in address)
 
-    def _experts(self, address: str) -> Experts | None:
+    def _experts(self, address: str) -> ExpertRouting | None:
         owner = address.rpartition(".")[0]
         beside = f"{owner}.weights"
         if beside not in self.shapes or self.shapes[beside] != self.shapes[address]:
@@ -271,7 +273,7 @@ class Viewer:
         chosen, weights = np.take_along_axis(chosen, order, 1), np.take_along_axis(weights, order, 1)
         over_all = [self.shapes[a][-1] for a in (f"{owner}.gates", f"{owner}.scores") if a in self.shapes]
         count = over_all[0] if over_all else int(chosen.max()) + 1
-        return Experts(
+        return ExpertRouting(
             owner,
             self.track_of(address),
             count,
@@ -279,11 +281,11 @@ class Viewer:
             tuple(numbers(row) for row in weights),
         )
 
-    def turns(self) -> Iterable[Turn]:
+    def passes(self) -> Iterable[Pass]:
         """The passes in order."""
         for p in self.trace.passes:
             name = "source" if p.kind == "encode" else self.tracks[-1].name
-            yield Turn(p.kind, name, p.start, len(p.tokens), p.cached_numbers)
+            yield Pass(p.kind, name, p.start, len(p.tokens), p.cached_numbers)
 
     def notes(self, read: bool) -> Iterable[str]:
         """What cannot be shown, and why, and what the numbers leave out."""
@@ -301,7 +303,7 @@ class Viewer:
             yield "No head reads the residual stream of this model layer by layer, so there is no logit lens."
         if not self.trace.steps and loaded.recipe.head is not None:
             yield self._unpredicted()
-        if uncoverings_of(self.trace)[1:]:
+        if unmasking_passes(self.trace)[1:]:
             yield "Each pass reads the whole text anew: the values shown are those of the last one."
         if max((track.read for track in self.tracks), default=0) > MOST_ROWS:
             yield f"The text is long: pictures of values have their last {MOST_ROWS} rows."
@@ -328,6 +330,6 @@ def _read_of(ids: Sequence[int], generated: Sequence[int]) -> int:
 
 def _written(trace: Trace, ids: Sequence[int]) -> list[int]:
     """The ids of the text after the last pass over it: its masks have what that pass predicts."""
-    passes = uncoverings_of(trace)
+    passes = unmasking_passes(trace)
     kept = {hidden.position: hidden.chosen for hidden in passes[-1].predictions} if passes else {}
     return [kept.get(position, id) for position, id in enumerate(ids)]

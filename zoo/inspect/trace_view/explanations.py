@@ -14,7 +14,7 @@ NORMS = {
 }
 
 
-def words_of(loaded: Any) -> dict[str, str]:
+def explanations(loaded: Any) -> dict[str, str]:
     """Sentences by the part of the page that they are for; formulas are those of the recipe's specs."""
     specs = [spec for _, spec in loaded.recipe.walk()]
     return {

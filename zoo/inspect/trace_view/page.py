@@ -112,7 +112,7 @@ def _named(data: dict[str, Any]) -> Iterator[int]:
         yield from (id for row in guess["tokens"] for id in row)
     for decision in data["decisions"]:
         yield from (*decision["candidates"], decision["token"])
-    for hidden in (*data["masks"], *(one for made in data["uncoverings"] for one in made["predictions"])):
+    for hidden in (*data["masks"], *(one for made in data["unmasking"] for one in made["predictions"])):
         yield from hidden["tokens"]
 
 
@@ -123,7 +123,7 @@ def _has(view: TraceView, part: str) -> bool:
         "experts": any(layer.experts for layer in view.layers),
         "choice": view.decisions,
         "masks": view.masks,
-        "uncovering": view.uncoverings,
+        "uncovering": view.unmasking,
     }
     return bool(needs.get(part, True))
 

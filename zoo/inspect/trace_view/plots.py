@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from zoo.errors import PromptError
-from zoo.inspect.trace_view.build_view import Viewer
+from zoo.inspect.trace_view.build_view import ViewBuilder
 from zoo.inspect.trace_view.summaries import as_rows
 from zoo.inspect.tracing.result import Trace
 
@@ -29,7 +29,7 @@ def plot(
     step that is not there, or where matplotlib is missing.
     """
     _import()
-    viewer = Viewer(trace)
+    viewer = ViewBuilder(trace)
     if address == "lens":
         return _lens(trace, viewer, size)
     if address == "choices":
@@ -55,7 +55,7 @@ def _figure(width: float, height: float) -> Any:
     return Figure(figsize=(width, height), layout="constrained")
 
 
-def _names(viewer: Viewer, track: str, count: int) -> list[str]:
+def _names(viewer: ViewBuilder, track: str, count: int) -> list[str]:
     pieces = next(t.pieces for t in viewer.tracks if t.name == track)
     # A dollar sign begins a formula in matplotlib.
     return [
@@ -69,7 +69,7 @@ def _label(axis: Any, names: Sequence[str], **options: Any) -> None:
         axis.set_ticks(range(len(names)), names, fontsize=7, **options)
 
 
-def _pattern(trace: Trace, viewer: Viewer, address: str, head: int | None, size: float) -> Any:
+def _pattern(trace: Trace, viewer: ViewBuilder, address: str, head: int | None, size: float) -> Any:
     value = trace[address]
     if head is not None and not 0 <= head < len(value):
         raise PromptError(f"`head`: {address} has no head {head}; they are numbered 0 to {len(value) - 1}")
@@ -94,7 +94,7 @@ def _pattern(trace: Trace, viewer: Viewer, address: str, head: int | None, size:
     return figure
 
 
-def _heat(viewer: Viewer, address: str, value: np.ndarray, axes: Sequence[str]) -> Any:
+def _heat(viewer: ViewBuilder, address: str, value: np.ndarray, axes: Sequence[str]) -> Any:
     rows = as_rows(value, axes)
     stage = viewer.stage(address, address)
     figure = _figure(9, min(max(0.24 * len(rows) + 1.2, 2), 12))
@@ -112,7 +112,7 @@ def _heat(viewer: Viewer, address: str, value: np.ndarray, axes: Sequence[str]) 
     return figure
 
 
-def _lens(trace: Trace, viewer: Viewer, size: float) -> Any:
+def _lens(trace: Trace, viewer: ViewBuilder, size: float) -> Any:
     readings = trace.lens(1)
     if not readings:
         raise PromptError("lens: no head of this model reads its residual stream layer by layer")
@@ -140,7 +140,7 @@ def _lens(trace: Trace, viewer: Viewer, size: float) -> Any:
     return figure
 
 
-def _choices(trace: Trace, viewer: Viewer, step: int, count: int) -> Any:
+def _choices(trace: Trace, viewer: ViewBuilder, step: int, count: int) -> Any:
     choices = trace.choices(count)
     if not 0 <= step < len(choices):
         raise PromptError(f"`step`: there is no choice {step}; the run has {len(choices)}")

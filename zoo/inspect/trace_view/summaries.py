@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from zoo.inspect.trace_view.view import Head, Numbers, Rows, Strip
+from zoo.inspect.trace_view.view import HeadAttention, Numbers, Rows, Strip
 
 BINS = 64  # of the residual stream,
 FEWER = 32  # of the other values
@@ -48,7 +48,7 @@ def mean_norm(value: np.ndarray, axes: Sequence[str]) -> float | None:
     return numbers(np.linalg.norm(as_rows(value, axes), axis=1).mean()[None], 6)[0]
 
 
-def head(weights: np.ndarray, first_row: int, across: bool) -> Head:  # (T, S)
+def head(weights: np.ndarray, first_row: int, across: bool) -> HeadAttention:  # (T, S)
     """One head of a pattern, of which the rows from `first_row` on are kept; `across`: its columns are other tokens."""
     share = np.where(weights > 0, weights, 1)
     entropy = -(share * np.log2(share)).sum(axis=1)
@@ -58,7 +58,7 @@ def head(weights: np.ndarray, first_row: int, across: bool) -> Head:  # (T, S)
     rows: Rows = tuple(
         tuple(float(x) if x else 0 for x in row) for row in np.round(weights[first_row:], 3).tolist()
     )
-    return Head(
+    return HeadAttention(
         rows,
         tuple(weights[first_row:].argmax(axis=1).tolist()),
         numbers(np.abs(entropy[first_row:]), 4),

@@ -10,13 +10,13 @@ import numpy as np
 
 from zoo.generation.loop.prompt import mask_id
 from zoo.inspect.trace_view.summaries import numbers
-from zoo.inspect.trace_view.view import Hidden, Uncovering
+from zoo.inspect.trace_view.view import MaskPrediction, UnmaskingPass
 from zoo.inspect.tracing.result import Trace
 
 COUNT = 5  # tokens of a prediction
 
 
-def hidden_of(trace: Trace) -> tuple[Hidden, ...]:
+def mask_predictions(trace: Trace) -> tuple[MaskPrediction, ...]:
     """The candidates for each mask, of a strategy that gives several answers."""
     found: dict[int, list[tuple[int, float]]] = {}
     for step in trace.steps:
@@ -28,7 +28,7 @@ def hidden_of(trace: Trace) -> tuple[Hidden, ...]:
     mask = mask_id(trace.loaded)
     places = [position for position, id in enumerate(trace.prompt) if id == mask]
     return tuple(
-        Hidden(
+        MaskPrediction(
             places[number - 1] if 0 < number <= len(places) else 0,
             pairs[0][0],
             tuple(token for token, _ in pairs),
@@ -38,7 +38,7 @@ def hidden_of(trace: Trace) -> tuple[Hidden, ...]:
     )
 
 
-def uncoverings_of(trace: Trace) -> tuple[Uncovering, ...]:
+def unmasking_passes(trace: Trace) -> tuple[UnmaskingPass, ...]:
     """The passes of a run that reads the whole text each time and uncovers masks; none of another run."""
     passes = [p for p in trace.passes if not p.cached and p.kind != "encode" and p.tokens]
     drawn = trace.chosen.blocks()
@@ -62,11 +62,11 @@ def uncoverings_of(trace: Trace) -> tuple[Uncovering, ...]:
             if at - start < size
         )
         kept = [h.position for h in predictions if after is None or after[h.position] != mask]
-        found.append(Uncovering(tuple(p.tokens), predictions, tuple(kept)))
+        found.append(UnmaskingPass(tuple(p.tokens), predictions, tuple(kept)))
     return tuple(found)
 
 
-def _prediction(probabilities: np.ndarray, chosen: int, position: int) -> Hidden:
+def _prediction(probabilities: np.ndarray, chosen: int, position: int) -> MaskPrediction:
     best = np.argsort(-probabilities, kind="stable")[:COUNT]
     shown = list(dict.fromkeys((*best.tolist(), chosen)))
-    return Hidden(position, chosen, tuple(shown), numbers(probabilities[shown]))
+    return MaskPrediction(position, chosen, tuple(shown), numbers(probabilities[shown]))

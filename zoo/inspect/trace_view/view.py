@@ -19,7 +19,7 @@ Rows = tuple[Numbers, ...]
 
 
 @frozen()
-class Piece(Frozen):
+class TraceToken(Frozen):
     """One token: its id, what the vocabulary writes, the text that it stands for, and its bytes in hexadecimal digits.
 
     `text` has U+FFFD for bytes that are a part of a character. `origin` is "prompt", "generated" or "mask".
@@ -38,7 +38,7 @@ class Track(Frozen):
     """A row of tokens: "text", or "source" and "target". The model has read the first `read` of them."""
 
     name: str
-    pieces: tuple[Piece, ...]
+    pieces: tuple[TraceToken, ...]
     read: int
 
 
@@ -61,7 +61,7 @@ class Strip(Frozen):
 
 
 @frozen()
-class Stage(Frozen):
+class ValueSummary(Frozen):
     """A value of the run: its address, and `name`, the part of it below the layer.
 
     `shape` and `axes` are those of `trace[address]`. `norm` is the mean over tokens of the L2 norm, None for counts.
@@ -83,15 +83,15 @@ class Stage(Frozen):
 
 
 @frozen()
-class Head(Frozen):
+class HeadAttention(Frozen):
     """One attention head. `weights` (T, S) to 3 decimals: the rows from `Pattern.first_row` on.
 
-    For each of these rows `looks` is the token with the largest weight and `entropy_bits` that of the row. `first`,
+    For each of these rows `attends_to` is the token with the largest weight and `entropy_bits` that of the row. `first`,
     `previous` and `itself` are mean weights of the first token, the one before and the token itself.
     """
 
     weights: Rows
-    looks: tuple[int, ...]
+    attends_to: tuple[int, ...]
     entropy_bits: Numbers
     first: float
     previous: float
@@ -99,18 +99,18 @@ class Head(Frozen):
 
 
 @frozen()
-class Pattern(Frozen):
+class AttentionPattern(Frozen):
     """The attention of a layer: its rows are tokens of the track `rows`, its columns those of `columns`."""
 
     address: str
     rows: str
     columns: str
     first_row: int
-    heads: tuple[Head, ...]
+    heads: tuple[HeadAttention, ...]
 
 
 @frozen()
-class Experts(Frozen):
+class ExpertRouting(Frozen):
     """The experts of each token, (T, k), the heaviest first, with their weights; `count` is how many there are."""
 
     address: str
@@ -121,18 +121,18 @@ class Experts(Frozen):
 
 
 @frozen()
-class Layer(Frozen):
+class LayerView(Frozen):
     """A layer: its stages in the order in which they ran, its attention, its experts."""
 
     address: str
     track: str
-    stages: tuple[Stage, ...]
-    patterns: tuple[Pattern, ...]
-    experts: tuple[Experts, ...]
+    stages: tuple[ValueSummary, ...]
+    patterns: tuple[AttentionPattern, ...]
+    experts: tuple[ExpertRouting, ...]
 
 
 @frozen()
-class Turn(Frozen):
+class Pass(Frozen):
     """One pass through the model: the position of its first token, how many it read, and what its cache held then."""
 
     kind: str
@@ -143,7 +143,7 @@ class Turn(Frozen):
 
 
 @frozen()
-class Hidden(Frozen):
+class MaskPrediction(Frozen):
     """The likeliest tokens in the place of one mask, at `position`, and the one that was `chosen`, which is among them."""
 
     position: int
@@ -153,11 +153,11 @@ class Hidden(Frozen):
 
 
 @frozen()
-class Uncovering(Frozen):
+class UnmaskingPass(Frozen):
     """One pass of unmasking: the ids as the model read them, and what it predicts for each mask; `kept` stay."""
 
     ids: tuple[int, ...]
-    predictions: tuple[Hidden, ...]
+    predictions: tuple[MaskPrediction, ...]
     kept: tuple[int, ...]
 
 
@@ -176,14 +176,14 @@ class TraceView(Frozen):
     finish_reason: str | None
     settings: dict[str, Any]
     tracks: tuple[Track, ...]
-    before: tuple[Stage, ...]
-    layers: tuple[Layer, ...]
-    after: tuple[Stage, ...]
+    before: tuple[ValueSummary, ...]
+    layers: tuple[LayerView, ...]
+    after: tuple[ValueSummary, ...]
     lens: tuple[LensPrediction, ...]
     decisions: tuple[Choice, ...]
-    turns: tuple[Turn, ...]
-    masks: tuple[Hidden, ...]
-    uncoverings: tuple[Uncovering, ...]
+    passes: tuple[Pass, ...]
+    masks: tuple[MaskPrediction, ...]
+    unmasking: tuple[UnmaskingPass, ...]
     vocabulary: dict[int, str]
     words: dict[str, str]
     notes: tuple[str, ...]
@@ -192,7 +192,9 @@ class TraceView(Frozen):
         """The row of tokens of that name."""
         return next(track for track in self.tracks if track.name == name)
 
-    def patterns(self, layers: Sequence[int] = (), heads: Sequence[int] = ()) -> list[tuple[Pattern, int]]:
+    def patterns(
+        self, layers: Sequence[int] = (), heads: Sequence[int] = ()
+    ) -> list[tuple[AttentionPattern, int]]:
         """Some attention maps, each with a head's number: of all `layers` asked for, or the last; of all `heads`, or the first.
 
         PromptError for a layer or a head that the model does not have.

@@ -197,9 +197,9 @@ class SumsProbe(Probe):
 
     traces = Traces(
         Value("B T D", "the residual stream after the layer"),
-        {"middle": Value("B T D", "the residual stream between mixer and feed-forward")},
+        {"resid_mid": Value("B T D", "the residual stream between mixer and feed-forward")},
     )
-    sums: ClassVar[Mapping[str, str]] = {"mixer": "middle"}
+    sums: ClassVar[Mapping[str, str]] = {"mixer": "resid_mid"}
 
     @classmethod
     def traces_of(cls, module: Any) -> Traces:
@@ -226,11 +226,11 @@ class CrossLayerProbe(SumsProbe):
     traces = Traces(
         Value("B T D", "the residual stream after the layer"),
         {
-            "middle": Value("B T D", "the residual stream between mixer and cross-attention"),
-            "crossed": Value("B T D", "the residual stream between cross-attention and feed-forward"),
+            "resid_mid": Value("B T D", "the residual stream between mixer and cross-attention"),
+            "resid_cross": Value("B T D", "the residual stream between cross-attention and feed-forward"),
         },
     )
-    sums: ClassVar[Mapping[str, str]] = {"mixer": "middle", "cross": "crossed"}
+    sums: ClassVar[Mapping[str, str]] = {"mixer": "resid_mid", "cross": "resid_cross"}
 
 
 class NormProbe(Probe):
@@ -242,7 +242,7 @@ class NormProbe(Probe):
         """Report the vectors; the axes are unknown of a norm over something else, such as the heads of a plugin's mixer."""
         about = self._output
         if about is not None and len(about.axes.split()) != value.ndim:
-            return self._watcher.note(self._address, value, about._replace(axes=""))
+            return self._hook.note(self._address, value, about._replace(axes=""))
         return super().gives(value)
 
 

@@ -18,7 +18,7 @@ from zoo.architecture import Probe as ProbeRecord
 from zoo.errors import PluginError, ZooError, in_words
 from zoo.host.faults import blamed
 from zoo.host.registry import Registry
-from zoo.inspect.tracing.probe import Probe, Traces, Value, Watcher
+from zoo.inspect.tracing.probe import Hook, Probe, Traces, Value
 
 # The methods of a model, any of which may be called first; `encode` and `decode` are those of an encoder-decoder.
 ENTRIES = ("backbone", "encode", "decode", "__call__")
@@ -73,43 +73,43 @@ def probe_of(kind: type, registry: Registry) -> type[Probe]:
     return Probe
 
 
-class _Group(Watcher):
+class _HookList(Hook):
     """The watchers of one model."""
 
     def __init__(self) -> None:
-        self.members: list[Watcher] = []
+        self.members: list[Hook] = []
 
     def note(self, address: str, value: mx.array, about: Value) -> mx.array:
-        for watcher in self.members:
-            value = watcher.note(address, value, about)
+        for hook in self.members:
+            value = hook.note(address, value, about)
         return value
 
     def begin(self, kind: str, inputs: tuple[Any, ...], options: Mapping[str, Any]) -> None:
-        for watcher in self.members:
-            watcher.begin(kind, inputs, options)
+        for hook in self.members:
+            hook.begin(kind, inputs, options)
 
     def end(self) -> None:
-        for watcher in self.members:
-            watcher.end()
+        for hook in self.members:
+            hook.end()
 
 
 @contextmanager
-def watched(model: nn.Module, watcher: Watcher, registry: Registry) -> Iterator[None]:
-    """Let `watcher` see the values of a model within the block, after those that watch it already.
+def hooked(model: nn.Module, hook: Hook, registry: Registry) -> Iterator[None]:
+    """Let `hook` see the values of a model within the block, after those that watch it already.
 
     PluginError, with the plugin's name, for an error in the code of a third party's probe.
     """
     if isinstance(model, Probe):
-        group = model._watcher
-        assert isinstance(group, _Group)
-        group.members.append(watcher)
+        group = model._hook
+        assert isinstance(group, _HookList)
+        group.members.append(hook)
         try:
             yield
         finally:
-            group.members.remove(watcher)
+            group.members.remove(hook)
         return
-    group = _Group()
-    group.members.append(watcher)
+    group = _HookList()
+    group.members.append(hook)
     modules = modules_of(model)
     before = {path: type(module) for path, module in modules.items()}
     probes = {path: probe_of(kind, registry) for path, kind in before.items()}
@@ -119,12 +119,12 @@ def watched(model: nn.Module, watcher: Watcher, registry: Registry) -> Iterator[
         for path, module in modules.items():
             about = {
                 "_address": path,
-                "_watcher": group,
+                "_hook": group,
                 "_output": outputs[path],
                 "_input": inputs.get(path),
                 "__module__": before[path].__module__,
             }
-            _set_class(module, _watched_class(before[path], probes[path], about))
+            _set_class(module, _hooked_class(before[path], probes[path], about))
         yield
     except Exception as error:
         if (line := _mistake_of(error, set(probes.values()), registry)) is not None:
@@ -178,13 +178,13 @@ def _mistake_of(error: Exception, probes: set[type[Probe]], registry: Registry) 
     return f"{f'plugin {plugin.name}: ' if plugin else ''}a probe of {name} failed: {in_words(error)}"
 
 
-def _watched_class(kind: type, probe: type[Probe], about: dict[str, Any]) -> type:
+def _hooked_class(kind: type, probe: type[Probe], about: dict[str, Any]) -> type:
     """The class of a module while it is watched: the probe before the module's own."""
     if _called(kind):
         about["__call__"] = _with_signature(probe, kind)
     made = type(kind.__name__, (probe, kind), about)
     if not about["_address"]:
-        _tell_of_passes(made, about["_watcher"])
+        _report_passes(made, about["_hook"])
     return made
 
 
@@ -198,8 +198,8 @@ def _with_signature(probe: type[Probe], kind: type) -> Any:
     return call
 
 
-def _tell_of_passes(model: type, watcher: Watcher) -> None:
-    """Let the methods of a model that may be called first tell the watcher that a pass begins and ends."""
+def _report_passes(model: type, hook: Hook) -> None:
+    """Let the methods of a model that may be called first tell the hook that a pass begins and ends."""
     running = False
 
     def entry(name: str, own: Any) -> Any:
@@ -209,12 +209,12 @@ def _tell_of_passes(model: type, watcher: Watcher) -> None:
             if running:
                 return own(self, *args, **options)
             running = True
-            watcher.begin(name, args, options)
+            hook.begin(name, args, options)
             try:
                 return own(self, *args, **options)
             finally:
                 running = False
-                watcher.end()
+                hook.end()
 
         return call
 

@@ -12,9 +12,9 @@ import numpy as np
 
 from zoo.errors import PromptError, did_you_mean
 from zoo.generation import check_loaded
-from zoo.inspect.tracing.hooks import values_of, watched
+from zoo.inspect.tracing.hooks import hooked, values_of
 from zoo.inspect.tracing.probe import Value
-from zoo.inspect.tracing.recorder import Editor
+from zoo.inspect.tracing.recorder import InterventionHook
 from zoo.loading import Loaded
 
 Edit = Callable[[mx.array], mx.array]
@@ -43,8 +43,8 @@ def intervene(loaded: Loaded, values: Mapping[str, Any]) -> Iterator[Loaded]:
     True
     """
     check_loaded(loaded, "intervene")
-    editor = Editor(edits_of(loaded, values))
-    with watched(loaded.model, editor, loaded.registry):
+    editor = InterventionHook(edits_of(loaded, values))
+    with hooked(loaded.model, editor, loaded.registry):
         yield loaded
     if unused := [address for address in editor.edits if address not in editor.used]:
         warnings.warn(f"the model computed no {', '.join(unused)}: nothing was changed there", stacklevel=3)

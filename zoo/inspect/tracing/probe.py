@@ -39,7 +39,7 @@ class Value(NamedTuple):
     stepwise: bool = False
 
 
-class Watcher:
+class Hook:
     """What a probe reports to: `note` may give another value back, which the model then goes on with."""
 
     def note(self, address: str, value: mx.array, about: Value) -> mx.array:
@@ -76,9 +76,9 @@ class Probe:
 
     traces: ClassVar[Traces] = Traces()
 
-    # Set by `watched`, for each module.
+    # Set by `hooked`, for each module.
     _address: ClassVar[str] = ""
-    _watcher: ClassVar[Watcher]
+    _hook: ClassVar[Hook]
     _output: ClassVar[Value | None] = None
     _input: ClassVar[tuple[str, Value] | None] = None
 
@@ -89,7 +89,7 @@ class Probe:
 
     def __call__(self, *args: Any, **options: Any) -> Any:
         if self._input is not None and args and isinstance(args[0], mx.array):
-            args = (self._watcher.note(self._input[0], args[0], self._input[1]), *args[1:])
+            args = (self._hook.note(self._input[0], args[0], self._input[1]), *args[1:])
         given = super().__call__(*args, **options)  # type: ignore[misc]
         return self.gives(given) if isinstance(given, mx.array) else given
 
@@ -97,7 +97,7 @@ class Probe:
         """Report what the module gives; gives it back, or what is to be in its place."""
         if self._output is None:
             return value
-        return self._watcher.note(self._address, value, self._output)
+        return self._hook.note(self._address, value, self._output)
 
     def note(self, name: str, value: mx.array) -> mx.array:
         """Report the value `name`, which `traces` declares; gives it back, or what is to be in its place.
@@ -108,7 +108,7 @@ class Probe:
         if about is None:
             raise PluginError(f"{self.traced_by()} notes {name!r}, which its `traces` do not declare")
         address = f"{self._address}.{name}" if self._address else name
-        noted = self._watcher.note(address, value, about)
+        noted = self._hook.note(address, value, about)
         return value if about.derived else noted
 
     @classmethod

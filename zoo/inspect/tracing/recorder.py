@@ -10,11 +10,11 @@ from typing import Any
 import mlx.core as mx
 
 from zoo.cache import Cache
-from zoo.inspect.tracing.probe import Value, Watcher
+from zoo.inspect.tracing.probe import Hook, Value
 
 
 @dataclass
-class Pass:
+class RecordedPass:
     """One pass through the model.
 
     `kind` is the method that was called: "backbone", "encode", "decode", or "__call__". `tokens` are the ids that it
@@ -31,12 +31,12 @@ class Pass:
     values: dict[str, mx.array] = field(default_factory=dict)
 
 
-class Recorder(Watcher):
+class Recorder(Hook):
     """Keeps the values whose addresses match one of the patterns `only` ("layers.3.*"), all without any."""
 
     def __init__(self, only: Sequence[str] = ()) -> None:
         self.only = tuple(only)
-        self.passes: list[Pass] = []
+        self.passes: list[RecordedPass] = []
         self.about: dict[str, Value] = {}
         self._cache: Any = None
         self._evaluated = 0
@@ -48,7 +48,7 @@ class Recorder(Watcher):
         self._cache = caches[0] if caches else None
         tokens = [] if ids is None or ids.dtype == mx.float32 else [int(id) for id in ids[0].tolist()]
         before = [p for p in self.passes if p.kind == kind and p.cached] if caches else []
-        self.passes.append(Pass(kind, tokens, sum(len(p.tokens) for p in before), bool(caches)))
+        self.passes.append(RecordedPass(kind, tokens, sum(len(p.tokens) for p in before), bool(caches)))
 
     def end(self) -> None:
         """The pass ends: count what its cache holds now."""
@@ -77,7 +77,7 @@ class Recorder(Watcher):
         self._evaluated = max(0, len(self.passes) - 1)  # the last one may go on
 
 
-class Editor(Watcher):
+class InterventionHook(Hook):
     """Puts other values in the place of some: for each address the functions that give them, in order."""
 
     def __init__(self, edits: Mapping[str, Sequence[Callable[[mx.array], mx.array]]]) -> None:

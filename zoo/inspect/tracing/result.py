@@ -21,7 +21,7 @@ from zoo.inspect.tracing.intervention import resolve
 from zoo.inspect.tracing.join_passes import joined
 from zoo.inspect.tracing.logit_lens import LensPrediction, lens_prediction
 from zoo.inspect.tracing.probe import Value
-from zoo.inspect.tracing.recorder import Pass
+from zoo.inspect.tracing.recorder import RecordedPass
 from zoo.loading import Loaded
 
 STREAM = re.compile(r"^(?:(?:encoder|decoder)\.)?(?:embedding|layers\.\d+)$")
@@ -54,7 +54,7 @@ class Trace(Mapping[str, np.ndarray]):
         self,
         loaded: Loaded,
         prompt: list[int],
-        passes: list[Pass],
+        passes: list[RecordedPass],
         about: Mapping[str, Value],
         steps: list[Step],
         chosen: ChoiceRecorder | None = None,

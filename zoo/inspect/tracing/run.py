@@ -14,7 +14,7 @@ from zoo.generation.loop.prompt import encode_prompt
 from zoo.generation.loop.step import Step
 from zoo.generation.sampling.processors import observed
 from zoo.inspect.tracing.choices import ChoiceRecorder
-from zoo.inspect.tracing.hooks import watched
+from zoo.inspect.tracing.hooks import hooked
 from zoo.inspect.tracing.recorder import Recorder
 from zoo.inspect.tracing.result import Trace
 from zoo.loading import Loaded
@@ -58,7 +58,7 @@ def trace(
         settings.setdefault("beams", 1)
     steps: list[Step] = []
     chosen = ChoiceRecorder()
-    with watched(loaded.model, recorder, loaded.registry), observed(chosen):
+    with hooked(loaded.model, recorder, loaded.registry), observed(chosen):
         try:
             for step in stream(loaded, prompt, **settings):
                 steps.append(step)

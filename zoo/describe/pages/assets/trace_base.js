@@ -47,7 +47,7 @@ class Trace {
   // How many tokens of a track had been read after the pass that is looked at.
   readTokens(track) {
     let read = 0;
-    this.data.turns.slice(0, this.state.step + 1).forEach((turn) => {
+    this.data.passes.slice(0, this.state.step + 1).forEach((turn) => {
       if (turn.track === track) read = Math.max(read, turn.start + turn.tokens);
     });
     return read;

@@ -63,8 +63,8 @@ function distribution(decision, settings) {
 
 // Which decision the pass that is looked at leads to: the first is made when the whole prompt has been read.
 function decisionAt(t, step) {
-  const track = t.data.turns.at(-1)?.track, prompt = t.tracks[track].pieces.filter((piece) => piece.origin !== "generated").length;
-  const first = t.data.turns.findIndex((turn) => turn.track === track && turn.start + turn.tokens >= prompt);
+  const track = t.data.passes.at(-1)?.track, prompt = t.tracks[track].pieces.filter((piece) => piece.origin !== "generated").length;
+  const first = t.data.passes.findIndex((turn) => turn.track === track && turn.start + turn.tokens >= prompt);
   return Math.min(Math.max(step - first, 0), t.data.decisions.length - 1);
 }
 // The distribution that the token was drawn from, by id.
@@ -133,7 +133,7 @@ function drawMasks(t, holder) {
   t.data.masks.forEach((hidden, number) => holder.append(el("h3", {}, t.say("mask", { index: number + 1, position: hidden.position })), bars(t, paired(hidden), 0)));
 }
 function drawUncovering(t, holder) {
-  const passes = t.data.uncoverings, columns = ["position", "", "drawn", "likeliest", "second", "third"].map((name) => (name ? t.say(`column_${name}`) : ""));
+  const passes = t.data.unmasking, columns = ["position", "", "drawn", "likeliest", "second", "third"].map((name) => (name ? t.say(`column_${name}`) : ""));
   const guess = ([id, p], at) => {
     const box = el("td", { class: "piece" }, `${t.nameOf(id)} ${share(p)}`);
     if (!at) paint(box, t.sequential(p)), (box.style.padding = ".15rem .5rem");
@@ -149,10 +149,10 @@ function drawUncovering(t, holder) {
 }
 
 function drawCache(t, holder) {
-  const { turns, uncoverings } = t.data, most = Math.max(...turns.map((turn) => turn.cached_numbers), 1), cached = turns.some((turn) => turn.cached_numbers);
-  const reads = (turn) => (turn.kind === "encode" ? t.say("by_encoder", { count: turn.tokens }) : uncoverings.length ? t.say("whole_text") : turn.tokens === 1 ? t.pieceName(turn.track, turn.start) : t.say("so_many", { count: turn.tokens }));
-  const rows = turns.map((turn, index) => el("tr", {}, el("td", {}, el("button", { type: "button", onclick: () => t.change({ step: index }) }, t.say("pass", { index: index + 1 }))), el("td", { class: "piece" }, reads(turn)),
-    ...(cached ? [el("td", { class: "number" }, count(turn.cached_numbers)), el("td", { class: "wide" }, el("span", { class: "bar", style: `width:${(100 * turn.cached_numbers) / most}%` }))] : [])));
+  const { passes, unmasking } = t.data, most = Math.max(...passes.map((pass) => pass.cached_numbers), 1), cached = passes.some((pass) => pass.cached_numbers);
+  const reads = (pass) => (pass.kind === "encode" ? t.say("by_encoder", { count: pass.tokens }) : unmasking.length ? t.say("whole_text") : pass.tokens === 1 ? t.pieceName(pass.track, pass.start) : t.say("so_many", { count: pass.tokens }));
+  const rows = passes.map((pass, index) => el("tr", {}, el("td", {}, el("button", { type: "button", onclick: () => t.change({ step: index }) }, t.say("pass", { index: index + 1 }))), el("td", { class: "piece" }, reads(pass)),
+    ...(cached ? [el("td", { class: "number" }, count(pass.cached_numbers)), el("td", { class: "wide" }, el("span", { class: "bar", style: `width:${(100 * pass.cached_numbers) / most}%` }))] : [])));
   const names = ["", t.say("column_reads"), ...(cached ? [t.say("column_cached"), ""] : [])];
   holder.append(scroll(t.say("passes"), headed(names, rows, { class: cached ? "turns cached" : "turns" })));
   t.onChange(() => rows.forEach((row, index) => row.classList.toggle("now", index === t.state.step)));

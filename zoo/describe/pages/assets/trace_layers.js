@@ -22,7 +22,7 @@ function drawBar(t) {
       seen = state.step;
     });
   }
-  const step = t.find(".step"), back = t.find(".back"), forth = t.find(".forth"), told = t.find(".turn"), last = data.turns.length - 1;
+  const step = t.find(".step"), back = t.find(".back"), forth = t.find(".forth"), told = t.find(".turn"), last = data.passes.length - 1;
   step.max = Math.max(last, 0);
   t.find(".scrub").hidden = last < 1;
   step.addEventListener("input", () => t.change({ step: +step.value }));
@@ -37,16 +37,16 @@ function drawBar(t) {
   });
 }
 function turnText(t, index) {
-  const turn = t.data.turns[index];
+  const turn = t.data.passes[index];
   if (!turn) return "";
-  const read = t.data.uncoverings.length ? t.say("reads_all") : turn.tokens === 1
+  const read = t.data.unmasking.length ? t.say("reads_all") : turn.tokens === 1
     ? t.say("reads_one", { piece: t.pieceName(turn.track, turn.start), position: turn.start })
     : t.say(turn.kind === "encode" ? "reads_source" : "reads_tokens", { count: turn.tokens });
   const cached = turn.cached_numbers ? t.say("cache_holds", { count: count(turn.cached_numbers) }) : "";
-  return t.say("pass_of", { index: index + 1, count: t.data.turns.length, read, cached });
+  return t.say("pass_of", { index: index + 1, count: t.data.passes.length, read, cached });
 }
 function drawChips(t, track, chips) {
-  const { data, state } = t, read = t.readTokens(track.name), turn = data.turns[state.step], passIds = data.uncoverings[state.step];
+  const { data, state } = t, read = t.readTokens(track.name), turn = data.passes[state.step], passIds = data.unmasking[state.step];
   const looked = lookedAt(t, track.name);
   chips.forEach((chip, index) => {
     const own = t.isChosen(track.name, index);
@@ -173,7 +173,7 @@ function drawPattern(t, pattern, box) {
       const read = Math.max(t.readTokens(pattern.rows) - pattern.first_row, 1), rows = head.weights.slice(0, read);
       const own = t.state.track === pattern.rows ? t.state.token - pattern.first_row : -1, row = rows[own];
       picture(canvas, across ? rows : rows.map((weights) => weights.slice(0, read + pattern.first_row)), (x, y) => (!row || y === own ? t.sequential(x) : dimmed(t, t.sequential(x))));
-      looks.textContent = row ? `→ ${t.pieceName(pattern.columns, head.looks[own])} ${share(row[head.looks[own]])}` : t.say("bits", { bits: short(mean(head.entropy_bits)) });
+      looks.textContent = row ? `→ ${t.pieceName(pattern.columns, head.attends_to[own])} ${share(row[head.attends_to[own]])}` : t.say("bits", { bits: short(mean(head.entropy_bits)) });
     });
     return map;
   });

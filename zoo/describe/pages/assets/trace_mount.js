@@ -7,9 +7,9 @@ function mount(root, data, words) {
   const t = new Trace(root, data, words), { state } = t;
   // At first: the pass that has read the whole prompt, its last token. A translation's prompt is one token: then all of it.
   const last = data.tracks.at(-1), prompt = last.pieces.filter((piece) => piece.origin !== "generated").length;
-  const whole = data.turns.findIndex((turn) => turn.track === last.name && turn.start + turn.tokens >= prompt);
+  const whole = data.passes.findIndex((turn) => turn.track === last.name && turn.start + turn.tokens >= prompt);
   state.track = last.name;
-  state.step = data.uncoverings.length ? 0 : prompt > 1 ? Math.max(whole, 0) : Math.max(data.turns.length - 1, 0);
+  state.step = data.unmasking.length ? 0 : prompt > 1 ? Math.max(whole, 0) : Math.max(data.passes.length - 1, 0);
   state.token = Math.max(Math.min(prompt > 1 ? prompt : last.read, last.read) - 1, 0);
   drawBar(t);
   for (const [name, draw] of Object.entries(DRAW)) if (t.part(name)) draw(t, t.part(name));
