@@ -10,11 +10,10 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from zoo.architecture import Setting, Strategy
+from zoo.architecture import Setting
 from zoo.architecture.shared_settings import CACHE, GROUPS, SETTINGS
 from zoo.errors import PromptError
 from zoo.files.reading import read_persons_text
-from zoo.frozen import Frozen, frozen
 from zoo.host.registry import Registry, core, default_registry
 from zoo.recipe.policy import CachePolicy
 
@@ -27,14 +26,6 @@ FILES = f"{__name__}.files"  # of a click context's meta: the files that setting
 DEFAULTS = f"{__name__}.defaults"  # of a click context's meta
 EVERYTHING = f"{__name__}.everything"  # of a click context's meta: help has every option, not the usual ones
 USUAL = ("max_tokens", "stop", "temperature", "top_k", "top_p", "min_p", "seed", "json_schema")
-
-
-@frozen()
-class Declaration(Frozen):
-    """A setting as one strategy declares it; `strategy` is the strategy's name, None for the shared settings."""
-
-    setting: Setting
-    strategy: str | None = None
 
 
 class SettingType(click.ParamType):
@@ -70,27 +61,27 @@ class SettingType(click.ParamType):
 
 
 class SettingOption(click.Option):
-    """The option of one setting. `declarations` are those it stands for, the shared one first."""
+    """The option of one setting, as each strategy in `declared` declares it; None stands for the shared settings."""
 
-    def __init__(self, flag: str, declarations: list[Declaration], only: str | None = None) -> None:
-        self.declarations = declarations
-        self.setting = declarations[0].setting.name
-        self.only = only  # the one strategy that it is for
-        settings = [declaration.setting for declaration in declarations]
-        kind = settings[0] if len(settings) == 1 else _loosest(settings)
-        pair = kind.kind is bool and not kind.also
+    def __init__(self, flag: str, declared: dict[str | None, Setting], strategy: str | None = None) -> None:
+        """`strategy` is the one that the option chooses, None for an option of every strategy that declares it."""
+        self.declared, self.strategy = declared, strategy
+        setting = _loosest(list(declared.values()))
+        self.setting = setting.name
+        pair = setting.kind is bool and not setting.also
         super().__init__(
             [f"{flag}/--no-{flag.removeprefix('--')}" if pair else flag],
             default=None,
-            type=None if pair else SettingType(kind),
-            multiple=kind.several,
-            help=" ".join(dict.fromkeys(help_of(setting) for setting in settings)),
+            type=None if pair else SettingType(setting),
+            multiple=setting.several,
+            help=" ".join(dict.fromkeys(map(help_of, declared.values()))),
         )
 
 
 def _loosest(settings: list[Setting]) -> Setting:
-    """What allows all that one of them allows: the strategy that serves checks its own."""
-    also = dict.fromkeys(extra for setting in settings for extra in setting.also)
+    """The setting that allows whatever one of them allows; the strategy that serves checks its own."""
+    if len(settings) == 1:
+        return settings[0]
     low, high = [s.minimum for s in settings], [s.maximum for s in settings]
     return replace(
         settings[0],
@@ -98,7 +89,7 @@ def _loosest(settings: list[Setting]) -> Setting:
         minimum=None if None in low else min(bound for bound in low if bound is not None),
         maximum=None if None in high else max(bound for bound in high if bound is not None),
         choices=(),
-        also=tuple(also),
+        also=tuple(dict.fromkeys(extra for setting in settings for extra in setting.also)),
     )
 
 
@@ -114,26 +105,30 @@ def options_of(registry: Registry, taken: frozenset[str] = frozenset()) -> list[
     Strategies that declare one name share the option when the kind is the same. Otherwise, and where the command has
     an option of that name (`taken`), a strategy's own setting is asked for as `--STRATEGY-NAME`, which also chooses it.
     """
-    shared = {s.name: [Declaration(s)] for s in SETTINGS if s.name not in PYTHON_ONLY}
+    common: dict[str, dict[str | None, Setting]] = {
+        setting.name: {None: setting} for setting in SETTINGS if setting.name not in PYTHON_ONLY
+    }
     own = [
-        Declaration(setting, label)
+        (label, setting)
         for label, strategy in registry.strategies.items()
         for setting in strategy.own_settings
     ]
-    plain: dict[str, list[Declaration]] = dict(shared)
-    qualified: list[Declaration] = []
-    for declaration in own:
-        name = declaration.setting.name
-        rivals = shared.get(name) or [other for other in own if other.setting.name == name]
-        same = all(_kind(other.setting) == _kind(declaration.setting) for other in rivals)
-        if same and name not in taken:
-            plain.setdefault(name, []).append(declaration)
+    kinds: dict[str, set[tuple[type, bool]]] = {}
+    for _, setting in own:
+        kinds.setdefault(setting.name, set()).add((setting.kind, setting.several))
+    qualified = []
+    for label, setting in own:
+        shared = common.get(setting.name, {}).get(None)
+        same = (
+            len(kinds[setting.name]) == 1
+            if shared is None
+            else (shared.kind, shared.several) == (setting.kind, setting.several)
+        )
+        if same and setting.name not in taken:
+            common.setdefault(setting.name, {})[label] = setting
         else:
-            qualified.append(declaration)
-    return [
-        *(SettingOption(_flag(name), found) for name, found in plain.items()),
-        *(SettingOption(_flag(d.strategy, d.setting.name), [d], d.strategy) for d in qualified),
-    ]
+            qualified.append(SettingOption(_flag(label, setting.name), {label: setting}, label))
+    return [*(SettingOption(_flag(name), declared) for name, declared in common.items()), *qualified]
 
 
 def cache_options(command: Any) -> Any:
@@ -149,12 +144,8 @@ def policy_of(values: dict[str, Any]) -> CachePolicy:
     return CachePolicy.of(**{name: value for name, value in given.items() if value is not None})
 
 
-def _kind(setting: Setting) -> tuple[type, bool]:
-    return setting.kind, setting.several
-
-
-def _flag(*names: str | None) -> str:
-    return "--" + "-".join(str(name).replace("::", "-").replace("_", "-") for name in names)
+def _flag(*names: str) -> str:
+    return "--" + "-".join(names).replace("::", "-").replace("_", "-")
 
 
 def _show_everything(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
@@ -203,15 +194,15 @@ class SettingsCommand(click.Command):
     def invoke(self, ctx: click.Context) -> Any:
         """Call the command with the settings that were given as one argument, `settings`.
 
-        Those that are a person's defaults wait for `with_defaults`: whether they are taken depends on the model.
-        PromptError, for one that was read from a file, names that too.
+        A person's defaults are put aside for `with_defaults`: the model decides which of them are taken. A PromptError
+        about a setting that was read from a file names the file, too.
         """
-        standing = {
+        defaults = {
             str(option.name): ctx.params.pop(str(option.name))
             for option in self.setting_options()
             if ctx.get_parameter_source(str(option.name)) is ParameterSource.DEFAULT_MAP
         }
-        ctx.meta[DEFAULTS] = given_settings(self.setting_options(), standing)
+        ctx.meta[DEFAULTS] = given_settings(self.setting_options(), defaults)
         ctx.params["settings"] = given_settings(self.setting_options(), ctx.params)
         try:
             return super().invoke(ctx)
@@ -236,7 +227,9 @@ class SettingsCommand(click.Command):
             registry = default_registry()
             for label, strategy in registry.strategies.items():
                 if strategy.own_settings:
-                    sections[heading(registry, label, strategy)] = list(_rows(ctx, settings, label))
+                    plugin = registry.plugin_of(strategy)
+                    whose = "" if plugin is core() else f" (plugin {plugin.name})"
+                    sections[f"Settings of {label}{whose}"] = list(_rows(ctx, settings, label))
         else:
             helps = [param for param in own if {"--help", "--help-all"} & {*param.opts}]
             usual = [param for param in own if param.name in self.usual]
@@ -253,21 +246,14 @@ def _records(ctx: click.Context, options: list[click.Option]) -> Iterator[tuple[
     return (record for option in options if (record := option.get_help_record(ctx)))
 
 
-def heading(registry: Registry, label: str, strategy: Strategy) -> str:
-    """What a strategy's section is called: its name and its plugin's."""
-    plugin = registry.plugin_of(strategy)
-    return f"Settings of {label}{'' if plugin is core() else f' (plugin {plugin.name})'}"
-
-
 def _rows(
     ctx: click.Context, options: list[SettingOption], strategy: str | None
 ) -> Iterator[tuple[str, str]]:
     """The options of one strategy, each with the help that this strategy declares."""
     for option in options:
         record = option.get_help_record(ctx)
-        for declaration in option.declarations:
-            if declaration.strategy == strategy and record is not None:
-                yield record[0], help_of(declaration.setting)
+        if strategy in option.declared and record is not None:
+            yield record[0], help_of(option.declared[strategy])
 
 
 def given_settings(options: list[SettingOption], params: dict[str, Any]) -> dict[str, Any]:
@@ -283,10 +269,10 @@ def given_settings(options: list[SettingOption], params: dict[str, Any]) -> dict
         flag = option.opts[0]
         if option.setting in found:
             raise click.UsageError(f"{flag}: {option.setting} is given twice")
-        if option.only is not None:
-            if params.get("strategy") not in (None, option.only):
-                raise click.UsageError(f"{flag} is a setting of the strategy {option.only}")
-            params["strategy"] = option.only
+        if option.strategy is not None:
+            if params.get("strategy") not in (None, option.strategy):
+                raise click.UsageError(f"{flag} is a setting of the strategy {option.strategy}")
+            params["strategy"] = option.strategy
         found[option.setting] = value
     return found
 
