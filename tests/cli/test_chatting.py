@@ -14,7 +14,7 @@ from zoo.cli.chatting.markdown import BOLD, CODE, DIM, RESET, Painter
 from zoo.cli.chatting.reading import PipeReader
 from zoo.cli.chatting.session import Session
 from zoo.generation.chat.conversation import Conversation
-from zoo.generation.chat.session import ChatSession, Dropped
+from zoo.generation.chat.session import ChatSession, DroppedTurns
 
 ESCAPES = re.compile(r"\x1b\[[0-9]*m")
 MARKED = st.text("ab `*#\n_", max_size=40)
@@ -158,7 +158,7 @@ def test_a_notice_stands_above_a_progress_bar(session, capsys, monkeypatch):
             return True
 
     monkeypatch.setattr(progress, "_open", [Bar()])
-    session.dropped(Dropped(1, 120, 60, 128))
+    session.dropped(DroppedTurns(1, 120, 60, 128))
     assert capsys.readouterr().err == ""
     assert lines == ["(the context of 128 tokens is full: the oldest turn is left out, 120 tokens become 60)"]
 

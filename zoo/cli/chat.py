@@ -75,7 +75,7 @@ def talk_of(loaded: Loaded, settings: dict[str, Any], system: str | None, raw: b
         raw=raw,
         prompt_cache=PromptCache(loaded) if cache is None else cache,
     )
-    if cache is not None and not talk.keeps:
+    if cache is not None and not talk.uses_prompt_cache:
         raise PromptError(
             f"`prompt_cache`: {loaded.architecture.name} is run by a strategy that keeps nothing"
         )

@@ -77,22 +77,22 @@ class HoldingDetokenizer:
         return self.decode(self.ids)
 
 
-class ShowingDetokenizer:
-    """Detokenizer that writes the special tokens `shown`, by their ids, and skips all others.
+class VisibleTokenDetokenizer:
+    """Detokenizer that writes the special tokens `visible`, by their ids, and skips all others.
 
-    Each of them ends the text before it, so that this is whole; `fresh` makes a detokenizer for a text.
+    Each of them ends the text before it and begins another, for which `create` makes a detokenizer.
     """
 
-    def __init__(self, fresh: Callable[[], Detokenizer], shown: Mapping[int, str]) -> None:
-        self.fresh = fresh
-        self.shown = shown
-        self.inner = fresh()
+    def __init__(self, create: Callable[[], Detokenizer], visible: Mapping[int, str]) -> None:
+        self.create = create
+        self.visible = visible
+        self.inner = create()
 
     def add(self, id: int) -> str:
-        if id not in self.shown:
+        if id not in self.visible:
             return self.inner.add(id)
-        before, self.inner = self.inner.finish(), self.fresh()
-        return before + self.shown[id]
+        before, self.inner = self.inner.finish(), self.create()
+        return before + self.visible[id]
 
     def finish(self) -> str:
         return self.inner.finish()

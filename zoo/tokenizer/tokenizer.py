@@ -11,7 +11,7 @@ from zoo.architecture import TokenizerFormat
 from zoo.errors import PluginError, TokenizerError
 from zoo.files.reading import inside
 from zoo.tokenizer.backend import Backend, checked_backend
-from zoo.tokenizer.detokenizer import Detokenizer, ShowingDetokenizer
+from zoo.tokenizer.detokenizer import Detokenizer, VisibleTokenDetokenizer
 from zoo.tokenizer.huggingface import from_json, from_merges, from_word_pieces
 from zoo.tokenizer.settings import (
     TokenizerSettings,
@@ -53,7 +53,7 @@ class Tokenizer:
         self.chat_template = chat_template
         self.languages: Languages | None = backend.languages
         self.kind = backend.kind
-        self._shown: dict[int, str] = {}
+        self._visible: dict[int, str] = {}
 
     def encode(self, text: str, special_tokens: bool = True) -> list[int]:
         """The ids of a text; TokenizerError for text that no UTF-8 file could hold.
@@ -75,16 +75,18 @@ class Tokenizer:
 
     def detokenizer(self, skip_special_tokens: bool = True) -> Detokenizer:
         """A fresh Detokenizer: its pieces joined are what `decode` gives for all the ids."""
-        if skip_special_tokens and self._shown:
-            return ShowingDetokenizer(lambda: self._backend.detokenizer(True), self._shown)
+        if skip_special_tokens and self._visible:
+            return VisibleTokenDetokenizer(lambda: self._backend.detokenizer(True), self._visible)
         return self._backend.detokenizer(skip_special_tokens)
 
-    def showing(self, tokens: Iterable[str]) -> Tokenizer:
-        """This tokenizer, whose detokenizers write those of `tokens` that they otherwise skip as special ones."""
+    def with_visible_tokens(self, tokens: Iterable[str]) -> Tokenizer:
+        """This tokenizer with detokenizers that write the special `tokens` instead of skipping them."""
         found = {id: token for token in tokens if (id := self._backend.id(token)) is not None}
-        shown = copy(self)
-        shown._shown = {id: token for id, token in found.items() if not self._backend.decode([id], True)}
-        return shown
+        tokenizer = copy(self)
+        tokenizer._visible = {
+            id: token for id, token in found.items() if not self._backend.decode([id], True)
+        }
+        return tokenizer
 
     def id(self, token: str) -> int | None:
         """The id of a token written as in the vocabulary, None where there is none."""

@@ -29,8 +29,8 @@ def loaded():
 def made(turns, system=None):
     conversation = Conversation(system=system)
     for turn in range(turns):
-        conversation.ask(f"q{turn}")
-        conversation.answered(f"a{turn}")
+        conversation.add_question(f"q{turn}")
+        conversation.add_answer(f"a{turn}")
     return conversation
 
 
@@ -41,14 +41,14 @@ def contents(messages):
 def test_turns_are_taken_back_and_answered_again():
     conversation = made(2, system="s")
     assert conversation.undo() == "q1" and contents(conversation.messages) == "s q0 a0"
-    conversation.reopen()
+    conversation.remove_answer()
     assert contents(conversation.messages) == "s q0"
     assert conversation.undo() == "q0" and conversation.system == "s"
-    for act in (conversation.undo, conversation.reopen):
+    for act in (conversation.undo, conversation.remove_answer):
         with pytest.raises(PromptError, match="there is no question"):
             act()
     with pytest.raises(PromptError, match="the prompt is empty"):
-        conversation.ask(" \n")
+        conversation.add_question(" \n")
 
 
 def test_the_system_message_is_changed_and_removed():
@@ -63,16 +63,21 @@ def test_the_system_message_is_changed_and_removed():
 def test_dropped_turns_are_kept_but_not_sent():
     conversation = made(3, system="s")
     conversation.dropped = 2
-    assert contents(conversation.sent) == "s q2 a2" and contents(conversation.without(1)) == "s q1 a1 q2 a2"
+    assert (
+        contents(conversation.active_messages) == "s q2 a2"
+        and contents(conversation.without(1)) == "s q1 a1 q2 a2"
+    )
     assert len(conversation.messages) == 7
     conversation.undo()
-    assert contents(conversation.sent) == "s q1 a1", "something is sent as long as there is anything"
+    assert contents(conversation.active_messages) == "s q1 a1", (
+        "something is sent as long as there is anything"
+    )
 
 
 def test_what_is_saved_is_loaded(tmp_path):
     conversation = made(1, system="s")
-    conversation.ask("more")
-    conversation.answered("", "thought", [ToolCall("a", "add", {"x": 1})])
+    conversation.add_question("more")
+    conversation.add_answer("", "thought", [ToolCall("a", "add", {"x": 1})])
     conversation.save(tmp_path / "talk.json", {"temperature": 0.5})
     again, settings = load_conversation(tmp_path / "talk.json")
     assert again.messages == conversation.messages and settings == {"temperature": 0.5}
@@ -129,7 +134,7 @@ def test_an_answer_follows_from_all_that_was_said(loaded):
     second = "".join(step.text for step in talk.answer("The capital of China is"))
     asked = [*before, {"role": "user", "content": "The capital of China is"}]
     assert second == "".join(step.text for step in zoo.chat(loaded, asked, max_tokens=4))
-    assert talk.read.tokens == len(encode_messages(loaded, asked))
+    assert talk.last_prompt.tokens == len(encode_messages(loaded, asked))
     assert "".join(step.text for step in talk.answer()) == second, "the last question is answered again"
     assert len(talk.conversation.messages) == 4
 
@@ -181,12 +186,12 @@ def test_a_full_context_drops_the_oldest_turns_and_says_so(loaded, monkeypatch):
     told, lengths = [], []
     for turn in range(30):
         list(talk.answer(f"The capital of country {turn} is", dropped=told.append))
-        lengths.append(talk.read.tokens)
+        lengths.append(talk.last_prompt.tokens)
     assert 1 < len(told) < 12, "a full context is emptied by more than one turn"
     assert all(drop.before > context - 8 and drop.after <= context // 2 for drop in told)
     assert max(lengths) + 8 <= context and talk.conversation.turns == 30
     assert sum(drop.turns for drop in told) == talk.conversation.dropped
-    assert talk.conversation.sent[0]["content"] == "Be brief."
+    assert talk.conversation.active_messages[0]["content"] == "Be brief."
     assert talk.tokens() < context
 
 
@@ -196,8 +201,8 @@ def test_an_answer_ends_where_the_context_does(loaded):
     with pytest.warns(UserWarning, match="the question alone has"):
         next(talk.answer(" word" * context))
     talk.conversation.undo()
-    assert len(list(talk.answer(" word" * (context // 3)))) + talk.read.tokens <= context
-    assert talk.read.tokens > context // 2
+    assert len(list(talk.answer(" word" * (context // 3)))) + talk.last_prompt.tokens <= context
+    assert talk.last_prompt.tokens > context // 2
 
 
 def test_without_a_template_every_question_is_a_prompt_of_its_own(loaded):
@@ -212,7 +217,10 @@ def test_without_a_template_every_question_is_a_prompt_of_its_own(loaded):
 def test_settings_are_those_of_a_strategy_that_serves(loaded):
     talk = ChatSession(loaded)
     assert talk.set("temperature", "0.5") == 0.5 and talk.set("stop", "\n") == "\n"
-    assert {"temperature", "beams"} <= talk.declared().keys() and "steps" not in talk.declared()
+    assert {
+        "temperature",
+        "beams",
+    } <= talk.available_settings().keys() and "steps" not in talk.available_settings()
     with pytest.raises(PromptError, match="`temperature` must be a number of at least 0"):
         talk.set("temperature", "-1")
     with pytest.raises(PromptError, match="`steps`: autoregressive generation has no such setting"):
@@ -238,6 +246,6 @@ def test_a_turn_computes_what_is_new_and_answers_the_same(name):
     for question in ("The capital of France is", "The capital of China is", "The capital of Brazil is"):
         answer = "".join(step.text for step in held.answer(question))
         assert answer == "".join(step.text for step in alone.answer(question))
-        computed.append(held.read.tokens - held.read.cached_tokens)
+        computed.append(held.last_prompt.tokens - held.last_prompt.cached_tokens)
     assert max(computed[1:]) <= computed[0] + 6, "the question, and the answer's last tokens"
-    assert held.read.tokens > 2 * computed[0] and alone.read.cached_tokens == 0
+    assert held.last_prompt.tokens > 2 * computed[0] and alone.last_prompt.cached_tokens == 0

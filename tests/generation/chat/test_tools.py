@@ -7,7 +7,7 @@ import pytest
 
 import zoo
 from zoo.errors import PromptError, TokenizerError
-from zoo.generation.chat.chat import asked
+from zoo.generation.chat.chat import chat_prompt
 from zoo.generation.chat.tools import ToolCall, declaration, declarations
 from zoo.generation.loop.text_stream import TextStream
 
@@ -64,9 +64,9 @@ def loaded(folder):
 def answered(loaded, template, text, tools=(weather,)):
     """The steps of an answer whose tokens are those of `text`."""
     loaded.tokenizer.chat_template = template
-    question = asked(loaded, [USER], tools=tools)
+    question = chat_prompt(loaded, [USER], tools=tools)
     ids = loaded.tokenizer.encode(text, special_tokens=False)
-    return list(question.answer(TextStream(question.loaded, limit=len(ids)).steps(ids)))
+    return list(question.parsed(TextStream(question.loaded, limit=len(ids)).steps(ids)))
 
 
 def test_the_template_gets_the_tools(loaded):
@@ -75,7 +75,7 @@ def test_the_template_gets_the_tools(loaded):
         steps = zoo.chat(loaded, [USER], tools=[weather], max_tokens=1)
     assert len(list(steps)) == 1
     with pytest.warns(UserWarning):
-        ids = asked(loaded, [USER], tools=[weather]).ids
+        ids = chat_prompt(loaded, [USER], tools=[weather]).ids
     assert loaded.tokenizer.decode(ids) == f"weather user: {USER['content']}\n"
 
 
@@ -101,12 +101,12 @@ def test_a_call_comes_back_as_a_message(loaded):
     assert len(call.id) == 9 and call.id.isalnum()
     asks = {"role": "assistant", "tool_calls": [call.to_json()]}
     tells = {"role": "tool", "tool_call_id": call.id, "content": "It rains."}
-    shown = loaded.tokenizer.decode(asked(loaded, [USER, asks, tells]).ids)
+    shown = loaded.tokenizer.decode(chat_prompt(loaded, [USER, asks, tells]).ids)
     assert "assistant: Rome\ntool: It rains.\n" in shown
     written = call.to_json()
     written["function"]["arguments"] = json.dumps(call.arguments)  # as OpenAI's interface has it
     asks = asks | {"tool_calls": [written]}
-    assert loaded.tokenizer.decode(asked(loaded, [USER, asks, tells]).ids) == shown
+    assert loaded.tokenizer.decode(chat_prompt(loaded, [USER, asks, tells]).ids) == shown
 
 
 def test_tools_that_a_template_does_not_take_are_refused(loaded):

@@ -75,7 +75,7 @@ def test_no_answer_is_computed_again_at_the_next_turn(loaded):
     for question in ("The capital city of China is", "And of France?", "Why?"):
         count = sum(1 for _ in talk.answer(question))
         assert (
-            talk.read.cached_tokens >= held - 1
+            talk.last_prompt.cached_tokens >= held - 1
         )  # the answer's last token, or one that ends it and is no text
-        held = talk.read.tokens + count - 1
+        held = talk.last_prompt.tokens + count - 1
     loaded.tokenizer.chat_template = None

@@ -57,7 +57,7 @@ def plain(message: str) -> str:
 
 def _system(session: Session, text: str) -> None:
     conversation = session.talk.conversation
-    if not session.talk.remembers:
+    if not session.talk.multi_turn:
         raise PromptError("a system message needs a chat template")
     if text:
         conversation.system = text
@@ -73,10 +73,10 @@ def _set(session: Session, text: str) -> None:
     if not name:
         for key, kept in talk.settings.items():
             session.say(f"{key} {_shown(kept)}")
-        others = ", ".join(key for key in talk.declared() if key not in talk.settings)
+        others = ", ".join(key for key in talk.available_settings() if key not in talk.settings)
         session.say(wrapped(f"not set, the checkpoint decides: {others}", columns(sys.stderr)))
     elif not value.strip():
-        declared = talk.declared().get(name)
+        declared = talk.available_settings().get(name)
         if declared is None:
             talk.set(name, "")  # says why
         else:
@@ -140,8 +140,8 @@ def _retry(session: Session, _: str) -> None:
 
 def _tokens(session: Session, _: str) -> None:
     talk = session.talk
-    read, context = talk.read, talk.context
-    if talk.remembers:
+    read, context = talk.last_prompt, talk.context
+    if talk.multi_turn:
         count = talk.tokens()
         left = "" if context is None else f", {max(context - count, 0):,} of {context:,} left"
         session.say(f"the conversation has {count:,} token{'s' * (count != 1)}{left}")

@@ -20,7 +20,7 @@ from zoo.cli.progress import Progress
 from zoo.errors import ZooError
 
 if TYPE_CHECKING:
-    from zoo.generation.chat.session import ChatSession, Dropped
+    from zoo.generation.chat.session import ChatSession, DroppedTurns
 
 AGAIN = "(Ctrl-C again or /exit ends)"
 
@@ -30,7 +30,7 @@ def converse(talk: ChatSession) -> None:
     session = Session(talk)
     what = (
         ": a conversation"
-        if talk.remembers
+        if talk.multi_turn
         else f" {'leaves the chat template out' if talk.raw else 'has no chat template'}: each line is a prompt of its "
         "own, and no other is remembered"
     )
@@ -102,7 +102,7 @@ class Session:
         if asked and (line := about_prompt(self.talk.loaded, asked)):
             self.say(line)
 
-    def dropped(self, what: Dropped) -> None:
+    def dropped(self, what: DroppedTurns) -> None:
         """Say that the context was full."""
         turns = "the oldest turn is" if what.turns == 1 else f"the {what.turns} oldest turns are"
         self.say(
@@ -128,7 +128,7 @@ class Session:
         if not before:
             found = (f"{name} " if command.argument else name for name, command in COMMANDS.items())
         elif before == ["/set"]:
-            found = (f"{name} " for name in self.talk.declared())
+            found = (f"{name} " for name in self.talk.available_settings())
         elif before == ["/unset"]:
             found = self.talk.settings
         elif before in (["/load"], ["/save"]):

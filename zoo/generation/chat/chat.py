@@ -1,4 +1,4 @@
-"""Messages to an answer: `chat` lays them out by the checkpoint's template and yields the answer as it comes."""
+"""`chat`: renders messages by the checkpoint's chat template and yields the answer as it is generated."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from zoo.errors import PromptError
 from zoo.frozen import Frozen, frozen
 from zoo.generation import check_loaded, stream
 from zoo.generation.chat.checkpoints import next_turn_checkpoints
-from zoo.generation.chat.parsing import Parser, format_of
+from zoo.generation.chat.parsing import Parser, answer_format
 from zoo.generation.chat.tools import Tool, declarations
 from zoo.generation.loop.prompt import encode_prompt, render_messages
 from zoo.generation.loop.step import Step
@@ -47,17 +47,18 @@ def chat(
     """
     check_loaded(loaded, "chat")
     messages = list(messages) if isinstance(messages, Iterator) else messages
-    question = asked(loaded, messages, tools=tools, variables=variables)
+    prompt = chat_prompt(loaded, messages, tools=tools, variables=variables)
     if settings.get("prompt_cache") is not None and "checkpoints" not in settings:
-        settings["checkpoints"] = next_turn_checkpoints(loaded, messages, question.ids, question.variables)
-    return question.answer(stream(question.loaded, question.ids, **settings))
+        settings["checkpoints"] = next_turn_checkpoints(loaded, messages, prompt.ids, prompt.variables)
+    return prompt.parsed(stream(prompt.loaded, prompt.ids, **settings))
 
 
 @frozen()
-class Question(Frozen):
-    """A conversation as a prompt: its `ids`, the model whose text shows the marks of its answer, and their parser.
+class ChatPrompt(Frozen):
+    """The `ids` of a conversation's prompt, and what generates and parses the answer.
 
-    `variables` are those that the template saw.
+    The tokenizer of `loaded` writes the special tokens that the `parser` looks for; `parser` None: all of the answer is
+    text. `variables` are those that the template saw.
     """
 
     loaded: Loaded
@@ -65,30 +66,38 @@ class Question(Frozen):
     parser: Parser | None
     variables: Mapping[str, Any] = field(default_factory=dict)
 
-    def answer(self, steps: Iterator[Step]) -> Iterator[Step]:
-        """The steps that `loaded` generates after `ids`, their text taken apart. To be called once."""
+    def parsed(self, steps: Iterator[Step]) -> Iterator[Step]:
+        """The steps that `loaded` generates after `ids`, their text parsed. To be called once."""
         return steps if self.parser is None else _parsed(steps, self.parser)
 
 
-def asked(
+def chat_prompt(
     loaded: Loaded,
     messages: Sequence[Mapping[str, Any]],
     *,
     tools: Iterable[Tool] = (),
     variables: Mapping[str, Any] | None = None,
-) -> Question:
+) -> ChatPrompt:
     """The prompt of a conversation; the arguments and errors are those of `chat`."""
     declared = declarations(tools)
-    given = {**(variables or {}), **({"tools": declared} if declared else {})}
-    return question_of(loaded, render_messages(loaded, messages, given), given)
+    variables = {**(variables or {}), **({"tools": declared} if declared else {})}
+    return rendered_prompt(loaded, render_messages(loaded, messages, variables), variables)
 
 
-def question_of(loaded: Loaded, text: str, variables: Mapping[str, Any] | None = None) -> Question:
-    """The prompt whose text the chat template has laid out with these variables, declared `tools` among them."""
+def rendered_prompt(
+    loaded: Loaded,
+    text: str,
+    variables: Mapping[str, Any] | None = None,
+    ids: list[int] | None = None,
+) -> ChatPrompt:
+    """The prompt of a `text` that the chat template rendered with these variables, declared `tools` among them.
+
+    `ids` encode the text; None: as the tokenizer does.
+    """
     variables = variables or {}
     tools = variables.get("tools") or ()
     assert loaded.tokenizer is not None
-    format = format_of(loaded.tokenizer)
+    format = answer_format(loaded.tokenizer)
     if tools:
         name = loaded.folder.name or loaded.architecture.name
         if not re.search(r"\btools\b", loaded.tokenizer.chat_template or ""):
@@ -97,29 +106,19 @@ def question_of(loaded: Loaded, text: str, variables: Mapping[str, Any] | None =
             warnings.warn(
                 f"{name}: how it writes calls of tools is not known, so they come as text", stacklevel=4
             )
-    ids = encode_prompt(loaded, text, special_tokens=False)
-    return Question(with_marks(loaded), ids, format.parser(text, tools), variables)
-
-
-def with_marks(loaded: Loaded) -> Loaded:
-    """The model with a tokenizer that writes the special tokens by which its answers are taken apart."""
-    assert loaded.tokenizer is not None
-    return replace(loaded, tokenizer=loaded.tokenizer.showing(format_of(loaded.tokenizer).tokens))
+    ids = encode_prompt(loaded, text if ids is None else ids, special_tokens=False)
+    visible = replace(loaded, tokenizer=loaded.tokenizer.with_visible_tokens(format.tokens))
+    return ChatPrompt(visible, ids, format.parser(text, tools), variables)
 
 
 def _parsed(steps: Iterator[Step], parser: Parser) -> Iterator[Step]:
-    """The steps with their text taken apart; the last one has what was held back, too."""
+    """The steps with their text parsed; the last one also has what was held back."""
     try:
         for step in steps:
-            found = [parser.add(step.text)]
+            part = parser.add(step.text)
             if step.finish_reason is not None:
-                found.append(parser.finish())
-            yield replace(
-                step,
-                text="".join(part.text for part in found),
-                thinking="".join(part.thinking for part in found),
-                tool_calls=tuple(call for part in found for call in part.calls),
-            )
+                part += parser.finish()
+            yield replace(step, text=part.text, thinking=part.thinking, tool_calls=part.calls)
     finally:
-        if isinstance(steps, Generator):  # who stops early stops it, too
+        if isinstance(steps, Generator):  # closing this iterator closes that one
             steps.close()

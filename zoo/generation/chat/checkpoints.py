@@ -1,4 +1,4 @@
-"""Where the prompt of a conversation may go on in another way at the next turn."""
+"""Finds where this prompt and the next turn's diverge, to snapshot caches there."""
 
 from __future__ import annotations
 
@@ -18,24 +18,20 @@ def next_turn_checkpoints(
     ids: Sequence[int],
     variables: Mapping[str, Any] | None = None,
 ) -> Iterator[int]:
-    """How many tokens of a conversation's prompt will begin the prompt of its next turn, whatever is answered.
+    """Yield the number of tokens that this prompt and the prompt of the next turn share, whatever the answer is.
 
-    `ids` are those of `encode_messages` with the same messages and variables. A template may lay out an answer that is
-    past in another way than the prompt that asked for it, without the thinking for example. What the two have in common
-    is found by rendering the conversation with one more turn, or, where the template refuses that, without the answer's
-    beginning; this takes time, and is done when the first number is asked for. None when all of the prompt stays, or
-    nothing is known of the next.
+    `ids` are those of `encode_messages` with the same messages and variables. A template may render a past answer
+    differently from the prompt for it, for example without the thinking. So the conversation is rendered with one more
+    turn or, where the template refuses that, without the generation prompt; this takes time, and is done when the
+    first number is asked for. Yields nothing when all of the prompt is shared, or where rendering fails.
     """
     for following, more in ((FOLLOWING, {}), ((), {"add_generation_prompt": False})):
         try:
             later = encode_messages(loaded, [*messages, *following], {**(variables or {}), **more})
-        except (
-            TokenizerError,
-            PromptError,
-        ):  # the prompt itself was laid out: this one serves the next turn alone
+        except (TokenizerError, PromptError):  # the next turn alone fails: the prompt itself was rendered
             continue
-        places = range(min(len(ids), len(later)))
-        shared = next((place for place in places if ids[place] != later[place]), len(places))
+        pairs = enumerate(zip(ids, later, strict=False))
+        shared = next((index for index, (id, other) in pairs if id != other), min(len(ids), len(later)))
         if 0 < shared < len(ids):
             yield shared
         return

@@ -1,4 +1,4 @@
-"""A conversation: its messages and settings, what is taken back, left out, written to a file and read from one."""
+"""`Conversation`: the messages of a chat, in turns, and their file."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ Message = dict[str, Any]
 
 
 class Conversation:
-    """The messages of a conversation, in turns: a question, and what follows up to the next.
+    """The messages of a conversation, in turns. A turn is a question and all messages up to the next question.
 
-    `messages` are those with a role and a content that `zoo.chat` takes. The `system` message comes first and belongs to
-    no turn. The oldest `dropped` turns are kept, but no longer part of what is `sent`. PromptError for a message that is
-    none, with its number.
+    `messages` have a role and a content, as `zoo.chat` takes them. The `system` message comes first and belongs to no
+    turn. The oldest `dropped` turns stay in `messages`, but are not `active_messages`. PromptError, with its number, for
+    a malformed message.
 
     >>> from zoo.generation.chat.conversation import Conversation
     >>> conversation = Conversation(system="Be brief.")
-    >>> conversation.ask("Name a river.")
-    >>> conversation.answered("The Nile.")
-    >>> conversation.turns, len(conversation.sent)
+    >>> conversation.add_question("Name a river.")
+    >>> conversation.add_answer("The Nile.")
+    >>> conversation.turns, len(conversation.active_messages)
     (1, 3)
     """
 
@@ -56,8 +56,8 @@ class Conversation:
         return len(self._starts())
 
     @property
-    def sent(self) -> list[Message]:
-        """The messages that the next answer follows from: all but those of the turns that were dropped."""
+    def active_messages(self) -> list[Message]:
+        """The messages that the next prompt is made of: all but those of the dropped turns."""
         return self.without(self.dropped)
 
     def without(self, dropped: int) -> list[Message]:
@@ -68,25 +68,25 @@ class Conversation:
             return list(self.messages)
         return [*head, *(self.messages[starts[dropped] :] if dropped < len(starts) else [])]
 
-    def ask(self, text: str) -> None:
+    def add_question(self, text: str) -> None:
         """Add a question. PromptError for an empty one."""
         if not text.strip():
             raise PromptError("the prompt is empty")
         self.messages.append({"role": "user", "content": text})
 
-    def answered(self, text: str, thinking: str = "", calls: Sequence[ToolCall] = ()) -> None:
-        """Add an answer. Its thinking is kept apart: the template decides whether the model sees it again."""
+    def add_answer(self, text: str, thinking: str = "", calls: Sequence[ToolCall] = ()) -> None:
+        """Add an answer. Its thinking has keys of its own: the template decides whether the model sees it again."""
         message: Message = {"role": "assistant", "content": text}
         if thinking:
             message["reasoning_content"] = message["thinking"] = (
-                thinking  # either is what some templates look for
+                thinking  # some templates look for the other key
             )
         if calls:
             message["tool_calls"] = [call.to_json() for call in calls]
         self.messages.append(message)
 
     def undo(self) -> str:
-        """Take the last turn back; gives its question. PromptError when there is none."""
+        """Remove the last turn and return its question. PromptError when there is none."""
         starts = self._starts()
         if not starts:
             raise PromptError("there is no question to take back")
@@ -95,8 +95,8 @@ class Conversation:
         self.dropped = min(self.dropped, max(self.turns - 1, 0))
         return question
 
-    def reopen(self) -> None:
-        """Take the answer to the last question back, so that it can be answered again. PromptError without a question."""
+    def remove_answer(self) -> None:
+        """Remove the answer to the last question, so that it can be answered again. PromptError without a question."""
         starts = self._starts()
         if not starts:
             raise PromptError("there is no question to answer again")
@@ -116,14 +116,14 @@ class Conversation:
             raise PromptError(f"{path}: cannot be written ({error})") from error
 
     def _starts(self) -> list[int]:
-        """Where the turns start."""
+        """The index of each question."""
         return [index for index, message in enumerate(self.messages) if message["role"] == "user"]
 
 
 def load_conversation(path: Path) -> tuple[Conversation, dict[str, Any]]:
-    """The conversation in a file that `Conversation.save` wrote, and its settings as they stand there.
+    """Read a file that `Conversation.save` wrote: the conversation, and its settings unchecked.
 
-    PromptError names the file and the message that is none.
+    PromptError names the file, and the malformed message.
 
     >>> from pathlib import Path
     >>> from zoo.generation.chat.conversation import Conversation, load_conversation
@@ -152,7 +152,7 @@ def load_conversation(path: Path) -> tuple[Conversation, dict[str, Any]]:
 
 
 def checked_message(message: Any, number: int) -> Message:
-    """A message as an object with a role and a content; PromptError, with its number, for what is none."""
+    """A message with a role and a content; PromptError, with its number, for anything else."""
     if not isinstance(message, Mapping) or message.get("role") not in ROLES:
         raise PromptError(
             f"message {number} must be an object with a role ({', '.join(ROLES)}) and a content"

@@ -1,4 +1,4 @@
-"""A conversation with a model: questions are answered, and the oldest turns left out where the context is full."""
+"""`ChatSession`: a conversation with a model. Where the context is full, the oldest turns are left out."""
 
 from __future__ import annotations
 
@@ -6,18 +6,17 @@ import warnings
 from bisect import bisect_left
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from zoo.architecture import Setting
+from zoo.architecture import Setting, Strategy
 from zoo.architecture.shared_settings import SHARED
 from zoo.errors import PromptError, ZooError
 from zoo.frozen import Frozen, frozen
 from zoo.generation import started, stream
-from zoo.generation.chat.chat import Question, question_of
+from zoo.generation.chat.chat import ChatPrompt, rendered_prompt
 from zoo.generation.chat.checkpoints import next_turn_checkpoints
 from zoo.generation.chat.conversation import Conversation, Message
-from zoo.generation.chat.tools import ToolCall
+from zoo.generation.chat.parsing import Parsed
 from zoo.generation.chat.transcript import Transcript
 from zoo.generation.loop.prompt import encode_prompt, has_chat_template, render_messages
 from zoo.generation.loop.step import PromptRead, Step
@@ -27,13 +26,13 @@ from zoo.loading import Loaded
 if TYPE_CHECKING:
     from zoo.generation.prefix_cache import PromptCache
 
-ROOM = 4  # an answer has at least this part of the context to itself, or all the tokens that it may have
-KEPT = 2  # a full context is emptied to this part, so that the next turns need not drop again
+ANSWER_SHARE = 4  # the part of the context that is left for an answer, unless it has fewer tokens
+KEPT_SHARE = 2  # the part that is filled after turns were dropped, so that the next turns need not drop more
 
 
 @frozen()
-class Dropped(Frozen):
-    """What was left out because the `context` was full: how many turns, and the tokens before and after."""
+class DroppedTurns(Frozen):
+    """How many turns were left out because the `context` was full, and the prompt's tokens before and after."""
 
     turns: int
     before: int
@@ -41,26 +40,11 @@ class Dropped(Frozen):
     context: int
 
 
-@dataclass
-class Answer:
-    """What has come of an answer."""
-
-    text: str = ""
-    thinking: str = ""
-    calls: list[ToolCall] = field(default_factory=list)
-
-    def add(self, text: str, thinking: str, calls: Sequence[ToolCall]) -> None:
-        """Take more of it."""
-        self.text += text
-        self.thinking += thinking
-        self.calls += calls
-
-
 class ChatSession:
     """Answers the questions of a `conversation` with a model, by `settings` that may change between the turns.
 
-    Each answer follows from all that was said, if the model `remembers`: one without a chat template, or where `raw`
-    leaves it out, takes each question as a prompt of its own. PromptError for settings that cannot be.
+    `multi_turn`: an answer depends on the whole conversation. Without a chat template, or where `raw` leaves it out, each
+    question is a prompt of its own. PromptError for invalid settings.
 
     >>> from zoo.generation.chat.session import ChatSession
     >>> loaded = zoo.load("llama")
@@ -82,35 +66,35 @@ class ChatSession:
         raw: bool = False,
         prompt_cache: PromptCache | None = None,
     ) -> None:
-        """`prompt_cache` keeps what was computed of the conversation, so that a turn computes what is new."""
+        """`prompt_cache` keeps the KV caches of the conversation, so that a turn computes only what is new."""
         self.loaded, self.strategy, self.raw = loaded, strategy, raw
         self.conversation = conversation or Conversation()
         self.settings = dict(settings or {})
-        self.remembers = has_chat_template(loaded) and not raw
+        self.multi_turn = has_chat_template(loaded) and not raw
         self.prompt_cache = prompt_cache
-        self.read: PromptRead | None = None  # how the last prompt was read
+        self.last_prompt: PromptRead | None = None  # what a prompt cache had of it, and its log-probabilities
         self._transcript = Transcript(loaded.tokenizer) if loaded.tokenizer else None
-        if self.conversation.system and not self.remembers:
+        if self.conversation.system and not self.multi_turn:
             why = (
                 "`raw` leaves it out" if raw else f"{loaded.folder.name or loaded.architecture.name} has none"
             )
             raise PromptError(f"`system` needs a chat template, and {why}")
-        self._check(self.settings)
+        self._strategy_for(self.settings)
 
     @property
     def context(self) -> int | None:
-        """The most tokens that the model is made for; None where it is made for any number."""
+        """The most tokens that the model is made for; None without a limit."""
         return self.loaded.recipe.context
 
     @property
-    def keeps(self) -> bool:
-        """Whether what was computed of a turn serves the next one."""
-        chosen, _ = started(self.loaded, self.settings, self.strategy)
+    def uses_prompt_cache(self) -> bool:
+        """Whether the strategy uses the prompt cache that was given."""
+        chosen = self._strategy_for(self.settings)
         return self.prompt_cache is not None and "prompt_cache" in chosen.setting_names
 
-    def declared(self) -> dict[str, Setting]:
-        """The settings that may be changed, by their names: those of every strategy that serves the model's task."""
-        chosen, _ = started(self.loaded, self.settings, self.strategy)
+    def available_settings(self) -> dict[str, Setting]:
+        """The settings that may be changed, by name: those of every strategy that serves the model's task."""
+        chosen = self._strategy_for(self.settings)
         task = self.loaded.architecture.task
         others = [s for s in self.loaded.registry.strategies.values() if task in s.tasks]
         known = {setting.name: setting for strategy in others for setting in strategy.own_settings}
@@ -119,9 +103,9 @@ class ChatSession:
         return {name: setting for name, setting in known.items() if name in taken}
 
     def set(self, name: str, text: str) -> Any:
-        """Change a setting to the value that a text spells, and give it. PromptError for what cannot be."""
+        """Set a setting to the value that a text spells, and return the value. PromptError for an invalid one."""
         value = self._declaration(name).parsed(text)
-        self._check({**self.settings, name: value})
+        self._strategy_for({**self.settings, name: value})
         self.settings[name] = value
         return value
 
@@ -132,55 +116,57 @@ class ChatSession:
         del self.settings[name]
 
     def resume(self, conversation: Conversation, settings: Mapping[str, Any]) -> None:
-        """Go on with another conversation and its settings. PromptError, nothing being changed, for what cannot be."""
-        if not self.remembers and conversation.messages:
+        """Continue another conversation with its settings. PromptError, before anything changes, for invalid settings."""
+        if not self.multi_turn and conversation.messages:
             raise PromptError("without a chat template there is no conversation to go on with")
         values = {name: self._declaration(name).checked(value) for name, value in settings.items()}
-        self._check(values)
-        self.conversation, self.settings, self.read = conversation, values, None
+        self._strategy_for(values)
+        self.conversation, self.settings, self.last_prompt = conversation, values, None
 
     def _declaration(self, name: str) -> Setting:
-        declared = self.declared()
+        declared = self.available_settings()
         if name not in declared:
-            self._check({**self.settings, name: True})  # says why, where the strategy has no such setting
+            self._strategy_for(
+                {**self.settings, name: True}
+            )  # says why, where the strategy has no such setting
             raise PromptError(f"`{name}` cannot be set in a conversation")
         return declared[name]
 
-    def _check(self, settings: Mapping[str, Any]) -> None:
-        """PromptError for a setting that the model's strategy does not take, or a value that cannot be."""
-        started(self.loaded, settings, self.strategy)
+    def _strategy_for(self, settings: Mapping[str, Any]) -> Strategy:
+        """The strategy that generates with these settings. PromptError for a setting or value that it does not take."""
+        return started(self.loaded, settings, self.strategy)[0]
 
     def tokens(self) -> int:
-        """How many tokens the conversation has as it is sent; 0 before the first question."""
-        sent = self.conversation.sent
-        return len(self._laid_out(sent)[1]) if sent and self.remembers else 0
+        """The number of tokens of the next prompt so far; 0 before the first question."""
+        sent = self.conversation.active_messages
+        return len(self._laid_out(sent)[1]) if sent and self.multi_turn else 0
 
     def answer(
         self,
         question: str | None = None,
         *,
         report: Callable[[int, int], None] | None = None,
-        dropped: Callable[[Dropped], None] | None = None,
+        dropped: Callable[[DroppedTurns], None] | None = None,
     ) -> Iterator[Step]:
         """Ask a question, or the last one again, and yield the steps of the answer.
 
-        The answer is part of the conversation when the steps are over; where they are stopped, by closing the iterator or
-        by an interrupt, as far as it came. `report` is that of `zoo.stream`; `dropped` is called when turns are left
-        out. ZooError for what cannot be answered: a new question is then taken back.
+        After the last step the answer is part of the conversation. Where the iterator is closed or interrupted before,
+        the part that came is. `report` is that of `zoo.stream`; `dropped` is called when turns are left out. ZooError
+        where generation fails: a new question is then removed again.
         """
         if question is None:
-            self.conversation.reopen()
+            self.conversation.remove_answer()
         else:
-            self.conversation.ask(question)
-        answer, prompt = Answer(), None
+            self.conversation.add_question(question)
+        answer, prompt = Parsed(), None
         tokens: list[int] = []
         try:
             prompt = self._prompt(dropped)
             with closing(self._steps(prompt, report)) as steps:
                 for step in steps:
-                    self.read = step.prompt or self.read
+                    self.last_prompt = step.prompt or self.last_prompt
                     tokens += [] if step.token is None else [step.token]
-                    answer.add(step.text, step.thinking, step.tool_calls)
+                    answer += Parsed(step.text, step.thinking, tuple(step.tool_calls))
                     yield step
         except ZooError:
             if question is not None:
@@ -188,43 +174,42 @@ class ChatSession:
             raise
         except BaseException:  # stopped
             if prompt is not None and prompt.parser is not None:
-                rest = prompt.parser.finish()
-                answer.add(rest.text, rest.thinking, rest.calls)
-            self.conversation.answered(answer.text, answer.thinking, answer.calls)
+                answer += prompt.parser.finish()
+            self.conversation.add_answer(answer.text, answer.thinking, answer.calls)
             raise
         finally:
             if prompt is not None and tokens and self._transcript is not None:
                 self._transcript.add([*prompt.ids, *tokens])
-        self.conversation.answered(answer.text, answer.thinking, answer.calls)
+        self.conversation.add_answer(answer.text, answer.thinking, answer.calls)
 
-    def _prompt(self, dropped: Callable[[Dropped], None] | None) -> Question:
-        """What is asked of the model, the oldest turns left out if the context is full."""
-        if not self.remembers:
+    def _prompt(self, dropped: Callable[[DroppedTurns], None] | None) -> ChatPrompt:
+        """The prompt of the last question; the oldest turns are left out if the context is full."""
+        if not self.multi_turn:
             source, target = (self.settings.get(f"{side}_language") for side in ("source", "target"))
             text = self.conversation.messages[-1]["content"]
             ids = encode_prompt(self.loaded, text, source_language=source, target_language=target)
-            return Question(self.loaded, ids, None)
-        text, ids = self._laid_out(self.conversation.sent)
+            return ChatPrompt(self.loaded, ids, None)
+        text, ids = self._laid_out(self.conversation.active_messages)
         if self.context is not None and len(ids) > self.context - self._room(self.context):
             turns = self._drop(self.context)
             if turns:
-                text, after = self._laid_out(self.conversation.sent)
+                text, after = self._laid_out(self.conversation.active_messages)
                 if dropped is not None:
-                    dropped(Dropped(turns, len(ids), len(after), self.context))
+                    dropped(DroppedTurns(turns, len(ids), len(after), self.context))
                 ids = after
             if len(ids) > self.context:
                 warnings.warn(
                     f"the question alone has {len(ids)} tokens, more than the {self.context} the model is made for",
                     stacklevel=2,
                 )
-        return replace(question_of(self.loaded, text), ids=ids)
+        return rendered_prompt(self.loaded, text, ids=ids)
 
     def _room(self, context: int) -> int:
-        """The tokens that an answer needs in the context."""
-        return min(token_limit(self.loaded, 0, self.settings.get("max_tokens")), context // ROOM)
+        """The tokens of the context that are left for an answer."""
+        return min(token_limit(self.loaded, 0, self.settings.get("max_tokens")), context // ANSWER_SHARE)
 
     def _drop(self, context: int) -> int:
-        """Leave out the oldest turns until the others fill a part of the context; gives how many."""
+        """Leave out the oldest turns until the others fill `1 / KEPT_SHARE` of the context; returns how many."""
         conversation = self.conversation
         first = conversation.dropped
         counts = range(first + 1, conversation.turns)
@@ -233,28 +218,30 @@ class ChatSession:
             fits = bisect_left(
                 counts,
                 True,
-                key=lambda count: len(self._laid_out(conversation.without(count))[1]) <= context // KEPT,
+                key=lambda count: (
+                    len(self._laid_out(conversation.without(count))[1]) <= context // KEPT_SHARE
+                ),
             )
             conversation.dropped = counts[min(fits, len(counts) - 1)]
         return conversation.dropped - first
 
     def _laid_out(self, messages: Sequence[Message]) -> tuple[str, list[int]]:
-        """The text that the template makes of messages, and its ids."""
+        """Messages as the text that the template renders, and its ids."""
         assert self._transcript is not None
         text = render_messages(self.loaded, messages)
         return text, self._transcript.encode(text)
 
-    def _steps(self, prompt: Question, report: Callable[[int, int], None] | None) -> Generator[Step]:
+    def _steps(self, prompt: ChatPrompt, report: Callable[[int, int], None] | None) -> Generator[Step]:
         settings = dict(self.settings)
         room = None if self.context is None else self.context - len(prompt.ids)
-        chosen, _ = started(self.loaded, settings, self.strategy)
-        if self.remembers and room is not None and room > 0 and "max_tokens" in chosen.setting_names:
+        chosen = self._strategy_for(settings)
+        if self.multi_turn and room is not None and room > 0 and "max_tokens" in chosen.setting_names:
             settings["max_tokens"] = min(token_limit(self.loaded, 0, settings.get("max_tokens")), room)
         if self.prompt_cache is not None and "prompt_cache" in chosen.setting_names:
             settings["prompt_cache"] = self.prompt_cache
-            if self.remembers:
+            if self.multi_turn:
                 settings["checkpoints"] = next_turn_checkpoints(
-                    self.loaded, self.conversation.sent, prompt.ids
+                    self.loaded, self.conversation.active_messages, prompt.ids
                 )
         steps = stream(prompt.loaded, prompt.ids, strategy=self.strategy, report=report, **settings)
-        yield from prompt.answer(steps)
+        yield from prompt.parsed(steps)

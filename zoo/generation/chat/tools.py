@@ -58,7 +58,7 @@ def call_of(value: Any) -> ToolCall | None:
         return None
     arguments = value.get("arguments", value.get("parameters"))
     if isinstance(arguments, str):
-        arguments = json_of(arguments)
+        arguments = parse_model_json(arguments)
     if not isinstance(arguments, dict):
         return None
     id = value.get("id")
@@ -70,8 +70,8 @@ def new_id() -> str:
     return "".join(secrets.choice(_LETTERS) for _ in range(_ID_LENGTH))
 
 
-def json_of(text: str) -> Any:
-    """What a JSON text says, line breaks within its strings allowed as models write them; None when it is none."""
+def parse_model_json(text: str) -> Any:
+    """Parse JSON that a model wrote, which may have line breaks within its strings; None where it is malformed."""
     try:
         return json.loads(text, strict=False, parse_constant=_refuse)
     except (ValueError, RecursionError):
@@ -103,14 +103,14 @@ def declarations(tools: Iterable[Tool]) -> list[dict[str, Any]]:
             raise PromptError(f"`tools`: tool {number} must be a function or {FORM}, got {tool!r:.60}")
         if not isinstance(function.get("parameters", {}), Mapping):
             raise PromptError(f"`tools`: {name}: parameters must be a JSON schema (an object)")
-        if name in names(found):
+        if name in names_of(found):
             raise PromptError(f"`tools`: two tools are called {name}")
         found.append(dict(made))
     return found
 
 
-def names(declared: Sequence[Mapping[str, Any]]) -> frozenset[str]:
-    """What the declared tools are called."""
+def names_of(declared: Sequence[Mapping[str, Any]]) -> frozenset[str]:
+    """The names of declared tools."""
     return frozenset(tool["function"]["name"] for tool in declared)
 
 

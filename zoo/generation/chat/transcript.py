@@ -1,4 +1,4 @@
-"""What was said, as the ids that it was said in."""
+"""`Transcript`: re-encodes a conversation with the ids that the model generated, so that its KV cache stays valid."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Sequence
 
 from zoo.tokenizer import Tokenizer
 
-MOST = 8  # texts: of a conversation the last holds all, the others serve turns that are taken back
+MOST = 8  # texts: the last one has the whole conversation, the others serve turns that are undone
 
 
 class Transcript:
-    """Encodes the prompts of a conversation so that one that begins with an earlier prompt and answer begins with their ids.
+    """Encodes a conversation's prompts. One that begins with an earlier prompt and its answer begins with their ids.
 
-    A model does not always write a text in the tokens that the tokenizer makes of it. Its own tokens are what its caches
-    have taken in: were the answer encoded anew, all of it would be computed again.
+    A model may write a text in other tokens than the tokenizer would. Its caches hold the keys and values of its own
+    tokens: were the answer encoded anew, all of it would be computed again.
 
     >>> from zoo.generation.chat.transcript import Transcript
     >>> tokenizer = zoo.load("llama").tokenizer

@@ -1,9 +1,9 @@
-"""What ends a text in a stream: text that may be the start of it is kept back until it is known not to be."""
+"""Stop strings and stop expressions. Output that could be the start of one is held back."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from zoo.errors import PromptError, ZooError
@@ -37,7 +37,7 @@ class StopText:
         if starts:
             self.found = True
             return self.pending[: min(starts)]
-        keep = 0 if last else max((self._overlap(stop) for stop in self.stops), default=0)
+        keep = 0 if last else partial_match(self.pending, self.stops)
         if self._expression is not None and not last:
             keep = max(keep, self._expression.held(self.pending))
         passed = self.pending[: len(self.pending) - keep]
@@ -46,16 +46,14 @@ class StopText:
             self._expression.passed(passed)
         return passed
 
-    def _overlap(self, stop: str) -> int:
-        """The number of characters at the end of the pending text that are the beginning of `stop`."""
-        return next(
-            (
-                n
-                for n in range(min(len(stop) - 1, len(self.pending)), 0, -1)
-                if self.pending.endswith(stop[:n])
-            ),
-            0,
-        )
+
+def partial_match(text: str, targets: Iterable[str]) -> int:
+    """The most characters at the end of a text that begin one of the targets without being all of it."""
+    longest = 0
+    for target in targets:
+        sizes = range(min(len(target) - 1, len(text)), longest, -1)
+        longest = next((size for size in sizes if text.endswith(target[:size])), longest)
+    return longest
 
 
 class Expression:

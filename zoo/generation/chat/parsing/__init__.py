@@ -1,8 +1,8 @@
-"""What a chat model writes, taken apart: the text of its answer, its thinking, and its calls of tools."""
+"""Parsing of chat answers into text, thinking and tool calls."""
 
 from __future__ import annotations
 
-from zoo.generation.chat.parsing.formats import AnswerFormat, format_of
+from zoo.generation.chat.parsing.formats import AnswerFormat, answer_format
 from zoo.generation.chat.parsing.parser import Parsed, Parser
 
-__all__ = ["AnswerFormat", "Parsed", "Parser", "format_of"]
+__all__ = ["AnswerFormat", "Parsed", "Parser", "answer_format"]

@@ -1,4 +1,4 @@
-"""The bodies of calls, in the spelling of each kind of model: text to calls, or None where it is malformed."""
+"""Parsers of tool calls in the formats of models: text to calls, or None where it is malformed."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from zoo.generation.chat.tools import ToolCall, call_of, json_of, names, new_id
+from zoo.generation.chat.tools import ToolCall, call_of, names_of, new_id, parse_model_json
 
 Tools = Sequence[Mapping[str, Any]]  # declarations
-Body = Callable[[str, Tools], tuple[ToolCall, ...] | None]
+ParseCalls = Callable[[str, Tools], tuple[ToolCall, ...] | None]
 
 ARGS, CALL_ID = "[ARGS]", "[CALL_ID]"
 _FUNCTION = re.compile(r"\s*<function=([^>\s]+)>(.*)</function>\s*", re.DOTALL)
@@ -25,7 +25,7 @@ def hermes(body: str, tools: Tools) -> tuple[ToolCall, ...] | None:
     if found := _FUNCTION.fullmatch(body):
         arguments = _parameters(found[2], _properties(found[1], tools))
         return None if arguments is None else (ToolCall(new_id(), found[1], arguments),)
-    call = call_of(json_of(body))
+    call = call_of(parse_model_json(body))
     return None if call is None else (call,)
 
 
@@ -43,7 +43,7 @@ def _parameters(body: str, properties: Mapping[str, Any]) -> dict[str, Any] | No
     while found := _PARAMETER.match(body, place):
         schema = properties.get(found[1])
         plain = isinstance(schema, Mapping) and schema.get("type") == "string"
-        value = None if plain else json_of(found[2])
+        value = None if plain else parse_model_json(found[2])
         values[found[1]] = found[2] if value is None and found[2].strip() != "null" else value
         place = found.end()
     return None if body[place:].strip() else values
@@ -55,14 +55,14 @@ def mistral(body: str, tools: Tools) -> tuple[ToolCall, ...] | None:
         name, id, arguments = found.groups()
         call = call_of({"name": name, "id": id, "arguments": arguments})
         return None if call is None else (call,)
-    values = json_of(body)
+    values = parse_model_json(body)
     return _all_calls(values) if isinstance(values, list) else None
 
 
 def llama(body: str, tools: Tools) -> tuple[ToolCall, ...] | None:
     """LLaMA's calls: JSON objects, several with ";" between them. None when one names no tool that was declared."""
     decoder = json.JSONDecoder(strict=False)
-    values, place, known = [], len(body) - len(body.lstrip()), names(tools)
+    values, place, known = [], len(body) - len(body.lstrip()), names_of(tools)
     while place < len(body):
         try:
             value, place = decoder.raw_decode(body, place)

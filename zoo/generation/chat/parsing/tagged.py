@@ -5,122 +5,111 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from zoo.frozen import Frozen, frozen
-from zoo.generation.chat.parsing.calls import Body, Tools
-from zoo.generation.chat.parsing.parser import MarkedText, Parsed, Trimmed
-from zoo.generation.chat.tools import ToolCall
+from zoo.generation.chat.parsing.calls import ParseCalls, Tools
+from zoo.generation.chat.parsing.parser import Parsed, Parser, TagTrimmer
 
 
 @frozen()
-class CallTags(Frozen):
-    """How calls are marked: by `opening` and `closing`; without `closing` the next opening or the answer's end closes.
+class CallFormat(Frozen):
+    """How models write calls. A chat template with all the `template_markers` belongs to such a model.
 
-    `body` reads what stands between. An answer that `unmarked` says may be calls without a mark is held back to its
-    end, and read by `body`, too.
+    `opening` and `closing` stand around a call; without `closing`, the next opening or the end of the answer closes it.
+    `parse` reads what stands between; it is None for harmony, which has messages in place of tags. An answer for which
+    `may_be_untagged` is true is held back to its end and read by `parse`, too. `tokens` are the other special tokens that
+    a parser has to see.
     """
 
-    opening: str
-    closing: str | None
-    body: Body
-    unmarked: Callable[[str], bool] | None = None
+    name: str
+    template_markers: tuple[str, ...]
+    opening: str = ""
+    closing: str | None = None
+    parse: ParseCalls | None = None
+    may_be_untagged: Callable[[str], bool] | None = None
+    tokens: tuple[str, ...] = ()
 
 
-class TaggedParser:
+class TaggedParser(Parser):
     """Parser of answers with tags. Thinking stands at the start; later its tags are text like any other."""
 
     def __init__(
         self,
         thinking: tuple[str, str] | None,
-        calls: CallTags | None,
+        format: CallFormat | None,
         tools: Tools = (),
         *,
-        begun: bool = False,
+        in_thinking: bool = False,
     ) -> None:
-        """`begun`: the prompt has opened the thinking."""
-        self._marked = MarkedText()
-        self._tags, self._calls, self._tools = thinking, calls, tools
-        self._text, self._thoughts = Trimmed(), Trimmed(after_mark=True)
-        self._state = self._in_thinking if begun else self._at_start
-        self._call = ""  # the one under way, its mark included
-        self._new: tuple[list[str], list[str], list[ToolCall]]
-
-    def add(self, text: str) -> Parsed:
-        """What is certain after more text."""
-        self._marked.pending += text
-        return self._advance(last=False)
+        """`thinking` has the tags around it. `in_thinking`: the prompt ends with the opening one."""
+        super().__init__(self._in_thinking if in_thinking else self._at_start)
+        self._tags, self._format, self._tools = thinking, format, tools
+        self._text, self._thoughts = TagTrimmer(), TagTrimmer(after_tag=True)
+        self._call = ""  # the one under way, its tag included
 
     def finish(self) -> Parsed:
-        """What was held back."""
-        rest = self._advance(last=True)
-        return Parsed(rest.text + self._text.finish(), rest.thinking + self._thoughts.finish(), rest.calls)
-
-    def _advance(self, last: bool) -> Parsed:
-        self._new = [], [], []
-        while self._state(last):
-            pass
-        texts, thoughts, calls = self._new
-        return Parsed("".join(texts), "".join(thoughts), tuple(calls))
-
-    # The states. Each takes what it can of what is pending, and says whether the next state has more to do.
+        return super().finish() + Parsed(self._text.finish(), self._thoughts.finish())
 
     def _at_start(self, last: bool) -> bool:
         """Nothing but white space so far."""
-        body = self._marked.pending.lstrip()
-        space = self._marked.pending[: len(self._marked.pending) - len(body)]
-        self._new[0].append(self._text.push(space))
-        self._marked.pending = body
+        body = self.pending.lstrip()
+        self._add_text(self.pending[: len(self.pending) - len(body)])
+        self.pending = body
         opening = self._tags[0] if self._tags else None
         if opening and body.startswith(opening):
-            self._marked.pending = body[len(opening) :]
+            self.pending = body[len(opening) :]
             self._text.trim()
-            self._state = self._in_thinking
+            self.state = self._in_thinking
             return True
-        unmarked = self._calls is not None and self._calls.unmarked is not None and self._calls.unmarked(body)
-        if not last and (unmarked or (opening and opening.startswith(body))):
+        format = self._format
+        untagged = format is not None and format.may_be_untagged is not None and format.may_be_untagged(body)
+        if not last and (untagged or (opening and opening.startswith(body))):
             return False
-        if unmarked and self._called(body):
-            self._marked.pending = ""
-        self._state = self._in_text
+        if untagged and self._add_calls(body):
+            self.pending = ""
+        self.state = self._in_text
         return True
 
     def _in_text(self, last: bool) -> bool:
-        before, mark = self._marked.take((self._calls.opening,) if self._calls else (), last)
-        self._new[0].append(self._text.push(before))
-        if mark is None:
+        before, tag = self.take((self._format.opening,) if self._format else (), last)
+        self._add_text(before)
+        if tag is None:
             return False
-        self._call, self._state = mark, self._in_call
+        self._call, self.state = tag, self._in_call
         return True
 
     def _in_thinking(self, last: bool) -> bool:
-        before, mark = self._marked.take((self._tags[1],) if self._tags else (), last)
-        self._new[1].append(self._thoughts.push(before))
-        if mark is None:
+        before, tag = self.take((self._tags[1],) if self._tags else (), last)
+        self.parsed += Parsed(thinking=self._thoughts.push(before))
+        if tag is None:
             return False
         self._thoughts.trim()
         self._text.trim()
-        self._state = self._at_start
+        self.state = self._at_start
         return True
 
     def _in_call(self, last: bool) -> bool:
-        assert self._calls is not None
-        opening, closing = self._calls.opening, self._calls.closing
-        before, mark = self._marked.take((closing or opening,), last)
+        assert self._format is not None
+        opening, closing = self._format.opening, self._format.closing
+        before, tag = self.take((closing or opening,), last)
         self._call += before
-        if mark is None and not last:
+        if tag is None and not last:
             return False
-        if not self._called(self._call[len(opening) :]):
-            self._new[0].append(self._text.push(self._call + (mark if mark and closing else "")))
-        if mark and closing is None:
-            self._call = mark
+        if not self._add_calls(self._call[len(opening) :]):
+            self._add_text(self._call + (tag if tag and closing else ""))
+        if tag and closing is None:
+            self._call = tag
         else:
-            self._state = self._in_text
+            self.state = self._in_text
         return True
 
-    def _called(self, body: str) -> bool:
-        """Note the calls of a body; False where it is malformed."""
-        assert self._calls is not None
-        made = self._calls.body(body, self._tools)
-        if made is None:
+    def _add_text(self, text: str) -> None:
+        self.parsed += Parsed(self._text.push(text))
+
+    def _add_calls(self, body: str) -> bool:
+        """Add the calls of a body; False where it is malformed."""
+        assert self._format is not None and self._format.parse is not None
+        calls = self._format.parse(body, self._tools)
+        if calls is None:
             return False
-        self._new[2].extend(made)
+        self.parsed += Parsed(calls=calls)
         self._text.trim()
         return True
