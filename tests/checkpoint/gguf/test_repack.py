@@ -12,6 +12,7 @@ import zoo
 from zoo.checkpoint.convert import convert
 from zoo.checkpoint.gguf import read_tensors
 from zoo.checkpoint.gguf import tensors as gguf_tensors
+from zoo.checkpoint.gguf.file import GGUFCheckpoint
 from zoo.checkpoint.open import open_model
 from zoo.errors import CheckpointError, SourceError, ZooError
 from zoo.loading import load
@@ -132,13 +133,13 @@ def test_shards_that_cut_a_layer_hold_all_of_it(mixed, tmp_path):
 def test_converting_reads_a_layer_at_a_time(mixed, tmp_path, monkeypatch):
     path, _ = mixed
     asked = []
-    read = gguf_tensors.GGUFTensors.read
+    read = GGUFCheckpoint.read
 
     def noted(self, dtype, names=None):
         asked.append(names)
         return read(self, dtype, names)
 
-    monkeypatch.setattr(gguf_tensors.GGUFTensors, "read", noted)
+    monkeypatch.setattr(GGUFCheckpoint, "read", noted)
     convert(path, tmp_path / "out", quantize="4")
     layers = [{name.split(".")[1] for name in names if name.startswith("blk.")} for names in asked]
     assert [*map(len, layers)] == [0, 1, 1, 1] and set.union(*layers) == {"0", "1", "2"}

@@ -85,7 +85,7 @@ def test_a_kind_that_nothing_unpacks_is_refused_by_name(tmp_path, kind):
     raw = np.zeros((4, size), np.uint8) if kind == "Q8_K" else np.zeros((4, 4), np.int32)
     entry = entry_of(tmp_path, None, kind, raw=raw)
     with pytest.raises(CheckpointError, match=f"tensor tensor is of type {kind}"):
-        gguf_tensors.tensors_of({"tensor": entry})
+        gguf_tensors.check_kinds([entry])
 
 
 def test_five_bits_are_packed_as_mlx_packs_them():

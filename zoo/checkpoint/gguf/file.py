@@ -15,9 +15,18 @@ from zoo.checkpoint.checkpoint import Checkpoint
 from zoo.checkpoint.finite import finite
 from zoo.checkpoint.gguf.config import architecture_of, config_of, decimal, gguf_of, origin_of, own_keys
 from zoo.checkpoint.gguf.header import Header, read_header, shown
-from zoo.checkpoint.gguf.read_tensors import read_tensor
+from zoo.checkpoint.gguf.read_tensors import read_tensor, reader
 from zoo.checkpoint.gguf.rope import llama3_scaling
-from zoo.checkpoint.gguf.tensors import tensors_of
+from zoo.checkpoint.gguf.tensors import (
+    REQUANTIZATIONS,
+    Requantized,
+    check_kinds,
+    layer_groups,
+    own_dtype,
+    read_requantized,
+    unread,
+    warn_of_dequantized,
+)
 from zoo.checkpoint.pooling import Pooling, save_pooling
 from zoo.checkpoint.safetensors import Tensors
 from zoo.config import Origin
@@ -54,7 +63,10 @@ class GGUFCheckpoint(Checkpoint):
     ) -> None:
         super().__init__(path, registry=registry, architecture=architecture)
         self.header = read_headers(path)
-        self._tensors = tensors_of(self.header.tensors, repack)
+        if repack not in (None, *REQUANTIZATIONS):
+            raise CheckpointError(f"`repack` {repack!r} is not one of {', '.join(map(str, REQUANTIZATIONS))}")
+        check_kinds(self.header.tensors.values())
+        self._repack, self._losses = repack, Requantized(repack or 0)
 
     @cached_property
     def architecture(self) -> Architecture:
@@ -71,19 +83,31 @@ class GGUFCheckpoint(Checkpoint):
         return origin_of(self.header, gguf_of(self.architecture, self.header))
 
     def tensors(self, dtype: mx.Dtype | None = None) -> Tensors:
-        return self._tensors.placeholders(dtype)
+        dtype = dtype or own_dtype(self.header.tensors.values())
+        return self._named({e.name: unread(e, dtype, self._repack) for e in self.header.tensors.values()})
+
+    def _named(self, arrays: dict[str, Any]) -> Tensors:
+        kinds = {name: entry.kind for name, entry in self.header.tensors.items()}
+        return Tensors(arrays, kinds, {"format": "gguf"})
 
     def groups(self) -> list[list[str]]:
-        return self._tensors.groups()
+        return layer_groups(self.header.tensors)
 
     def read(self, dtype: mx.Dtype | None, names: Collection[str] | None = None) -> Tensors:
-        return self._tensors.read(dtype, names)
-
-    def held_bytes(self, dtype: mx.Dtype | None) -> int:
-        return self._tensors.held_bytes(dtype)
+        entries = self.header.tensors.values()
+        dtype = dtype or own_dtype(entries)
+        with reader() as take_apart:
+            arrays = {
+                entry.name: read_requantized(entry, dtype, self._repack, self._losses, take_apart)
+                for entry in entries
+                if names is None or entry.name in names
+            }
+        return self._named(arrays)
 
     def warn_of_losses(self, dtype: mx.Dtype | None) -> None:
-        self._tensors.warn_of_losses(dtype)
+        entries = self.header.tensors.values()
+        warn_of_dequantized(entries, dtype or own_dtype(entries), self._repack)
+        self._losses.warn()
 
     def weight_files(self) -> list[Path]:
         return list(dict.fromkeys(entry.path for entry in self.header.tensors.values()))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,9 +17,8 @@ import numpy as np
 from zoo import runtime
 from zoo.checkpoint.gguf.blocks import GROUP
 from zoo.checkpoint.gguf.header import TensorInfo
-from zoo.checkpoint.gguf.read_tensors import PLAIN, QUANTIZATIONS, Reader, read_tensor, reader, stays_packed
+from zoo.checkpoint.gguf.read_tensors import PLAIN, QUANTIZATIONS, Reader, read_tensor, stays_packed
 from zoo.checkpoint.quantized_matrix import QuantizationSpec, QuantizedMatrix, quantize_matrix
-from zoo.checkpoint.safetensors import Tensors
 from zoo.errors import CheckpointError
 from zoo.notices import notice
 
@@ -32,8 +31,8 @@ WIDER = ("F32", "F64", "Q4_K", "Q5_K")  # that only float32 holds so
 
 
 @dataclass
-class Repacked:
-    """What was repacked, in `bits`: each tensor's kind, and the squares of its error and its numbers, summed."""
+class Requantized:
+    """What was requantized, in `bits`: each tensor's kind, and the squares of its error and its numbers, summed."""
 
     bits: int
     tensors: dict[str, tuple[str, float, float]] = field(default_factory=dict)
@@ -62,75 +61,33 @@ def _parts(matrix: Any) -> Iterator[Any]:
         yield matrix[first : first + step]
 
 
-@dataclass
-class GGUFTensors:
-    """The tensors of a GGUF file: `placeholders` have their shapes and no numbers; `read` gives those that have.
-
-    `repack` (4, 6 or 8) packs what no quantization holds exactly, in so many bits; `repacked` counts what that lost.
-    """
-
-    entries: Mapping[str, TensorInfo]
-    repack: int | None = None
-    repacked: Repacked = field(default_factory=lambda: Repacked(0))
-
-    def held_bytes(self, dtype: mx.Dtype | None) -> int:
-        """The bytes of what `read` gives."""
-        return sum(array.nbytes for array in self.placeholders(dtype).arrays.values())
-
-    def read(self, dtype: mx.Dtype | None, names: Collection[str] | None = None) -> Tensors:
-        """The tensors themselves, or those of some `names`, floats cast to `dtype`.
-
-        Without one they are of the smallest that holds all matrices as they are.
-        """
-        dtype = dtype or own_dtype(self.entries.values())
-        chosen = [entry for name, entry in self.entries.items() if names is None or name in names]
-        with reader() as take_apart:
-            arrays = {entry.name: self._read(entry, dtype, take_apart) for entry in chosen}
-        return self._tensors(arrays)
-
-    def _tensors(self, arrays: dict[str, Any]) -> Tensors:
-        kinds = {name: entry.kind for name, entry in self.entries.items()}
-        return Tensors(arrays, kinds, {"format": "gguf"})
-
-    def _read(self, entry: TensorInfo, dtype: mx.Dtype, take_apart: Reader) -> Any:
-        quantization = quantization_of(entry, self.repack)
-        if quantization is None or stays_packed(entry):
-            return read_tensor(entry, dtype, take_apart)
-        matrix = read_tensor(entry, mx.float32, take_apart)
-        packed = quantize_matrix(entry.name, matrix, quantization).astype(dtype)
-        mx.eval(*packed.parts().values())
-        self.repacked.add(entry, matrix, packed)
-        return packed
-
-    def placeholders(self, dtype: mx.Dtype | None) -> Tensors:
-        """What `read` gives, without numbers."""
-        dtype = dtype or own_dtype(self.entries.values())
-        return self._tensors(
-            {name: unread(entry, dtype, self.repack) for name, entry in self.entries.items()}
-        )
-
-    def groups(self) -> list[list[str]]:
-        """The names of the tensors that belong together: those of each layer, and the others first."""
-        groups: dict[str, list[str]] = {"": []}
-        for name in self.entries:
-            found = LAYER.match(name)
-            groups.setdefault(found[0] if found else "", []).append(name)
-        return [names for names in groups.values() if names]
-
-    def warn_of_losses(self, dtype: mx.Dtype | None) -> None:
-        """Say in one line which kinds have no packed form, or what they lost when they got one."""
-        dtype = dtype or own_dtype(self.entries.values())
-        warn_of_dequantized(self.entries.values(), dtype, self.repack)
-        self.repacked.warn()
-
-
-def tensors_of(entries: Mapping[str, TensorInfo], repack: int | None = None) -> GGUFTensors:
-    """The tensors that a header names, unread; CheckpointError for a kind that nothing here can unpack."""
-    if repack not in (None, *REQUANTIZATIONS):
-        raise CheckpointError(f"`repack` {repack!r} is not one of {', '.join(map(str, REQUANTIZATIONS))}")
-    for entry in {entry.kind: entry for entry in entries.values()}.values():
+def check_kinds(entries: Iterable[TensorInfo]) -> None:
+    """CheckpointError for a kind of tensor that nothing here can dequantize."""
+    for entry in {entry.kind: entry for entry in entries}.values():
         check_kind(entry)
-    return GGUFTensors(entries, repack, Repacked(repack or 0))
+
+
+def read_requantized(
+    entry: TensorInfo, dtype: mx.Dtype, bits: int | None, losses: Requantized, take_apart: Reader
+) -> Any:
+    """The tensor with its numbers; what no quantization holds exactly in so many `bits`, `losses` noting the error."""
+    quantization = quantization_of(entry, bits)
+    if quantization is None or stays_packed(entry):
+        return read_tensor(entry, dtype, take_apart)
+    matrix = read_tensor(entry, mx.float32, take_apart)
+    packed = quantize_matrix(entry.name, matrix, quantization).astype(dtype)
+    mx.eval(*packed.parts().values())
+    losses.add(entry, matrix, packed)
+    return packed
+
+
+def layer_groups(names: Iterable[str]) -> list[list[str]]:
+    """The names of the tensors that belong together: those of each layer, and the others first."""
+    groups: dict[str, list[str]] = {"": []}
+    for name in names:
+        found = LAYER.match(name)
+        groups.setdefault(found[0] if found else "", []).append(name)
+    return [names for names in groups.values() if names]
 
 
 def own_dtype(entries: Iterable[TensorInfo]) -> mx.Dtype:
