@@ -19,7 +19,7 @@ from zoo.checkpoint.convert import convert
 from zoo.checkpoint.parameters import parameters_of
 from zoo.checkpoint.quantize import choose, mixed, parse_quantization
 from zoo.checkpoint.quantized_matrix import QuantizationSpec, QuantizedMatrix
-from zoo.checkpoint.save import write
+from zoo.checkpoint.save import SaveOptions, write
 from zoo.cli.convert import convert as command
 from zoo.errors import CheckpointError, SourceError, ZooError
 from zoo.host.registry import default_registry
@@ -105,7 +105,7 @@ def test_memory_is_that_of_a_shard(tmp_path):
     begin = mx.get_active_memory()
     tensors = {name: array.astype(mx.float16) for name, array in mx.load(str(file)).items()}
     shard = 4 * layer
-    write(tmp_path / "out", tensors, {}, shard=shard)
+    write(tmp_path / "out", tensors, {}, SaveOptions(shard=shard))
     assert mx.get_peak_memory() - begin < 1.3 * shard + layer
 
 
@@ -226,7 +226,7 @@ def test_what_mlx_has_no_place_for_is_written_as_its_numbers(extra, tmp_path):
     plain = QuantizedMatrix("b.weight", weight, scales, biases, QuantizationSpec(4, 32))
     expected = packed.numbers()
     with pytest.warns(UserWarning, match=r"a\.weight: cannot stay packed without loss"):
-        write(tmp_path, {"a.weight": packed, "b.weight": plain}, {}, "mlx")
+        write(tmp_path, {"a.weight": packed, "b.weight": plain}, {}, SaveOptions("mlx"))
     found = mx.load(str(tmp_path / "model.safetensors"))
     assert found.keys() == {"a.weight", "b.weight", "b.scales", "b.biases"}
     assert mx.array_equal(found["a.weight"], expected)
@@ -237,7 +237,7 @@ def test_the_second_scale_of_experts_is_written_as_mlx_has_it(tmp_path):
     packed = QuantizedMatrix(
         "a.weight", weight, scales, None, QuantizationSpec(4, 16, "nvfp4"), mx.array([[0.5], [1.0], [2.0]])
     )
-    write(tmp_path, {"a.weight": packed}, {}, "mlx")
+    write(tmp_path, {"a.weight": packed}, {}, SaveOptions("mlx"))
     assert mx.load(str(tmp_path / "model.safetensors"))["a.global_scale"].tolist() == [1344.0, 2688.0, 5376.0]
 
 

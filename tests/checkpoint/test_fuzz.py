@@ -25,7 +25,7 @@ from zoo.assemble import assemble
 from zoo.checkpoint.open import make_recipe
 from zoo.checkpoint.parameters import export
 from zoo.checkpoint.pooling import pooling_of
-from zoo.checkpoint.save import write
+from zoo.checkpoint.save import SaveOptions, write
 from zoo.errors import ZooError
 from zoo.host.registry import default_registry
 from zoo.testing import numbers_of, randomise
@@ -97,7 +97,9 @@ def folders(tmp_path_factory):
         model = assemble(recipe, known)
         randomise(model)
         config = {"model_type": architecture.model_types[0], **numbers}
-        write(path, export(model, architecture, recipe), config, shard=10**9 if made else 100_000)
+        write(
+            path, export(model, architecture, recipe), config, SaveOptions(shard=10**9 if made else 100_000)
+        )
         for file in ("tokenizer.json", "tokenizer_config.json"):
             shutil.copyfile(pocket / file, path / file)
         if family == "gpt2":  # the files that came before tokenizer.json

@@ -11,7 +11,7 @@ from terminal import Terminal
 import zoo
 from zoo.cache import evaluate_caches
 from zoo.checkpoint.convert import convert
-from zoo.checkpoint.save import write
+from zoo.checkpoint.save import SaveOptions, write
 from zoo.inspect.divergence import divergence
 
 # The commands as they are, but each report takes a while, and nobody waits a second for the first bar.
@@ -204,7 +204,7 @@ def test_a_file_written_in_pieces_is_the_same_file(tmp_path, monkeypatch):
     }
     mx.save_safetensors(str(tmp_path / "whole.safetensors"), dict(tensors), metadata={"format": "pt"})
     reports = []
-    write(tmp_path / "out", dict(tensors), {}, report=lambda *told: reports.append(told))
+    write(tmp_path / "out", dict(tensors), {}, SaveOptions(report=lambda *told: reports.append(told)))
     assert (tmp_path / "out" / "model.safetensors").read_bytes() == (
         tmp_path / "whole.safetensors"
     ).read_bytes()

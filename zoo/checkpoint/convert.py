@@ -6,6 +6,7 @@ each is then evaluated for the shard that it goes to.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -14,12 +15,13 @@ from typing import Any
 
 import mlx.core as mx
 
+from zoo.checkpoint.adapter import fuse, open_adapter
 from zoo.checkpoint.detect_format import suffixes_of
 from zoo.checkpoint.open import Opened, Report, open_model
 from zoo.checkpoint.parameters import renamed
 from zoo.checkpoint.quantize import Choice, mixed, parse_quantization, quantized
-from zoo.checkpoint.quantized_matrix import QuantizedMatrix
-from zoo.checkpoint.save import SHARD, signature_of, write
+from zoo.checkpoint.quantized_matrix import QuantizationSpec, QuantizedMatrix
+from zoo.checkpoint.save import SHARD, SaveOptions, signature_of, write
 from zoo.errors import SourceError, ZooError
 from zoo.files.writing import new_folder
 from zoo.host.registry import Registry, default_registry
@@ -63,38 +65,23 @@ def convert(
     report: Report | None = None,
     registry: Registry | None = None,
 ) -> Converted:
-    """Write `source` to the new folder `out`, whole or not at all.
+    """Write `source` to the new folder `out`, whole or not at all. Each argument is an option of `zoo convert`.
 
     `quantize` is bits ("4") or a mode ("mxfp4"), "none" to unpack what is packed; `recipe` mixes two numbers of bits.
     `dtype` casts floats. Layout "mlx" loads in mlx-lm, "hf" in transformers, which holds no packed matrices: they are
     dequantized. `revision` is a hub id's branch, tag or commit. `adapter` is a folder of mlx-lm's LoRA or DoRA, to be
-    made part of the weights. `repack` (4, 6 or 8) packs in so many bits what no quantization of MLX holds as a GGUF file has
-    it. `report` is called as by `zoo.load`. A `ZooError` says what is impossible.
+    made part of the weights. `repack` (4, 6 or 8) packs in so many bits what no quantization of MLX holds as a GGUF file
+    has it. `report` is called as by `zoo.load`. A `ZooError` says what is impossible.
 
     >>> from zoo.checkpoint.convert import convert
     >>> written = convert("llama", "my-llama", quantize="4")
     >>> written.parameters, round(written.bits, 2)  # parameters, bits of each
     (1049728, 4.51)
     """
-    out = Path(out).expanduser()
-    if layout not in LAYOUTS:
-        raise ZooError(f"`layout` {layout!r} is not one of {', '.join(LAYOUTS)}")
-    if dtype is not None and dtype not in DTYPES:
-        raise ZooError(f"`dtype` {dtype!r} is not one of {', '.join(DTYPES)}")
-    packs = recipe is not None or quantize not in (None, "none")
-    if layout == "hf" and packs:
-        raise ZooError("quantized matrices have no place in `layout` hf: choose `layout` mlx")
-    if recipe is not None and quantize is not None:
-        raise ZooError("`recipe` says how many bits there are: leave `quantize` out")
-    if group_size is not None and not packs:
-        raise ZooError("`group_size` says how `quantize` packs: give that too")
-    registry = registry or default_registry()
-    if out.name.endswith(suffixes_of(registry)):
-        kind = out.suffix[1:].upper()
-        raise SourceError(f"{out}: {kind} files are read, not written; give the name of a folder to write")
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise SourceError(f"{out}: exists already")
-    asked = parse_quantization(quantize, group_size) if packs and quantize else None
+    out, registry = Path(out).expanduser(), registry or default_registry()
+    _check_options(quantize, group_size, recipe, dtype, layout)
+    _check_folder(out, registry)
+    asked = parse_quantization(quantize, group_size) if quantize not in (None, "none") else None
     floats = getattr(mx, dtype) if dtype else None
     how: dict[str, Any] = dict(architecture=architecture, revision=revision, repack=repack, registry=registry)
     opened = open_model(source, floats=floats, **how)
@@ -106,53 +93,93 @@ def convert(
     if recipe is not None:
         asked, more = mixed(recipe, len(opened.recipe.layers), group_size)
         choices = (more, *choices)
-    adapter_of = None
-    if adapter is not None:
-        from zoo.checkpoint.adapter import fuse, open_adapter
-
-        adapter_of = open_adapter(adapter, opened)
-
-    def made(parameters: dict[str, Any]) -> dict[str, Any]:
-        """The tensors that parameters become, unevaluated."""
-        if quantize == "none":
-            parameters = {
-                path: tensor.numbers(floats) if isinstance(tensor, QuantizedMatrix) else tensor
-                for path, tensor in parameters.items()
-            }
-        if adapter_of is not None:
-            fuse(parameters, {path: adapter_of[path] for path in parameters if path in adapter_of})
-        if asked is not None:
-            together = fused(opened.architecture.layouts[layout], parameters)
-            parameters = quantized(opened.model, parameters, asked, choices, together)
-        return renamed(parameters, opened.architecture, opened.recipe, layout)
-
-    tensors: dict[str, Any] = {}
-    readers: list[tuple[set[str], Callable[[], dict[str, Any]]]] = []
-    count = 0
-    for promised, read in opened.layers(floats):
-        count += sum(_numbers(tensor) for tensor in promised.values())
-        group = made(dict(promised))
-        readers.append((set(group), read))
-        tensors |= group
-    del promised, group
+    updates = open_adapter(adapter, opened) if adapter is not None else {}
+    conversion = Conversion(opened, layout, floats, quantize == "none", asked, choices, updates)
+    tensors, count = conversion.promised()
     opened.parameters = {}  # only `tensors` holds them now
-
-    def pieces(names: Collection[str]) -> Iterator[dict[str, Any]]:
-        """The tensors of these names, read one layer at a time."""
-        for group, read in readers:
-            if group.intersection(names):
-                yield made(dict(read()))
-
-    config = {
-        **(spelled_out(opened) if layout == "mlx" else opened.config),
-        **signature_of(opened.architecture, opened.registry),
-    }
+    mlx_config = spelled_out(opened) if layout == "mlx" else opened.config
+    config = {**mlx_config, **signature_of(opened.architecture, opened.registry)}
+    broken, read = partial(opened.not_finite, dtype), None if opened.checkpoint.lazy else conversion.read
     with new_folder(out) as part:
-        broken, by_layer = partial(opened.not_finite, dtype), None if opened.checkpoint.lazy else pieces
-        sizes = write(part, tensors, config, layout, floats, shard, report, broken, by_layer)
+        sizes = write(part, tensors, config, SaveOptions(layout, floats, shard, report, broken, read))
         opened.checkpoint.save_auxiliary_files(part)
     opened.checkpoint.warn_of_losses(floats)
     return Converted(out, sum(sizes.values()), count)
+
+
+def _check_options(
+    quantize: str | None, group_size: int | None, recipe: str | None, dtype: str | None, layout: str
+) -> None:
+    """ZooError for options of `convert` that are unknown, or exclude each other."""
+    if layout not in LAYOUTS:
+        raise ZooError(f"`layout` {layout!r} is not one of {', '.join(LAYOUTS)}")
+    if dtype is not None and dtype not in DTYPES:
+        raise ZooError(f"`dtype` {dtype!r} is not one of {', '.join(DTYPES)}")
+    packs = recipe is not None or quantize not in (None, "none")
+    if layout == "hf" and packs:
+        raise ZooError("quantized matrices have no place in `layout` hf: choose `layout` mlx")
+    if recipe is not None and quantize is not None:
+        raise ZooError("`recipe` says how many bits there are: leave `quantize` out")
+    if group_size is not None and not packs:
+        raise ZooError("`group_size` says how `quantize` packs: give that too")
+
+
+def _check_folder(out: Path, registry: Registry) -> None:
+    """SourceError for a folder that cannot be written anew."""
+    if out.name.endswith(suffixes_of(registry)):
+        kind = out.suffix[1:].upper()
+        raise SourceError(f"{out}: {kind} files are read, not written; give the name of a folder to write")
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise SourceError(f"{out}: exists already")
+
+
+@dataclass
+class Conversion:
+    """What becomes of an opened checkpoint's parameters, unevaluated.
+
+    What is packed is `dequantized`, or `quantization` and `choices` say how each matrix is packed; `updates` are an
+    adapter's.
+    """
+
+    opened: Opened
+    layout: str
+    floats: mx.Dtype | None
+    dequantized: bool
+    quantization: QuantizationSpec | None
+    choices: tuple[Choice, ...]
+    updates: dict[str, Any]
+
+    def promised(self) -> tuple[dict[str, Any], int]:
+        """All tensors that will be written, by name, and how many numbers the parameters are."""
+        tensors: dict[str, Any] = {}
+        self._readers: list[tuple[set[str], Callable[[], dict[str, Any]]]] = []
+        count = 0
+        for parameters, read in self.opened.layers(self.floats):
+            count += sum(math.prod(parameter.shape) for parameter in parameters.values())
+            group = self._converted(dict(parameters))
+            self._readers.append((set(group), read))
+            tensors |= group
+        return tensors, count
+
+    def read(self, names: Collection[str]) -> Iterator[dict[str, Any]]:
+        """The tensors of these names, read one layer at a time."""
+        for group, read in self._readers:
+            if group.intersection(names):
+                yield self._converted(dict(read()))
+
+    def _converted(self, parameters: dict[str, Any]) -> dict[str, Any]:
+        """The tensors that parameters become."""
+        opened = self.opened
+        if self.dequantized:
+            parameters = {
+                path: tensor.numbers(self.floats) if isinstance(tensor, QuantizedMatrix) else tensor
+                for path, tensor in parameters.items()
+            }
+        fuse(parameters, {path: self.updates[path] for path in parameters if path in self.updates})
+        if self.quantization is not None:
+            together = fused(opened.architecture.layouts[self.layout], parameters)
+            parameters = quantized(opened.model, parameters, self.quantization, self.choices, together)
+        return renamed(parameters, opened.architecture, opened.recipe, self.layout)
 
 
 def spelled_out(opened: Opened) -> dict[str, Any]:
@@ -173,10 +200,3 @@ def spelled_out(opened: Opened) -> dict[str, Any]:
     if "model_type" not in config and opened.architecture.model_types:
         config["model_type"] = opened.architecture.model_types[0]
     return config
-
-
-def _numbers(tensor: Any) -> int:
-    total = 1
-    for side in tensor.shape:
-        total *= side
-    return total

@@ -15,12 +15,14 @@ import mlx.core as mx
 
 from zoo.architecture import Architecture
 from zoo.checkpoint.finite import evaluate
+from zoo.checkpoint.matching import is_float
 from zoo.checkpoint.parameters import export
 from zoo.checkpoint.quantized_matrix import QuantizationSpec, QuantizedMatrix, as_array
 from zoo.checkpoint.quantized_tensors import GLOBAL_SCALE, warn_of_dequantized
 from zoo.checkpoint.safetensors import INDEX, SINGLE
 from zoo.errors import PluginError
 from zoo.files.writing import replacing, write_json
+from zoo.frozen import Frozen, frozen
 from zoo.host.registry import Registry, default_registry
 from zoo.host.resolve import WRITER
 
@@ -49,7 +51,7 @@ def save(
     tensors = export(model, architecture, recipe, layout)
     model_type = (architecture.model_types or [architecture.name])[0]
     signature = signature_of(architecture, registry or default_registry())
-    write(folder, tensors, {"model_type": model_type, **numbers, **signature}, layout, dtype)
+    write(folder, tensors, {"model_type": model_type, **numbers, **signature}, SaveOptions(layout, dtype))
 
 
 def signature_of(architecture: Architecture, registry: Registry) -> dict[str, str]:
@@ -61,75 +63,67 @@ def signature_of(architecture: Architecture, registry: Registry) -> dict[str, st
     return {} if plugin.first_party else {WRITER: plugin.label}
 
 
-def write(
-    folder: Path,
-    tensors: dict[str, Any],
-    config: Mapping[str, Any],
-    layout: str = "hf",
-    dtype: Any = None,
-    shard: int = SHARD,
-    report: Callable[[int, int], None] | None = None,
-    broken: Callable[[str], Exception] | None = None,
-    read: Callable[[Collection[str]], Iterator[dict[str, Any]]] | None = None,
-) -> dict[str, int]:
-    """Write `tensors`, emptied on the way, in files of at most `shard` bytes, and `config` with what they are.
+@frozen()
+class SaveOptions(Frozen):
+    """How `write` stores tensors: in the names of `layout`, floats cast to `dtype`, in files of at most `shard` bytes.
 
-    Gives the bytes of each tensor written. `report` is called with the bytes computed and written, and with how many
-    of both there will be. Layout "hf" holds no packed matrices: they are dequantized. `broken` makes the error that is
-    raised for a tensor with NaN or infinity in it, by its name; without it there is no such check. `read` gives the tensors of
-    some names in groups, where those in `tensors` have only their shapes and dtypes.
+    Layout "hf" holds no packed matrices: they are dequantized. `report` is called with the bytes computed and written,
+    and with how many of both there will be. `broken` makes the error that is raised for a tensor with NaN or infinity in
+    it, by its name; without it there is no such check. `read` gives the tensors of some names in groups, where those
+    given to `write` have only their shapes and dtypes.
     """
+
+    layout: str = "hf"
+    dtype: mx.Dtype | None = None
+    shard: int = SHARD
+    report: Callable[[int, int], None] | None = None
+    broken: Callable[[str], Exception] | None = None
+    read: Callable[[Collection[str]], Iterator[dict[str, Any]]] | None = None
+
+
+DEFAULTS = SaveOptions()
+
+
+def write(
+    folder: Path, tensors: dict[str, Any], config: Mapping[str, Any], options: SaveOptions = DEFAULTS
+) -> dict[str, int]:
+    """Write `tensors`, emptied on the way, in shards, and `config` with what they are; gives each tensor's bytes."""
     folder.mkdir(parents=True, exist_ok=True)
-    unpacked: set[str] = set()
-    if layout == "mlx":
-        unpacked = {
-            name for name, t in tensors.items() if isinstance(t, QuantizedMatrix) and not is_mlx(name, t)
-        }
-        warn_of_dequantized(unpacked)
-        tensors |= {name: tensors[name].numbers(dtype) for name in unpacked}
-    described = described_by(config, tensors if layout == "mlx" else {})
-    owners: dict[str, str] = {}  # the tensor that an array is a part of
-    matrices: dict[str, QuantizedMatrix] = {}  # by the name of their scales
-    for name in list(tensors):
-        tensor = tensors.pop(name)
-        if layout == "mlx" and isinstance(tensor, QuantizedMatrix):
-            tensor = tensor if dtype is None else tensor.astype(dtype)
-            if broken is not None:
-                matrices[name.removesuffix("weight") + "scales"] = tensor
-        parts = _parts(name, tensor, layout, dtype)
-        owners |= dict.fromkeys(parts, name)
-        tensors |= parts
+    dequantized: set[str] = set()
+    if options.layout == "mlx":
+        dequantized = {n for n, t in tensors.items() if isinstance(t, QuantizedMatrix) and not is_mlx(n, t)}
+        warn_of_dequantized(dequantized)
+        tensors |= {name: tensors[name].numbers(options.dtype) for name in dequantized}
+    described = described_by(config, tensors if options.layout == "mlx" else {})
+    owners, matrices = _split_matrices(tensors, options)
     sizes = {name: array.nbytes for name, array in tensors.items()}
     floats = Counter[str]()
     for name, array in tensors.items():
         if mx.issubdtype(array.dtype, mx.floating):
             floats[str(array.dtype).removeprefix("mlx.core.")] += sizes[name]
-    shards = list(_shards(sizes, shard))
+    shards = list(_shards(sizes, options.shard))
     done, total = 0, 2 * sum(sizes.values())
 
     def advance(count: int) -> None:
         nonlocal done
         done += count
-        if report is not None:
-            report(done, total)
+        if options.report is not None:
+            options.report(done, total)
 
     files: dict[str, str] = {}
     for number, names in enumerate(shards, 1):
         file = SINGLE if len(shards) == 1 else f"model-{number:05}-of-{len(shards):05}.safetensors"
         chosen = {name: tensors.pop(name) for name in names}
-        if read is not None:
-            wanted = {owners[name] for name in names}
-            found = dict(_read(read(wanted), wanted, unpacked, layout, dtype))
+        if options.read is not None:
+            found = dict(_read({owners[name] for name in names}, dequantized, options))
             chosen = {name: found.pop(name) for name in names}
         for name, array in chosen.items():
-            whole = array if read is not None else matrices.pop(name, array)
-            if broken is None:
-                mx.eval(array)
-            elif evaluate({name: whole}) is not None:
-                raise broken(name)
+            _evaluate(name, matrices.pop(name, array) if options.read is None else array, options.broken)
             advance(array.nbytes)
         with replacing(folder / file) as part, part.open("wb") as opened:
-            mx.save_safetensors(_Pieces(opened, advance), chosen, metadata={"format": FORMATS[layout]})
+            mx.save_safetensors(
+                _Pieces(opened, advance), chosen, metadata={"format": FORMATS[options.layout]}
+            )
         del chosen
         mx.clear_cache()
         files |= dict.fromkeys(names, file)
@@ -139,6 +133,37 @@ def write(
     described["torch_dtype"] = floats.most_common(1)[0][0] if floats else "float32"
     write_json(folder / "config.json", described)
     return sizes
+
+
+def _split_matrices(
+    tensors: dict[str, Any], options: SaveOptions
+) -> tuple[dict[str, str], dict[str, QuantizedMatrix]]:
+    """Replace each tensor by the arrays that it is stored as.
+
+    Gives the tensor that each array is a part of, and the matrices to check, by the name of their scales.
+    """
+    owners: dict[str, str] = {}
+    matrices: dict[str, QuantizedMatrix] = {}
+    for name in list(tensors):
+        tensor = tensors.pop(name)
+        if options.layout == "mlx" and isinstance(tensor, QuantizedMatrix):
+            tensor = tensor if options.dtype is None else tensor.astype(options.dtype)
+            if options.broken is not None:
+                matrices[name.removesuffix("weight") + "scales"] = tensor
+        parts = _parts(name, tensor, options)
+        owners |= dict.fromkeys(parts, name)
+        tensors |= parts
+    return owners, matrices
+
+
+def _evaluate(
+    name: str, tensor: mx.array | QuantizedMatrix, broken: Callable[[str], Exception] | None
+) -> None:
+    """Evaluate a tensor; what `broken` gives is raised where it holds NaN or infinity."""
+    if broken is None:
+        mx.eval(tensor)
+    elif evaluate({name: tensor}) is not None:
+        raise broken(name)
 
 
 class _Pieces:
@@ -158,35 +183,30 @@ class _Pieces:
 
 
 def _read(
-    groups: Iterator[dict[str, Any]],
-    wanted: Collection[str],
-    unpacked: Collection[str],
-    layout: str,
-    dtype: Any,
+    wanted: Collection[str], dequantized: Collection[str], options: SaveOptions
 ) -> Iterator[tuple[str, mx.array]]:
     """The arrays that the tensors `wanted` are stored as, evaluated one by one, each group forgotten before the next."""
-    for group in groups:
+    assert options.read is not None
+    for group in options.read(wanted):
         for name in list(group):
             tensor = group.pop(name)
             if name in wanted:
-                tensor = tensor.numbers(dtype) if name in unpacked else tensor
-                parts = _parts(name, tensor, layout, dtype)
+                tensor = tensor.numbers(options.dtype) if name in dequantized else tensor
+                parts = _parts(name, tensor, options)
                 mx.eval(*parts.values())
                 yield from parts.items()
 
 
-def _parts(name: str, tensor: Any, layout: str, dtype: Any) -> dict[str, mx.array]:
+def _parts(name: str, tensor: mx.array | QuantizedMatrix, options: SaveOptions) -> dict[str, mx.array]:
     """The arrays that a tensor is stored as, by name."""
-    if isinstance(tensor, QuantizedMatrix):
-        if layout == "mlx":
-            parts = tensor.parts()
-            if "global_scale" in parts:
-                parts["global_scale"] = parts["global_scale"].squeeze(-1) * GLOBAL_SCALE
-            owner = name.removesuffix("weight")
-            return {owner + part: array for part, array in parts.items()}
-        tensor = as_array(tensor)
-    floating = mx.issubdtype(tensor.dtype, mx.floating)
-    return {name: tensor.astype(dtype) if dtype is not None and floating else tensor}
+    if isinstance(tensor, QuantizedMatrix) and options.layout == "mlx":
+        parts = tensor.parts()
+        if "global_scale" in parts:
+            parts["global_scale"] = parts["global_scale"].squeeze(-1) * GLOBAL_SCALE
+        owner = name.removesuffix("weight")
+        return {owner + part: array for part, array in parts.items()}
+    array = as_array(tensor)
+    return {name: array.astype(options.dtype) if options.dtype is not None and is_float(array) else array}
 
 
 def is_mlx(name: str, tensor: QuantizedMatrix) -> bool:
