@@ -33,7 +33,7 @@ def test_what_was_held_is_held_again(held, tmp_path):
     assert again.nbytes == held.nbytes
     for ids in (*TEXTS, [5, 3, 8, 4, 1], [5, 3, 9]):
         match = read(again, ids)
-        assert (match.length, match.why) == (lambda m: (m.length, m.why))(read(held, ids))
+        assert (match.length, match.miss_reason) == (lambda m: (m.length, m.miss_reason))(read(held, ids))
     assert [path.name for path in tmp_path.iterdir()] == ["talk.cache"]
     held.save(path)  # what is there is replaced
     assert PromptCache.load(path, held.loaded).nbytes == held.nbytes

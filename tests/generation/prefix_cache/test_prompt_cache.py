@@ -6,7 +6,7 @@ from fake_caches import Columns, State, fake_loaded, read
 
 from zoo.cache import CachePolicy
 from zoo.errors import PromptError
-from zoo.generation.prefix_cache import PromptCache, Reason, Statistics
+from zoo.generation.prefix_cache import CacheStatistics, MissReason, PromptCache
 
 TEXT = [5, 3, 8, 1, 9, 2]
 
@@ -23,30 +23,30 @@ def mixed():
 
 def why(cache, ids, policy=None):
     match = cache.match(ids, policy)
-    return match.length, match.why.reason, str(match.why)
+    return match.length, match.reason, match.miss_reason
 
 
 def test_columns_are_used_up_to_any_token(columns):
-    assert why(columns, TEXT) == (0, Reason.FIRST, "first request")
+    assert why(columns, TEXT) == (0, MissReason.FIRST, "first request")
     read(columns, TEXT)
     assert why(columns, [5, 3, 7, 7]) == (
         2,
-        Reason.DIFFERS,
+        MissReason.DIFFERS,
         "differs from token 2 on from all that is held",
     )
     assert why(columns, [*TEXT, 4]) == (
         6,
-        Reason.LONGER,
+        MissReason.LONGER,
         "new from token 6 on, where what is held of it ends",
     )
-    assert why(columns, [7]) == (0, Reason.DIFFERS, "differs from token 0 on from all that is held")
+    assert why(columns, [7]) == (0, MissReason.DIFFERS, "differs from token 0 on from all that is held")
 
 
 def test_the_last_token_is_always_left_to_compute(columns, mixed):
     for cache in (columns, mixed):
         read(cache, TEXT)
         length, reason, words = why(cache, TEXT)
-        assert (length, reason) == (5, Reason.WHOLE) and words.startswith("the whole prompt is held")
+        assert (length, reason) == (5, MissReason.WHOLE) and words.startswith("the whole prompt is held")
     assert columns.match([5]).length == mixed.match([5]).length == 0
 
 
@@ -55,7 +55,7 @@ def test_states_are_used_where_a_snapshot_was_left(mixed):
     read(mixed, TEXT)
     assert why(mixed, [5, 3, 7]) == (
         0,
-        Reason.SNAPSHOT,
+        MissReason.SNAPSHOT,
         "no snapshot at token 2, up to which it is held: the last one is at 0",
     )
 
@@ -82,7 +82,7 @@ def test_each_policy_has_texts_of_its_own_and_reserved_room_is_no_policy(columns
     class Other(CachePolicy):
         pass
 
-    assert why(columns, TEXT, Other())[1] is Reason.POLICY
+    assert why(columns, TEXT, Other())[1] is MissReason.POLICY
 
 
 def test_what_was_not_used_for_longest_is_dropped_first():
@@ -101,14 +101,14 @@ def test_of_a_text_that_does_not_fit_the_beginning_is_held():
     cache = PromptCache(fake_loaded(Columns), budget=20)
     read(cache, TEXT)
     assert cache.nbytes == 16
-    assert why(cache, TEXT)[:2] == (2, Reason.LONGER)
+    assert why(cache, TEXT)[:2] == (2, MissReason.LONGER)
 
 
 def test_a_state_that_does_not_fit_is_not_held():
     cache = PromptCache(fake_loaded(State), budget=20)
     read(cache, TEXT)
     assert cache.nbytes == 0
-    assert why(cache, TEXT)[1] is Reason.DROPPED
+    assert why(cache, TEXT)[1] is MissReason.DROPPED
 
 
 def test_of_a_chain_of_states_the_newest_stay():
@@ -123,7 +123,7 @@ def test_counts_tell_what_was_reused(columns):
     read(columns, TEXT)
     read(columns, [*TEXT, 4, 4])
     read(columns, [9])
-    assert columns.statistics == Statistics(
+    assert columns.statistics == CacheStatistics(
         requests=3, hits=1, misses=2, tokens=15, tokens_reused=6, evictions=0, nbytes=9 * 8
     )
 
@@ -177,4 +177,4 @@ def test_a_prompt_that_is_read_both_ways_is_never_reused():
     cache = PromptCache(fake_loaded(Columns, causality="prefix"))
     read(cache, TEXT)
     length, reason, words = why(cache, TEXT)
-    assert (length, reason) == (0, Reason.UNSUPPORTED) and "each other both ways" in words
+    assert (length, reason) == (0, MissReason.UNSUPPORTED) and "each other both ways" in words

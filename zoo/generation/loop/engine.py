@@ -236,7 +236,7 @@ class Engine:
             match = self.prompt_cache.match(sequence.ids, policy, sequence.checkpoints)
             match.restore(cache)
             read, checkpoints = match.length, match.checkpoints
-            sequence.prompt = replace(sequence.prompt, cached_tokens=read, miss_reason=str(match.why))
+            sequence.prompt = replace(sequence.prompt, cached_tokens=read, miss_reason=match.miss_reason)
         prompt = Prefill(
             loaded.model,
             sequence.ids,

@@ -21,7 +21,7 @@ from zoo.frozen import Frozen, frozen
 from zoo.generation import Generated, batch_stream, collected, started
 from zoo.generation.loop.engine import MOST_ROWS, Engine
 from zoo.generation.loop.prompt import encode_messages, encode_prompt
-from zoo.generation.prefix_cache.fingerprint import of_model, of_tokenizer
+from zoo.generation.prefix_cache.fingerprint import model_fingerprint, tokenizer_fingerprint
 from zoo.generation.settings import Settings, settings_for
 from zoo.loading import Loaded
 
@@ -175,7 +175,7 @@ def _made_by(loaded: Loaded, settings: Mapping[str, Any]) -> dict[str, str]:
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     given = {name: value for name, value in settings.items() if name != "prompt_cache"}
-    model = digest(of_model(loaded), of_tokenizer(loaded.tokenizer))
+    model = digest(model_fingerprint(loaded), tokenizer_fingerprint(loaded.tokenizer))
     return {
         "zoo": runtime.versions()["mlx-zoo"],
         "model": f"{loaded.architecture.name} {model}",

@@ -1,6 +1,5 @@
-"""What caches keep of the texts before, so that a prompt is computed from where it differs from them."""
+"""`PromptCache`: reuses the KV caches of earlier prompts for the tokens that a new prompt shares with them."""
 
-from zoo.generation.prefix_cache.cache import Match, PromptCache, Statistics
-from zoo.generation.prefix_cache.miss_reason import Reason, Why
+from zoo.generation.prefix_cache.cache import CacheStatistics, Match, MissReason, PromptCache
 
-__all__ = ["Match", "PromptCache", "Reason", "Statistics", "Why"]
+__all__ = ["CacheStatistics", "Match", "MissReason", "PromptCache"]

@@ -1,4 +1,4 @@
-"""`PromptCache`: what a model computed of the texts before, found again by the ids that a new prompt begins with."""
+"""`PromptCache`: the KV caches of earlier prompts, found again by the ids that a new prompt begins with."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import heapq
 from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -14,18 +15,30 @@ from zoo.cache import Cache, CachePolicy, Snapshot, flatten_caches
 from zoo.errors import PromptError
 from zoo.frozen import Frozen, frozen
 from zoo.generation.prefix_cache import disk
-from zoo.generation.prefix_cache.miss_reason import Reason, Why
 from zoo.generation.prefix_cache.tree import Found, Tree
 from zoo.loading import Loaded
 from zoo.notices import notice
 
-SHARE = 4  # of the machine's memory, one part is the budget
-UNKNOWN = 8 * 2**30  # bytes that a machine is taken to have where it does not say
+MEMORY_SHARE = 4  # the budget is this part of the machine's memory
+DEFAULT_MEMORY = 8 * 2**30  # bytes, where the machine does not say
+
+
+class MissReason(Enum):
+    """Why a prompt cache provides no more of a prompt: of `agreed` tokens that it holds, `length` can be used."""
+
+    WHOLE = "the whole prompt is held; its last token is computed for the logits"
+    FIRST = "first request"
+    DROPPED = "all texts before were dropped to stay within the budget"
+    POLICY = "another cache policy: what is held was kept with other settings"
+    DIFFERS = "differs from token {agreed} on from all that is held"
+    LONGER = "new from token {agreed} on, where what is held of it ends"
+    SNAPSHOT = "no snapshot at token {agreed}, up to which it is held: the last one is at {length}"
+    UNSUPPORTED = "the model's caches cannot be reused"
 
 
 @frozen()
-class Statistics(Frozen):
-    """What became of the requests so far, and the bytes that are held now. `tokens` counts those of all prompts."""
+class CacheStatistics(Frozen):
+    """Counts of the requests so far, and the bytes that are held now. `tokens` are those of all prompts."""
 
     requests: int = 0
     hits: int = 0
@@ -38,21 +51,23 @@ class Statistics(Frozen):
 
 @frozen()
 class Match(Frozen):
-    """What is held of a prompt: its first `length` tokens need not be computed, and `why` says what kept it from more.
+    """What is held of a prompt: its first `length` tokens need not be computed, for the `reason` no more.
 
-    `checkpoints`: the numbers of tokens, in order, after which to call `keep` while the rest of the prompt is computed. Where
-    all caches are held by column, that is after the prompt; else a snapshot is left wherever another text may part.
+    `miss_reason` is the reason in words. `checkpoints`: the numbers of tokens, in order, after which to call `keep` while
+    the rest of the prompt is computed. Where all caches are held by column, that is after the prompt; else a snapshot is
+    taken wherever another text may diverge.
     """
 
     length: int
-    why: Why
+    reason: MissReason
+    miss_reason: str
     checkpoints: tuple[int, ...] = ()
     snapshots: tuple[Snapshot, ...] = ()
 
     def restore(self, caches: Sequence[Any]) -> None:
-        """Fill the fresh caches of a model, made with the policy that was asked for, as after `length` tokens.
+        """Restore new caches of the model, made with the policy of the request, to the state after `length` tokens.
 
-        Later writes to these caches leave what is held as it is.
+        They share no memory with what is held.
         """
         if self.length:
             for cache, snapshot in zip(flatten_caches(caches), self.snapshots, strict=True):
@@ -60,11 +75,11 @@ class Match(Frozen):
 
 
 class PromptCache:
-    """A prefix tree of token ids for each cache policy, with what the caches of one model hold of them.
+    """A prefix tree of token ids for each cache policy, with the contents of one model's caches for them.
 
-    What has one column a token is held once for all texts that begin alike, and can be used up to any token. Windows
-    and recurrent states are held as snapshots at the lengths at which `keep` is called. At most `budget` bytes are held,
-    a quarter of the machine's memory unless given; what was not used for longest goes first. PromptError for a budget
+    Caches with one column a token are held once for all texts with a common beginning, and can be used up to any token.
+    Windows and recurrent states are held as snapshots at the lengths at which `keep` is called. At most `budget` bytes
+    are held, by default a quarter of the machine's memory; the least recently used goes first. PromptError for a budget
     that is no number of bytes, and for a model or a file that it cannot serve.
 
     >>> loaded = zoo.load("llama")
@@ -78,13 +93,13 @@ class PromptCache:
 
     def __init__(self, loaded: Loaded, budget: int | None = None) -> None:
         if budget is None:
-            budget = (runtime.total_memory() or UNKNOWN) // SHARE
+            budget = (runtime.total_memory() or DEFAULT_MEMORY) // MEMORY_SHARE
         if type(budget) is not int or budget < 0:
             raise PromptError(f"`budget` must be a number of bytes of at least 0, got {budget!r:.60}")
         self.loaded, self.budget = loaded, budget
         self.trees: dict[CachePolicy, Tree] = {}
         self.unsupported = unsupported(loaded)
-        self._counts = Statistics()
+        self._counts = CacheStatistics()
         self._by_column: dict[CachePolicy, bool] = {}
         self._now = 0
 
@@ -94,20 +109,20 @@ class PromptCache:
         return sum(tree.nbytes for tree in self.trees.values())
 
     @property
-    def statistics(self) -> Statistics:
-        """Requests, hits, misses, tokens, evictions since it was made; bytes now."""
+    def statistics(self) -> CacheStatistics:
+        """Counts since the cache was made, and its bytes now."""
         return replace(self._counts, nbytes=self.nbytes)
 
     def match(
         self, ids: Iterable[int], policy: CachePolicy | None = None, checkpoints: Iterable[int] = ()
     ) -> Match:
-        """The longest beginning of a prompt that is held for `policy`.
+        """The longest beginning of a prompt that is held for `policy`, but at most all tokens except the last.
 
-        At least one token is left to compute, since the logits of the last one are needed. `checkpoints`: the
-        numbers of tokens after which a later prompt may differ, see `next_turn_checkpoints`.
+        The last token is always computed, for its logits. `checkpoints`: the numbers of tokens after which a later prompt
+        may diverge, see `next_turn_checkpoints`.
         """
         text = array("i", ids)
-        match = self._match(text, key_of(policy), checkpoints)
+        match = self._match(text, policy_key(policy), checkpoints)
         counts = self._counts
         self._counts = replace(
             counts,
@@ -120,7 +135,7 @@ class PromptCache:
         return match
 
     def check(self, loaded: Loaded) -> None:
-        """PromptError when it is the prompt cache of another model than `loaded`."""
+        """PromptError when this is the prompt cache of another model."""
         if loaded.model is not self.loaded.model:
             raise PromptError(
                 f"`prompt_cache`: was made for {self.loaded.architecture.name} from {self.loaded.folder}, and holds "
@@ -128,32 +143,31 @@ class PromptCache:
             )
 
     def keep(self, ids: Iterable[int], caches: Sequence[Any], policy: CachePolicy | None = None) -> None:
-        """Hold what the caches of a model, made with `policy`, have of one text.
+        """Hold what `caches`, made with `policy`, contain of one text.
 
-        `ids` are those that the caches have taken in; of caches that are held by column, a beginning will do. It may be
-        called several times for a text, as it is read: each call leaves a snapshot of the caches that are not held by
-        column. ValueError for caches that took in another number of tokens.
+        `ids` are the tokens in the caches, or the first of them where the caches are held by column. Each call for a text
+        adds a snapshot of the caches that are not held by column. ValueError for caches with another number of tokens.
         """
         text = array("i", ids)
         if self.unsupported or not text:
             return
-        tree = self.trees.setdefault(key_of(policy), Tree())
+        tree = self.trees.setdefault(policy_key(policy), Tree())
         tree.insert(text, list(flatten_caches(caches)), self._tick())
         self._shrink()
 
     def save(self, path: str | Path) -> None:
-        """Write what is held as a file, whole or not at all.
+        """Write the contents as a file, atomically.
 
-        PromptError where nothing can be written, and for a file that is no prompt cache: it is not replaced.
+        PromptError where nothing can be written, and for an existing file that is no prompt cache.
         """
         disk.write(Path(path), self.trees, self.loaded)
 
     @classmethod
     def load(cls, path: str | Path, loaded: Loaded, budget: int | None = None) -> PromptCache:
-        """A prompt cache with what the file at `path` holds, as far as it fits the budget; empty if there is no file.
+        """A prompt cache with the contents of a file, as far as they fit the budget; empty if there is no file.
 
-        A file that is not whole is warned of, holds nothing, and is replaced when it is saved. PromptError for a file
-        that another model or tokenizer wrote, or that is no prompt cache, and for a model that can have none.
+        A damaged file is warned of and loads as empty; `save` replaces it. PromptError for the file of another model or
+        tokenizer, for one that is no prompt cache, and for a model that can have none.
         """
         cache = cls(loaded, budget)
         if cache.unsupported:
@@ -167,12 +181,12 @@ class PromptCache:
         return cache
 
     def clear(self) -> None:
-        """Let go of everything."""
+        """Drop everything."""
         self.trees.clear()
 
     def by_column(self, policy: CachePolicy | None = None) -> bool:
-        """Whether all caches of this policy are held by column, so that a text can be used up to any token."""
-        key = key_of(policy)
+        """Whether all caches of this policy are held by column, so that a text can be used up to any of its tokens."""
+        key = policy_key(policy)
         if key not in self._by_column:
             caches = flatten_caches(self.loaded.model.make_cache(key))
             self._by_column[key] = all(cache.by_column for cache in caches)
@@ -180,7 +194,7 @@ class PromptCache:
 
     def _match(self, text: array[int], policy: CachePolicy, checkpoints: Iterable[int]) -> Match:
         if self.unsupported:
-            return Match(0, Why(Reason.UNSUPPORTED, why=self.unsupported))
+            return Match(0, MissReason.UNSUPPORTED, self.unsupported)
         last = max(0, len(text) - 1)
         tree = self.trees.get(policy)
         if tree is not None and tree.root.children:
@@ -190,20 +204,22 @@ class PromptCache:
         length, agreed = found.length, min(found.agreed, last)
         if tree is None or not tree.root.children:
             others = any(tree.root.children for tree in self.trees.values())
-            reason = Reason.POLICY if others else Reason.DROPPED if self._counts.evictions else Reason.FIRST
+            dropped = MissReason.DROPPED if self._counts.evictions else MissReason.FIRST
+            reason = MissReason.POLICY if others else dropped
         elif length < agreed:
-            reason = Reason.SNAPSHOT
+            reason = MissReason.SNAPSHOT
         elif found.agreed == len(text):
-            reason = Reason.WHOLE
+            reason = MissReason.WHOLE
         else:
-            reason = Reason.LONGER if found.ends else Reason.DIFFERS
+            reason = MissReason.LONGER if found.at_end else MissReason.DIFFERS
         kept = {len(text)}
-        if not self.by_column(policy):  # where texts part, a third text may do so, too
+        if not self.by_column(policy):  # a third text may diverge where two did
             kept = {mark for mark in (agreed, *checkpoints, last) if length < mark <= last}
-        return Match(length, Why(reason, agreed, length), tuple(sorted(kept)), found.snapshots)
+        words = reason.value.format(agreed=agreed, length=length)
+        return Match(length, reason, words, tuple(sorted(kept)), found.snapshots)
 
     def _shrink(self) -> None:
-        """Drop what was not used for longest until the budget is kept; of a large part by column, the end alone."""
+        """Drop the least recently used until the budget is kept; of a long text held by column, only the end."""
         if self.nbytes <= self.budget:
             return
         trees = list(self.trees.values())
@@ -230,13 +246,13 @@ class PromptCache:
         return self._now
 
 
-def key_of(policy: CachePolicy | None) -> CachePolicy:
-    """A policy without the room that is made for a text: it changes nothing that a cache holds."""
+def policy_key(policy: CachePolicy | None) -> CachePolicy:
+    """A policy without `reserve`, which does not change what a cache holds."""
     return replace(policy or CachePolicy(), reserve=0)
 
 
 def unsupported(loaded: Loaded) -> str:
-    """Why nothing that a model computed of one text can serve another; empty when it can."""
+    """Why the caches of a model cannot be reused for another text; empty when they can."""
     if not loaded.model.decodes or loaded.model.translates:
         return f"{loaded.architecture.name} does not continue a text"
     if loaded.architecture.causality != "causal":

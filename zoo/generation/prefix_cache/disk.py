@@ -1,8 +1,7 @@
-"""A prompt cache as a safetensors file: arrays by tree and node, and in the metadata what they are.
+"""Prompt caches as safetensors files: arrays by tree and node, described in the metadata.
 
-A file is written beside its place and then moved there. Its first bytes say that it is a prompt cache, so that no other
-file is ever replaced; a checksum of all arrays shows whether it is whole, and their dtypes and shapes are compared with
-those of the model's caches.
+A file is written atomically. Its first bytes name the format, so that no other file is ever replaced. Checksums show
+whether a file is whole, and the dtypes and shapes of its arrays are compared with those of the model's caches.
 """
 
 from __future__ import annotations
@@ -22,19 +21,19 @@ from zoo.checkpoint.safetensors import read_header
 from zoo.errors import CheckpointError, PromptError, SourceError
 from zoo.files.reading import parse_json
 from zoo.files.writing import check_output, is_stream, output_file
-from zoo.generation.prefix_cache.fingerprint import bytes_of, of_model, of_tokenizer
+from zoo.generation.prefix_cache.fingerprint import bytes_of, model_fingerprint, tokenizer_fingerprint
 from zoo.generation.prefix_cache.tree import Node, Tree
 from zoo.loading import Loaded
 
 FORMAT = "zoo-prompt-cache"
 VERSION = "1"
-START = 256  # bytes of a file among which the format is named
+HEAD_BYTES = 256  # the format is named among the first bytes of a file
 
 Trees = Mapping[CachePolicy, Tree]
 
 
 class Damaged(Exception):
-    """A prompt cache's file that is not whole, or of another version."""
+    """The file of a prompt cache is not whole, or of another version."""
 
 
 def write(path: Path, trees: Trees, loaded: Loaded) -> None:
@@ -63,10 +62,10 @@ def write(path: Path, trees: Trees, loaded: Loaded) -> None:
     metadata = {
         "format": FORMAT,
         "version": VERSION,
-        "model": of_model(loaded),
+        "model": model_fingerprint(loaded),
         "name": f"{loaded.architecture.name} from {loaded.folder}",
         "sum": checksum(tensors),
-        "tokenizer": of_tokenizer(loaded.tokenizer),
+        "tokenizer": tokenizer_fingerprint(loaded.tokenizer),
         "trees": json.dumps(described),
     }
     metadata["seal"] = sealed(metadata)
@@ -111,7 +110,7 @@ def read(path: Path, loaded: Loaded) -> dict[CachePolicy, Tree]:
 
 
 def check_kind(path: Path) -> bool:
-    """Whether a file holds anything. PromptError for what is no prompt cache and must not be replaced by one."""
+    """Whether there is a file that is not empty. PromptError for one that is no prompt cache."""
     if is_stream(path):
         raise PromptError(f"{path}: is not a file")
     try:
@@ -126,16 +125,16 @@ def check_kind(path: Path) -> bool:
 def _is_prompt_cache(path: Path) -> bool:
     """Whether a file says in its first bytes that it is a prompt cache."""
     with path.open("rb") as file:
-        return FORMAT.encode() in file.read(START)
+        return FORMAT.encode() in file.read(HEAD_BYTES)
 
 
 def check_owner(path: Path, metadata: Mapping[str, str], loaded: Loaded) -> None:
-    """PromptError for a file that another model, or the same with another tokenizer, wrote."""
-    if metadata["model"] != of_model(loaded):
+    """PromptError for the file of another model, or of the same model with another tokenizer."""
+    if metadata["model"] != model_fingerprint(loaded):
         raise PromptError(
             f"{path}: is the prompt cache of another model, {metadata['name']}; give each model a file of its own"
         )
-    if metadata["tokenizer"] != of_tokenizer(loaded.tokenizer):
+    if metadata["tokenizer"] != tokenizer_fingerprint(loaded.tokenizer):
         raise PromptError(
             f"{path}: is the prompt cache of {metadata['name']} with another tokenizer; give each a file of its own"
         )
@@ -176,8 +175,8 @@ def _after(tokens: int, model: Any, policy: CachePolicy) -> tuple[list[Cache], l
 def _has_shapes(found: Snapshot, cache: Cache, one: Snapshot, two: Snapshot) -> bool:
     """Whether a snapshot has the dtypes and shapes of `cache` after its number of tokens.
 
-    An axis that is as long after `one` token as after `two` never grows. The others must be as long as a snapshot of the
-    restored cache is.
+    An axis that is as long after `one` token as after `two` never grows. The others are checked by restoring the cache
+    and taking a snapshot of it again.
     """
     if len(found.arrays) != len(one.arrays):
         return False
@@ -207,7 +206,7 @@ def sealed(metadata: Mapping[str, str]) -> str:
 
 
 def _arrays(node: Node) -> Iterator[tuple[str, str, mx.array]]:
-    """The arrays of a node: their kind, where they stand in it, and they themselves."""
+    """Yield the arrays of a node, each with its kind and its index in the node."""
     yield "ids", "0", mx.array(node.ids, dtype=mx.int32)
     for cache, arrays in enumerate(node.columns):
         for index, part in enumerate(arrays):

@@ -1,4 +1,4 @@
-"""Fingerprints of models and tokenizers. Every load of the same files gives the same fingerprint."""
+"""Fingerprints of models and tokenizers: the same for every load of the same files."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from mlx.utils import tree_flatten
 from zoo.loading import Loaded
 from zoo.tokenizer import Tokenizer
 
-TOKENS = 512  # of a vocabulary
+SAMPLED_TOKENS = 512  # of a vocabulary
 TEXT = "The year 1984: 中国的首都是北京。\n\tNaïve café — 3.14 € (e.g. x_1 != y²) 🙂"
 
 
-def of_model(loaded: Loaded) -> str:
+def model_fingerprint(loaded: Loaded) -> str:
     """A digest of the recipe and of all parameters: names, shapes, dtypes and every number."""
     digest = hashlib.sha256(json.dumps(loaded.recipe.to_json(), sort_keys=True).encode())
     parameters: list[tuple[str, mx.array]] = sorted(tree_flatten(loaded.model.parameters()))
@@ -27,11 +27,11 @@ def of_model(loaded: Loaded) -> str:
     return digest.hexdigest()
 
 
-def of_tokenizer(tokenizer: Tokenizer | None) -> str:
+def tokenizer_fingerprint(tokenizer: Tokenizer | None) -> str:
     """A digest of the size, of the special tokens, of tokens throughout the vocabulary and of a text's ids."""
     if tokenizer is None:
         return ""
-    step = max(1, tokenizer.vocab_size // TOKENS)
+    step = max(1, tokenizer.vocab_size // SAMPLED_TOKENS)
     known: dict[str, Any] = {
         "size": tokenizer.vocab_size,
         "kind": tokenizer.kind,

@@ -1,4 +1,4 @@
-"""A prefix tree of token ids that holds what caches keep of them: columns along the edges, states at the nodes.
+"""A prefix tree of token ids with the contents of caches: columns along the edges, states at the nodes.
 
 Axes: B batch (1), G key/value heads, S columns, K width.
 """
@@ -21,8 +21,8 @@ ID_BYTES = array("i").itemsize
 class Node:
     """The end of an edge. `ids` are those of the edge, `end` the number of tokens from the root to here.
 
-    `columns`: of each cache that is kept by column, its arrays (1, G, S, K) for the ids of the edge. `states`: snapshots
-    of the other caches after `end` tokens, None where there are none. `used` says when it was last needed.
+    `columns`: for each cache held by column, its arrays (1, G, S, K) for the ids of the edge. `states`: snapshots of the
+    other caches after `end` tokens, None where there are none. `used` is the time of the last use.
     """
 
     def __init__(self, ids: array[int], end: int, columns: Sequence[Arrays], parent: Node | None) -> None:
@@ -51,22 +51,22 @@ class Node:
 
 @frozen()
 class Found(Frozen):
-    """What a tree holds of a text: `agreed` tokens in all, of which the first `length` can be used, with the snapshots.
+    """What a tree holds of a text: `agreed` tokens, of which the first `length` can be used, with the snapshots.
 
-    `ends`: the held texts have no token after those that agree, so that nothing contradicts the rest.
+    `at_end`: no held text continues after the tokens that agree.
     """
 
     length: int = 0
     agreed: int = 0
-    ends: bool = False
+    at_end: bool = False
     snapshots: tuple[Snapshot, ...] = ()
 
 
 class Tree:
-    """The texts of caches of one policy. `nbytes` counts what all nodes hold.
+    """The texts of one cache policy. `nbytes` counts the bytes of all nodes.
 
-    The first text that is kept decides which caches are held by column. Where some are not, a text can be used up to
-    a node with states only, and no edge is held that does not lead to one.
+    The first text decides which caches are held by column. Where some are not, a text can only be used up to a node with
+    states, and every edge leads to one.
     """
 
     def __init__(self) -> None:
@@ -76,11 +76,11 @@ class Tree:
 
     @property
     def by_column(self) -> bool:
-        """Whether every cache is held by column, so that a text can be used up to any token."""
+        """Whether every cache is held by column, so that a text can be used up to any of its tokens."""
         return all(form.by_column for form in self.forms)
 
     def nodes(self) -> Iterator[Node]:
-        """All nodes but the root, a parent before its children."""
+        """All nodes but the root, parents before their children."""
         waiting = list(self.root.children.values())
         while waiting:
             node = waiting.pop()
@@ -90,7 +90,7 @@ class Tree:
     def find(self, ids: array[int], most: int, now: int) -> Found:
         """The longest beginning of `ids`, of at most `most` tokens, that can be used; its nodes are `used` at `now`."""
         path, agreed = self._path(ids)
-        ends = not (path[-1] if path else self.root).children and (not path or agreed == path[-1].end)
+        at_end = not (path[-1] if path else self.root).children and (not path or agreed == path[-1].end)
         if self.by_column:
             length = min(agreed, most)
         else:
@@ -98,12 +98,12 @@ class Tree:
             length = max(usable, default=0)
         path = [node for node in path if node.start < length]
         self._touch(path, now)
-        return Found(length, agreed, ends, self._snapshots(path, length) if length else ())
+        return Found(length, agreed, at_end, self._snapshots(path, length) if length else ())
 
     def insert(self, ids: array[int], caches: Sequence[Cache], now: int) -> None:
-        """Hold a text and what `caches` have of it; what is held already is not held again.
+        """Add a text and the contents of `caches`; what is already held is not added again.
 
-        ValueError for caches that took in another number of tokens, or are others than those of the texts before.
+        ValueError for caches with another number of tokens, or of other kinds than those of the texts before.
         """
         path, agreed = self._path(ids)
         by_column = all(cache.by_column for cache in caches)
@@ -113,7 +113,7 @@ class Tree:
         columns: list[Arrays] = []
         states: list[Snapshot] = []
         for cache in caches if agreed < len(ids) or not (by_column or known) else ():
-            snapshot = cache.snapshot()  # of one cache at a time: it copies everything that the cache has
+            snapshot = cache.snapshot()  # one cache at a time, because it copies the whole cache
             if snapshot.length != len(ids) and not (snapshot.by_column and snapshot.length > len(ids)):
                 raise ValueError(f"{len(ids)} ids for a cache that has taken in {snapshot.length} tokens")
             if snapshot.by_column:
@@ -144,7 +144,7 @@ class Tree:
         return not node.children if self.by_column else node.states is not None
 
     def drop(self, node: Node) -> None:
-        """Let go of a leaf and of the edges that then lead nowhere; of a node with children, its states."""
+        """Drop a leaf and the edges that then lead nowhere; of a node with children, its states."""
         if node.children:
             self.nbytes -= node.state_bytes
             node.states = None
@@ -159,7 +159,7 @@ class Tree:
             node = parent
 
     def shorten(self, node: Node, nbytes: int) -> None:
-        """Let go of the last columns of a leaf, at least `nbytes` of them, where all is held by column."""
+        """Drop the last columns of a leaf, at least `nbytes` of them, where all is held by column."""
         before = node.nbytes
         kept = len(node.ids) - -(-nbytes * len(node.ids) // before)
         if kept <= 0:
@@ -171,11 +171,11 @@ class Tree:
         self.nbytes += node.nbytes - before
 
     def _path(self, ids: array[int]) -> tuple[list[Node], int]:
-        """The nodes that a text leads through, of the last perhaps a part of the edge, and the tokens that agree."""
+        """The nodes on the path of a text, the last of which may agree in part, and the number of tokens that agree."""
         path: list[Node] = []
         node, agreed = self.root, 0
         while agreed < len(ids) and (child := node.children.get(ids[agreed])) is not None:
-            same = common(child.ids, ids[agreed : agreed + len(child.ids)])
+            same = common_prefix(child.ids, ids[agreed : agreed + len(child.ids)])
             path.append(child)
             agreed += same
             if same < len(child.ids):
@@ -184,12 +184,12 @@ class Tree:
         return path, agreed
 
     def _touch(self, path: Sequence[Node], now: int) -> None:
-        """Note a use: of all nodes where columns suffice, else of the last, whose states were used."""
+        """Set the time of use: of all nodes on the path where columns suffice, else of the last, whose states are used."""
         for node in path if self.by_column else path[-1:]:
             node.used = now
 
     def _split(self, lower: Node, count: int) -> Node:
-        """Cut the edge of a node after `count` ids; gives the new node, which ends there."""
+        """Split the edge of a node after `count` ids; returns the new node, which ends there."""
         assert lower.parent is not None
         upper = Node(
             lower.ids[:count],
@@ -205,7 +205,7 @@ class Tree:
         return upper
 
     def _snapshots(self, path: Sequence[Node], length: int) -> tuple[Snapshot, ...]:
-        """One a cache, of the first `length` tokens of a path."""
+        """A snapshot of each cache for the first `length` tokens of a path."""
         columns = iter(range(len(self.forms)))
         states = iter(path[-1].states or ())
         return tuple(
@@ -216,8 +216,8 @@ class Tree:
         )
 
 
-def common(first: array[int], second: array[int]) -> int:
-    """How many ids two lists have in common from the left."""
+def common_prefix(first: array[int], second: array[int]) -> int:
+    """The length of the common prefix of two lists of ids."""
     low, high = 0, min(len(first), len(second))
     while low < high:  # comparing slices is fast: find the longest that are equal
         middle = (low + high + 1) // 2
@@ -229,7 +229,7 @@ def common(first: array[int], second: array[int]) -> int:
 
 
 def copied(snapshot: Snapshot) -> Snapshot:
-    """A snapshot in memory of its own: an array that is written into changes for all who hold the same object."""
+    """A copy of a snapshot: the cache may write into the arrays of the original."""
     return replace(snapshot, arrays=tuple(map(mx.contiguous, snapshot.arrays)))
 
 
