@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from functools import cache, partial
-from itertools import islice
+from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +20,11 @@ from zoo.host.registry import Registry, default_registry
 from zoo.loading import Loaded
 from zoo.tokenizer import Tokenizer
 from zoo.training import run_tokenizer
-from zoo.training.corpora import TextCorpus, corpus
-from zoo.training.data import IGNORED
-from zoo.training.loop import TrainingCallbacks, TrainingSettings, initialise, train
+from zoo.training.corpora import corpus
+from zoo.training.corpus_batches import CorpusBatches
+from zoo.training.loop import Trainer, TrainingCallbacks, initialise
 from zoo.training.objective import TrainingObjective, objective_of
-from zoo.training.record import TrainingRecord
+from zoo.training.record import TrainingRecord, TrainingSettings
 from zoo_lab.plan import Trial
 from zoo_lab.run import Failed
 
@@ -49,9 +48,7 @@ class Trained:
 def small_tokenizer(vocab: int = VOCAB, name: str = CORPUS) -> Tokenizer:
     """A byte-level tokenizer of `vocab` tokens, trained on a corpus; made once a process."""
     registry = default_registry()
-    with tempfile.TemporaryDirectory() as folder:
-        files = run_tokenizer.trained_on(corpus(name, "generate", registry), Path(folder), vocab)
-        return run_tokenizer.opened(files, Path(folder), registry)
+    return run_tokenizer.opened(run_tokenizer.trained_on(corpus(name, "generate", registry), vocab), registry)
 
 
 def recipe_of(name: str, numbers: Mapping[str, Any], registry: Registry | None = None) -> Any:
@@ -68,7 +65,7 @@ def trained(
     settings: TrainingSettings,
     trial: Trial,
     *,
-    method: TrainingObjective | None = None,
+    objective: TrainingObjective | None = None,
     vocab: int = VOCAB,
     points: int = 10,
     documents: int = DOCUMENTS,
@@ -79,24 +76,21 @@ def trained(
     """Train a recipe from nothing on the corpus that `settings` names (default: the atlas).
 
     The trial's seed decides the weights and the order of the batches. Matrices start with GPT-2's standard deviation, 0.02
-    at width 768, in proportion to 1/√width; `depth_scaled` divides those that end a residual branch by √(2 layers). `method` is an objective of one's own;
+    at width 768, in proportion to 1/√width; `depth_scaled` divides those that end a residual branch by √(2 layers). `objective` is one of one's own;
     `observe(loaded, step)` is called at each of the `points` at which the curve is measured. The loss at the end is that of
     the first `documents` held-out ones. `Failed` when the loss is no number.
     """
     registry = registry or default_registry()
-    settings = TrainingSettings(**vars(settings) | {"seed": trial.seed, "corpus": settings.corpus or CORPUS})
-    tokenizer = small_tokenizer(vocab, settings.corpus or CORPUS)
-    recipe = recipe.with_vocab(tokenizer.vocab_size)
-    config = recipe_config(recipe)
-    architecture = recipe_architecture(config, registry)
-    method = method or objective_of(architecture, settings.objective, registry)
-    texts = corpus(settings.corpus or CORPUS, architecture.task, registry)
-    model = assemble(recipe, registry, copies=TRAINED)
-    spread = 0.02 * (768 / recipe.dim) ** 0.5
-    initialise(model, trial.seed, len(recipe.layers) if depth_scaled else 0.5, spread)
-    loaded = Loaded(model, tokenizer, architecture, recipe, config, Path(), registry=registry)
-    record = TrainingRecord(architecture.name, recipe.parameters(recipe.dim), vars(settings))
-    measure = partial(held_out_loss, model, method, texts, tokenizer, settings)
+    name = settings.corpus or CORPUS
+    settings = replace(settings, seed=trial.seed, corpus=name)
+    tokenizer = small_tokenizer(vocab, name)
+    loaded = _new_model(
+        recipe.with_vocab(tokenizer.vocab_size), tokenizer, trial.seed, depth_scaled, registry
+    )
+    task = loaded.architecture.task
+    objective = objective or objective_of(loaded.architecture, settings.objective, registry)
+    batches = CorpusBatches(objective, corpus(name, task, registry), tokenizer, settings)
+    record = TrainingRecord(loaded.architecture.name, recipe.parameters(recipe.dim), vars(settings))
     done = 0
 
     def step(number: int, loss: float, rate: float) -> None:
@@ -104,43 +98,40 @@ def trained(
         done = number
         trial.report(number, settings.steps)
 
-    def validate() -> float:
+    def validate() -> float | None:
         if observe is not None:
             observe(loaded, done)
-        return measure(min(MEASURED, documents))
+        return batches.held_out_loss(loaded.model, min(MEASURED, documents))
 
     with tempfile.TemporaryDirectory() as folder:
+        trainer = Trainer(
+            loaded.model,
+            objective.loss,
+            settings,
+            record,
+            Path(folder) / "state.safetensors",
+            validate=validate,
+            callbacks=TrainingCallbacks(step=step),
+            every=max(settings.steps // points, 1),
+        )
         try:
-            train(
-                model,
-                method.training(texts.training(trial.seed), tokenizer, settings),
-                method.loss,
-                settings,
-                record,
-                state=Path(folder) / "state.safetensors",
-                validate=validate,
-                watch=TrainingCallbacks(step=step),
-                every=max(settings.steps // points, 1),
-            )
+            trainer.run(batches.training())
         except ZooError as error:
             if type(error) is not ZooError:  # a disk that is full, say
                 raise
             raise Failed(str(error)) from error
-    return Trained(loaded, measure(documents), record.validation, record.seconds)
+    loss = batches.held_out_loss(loaded.model, documents)
+    assert loss is not None
+    return Trained(loaded, loss, record.validation, record.seconds)
 
 
-def held_out_loss(
-    model: Any,
-    method: TrainingObjective,
-    texts: TextCorpus,
-    tokenizer: Tokenizer,
-    settings: TrainingSettings,
-    documents: int,
-) -> float:
-    """The mean loss of the held-out targets in nats, of the first `documents`."""
-    total = count = 0.0
-    for batch in method.validation(islice(texts.validation(), documents), tokenizer, settings):
-        targets = (batch[1] != IGNORED).sum().item()
-        total += method.loss(model, *batch).item() * targets
-        count += targets
-    return total / max(count, 1)
+def _new_model(
+    recipe: Any, tokenizer: Tokenizer, seed: int, depth_scaled: bool, registry: Registry
+) -> Loaded:
+    """A model of a recipe with the weights that a training starts from."""
+    config = recipe_config(recipe)
+    model = assemble(recipe, registry, copies=TRAINED)
+    init_std = 0.02 * (768 / recipe.dim) ** 0.5
+    initialise(model, seed, len(recipe.layers) if depth_scaled else 0.5, init_std)
+    architecture = recipe_architecture(config, registry)
+    return Loaded(model, tokenizer, architecture, recipe, config, Path(), registry=registry)

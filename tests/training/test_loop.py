@@ -13,8 +13,9 @@ from zoo.checkpoint.open import make_recipe
 from zoo.errors import ZooError
 from zoo.host.registry import default_registry
 from zoo.training.data import IGNORED, batches, padded, rows
-from zoo.training.loop import TrainingCallbacks, TrainingRecord, TrainingSettings, initialise, schedule, train
+from zoo.training.loop import Trainer, TrainingCallbacks, initialise, schedule
 from zoo.training.loss import cross_entropy, next_token_loss
+from zoo.training.record import TrainingRecord, TrainingSettings
 from zoo.training.run import train_folder
 from zoo.training.state import open_state, state_path
 
@@ -74,17 +75,10 @@ def test_the_rate_warms_up_and_falls():
 def run(folder, settings, model=None, resume=False, every=10, seen=None):
     model = model or small()
     record = TrainingRecord("llama", 0, vars(settings))
-    train(
-        model,
-        cycle(),
-        next_token_loss,
-        settings,
-        record,
-        state=state_path(folder),
-        resume=open_state(state_path(folder)) if resume else None,
-        every=every,
-        watch=TrainingCallbacks(step=seen or (lambda *values: None)),
-    )
+    callbacks = TrainingCallbacks(step=seen or (lambda *values: None))
+    state = state_path(folder)
+    trainer = Trainer(model, next_token_loss, settings, record, state, callbacks=callbacks, every=every)
+    trainer.run(cycle(), open_state(state) if resume else None)
     return model, record
 
 
@@ -136,15 +130,8 @@ def test_a_loss_that_is_no_number_ends_the_run_and_keeps_the_state_before(tmp_pa
     steps = iter(range(1, 100))
     model, settings = small(), TrainingSettings(steps=20, batch=4, length=8)
     with pytest.raises(ZooError, match="the loss is nan at step 13: try a smaller `rate`"):
-        train(
-            model,
-            cycle(),
-            breaks,
-            settings,
-            TrainingRecord("llama", 0, vars(settings)),
-            state=state_path(tmp_path),
-            every=10,
-        )
+        record = TrainingRecord("llama", 0, vars(settings))
+        Trainer(model, breaks, settings, record, state_path(tmp_path), every=10).run(cycle())
     assert open_state(state_path(tmp_path)).step == 10
 
 

@@ -109,7 +109,7 @@ def test_a_run_is_resumed_by_its_recipe_or_by_nothing_and_by_no_other(mixed, run
     done = []
     stopping = TrainingCallbacks(step=lambda step, *_: done.append(step), stop=lambda: len(done) == 2)
     with pytest.raises(Stopped):
-        run(mixed, tmp_path / "out", steps=5, watch=stopping)
+        run(mixed, tmp_path / "out", steps=5, callbacks=stopping)
     run(mixed, tmp_path / "out", steps=5, resume=True)
     models = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "out")]
     assert models[0] == models[1]

@@ -26,13 +26,13 @@ def stop_after(step):
 
 @pytest.fixture
 def run(tokenizer_folder, text, numbers):
-    def go(out, steps=None, resume=False, watch=None, **given):
+    def go(out, steps=None, resume=False, callbacks=None, **given):
         if resume:
             settings = settings_to_resume(out, {} if steps is None else {"steps": steps})
-            return train_folder("llama", out, settings, resume=True, watch=watch, **given)
+            return train_folder("llama", out, settings, resume=True, callbacks=callbacks, **given)
         settings = TrainingSettings(steps=steps, corpus=str(text), **SHORT)
         given = {"tokenizer": tokenizer_folder, "config": numbers} | given
-        return train_folder("llama", out, settings, watch=watch, **given)
+        return train_folder("llama", out, settings, callbacks=callbacks, **given)
 
     return go
 
@@ -54,10 +54,10 @@ def the_same(one, other):
 def test_interrupted_twice_and_resumed_it_is_the_uninterrupted_run(run, tmp_path):
     run(tmp_path / "whole", 12)
     with pytest.raises(Stopped) as stopped:
-        run(tmp_path / "cut", 12, watch=stop_after(3))
+        run(tmp_path / "cut", 12, callbacks=stop_after(3))
     assert stopped.value.step == 3 and not (tmp_path / "cut" / "config.json").exists()
     with pytest.raises(Stopped):
-        run(tmp_path / "cut", resume=True, watch=stop_after(7))
+        run(tmp_path / "cut", resume=True, callbacks=stop_after(7))
     run(tmp_path / "cut", resume=True)
     the_same(tmp_path / "whole", tmp_path / "cut")
 
@@ -70,7 +70,7 @@ def test_an_extended_run_is_the_same_however_it_was_interrupted(run, tmp_path):
     assert (tmp_path / "whole" / "model.safetensors").read_bytes() != first
     run(tmp_path / "cut", 5)
     with pytest.raises(Stopped):
-        run(tmp_path / "cut", 12, resume=True, watch=stop_after(8))
+        run(tmp_path / "cut", 12, resume=True, callbacks=stop_after(8))
     run(tmp_path / "cut", resume=True)
     the_same(tmp_path / "whole", tmp_path / "cut")
     record = json.loads((tmp_path / "cut" / "training.json").read_text())
@@ -113,7 +113,7 @@ def test_the_rate_of_an_extension_warms_up_to_the_peak_and_falls_again():
 
 def test_an_unfinished_run_may_be_made_longer_or_shorter(run, tmp_path):
     with pytest.raises(Stopped):
-        run(tmp_path / "out", 12, watch=stop_after(4))
+        run(tmp_path / "out", 12, callbacks=stop_after(4))
     with pytest.raises(ZooError, match="`steps`: 4 are done already, 3 is fewer"):
         run(tmp_path / "out", 3, resume=True)
     record = run(tmp_path / "out", 6, resume=True)

@@ -199,7 +199,7 @@ def test_what_cannot_be_written_is_said_before_the_first_step(made, tmp_path, mo
     def never(*_, **__):
         raise AssertionError("a step was taken")
 
-    monkeypatch.setattr("zoo.training.run.train", never)
+    monkeypatch.setattr("zoo.training.run.Trainer", never)
     usage = namedtuple("usage", "total used free")
     with monkeypatch.context() as patch:
         patch.setattr(shutil, "disk_usage", lambda path: usage(1, 1, 9_000_000))

@@ -124,7 +124,7 @@ def train(
                 resume=resume,
                 overwrite=overwrite,
                 keep=not forget,
-                watch=TrainingCallbacks(phase, progress.step, progress.measured, interrupts.asked),
+                callbacks=TrainingCallbacks(phase, progress.step, progress.measured, interrupts.asked),
             )
         except Stopped as stopped:
             progress.stop()

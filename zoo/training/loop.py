@@ -67,8 +67,8 @@ def schedule(settings: TrainingSettings) -> Callable[[mx.array], mx.array]:
     return optim.join_schedules(curves, borders[:-1])
 
 
-def initialise(model: Any, seed: int, layers: float, spread: float = 0.02) -> None:
-    """GPT-2's initialisation: matrices from N(0, spread), those that end a residual branch scaled by 1/√(2 layers).
+def initialise(model: Any, seed: int, layers: float, init_std: float = 0.02) -> None:
+    """GPT-2's initialisation: matrices from N(0, init_std²), those that end a residual branch scaled by 1/√(2 layers).
 
     A module below the model that `Initialises` itself then starts its own parameters as it needs.
     """
@@ -78,7 +78,7 @@ def initialise(model: Any, seed: int, layers: float, spread: float = 0.02) -> No
         if array.ndim < 2:
             return array
         ends_branch = path.endswith(("output.weight", "down.weight")) and "layers." in path
-        scale = spread / (2 * layers) ** 0.5 if ends_branch else spread
+        scale = init_std / (2 * layers) ** 0.5 if ends_branch else init_std
         return mx.random.normal(array.shape, scale=scale, key=next(keys))
 
     parameters = tree_flatten(model.parameters())
@@ -89,84 +89,96 @@ def initialise(model: Any, seed: int, layers: float, spread: float = 0.02) -> No
     mx.eval(model.parameters())
 
 
-def train(
-    model: Any,
-    batches: Iterator[Batch],
-    loss: Loss,
-    settings: TrainingSettings,
-    record: TrainingRecord,
-    *,
-    state: Path,
-    files: Mapping[str, bytes] | None = None,
-    validate: Callable[[], float | None] | None = None,
-    sample: Callable[[], str | None] = lambda: None,
-    resume: State | None = None,
-    watch: TrainingCallbacks | None = None,
-    every: int | None = None,
-) -> None:
-    """Train `model` in place up to step `settings.steps`.
+@dataclass
+class Trainer:
+    """Trains `model` in place.
 
     The state, with `files` in it, is written to `state` every `every` steps, each minute, at the end, and when
-    `watch.stop` says so, after which `Stopped` is raised; ZooError when the loss is no number. With `resume` the run goes on from that state, on the batches
-    that an uninterrupted one would have seen. `validate` gives None when it was stopped.
+    `callbacks.stop` says so. `validate` measures the held-out loss, and gives None when it was stopped; `sample` gives a
+    text that the model writes, to be shown with it.
     """
-    watch = watch or TrainingCallbacks()
-    # A short run is measured a few times, too.
-    every = every or min(STEPS_SAVED, max(settings.steps // 4, 50))
-    # AdamW's decay is for matrices: norms, biases and a state's rates of decay have no reason to shrink.
-    decayed = optim.AdamW(schedule(settings), betas=[0.9, 0.95], weight_decay=settings.decay)
-    plain = optim.AdamW(schedule(settings), betas=[0.9, 0.95], weight_decay=0.0)
-    optimizer = optim.MultiOptimizer([decayed, plain], [_is_matrix])
-    start = 0
-    if resume is not None:
-        resume.restore(model, optimizer, record)
-        start = resume.step
-        watch.phase(f"reading on to step {start}")
-        for _ in range(start):
-            if watch.stop():
-                raise Stopped(start)  # as it was saved
+
+    model: Any
+    loss: Loss
+    settings: TrainingSettings
+    record: TrainingRecord
+    state: Path
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    validate: Callable[[], float | None] | None = None
+    sample: Callable[[], str | None] = lambda: None
+    callbacks: TrainingCallbacks = field(default_factory=TrainingCallbacks)
+    every: int = 0  # by default chosen so that a short run is measured a few times, too
+
+    def __post_init__(self) -> None:
+        self.every = self.every or min(STEPS_SAVED, max(self.settings.steps // 4, 50))
+        # AdamW's decay is for matrices: norms, biases and a state's rates of decay have no reason to shrink.
+        decays = self.settings.decay, 0.0
+        optimizers = [optim.AdamW(schedule(self.settings), betas=[0.9, 0.95], weight_decay=d) for d in decays]
+        self._optimizer = optim.MultiOptimizer(optimizers, [_is_matrix])
+        self._gradient = nn.value_and_grad(self.model, self.loss)
+
+    def run(self, batches: Iterator[Batch], resume: State | None = None) -> None:
+        """Train up to step `settings.steps`, from the state `resume` on the batches of an uninterrupted run.
+
+        Stopped when `callbacks.stop` says so, once the state is saved; ZooError when the loss is no number.
+        """
+        start = 0 if resume is None else self._restore(resume, batches)
+        if start and self._is_due(start):  # a run may be stopped while it is measured
+            self._measure(start)
+        clock = time.perf_counter() - self.record.seconds
+        saved = time.perf_counter()
+        self.callbacks.phase(FIRST_STEP)
+        for step in range(start + 1, self.settings.steps + 1):
+            self._step(step, next(batches), clock)
+            if self._is_due(step):
+                self._measure(step)
+            stopped = self.callbacks.stop()
+            now = time.perf_counter()
+            if stopped or self._is_due(step) or now - saved > SAVED:
+                save_state(self.state, self.model, self._optimizer, self.record, step, self.files)
+                saved = now
+            if stopped:
+                raise Stopped(step)
+
+    def _restore(self, resume: State, batches: Iterator[Batch]) -> int:
+        """Put the run back where it was, its batches too, and give the steps that are done."""
+        resume.restore(self.model, self._optimizer, self.record)
+        self.callbacks.phase(f"reading on to step {resume.step}")
+        for _ in range(resume.step):
+            if self.callbacks.stop():
+                raise Stopped(resume.step)  # as it was saved
             next(batches)
+        return resume.step
 
-    def keep(step: int) -> None:
-        save_state(state, model, optimizer, record, step, files or {})
+    def _is_due(self, step: int) -> bool:
+        """Whether the run is measured and saved after a step."""
+        return step % self.every == 0 or step == self.settings.steps
 
-    def measure(step: int) -> None:
-        if validate is None or any(measured[0] == step for measured in record.validation):
+    def _step(self, step: int, batch: Batch, clock: float) -> None:
+        """One step of the optimizer; `clock` is when the run would have begun without a break."""
+        began = time.perf_counter()
+        loss, gradients = self._gradient(self.model, *batch)
+        gradients, _ = optim.clip_grad_norm(gradients, self.settings.clip)
+        self._optimizer.update(self.model, gradients)
+        mx.eval(self.model.state, self._optimizer.state, loss)
+        if not math.isfinite(loss.item()):
+            raise ZooError(f"the loss is {loss.item()} at step {step}: try a smaller `rate`")
+        self.record.tokens += batch[0].size
+        self.record.seconds = time.perf_counter() - clock
+        self.callbacks.step(step, loss.item(), batch[0].size / (time.perf_counter() - began))
+        if step % 10 == 0 or step in (1, self.settings.steps):
+            self.record.losses.append([step, round(loss.item(), 4)])
+
+    def _measure(self, step: int) -> None:
+        """Measure the held-out loss, unless that was done at this step before."""
+        record = self.record
+        if self.validate is None or any(measured[0] == step for measured in record.validation):
             return
-        found = validate()
+        found = self.validate()
         if found is not None:
             record.validation.append([step, round(found, 4)])
-            watch.measured(step, record.losses[-1][1] if record.losses else found, found, sample())
-
-    if start and (start % every == 0 or start == settings.steps):  # a run may be stopped while it is measured
-        measure(start)
-    gradient = nn.value_and_grad(model, loss)
-    clock = time.perf_counter() - record.seconds
-    saved = time.perf_counter()
-    watch.phase(FIRST_STEP)
-    for step in range(start + 1, settings.steps + 1):
-        began = time.perf_counter()
-        batch = next(batches)
-        value, gradients = gradient(model, *batch)
-        gradients, _ = optim.clip_grad_norm(gradients, settings.clip)
-        optimizer.update(model, gradients)
-        mx.eval(model.state, optimizer.state, value)
-        if not math.isfinite(value.item()):
-            raise ZooError(f"the loss is {value.item()} at step {step}: try a smaller `rate`")
-        record.tokens += batch[0].size
-        record.seconds = time.perf_counter() - clock
-        watch.step(step, value.item(), batch[0].size / (time.perf_counter() - began))
-        if step % 10 == 0 or step in (1, settings.steps):
-            record.losses.append([step, round(value.item(), 4)])
-        if step % every == 0 or step == settings.steps:
-            measure(step)
-        stopped = watch.stop()
-        now = time.perf_counter()
-        if stopped or step % every == 0 or step == settings.steps or now - saved > SAVED:
-            keep(step)
-            saved = now
-        if stopped:
-            raise Stopped(step)
+            last = record.losses[-1][1] if record.losses else found
+            self.callbacks.measured(step, last, found, self.sample())
 
 
 def _is_matrix(path: str, array: mx.array) -> bool:

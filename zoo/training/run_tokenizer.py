@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import tempfile
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from zoo.errors import TokenizerError
@@ -30,17 +31,19 @@ def files_of(given: Path) -> dict[str, bytes]:
     return {name: (folder / name).read_bytes() for name in sorted(names) if (folder / name).is_file()}
 
 
-def trained_on(texts: TextCorpus, folder: Path, vocab: int, names: Collection[str] = ()) -> dict[str, bytes]:
-    """The files of a tokenizer of `vocab` tokens, `names` among them, trained on a corpus; made in `folder`."""
-    save_tokenizer(train_tokenizer(texts.sample(), vocab, names), folder)
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
+def trained_on(texts: TextCorpus, vocab: int, names: Collection[str] = ()) -> dict[str, bytes]:
+    """The files of a tokenizer of `vocab` tokens, `names` among them, trained on a corpus."""
+    with tempfile.TemporaryDirectory() as folder:
+        save_tokenizer(train_tokenizer(texts.sample(), vocab, names), folder)
+        return {path.name: path.read_bytes() for path in Path(folder).iterdir()}
 
 
-def opened(files: dict[str, bytes], folder: Path, registry: Registry) -> Tokenizer:
-    """The tokenizer of these files, written into `folder` to be read."""
-    for name, data in files.items():
-        (folder / Path(name).name).write_bytes(data)
-    tokenizer = load_tokenizer(folder, formats=registry.tokenizers)
+def opened(files: Mapping[str, bytes], registry: Registry) -> Tokenizer:
+    """The tokenizer of these files."""
+    with tempfile.TemporaryDirectory() as folder:
+        for name, data in files.items():
+            (Path(folder) / Path(name).name).write_bytes(data)
+        tokenizer = load_tokenizer(Path(folder), formats=registry.tokenizers)
     if tokenizer is None:
         raise TokenizerError("the run holds no tokenizer")
     return tokenizer

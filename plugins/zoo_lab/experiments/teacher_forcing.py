@@ -32,8 +32,8 @@ def teacher_forcing(scale: Scale) -> Plan:
         from zoo_lab.training import recipe_of, trained
 
         mx.random.seed(seed)  # of the tokens that are drawn in training
-        method = own_tokens(share, settings.steps) if share else None
-        return trained(recipe_of("llama", SMALL), settings, Trial(seed), method=method, **extent(scale))
+        objective = own_tokens(share, settings.steps) if share else None
+        return trained(recipe_of("llama", SMALL), settings, Trial(seed), objective=objective, **extent(scale))
 
     def arm(how: str, what: str) -> Arm:
         def run(trial: Trial) -> Result:
