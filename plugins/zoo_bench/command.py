@@ -11,7 +11,7 @@ import click
 
 from zoo.cli.complete import sources
 from zoo.cli.downloads import yes_option
-from zoo.cli.source_options import dtype_option, overwrite_option, unpack_option
+from zoo.cli.source_options import FILE, dtype_option, overwrite_option, unpack_option
 
 
 @click.command()
@@ -44,13 +44,9 @@ from zoo.cli.source_options import dtype_option, overwrite_option, unpack_option
 @dtype_option
 @unpack_option
 @click.option("--profile", is_flag=True, help="Show where the zoo's time goes, by the kind of block.")
-@click.option(
-    "--record", type=click.Path(path_type=Path, dir_okay=False), help="Write the figures to this JSON file."
-)
+@click.option("--record", type=FILE, help="Write the figures to this JSON file.")
 @overwrite_option
-@click.option(
-    "--compare", type=click.Path(path_type=Path, dir_okay=False), help="Show what changed since this record."
-)
+@click.option("--compare", type=FILE, help="Show what changed since this record.")
 @yes_option
 @click.option("--json", "as_json", is_flag=True, help="Print the record as JSON.")
 def bench(

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from zoo.cli.downloads import yes_option
-from zoo.cli.source_options import overwrite_option, revision_option
+from zoo.cli.source_options import FILE, overwrite_option, revision_option
 
 
 @click.command()
@@ -23,9 +23,7 @@ from zoo.cli.source_options import overwrite_option, revision_option
     "--all", "everything", is_flag=True, help="Ask every question; of the atlas not only the capitals."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.option(
-    "--out", type=click.Path(path_type=Path, dir_okay=False), help="Write the record to this file, too."
-)
+@click.option("--out", type=FILE, help="Write the record to this file, too.")
 @overwrite_option
 def evaluate(
     source: str,

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from zoo.cli.source_options import FILE, FOLDER
+
 if TYPE_CHECKING:
     from zoo_lab.record import ExperimentRecord
 
@@ -17,22 +19,13 @@ OUT = Path("lab")
 
 @click.command()
 @click.argument("name", required=False)
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=OUT,
-    show_default=True,
-    help="The folder of records and figures.",
-)
+@click.option("--out", type=FOLDER, default=OUT, show_default=True, help="The folder of records and figures.")
 @click.option("--seeds", type=int, help="Runs of each arm (default: the experiment's).")
 @click.option("--steps", type=int, help="Steps of each training (default: the experiment's).")
 @click.option("--quick", is_flag=True, help="A tiny version, which shows that everything runs.")
 @click.option("--fresh", is_flag=True, help="Run all again, and replace the record and the figures in OUT.")
 @click.option(
-    "--figures",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="RECORD",
-    help="Run nothing: draw the figures of this record again.",
+    "--figures", type=FILE, metavar="RECORD", help="Run nothing: draw the figures of this record again."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON: the experiments, or the record.")
 def lab(

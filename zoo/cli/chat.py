@@ -9,7 +9,7 @@ import click
 
 from zoo.cli.complete import sources
 from zoo.cli.setting_options import SettingsCommand
-from zoo.cli.source_options import ModelOptions, model_options
+from zoo.cli.source_options import EXISTING_FILE, ModelOptions, model_options
 
 if TYPE_CHECKING:
     from zoo.generation.chat.session import ChatSession
@@ -25,12 +25,7 @@ if TYPE_CHECKING:
 @model_options
 @click.option("--system", metavar="TEXT", help="A system message, for models with a chat template.")
 @click.option("--raw", is_flag=True, help="Give each line as it is, without the chat template.")
-@click.option(
-    "--load",
-    "path",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="Go on with a conversation that /save wrote.",
-)
+@click.option("--load", "path", type=EXISTING_FILE, help="Go on with a conversation that /save wrote.")
 def chat(
     source: str,
     options: ModelOptions,

@@ -12,7 +12,7 @@ import click
 from zoo.cli.complete import sources
 from zoo.cli.downloads import yes_option
 from zoo.cli.show import bullets
-from zoo.cli.source_options import overwrite_option
+from zoo.cli.source_options import FILE, overwrite_option
 from zoo.cli.table import table, wrapped
 from zoo.cli.terminal import write_marked
 
@@ -28,14 +28,8 @@ if TYPE_CHECKING:
 )
 @click.option("--measure", "measured", is_flag=True, help="Also run each here: speed and memory.")
 @click.option("--all", "everything", is_flag=True, help="Also every fact, and every field of the recipes.")
-@click.option(
-    "--svg",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="Write the diagrams, side by side, to a file.",
-)
-@click.option(
-    "--html", type=click.Path(path_type=Path, dir_okay=False), help="Write a page to explore to a file."
-)
+@click.option("--svg", type=FILE, help="Write the diagrams, side by side, to a file.")
+@click.option("--html", type=FILE, help="Write a page to explore to a file.")
 @overwrite_option
 @yes_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON: numbers with their units.")

@@ -9,7 +9,7 @@ import click
 
 from zoo.cli.complete import sources
 from zoo.cli.downloads import yes_option
-from zoo.cli.source_options import architecture_option, repack_option, revision_option
+from zoo.cli.source_options import FOLDER, architecture_option, repack_option, revision_option
 
 
 @click.command()
@@ -34,11 +34,7 @@ from zoo.cli.source_options import architecture_option, repack_option, revision_
     show_default=True,
     help="Tensor names and layouts of mlx-lm, or of transformers.",
 )
-@click.option(
-    "--adapter",
-    type=click.Path(path_type=Path, file_okay=False),
-    help="A LoRA or DoRA adapter to merge: a folder as mlx-lm writes it.",
-)
+@click.option("--adapter", type=FOLDER, help="A LoRA or DoRA adapter to merge: a folder as mlx-lm writes it.")
 @architecture_option
 @revision_option
 @yes_option

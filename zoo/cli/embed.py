@@ -11,7 +11,7 @@ import click
 
 from zoo.cli.complete import sources
 from zoo.cli.downloads import yes_option
-from zoo.cli.source_options import architecture_option, dtype_option, overwrite_option, revision_option
+from zoo.cli.source_options import FILE, architecture_option, dtype_option, overwrite_option, revision_option
 
 
 @click.command()
@@ -25,9 +25,7 @@ from zoo.cli.source_options import architecture_option, dtype_option, overwrite_
 @click.option(
     "--normalise/--no-normalise", default=None, help="Scale to length 1 (default: what the folder says)."
 )
-@click.option(
-    "--out", type=click.Path(path_type=Path, dir_okay=False), help="Write a .npy or .json file instead."
-)
+@click.option("--out", type=FILE, help="Write a .npy or .json file instead.")
 @overwrite_option
 @architecture_option
 @revision_option

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
+from zoo.cli.source_options import FILE
 from zoo.cli.table import table
 from zoo.cli.terminal import columns
 
@@ -24,7 +25,7 @@ PIPE = 110  # the width of the table in cells where there is no terminal: a prog
 @click.option("--card", metavar="NAME", help="Print what this plugin gives as Markdown, for its README.")
 @click.option(
     "--into",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=FILE,
     help="Write the card into this file, between its marks <!-- card --> and <!-- end -->.",
 )
 @click.pass_obj
@@ -90,12 +91,3 @@ def _card(name: str | None, into: Path | None) -> None:
         click.echo(text, nl=False)
     else:
         rewrite(into, text)
-
-
-def served_by(architecture: Any) -> None:
-    """Say on the error stream which plugin runs a model, when it is not one of the zoo's own."""
-    from zoo.host.registry import default_registry
-
-    plugin = default_registry().plugin_of(architecture)
-    if not plugin.first_party:
-        click.echo(f"zoo: {architecture.name} is served by the plugin {plugin.label}", err=True)

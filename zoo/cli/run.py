@@ -20,7 +20,7 @@ from zoo.cli.knowledge import about_prompt
 from zoo.cli.progress import Progress
 from zoo.cli.screen import Screen
 from zoo.cli.setting_options import SettingsCommand
-from zoo.cli.source_options import ModelOptions, model_options
+from zoo.cli.source_options import EXISTING_FILE, ModelOptions, model_options
 from zoo.cli.statistics import Statistics
 from zoo.cli.table import facts
 from zoo.cli.terminal import columns
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 @click.option("--raw", is_flag=True, help="Give the prompt as it is, without the chat template.")
 @click.option(
     "--prompts",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    type=EXISTING_FILE,
     help="File of prompts: a JSON text or object a line; in a .txt file each line is a prompt.",
 )
 @click.option(

@@ -11,7 +11,7 @@ import click
 
 from zoo.cli.complete import sources
 from zoo.cli.setting_options import cache_options, policy_of
-from zoo.cli.source_options import overwrite_option, revision_option
+from zoo.cli.source_options import FILE, overwrite_option, revision_option
 from zoo.cli.table import facts, table, wrapped
 
 if TYPE_CHECKING:
@@ -33,9 +33,7 @@ if TYPE_CHECKING:
 @click.option("--weights", is_flag=True, help="Also which tensors of a checkpoint become which parameters.")
 @click.option("--rules", is_flag=True, help="Also the weight rules that the architecture declares.")
 @click.option("--recipe", "as_recipe", is_flag=True, help="Print the recipe alone, as JSON to edit.")
-@click.option(
-    "--svg", type=click.Path(path_type=Path, dir_okay=False), help="Write the block diagram to a file."
-)
+@click.option("--svg", type=FILE, help="Write the block diagram to a file.")
 @overwrite_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON: numbers with their units.")
 def show(

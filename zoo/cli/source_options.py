@@ -11,15 +11,19 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from zoo.cli.downloads import yes_option
-from zoo.cli.plugins import served_by
 from zoo.cli.progress import Progress
 from zoo.cli.setting_options import with_defaults
 from zoo.frozen import Frozen, frozen
 
 if TYPE_CHECKING:
+    from zoo.architecture import Architecture
     from zoo.generation.prefix_cache import PromptCache
     from zoo.host.registry import Registry
     from zoo.loading import Loaded
+
+FILE = click.Path(path_type=Path, dir_okay=False)
+EXISTING_FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
+FOLDER = click.Path(path_type=Path, file_okay=False)
 
 architecture_option = click.option(
     "--architecture", metavar="NAME", help="Use this architecture, whatever the config says."
@@ -38,7 +42,7 @@ unpack_option = click.option(
 )
 adapter_option = click.option(
     "--adapter",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=FOLDER,
     help="A LoRA or DoRA adapter: a folder as mlx-lm writes it.",
 )
 overwrite_option = click.option(
@@ -64,7 +68,7 @@ strategy_option = click.option(
 )
 prompt_cache_option = click.option(
     "--prompt-cache",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=FILE,
     help="File that keeps the KV caches of prompts; a prompt that begins like one of them reuses it.",
 )
 
@@ -125,6 +129,15 @@ def model_options(command: Callable[..., Any]) -> Callable[..., Any]:
     for option in reversed(MODEL_OPTIONS):
         gathered = option(gathered)
     return gathered
+
+
+def served_by(architecture: Architecture) -> None:
+    """Say on the error stream which plugin runs a model, when it is not one of the zoo's own."""
+    from zoo.host.registry import default_registry
+
+    plugin = default_registry().plugin_of(architecture)
+    if not plugin.first_party:
+        click.echo(f"zoo: {architecture.name} is served by the plugin {plugin.label}", err=True)
 
 
 def samplers_of(registry: Registry, texts: Iterable[str]) -> dict[str, dict[str, Any]]:

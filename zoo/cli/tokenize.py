@@ -9,13 +9,12 @@ from pathlib import Path
 import click
 
 from zoo.cli.complete import sources
+from zoo.cli.source_options import FILE
 
 
 @click.command()
 @click.argument("words", nargs=-1, required=True, metavar="SOURCE... [TEXT]", shell_complete=sources)
-@click.option(
-    "--file", "path", type=click.Path(path_type=Path, dir_okay=False), help="Read the text from this file."
-)
+@click.option("--file", "path", type=FILE, help="Read the text from this file.")
 @click.option(
     "--special-tokens/--no-special-tokens",
     default=True,

@@ -10,22 +10,21 @@ import click
 from zoo.cli.complete import sources
 from zoo.cli.downloads import yes_option
 from zoo.cli.generating import prompt_ids
-from zoo.cli.plugins import served_by
 from zoo.cli.progress import Progress
 from zoo.cli.run import piped
 from zoo.cli.setting_options import SettingsCommand
 from zoo.cli.source_options import (
+    FILE,
     architecture_option,
     dtype_option,
     overwrite_option,
     revision_option,
     sampler_option,
     samplers_of,
+    served_by,
     strategy_option,
 )
 from zoo.describe.language import LANGUAGES
-
-FILE = click.Path(path_type=Path, dir_okay=False)
 
 
 @click.command(

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from zoo.cli.source_options import EXISTING_FILE, FOLDER
 from zoo.cli.terminal import visible
 
 
@@ -39,15 +40,11 @@ def _is_known(name: str) -> bool:
 @click.argument("architecture", required=False, callback=_architecture)
 @click.option(
     "--recipe",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    type=EXISTING_FILE,
     help="Recipe to train instead of an architecture: JSON as `zoo show NAME --recipe` prints it.",
 )
-@click.option(
-    "--out", type=click.Path(path_type=Path, file_okay=False), required=True, help="The folder to write."
-)
-@click.option(
-    "--config", type=click.Path(path_type=Path, exists=True, dir_okay=False), help="A config.json to follow."
-)
+@click.option("--out", type=FOLDER, required=True, help="The folder to write.")
+@click.option("--config", type=EXISTING_FILE, help="A config.json to follow.")
 @click.option(
     "--tokenizer",
     type=click.Path(path_type=Path, exists=True),
