@@ -112,21 +112,14 @@ def _prefix(path: Sequence[str]) -> str:
 
 
 def _value(source: str, option: click.Option, value: Any, ctx: click.Context) -> Any:
-    """A value as the option takes it; a usage error, naming its source, where it does not."""
+    """A value as the option takes it from the command line; a usage error, naming its source, where it does not."""
     values = value if option.multiple and isinstance(value, list) else [value]
-    # What is checked is what the option would have been given as text.
     texts = [item if isinstance(item, str) else json.dumps(item, default=str) for item in values]
     kind = click.BOOL if option.is_bool_flag else option.type
-    found = [_converted(source, kind, option, text, ctx) for text in texts]
-    if option.is_bool_flag:
-        return found[0]
-    return tuple(texts) if option.multiple else texts[0]
-
-
-def _converted(
-    source: str, kind: click.ParamType, option: click.Option, value: Any, ctx: click.Context
-) -> Any:
     try:
-        return kind.convert(value, option, ctx)
+        checked = [kind.convert(text, option, ctx) for text in texts]
     except click.BadParameter as error:
         raise click.UsageError(f"{source}: {error.message}") from error
+    if option.is_bool_flag:
+        return checked[0]
+    return tuple(texts) if option.multiple else texts[0]

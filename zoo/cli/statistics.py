@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import time
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from zoo.generation.loop.step import Drafted, Step
 
 
 @dataclass
@@ -19,10 +22,10 @@ class Statistics:
     tokens: int = 0
     cached_tokens: int = 0
     miss_reason: str | None = None  # why the prompt cache had no more, where there is one
-    drafted: Any = None
+    drafted: Drafted | None = None
     unpacked: bool = False
 
-    def count(self, step: Any) -> None:
+    def count(self, step: Step) -> None:
         """Note one more `zoo.Step`: a token, a draft, or one of several answers that came at once."""
         self.ended = time.perf_counter()
         self.first = self.first or self.ended
@@ -41,13 +44,9 @@ class Statistics:
             "prompt_tokens": self.prompt_tokens,
             "cached_tokens": self.cached_tokens,
             "generated_tokens": self.tokens,
-            "prompt_tokens_per_second": round((self.prompt_tokens - self.cached_tokens) / prefill, 1)
-            if prefill
-            else None,
+            "prompt_tokens_per_second": _rate(self.prompt_tokens - self.cached_tokens, prefill),
             # The first token is the prefill's: the time after it belongs to the others.
-            "generated_tokens_per_second": round((self.tokens - 1) / decode, 1)
-            if decode and self.tokens
-            else None,
+            "generated_tokens_per_second": _rate(self.tokens - 1, decode) if self.tokens else None,
             "load_seconds": round(self.load_seconds, 3),
             "first_token_seconds": round(prefill, 4),
             "peak_memory_bytes": peak_memory(),
@@ -63,26 +62,21 @@ class Statistics:
             number, rate = values[f"{what}_tokens"], values[f"{what}_tokens_per_second"]
             return f"{what} {number} token{'s' * (number != 1)}{f', {rate} tokens/s' if rate else ''}"
 
-        first = [f"first token after {values['first_token_seconds']:.3f} s"] if self.first else []
-        # Filling masks generates nothing.
-        generated = [counted("generated")] if self.tokens else []
-        cached = (
-            [f"{self.cached_tokens} of them from the prompt cache ({self.miss_reason})"]
-            if self.miss_reason
-            else []
-        )
-        drafted = (
-            [f"{self.drafted.accepted} of {self.drafted.proposed} drafts accepted"] if self.drafted else []
-        )
-        return [
-            *(
-                counted("prompt"),
-                *cached,
-                *generated,
-                *drafted,
-                *first,
-                f"loading {values['load_seconds']:.2f} s",
-            ),
-            f"peak memory {values['peak_memory_bytes'] / 1e6:.1f} MB",
-            *["packed matrices kept as floats"] * self.unpacked,
-        ]
+        lines = [counted("prompt")]
+        if self.miss_reason:
+            lines.append(f"{self.cached_tokens} of them from the prompt cache ({self.miss_reason})")
+        if self.tokens:  # filling masks generates none
+            lines.append(counted("generated"))
+        if self.drafted:
+            lines.append(f"{self.drafted.accepted} of {self.drafted.proposed} drafts accepted")
+        if self.first:
+            lines.append(f"first token after {values['first_token_seconds']:.3f} s")
+        lines.append(f"loading {values['load_seconds']:.2f} s")
+        lines.append(f"peak memory {values['peak_memory_bytes'] / 1e6:.1f} MB")
+        if self.unpacked:
+            lines.append("packed matrices kept as floats")
+        return lines
+
+
+def _rate(tokens: int, seconds: float) -> float | None:
+    return round(tokens / seconds, 1) if seconds else None
