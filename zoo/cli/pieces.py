@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import sys
 import unicodedata
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from zoo.cli.table import facts, table, width
 from zoo.cli.terminal import columns
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from zoo.inspect.tokenization import Piece, Tokenization
 
 SPACE = "␣"
@@ -19,6 +21,7 @@ COLOURS = ("black on color(153)", "black on color(223)", "black on color(151)", 
 SPECIAL = "bold white on color(240)"
 UNKNOWN = "bold black on color(210)"
 GAP = 1  # cells between two pieces
+PIPE = 100  # columns of a pipe, which has no width of its own
 
 
 def written(piece: Piece) -> str:
@@ -34,27 +37,25 @@ def written(piece: Piece) -> str:
 
 def escaped(text: str) -> str:
     r"""Text in signs that can be seen: a space is ␣, what has no picture of its own an escape as in Python."""
-    signs = [SPACE if sign == " " else sign if _stands_alone(sign) else ascii(sign)[1:-1] for sign in text]
+    signs = [SPACE if s == " " else s if s.isprintable() and s != SPACE else ascii(s)[1:-1] for s in text]
     if signs and unicodedata.category(text[0]).startswith("M"):  # it would join what is before it
         signs[0] = ascii(text[0])[1:-1]
     return "".join(signs)
 
 
-def _stands_alone(sign: str) -> bool:
-    return sign.isprintable() and sign != SPACE
-
-
 def listed(pieces: Sequence[Piece]) -> str:
     """A line for each piece: id, piece, bytes in hexadecimal digits, the characters that it covers, its kind."""
     rows = [
-        [str(piece.id), written(piece), piece.bytes.hex(" ") or "–", _place(piece), _kind(piece)]
+        [
+            str(piece.id),
+            written(piece),
+            piece.bytes.hex(" ") or "–",
+            "–" if piece.start is None else f"{piece.start}–{piece.end}",
+            _kind(piece),
+        ]
         for piece in pieces
     ]
     return table(rows, ["id", "piece", "bytes", "characters", "kind"])
-
-
-def _place(piece: Piece) -> str:
-    return "–" if piece.start is None else f"{piece.start}–{piece.end}"
 
 
 def _kind(piece: Piece) -> str:
@@ -106,59 +107,64 @@ def _ratio(value: float | None) -> str:
 def draw(pieces: Sequence[Piece]) -> None:
     """Draw pieces on the terminal as coloured cells, each with its id below it.
 
-    Bytes are shown where the piece is not plain ASCII, and the kind of what is no text.
+    Bytes are shown where the piece is not plain ASCII, and the kind of special and unknown tokens.
     """
+    draw_cells(
+        (_cell(piece), _style(piece, number), "\n" in piece.text) for number, piece in enumerate(pieces)
+    )
+
+
+def draw_cells(cells: Iterable[tuple[Sequence[str], str, bool]]) -> None:
+    """Draw cells in rows that fit the terminal: lines, the first in a style, and whether the cell ends its row."""
     from rich.console import Console
+
+    console = Console(file=sys.stdout, highlight=False)
+    room = columns() or PIPE
+    row: list[tuple[list[str], str, int]] = []
+    for lines, style, ends_row in cells:
+        shown = [cut(line, room - GAP) for line in lines]
+        size = max(map(width, shown)) + GAP
+        if row and sum(each for _, _, each in row) + size > room:
+            _draw_row(console, row)
+            row = []
+        row.append((shown, style, size))
+        if ends_row:
+            _draw_row(console, row)
+            row = []
+    if row:
+        _draw_row(console, row)
+
+
+def _draw_row(console: Console, row: Sequence[tuple[Sequence[str], str, int]]) -> None:
     from rich.text import Text
 
-    room = columns() or 80
-    console = Console(file=sys.stdout, width=room, highlight=False)
-    cells = ((_cell(piece, room), _style(piece, number)) for number, piece in enumerate(pieces))
-    for row in _rows(list(zip(cells, pieces, strict=True)), room):
-        for line in range(3):
-            text = Text()
-            for lines, style in row:
-                cell = lines[line]
-                text.append(cell, style if line == 0 else "dim")
-                text.append(" " * (max(map(width, lines)) - width(cell) + GAP))
-            text.rstrip()
-            if text:
-                console.print(text, soft_wrap=True)
+    for number in range(len(row[0][0])):
+        text = Text()
+        for lines, style, size in row:
+            text.append(lines[number], "dim" if number else style)
+            text.append(" " * (size - width(lines[number])))
+        text.rstrip()
+        if text:
+            console.print(text, soft_wrap=True)
 
 
-def _cell(piece: Piece, room: int) -> tuple[str, ...]:
+def cut(text: str, room: int) -> str:
+    """The text, with an ellipsis at its end where it is wider than `room` cells."""
+    if width(text) <= room:
+        return text
+    from rich.text import Text
+
+    shown = Text(text)
+    shown.truncate(room, overflow="ellipsis")
+    return shown.plain
+
+
+def _cell(piece: Piece) -> tuple[str, str, str]:
     """The lines of one cell: piece, id, and its other properties."""
     plain = piece.partial or (piece.bytes.isascii() and piece.text.isprintable())
     note = _kind(piece).removesuffix(", added") if piece.special or piece.unknown else ""
-    lines = written(piece), str(piece.id), note or ("" if plain else piece.bytes.hex())
-    return tuple(_cut(line, room - GAP) for line in lines)
+    return written(piece), str(piece.id), note or ("" if plain else piece.bytes.hex())
 
 
 def _style(piece: Piece, number: int) -> str:
     return UNKNOWN if piece.unknown else SPECIAL if piece.special else COLOURS[number % len(COLOURS)]
-
-
-def _cut(text: str, room: int) -> str:
-    if width(text) <= room:
-        return text
-    while width(text) >= room:
-        text = text[:-1]
-    return text + "…"
-
-
-def _rows(cells: Sequence[tuple[Any, Piece]], room: int) -> Iterator[list[Any]]:
-    """Cells in rows that fit into the room; a piece with the end of a line ends its row."""
-    row: list[Any] = []
-    used = 0
-    for cell, piece in cells:
-        size = max(map(width, cell[0])) + GAP
-        if row and used + size > room:
-            yield row
-            row, used = [], 0
-        row.append(cell)
-        used += size
-        if "\n" in piece.text:
-            yield row
-            row, used = [], 0
-    if row:
-        yield row

@@ -5,23 +5,23 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from zoo.cli.pieces import COLOURS, SPECIAL, escaped
+from zoo.cli.pieces import COLOURS, PIPE, SPECIAL, cut, draw_cells, escaped
 from zoo.cli.table import facts, table, width, wrapped
-from zoo.cli.terminal import columns
+from zoo.cli.terminal import columns, visible
 
 if TYPE_CHECKING:
     from zoo.inspect.trace_view.view import AttentionPattern, TraceToken, TraceView, ValueSummary
 
-PIPE = 100  # columns, where nothing says how many there are
 SHADES = " ░▒▓█"
-EIGHTHS = " ▏▎▍▌▋▊▉█"
+EIGHTHS = " ▏▎▍▌▋▊▉"
 LABEL = 12  # cells of a piece beside a map
 CANDIDATES = 6
 TOKENS = 8  # of a recurrent layer: the last that are shown
 LEAST = 0.005  # probability of a candidate that is listed
 LENS_CELL = 12
+NAME = 16  # cells of a candidate's text
 
 
 def show(view: TraceView, maps: Sequence[tuple[AttentionPattern, int]], layers: Sequence[int]) -> None:
@@ -50,13 +50,14 @@ class _Printer:
             self.pieces(track.pieces)
         self.heading("Vectors and positions")
         self.stages(view.before)
-        looks = "where heads look most, " if any(layer.patterns for layer in view.layers) else ""
+        attends = "where heads look most, " if any(layer.patterns for layer in view.layers) else ""
+        tokens = " and ".join(dict.fromkeys(self.names[t.name][self.position(t.name)] for t in view.tracks))
         self.heading(
-            "Layers", f"mean norm of what each part adds; from {self.from_()}: {looks}what the head reads"
+            "Layers", f"mean norm of what each part adds; from {tokens}: {attends}what the head reads"
         )
         self.layers()
-        for number, layer in ((int(a.address.rpartition(".")[2]), a) for a in view.layers):
-            if number in layers:
+        for layer in view.layers:
+            if layer.number in layers:
                 self.heading(f"Values of {layer.address}")
                 self.stages(layer.stages)
         self.states(layers)
@@ -70,12 +71,12 @@ class _Printer:
         for hidden in view.masks:
             self.heading(f"The mask at position {hidden.position}")
             pairs = zip(hidden.tokens, hidden.probabilities, strict=True)
-            self.bars([[self.token(id), p] for id, p in pairs], 0)
+            self.bars([(self.token(id), [p]) for id, p in pairs], 0, ["model"])
         self.passes()
         if not view.masks:
             self.heading("Text")
-            self.line(_safe(view.prompt), end="" if len(view.tracks) == 1 else " → ")
-            self.line(_safe(view.text), "bold")
+            self.line(visible(view.prompt), end="" if len(view.tracks) == 1 else " → ")
+            self.line(visible(view.text), "bold")
 
     def line(self, text: str, style: str = "", end: str = "\n") -> None:
         """Print text as it is, in one style."""
@@ -98,64 +99,35 @@ class _Printer:
         return f"{name}{len(pieces) - made} tokens given, {made} written"
 
     def pieces(self, pieces: Sequence[TraceToken]) -> None:
-        """Pieces as cells with their ids below, written ones after given ones."""
-        cells = [(_fitted(written(piece), self.room - 1), str(piece.id), piece) for piece in pieces]
-        rows: list[list[tuple[str, str, Any]]] = [[]]
-        used = 0
-        for cell in cells:
-            size = max(width(cell[0]), width(cell[1])) + 1
-            if rows[-1] and used + size > self.room:
-                rows.append([])
-                used = 0
-            rows[-1].append(cell)
-            used += size
-        number = 0
-        from rich.text import Text
-
-        for row in rows:
-            above, below = Text(), Text(style="dim")
-            for text, id, piece in row:
-                size = max(width(text), width(id))
-                style = SPECIAL if piece.special else COLOURS[number % len(COLOURS)]
-                above.append(text, f"{style} underline" if piece.origin == "generated" else style)
-                above.append(" " * (size - width(text) + 1))
-                below.append(id + " " * (size - width(id) + 1))
-                number += 1
-            for line in (above, below):
-                line.rstrip()
-                self.console.print(line, soft_wrap=True)
+        """Pieces as cells with their ids below; generated ones are underlined."""
+        styles = (SPECIAL if p.special else COLOURS[i % len(COLOURS)] for i, p in enumerate(pieces))
+        draw_cells(
+            ((written(p), str(p.id)), f"{style} underline" if p.origin == "generated" else style, False)
+            for p, style in zip(pieces, styles, strict=True)
+        )
 
     def stages(self, stages: Sequence[ValueSummary]) -> None:
         """A line for each value."""
-        rows = [
-            [
-                s.address,
-                f"{' '.join(s.axes.split())}",
-                " × ".join(map(str, s.shape)),
-                s.dtype,
-                _number(s.norm),
-            ]
-            for s in stages
-        ]
+        rows = [[s.address, s.axes, " × ".join(map(str, s.shape)), s.dtype, _number(s.norm)] for s in stages]
         self.line(table(rows, ["address", "axes", "shape", "type", "norm"], room=self.room))
 
     def layers(self) -> None:
         """A line for each layer."""
         view = self.view
-        reads = {guess.address: guess for guess in view.lens}
+        lens = {prediction.address: prediction for prediction in view.lens}
         rows = []
-        token = {track.name: self.looking(track.name) for track in view.tracks}
+        token = {track.name: self.position(track.name) for track in view.tracks}
         for layer in view.layers:
             at = token[layer.track]
-            guess = reads.get(layer.address)
+            best = lens.get(layer.address)
             norms = "  ".join(f"{s.name} {_number(s.norm)}" for s in layer.stages if _adds(s))
-            looks = "; ".join(_looks(p, at, self.names[p.columns]) for p in layer.patterns)
+            attended = "; ".join(_attended(p, at, self.names[p.columns]) for p in layer.patterns)
             experts = ", ".join(
                 " ".join(f"e{e} {_share(w)}" for e, w in zip(x.chosen[at], x.weights[at], strict=True))
                 for x in layer.experts
             )
-            read = f"{self.token(guess.tokens[at][0])} {_share(guess.probabilities[at][0])}" if guess else ""
-            rows.append([layer.address, norms, looks, experts, read])
+            read = f"{self.token(best.tokens[at][0])} {_share(best.probabilities[at][0])}" if best else ""
+            rows.append([layer.address, norms, attended, experts, read])
         head = ["layer", "adds", "heads look at", "experts", "reads"]
         used = [i for i in range(5) if any(row[i] for row in rows)]
         self.line(table([[row[i] for i in used] for row in rows], [head[i] for i in used], room=self.room))
@@ -163,7 +135,7 @@ class _Printer:
     def states(self, layers: Sequence[int]) -> None:
         """Of a recurrent layer, the last unless others are chosen: each gate and state, its mean at the last tokens."""
         recurrent = [layer for layer in self.view.layers if not layer.patterns]
-        chosen = [a for a in recurrent if int(a.address.rpartition(".")[2]) in layers] or recurrent[-1:]
+        chosen = [a for a in recurrent if a.number in layers] or recurrent[-1:]
         for layer in chosen:
             values = [s for s in layer.stages if s.noted and s.track and s.name.startswith("mixer.")]
             if not values:
@@ -177,12 +149,8 @@ class _Printer:
             self.heading(f"Gates and state: {layer.address}", "the mean over channels, token by token")
             self.line(table(rows, ["", *(self.names[track.name][t] for t in last)], room=self.room))
 
-    def from_(self) -> str:
-        """The tokens whose looks are told."""
-        return " and ".join(dict.fromkeys(self.names[t.name][self.looking(t.name)] for t in self.view.tracks))
-
-    def looking(self, track: str) -> int:
-        """The token whose looks are told: the first mask or, without one, the last token that was given."""
+    def position(self, track: str) -> int:
+        """The position whose attention is printed: the first mask or, without one, the last given token."""
         if self.view.masks:
             return self.view.masks[0].position
         if self.view.unmasking:
@@ -211,17 +179,12 @@ class _Printer:
             marks = marks if power > 1 else "".join(str(n % 10).rjust(cell) for n in numbers)
             self.line(" " * (label + 5) + marks, "dim")
         for number, row in enumerate(rows[-200:], max(len(rows) - 200, 0) + pattern.first_row):
-            name = _fitted(names[number], label)
+            name = cut(names[number], label)
             cells = "".join(SHADES[_shade(weight)] * cell for weight in row[first:])
             self.line(f"{number:4d} {' ' * (label - width(name))}{name}│"[1:] + cells.rstrip())
         if seen is not names:
-            self.line(
-                wrapped(
-                    "columns: " + " ".join(f"{i} {n}" for i, n in enumerate(seen[first:count], first)),
-                    self.room,
-                ),
-                "dim",
-            )
+            names_of = " ".join(f"{i} {name}" for i, name in enumerate(seen[first:count], first))
+            self.line(wrapped(f"columns: {names_of}", self.room), "dim")
 
     def lens(self) -> None:
         """Tokens by layers: what the head reads, and how surely."""
@@ -231,16 +194,10 @@ class _Printer:
         shown = range(len(view.lens[0].tokens))[-40:]
         each = (self.room - LABEL) // len(view.lens) - 7
         cell = max(min(each, LENS_CELL), 6)
-        rows = [
-            [
-                _fitted(names[at], LABEL - 2),
-                *(
-                    f"{_fitted(self.token(g.tokens[at][0]), cell)} {_share(g.probabilities[at][0])}"
-                    for g in view.lens
-                ),
-            ]
-            for at in shown
-        ]
+        rows = []
+        for at in shown:
+            best = ((self.token(p.tokens[at][0]), p.probabilities[at][0]) for p in view.lens)
+            rows.append([cut(names[at], LABEL - 2), *(f"{cut(t, cell)} {_share(p)}" for t, p in best)])
         if len(rows) < len(view.lens[0].tokens):
             self.line(f"the last {len(rows)} of {len(view.lens[0].tokens)} tokens", "dim")
         self.line(table(rows, head, repeated=1, room=self.room))
@@ -259,38 +216,30 @@ class _Printer:
         order += [i for i in likeliest if last[i] >= LEAST]
         shown = list(dict.fromkeys((*order, decision.shown.index(decision.token))))
         heads = [
-            f"{s.name.replace('_', '-')}" + (f" {s.setting:g}" if s.setting is not None else "")
-            for s in stages[1:]
+            s.name.replace("_", "-") + (f" {s.setting:g}" if s.setting is not None else "") for s in stages
         ]
-        rows = [[self.token(decision.shown[i]), *(s.probabilities[i] for s in stages)] for i in shown]
-        self.bars(
-            rows,
-            shown.index(decision.shown.index(decision.token)),
-            heads,
-        )
+        rows = [(self.token(decision.shown[i]), [s.probabilities[i] for s in stages]) for i in shown]
+        self.bars(rows, shown.index(decision.shown.index(decision.token)), heads)
         if len(stages) > 1:
-            kept = ", ".join(f"{h}: {s.kept:,}" for h, s in zip(heads, stages[1:], strict=True))
+            kept = ", ".join(f"{h}: {s.kept:,}" for h, s in zip(heads[1:], stages[1:], strict=True))
             self.line(wrapped(f"tokens kept after {kept}", self.room), "dim")
 
-    def bars(self, rows: Sequence[Sequence[Any]], chosen: int, stages: Sequence[str] = ()) -> None:
-        """Candidates with a probability and a bar for the model, and for each stage of sampling."""
-        names = [_fitted(str(row[0]), 16) for row in rows]
-        label = max((width(name) for name in names), default=1)
-        columns = max(len(row) - 1 for row in rows)
-        each = max(min((self.room - label - 2) // columns - 8, 30), 4)
-        if stages:
-            titles = ["model", *stages]
-            self.line(
-                " " * (label + 2) + "".join(_fitted(t, each + 7).ljust(each + 8) for t in titles).rstrip(),
-                "dim",
-            )
-        for number, (name, row) in enumerate(zip(names, rows, strict=True)):
-            parts = "".join(f"{_bar(p, each)} {_share(p):>5}  " for p in row[1:])
-            mark = "●" if number == chosen else " "
-            self.line(
-                f"{mark} {name}{' ' * (label - width(name))} {parts.rstrip()}",
-                "bold" if number == chosen else "",
-            )
+    def bars(self, rows: Sequence[tuple[str, Sequence[float]]], chosen: int, heads: Sequence[str]) -> None:
+        """Candidates, each with bars for its probabilities: the model's, and that after each stage of sampling."""
+        from rich.table import Column, Table
+        from rich.text import Text
+
+        label = min(max((width(name) for name, _ in rows), default=1), NAME)
+        cells = max(min((self.room - label - 3) // len(heads) - 6, 30), 2)
+        bars = [Column(no_wrap=True) for _ in heads]
+        grid = Table.grid("", Column(no_wrap=True, max_width=NAME), *bars, padding=(0, 1, 0, 0))
+        if len(heads) > 1:
+            grid.add_row("", "", *(cut(head, cells + 5) for head in heads), style="dim")
+        for number, (name, probabilities) in enumerate(rows):
+            drawn = [f"{_bar(p, cells)} {_share(p):>4}" for p in probabilities]
+            mark, style = ("●", "bold") if number == chosen else ("", "")
+            grid.add_row(mark, Text(name), *drawn, style=style)
+        self.console.print(grid)
 
     def passes(self) -> None:
         """What each pass read, and what its cache held."""
@@ -299,20 +248,20 @@ class _Printer:
             return
         self.heading("Passes")
         rows = []
-        for number, turn in enumerate(view.passes):
-            names = self.names[turn.track]
+        for number, each in enumerate(view.passes):
+            names = self.names[each.track]
             if view.unmasking:
-                read = self.uncovered(number)
-            elif turn.tokens == 1 and turn.start < len(names):
-                read = names[turn.start]
+                read = self.unmasked(number)
+            elif each.tokens == 1 and each.start < len(names):
+                read = names[each.start]
             else:
-                read = f"{turn.tokens} tokens" + (" of the source" if turn.kind == "encode" else "")
-            rows.append([str(number + 1), read, f"{turn.cached_numbers:,}" if turn.cached_numbers else ""])
+                read = f"{each.tokens} tokens" + (" of the source" if each.kind == "encode" else "")
+            rows.append([str(number + 1), read, f"{each.cached_numbers:,}" if each.cached_numbers else ""])
         heads = ["pass", "reads", "numbers in the cache"]
         used = 3 if any(row[2] for row in rows) else 2
         self.line(table([row[:used] for row in rows], heads[:used], room=self.room))
 
-    def uncovered(self, number: int) -> str:
+    def unmasked(self, number: int) -> str:
         """The text as a pass of unmasking reads it, up to its first end token; ░ is a mask."""
         masked = {hidden.position for hidden in self.view.unmasking[number].predictions}
         read = ""
@@ -328,10 +277,8 @@ class _Printer:
 
 
 def written(piece: TraceToken) -> str:
-    """A piece in signs that can be seen; parts of a character as bytes."""
-    if "\ufffd" in piece.text and piece.bytes:
-        return "".join(f"\\x{piece.bytes[i : i + 2]}" for i in range(0, len(piece.bytes), 2))
-    return escaped(piece.text) or "∅"
+    """A piece in visible signs; parts of a character as bytes."""
+    return escaped(piece.name) or "∅"
 
 
 def _adds(stage: ValueSummary) -> bool:
@@ -345,15 +292,14 @@ def _adds(stage: ValueSummary) -> bool:
     )
 
 
-def _looks(pattern: AttentionPattern, at: int, names: Sequence[str]) -> str:
+def _attended(pattern: AttentionPattern, at: int, names: Sequence[str]) -> str:
     """Which tokens the heads look at most, with how many heads look there."""
     row = at - pattern.first_row
     if not 0 <= row < len(pattern.heads[0].attends_to):
         return ""
     found = Counter(head.attends_to[row] for head in pattern.heads)
-    parts = [
-        f"{names[index]}{f' ({count} heads)' if count > 1 else ''}" for index, count in found.most_common(4)
-    ]
+    most = found.most_common(4)
+    parts = (f"{names[index]}{f' ({count} heads)' if count > 1 else ''}" for index, count in most)
     return ", ".join(parts) + (" …" if len(found) > 4 else "")
 
 
@@ -362,9 +308,8 @@ def _shade(weight: float) -> int:
 
 
 def _bar(share: float, cells: int) -> str:
-    eighths = round(share * cells * 8)
-    full, rest = divmod(eighths, 8)
-    return ("█" * full + (EIGHTHS[rest] if rest else "")).ljust(cells)
+    full, rest = divmod(round(share * cells * 8), 8)
+    return ("█" * full + EIGHTHS[rest].strip()).ljust(cells)
 
 
 def _share(p: float) -> str:
@@ -373,17 +318,3 @@ def _share(p: float) -> str:
 
 def _number(value: float | None) -> str:
     return "–" if value is None else f"{value:.3g}"
-
-
-def _fitted(text: str, room: int) -> str:
-    if width(text) <= room:
-        return text
-    while width(text) >= room:
-        text = text[:-1]
-    return text + "…"
-
-
-def _safe(text: str) -> str:
-    from zoo.cli.terminal import visible
-
-    return visible(text)

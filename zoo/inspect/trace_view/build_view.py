@@ -85,17 +85,10 @@ def build_view(trace: Trace, candidates: int | None = None) -> TraceView:
         passes=tuple(viewer.passes()),
         masks=masks,
         unmasking=unmasking,
-        vocabulary={piece.id: _name(piece) for piece in viewer.pieces(sorted(named))},
+        vocabulary={piece.id: piece.name for piece in viewer.pieces(sorted(named))},
         words=explanations(loaded),
         notes=tuple(viewer.notes(bool(lens))),
     )
-
-
-def _name(piece: TraceToken) -> str:
-    """The text of a piece; of a part of a character its bytes, as in Python."""
-    if "\ufffd" not in piece.text or not piece.bytes:
-        return piece.text
-    return bytes.fromhex(piece.bytes).decode("utf-8", "backslashreplace")
 
 
 def _settings(settings: Settings | None) -> dict[str, Any]:

@@ -45,11 +45,10 @@ def embedded(view: TraceView, parts: Sequence[str], language: str = "en", layers
     `layers`: the numbers of those that are shown; () for all. Without scripts it has the pieces and the likeliest next
     tokens. ZooError for a part or a layer that the view does not have.
     """
-    numbers = [int(layer.address.rpartition(".")[2]) for layer in view.layers]
-    if missing := set(layers) - set(numbers):
+    if missing := set(layers) - {layer.number for layer in view.layers}:
         raise ZooError(f"a trace of {view.architecture} has no layer {min(missing)}")
     if layers:
-        chosen = (layer for layer, number in zip(view.layers, numbers, strict=True) if number in layers)
+        chosen = (layer for layer in view.layers if layer.number in layers)
         view = dataclasses.replace(view, layers=tuple(chosen))
     for name in parts:
         if name not in (*PARTS, *ALONE) or not _has(view, name):

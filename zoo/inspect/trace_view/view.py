@@ -32,6 +32,13 @@ class TraceToken(Frozen):
     special: bool
     origin: str
 
+    @property
+    def name(self) -> str:
+        """The text; of a part of a character its bytes as Python escapes them."""
+        if "\ufffd" not in self.text or not self.bytes:
+            return self.text
+        return bytes.fromhex(self.bytes).decode("utf-8", "backslashreplace")
+
 
 @frozen()
 class Track(Frozen):
@@ -130,6 +137,11 @@ class LayerView(Frozen):
     patterns: tuple[AttentionPattern, ...]
     experts: tuple[ExpertRouting, ...]
 
+    @property
+    def number(self) -> int:
+        """Its number among the layers, from 0."""
+        return int(self.address.rpartition(".")[2])
+
 
 @frozen()
 class Pass(Frozen):
@@ -199,18 +211,16 @@ class TraceView(Frozen):
 
         PromptError for a layer or a head that the model does not have.
         """
-        numbered = [(int(layer.address.rpartition(".")[2]), layer) for layer in self.layers]
-        count = 1 + max((number for number, _ in numbered), default=-1)
+        count = 1 + max((layer.number for layer in self.layers), default=-1)
         for number in layers:
             if not 0 <= number < count:
                 raise PromptError(f"`layer`: there is no layer {number}; {_numbered(count, 'layer')}")
-        attending = [number for number, layer in numbered if layer.patterns]
-        wanted = list(layers) or attending[-1:]
+        wanted = list(layers) or [layer.number for layer in self.layers if layer.patterns][-1:]
         found = [
             pattern
             for number in dict.fromkeys(wanted)
-            for n, layer in numbered
-            if n == number
+            for layer in self.layers
+            if layer.number == number
             for pattern in layer.patterns
         ]
         if heads and not found:
@@ -219,12 +229,8 @@ class TraceView(Frozen):
         for number in heads:
             if not 0 <= number < most:
                 raise PromptError(f"`head`: there is no head {number}; {_numbered(most, 'head')}")
-        return [
-            (pattern, head)
-            for pattern in found
-            for head in dict.fromkeys(heads or (0,))
-            if head < len(pattern.heads)
-        ]
+        asked = dict.fromkeys(heads or (0,))
+        return [(pattern, head) for pattern in found for head in asked if head < len(pattern.heads)]
 
     def to_json(self) -> dict[str, Any]:
         """The view as JSON values."""
@@ -232,13 +238,9 @@ class TraceView(Frozen):
 
 
 def _numbered(count: int, what: str) -> str:
-    return (
-        f"they are numbered 0 to {count - 1}"
-        if count > 1
-        else f"there is one {what}, 0"
-        if count
-        else f"there is no {what} to show"
-    )
+    if count > 1:
+        return f"they are numbered 0 to {count - 1}"
+    return f"there is one {what}, 0" if count else f"there is no {what} to show"
 
 
 def as_json(value: Any) -> Any:
