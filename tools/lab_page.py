@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from zoo.architecture import Experiment
 from zoo.host.registry import default_registry
 from zoo_lab.figures import draw, drawn_charts
 from zoo_lab.intervals import LEVEL
@@ -65,7 +66,7 @@ def _page(record: ExperimentRecord) -> str:
     figures = [
         FIGURE.format(file=f"{file_name(record)}-{chart.name}", told=told(record, chart)) for chart in charts
     ]
-    code = CODE.format(target=default_registry().experiment(record.experiment).target)
+    code = CODE.format(target=default_registry().table(Experiment).require(record.experiment).target)
     return page(record, figures, f"../records/lab/{file_name(record)}.json", code)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from zoo.architecture import Architecture, import_target
+from zoo.architecture import Architecture, Corpus, import_target
 from zoo.errors import PluginError, ZooError
 from zoo.generation import generate
 from zoo.generation.loop.prompt import mask_id, pieces
@@ -114,7 +114,7 @@ def questions_of(
 ) -> list[Question]:
     """The questions of a corpus, by default the one that the architecture is trained on; ZooError if it has none."""
     registry = registry or default_registry()
-    record = registry.corpus(corpus or objective_of(architecture, registry=registry).corpus)
+    record = registry.table(Corpus).require(corpus or objective_of(architecture, registry=registry).corpus)
     if record.questions is None:
         raise ZooError(f"the corpus {record.name} has no questions to ask")
     if architecture.task not in record.tasks:

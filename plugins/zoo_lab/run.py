@@ -73,7 +73,7 @@ def run_experiment(
     there or breaks its contract.
     """
     watch = watch or ExperimentCallbacks()
-    experiment = (registry or default_registry()).experiment(name)
+    experiment = (registry or default_registry()).table(Experiment).require(name)
     count = experiment.seeds if seeds is None else seeds
     if not 1 <= count <= MOST_SEEDS:
         raise ZooError(f"`seeds` must be from 1 to {MOST_SEEDS}, got {count}")

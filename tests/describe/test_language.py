@@ -7,7 +7,7 @@ from importlib.resources import files
 
 import pytest
 
-from zoo.architecture import Experiment, FactSource, Objective, Sampler
+from zoo.architecture import Corpus, Experiment, FactSource, Objective, Sampler
 from zoo.describe import describe, short
 from zoo.describe.diagram import diagram_in, diagram_of, marked, to_svg
 from zoo.describe.diagram.alt_text import described
@@ -120,7 +120,7 @@ def test_records_of_plugins_are_known():
             registry.architectures,
             registry.blocks,
             registry.strategies,
-            registry.corpora,
+            registry.table(Corpus).listed(),
         ),
         *(registry.table(kind).listed() for kind in (Objective, Experiment, Sampler, FactSource)),
     )

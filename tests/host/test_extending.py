@@ -288,7 +288,7 @@ def test_settings_are_parsed_from_text_and_have_defaults():
 
 
 def kept(name, logits, **settings):
-    filtered = default_registry().sampler(name)
+    filtered = default_registry().table(Sampler).require(name)
     out = np.array(filtered.load()(mx.array(logits), **settings))
     assert np.array_equal(out[np.isfinite(out)], np.array(logits, np.float32)[np.isfinite(out)])
     return [set(np.flatnonzero(np.isfinite(row)).tolist()) for row in out]

@@ -167,7 +167,7 @@ def test_blocks_follow_the_same_rule():
         assert found.block("norm/layernorm").spec is Other
     assert found.block("mlx-zoo::norm/layernorm").spec is LayerNorm
     assert found.module(LayerNorm).__name__ == "LayerNorm" and found.module(Other) is __import__("json").loads
-    with pytest.raises(PluginError, match="there is no block 'norm/none'"):
+    with pytest.raises(PluginError, match="no block 'norm/none'"):
         found.block("norm/none")
 
 

@@ -138,10 +138,10 @@ def test_between_two_third_parties_neither_wins_and_the_zoos_own_gives_way():
     )
     known = Registry([plugin("zoo-one", first), plugin("zoo-two", second, atlas), ours])
     with pytest.raises(PluginError, match="corpus 'same' is claimed by several plugins"):
-        known.corpus("same")
-    assert known.corpus("zoo-two::same") is second
+        known.table(Corpus).require("same")
+    assert known.table(Corpus).require("zoo-two::same") is second
     with pytest.warns(UserWarning, match="corpus 'atlas' is served by the plugin zoo-two"):
-        assert known.corpus("atlas") is atlas
+        assert known.table(Corpus).require("atlas") is atlas
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from typing import Any
 
 import mlx.core as mx
 
+from zoo.architecture import TokenizerFormat
 from zoo.checkpoint.checkpoint import Checkpoint
 from zoo.checkpoint.finite import finite
 from zoo.checkpoint.pooling import Pooling, pooling_of
@@ -52,7 +53,7 @@ class FolderCheckpoint(Checkpoint):
         return None
 
     def tokenizer(self) -> Tokenizer | None:
-        return load_tokenizer(self.path, self.config, self.registry.tokenizers)
+        return load_tokenizer(self.path, self.config, self.registry.table(TokenizerFormat).listed())
 
     def generation_config(self) -> dict[str, Any]:
         return read_object(self.path, GENERATION, ConfigError)

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from zoo.architecture import QuantizedFormat, TokenizerFormat
 from zoo.checkpoint.detect_format import suffixes_of
 from zoo.checkpoint.download_confirmation import confirm_download
 from zoo.checkpoint.hub_guard import COMMIT, ETAG, ExpectedResponse, guarded
@@ -173,8 +174,12 @@ def wanted(hub_id: str, names: Collection[str], registry: Registry) -> list[str]
         raise SourceError(f"{hub_id}: has no {CONFIG}, so no folder that can be loaded{has}")
     files = [
         *BESIDE,
-        *(format.settings_file for format in registry.formats.values() if format.settings_file),
-        *(file for format in registry.tokenizers.values() for file in format.files),
+        *(
+            format.settings_file
+            for format in registry.table(QuantizedFormat).listed().values()
+            if format.settings_file
+        ),
+        *(file for format in registry.table(TokenizerFormat).listed().values() for file in format.files),
         *vocabulary_files(names.__contains__),
     ]
     return [name for name in dict.fromkeys(files) if name in names]

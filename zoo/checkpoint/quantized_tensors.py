@@ -13,6 +13,7 @@ from typing import Any
 
 import mlx.core as mx
 
+from zoo.architecture import QuantizedFormat
 from zoo.checkpoint.quantization_modes import AFFINE_BITS, AFFINE_GROUPS, FLOAT_MODES
 from zoo.checkpoint.quantization_settings import QuantizationSettings, origin_of, refused
 from zoo.checkpoint.quantized_matrix import WORD, QuantizationSpec, QuantizedMatrix, mode_of
@@ -53,7 +54,7 @@ def with_settings(config: dict[str, Any], folder: Path, registry: Registry) -> d
     """The config, with the quantization settings that some writers put into a file of their own, if it has none itself."""
     if settings_of(config) is not None:
         return config
-    for format in registry.formats.values():
+    for format in registry.table(QuantizedFormat).listed().values():
         if format.settings_file is not None and (
             found := read_object(folder, format.settings_file, ConfigError)
         ):
@@ -69,9 +70,9 @@ def check_method(config: Mapping[str, Any], registry: Registry) -> None:
     """ConfigError when the config names a quantization method that is not implemented."""
     settings = settings_of(config)
     method = method_of(settings)
-    if settings is None or method is None or registry.format(method) is not None:
+    if settings is None or method is None or registry.table(QuantizedFormat).get(method) is not None:
         return
-    names = ", ".join(sorted(registry.formats))
+    names = ", ".join(sorted(registry.table(QuantizedFormat)))
     source = settings if isinstance(settings, QuantizationSettings) else config
     raise refused(source, f"quant_method {method!r} cannot be loaded; known: MLX's own, {names}")
 
@@ -83,7 +84,7 @@ def gather(tensors: Tensors, config: Mapping[str, Any], registry: Registry, dtyp
     """
     settings = settings_of(config)
     method = method_of(settings)
-    format = registry.format(method) if method is not None else None
+    format = registry.table(QuantizedFormat).get(method) if method is not None else None
     if format is not None and format.target is not None:
         try:
             tensors = format.load()(tensors, settings, dtype)

@@ -166,9 +166,9 @@ def _to_type(error: click.ClickException) -> str:
 
 def _mistake(error: Exception) -> str:
     """The line for an error that was not raised on purpose, with the plugin whose code raised it."""
+    from zoo.host.broken_plugins import unmet_requirement
     from zoo.host.faults import blamed, described
     from zoo.host.registry import default_registry
-    from zoo.host.unloaded import unmet_requirement
 
     plugins = default_registry().plugins
     plugin = blamed(error, (plugin for plugin in plugins if not plugin.first_party))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from zoo.architecture import Sampler
 from zoo.cli.downloads import yes_option
 from zoo.cli.progress import Progress
 from zoo.cli.setting_options import with_defaults
@@ -148,7 +149,7 @@ def samplers_of(registry: Registry, texts: Iterable[str]) -> dict[str, dict[str,
     found: dict[str, dict[str, Any]] = {}
     for text in texts:
         name, rest = split_preset(text)
-        settings = {setting.name: setting for setting in registry.sampler(name).settings}
+        settings = {setting.name: setting for setting in registry.table(Sampler).require(name).settings}
         found[name] = values = {}
         for part in filter(None, (rest or "").split(",")):
             key, equals, value = part.partition("=")

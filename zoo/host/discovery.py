@@ -161,13 +161,13 @@ def load_plugin(plugin: Plugin, point: EntryPoint) -> None:
 
 def _newer(plugin: Plugin, error: BaseException) -> str | None:
     """The reason when a plugin that failed needs a later zoo, by its requirements, code or error; else None."""
-    from zoo.host.unloaded import declared_api, missing_from_zoo, unmet_requirement
+    from zoo.host.broken_plugins import declared_api, missing_from_zoo, unmet_requirement
 
     if wanted := unmet_requirement(plugin.distribution):
         return f"it requires {wanted}, and this is mlx-zoo {__version__}: upgrade mlx-zoo ({in_words(error)})"
     if isinstance(error, NewerContract):
         return in_words(error)
-    if (api := declared_api(plugin.module) or 0) > API:
+    if (api := declared_api(plugin.module)) > API:
         return f"it needs contract version {api}; this zoo has {API}: upgrade mlx-zoo ({in_words(error)})"
     if missing := missing_from_zoo(error):
         return f"it needs {missing}, which this zoo, of contract version {API}, has not: upgrade mlx-zoo"

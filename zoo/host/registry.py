@@ -12,14 +12,9 @@ from typing import Any, TypeVar
 from zoo.architecture import (
     Architecture,
     Block,
-    Corpus,
     Drawing,
-    Experiment,
     Objective,
-    QuantizedFormat,
-    Sampler,
     Strategy,
-    TokenizerFormat,
     import_target,
 )
 from zoo.architecture.record import Record
@@ -108,21 +103,6 @@ class Registry:
         """The strategies, by name."""
         return self.table(Strategy).listed()
 
-    @property
-    def corpora(self) -> dict[str, Corpus]:
-        """The corpora, by name."""
-        return self.table(Corpus).listed()
-
-    @property
-    def formats(self) -> dict[str, QuantizedFormat]:
-        """The quantized formats, by their `quant_method`."""
-        return self.table(QuantizedFormat).listed()
-
-    @property
-    def tokenizers(self) -> dict[str, TokenizerFormat]:
-        """The kinds of tokenizer files that plugins read, by name."""
-        return self.table(TokenizerFormat).listed()
-
     def __contains__(self, name: str) -> bool:
         """Whether some plugin claims this architecture's name, plain or qualified, contested or not."""
         return name in self.table(Architecture)
@@ -141,33 +121,28 @@ class Registry:
         table = next(table for kind, table in self._tables.items() if isinstance(record, kind))
         return table.plugin_of(record)
 
-    def unloaded_plugin(self, name: str, *, of_record: bool = False) -> Plugin | None:
+    def unloaded_plugin(self, name: str, *, of_record: bool = False, failed: bool = False) -> Plugin | None:
         """The first plugin that is not loaded and is called `name`, or whose code has the model_type `name`.
 
-        With `of_record`, that has it as the name of a record or a model_type.
+        With `of_record`, its code has it as the name of a record or a model_type. With `failed`, it is a third party's
+        and broken or incompatible.
         """
-        return next(self._naming(name, of_record), None)
-
-    def failed_plugin(self, name: str, *, of_record: bool = False) -> Plugin | None:
-        """The same, of a third party's plugins that are broken or incompatible."""
-        naming = self._naming(name, of_record)
-        return next((plugin for plugin in naming if plugin.failed and not plugin.first_party), None)
-
-    def _naming(self, name: str, of_record: bool) -> Iterator[Plugin]:
-        from zoo.host.unloaded import has_name, has_string
+        from zoo.host.broken_plugins import has_name, has_string
 
         has = has_name if of_record else has_string
-        yield from (plugin for plugin in self._unloaded() if plugin.is_called(name))
-        yield from (plugin for plugin in self._unloaded() if has(plugin.module, name))
+        unloaded = [plugin for plugin in self.plugins if plugin.state != "loaded"]
+        if failed:
+            unloaded = [plugin for plugin in unloaded if plugin.failed and not plugin.first_party]
+        called = (plugin for plugin in unloaded if plugin.is_called(name))
+        return next(called, None) or next((p for p in unloaded if has(p.module, name)), None)
 
     def unloaded_block(self, identifier: str) -> Plugin | None:
         """The first plugin that is not loaded and whose code has the block "kind/name"."""
-        from zoo.host.unloaded import has_block
+        from zoo.host.broken_plugins import has_block
 
-        return next((p for p in self._unloaded() if has_block(p.module, identifier)), None)
-
-    def _unloaded(self) -> Iterator[Plugin]:
-        return (plugin for plugin in self.plugins if plugin.state != "loaded")
+        return next(
+            (p for p in self.plugins if p.state != "loaded" and has_block(p.module, identifier)), None
+        )
 
     @property
     def contested_names(self) -> dict[str, list[str]]:
@@ -206,12 +181,8 @@ class Registry:
         return f"; did you mean {' or '.join(near)}?" if near else ""
 
     def block(self, identifier: str) -> Block:
-        """The block "kind/name"; PluginError for none."""
-        found = self.table(Block).get(identifier)
-        if found is None:
-            known = ", ".join(sorted(self.table(Block)))
-            raise PluginError(f"there is no block {identifier!r}; known: {known}")
-        return found
+        """The block "kind/name"; PluginError, which lists those there are, for none."""
+        return self.table(Block).require(identifier)
 
     def module(self, spec: type) -> Any:
         """The class that runs a spec, imported now."""
@@ -263,22 +234,6 @@ class Registry:
         """The distribution that gave an architecture, None for one of no plugin."""
         pairs = self.table(Architecture).pairs()
         return next((plugin.distribution for plugin, given in pairs if given is architecture), None)
-
-    def corpus(self, name: str) -> Corpus:
-        """The corpus of that name; PluginError, which lists those there are, for none."""
-        return self.table(Corpus).require(name)
-
-    def format(self, method: str) -> QuantizedFormat | None:
-        """The quantized format of a `quant_method`, None for none; PluginError when several plugins claim it."""
-        return self.table(QuantizedFormat).get(method)
-
-    def experiment(self, name: str) -> Experiment:
-        """The experiment of that name; PluginError, which lists those there are, for none."""
-        return self.table(Experiment).require(name)
-
-    def sampler(self, name: str) -> Sampler:
-        """The sampler of that name; PluginError, which lists those there are, for none."""
-        return self.table(Sampler).require(name)
 
 
 _in_use: Registry | None = None

@@ -41,7 +41,7 @@ def resolve(registry: Registry, config: Mapping[str, Any], origin: Origin = CONF
             distinct = {id(a): (registry.plugin_of(a), a) for _, a in (*claims, *replaced)}
             found = registry.model_types.winner(list(distinct.values()), str(model_type))[1]
             if first_party:
-                failed = registry.failed_plugin(str(model_type), of_record=True)
+                failed = registry.unloaded_plugin(str(model_type), of_record=True, failed=True)
                 _warn_of_absent(registry, config, failed, f"the zoo's own {found.name}")
             return found
     if not isinstance(model_type, str):

@@ -170,7 +170,7 @@ def subject_of(loaded: Loaded, registry: Registry | None = None) -> Subject:
 def _check_not_in_place_of_a_plugin(loaded: Loaded, registry: Registry) -> None:
     library = f"{loaded.architecture.name.partition('::')[0]}'s code"
     model_type = str(loaded.config.get("model_type"))
-    if failed := registry.failed_plugin(model_type):
+    if failed := registry.unloaded_plugin(model_type, failed=True):
         raise PluginError(
             f"{loaded.folder}: model_type {model_type!r} is named by the {failed.unloaded_label}; {library} is not "
             f"tested in its place; ZOO_BLOCK={failed.name} tests it"

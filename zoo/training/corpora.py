@@ -82,11 +82,11 @@ def corpus(name: str, task: str, registry: Registry | None = None) -> TextCorpus
     """The registered corpus of that name, else the text at that path, for a model of `task`; ZooError for neither."""
     registry = registry or default_registry()
     parallel = task == "translate"
-    if name not in registry.corpora and is_path(name):
+    if name not in registry.table(Corpus) and is_path(name):
         return _own(read_documents(name, parallel))
-    record = registry.corpus(name)
+    record = registry.table(Corpus).require(name)
     if task not in record.tasks:
-        fitting = [n for n, other in registry.corpora.items() if task in other.tasks]
+        fitting = [n for n, other in registry.table(Corpus).listed().items() if task in other.tasks]
         raise ZooError(
             f"the corpus {record.name} is not for models that do {task}; registered for these: "
             f"{', '.join(fitting) or 'none'}"
@@ -152,7 +152,7 @@ def trained_on(folder: Path, registry: Registry) -> Corpus | str | None:
     name = settings.get("corpus") if isinstance(settings, dict) else None
     if not isinstance(name, str):
         return None
-    return registry.corpus(name) if name in registry.corpora else name
+    return registry.table(Corpus).require(name) if name in registry.table(Corpus) else name
 
 
 def unseen_words(prompt: str, texts: TextCorpus) -> list[str]:

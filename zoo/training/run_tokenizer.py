@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
+from zoo.architecture import TokenizerFormat
 from zoo.errors import TokenizerError
 from zoo.host.registry import Registry
 from zoo.tokenizer import Tokenizer, load_tokenizer
@@ -43,7 +44,7 @@ def opened(files: Mapping[str, bytes], registry: Registry) -> Tokenizer:
     with tempfile.TemporaryDirectory() as folder:
         for name, data in files.items():
             (Path(folder) / Path(name).name).write_bytes(data)
-        tokenizer = load_tokenizer(Path(folder), formats=registry.tokenizers)
+        tokenizer = load_tokenizer(Path(folder), formats=registry.table(TokenizerFormat).listed())
     if tokenizer is None:
         raise TokenizerError("the run holds no tokenizer")
     return tokenizer

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from zoo.architecture import Experiment
 from zoo.assemble import assemble
 from zoo.host.registry import default_registry
 from zoo_lab import training
@@ -46,7 +47,7 @@ def test_all_experiments_are_there():
 @pytest.mark.parametrize("name", TRAINING)
 def test_every_arm_that_trains_can_be_built(only_build, name):
     for quick in (True, False):
-        for arm in plan_of(default_registry().experiment(name), Scale(quick=quick)).arms:
+        for arm in plan_of(default_registry().table(Experiment).require(name), Scale(quick=quick)).arms:
             with pytest.raises(Built):
                 arm.run(Trial(0))
 
@@ -54,7 +55,7 @@ def test_every_arm_that_trains_can_be_built(only_build, name):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(set(EXPERIMENTS) - set(TRAINING)))
 def test_arms_that_measure_what_there_is_do(name):
-    plan = plan_of(default_registry().experiment(name), Scale(quick=True))
+    plan = plan_of(default_registry().table(Experiment).require(name), Scale(quick=True))
     metrics = {metric.name for metric in plan.metrics}
     for arm in plan.arms[:2]:
         result = arm.run(Trial(0))
@@ -71,7 +72,7 @@ def test_arms_of_equal_parameters_have_them(monkeypatch):
 
     monkeypatch.setattr(training, "trained", trained)
     for name in ("feedforward", "heads"):
-        for arm in plan_of(default_registry().experiment(name), Scale()).arms:
+        for arm in plan_of(default_registry().table(Experiment).require(name), Scale()).arms:
             with pytest.raises(Built):
                 arm.run(Trial(0))
         found = [count for (of, _), count in counts.items() if of == name]
@@ -80,7 +81,7 @@ def test_arms_of_equal_parameters_have_them(monkeypatch):
 
 @pytest.mark.slow
 def test_a_quick_training_learns_and_measures():
-    plan = plan_of(default_registry().experiment("experts"), Scale(steps=4, quick=True))
+    plan = plan_of(default_registry().table(Experiment).require("experts"), Scale(steps=4, quick=True))
     result = plan.arms[-1].run(Trial(0))
     (_, first), (step, last) = result.curves["loss"][0], result.curves["loss"][-1]
     assert last < first and step == 4
@@ -96,7 +97,7 @@ def page_tool():
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_the_documented_record_is_whole_and_of_this_experiment(name):
-    record, experiment = read(RECORDS / f"{name}.json"), default_registry().experiment(name)
+    record, experiment = read(RECORDS / f"{name}.json"), default_registry().table(Experiment).require(name)
     plan = plan_of(experiment, Scale())
     assert record.complete and not record.settings["quick"] and record.seeds >= 3
     assert (record.question, record.expected) == (experiment.question, experiment.expected)

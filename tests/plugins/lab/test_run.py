@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from zoo.architecture import Experiment
 from zoo.errors import PluginError, ZooError
 from zoo_lab.plan import Arm, Metric, Plan, Result, Scale, Trial, lower
 from zoo_lab.record_file import as_json, read
@@ -109,7 +110,7 @@ def test_a_broken_arm_is_one_line_that_names_it(dice, tmp_path, monkeypatch, run
 def test_a_broken_plan_is_one_line(dice, monkeypatch, changes, said):
     monkeypatch.setattr(dice[1], "throws", lambda scale: plan(divide, **changes))
     with pytest.raises(PluginError, match="experiment dice") as error:
-        plan_of(dice[0].experiment("dice"), Scale())
+        plan_of(dice[0].table(Experiment).require("dice"), Scale())
     assert said in str(error.value)
 
 
@@ -141,5 +142,5 @@ def test_a_file_that_is_no_record_is_refused_by_name(tmp_path, text):
 
 
 def test_a_trial_has_its_seed(dice):
-    arm = plan_of(dice[0].experiment("dice"), Scale()).arms[0]
+    arm = plan_of(dice[0].table(Experiment).require("dice"), Scale()).arms[0]
     assert arm.run(Trial(5)) == arm.run(Trial(5)) != arm.run(Trial(6))

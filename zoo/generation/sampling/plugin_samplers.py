@@ -63,6 +63,6 @@ def filters_of(
         raise PromptError(f"`samplers` must be settings by a sampler's name, got {samplers!r:.60}")
     filters = []
     for name, given in samplers.items():
-        record = registry.sampler(name)
+        record = registry.table(Sampler).require(name)
         filters.append(PluginFilter(record, checked_settings(f"sampler {name}", record.settings, given)))
     return tuple(filters)

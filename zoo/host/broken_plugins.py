@@ -1,4 +1,4 @@
-"""Reads the source of a plugin that is not loaded: its package is parsed, never imported. Imports no mlx."""
+"""Reads the source of plugins that are broken or blocked: their packages are parsed, never imported. Imports no mlx."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ def has_string(module: str, text: str) -> bool:
     The `base=` of an architecture, which names another one, does not count.
     """
     for tree in _trees(module):
-        bases = {id(node.value) for node in _keywords(tree, ("base",))}
-        if any(node.value == text and id(node) not in bases for node in _constants(tree)):
+        bases = {id(node) for value in _arguments(tree, "base") for node in ast.walk(value)}
+        if any(_is(node, text) and id(node) not in bases for node in ast.walk(tree)):
             return True
     return _quoted_in_unparsed(module, text)
 
 
 def has_name(module: str, name: str) -> bool:
     """Whether the code of a plugin's package has `name` as a `name=` or among `model_types=`."""
-    keywords = (node for tree in _trees(module) for node in _keywords(tree, ("name", "model_types")))
-    found = any(node.value == name for keyword in keywords for node in _constants(keyword.value))
+    values = (value for tree in _trees(module) for value in _arguments(tree, "name", "model_types"))
+    found = any(_is(node, name) for value in values for node in ast.walk(value))
     return found or _quoted_in_unparsed(module, name)
 
 
@@ -71,23 +71,20 @@ def _constant_attributes(node: ast.ClassDef) -> Iterator[tuple[str, Any]]:
                     yield left.id, right.value
 
 
-def _keywords(tree: ast.AST, wanted: tuple[str, ...]) -> Iterator[ast.keyword]:
-    return (node for node in ast.walk(tree) if isinstance(node, ast.keyword) and node.arg in wanted)
+def _is(node: ast.AST, value: str) -> bool:
+    return isinstance(node, ast.Constant) and node.value == value
 
 
-def _constants(tree: ast.AST) -> Iterator[ast.Constant]:
-    return (node for node in ast.walk(tree) if isinstance(node, ast.Constant))
+def _arguments(tree: ast.AST, *names: str) -> Iterator[ast.expr]:
+    """What is given under these keywords anywhere in the code."""
+    return (node.value for node in ast.walk(tree) if isinstance(node, ast.keyword) and node.arg in names)
 
 
-def declared_api(module: str) -> int | None:
-    """The largest version of the contract that the code of a plugin's package names as `api=`, None without one."""
-    found = [
-        node.value.value
-        for tree in _trees(module)
-        for node in _keywords(tree, ("api",))
-        if isinstance(node.value, ast.Constant) and type(node.value.value) is int
-    ]
-    return max(found, default=None)
+def declared_api(module: str) -> int:
+    """The largest version of the contract that the code of a plugin's package names as `api=`, 0 without one."""
+    values = (value for tree in _trees(module) for value in _arguments(tree, "api"))
+    found = (value.value for value in values if isinstance(value, ast.Constant))
+    return max((version for version in found if type(version) is int), default=0)
 
 
 def missing_from_zoo(error: BaseException) -> str | None:
