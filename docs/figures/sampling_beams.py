@@ -8,12 +8,12 @@ import mlx.core as mx
 
 import zoo
 from figures.parts import line, rect, svg, text
-from zoo.generation.loop.prompt import end_ids
-from zoo.generation.sampling.constraints import constraints_of
+from zoo.generation.loop.prompt import tokenize_prompt
+from zoo.generation.sampling import processors_of
 from zoo.generation.sampling.logits import logprobs
-from zoo.generation.settings.generation_config import generation_config_of
+from zoo.generation.settings import Settings
+from zoo.generation.strategies.batch_decoder import BatchDecoder
 from zoo.generation.strategies.beam_search import Beams, beam_search
-from zoo.generation.strategies.reader import TextReader
 
 PROMPT, BEAMS, LIMIT = "Egypt", 3, 12
 COLUMN, ROW, WIDE, HIGH = 88, 62, 74, 38
@@ -24,28 +24,28 @@ SAID = {
 
 
 class Watched:
-    """A reader that keeps which hypotheses run on, and with which tokens."""
+    """A decoder that keeps which hypotheses run on, and with which tokens."""
 
-    def __init__(self, reader: TextReader) -> None:
-        self.reader = reader
+    def __init__(self, decoder: BatchDecoder) -> None:
+        self.decoder = decoder
         self.steps: list[list[tuple[int, int]]] = []  # a step, then the rows: the row before, and the token
         self.rows: list[int] = []
 
     def first(self) -> mx.array:
         """The logits of the first new token, (1, V)."""
-        return self.reader.first()
+        return self.decoder.first()
 
     def select(self, rows: Sequence[int]) -> None:
         """Go on with these rows, in this order."""
         self.rows = list(rows)
-        self.reader.select(rows)
+        self.decoder.select(rows)
 
     def next(self, tokens: mx.array) -> mx.array:
         """The logits after one more token in each row, (H, 1) -> (H, V)."""
         ids = tokens[:, 0].tolist()
         self.steps.append(list(zip(self.rows or range(len(ids)), ids, strict=True)))
         self.rows = []
-        return self.reader.next(tokens)
+        return self.decoder.next(tokens)
 
 
 def draw(language: str) -> str:
@@ -94,14 +94,11 @@ def signed(value: float) -> str:
 def searched(loaded: zoo.Loaded, beams: int) -> tuple[list[list[tuple[int, int]]], list[int]]:
     """The rows of each step, and the tokens of the text that was found."""
     ids = loaded.tokenizer.encode(PROMPT)
-    reader = Watched(TextReader(loaded.model, ids, LIMIT))
-    vocabulary = loaded.recipe.embedding.vocab
-    ends = end_ids(loaded)
-    constraints = constraints_of(
-        generation_config_of(loaded), vocabulary, ends=ends, given=ids, last=LIMIT, least=None
-    )
-    *_, best = beam_search(reader, constraints, Beams(beams))
-    return reader.steps[: len(best.tokens)], list(best.tokens)
+    decoder = Watched(BatchDecoder(loaded, [ids], LIMIT))
+    settings = Settings(max_tokens=LIMIT)
+    constraints = tokenize_prompt(loaded, ids, settings).constraints
+    *_, best = beam_search(decoder, processors_of(loaded, settings, constraints), Beams(beams))
+    return decoder.steps[: len(best.tokens)], list(best.tokens)
 
 
 def paths(steps: list[list[tuple[int, int]]]) -> list[list[list[int]]]:

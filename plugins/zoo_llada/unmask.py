@@ -14,11 +14,10 @@ from zoo import runtime
 from zoo.errors import PromptError
 from zoo.generation import Step
 from zoo.generation.loop.prompt import encode_prompt, mask_id
-from zoo.generation.loop.prompt_batches import BATCH, each_prompt, in_batches
+from zoo.generation.loop.prompt_batches import BATCH, each_prompt, in_batches, padded
 from zoo.generation.loop.text_stream import TextStream
 from zoo.generation.sampling.draw import sampler
 from zoo.generation.settings import settings_for
-from zoo.generation.strategies.reader import padded
 from zoo.loading import Loaded
 from zoo_llada.uncover import Choose, drafted, each, share, uncover
 
@@ -100,7 +99,8 @@ def _answer(
     going = list(range(len(prompts)))
     tokens, real = padded(prompts, left=True)  # (B, T)
     start = tokens.shape[1]
-    real = None if real.min().item() else mx.concatenate([real, mx.ones((len(texts), length))], axis=1)
+    if real is not None:
+        real = mx.concatenate([real, mx.ones((len(texts), length))], axis=1)
     tokens = mx.concatenate([tokens, mx.full((len(texts), length), mask)], axis=1)
     for size, passes in plan:
         new: list[list[int]] = []

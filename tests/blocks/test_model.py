@@ -8,7 +8,7 @@ from zoo.blocks.caching import CachedLayer
 from zoo.blocks.model import Model
 from zoo.blocks.protocols import Initialises, MakesCache, Quantizable
 from zoo.blocks.quantized import QuantizedLinear
-from zoo.generation.strategies.reader import TextReader
+from zoo.generation.loop.prefill import Prefill
 from zoo.host.registry import default_registry
 from zoo.recipe import Attention
 from zoo.testing import subject
@@ -61,8 +61,7 @@ class Counting(Model):
 @pytest.mark.parametrize(("last", "passes"), [(None, [3, 3, 2]), (1, [3, 3, 1, 1]), (2, [3, 3, 2])])
 def test_the_last_pass_over_a_prompt_takes_no_more_than_the_model_declares(last, passes):
     model = Counting(last)
-    reader = TextReader(model, list(range(8)), 1, chunk=3)
-    reader.first()
+    Prefill(model, list(range(8)), [], chunk=3).finish()
     assert model.passes == passes
 
 

@@ -67,15 +67,15 @@ def drafted_steps(
     loaded: Loaded, prompt: Sequence[int], drafter: Any, count: int = DRAFTS, **asked: Any
 ) -> list[Step]:
     """The steps of a text whose tokens `drafter` drafts, `count` a pass, whether that pays or not."""
-    text = sequence_of(loaded, prompt, settings_for(loaded, asked))
-    text.drafting, text.drafter = DraftConfig(count, lambda: drafter, False, None), drafter
-    drafter.add_tokens(text.ids)
-    caches = loaded.model.make_cache(text.settings.policy())
-    row = SpeculativeBatch(loaded.model, text.settings.policy())
+    sequence = sequence_of(loaded, prompt, settings_for(loaded, asked))
+    sequence.drafting, sequence.drafter = DraftConfig(count, lambda: drafter, False, None), drafter
+    drafter.add_tokens(sequence.ids)
+    caches = loaded.model.make_cache(sequence.settings.policy())
+    row = SpeculativeBatch(loaded.model, sequence.settings.policy())
     logits = Prefill(
-        loaded.model, text.ids, caches, prefix=loaded.architecture.causality == "prefix"
+        loaded.model, sequence.ids, caches, prefix=loaded.architecture.causality == "prefix"
     ).finish()
-    row.join(text, caches, logits)
+    row.join(sequence, caches, logits)
     row.pays.always = True
     steps = []
     while row.sequences:

@@ -4,10 +4,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zoo.generation.sampling.banned import NoRepeatNgrams, SequenceCompletions
-from zoo.generation.sampling.constraints import completing, repeating
 
 TOKENS = st.integers(0, 2)
 TEXTS = st.lists(TOKENS, max_size=12)
+
+
+def completing(text, runs):
+    """The tokens that would complete one of some runs."""
+    return [
+        run[-1] for run in runs if len(run) <= len(text) + 1 and text[len(text) + 1 - len(run) :] == run[:-1]
+    ]
+
+
+def repeating(text, size):
+    """The tokens that would complete a run of `size` that the text has already."""
+    return completing(text, [text[i : i + size] for i in range(len(text) - size + 1)])
 
 
 @given(runs=st.lists(st.lists(TOKENS, min_size=2, max_size=4), max_size=4), before=TEXTS, text=TEXTS)

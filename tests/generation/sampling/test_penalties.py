@@ -4,8 +4,10 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from zoo.generation.sampling.penalties import Counts, Penalties, frequency, presence, repetition
-from zoo.generation.sampling.processors import stages_of
+from zoo.generation.sampling import LogitsProcessors
+from zoo.generation.sampling.penalties import Counts, frequency, presence, repetition
+from zoo.generation.settings import Settings
+from zoo.generation.settings.constraints import Constraints
 
 V = 7
 LOGITS = np.array([[2.0, -1.0, 0.5, 0.0, -3.0, 1.0, 4.0]], np.float32)
@@ -36,20 +38,20 @@ def test_counts_are_those_of_the_last_tokens(size):
 
 
 def test_the_prompt_counts_for_repetition_alone():
-    penalties = Penalties(V, [0, 1, 99], repetition_penalty=2.0, presence_penalty=1.0, frequency_penalty=0.5)
+    settings = Settings(repetition_penalty=2.0, presence_penalty=1.0, frequency_penalty=0.5)
+    processors = LogitsProcessors(settings, Constraints(prompt=(0, 1, 99)), V)
     for token in (2, 2, 5):
-        penalties.update(mx.array([token]))
+        processors.follow(mx.array([token]))
     wanted = LOGITS[0].copy()
     for token in (0, 1, 2, 5):
         wanted[token] *= 2.0 if wanted[token] < 0 else 0.5
     wanted[[2, 5]] -= 1.0
     wanted[[2, 5]] -= [1.0, 0.5]
-    *_, last = stages_of(mx.array(LOGITS), penalties.processors)
-    assert np.allclose(np.array(last.logits)[0], wanted, atol=1e-6)
+    assert np.allclose(np.array(processors(mx.array(LOGITS)))[0], wanted, atol=1e-6)
 
 
 def test_nothing_asked_changes_nothing():
-    assert Penalties(V, [0, 1]).processors == ()
+    assert LogitsProcessors(Settings(), Constraints(prompt=(0, 1)), V).chain == ()
 
 
 def test_a_token_that_is_not_evaluated_counts():

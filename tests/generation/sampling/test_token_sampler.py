@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from zoo.errors import PromptError, ZooError
-from zoo.generation.sampling import Constraints, TokenSampler
-from zoo.generation.sampling.token_strings import Spelled
+from zoo.generation.sampling import LogitsProcessors, TokenSampler
+from zoo.generation.sampling.token_strings import TokenStrings
+from zoo.generation.settings.constraints import Constraints
 from zoo.generation.settings.settings import Settings, biases
 
 P = np.array([0.3, 0.22, 0.16, 0.12, 0.09, 0.06, 0.05])
@@ -20,17 +21,10 @@ V = P.size
 def sampler(
     given=(), ends=(), limit=100, forced=None, mask=None, filters=(), spelled=None, vocab=V, **settings
 ):
-    return TokenSampler(
-        Settings(**settings),
-        vocab=vocab,
-        given=given,
-        ends=ends,
-        limit=limit,
-        forced=forced,
-        mask=mask,
-        filters=filters,
-        spelled=spelled,
-    )
+    settings = Settings(**settings)
+    constraints = forced or Constraints(frozenset(ends), tuple(given), limit)
+    strings = spelled or TokenStrings()
+    return TokenSampler(settings, LogitsProcessors(settings, constraints, vocab, strings, mask), filters)
 
 
 def taken(sampler, count, logits=LOGITS):
@@ -96,10 +90,10 @@ def test_greedy_with_nothing_set_is_one_argmax(monkeypatch):
         (dict(frequency_penalty=1.0, logit_bias={1: 2.0}, min_tokens=2), False),
         (dict(dry_multiplier=1.0), True),
         (dict(no_repeat_ngram_size=2), True),
-        (dict(spelled=Spelled(banned=((1, 2),))), True),
-        (dict(spelled=Spelled(banned=((1,),))), False),
+        (dict(spelled=TokenStrings(banned=((1, 2),))), True),
+        (dict(spelled=TokenStrings(banned=((1,),))), False),
         (dict(forced=Constraints(suppressed=(2,))), False),
-        (dict(forced=Constraints(never=((1, 2),))), True),
+        (dict(forced=Constraints(bad_words=((1, 2),))), True),
         (dict(mask=Mask(1)), True),
     ],
     ids=lambda value: str(value).partition(" object at ")[0],
@@ -120,7 +114,7 @@ def test_only_what_needs_the_last_token_waits_for_it(settings, waits):
 def test_draws_have_the_distribution_of_the_whole_chain():
     """Temperature, top-k, top-p and min-p, after a bias and a ban."""
     settings = dict(temperature=0.8, top_k=5, top_p=0.93, min_p=0.25, logit_bias={4: 0.7})
-    made = sampler(seed=4, spelled=Spelled(banned=((1,),)), **settings)
+    made = sampler(seed=4, spelled=TokenStrings(banned=((1,),)), **settings)
     logits = np.log(P)
     logits[4] += 0.7
     p = np.exp(logits / 0.8)
@@ -167,7 +161,7 @@ def test_xtc_throws_its_coin_anew_at_each_token():
 
 def test_line_breaks_and_ends_are_exempt_from_xtc():
     made = sampler(
-        ends=[0], temperature=1.0, xtc_probability=1.0, xtc_threshold=0.1, spelled=Spelled(lines=(1,))
+        ends=[0], temperature=1.0, xtc_probability=1.0, xtc_threshold=0.1, spelled=TokenStrings(lines=(1,))
     )
     assert np.flatnonzero(distribution(made)).tolist() == [0, 1, 3, 4, 5, 6]
 
@@ -218,7 +212,10 @@ def test_greedy_scores_are_the_logits_but_for_penalties_and_bans():
 
 def test_the_order_of_bias_penalty_and_ban():
     made = sampler(
-        given=[0, 1], repetition_penalty=2.0, logit_bias={0: 3.0, 1: 5.0}, spelled=Spelled(banned=((2,),))
+        given=[0, 1],
+        repetition_penalty=2.0,
+        logit_bias={0: 3.0, 1: 5.0},
+        spelled=TokenStrings(banned=((2,),)),
     )
     scores = np.array(made.scores(LOGITS))[0]
     assert scores[0] == pytest.approx((np.log(P[0]) + 3) / 2, abs=1e-5)  # the bias is penalised too
@@ -228,7 +225,7 @@ def test_the_order_of_bias_penalty_and_ban():
 
 def test_no_end_comes_before_the_least_number():
     assert taken(sampler(ends=[0], min_tokens=3), 4) == [1, 1, 1, 0]
-    forced = Constraints(ends=frozenset([0]), given=(5,), last=9, least=1)
+    forced = Constraints(frozenset([0]), (5,), 9, min_tokens=1)
     assert taken(sampler(forced=forced), 2) == [1, 0]
     assert taken(sampler(forced=forced, min_tokens=2), 3) == [1, 1, 0]
 
@@ -242,7 +239,12 @@ def test_a_bias_that_leaves_no_numbers_is_refused(value):
 
 def test_forced_tokens_come_where_they_must():
     forced = Constraints(
-        ends=frozenset([6]), given=(5,), last=4, first_token=4, last_tokens=(6,), suppressed_first=(0,)
+        eos_ids=frozenset([6]),
+        prompt=(5,),
+        max_tokens=4,
+        first_token=4,
+        last_tokens=(6,),
+        suppressed_first=(0,),
     )
     assert taken(sampler(forced=forced, temperature=1.0, seed=1), 1) == [4]
     greedy = sampler(forced=forced)
@@ -250,7 +252,7 @@ def test_forced_tokens_come_where_they_must():
 
 
 def test_runs_are_banned_token_by_token():
-    made = sampler(given=[5, 0], spelled=Spelled(banned=((0, 0), (1, 1, 0))))
+    made = sampler(given=[5, 0], spelled=TokenStrings(banned=((0, 0), (1, 1, 0))))
     assert taken(made, 5) == [1, 0, 1, 0, 1]
     assert taken(sampler(no_repeat_ngram_size=2), 5) == [0, 0, 1, 0, 2]
 
@@ -270,7 +272,7 @@ def test_a_grammar_that_is_whole_ends_a_text_that_is_too_short():
 
 
 def test_where_no_token_is_left_it_is_said():
-    made = sampler(mask=Mask(3), spelled=Spelled(banned=((3,),)), banned=("x",), regex="y")
+    made = sampler(mask=Mask(3), spelled=TokenStrings(banned=((3,),)), banned=("x",), regex="y")
     with pytest.raises(ZooError, match="token 1: no token is left to choose: `banned`, `regex`"):
         taken(made, 1)
     made = sampler(no_repeat_ngram_size=1, temperature=1.0, top_k=2, seed=0)

@@ -5,11 +5,11 @@ import pytest
 import zoo
 from zoo.errors import PromptError
 from zoo.generation.sampling.token_strings import (
-    banned_runs,
-    breaking_runs,
-    containing,
+    banned_sequences,
+    breaker_sequences,
+    encodings,
     line_tokens,
-    spellings,
+    tokens_with,
 )
 from zoo.tokenizer import load_tokenizer
 
@@ -23,13 +23,13 @@ def tokenizer(request):
 
 def test_a_text_is_spelled_as_at_a_start_and_after_a_space(tokenizer):
     for text in ("Paris", "city of", "北京"):
-        runs = spellings(tokenizer, text)
+        runs = encodings(tokenizer, text)
         assert tuple(tokenizer.encode(text, special_tokens=False)) in runs
         assert {tokenizer.decode(run).strip().lower() for run in runs} == {text.lower()}
 
 
 def test_a_text_is_found_where_the_tokenizer_puts_it_after_others(tokenizer):
-    runs = spellings(tokenizer, "Paris")
+    runs = encodings(tokenizer, "Paris")
     for before in ("The capital is ", "It is:\n"):
         ids = tokenizer.encode(f"{before}Paris", special_tokens=False)
         assert any(tuple(ids[-len(run) :]) == run for run in runs)
@@ -37,7 +37,7 @@ def test_a_text_is_found_where_the_tokenizer_puts_it_after_others(tokenizer):
 
 def test_the_tokens_that_hold_a_text():
     tokenizer = zoo.load("llama").tokenizer
-    found = containing(tokenizer, "capital")
+    found = tokens_with(tokenizer, "capital")
     assert found and all("capital" in tokenizer.decode([id]) for id in found)
     others = set(range(tokenizer.vocab_size)) - set(found)
     assert not any(b"capital" in (tokenizer.token_bytes(id) or b"") for id in others)
@@ -47,23 +47,23 @@ def test_the_tokens_that_hold_a_text():
 def test_breakers_are_tokens_that_hold_one_and_runs_that_spell_one():
     tokenizer = zoo.load("llama").tokenizer
     comma = tokenizer.encode(",", special_tokens=False)[-1]
-    runs = breaking_runs(tokenizer, [","])
+    runs = breaker_sequences(tokenizer, [","])
     assert (comma,) in runs and all(run[-1] == comma for run in runs)
-    several = breaking_runs(tokenizer, ["Beijing."])
+    several = breaker_sequences(tokenizer, ["Beijing."])
     assert tuple(tokenizer.encode("Beijing.", special_tokens=False)) in several
 
 
 def test_without_a_tokenizer_nothing_can_be_banned_by_its_text():
-    assert banned_runs(None, []) == breaking_runs(None, ["\n"]) == line_tokens(None) == ()
+    assert banned_sequences(None, []) == breaker_sequences(None, ["\n"]) == line_tokens(None) == ()
     with pytest.raises(PromptError, match=r"`banned` needs a tokenizer.* 'x'"):
-        banned_runs(None, ["x"])
+        banned_sequences(None, ["x"])
 
 
 def test_a_text_without_tokens_is_refused(tmp_path):
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a"]
     (tmp_path / "vocab.txt").write_text("\n".join(words), encoding="utf-8")
     tokenizer = load_tokenizer(tmp_path)
-    assert banned_runs(tokenizer, ["a"]) == ((5,),)
+    assert banned_sequences(tokenizer, ["a"]) == ((5,),)
     for text in ("\u0000", "b"):  # one is dropped, the other unknown
         with pytest.raises(PromptError, match="`banned`: the tokenizer has no tokens for"):
-            banned_runs(tokenizer, ["a", text])
+            banned_sequences(tokenizer, ["a", text])

@@ -143,7 +143,7 @@ def test_without_constraints_no_step_asks_for_them(loaded, monkeypatch):
     def fail(*arguments):
         raise AssertionError("the scores were asked for")
 
-    monkeypatch.setattr(TokenSampler, "_chain", fail)
+    monkeypatch.setattr(TokenSampler, "_run", fail)
     assert generated(loaded) == [1, 2, 1, 2, 1]
     with pytest.raises(AssertionError, match="asked"):
         generated(loaded, values={"suppress_tokens": [2]})

@@ -14,8 +14,9 @@ from table_model import table_model
 import zoo
 from zoo.errors import PromptError
 from zoo.generation.loop.engine import Engine
-from zoo.generation.sampling.token_sampler import TokenSampler
+from zoo.generation.sampling import LogitsProcessors, TokenSampler
 from zoo.generation.settings import Settings
+from zoo.generation.settings.constraints import Constraints
 from zoo.generation.speculative import Draft, DraftThrottle, draft_config
 from zoo.testing import subject
 from zoo.testing.batches import same_text
@@ -24,6 +25,11 @@ from zoo.testing.subjects import loaded_of
 
 VOCAB = 4
 DRAFTED = ("draft_tokens", "prompt_lookup")
+
+
+def sampler_after(prompt, asked):
+    settings = Settings(**asked)
+    return TokenSampler(settings, LogitsProcessors(settings, Constraints(prompt=tuple(prompt)), VOCAB))
 
 
 def steps(loaded, prompt, **asked):
@@ -51,7 +57,7 @@ def test_drawn_tokens_have_the_law_of_the_model_alone(asked, monkeypatch):
     found = steps(loaded, [1], max_tokens=length, seed=7, **asked, **drafts)
     drafted, text = found[-1].drafted, [1, *(step.token for step in found)]
     assert length / 10 < drafted.accepted < drafted.proposed and drafted.passes < length
-    sampler = TokenSampler(Settings(**{k: v for k, v in asked.items() if k not in DRAFTED}), vocab=VOCAB)
+    sampler = sampler_after((), {k: v for k, v in asked.items() if k not in DRAFTED})
     tested = 0
     for last in range(VOCAB):
         following = [after for token, after in pairwise(text) if token == last]
@@ -70,7 +76,7 @@ def test_penalties_and_bans_hold_within_drafts():
     asked = dict(temperature=0.8, repetition_penalty=1.5, presence_penalty=0.5, no_repeat_ngram_size=2)
     law = {}
     for text in product(range(VOCAB), repeat=length):
-        sampler = TokenSampler(Settings(**asked), vocab=VOCAB, given=prompt, limit=length)
+        sampler = sampler_after(prompt, asked)
         law[text], last = 1.0, prompt[-1]
         for token in text:
             law[text] *= mx.softmax(sampler.scores(loaded.model.table[last][None])[0])[token].item()

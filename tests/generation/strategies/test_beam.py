@@ -11,7 +11,10 @@ from tables import GARDEN, Table
 import zoo
 from zoo.cache import CachePolicy, CrossCache, KVCache, WindowCache
 from zoo.errors import PromptError
-from zoo.generation.sampling.constraints import Constraints, completing, constraints_of, repeating
+from zoo.generation.sampling import LogitsProcessors
+from zoo.generation.sampling.banned import NoRepeatNgrams, SequenceCompletions
+from zoo.generation.settings import Settings
+from zoo.generation.settings.constraints import Constraints, constraints_of
 from zoo.generation.strategies.beam_search import Beams, Hypothesis, beam_search, likeliest
 from zoo.loading import Loaded
 from zoo.testing import subject
@@ -20,9 +23,14 @@ from zoo.tokenizer.languages import LanguageTokens, TargetLanguagePrefix
 SOURCE = [5, 6, 7, 8, 9]
 
 
+def chain(vocab=4, repetition_penalty=1.0, no_repeat_ngram_size=0, **constraints):
+    settings = Settings(repetition_penalty=repetition_penalty, no_repeat_ngram_size=no_repeat_ngram_size)
+    return LogitsProcessors(settings, Constraints(**constraints), vocab)
+
+
 def search(beams, limit=4, table=GARDEN, **settings):
-    settings = {"ends": frozenset([0]), "last": limit} | settings
-    *_, found = beam_search(Table(table, 3), Constraints(**settings), beams)
+    processors = chain(eos_ids=frozenset([0]), max_tokens=limit, **settings)
+    *_, found = beam_search(Table(table, 3), processors, beams)
     return found
 
 
@@ -67,8 +75,8 @@ def test_an_early_stop_takes_the_first_texts_that_end():
 
 
 def test_the_least_number_of_tokens_holds_back_the_end():
-    assert len(search(Beams(2), least=3).tokens) >= 3
-    assert 0 not in search(Beams(2), least=3).tokens[:2]
+    assert len(search(Beams(2), min_tokens=3).tokens) >= 3
+    assert 0 not in search(Beams(2), min_tokens=3).tokens[:2]
 
 
 def test_the_largest_scores_come_first_and_removed_ones_not_at_all():
@@ -88,40 +96,41 @@ def test_hopeless_only_when_enough_have_finished():
 
 
 def test_runs_that_would_repeat():
-    assert sorted(repeating([1, 2, 3, 1, 2], 3)) == [3]
-    assert sorted(repeating([1, 2, 1], 2)) == [2]
-    assert sorted(repeating([4, 4], 1)) == [4, 4]
-    assert repeating([1], 3) == [] and repeating([1, 2], 0) == []
+    assert NoRepeatNgrams(3, [1, 2, 3, 1, 2]).completing() == {3}
+    assert NoRepeatNgrams(2, [1, 2, 1]).completing() == {2}
+    assert NoRepeatNgrams(1, [4, 4]).completing() == {4}
+    assert NoRepeatNgrams(3, [1]).completing() == set()
 
 
 def test_words_that_would_be_completed():
-    assert completing([8, 1, 2], [(1, 2, 3), (2, 9), (7, 7), (5,), (0, 8, 1, 2, 6)]) == [3, 9]
+    runs = [(1, 2, 3), (2, 9), (7, 7), (0, 8, 1, 2, 6)]
+    assert SequenceCompletions(runs, [8, 1, 2]).completing() == {3, 9}
 
 
-def changed(constraints, *texts, vocab=8):
-    """Which tokens are left to each row."""
-    scores = constraints(mx.zeros((len(texts), vocab)), texts)
-    return [[token for token in range(vocab) if row[token] > -np.inf] for row in np.array(scores)]
+def left(processors, text, vocab=8):
+    """Which tokens are left after a text."""
+    scores = processors.after(text)(mx.zeros((1, vocab)))
+    return [token for token in range(vocab) if np.array(scores)[0, token] > -np.inf]
 
 
 def test_each_row_is_held_to_its_own_text():
-    constraints = Constraints(given=(7,), last=9, no_repeat=2, never=((5,), (2, 6)))
-    assert changed(constraints, [1, 2, 1], [7, 3, 2]) == [[0, 1, 3, 4, 6, 7], [0, 1, 2, 3, 4, 7]]
+    made = chain(8, no_repeat_ngram_size=2, prompt=(7,), max_tokens=9, bad_words=((5,), (2, 6)))
+    assert left(made, [1, 2, 1]) == [0, 1, 3, 4, 6, 7] and left(made, [7, 3, 2]) == [0, 1, 2, 3, 4, 7]
 
 
 def test_first_and_last_tokens_are_forced():
-    constraints = Constraints(given=(2,), last=4, first_token=6, last_tokens=(0, 1))
-    assert changed(constraints, []) == [[6]]
-    assert len(changed(constraints, [6])[0]) == 8
-    assert changed(constraints, [6, 3, 3]) == [[0, 1]]
+    made = chain(8, prompt=(2,), max_tokens=4, first_token=6, last_tokens=(0, 1))
+    assert left(made, []) == [6] and left(made, [6, 3, 3]) == [0, 1]
+    assert len(left(made, [6])) == 8
 
 
 def test_a_text_that_is_given_has_no_first_token_to_force():
-    assert len(changed(Constraints(given=(2, 3), last=4, first_token=6), [])[0]) == 8
+    assert len(left(chain(8, prompt=(2, 3), max_tokens=4, first_token=6), [])) == 8
 
 
 def test_repeating_a_token_costs():
-    scores = Constraints(given=(1,), last=9, repetition=2.0)(mx.array([[3.0, 4.0, -1.0, -3.0]]), [[2]])
+    made = chain(repetition_penalty=2.0, prompt=(1,), max_tokens=9)
+    scores = made.after([2])(mx.array([[3.0, 4.0, -1.0, -3.0]]))
     assert scores.tolist() == [[3.0, 2.0, -2.0, -3.0]]
 
 
@@ -131,16 +140,23 @@ def test_repeating_a_token_costs():
         ({"bad_words_ids": [5]}, "bad_words_ids"),
         ({"bad_words_ids": [[500]]}, "bad_words_ids"),
         ({"forced_bos_token_id": -1}, "forced_bos_token_id"),
-        ({"no_repeat_ngram_size": "two"}, "no_repeat_ngram_size"),
-        ({"repetition_penalty": "much"}, "repetition_penalty"),
-        ({"repetition_penalty": 10**400}, "repetition_penalty"),
         ({"min_length": -1}, "min_length"),
         ({"min_new_tokens": True}, "min_new_tokens"),
     ],
 )
 def test_a_malformed_generation_config_is_named(values, key):
     with pytest.raises(PromptError, match=key):
-        constraints_of(values, 100, ends=frozenset(), given=(0,), last=5)
+        constraints_of(values, 100, eos_ids=frozenset(), prompt=(0,), max_tokens=5)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("no_repeat_ngram_size", "two"), ("repetition_penalty", "much"), ("repetition_penalty", 10**400)],
+)
+def test_a_malformed_setting_of_a_generation_config_is_named(loaded, key, value):
+    loaded.generation_config = {key: value}
+    with pytest.raises(PromptError, match=f"generation_config.json: {key}"):
+        zoo.generate(loaded, SOURCE, beams=2)
 
 
 @pytest.fixture(scope="module")

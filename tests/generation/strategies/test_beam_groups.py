@@ -4,14 +4,17 @@ import numpy as np
 import pytest
 from tables import GARDEN, Table
 
-from zoo.generation.sampling.constraints import Constraints
+from zoo.generation.sampling import LogitsProcessors
+from zoo.generation.settings import Settings
+from zoo.generation.settings.constraints import Constraints
 from zoo.generation.strategies.beam_search import Beams, Search, search_all
 
 END, START, LIMIT = 0, 3, 5
 
 
 def searched(beams, **constraints):
-    search = Search(Constraints(ends=frozenset([END]), last=LIMIT, **constraints), beams)
+    constraints = Constraints(eos_ids=frozenset([END]), max_tokens=LIMIT, **constraints)
+    search = Search(LogitsProcessors(Settings(), constraints, len(GARDEN)), beams)
     for _ in search_all(Table(GARDEN, START), [search]):
         pass
     return search.found()
@@ -56,7 +59,7 @@ def test_each_group_pays_for_what_those_before_it_chose(groups, width, penalty):
 
 def test_groups_find_texts_that_one_search_does_not():
     def first_tokens(**groups):
-        return {text.tokens[0] for text in searched(Beams(2, returned=2, **groups), least=LIMIT)}
+        return {text.tokens[0] for text in searched(Beams(2, returned=2, **groups), min_tokens=LIMIT)}
 
     assert len(first_tokens()) < len(first_tokens(groups=2, diversity=5.0)) == 2
 

@@ -1,6 +1,6 @@
-"""Texts side by side: one pass of the model a step gives each of them its next token.
+"""The batch: one pass of the model a step gives each of its sequences the next token.
 
-Axes: B rows, one a text; V vocabulary; N alternatives.
+Axes: B rows, one a sequence; V vocabulary.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import abc
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import mlx.core as mx
@@ -17,7 +18,7 @@ from zoo.errors import ZooError
 from zoo.generation.loop.decode_step import DecodeStep
 from zoo.generation.loop.sequence import Sequence
 from zoo.generation.loop.step import Step
-from zoo.generation.sampling.logits import check_numbers, logprobs
+from zoo.generation.sampling.logits import TokenLogprobs, check_numbers, token_logprobs
 
 Finished = Callable[[Sequence, list[Any], list[int]], None]
 
@@ -26,49 +27,47 @@ WASTE = 0.75  # of the columns must be in use, or those that no row uses are dro
 
 @dataclass
 class SampledTokens:
-    """The next tokens of some texts, begun but not waited for: `tokens` (B,), their largest logits `highest` (B,).
+    """The next tokens of some sequences, begun but not waited for: `tokens` (B,), their largest logits `highest` (B,).
 
-    Where log-probabilities are asked for: `logprob` (B,), and the likeliest tokens, `best` and `values` (B, N).
+    `logprobs` are those of the tokens, where any of the sequences asks for them.
     """
 
     sequences: abc.Sequence[Sequence]
     tokens: mx.array
     highest: mx.array
-    logprob: mx.array | None = None
-    best: mx.array | None = None
-    values: mx.array | None = None
+    logprobs: TokenLogprobs | None = None
 
     def select(self, rows: abc.Sequence[int]) -> SampledTokens:
         """These rows alone."""
         index = mx.array(list(rows))
-        arrays = (self.tokens, self.highest, self.logprob, self.best, self.values)
-        kept = [None if array is None else array[index] for array in arrays]
-        return SampledTokens([self.sequences[row] for row in rows], *kept)  # type: ignore[arg-type]
+        return SampledTokens(
+            [self.sequences[row] for row in rows],
+            self.tokens[index],
+            self.highest[index],
+            None if self.logprobs is None else self.logprobs.select(index),
+        )
 
-    def read(self) -> Iterator[tuple[Sequence, Step]]:
-        """Each text with the step of its token, but for those that were cancelled; waits for the tokens."""
+    def steps(self) -> Iterator[tuple[Sequence, Step]]:
+        """Each sequence with the step of its token, but for those that were cancelled; waits for the tokens."""
         highest = self.highest.tolist()
         tokens: Any = self.tokens.tolist()
-        logprob: Any = [None] * len(tokens) if self.logprob is None else self.logprob.tolist()
-        best: Any = None if self.best is None else self.best.tolist()
-        values: Any = None if self.values is None else self.values.tolist()
+        logprobs = [(None, None)] * len(tokens) if self.logprobs is None else self.logprobs.rows()
         for row, sequence in enumerate(self.sequences):
             if sequence.cancelled:
                 continue
+            logprob, likeliest = logprobs[row] if sequence.settings.logprobs else (None, None)
             most = sequence.alternatives
-            alternatives = dict(zip(best[row][:most], values[row][:most], strict=True)) if most else None
+            alternatives = dict(islice(likeliest.items(), most)) if likeliest and most else None
             try:
                 check_numbers(highest[row], f"token {len(sequence.tokens) + 1}")
-                step = sequence.update(
-                    tokens[row], logprob[row] if sequence.settings.logprobs else None, alternatives
-                )
+                step = sequence.update(tokens[row], logprob, alternatives)
             except ZooError as error:
                 step = sequence.failed(error)
             yield sequence, step
 
 
-def choose(logits: mx.array, sequences: abc.Sequence[Sequence]) -> SampledTokens:
-    """The next token of each text, whose logits are a row of (B, V)."""
+def sample(logits: mx.array, sequences: abc.Sequence[Sequence]) -> SampledTokens:
+    """The next token of each sequence, whose logits are a row of (B, V)."""
     if all(sequence.sampler.is_greedy for sequence in sequences):
         tokens = mx.argmax(logits, axis=-1)
     elif len(sequences) == 1:
@@ -76,23 +75,19 @@ def choose(logits: mx.array, sequences: abc.Sequence[Sequence]) -> SampledTokens
     else:
         each = [sequence.sampler.choose(logits[row : row + 1]) for row, sequence in enumerate(sequences)]
         tokens = mx.concatenate(each)
-    chosen = SampledTokens(sequences, tokens, logits.max(axis=-1))
-    begun = [chosen.tokens, chosen.highest]
+    sampled = SampledTokens(sequences, tokens, logits.max(axis=-1))
+    begun = [sampled.tokens, sampled.highest]
     if any(sequence.settings.logprobs for sequence in sequences):
-        scores = logprobs(logits)  # (B, V)
-        chosen.logprob = mx.take_along_axis(scores, tokens[:, None], axis=-1)[:, 0]
-        begun.append(chosen.logprob)
-        if most := max(sequence.alternatives for sequence in sequences):
-            chosen.best = mx.argsort(-scores, axis=-1)[:, :most]
-            chosen.values = mx.take_along_axis(scores, chosen.best, axis=-1)
-            begun += [chosen.best, chosen.values]
+        most = max(sequence.alternatives for sequence in sequences)
+        sampled.logprobs = token_logprobs(logits, tokens, most)
+        begun += sampled.logprobs.arrays
     mx.async_eval(*begun)
-    return chosen
+    return sampled
 
 
 @dataclass
 class Prefilled:
-    """Texts whose prompts were read into `cache`, a row each; their next tokens have `logits` (B, V)."""
+    """Sequences whose prompts were read into `cache`, a row each; their next tokens have `logits` (B, V)."""
 
     sequences: list[Sequence]
     cache: list[Any]
@@ -100,12 +95,12 @@ class Prefilled:
 
 
 class Batch:
-    """Texts that run in one batch, their caches merged: rows are padded on the left to the longest.
+    """Sequences that run in one batch, their caches merged: rows are padded on the left to the longest.
 
-    The pass for the next tokens is begun before the last are read, so that the device never waits for Python; a text
-    that ends unforeseen wastes its row of one pass. Where a choice depends on the token before, the pass is begun all
-    the same, and the choice waits. `policy` is that of the caches, `merges` whether rows can join. `finished` is called
-    with a text that has ended, its caches alone, and the tokens that these have taken in.
+    The pass for the next tokens begins before the last tokens are read, so that the device never waits for Python; a
+    sequence that ends unforeseen wastes its row of one pass. Where a sampler needs the last token, the pass begins all the
+    same, and sampling waits. `policy` is that of the caches, `merges` whether rows can join. `finished` is called with a
+    sequence that has ended, its caches alone, and the tokens that these hold.
     """
 
     def __init__(
@@ -120,26 +115,24 @@ class Batch:
         self.policy, self.merges = policy, merges
         self.sequences: list[Sequence] = []
         self.cache: list[Any] = []
-        self.upcoming: list[SampledTokens] = []  # of the texts, in their order
+        self.upcoming: list[SampledTokens] = []  # of the sequences, in their order
         self._finished = finished
 
     def join(self, joining: abc.Sequence[Prefilled]) -> None:
-        """More texts, which their prompts' caches and logits come with."""
-        self.upcoming += [choose(read.logits, read.sequences) for read in joining]
+        """Add sequences whose prompts were read."""
+        self.upcoming += [sample(read.logits, read.sequences) for read in joining]
         caches = [*([self.cache] if self.sequences else []), *(read.cache for read in joining)]
         self.cache = merged_caches(caches) if len(caches) > 1 else caches[0]
         self.sequences = [*self.sequences, *(sequence for read in joining for sequence in read.sequences)]
 
-    def fill(self, sequences: abc.Sequence[Sequence], cache: list[Any], logits: mx.array) -> None:
-        """Begin with several texts, whose prompts were read into the rows of `cache`; `logits` (B, V) are of the next tokens."""
-        self.sequences, self.cache, self.upcoming = list(sequences), cache, [choose(logits, sequences)]
-
     def step(self) -> list[tuple[Sequence, Step]]:
-        """The next token of every text; those that end with it leave."""
+        """The next token of every sequence; those that end with it leave."""
         read, self.upcoming = self.upcoming, []
-        tokens = read[0].tokens if len(read) == 1 else mx.concatenate([chosen.tokens for chosen in read])
+        tokens = read[0].tokens if len(read) == 1 else mx.concatenate([sampled.tokens for sampled in read])
         stay = [
-            row for row, sequence in enumerate(self.sequences) if not (sequence.last or sequence.cancelled)
+            row
+            for row, sequence in enumerate(self.sequences)
+            if not (sequence.at_last_token or sequence.cancelled)
         ]
         if len(stay) < len(self.sequences):
             tokens = tokens[mx.array(stay)] if stay else tokens
@@ -150,20 +143,20 @@ class Batch:
             if waits:
                 mx.async_eval(logits)
             else:
-                self.upcoming = [choose(logits, self.sequences)]
-        steps = [step for chosen in read for step in chosen.read()]
+                self.upcoming = [sample(logits, self.sequences)]
+        steps = [step for sampled in read for step in sampled.steps()]
         stay = [row for row, sequence in enumerate(self.sequences) if not sequence.finished]
         if len(stay) < len(self.sequences):
-            self.upcoming = [chosen.select(stay) for chosen in self.upcoming if stay]
+            self.upcoming = [sampled.select(stay) for sampled in self.upcoming if stay]
             self._leave(stay)
             if waits and stay:
                 logits = logits[mx.array(stay)]
         if waits and self.sequences:
-            self.upcoming = [choose(logits, self.sequences)]
+            self.upcoming = [sample(logits, self.sequences)]
         return steps
 
     def _leave(self, stay: abc.Sequence[int]) -> None:
-        """Go on with the rows `stay`; who wants the caches of the others is given them."""
+        """Go on with the rows `stay`; `finished` is given the caches of the others."""
         if self._finished is not None:
             for row in sorted(set(range(len(self.sequences))).difference(stay)):
                 sequence = self.sequences[row]

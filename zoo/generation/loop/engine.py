@@ -82,11 +82,11 @@ class Engine:
 
         PromptError, before anything runs, for a prompt or a setting that cannot be.
         """
-        return self.add_text(
+        return self.add_sequence(
             prompt, settings_for(self.loaded, settings), checkpoints=checkpoints, report=report
         )
 
-    def add_text(
+    def add_sequence(
         self,
         prompt: str | abc.Sequence[int],
         settings: Settings,
@@ -175,7 +175,7 @@ class Engine:
                 continue
             budget -= prompt.read - before
             self._reading = None if logits is not None else (sequences, prompt)
-            if self.prompt_cache is not None and prompt.at_end:
+            if self.prompt_cache is not None and prompt.at_checkpoint:
                 sequence = sequences[0]
                 self.prompt_cache.keep(sequence.ids[: prompt.read], prompt.cache, sequence.settings.policy())
             if logits is not None:
@@ -226,31 +226,27 @@ class Engine:
             return sequences, SourcePrefill(
                 loaded.model, [each.ids for each in sequences], cache, sequence.start
             )
-        if sequence.drafting is not None:
-            sequence.drafter = sequence.drafting.make()
-            sequence.drafter.add_tokens(sequence.ids)
-        checkpoints: abc.Sequence[int] = ()
-        prefix, read = loaded.architecture.causality == "prefix", 0
-        # Log-probabilities of the prompt need all of it computed.
-        if self.prompt_cache is not None and not settings.prompt_logprobs:
-            match = self.prompt_cache.match(sequence.ids, policy, sequence.checkpoints)
-            match.restore(cache)
-            read, checkpoints = match.length, match.checkpoints
-            sequence.prompt = replace(sequence.prompt, cached_tokens=read, miss_reason=match.miss_reason)
         prompt = Prefill(
             loaded.model,
             sequence.ids,
             cache,
-            read=read,
             chunk=settings.prefill_chunk,
-            prefix=prefix,
-            checkpoints=checkpoints,
+            prefix=loaded.architecture.causality == "prefix",
             report=sequence.report,
-            judge=settings.prompt_logprobs,
-            watch=sequence.drafter.add_hidden
-            if sequence.drafter is not None and sequence.drafter.needs_hidden
-            else None,
+            prompt_logprobs=settings.prompt_logprobs,
         )
+        if sequence.drafting is not None:
+            sequence.drafter = sequence.drafting.make()
+            sequence.drafter.add_tokens(sequence.ids)
+            prompt.on_hidden = sequence.drafter.add_hidden if sequence.drafter.needs_hidden else None
+        # Log-probabilities of the prompt need all of it computed.
+        if self.prompt_cache is not None and not settings.prompt_logprobs:
+            match = self.prompt_cache.match(sequence.ids, policy, sequence.checkpoints)
+            match.restore(cache)
+            prompt.read, prompt.checkpoints = match.length, match.checkpoints
+            sequence.prompt = replace(
+                sequence.prompt, cached_tokens=match.length, miss_reason=match.miss_reason
+            )
         return sequences, prompt
 
     def _join(self, ready: abc.Sequence[Prefilled]) -> None:

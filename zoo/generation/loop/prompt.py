@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from zoo import tokenizer
 from zoo.errors import NothingToPredict, PromptError
-from zoo.generation.settings.generation_config import generation_config_of
+from zoo.frozen import Frozen, frozen
+from zoo.generation.settings.constraints import Constraints, constraints_of
+from zoo.generation.settings.generation_config import generation_config_of, token_limit
+from zoo.generation.settings.settings import Settings, check_policy
 from zoo.loading import Loaded
 from zoo.recipe import learned_context
 from zoo.tokenizer import Tokenizer
@@ -58,6 +61,32 @@ def encode_prompt(
     if limit is not None and len(ids) > limit:
         raise PromptError(f"the prompt has {len(ids)} tokens, more than the {limit} learned positions")
     return ids
+
+
+@frozen()
+class TokenizedPrompt(Frozen):
+    """The ids of a prompt, of the source where the model translates, and the constraints of what follows it."""
+
+    ids: tuple[int, ...]
+    constraints: Constraints
+
+
+def tokenize_prompt(loaded: Loaded, prompt: str | Sequence[int], settings: Settings) -> TokenizedPrompt:
+    """A prompt, text or token ids, with its constraints; PromptError for one that cannot be."""
+    check_policy(loaded.model, settings.policy())
+    languages = (settings.source_language, settings.target_language)
+    ids = encode_prompt(loaded, prompt, settings.special_tokens, *languages)
+    limit = token_limit(loaded, len(ids), settings.max_tokens, settings.min_tokens)
+    named = settings.target_language is not None or isinstance(prompt, str)
+    constraints = constraints_of(
+        generation_config_of(loaded),
+        loaded.recipe.head.vocab or loaded.recipe.embedding.vocab,
+        eos_ids=end_ids(loaded) | set(settings.stop_tokens),
+        prompt=(start_token(loaded),) if loaded.model.translates else ids,
+        max_tokens=limit,
+        first_token=first_token(loaded, settings.target_language) if named else None,
+    )
+    return TokenizedPrompt(tuple(ids), constraints)
 
 
 def encode_messages(

@@ -1,50 +1,17 @@
-"""Prompts made ready: their ids, limits and constraints, and which of them share the passes."""
+"""Which prompts share a pass, and how they are padded. Axes: B rows, T length."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
+import mlx.core as mx
+
 from zoo.errors import PromptError
-from zoo.frozen import Frozen, frozen
-from zoo.generation.loop.prompt import encode_prompt, end_ids, first_token, start_token
-from zoo.generation.sampling.constraints import Constraints, constraints_of
-from zoo.generation.settings.generation_config import generation_config_of, token_limit
-from zoo.generation.settings.settings import Settings, check_policy
 from zoo.loading import Loaded
 
 Made = TypeVar("Made")
 BATCH = 16  # prompts that share the passes, unless a number is asked for
-
-
-@frozen()
-class Prepared(Frozen):
-    """A prompt's ids, the most new tokens after it, and what is forbidden or forced of them."""
-
-    ids: tuple[int, ...]
-    limit: int
-    constraints: Constraints
-
-
-def prepared(loaded: Loaded, prompt: str | Sequence[int], settings: Settings) -> Prepared:
-    """The prompt, text or token ids, with its limit and constraints; PromptError for one that cannot be."""
-    check_policy(loaded.model, settings.policy())
-    languages = (settings.source_language, settings.target_language)
-    ids = encode_prompt(loaded, prompt, settings.special_tokens, *languages)
-    limit = token_limit(loaded, len(ids), settings.max_tokens, settings.min_tokens)
-    named = settings.target_language is not None or isinstance(prompt, str)
-    constraints = constraints_of(
-        generation_config_of(loaded),
-        loaded.recipe.head.vocab or loaded.recipe.embedding.vocab,
-        ends=end_ids(loaded) | set(settings.stop_tokens),
-        given=(start_token(loaded),) if loaded.model.translates else ids,
-        last=limit,
-        first_token=first_token(loaded, settings.target_language) if named else None,
-        least=settings.min_tokens or None,
-        repetition=settings.repetition_penalty,
-        no_repeat=settings.no_repeat_ngram_size,
-    )
-    return Prepared(tuple(ids), limit, constraints)
 
 
 def each_prompt(prompts: Any, several: bool, make: Callable[[Any], Made]) -> list[Made]:
@@ -71,3 +38,14 @@ def in_batches(loaded: Loaded, lengths: Sequence[int], size: int = BATCH) -> lis
     if side in loaded.model.padding:
         return [order[start : start + size] for start in range(0, len(order), size)]
     return [[index] for index in order]
+
+
+def padded(rows: Sequence[Sequence[int]], left: bool = False) -> tuple[mx.array, mx.array | None]:
+    """Rows of ids (B, T), padded on the right, or on the left, and the mask (B, T), 1 for a token; None without padding."""
+    longest = max(map(len, rows))
+    tokens, mask = [], []
+    for row in rows:
+        padding, ones = [0] * (longest - len(row)), [1] * len(row)
+        tokens.append([*padding, *row] if left else [*row, *padding])
+        mask.append([*padding, *ones] if left else [*ones, *padding])
+    return mx.array(tokens), None if min(map(len, rows)) == longest else mx.array(mask)

@@ -312,7 +312,7 @@ def _by_engine(
     waiting = iter(lines)
     while True:
         while len(running) < 2 * MOST_ROWS and (line := next(waiting, None)) is not None:
-            running[engine.add_text(line.ids, settings[line.index])] = line, []
+            running[engine.add_sequence(line.ids, settings[line.index])] = line, []
         if not running:
             return
         for handle, step in engine.step():

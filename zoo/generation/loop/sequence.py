@@ -1,4 +1,4 @@
-"""One text under way: its prompt, its settings, who chooses its tokens, and the steps that they become."""
+"""One sequence under way: its prompt, its settings, its sampler, and the steps that its tokens become."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 from zoo.errors import PromptError, ZooError
 from zoo.generation.loop.prefill import Report
-from zoo.generation.loop.prompt import start_token
-from zoo.generation.loop.prompt_batches import prepared
+from zoo.generation.loop.prompt import start_token, tokenize_prompt
 from zoo.generation.loop.step import PromptRead, Step
 from zoo.generation.loop.text_stream import TextStream
 from zoo.generation.sampling import TokenSampler, sampler_of
@@ -19,17 +18,16 @@ from zoo.generation.settings import Settings
 from zoo.loading import Loaded
 
 if TYPE_CHECKING:
-    from zoo.generation.grammar import TokenMask
     from zoo.generation.speculative import DraftConfig, Drafter
 
 
 @dataclass(eq=False)
 class Sequence:
-    """Everything of one text, so that those beside it in a batch never matter to it.
+    """State of one sequence, independent of its batch.
 
     `ids` are the prompt's, or the source's of an encoder-decoder, whose target begins with `start`. At most `limit`
-    tokens are generated; `tokens` are those that were. `checkpoints` are lengths of the prompt at which it is worth keeping
-    the caches for other prompts. `drafting` says how its tokens are drafted. `report` is called with the tokens of the
+    tokens are generated; `tokens` are those that were. `checkpoints` are lengths of the prompt at which to keep the
+    caches for other prompts. `drafting` says how its tokens are drafted. `report` is called with the tokens of the
     prompt that were read and those in all.
     """
 
@@ -63,17 +61,17 @@ class Sequence:
         return len(self.ids) * (self.start is None) + len(self.tokens)
 
     @property
-    def last(self) -> bool:
-        """Whether the token that is next read is the last that may come."""
+    def at_last_token(self) -> bool:
+        """Whether no more than one token may come."""
         return len(self.tokens) + 1 >= self.limit
 
     def begin(self) -> None:
-        """Its prompt is read from now on: the time that it may take begins."""
+        """Start the time that it may take; called when its prompt is first read."""
         if self.settings.max_time is not None:
             self.deadline = time.monotonic() + self.settings.max_time
 
     def failed(self, error: ZooError) -> Step:
-        """The step that ends it with an error, which is its own: texts beside it go on."""
+        """The step that ends this sequence, and no other, with an error."""
         self.finished = True
         return Step(None, "", finish_reason="error", error=error)
 
@@ -104,24 +102,26 @@ def sequence_of(
     checkpoints: Iterable[int] = (),
     report: Report | None = None,
 ) -> Sequence:
-    """The text that continues `prompt`, or, of an encoder-decoder, translates it. PromptError for what cannot be."""
-    ready = prepared(loaded, prompt, settings)
+    """The sequence that continues `prompt`, or, of an encoder-decoder, translates it. PromptError for what cannot be."""
+    tokenized = tokenize_prompt(loaded, prompt, settings)
     vocab = loaded.recipe.embedding.vocab
     for name in ("logprobs", "prompt_logprobs"):
         if getattr(settings, name) > vocab:
             raise PromptError(
                 f"`{name}` must be at most {vocab}, the vocabulary, got {getattr(settings, name)}"
             )
-    forced, limit = ready.constraints, ready.limit
-    mask = _mask(loaded, settings, loaded.recipe.head.vocab or vocab, forced.ends)
-    sampler = sampler_of(
-        loaded, settings, given=forced.given, ends=forced.ends, limit=limit, forced=forced, mask=mask
-    )
-    stream = TextStream(loaded, limit, settings.stop, settings.stop_tokens, settings.stop_regex)
-    start = start_token(loaded) if loaded.model.translates else None
-    drafting = _drafting(loaded, settings)
+    limit = tokenized.constraints.max_tokens
     return Sequence(
-        handle, list(ready.ids), settings, limit, sampler, stream, start, checkpoints, report, drafting
+        handle,
+        list(tokenized.ids),
+        settings,
+        limit,
+        sampler_of(loaded, settings, tokenized.constraints),
+        TextStream(loaded, limit, settings.stop, settings.stop_tokens, settings.stop_regex),
+        start_token(loaded) if loaded.model.translates else None,
+        checkpoints,
+        report,
+        _drafting(loaded, settings),
     )
 
 
@@ -132,19 +132,3 @@ def _drafting(loaded: Loaded, settings: Settings) -> DraftConfig | None:
     from zoo.generation.speculative import draft_config
 
     return draft_config(loaded, settings)
-
-
-def _mask(loaded: Loaded, settings: Settings, vocab: int, ends: frozenset[int]) -> TokenMask | None:
-    """What a schema, an expression or a grammar allows; None without one: then nothing heavy is imported."""
-    if settings.json_schema is None and settings.regex is None and settings.grammar is None:
-        return None
-    from zoo.generation.grammar import token_mask
-
-    return token_mask(
-        loaded.tokenizer,
-        vocab,
-        ends,
-        json_schema=settings.json_schema,
-        regex=settings.regex,
-        grammar=settings.grammar,
-    )

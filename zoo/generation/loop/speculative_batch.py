@@ -16,7 +16,7 @@ from zoo.cache import CachePolicy
 from zoo.errors import ZooError
 from zoo.generation.loop.decode_step import DecodeStep
 from zoo.generation.loop.step import Drafted, Step
-from zoo.generation.sampling.logits import check_numbers, logprobs
+from zoo.generation.sampling.logits import check_numbers, token_logprobs
 from zoo.generation.speculative.drafter import Draft
 from zoo.generation.speculative.rejection_sampling import accept
 from zoo.generation.speculative.rollback import Rollback
@@ -136,8 +136,7 @@ class SpeculativeBatch:
         sequence = self.sequences[0]
         highest = logits.max()
         best = mx.argmax(logits[0], axis=-1) if sequence.sampler.is_greedy else None  # (1 + k,)
-        scores = logprobs(logits[0]) if sequence.settings.logprobs else None  # (1 + k, V)
-        mx.eval([array for array in (highest, best, scores) if array is not None])
+        mx.eval([array for array in (highest, best) if array is not None])
         check_numbers(highest.item(), f"token {len(sequence.tokens) + 1}")
         sure: Any = None if best is None else best.tolist()
         steps = []
@@ -148,9 +147,10 @@ class SpeculativeBatch:
                 token = int(sequence.sampler.choose(logits[:, place]).item())
             else:
                 token = self._tested(logits[:, place], draft.laws[place], drafted)
-            details = (
-                (None, None) if scores is None else _details(scores[place], token, sequence.alternatives)
-            )
+            details: tuple[float | None, dict[int, float] | None] = (None, None)
+            if sequence.settings.logprobs:
+                chosen = mx.array([token])
+                [details] = token_logprobs(logits[:, place], chosen, sequence.alternatives).rows()
             steps.append((sequence, sequence.update(token, *details)))
             if sequence.finished or token != drafted:
                 break
@@ -173,17 +173,6 @@ class SpeculativeBatch:
         if self._finished is not None:
             self._finished(self.sequences[0], self.cache, self.ids[: self.held])
         self.sequences, self.cache = [], []
-
-
-def _details(scores: mx.array, token: int, wanted: int) -> tuple[float, dict[int, float] | None]:
-    """The log-probability of a token and of the likeliest ones, of those of all, (V,)."""
-    own = float(scores[token].item())
-    if not wanted:
-        return own, None
-    best = mx.argsort(-scores)[:wanted]  # (N,)
-    ids: Any = best.tolist()
-    values: Any = scores[best].tolist()
-    return own, dict(zip(ids, values, strict=True))
 
 
 def agreeing(found: list[int], drafted: tuple[int, ...]) -> int:

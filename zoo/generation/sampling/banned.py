@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 import mlx.core as mx
 
-from zoo.generation.sampling.logits import NEG_INF, removed
+from zoo.generation.sampling.logits import NEG_INF, mask_tokens
 
 
 class SequenceCompletions:
@@ -49,7 +49,7 @@ class BannedSequences:
         """The logits without these tokens, (1, V) -> (1, V)."""
         if self._single is not None:
             logits = mx.where(self._single, NEG_INF, logits)
-        return logits if self._endings is None else removed(logits, sorted(self._endings.completing()))
+        return logits if self._endings is None else mask_tokens(logits, sorted(self._endings.completing()))
 
     def update(self, token: int) -> None:
         """One more token of the text."""
@@ -74,7 +74,7 @@ class NoRepeatNgrams:
 
     def __call__(self, logits: mx.array) -> mx.array:
         """The logits without these tokens, (1, V) -> (1, V)."""
-        return removed(logits, sorted(self.completing()))
+        return mask_tokens(logits, sorted(self.completing()))
 
     def update(self, token: int) -> None:
         """One more token of the text."""

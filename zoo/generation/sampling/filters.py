@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import mlx.core as mx
 
 from zoo.generation.sampling.logits import NEG_INF, logprobs
-from zoo.generation.sampling.processors import LogitsProcessor
+from zoo.generation.sampling.stages import LogitsProcessor
 
 if TYPE_CHECKING:
     from zoo.generation.settings import Settings

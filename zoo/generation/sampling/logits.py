@@ -1,12 +1,14 @@
 """Logits by themselves: whether they are numbers, their log-probabilities, and tokens taken out of them.
 
-Axes: B batch, V vocabulary.
+Axes: N tokens, K alternatives, V vocabulary.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import mlx.core as mx
 
@@ -30,7 +32,47 @@ def logprobs(logits: mx.array) -> mx.array:
     return logits - mx.logsumexp(logits, axis=-1, keepdims=True)
 
 
-def removed(logits: mx.array, tokens: Sequence[int]) -> mx.array:
+@dataclass
+class TokenLogprobs:
+    """Log-probabilities of tokens in nats, `values` (N,), and of the likeliest tokens in place of each.
+
+    The likeliest are `likeliest` (N, K), with `likeliest_values` (N, K); None where none are asked for. The arrays need
+    not be evaluated.
+    """
+
+    values: mx.array
+    likeliest: mx.array | None = None
+    likeliest_values: mx.array | None = None
+
+    @property
+    def arrays(self) -> list[mx.array]:
+        """What there is to evaluate."""
+        return [each for each in (self.values, self.likeliest, self.likeliest_values) if each is not None]
+
+    def select(self, index: mx.array) -> TokenLogprobs:
+        """Those of some rows."""
+        return TokenLogprobs(*(each[index] for each in self.arrays))
+
+    def rows(self) -> list[tuple[float, dict[int, float] | None]]:
+        """Each token's log-probability, and those of the likeliest tokens by their ids, the likeliest first."""
+        values: Any = self.values.tolist()
+        if self.likeliest is None or self.likeliest_values is None:
+            return [(value, None) for value in values]
+        pairs: Any = zip(self.likeliest.tolist(), self.likeliest_values.tolist(), strict=True)
+        return [(value, dict(zip(*pair, strict=True))) for value, pair in zip(values, pairs, strict=True)]
+
+
+def token_logprobs(logits: mx.array, tokens: mx.array, alternatives: int = 0) -> TokenLogprobs:
+    """The log-probabilities of `tokens` (N,) by logits (N, V), and of so many of the likeliest `alternatives`."""
+    scores = logprobs(logits)  # (N, V)
+    own = mx.take_along_axis(scores, tokens[:, None], axis=-1)[:, 0]
+    if not alternatives:
+        return TokenLogprobs(own)
+    likeliest = mx.argsort(-scores, axis=-1)[:, :alternatives]
+    return TokenLogprobs(own, likeliest, mx.take_along_axis(scores, likeliest, axis=-1))
+
+
+def mask_tokens(logits: mx.array, tokens: Sequence[int]) -> mx.array:
     """The logits with these tokens' at minus infinity, (…, V) -> (…, V); ids outside the vocabulary change nothing."""
     known = [token for token in tokens if 0 <= token < logits.shape[-1]]
     if not known:
@@ -40,7 +82,7 @@ def removed(logits: mx.array, tokens: Sequence[int]) -> mx.array:
     return mx.where(gone, NEG_INF, logits)
 
 
-def forced(logits: mx.array, tokens: Sequence[int]) -> mx.array:
+def keep_only(logits: mx.array, tokens: Sequence[int]) -> mx.array:
     """Zero for these tokens, minus infinity for all others: (…, V) -> (…, V)."""
     kept = mx.full(logits.shape[-1:], NEG_INF, logits.dtype)
     kept[mx.array(list(tokens))] = 0.0

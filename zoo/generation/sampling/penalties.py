@@ -11,8 +11,6 @@ from collections.abc import Sequence
 
 import mlx.core as mx
 
-from zoo.generation.sampling.processors import LogitsProcessor
-
 
 def repetition(logits: mx.array, seen: mx.array, penalty: float) -> mx.array:
     """Logits of the tokens `seen` (V,), booleans, divided by `penalty` if positive, else multiplied: (…, V) -> (…, V).
@@ -54,60 +52,3 @@ class Counts:
             self._window.append(token)
             if len(self._window) > self.size:
                 self.array = self.array.at[self._window.popleft()].add(-1)
-
-
-class Penalties:
-    """The penalties of one sequence; the prompt's tokens, `given`, count for the repetition penalty only."""
-
-    def __init__(
-        self,
-        vocab: int,
-        given: Sequence[int],
-        *,
-        repetition_penalty: float = 1.0,
-        context: int = 0,
-        presence_penalty: float = 0.0,
-        frequency_penalty: float = 0.0,
-    ) -> None:
-        inside = [token for token in given if token < vocab]
-        self._recent = Counts(vocab, inside, context) if repetition_penalty != 1 else None
-        self._generated = Counts(vocab) if presence_penalty or frequency_penalty else None
-        self.processors = self._processors(repetition_penalty, presence_penalty, frequency_penalty)
-
-    def _processors(
-        self, repetition_penalty: float, presence_penalty: float, frequency_penalty: float
-    ) -> tuple[LogitsProcessor, ...]:
-        """The penalties that are asked for, in the order in which they are applied."""
-        recent, generated = self._recent, self._generated
-        found = []
-        if recent is not None:
-            found.append(
-                LogitsProcessor(
-                    "repetition_penalty",
-                    repetition_penalty,
-                    lambda logits: repetition(logits, recent.array > 0, repetition_penalty),
-                )
-            )
-        if generated is not None and presence_penalty:
-            found.append(
-                LogitsProcessor(
-                    "presence_penalty",
-                    presence_penalty,
-                    lambda logits: presence(logits, generated.array, presence_penalty),
-                )
-            )
-        if generated is not None and frequency_penalty:
-            found.append(
-                LogitsProcessor(
-                    "frequency_penalty",
-                    frequency_penalty,
-                    lambda logits: frequency(logits, generated.array, frequency_penalty),
-                )
-            )
-        return tuple(found)
-
-    def update(self, token: mx.array) -> None:
-        """Count one more token (1,), evaluated or not."""
-        for counts in (self._recent, self._generated):
-            if counts is not None:
-                counts.update(token)

@@ -1,84 +1,97 @@
-"""Texts as runs of tokens: those that a text bans, and those that break a repetition."""
+"""The strings of some settings as sequences of tokens."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from zoo.errors import PromptError
 from zoo.frozen import Frozen, frozen
 from zoo.tokenizer import Tokenizer
 
-Run = tuple[int, ...]
+if TYPE_CHECKING:
+    from zoo.generation.settings import Settings
+
+TokenSequence = tuple[int, ...]
 BEFORE = "\n"  # a character that tokenizers do not join with a word after it
 
-# The tokens of each tokenizer in bytes, which are asked for again with every text that breaks a repetition.
+# The bytes of each tokenizer's tokens, computed once.
 _VOCABULARIES: WeakKeyDictionary[Tokenizer, list[bytes | None]] = WeakKeyDictionary()
 
 
 @frozen()
-class Spelled(Frozen):
-    """What settings name by texts, in tokens: runs that are `banned`, `breakers` of DRY, tokens that hold a `line` break."""
+class TokenStrings(Frozen):
+    """The strings of some settings as tokens: `banned` sequences, DRY's `breakers`, and tokens with a line break."""
 
-    banned: tuple[Run, ...] = ()
-    breakers: tuple[Run, ...] = ()
+    banned: tuple[TokenSequence, ...] = ()
+    breakers: tuple[TokenSequence, ...] = ()
     lines: tuple[int, ...] = ()
 
 
-def spellings(tokenizer: Tokenizer, text: str) -> set[Run]:
-    """The runs of tokens that the tokenizer writes `text` with: at the start of a text or a line, and after a space.
+def token_strings_of(tokenizer: Tokenizer | None, settings: Settings) -> TokenStrings:
+    """The strings of the settings in tokens; PromptError for a string that the tokenizer cannot encode."""
+    return TokenStrings(
+        banned=banned_sequences(tokenizer, settings.banned),
+        breakers=breaker_sequences(tokenizer, settings.dry_breakers) if settings.dry_multiplier else (),
+        lines=line_tokens(tokenizer) if settings.xtc_probability else (),
+    )
 
-    A model can write the same text in other cuts ("b", "ad"), or as a part of a longer word; those are not among them.
+
+def encodings(tokenizer: Tokenizer, text: str) -> set[TokenSequence]:
+    """The token sequences that encode `text` at the start of a text, at the start of a line, and after a space.
+
+    Other sequences for the same text ("b", "ad"), and longer words that contain it, are not among them.
     """
     variants = [text] if text[:1].isspace() else [text, " " + text]
     unknown = tokenizer.special_tokens.get("unk_token")
-    found: set[Run] = set()
+    found: set[TokenSequence] = set()
     for variant in variants:
-        found.add(_encoded(tokenizer, variant))
-        start, whole = _encoded(tokenizer, BEFORE), _encoded(tokenizer, BEFORE + variant)
+        found.add(_encode(tokenizer, variant))
+        start, whole = _encode(tokenizer, BEFORE), _encode(tokenizer, BEFORE + variant)
         if whole[: len(start)] == start:
             found.add(whole[len(start) :])
-    # A run with the unknown token stands for many texts.
+    # A sequence with the unknown token stands for many texts.
     bad = None if unknown is None else tokenizer.id(unknown)
     return {run for run in found if run and bad not in run}
 
 
-def containing(tokenizer: Tokenizer, text: str) -> list[int]:
-    """The tokens within which `text` stands, in the order of their ids; none where a token's bytes cannot be told."""
+def tokens_with(tokenizer: Tokenizer, text: str) -> list[int]:
+    """The tokens that contain `text`, in the order of their ids; tokens without known bytes are left out."""
     if tokenizer not in _VOCABULARIES:
         _VOCABULARIES[tokenizer] = [tokenizer.token_bytes(id) for id in range(tokenizer.vocab_size)]
     wanted = text.encode("utf-8")
     return [id for id, held in enumerate(_VOCABULARIES[tokenizer]) if held is not None and wanted in held]
 
 
-def banned_runs(tokenizer: Tokenizer | None, texts: Iterable[str]) -> tuple[Run, ...]:
-    """The runs of tokens that spell these texts; PromptError for a text that none spells."""
-    found: set[Run] = set()
+def banned_sequences(tokenizer: Tokenizer | None, texts: Iterable[str]) -> tuple[TokenSequence, ...]:
+    """The token sequences of these texts; PromptError for a text that has none."""
+    found: set[TokenSequence] = set()
     for text in texts:
         if tokenizer is None:
             raise PromptError(f"`banned` needs a tokenizer, which this checkpoint lacks, for {text!r:.60}")
-        runs = spellings(tokenizer, text)
+        runs = encodings(tokenizer, text)
         if not runs:
             raise PromptError(f"`banned`: the tokenizer has no tokens for {text!r:.60}")
         found |= runs
     return tuple(sorted(found))
 
 
-def breaking_runs(tokenizer: Tokenizer | None, texts: Iterable[str]) -> tuple[Run, ...]:
-    """Each token that holds one of these texts, and the runs of several that spell one; without a tokenizer none."""
+def breaker_sequences(tokenizer: Tokenizer | None, texts: Iterable[str]) -> tuple[TokenSequence, ...]:
+    """The tokens that contain one of these texts, and the longer sequences that encode one; none without a tokenizer."""
     if tokenizer is None:
         return ()
-    found: set[Run] = set()
+    found: set[TokenSequence] = set()
     for text in texts:
-        found |= {(id,) for id in containing(tokenizer, text)}
-        found |= {run for run in spellings(tokenizer, text) if len(run) > 1}
+        found |= {(id,) for id in tokens_with(tokenizer, text)}
+        found |= {run for run in encodings(tokenizer, text) if len(run) > 1}
     return tuple(sorted(found))
 
 
 def line_tokens(tokenizer: Tokenizer | None) -> tuple[int, ...]:
-    """The tokens that hold a line break; without a tokenizer none."""
-    return () if tokenizer is None else tuple(containing(tokenizer, "\n"))
+    """The tokens with a line break; none without a tokenizer."""
+    return () if tokenizer is None else tuple(tokens_with(tokenizer, "\n"))
 
 
-def _encoded(tokenizer: Tokenizer, text: str) -> Run:
+def _encode(tokenizer: Tokenizer, text: str) -> TokenSequence:
     return tuple(tokenizer.encode(text, special_tokens=False))

@@ -13,7 +13,7 @@ import mlx.core as mx
 
 from zoo import runtime
 from zoo.cache import evaluate_caches
-from zoo.generation.sampling.processors import LogitsProcessor, stages_of
+from zoo.generation.sampling.stages import LogitsProcessor, stages_of
 from zoo.generation.speculative.drafter import Draft
 from zoo.generation.speculative.rollback import Rollback
 

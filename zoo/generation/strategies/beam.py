@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 from zoo.errors import PromptError
 from zoo.generation.loop.engine import Engine, by_index
 from zoo.generation.loop.prefill import Report
-from zoo.generation.loop.prompt_batches import BATCH, Prepared, each_prompt, in_batches, prepared
+from zoo.generation.loop.prompt import TokenizedPrompt, tokenize_prompt
+from zoo.generation.loop.prompt_batches import BATCH, each_prompt, in_batches
 from zoo.generation.loop.step import Step
 from zoo.generation.loop.text_stream import TextStream
+from zoo.generation.sampling import processors_of
 from zoo.generation.settings import Settings, settings_for
 from zoo.generation.settings.generation_config import generation_config_of
+from zoo.generation.strategies.batch_decoder import BatchDecoder
 from zoo.generation.strategies.beam_search import Beams, Search, search_all
-from zoo.generation.strategies.reader import reader_of
 from zoo.loading import Loaded
 
 NEUTRAL = Settings()
@@ -43,7 +45,7 @@ def stream(loaded: Loaded, prompt: str | Sequence[int], **settings: Any) -> Iter
     defaults: one beam, a length penalty of 1, no early stopping. `max_tokens` (256) and `min_tokens` count new tokens,
     an end token included. PromptError, before anything runs, for a prompt or setting that cannot be.
     """
-    return (step for _, step in _answers(loaded, [prompt], **settings))
+    return (step for _, step in _answers(loaded, [prompt], 1, settings, several=False))
 
 
 def batch(
@@ -53,39 +55,26 @@ def batch(
 
     PromptError, before anything runs, for a setting or a prompt that cannot be, with the prompt's index.
     """
-    return _answers(loaded, prompts, batch_size, several=True, **settings)
+    return _answers(loaded, prompts, batch_size, settings, several=True)
 
 
 def _answers(
     loaded: Loaded,
     prompts: Sequence[str | Sequence[int]],
-    batch_size: int = BATCH,
-    several: bool = False,
+    batch_size: int,
+    given: dict[str, Any],
     *,
-    beams: int | None = None,
-    length_penalty: float | None = None,
-    early_stopping: bool | Literal["never"] | None = None,
-    beam_groups: int | None = None,
-    diversity_penalty: float | None = None,
-    return_sequences: int | None = None,
-    report: Report | None = None,
-    **given: Any,
+    several: bool,
 ) -> Iterator[tuple[int, Step]]:
-    search = beams_of(
-        generation_config_of(loaded),
-        beams,
-        length_penalty=length_penalty,
-        early_stopping=early_stopping,
-        groups=beam_groups,
-        diversity=diversity_penalty,
-        returned=return_sequences,
-    )
+    report: Report | None = given.pop("report", None)
+    own = {name: given.pop(name, None) for name in ("beams", *(name for name, _ in SETTINGS.values()))}
+    beams = beams_of(generation_config_of(loaded), own)
     settings = settings_for(loaded, given)
     if settings.prefill_chunk is not None and loaded.model.translates:
         raise PromptError("`prefill_chunk`: an encoder-decoder reads its source in one piece")
-    if search.count == 1:
-        engine = Engine(loaded, rows=batch_size if several else 1)
-        add = partial(engine.add_text, settings=settings, report=report)
+    if beams.count == 1:
+        engine = Engine(loaded, rows=batch_size)
+        add = partial(engine.add_sequence, settings=settings, report=report)
         index_of = {handle: index for index, handle in enumerate(each_prompt(prompts, several, add))}
         return by_index(engine, index_of, several)
     if settings.temperature:
@@ -95,8 +84,8 @@ def _answers(
     for name in given:
         if name not in SEARCHED and getattr(settings, name) != getattr(NEUTRAL, name):
             raise PromptError(f"`{name}` cannot be given with several `beams`")
-    ready = each_prompt(prompts, several, lambda prompt: prepared(loaded, prompt, settings))
-    return _searched(loaded, ready, search, settings, batch_size, report)
+    tokenized = each_prompt(prompts, several, lambda prompt: tokenize_prompt(loaded, prompt, settings))
+    return _searched(loaded, tokenized, beams, settings, batch_size, report)
 
 
 # The settings of a search, by their names in `Beams`: what a caller calls them, and the keys of generation_config.json.
@@ -109,29 +98,29 @@ SETTINGS = {
 }
 
 
-def beams_of(values: Mapping[str, Any], beams: int | None, **given: Any) -> Beams:
-    """How hypotheses compete: as given, else as the generation config `values` say.
+def beams_of(values: Mapping[str, Any], given: Mapping[str, Any]) -> Beams:
+    """How hypotheses compete: as `given` by their settings' names, else as the generation config `values` say.
 
     PromptError for settings that do not go together; with one beam, for any that a search alone has a use for.
     """
-    count = beams if beams is not None else values.get("num_beams") or 1
+    given = {name: value for name, value in given.items() if value is not None}
+    count = given.get("beams", values.get("num_beams") or 1)
     if count == 1:
-        for name, value in given.items():
-            if value is not None and value != getattr(Beams(), name):
-                raise PromptError(f"`{SETTINGS[name][0]}` needs several `beams`")
+        for field, (name, _) in SETTINGS.items():
+            if name in given and given[name] != getattr(Beams(), field):
+                raise PromptError(f"`{name}` needs several `beams`")
         return Beams()
-    asked = {name: values.get(key) for name, (_, key) in SETTINGS.items()}
-    if asked["returned"] is not None and isinstance(count, int):
+    asked = {field: given.get(name, values.get(key)) for field, (name, key) in SETTINGS.items()}
+    if "return_sequences" not in given and asked["returned"] is not None and isinstance(count, int):
         asked["returned"] = min(asked["returned"], count)  # those of fewer beams than the file has
-    asked |= {name: value for name, value in given.items() if value is not None}
-    if given.get("diversity") is None and (asked["groups"] or 1) == 1:
+    if "diversity_penalty" not in given and (asked["groups"] or 1) == 1:
         asked["diversity"] = None
-    return Beams(count, **{name: value for name, value in asked.items() if value is not None})
+    return Beams(count, **{field: value for field, value in asked.items() if value is not None})
 
 
 def _searched(
     loaded: Loaded,
-    prompts: Sequence[Prepared],
+    prompts: Sequence[TokenizedPrompt],
     beams: Beams,
     settings: Settings,
     batch_size: int,
@@ -140,10 +129,10 @@ def _searched(
     """Drafts while a search goes on, then its candidates, and the tokens of the best; each with the prompt's index."""
     for indices in in_batches(loaded, [len(prompt.ids) for prompt in prompts], batch_size):
         group = [prompts[index] for index in indices]
-        most = max(prompt.limit for prompt in group)
-        reader = reader_of(loaded, [prompt.ids for prompt in group], most, settings, report=report)
-        searches = [Search(prompt.constraints, beams) for prompt in group]
-        for place in search_all(reader, searches):
+        most = max(prompt.constraints.max_tokens for prompt in group)
+        decoder = BatchDecoder(loaded, [prompt.ids for prompt in group], most, settings, report=report)
+        searches = [Search(processors_of(loaded, settings, prompt.constraints), beams) for prompt in group]
+        for place in search_all(decoder, searches):
             search = searches[place]
             if search.over:
                 steps = _found(loaded, search, settings)
@@ -156,12 +145,9 @@ def _searched(
 def _found(loaded: Loaded, search: Search, settings: Settings) -> Iterator[Step]:
     """The candidates of a search that is over, and the tokens of the best."""
     found = search.found()
+    limit = search.constraints.max_tokens
     answers = [
-        list(
-            TextStream(loaded, search.constraints.last, settings.stop, settings.stop_tokens).steps(
-                text.tokens
-            )
-        )
+        list(TextStream(loaded, limit, settings.stop, settings.stop_tokens).steps(text.tokens))
         for text in found
     ]
     if search.beams.returned > 1:

@@ -10,13 +10,13 @@ from typing import Any
 import mlx.core as mx
 
 from zoo.errors import PromptError
-from zoo.generation.loop.batch import Batch
+from zoo.generation.loop.batch import Batch, Prefilled
 from zoo.generation.loop.prefill import Report
 from zoo.generation.loop.sequence import Sequence, sequence_of
 from zoo.generation.loop.step import Step
 from zoo.generation.settings import Settings, settings_for
+from zoo.generation.strategies.batch_decoder import BatchDecoder
 from zoo.generation.strategies.beam import candidate
-from zoo.generation.strategies.reader import reader_of
 from zoo.loading import Loaded
 
 
@@ -52,17 +52,18 @@ def stream(
 
 
 def _drawn(
-    loaded: Loaded, sequences: abc.Sequence[Sequence], settings: Settings, report: Report | None
+    loaded: Loaded, sequences: list[Sequence], settings: Settings, report: Report | None
 ) -> Iterator[tuple[int, Step]]:
     """The steps of all texts, each with the text's index; their prompt is read once."""
     first = sequences[0]
-    reader = reader_of(loaded, [first.ids], first.limit, settings, report=report)
-    logits = reader.first()  # (1, V)
-    reader.select([0] * len(sequences))
-    rows = Batch(loaded.model, settings.policy(), merges=False)
-    rows.fill(sequences, reader.cache, mx.broadcast_to(logits, (len(sequences), logits.shape[-1])))
-    while rows.sequences:
-        for sequence, step in rows.step():
+    decoder = BatchDecoder(loaded, [first.ids], first.limit, settings, report=report)
+    logits = decoder.first()  # (1, V)
+    decoder.select([0] * len(sequences))
+    logits = mx.broadcast_to(logits, (len(sequences), logits.shape[-1]))
+    batch = Batch(loaded.model, settings.policy(), merges=False)
+    batch.join([Prefilled(sequences, decoder.cache, logits)])
+    while batch.sequences:
+        for sequence, step in batch.step():
             if step.error is not None:
                 raise step.error
             yield sequence.handle, step

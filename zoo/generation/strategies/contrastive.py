@@ -14,10 +14,10 @@ import mlx.core as mx
 from zoo.generation.loop.prefill import MOST_RESERVED, Report
 from zoo.generation.loop.sequence import Sequence, sequence_of
 from zoo.generation.loop.step import Step
-from zoo.generation.sampling.logits import NEG_INF, check_numbers, logprobs
+from zoo.generation.sampling.logits import NEG_INF, check_numbers, token_logprobs
 from zoo.generation.settings import settings_for
 from zoo.generation.settings.generation_config import generation_config_of
-from zoo.generation.strategies.reader import Reader, reader_of
+from zoo.generation.strategies.batch_decoder import BatchDecoder
 from zoo.loading import Loaded
 
 ALPHA, CANDIDATES = 0.6, 4  # those of the paper's experiments with GPT-2
@@ -44,29 +44,29 @@ def stream(
     asked = top_k or (values.get("top_k") if values.get("penalty_alpha") else None) or CANDIDATES
     settings = settings_for(loaded, {**given, "temperature": 0.0})  # its probabilities are the model's own
     sequence = sequence_of(loaded, prompt, settings)
-    watched = Watched(sequence.limit)
-    reader = reader_of(loaded, [sequence.ids], sequence.limit, settings, report=report, watch=watched)
-    return contrastive_search(reader, watched, sequence, alpha=alpha, candidates=asked)
+    states = HiddenStates(sequence.limit)
+    decoder = BatchDecoder(loaded, [sequence.ids], sequence.limit, settings, report=report, on_hidden=states)
+    return contrastive_search(decoder, states, sequence, alpha=alpha, candidates=asked)
 
 
 def contrastive_search(
-    reader: Reader, watched: Watched, sequence: Sequence, *, alpha: float, candidates: int
+    decoder: BatchDecoder, states: HiddenStates, sequence: Sequence, *, alpha: float, candidates: int
 ) -> Iterator[Step]:
-    """The steps of a text, whose reader's passes are `watched`.
+    """The steps of a text, of whose passes `states` has the hidden states.
 
     n tokens cost n + 1 passes, all but the first over a row for each candidate. ZooError when the model's logits are no
     numbers.
     """
-    logits = reader.first()  # (1, V)
+    logits = decoder.first()  # (1, V)
     count = min(candidates, logits.shape[-1])
-    reader.select([0] * count)
-    watched.reading = False
+    decoder.select([0] * count)
+    states.reading = False
     while not sequence.finished:
         scores = sequence.sampler.scores(logits)[0]  # (V,)
         likeliest = mx.argsort(-scores)[:count]  # (K,)
         probabilities = mx.softmax(scores)[likeliest]
-        upcoming = reader.next(likeliest[:, None])  # (K, V)
-        score = (1 - alpha) * probabilities - alpha * watched.nearest()  # (K,)
+        upcoming = decoder.next(likeliest[:, None])  # (K, V)
+        score = (1 - alpha) * probabilities - alpha * states.nearest()  # (K,)
         score = mx.where(
             scores[likeliest] > NEG_INF, score, NEG_INF
         )  # where fewer may come than are asked for
@@ -75,8 +75,8 @@ def contrastive_search(
         check_numbers(highest.item(), f"token {len(sequence.tokens) + 1}")
         chosen = int(mx.argmax(score).item())
         yield _step(sequence, logits, int(likeliest[chosen].item()))
-        watched.keep(chosen)
-        reader.select([chosen] * count)
+        states.keep(chosen)
+        decoder.select([chosen] * count)
         logits = upcoming[chosen : chosen + 1]
 
 
@@ -84,14 +84,12 @@ def _step(sequence: Sequence, logits: mx.array, token: int) -> Step:
     """The step of a token that was chosen after `logits` (1, V)."""
     if not sequence.settings.logprobs:
         return sequence.update(token, None, None)
-    each = logprobs(logits)[0]  # (V,)
-    best: Any = mx.argsort(-each)[: sequence.alternatives].tolist() if sequence.alternatives else []
-    alternatives = {other: each[other].item() for other in best}
-    return sequence.update(token, each[token].item(), alternatives or None)
+    [(logprob, alternatives)] = token_logprobs(logits, mx.array([token]), sequence.alternatives).rows()
+    return sequence.update(token, logprob, alternatives)
 
 
-class Watched:
-    """The hidden states that a reader's passes give: those of the text so far, and those of the last candidates.
+class HiddenStates:
+    """The hidden states that a decoder's passes give: those of the text so far, and those of the last candidates.
 
     They are unit vectors, in a buffer (T, D) with room for `more` tokens that grows by large steps.
     """

@@ -17,6 +17,7 @@ from zoo.checkpoint.pooling import POOLINGS
 from zoo.errors import PromptError
 from zoo.generation import check_loaded
 from zoo.generation.loop.prompt import encode_prompt, pieces
+from zoo.generation.loop.prompt_batches import padded
 from zoo.generation.sampling.logits import check_numbers
 from zoo.loading import Loaded
 
@@ -94,14 +95,11 @@ def _encode(loaded: Loaded, text: str, limit: int | None) -> list[int]:
 
 def _states(loaded: Loaded, rows: list[list[int]]) -> tuple[mx.array, mx.array]:
     """Hidden states (B, S, D) of rows of ids, and their mask (B, S): 1 for a token, 0 for padding."""
-    width = max(map(len, rows))
     model: Any = loaded.model
+    tokens, mask = padded(rows, left=not model.encodes)
+    mask = mx.ones(tokens.shape, mx.int32) if mask is None else mask
     if model.encodes:
-        tokens = mx.array([row + [0] * (width - len(row)) for row in rows])
-        mask = mx.array([[1] * len(row) + [0] * (width - len(row)) for row in rows])
         return model.encode(tokens, mask), mask
-    tokens = mx.array([[0] * (width - len(row)) + row for row in rows])
-    mask = mx.array([[0] * (width - len(row)) + [1] * len(row) for row in rows])
     if loaded.architecture.causality == "prefix":
         return model.backbone(tokens, mask=mask, prefix=mask.sum(axis=1)), mask
     return model.backbone(tokens, mask=mask), mask

@@ -10,10 +10,9 @@ import mlx.core as mx
 from zoo import runtime
 from zoo.errors import NothingToPredict, PromptError
 from zoo.generation.loop.prompt import encode_prompt, mask_id
-from zoo.generation.loop.prompt_batches import BATCH, each_prompt, in_batches
+from zoo.generation.loop.prompt_batches import BATCH, each_prompt, in_batches, padded
 from zoo.generation.loop.step import Step
 from zoo.generation.sampling.logits import check_numbers
-from zoo.generation.strategies.reader import padded
 from zoo.loading import Loaded
 
 
@@ -56,10 +55,9 @@ def _answers(
 
     def run() -> Iterator[tuple[int, Step]]:
         for indices in in_batches(loaded, [len(ids) for ids, _ in texts], batch_size):
-            tokens, real = padded([texts[index][0] for index in indices])  # (B, S)
-            mask = {} if real.min().item() else {"mask": real}
+            tokens, mask = padded([texts[index][0] for index in indices])  # (B, S)
             with runtime.eager():
-                logits = loaded.model(tokens, **mask)  # (B, S, V)
+                logits = loaded.model(tokens, mask=mask)  # (B, S, V)
             for row, index in enumerate(indices):
                 at_masks = logits[row, mx.array(texts[index][1])]  # (M, V)
                 yield from ((index, step) for step in _candidates(loaded, at_masks, top_k))

@@ -9,20 +9,20 @@ from collections.abc import Iterator, Sequence
 
 import mlx.core as mx
 
-from zoo.generation.sampling.constraints import Constraints
+from zoo.generation.sampling import LogitsProcessors
 from zoo.generation.sampling.logits import check_numbers, logprobs
+from zoo.generation.strategies.batch_decoder import BatchDecoder
 from zoo.generation.strategies.beam_search.scoring import Beams, Hypothesis
 from zoo.generation.strategies.beam_search.search import Search
-from zoo.generation.strategies.reader import Reader
 
 
-def search_all(reader: Reader, searches: Sequence[Search]) -> Iterator[int]:
+def search_all(decoder: BatchDecoder, searches: Sequence[Search]) -> Iterator[int]:
     """Run the searches to their ends; yield the index of each that took a step, and at last of one that is over.
 
-    The reader's rows are the prompts, one for each search; those of a search that is over leave the passes.
+    The decoder's rows are the prompts, one for each search; those of a search that is over leave the passes.
     """
     going = list(range(len(searches)))
-    logits = reader.first()  # (B, V)
+    logits = decoder.first()  # (B, V)
     step = 0
     while True:
         step += 1
@@ -40,15 +40,15 @@ def search_all(reader: Reader, searches: Sequence[Search]) -> Iterator[int]:
             yield from stepped
             return
         if rows != list(range(start)):
-            reader.select(rows)
+            decoder.select(rows)
         last = [hypothesis.tokens[-1] for index in going for hypothesis in searches[index].running]
-        logits = reader.next(mx.array(last)[:, None])  # (H, 1) -> (H, V)
+        logits = decoder.next(mx.array(last)[:, None])  # (H, 1) -> (H, V)
         mx.async_eval(logits)
         yield from stepped
 
 
-def beam_search(reader: Reader, constraints: Constraints, beams: Beams) -> Iterator[Hypothesis]:
+def beam_search(decoder: BatchDecoder, processors: LogitsProcessors, beams: Beams) -> Iterator[Hypothesis]:
     """Yield the best running hypothesis of one prompt after each step, and at last the best of those that finished."""
-    search = Search(constraints, beams)
-    for _ in search_all(reader, [search]):
+    search = Search(processors, beams)
+    for _ in search_all(decoder, [search]):
         yield search.found()[0] if search.over else search.best

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import mlx.core as mx
 import numpy as np
 
-from zoo.generation.sampling.constraints import Constraints
+from zoo.generation.sampling import LogitsProcessors
 from zoo.generation.sampling.logits import NEG_INF
 from zoo.generation.strategies.beam_search.scoring import Beams, Hypothesis
 
@@ -29,12 +29,12 @@ class Search:
     end among the first n are finished, and the first n of the others run on.
     """
 
-    def __init__(self, constraints: Constraints, beams: Beams) -> None:
-        self.constraints, self.beams = constraints, beams
+    def __init__(self, processors: LogitsProcessors, beams: Beams) -> None:
+        self.processors, self.constraints, self.beams = processors, processors.constraints, beams
         self.groups = [Group() for _ in range(beams.groups)]
         self.length = 0  # tokens of each running hypothesis
         self.width = 1  # rows that the next step has
-        self._kept = max(2, 1 + len(constraints.ends)) * beams.width
+        self._kept = max(2, 1 + len(self.constraints.eos_ids)) * beams.width
 
     @property
     def over(self) -> bool:
@@ -79,13 +79,13 @@ class Search:
     ) -> list[tuple[int, Hypothesis]]:
         """The likeliest continuations of a group that do not end, each with its row; the group may be over with them."""
         beams, constraints = self.beams, self.constraints
-        last = self.length == constraints.last
+        last = self.length == constraints.max_tokens
         going: list[tuple[int, Hypothesis]] = []
         for rank, (row, token, score) in enumerate(ranked):
             tokens = (*group.running[row].tokens, token)
-            if token not in constraints.ends:
+            if token not in constraints.eos_ids:
                 going.append((group.rows[row], Hypothesis(tokens, score)))
-            if (last or token in constraints.ends) and rank < beams.width:
+            if (last or token in constraints.eos_ids) and rank < beams.width:
                 group.finished.append(Hypothesis(tokens, beams.score(score, self.length)))
         group.finished = sorted(group.finished, key=lambda hypothesis: -hypothesis.score)[: beams.width]
         going = going[: beams.width]
@@ -94,7 +94,7 @@ class Search:
         else:
             # Where there are groups, transformers measures their hope by what has just ended, too.
             best = ranked[0][2] if beams.groups > 1 else going[0][1].score
-            group.over = beams.hopeless(best, group.finished, self.length, constraints.last)
+            group.over = beams.hopeless(best, group.finished, self.length, constraints.max_tokens)
         return going
 
     def _scores(self, group: Group, logprobs: mx.array, taken: Sequence[int]) -> np.ndarray:
@@ -103,10 +103,20 @@ class Search:
         if taken:
             counts = np.bincount(taken, minlength=scores.shape[-1]).astype(np.float32)
             scores = scores - self.beams.diversity * mx.array(counts)
-        if self.constraints.active:
-            scores = self.constraints(scores, [hypothesis.tokens for hypothesis in group.running])
+        if self.processors.chain:
+            scores = self._processed(scores, group.running)
         totals = [[hypothesis.score] for hypothesis in group.running]
         return np.array(scores) + np.array(totals, np.float32)
+
+    def _processed(self, scores: mx.array, running: Sequence[Hypothesis]) -> mx.array:
+        """The scores (H, V) after the logits processors; the hypotheses have tokens of the same number."""
+        if not self.processors.looks_back:
+            return self.processors.after(running[0].tokens)(scores)
+        rows = [
+            self.processors.after(hypothesis.tokens)(scores[row : row + 1])
+            for row, hypothesis in enumerate(running)
+        ]
+        return mx.concatenate(rows)
 
 
 def likeliest(scores: mx.array | np.ndarray, count: int) -> list[tuple[int, int, float]]:

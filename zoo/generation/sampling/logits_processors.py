@@ -1,0 +1,208 @@
+"""What changes the logits of one sequence before its next token is chosen. Axes: H rows, V vocabulary."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Protocol
+
+import mlx.core as mx
+
+from zoo.architecture.shared_settings import CONSTRAINTS
+from zoo.generation.sampling.banned import BannedSequences, NoRepeatNgrams
+from zoo.generation.sampling.dry import Dry
+from zoo.generation.sampling.logits import NEG_INF, keep_only, mask_tokens
+from zoo.generation.sampling.penalties import Counts, frequency, presence, repetition
+from zoo.generation.sampling.stages import LogitsProcessor
+from zoo.generation.sampling.token_strings import TokenStrings, token_strings_of
+from zoo.generation.settings.constraints import Constraints
+from zoo.loading import Loaded
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from zoo.generation.settings import Settings
+
+CHECKPOINT = "generation_config.json"  # the name of a processor that the checkpoint asks for
+NO_STRINGS = TokenStrings()
+
+
+class Mask(Protocol):
+    """Which tokens a grammar allows next, as bits: uint32 (ceil(V/32),), the lowest id in the lowest bit.
+
+    `done`: nothing but an end token can follow.
+    """
+
+    @property
+    def done(self) -> bool: ...
+    def allowed(self) -> np.ndarray: ...
+    def update(self, token: int) -> None: ...
+
+
+class LogitsProcessors:
+    """The logits processors of one sequence, `chain`, in their order, and what they know of its tokens.
+
+    The order: bias, penalties, bans, the least length, forced tokens, a grammar. `follow` tells each new token, evaluated
+    or not, and `update` its id. `looks_back`: the processors depend on the tokens before, and not only on their number.
+    `needs_last_token`: they need its id. `removes`: they may remove every token.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        constraints: Constraints,
+        vocab: int,
+        strings: TokenStrings = NO_STRINGS,
+        mask: Mask | None = None,
+        generated: Sequence[int] = (),
+    ) -> None:
+        """The processors after the constraints' prompt and the tokens that were `generated` after it."""
+        if settings.min_tokens:
+            constraints = replace(constraints, min_tokens=settings.min_tokens)
+        self.settings, self.constraints, self.vocab = settings, constraints, vocab
+        self.strings, self.mask, self.count = strings, mask, len(generated)
+        self._counts: list[Counts] = []
+        tokens = (*constraints.prompt, *generated)
+        self.chain = (*self._biases(), *self._penalties(tokens), *self._bans(tokens), *self._positions())
+        functions = [processor.function for processor in self.chain]
+        bans = [each for each in functions if isinstance(each, BannedSequences | NoRepeatNgrams)]
+        penalties = [each for each in functions if isinstance(each, Dry)]
+        self._trackers = (*bans, *penalties, *(() if mask is None else (mask,)))
+        self.needs_last_token = bool(penalties) or mask is not None or any(each.looks_back for each in bans)
+        self.looks_back = self.needs_last_token or bool(self._counts)
+        self.removes = bool(bans) or mask is not None or NEG_INF in (settings.logit_bias or {}).values()
+
+    def __call__(self, logits: mx.array) -> mx.array:
+        """The logits after the whole chain, (H, V) -> (H, V)."""
+        for processor in self.chain:
+            logits = processor.function(logits)
+        return logits
+
+    def after(self, generated: Sequence[int]) -> LogitsProcessors:
+        """These processors for a sequence whose generated tokens are others."""
+        return LogitsProcessors(
+            self.settings, self.constraints, self.vocab, self.strings, generated=generated
+        )
+
+    def follow(self, token: mx.array) -> None:
+        """One more token (1,), evaluated or not: what needs no id is brought up to date."""
+        for counts in self._counts:
+            counts.update(token)
+        self.count += 1
+
+    def update(self, token: int) -> None:
+        """The id of the last token."""
+        for tracker in self._trackers:
+            tracker.update(token)
+
+    def _biases(self) -> Iterator[LogitsProcessor]:
+        if self.settings.logit_bias:
+            bias = _dense(self.vocab, self.settings.logit_bias)
+            yield LogitsProcessor("logit_bias", None, lambda logits: logits + bias)
+
+    def _penalties(self, tokens: Sequence[int]) -> Iterator[LogitsProcessor]:
+        """Penalties of tokens that the text has; those of presence and frequency leave the prompt out."""
+        settings = self.settings
+        if (again := settings.repetition_penalty) != 1:
+            inside = [token for token in tokens if token < self.vocab]
+            recent = Counts(self.vocab, inside, settings.repetition_context_size)
+            self._counts.append(recent)
+            yield LogitsProcessor(
+                "repetition_penalty", again, lambda logits: repetition(logits, recent.array > 0, again)
+            )
+        present, often = settings.presence_penalty, settings.frequency_penalty
+        if present or often:
+            generated = Counts(self.vocab)
+            self._counts.append(generated)
+        if present:
+            yield LogitsProcessor(
+                "presence_penalty", present, lambda logits: presence(logits, generated.array, present)
+            )
+        if often:
+            yield LogitsProcessor(
+                "frequency_penalty", often, lambda logits: frequency(logits, generated.array, often)
+            )
+        if multiplier := settings.dry_multiplier:
+            dry = Dry(
+                multiplier, settings.dry_base, settings.dry_allowed_length, self.strings.breakers, tokens
+            )
+            yield LogitsProcessor("dry_multiplier", multiplier, dry)
+
+    def _bans(self, tokens: Sequence[int]) -> Iterator[LogitsProcessor]:
+        """Tokens that would complete a sequence which must not come."""
+        if self.strings.banned:
+            yield LogitsProcessor("banned", None, BannedSequences(self.vocab, self.strings.banned, tokens))
+        if size := self.settings.no_repeat_ngram_size:
+            yield LogitsProcessor("no_repeat_ngram_size", size, NoRepeatNgrams(size, tokens))
+        if banned := self.constraints.banned:
+            yield LogitsProcessor(CHECKPOINT, None, BannedSequences(self.vocab, banned, tokens))
+
+    def _positions(self) -> Iterator[LogitsProcessor]:
+        """What depends on the number of tokens, and a grammar."""
+        settings, constraints = self.settings, self.constraints
+        if constraints.min_tokens or constraints.min_length:
+            name = "min_tokens" if settings.min_tokens else CHECKPOINT
+            yield LogitsProcessor(name, settings.min_tokens or None, self._long_enough)
+        if constraints.forces:
+            name = "target_language" if settings.target_language else CHECKPOINT
+            yield LogitsProcessor(name, None, self._forced)
+        if (mask := self.mask) is not None:
+            from zoo.generation.grammar import masked
+
+            asked = (each.name for each in CONSTRAINTS if getattr(settings, each.name) is not None)
+            name = next(asked, "grammar")
+            yield LogitsProcessor(name, None, lambda logits: masked(logits, mask.allowed()))
+
+    def _long_enough(self, logits: mx.array) -> mx.array:
+        """The logits without end tokens while the text is too short, unless a grammar allows nothing else."""
+        if not self.constraints.too_short(self.count):
+            return logits
+        eos_ids = self.constraints.eos_ids
+        # A text that is whole by the grammar ends, however short it is.
+        over = self.mask is not None and _only(self.mask.allowed(), eos_ids)
+        return logits if over else mask_tokens(logits, tuple(eos_ids))
+
+    def _forced(self, logits: mx.array) -> mx.array:
+        """The logits of the tokens that may come at this position."""
+        if forced := self.constraints.forced(self.count):
+            return keep_only(logits, forced)
+        return mask_tokens(logits, self.constraints.suppressed_at(self.count))
+
+
+def processors_of(loaded: Loaded, settings: Settings, constraints: Constraints) -> LogitsProcessors:
+    """The logits processors of one sequence of a loaded model; PromptError for a string that cannot be encoded."""
+    vocab = loaded.recipe.head.vocab or loaded.recipe.embedding.vocab
+    strings = token_strings_of(loaded.tokenizer, settings)
+    return LogitsProcessors(
+        settings, constraints, vocab, strings, _mask(loaded, settings, vocab, constraints)
+    )
+
+
+def _mask(loaded: Loaded, settings: Settings, vocab: int, constraints: Constraints) -> Mask | None:
+    """What a schema, an expression or a grammar allows; None without one: then nothing heavy is imported."""
+    if settings.json_schema is None and settings.regex is None and settings.grammar is None:
+        return None
+    from zoo.generation.grammar import token_mask
+
+    return token_mask(
+        loaded.tokenizer,
+        vocab,
+        constraints.eos_ids,
+        json_schema=settings.json_schema,
+        regex=settings.regex,
+        grammar=settings.grammar,
+    )
+
+
+def _dense(vocab: int, values: Mapping[int, float]) -> mx.array:
+    """Values of tokens as an array (V,), zero for the others."""
+    return mx.zeros(vocab).at[mx.array(list(values))].add(mx.array(list(values.values())))
+
+
+def _only(bits: np.ndarray, tokens: Collection[int]) -> bool:
+    """Whether the bits of a mask allow none but some tokens."""
+    rest = bits.copy()
+    for token in tokens:
+        if token // 32 < rest.size:
+            rest[token // 32] &= ~(1 << token % 32) & 0xFFFFFFFF
+    return not rest.any()
