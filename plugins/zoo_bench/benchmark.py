@@ -11,7 +11,7 @@ from typing import Any
 
 from zoo.errors import PromptError, SourceError, ZooError
 from zoo.inspect.subprocess_run import alternating, run_in_subprocess
-from zoo_bench.engine import check_installed
+from zoo_bench.engine import Job, check_installed
 from zoo_bench.lengths import Lengths
 from zoo_bench.limits import NEEDS
 from zoo_bench.metrics import METRICS, ON_REQUEST, WORKLOADS, BenchmarkMetric
@@ -31,16 +31,18 @@ def benchmark(
     profile: bool = False,
     report: Callable[[int, int], None] | None = None,
 ) -> dict[str, Any]:
-    """Measure a checkpoint in the zoo and in the engines `against`, "mlx-lm" for example: a record.
+    """Measure a checkpoint in the zoo and in the engines `against`, such as "mlx-lm"; gives a record.
 
-    `dtype` and `unpack` are `zoo.load`'s. `only` names works of `metrics.WORKLOADS`; without it all but those of `metrics.ON_REQUEST`.
-    `profile` adds where the zoo's time goes, by the kind of block. A first run of each engine is not counted: after it the
-    files are in the system's memory. `report` is called with the runs that are done and those in all. PromptError for a
-    number that cannot be, ZooError for an engine or a work that there is not, SourceError for one that is not installed or
-    fails.
+    The arguments are the options of `zoo bench`. `only` names works of `metrics.WORKLOADS`; by default all are done but
+    those of `metrics.ON_REQUEST`. `dtype` and `unpack` are `zoo.load`'s. `profile` adds where the zoo's time goes, by
+    the kind of block. `report` is called with the runs that are done and those in all. The first run of each engine is
+    not counted: it brings the files into the system's memory.
 
-    The record has `limits`, what the machine does at most, where one bounds what is measured, and `needs`, what a token of the
-    zoo takes of it; `share` divides them.
+    The record has `limits`, what the machine does at most, and `needs`, what a token of the zoo takes of it; `share`
+    divides them.
+
+    Errors: PromptError for a number that cannot be; ZooError for an unknown engine or work; SourceError for an engine
+    that is not installed, or a run that fails.
 
     >>> from zoo_bench.benchmark import benchmark
     >>> from zoo_bench.lengths import Lengths
@@ -53,26 +55,12 @@ def benchmark(
     from zoo.runtime import versions
 
     lengths = lengths or Lengths()
-    if type(runs) is not int or runs < 1:
-        raise PromptError(f"`runs` must be a number of at least 1, got {runs!r:.60}")
-    for work in only:
-        if work not in WORKLOADS:
-            raise ZooError(f"nothing called {work!r} is measured; there is {', '.join(WORKLOADS)}")
-    for name in against:
-        check_installed(name)
+    _check(against, only, runs)
     found = find(source, default_registry())
-    engines = list(dict.fromkeys(("zoo", *against)))
+    architecture = found.architecture.name if found.architecture else None
     works = [work for work in WORKLOADS if (work in only if only else work not in ON_REQUEST)]
-    asked = json.dumps(
-        dict(
-            folder=str(found.path),
-            architecture=found.architecture and found.architecture.name,
-            works=works,
-            lengths=asdict(lengths),
-            dtype=dtype,
-            unpack=unpack,
-        )
-    )
+    job = Job(str(found.path), works, lengths, dtype, architecture, unpack).to_json()
+    engines = list(dict.fromkeys(("zoo", *against)))
     bounded = any(one.bound for one in METRICS if one.work in works)
     done, total = 0, (runs + 1) * len(engines) + bounded + profile
 
@@ -85,7 +73,7 @@ def benchmark(
         done += 1
         return values
 
-    taken = alternating(engines, runs, lambda engine: run("worker", engine, asked), warm_up=1)
+    taken = alternating(engines, runs, lambda engine: run("worker", engine, job), warm_up=1)
     needs = taken["zoo"][0][NEEDS]
     record = {
         "what": WHAT,
@@ -94,10 +82,10 @@ def benchmark(
         "runs": runs,
         "dtype": dtype,
         "unpack": unpack,
-        "engines": {engine: _medians(rows) | {"runs": _figures(rows)} for engine, rows in taken.items()},
+        "engines": {engine: _medians(rows) for engine, rows in taken.items()},
         "limits": run("limits") if bounded else {},
         "needs": needs,
-        **({"profile": run("profile", asked)} if profile else {}),
+        **({"profile": run("profile", job)} if profile else {}),
         "versions": versions(),
     }
     if report is not None:
@@ -105,19 +93,22 @@ def benchmark(
     return record
 
 
-def _figures(rows: Sequence[dict[str, Any]]) -> list[dict[str, float]]:
-    """What was measured in each run."""
-    return [{name: value for name, value in row.items() if name != NEEDS} for row in rows]
+def _check(against: Sequence[str], only: Sequence[str], runs: int) -> None:
+    """An error for a number of runs, a work or an engine that cannot be."""
+    if type(runs) is not int or runs < 1:
+        raise PromptError(f"`runs` must be a number of at least 1, got {runs!r:.60}")
+    for work in only:
+        if work not in WORKLOADS:
+            raise ZooError(f"nothing called {work!r} is measured; there is {', '.join(WORKLOADS)}")
+    for name in against:
+        check_installed(name)
 
 
-def _medians(rows: Sequence[dict[str, Any]]) -> dict[str, float]:
-    """The median of each figure."""
-    figures = _figures(rows)
-    return {
-        name: median(row[name] for row in figures)
-        for name in figures[0]
-        if all(name in row for row in figures)
-    }
+def _medians(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The median of each metric over an engine's runs, and the `runs`."""
+    runs = [{name: value for name, value in row.items() if name != NEEDS} for row in rows]
+    names = [name for name in runs[0] if all(name in run for run in runs)]
+    return {name: median(run[name] for run in runs) for name in names} | {"runs": runs}
 
 
 def share(record: dict[str, Any], one: BenchmarkMetric) -> float | None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from zoo.errors import SourceError, in_words
 from zoo.loading import Loaded
-from zoo_bench.engine import BenchmarkEngine, EngineOptions, process_peak
+from zoo_bench.engine import BenchmarkEngine, Job, process_peak
 
 
 def zoo_translate(loaded: Loaded, rows: list[list[int]], new: int) -> float:
@@ -31,17 +31,17 @@ def zoo_translate(loaded: Loaded, rows: list[list[int]], new: int) -> float:
 class CTranslate2(BenchmarkEngine):
     """CTranslate2, as many threads as cores; its own copy of the folder is made first and lies in a temporary one."""
 
-    def __init__(self, asked: EngineOptions) -> None:
+    def __init__(self, job: Job) -> None:
         import ctranslate2
 
         from zoo.runtime import threads
 
         with TemporaryDirectory() as made:
             began = time.perf_counter()
-            tokens = converted(asked.folder, Path(made), asked.dtype or "float32")
+            tokens = converted(job.path, Path(made), job.dtype or "float32")
             self.converting = time.perf_counter() - began
             self._translator = ctranslate2.Translator(
-                made, device="cpu", compute_type=asked.dtype or "float32", intra_threads=threads()
+                made, device="cpu", compute_type=job.dtype or "float32", intra_threads=threads()
             )
         self._tokens = tokens
         self.vocab: int = len(tokens) - 1  # but for the padding

@@ -5,14 +5,16 @@ An engine loads a folder; then it reads ids and writes the likeliest token each 
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from zoo.errors import SourceError, ZooError
+from zoo.inspect.timing import timed_tokens
 from zoo_bench.lengths import Lengths
 
 # What `pip install` takes to have an engine, by the module that is then there.
@@ -35,17 +37,38 @@ def check_installed(name: str) -> None:
 
 
 @dataclass(frozen=True)
-class EngineOptions:
-    """What an engine loads: a folder or a file, in a dtype of its own choice or this one, for texts of `longest` tokens.
+class Job:
+    """What the process of an engine is asked: which works on which folder or file, as text for its command line.
 
-    The last two are for the zoo alone.
+    The dtype is the engine's own choice unless given. `architecture` and `unpack` are for the zoo alone.
     """
 
-    folder: Path
-    longest: int
+    folder: str
+    works: list[str]
+    lengths: Lengths
     dtype: str | None = None
     architecture: str | None = None
     unpack: bool | None = None
+
+    def to_json(self) -> str:
+        """The job as JSON."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> Job:
+        """The job of a JSON text."""
+        values = json.loads(text)
+        return cls(**values | {"lengths": Lengths(**values["lengths"])})
+
+    @property
+    def path(self) -> Path:
+        """The folder or file."""
+        return Path(self.folder)
+
+    @property
+    def longest(self) -> int:
+        """The most tokens of a text in the works."""
+        return self.lengths.longest(self.works)
 
 
 class BenchmarkEngine:
@@ -82,14 +105,14 @@ class BenchmarkEngine:
 class Mlx(BenchmarkEngine):
     """MLX's own reading of the same files, and nothing else: what no loading can be faster than."""
 
-    def __init__(self, asked: EngineOptions) -> None:
+    def __init__(self, job: Job) -> None:
         import mlx.core as mx
         import numpy
 
         from zoo.checkpoint.checkpoint import open_checkpoint
         from zoo.host.registry import default_registry
 
-        files = open_checkpoint(asked.folder, default_registry()).weight_files()
+        files = open_checkpoint(job.path, default_registry()).weight_files()
         # Of other files the bytes: MLX's own reader of GGUF crashes at a damaged one.
         self.arrays = [
             mx.load(str(file))
@@ -103,13 +126,13 @@ class Mlx(BenchmarkEngine):
 class MlxLm(BenchmarkEngine):
     """mlx-lm, on the BLAS that the zoo uses."""
 
-    def __init__(self, asked: EngineOptions) -> None:
+    def __init__(self, job: Job) -> None:
         import mlx.core as mx
         from mlx_lm.utils import load_model
 
-        self.model, config = load_model(asked.folder)
-        if asked.dtype:
-            self.model.set_dtype(getattr(mx, asked.dtype))
+        self.model, config = load_model(job.path)
+        if job.dtype:
+            self.model.set_dtype(getattr(mx, job.dtype))
             mx.eval(self.model.parameters())
         self.vocab: int = config["vocab_size"]
         self.context = config.get("max_position_embeddings", config.get("n_positions"))
@@ -154,12 +177,12 @@ class MlxLm(BenchmarkEngine):
 class Transformers(BenchmarkEngine):
     """transformers on torch."""
 
-    def __init__(self, asked: EngineOptions) -> None:
+    def __init__(self, job: Job) -> None:
         import torch
         from transformers import AutoModelForCausalLM
 
-        kind = getattr(torch, asked.dtype or "float32")
-        self.model = AutoModelForCausalLM.from_pretrained(asked.folder, dtype=kind).eval()
+        kind = getattr(torch, job.dtype or "float32")
+        self.model = AutoModelForCausalLM.from_pretrained(job.path, dtype=kind).eval()
         self.vocab: int = self.model.config.vocab_size
         self.context = self.model.config.max_position_embeddings
 
@@ -194,16 +217,6 @@ class Transformers(BenchmarkEngine):
     def peak(self) -> int:
         """The most bytes that the process has held."""
         return process_peak()
-
-
-def timed_tokens(tokens: Any) -> tuple[float, float]:
-    """Seconds to the first of some tokens, and of the others."""
-    began = time.perf_counter()
-    next(tokens)
-    first = time.perf_counter() - began
-    for _ in tokens:
-        pass
-    return first, time.perf_counter() - began - first
 
 
 def process_peak() -> int:

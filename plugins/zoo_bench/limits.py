@@ -5,12 +5,12 @@ Run as a script it measures the limits.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
 from zoo.inspect.subprocess_run import answer
+from zoo.inspect.timing import evaluation_seconds
 from zoo_bench.lengths import Lengths
 
 NEEDS = "needs"  # of an engine's run: by figure, what a token takes of the limit that bounds it
@@ -30,13 +30,16 @@ def limits() -> dict[str, float]:
 
     from zoo import runtime
 
+    def seconds(read: Callable[[], Any]) -> float:
+        return min(evaluation_seconds(read, RUNS))
+
     dtype = runtime.compute_dtype() or mx.bfloat16
     matrix = _matrix(LARGE // WIDTH, WIDTH, dtype)
     large = matrix.reshape(-1)
     row, column = mx.ones((1, WIDTH), dtype), mx.ones((1, matrix.shape[0]), dtype)
     mx.eval(matrix, row, column)
     reads: list[Callable[[], Any]] = [lambda: large.sum(), lambda: row @ matrix.T, lambda: column @ matrix]
-    return {"reading": large.nbytes / min(map(_seconds, reads)), "products": max(_products(dtype))}
+    return {"reading": large.nbytes / min(map(seconds, reads)), "products": max(_products(dtype))}
 
 
 def _products(dtype: Any) -> Iterator[float]:
@@ -46,7 +49,7 @@ def _products(dtype: Any) -> Iterator[float]:
     for side in SIDES:
         matrix = _matrix(side, side, dtype)
         mx.eval(matrix)
-        seconds = _seconds(partial(mx.matmul, matrix, matrix))
+        seconds = min(evaluation_seconds(partial(mx.matmul, matrix, matrix), RUNS))
         yield 2 * side**3 / seconds
         if seconds > LONG:
             return
@@ -57,19 +60,6 @@ def _matrix(height: int, width: int, dtype: Any) -> Any:
     import mlx.core as mx
 
     return (mx.random.normal((height, 1)) * mx.random.normal((width,))).astype(dtype)
-
-
-def _seconds(work: Callable[[], Any]) -> float:
-    """The least time of some runs, after one that is not counted."""
-    import mlx.core as mx
-
-    mx.eval(work())
-    taken = []
-    for _ in range(RUNS):
-        began = time.perf_counter()
-        mx.eval(work())
-        taken.append(time.perf_counter() - began)
-    return min(taken)
 
 
 def needs(recipe: Any, weight_bytes: float, number_bytes: int, lengths: Lengths) -> dict[str, float]:

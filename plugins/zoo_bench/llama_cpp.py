@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 from zoo.errors import SourceError
-from zoo_bench.engine import BenchmarkEngine, EngineOptions, process_peak, timed_tokens
+from zoo.inspect.timing import timed_tokens
+from zoo_bench.engine import BenchmarkEngine, Job, process_peak
 
 
 class LlamaCpp(BenchmarkEngine):
     """llama.cpp, in the types of the file, on as many threads as there are cores."""
 
-    def __init__(self, asked: EngineOptions) -> None:
+    def __init__(self, job: Job) -> None:
         from llama_cpp import Llama
 
         from zoo import runtime
 
-        if asked.folder.suffix != ".gguf":
-            raise SourceError(f"llama.cpp: {asked.folder} is no GGUF file, and it reads no other")
+        if job.path.suffix != ".gguf":
+            raise SourceError(f"llama.cpp: {job.path} is no GGUF file, and it reads no other")
         threads = runtime.threads()
         self.model = Llama(
-            str(asked.folder), n_ctx=asked.longest, n_threads=threads, n_threads_batch=threads, verbose=False
+            str(job.path), n_ctx=job.longest, n_threads=threads, n_threads_batch=threads, verbose=False
         )
         self.vocab: int = self.model.n_vocab()
-        self.context = asked.longest
+        self.context = job.longest
 
     def write(self, ids: list[int], new: int) -> tuple[float, float]:
         """Seconds to the first token, and of those after it."""

@@ -5,18 +5,15 @@ Run as a script it is a process of its own, since it changes the classes of the 
 
 from __future__ import annotations
 
-import json
 import random
 import time
 from collections import defaultdict
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from zoo.errors import SourceError
 from zoo.inspect.subprocess_run import answer
-from zoo_bench.engine import EngineOptions
-from zoo_bench.lengths import Lengths
+from zoo_bench.engine import Job
 from zoo_bench.workloads import SOURCE
 from zoo_bench.zoo_engine import ZooDecoder, ZooTranslator, zoo
 
@@ -77,11 +74,8 @@ def profile(asked: str) -> dict[str, dict[str, float]]:
 
     from zoo import runtime
 
-    wanted = json.loads(asked)
-    lengths = Lengths(**wanted["lengths"])
-    engine = zoo(
-        EngineOptions(Path(wanted["folder"]), 0, wanted["dtype"], wanted["architecture"], wanted["unpack"])
-    )
+    job = Job.from_json(asked)
+    engine, lengths = zoo(job), job.lengths
     if not isinstance(engine, ZooDecoder | ZooTranslator):
         raise SourceError(engine.refused or "it has no profile")
     model, draw, translates = engine.loaded.model, random.Random(0), isinstance(engine, ZooTranslator)

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import time
-from pathlib import Path
 from typing import Any
 
 from zoo.errors import SourceError
 from zoo.inspect.subprocess_run import answer
-from zoo_bench.engine import EngineOptions
+from zoo_bench.engine import Job
 from zoo_bench.engines import ENGINES
-from zoo_bench.lengths import Lengths
 from zoo_bench.limits import NEEDS
 from zoo_bench.metrics import METRICS
 from zoo_bench.workloads import WORKLOAD_FUNCTIONS, Workload, started
@@ -19,19 +16,15 @@ from zoo_bench.workloads import WORKLOAD_FUNCTIONS, Workload, started
 
 def one_run(engine: str, asked: str) -> dict[str, Any]:
     """The figures of the works asked for that the engine does; SourceError where it does none of them."""
-    wanted = json.loads(asked)
-    folder, works = Path(wanted["folder"]), set(wanted["works"])
+    job = Job.from_json(asked)
+    works = set(job.works)
     found: dict[str, Any] = {}
-    if "start" in works and (taken := started(engine, folder)):
+    if "start" in works and (taken := started(engine, job.path)):
         found["start_seconds"] = taken
-    lengths = Lengths(**wanted["lengths"])
-    asks = EngineOptions(
-        folder, lengths.longest(works), wanted["dtype"], wanted["architecture"], wanted["unpack"]
-    )
     began = time.perf_counter()
-    made = ENGINES[engine](asks)
+    made = ENGINES[engine](job)
     seconds = time.perf_counter() - began - made.converting
-    task = Workload(made, lengths)
+    task = Workload(made, job.lengths)
     for names, work in WORKLOAD_FUNCTIONS.items():
         if works & set(names):
             found |= work(task)
@@ -40,7 +33,7 @@ def one_run(engine: str, asked: str) -> dict[str, Any]:
     found = {one.name: found[one.name] for one in METRICS if one.work in works and one.name in found}
     if not found:
         raise SourceError(made.refused or f"it does nothing of {', '.join(sorted(works))}")
-    return found | {NEEDS: made.needs(lengths)}
+    return found | {NEEDS: made.needs(job.lengths)}
 
 
 if __name__ == "__main__":

@@ -7,21 +7,22 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from zoo.inspect.timing import timed_tokens
 from zoo.loading import Loaded
 from zoo_bench.ctranslate2 import zoo_translate
-from zoo_bench.engine import BenchmarkEngine, EngineOptions, timed_tokens
+from zoo_bench.engine import BenchmarkEngine, Job
 from zoo_bench.lengths import Lengths
 from zoo_bench.limits import needs
 
 DRAFT = 8  # tokens that are looked up a step
 
 
-def zoo(asked: EngineOptions) -> BenchmarkEngine:
+def zoo(job: Job) -> BenchmarkEngine:
     """The zoo, with what its model does."""
     from zoo.loading import load
 
-    how: dict[str, Any] = dict(dtype=asked.dtype, architecture=asked.architecture, unpack=asked.unpack)
-    loaded = load(asked.folder, force=True, **how)
+    how: dict[str, Any] = dict(dtype=job.dtype, architecture=job.architecture, unpack=job.unpack)
+    loaded = load(job.path, force=True, **how)
     model, causality = loaded.model, loaded.architecture.causality
     if model.translates:
         return ZooTranslator(loaded)
@@ -29,7 +30,7 @@ def zoo(asked: EngineOptions) -> BenchmarkEngine:
 
 
 class ZooEngine(BenchmarkEngine):
-    """A loaded model, of which nothing is asked."""
+    """A loaded model, of which nothing is job."""
 
     refused: str | None = (
         "not a model that writes a text token by token: `zoo compare --measure` times it, and --only load its loading"

@@ -6,7 +6,7 @@ Axes: B batch (1), S source or prompt, T target, V vocabulary.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from zoo.generation.loop.prompt import mask_id
 from zoo.host.registry import Registry, default_registry
 from zoo.inspect.measure import Subject, check_memory, random_dtype, subject_of
 from zoo.inspect.subprocess_run import answer
+from zoo.inspect.timing import timed_tokens
 from zoo.loading import Loaded, evaluate_weights, load
 
 WARM = 4  # tokens of each kind that are run before the clock
@@ -116,16 +117,18 @@ def _written(loaded: Loaded, ids: list[int], new: int, **config: int) -> tuple[f
     Without a tokenizer, and with no settings but `config`, there is no end token: no text is shorter.
     """
     endless = replace(loaded, tokenizer=None, config=config, generation_config={})
-    began = time.perf_counter()
-    first, count = None, 0
-    for step in stream(endless, ids, max_tokens=new):
-        count += step.token is not None
-        if first is None and count:
-            first = time.perf_counter() - began
-    seconds = time.perf_counter() - began
-    if first is None or count != new:
-        raise PromptError(f"{loaded.architecture.name}: wrote {count} tokens, and not {new}")
-    return first, seconds - first
+    tokens: list[int] = []
+
+    def written() -> Iterator[int]:
+        for step in stream(endless, ids, max_tokens=new):
+            if step.token is not None:
+                tokens.append(step.token)
+                yield step.token
+
+    seconds = timed_tokens(written())
+    if len(tokens) != new:
+        raise PromptError(f"{loaded.architecture.name}: wrote {len(tokens)} tokens, and not {new}")
+    return seconds
 
 
 def _ids(loaded: Loaded, count: int, but: int | None = None) -> list[int]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from statistics import median
@@ -12,19 +11,9 @@ import mlx.core as mx
 
 from zoo.assemble import assemble
 from zoo.host.registry import default_registry
+from zoo.inspect.timing import evaluation_seconds
 
 ROWS, LENGTH = 16, 64
-
-
-def seconds_of(work: Callable[[], mx.array], runs: int) -> float:
-    """The median time of evaluating what `work` gives, after one run that does not count."""
-    mx.eval(work())
-    taken = []
-    for _ in range(runs):
-        began = time.perf_counter()
-        mx.eval(work())
-        taken.append(time.perf_counter() - began)
-    return median(taken)
 
 
 def microseconds_a_token(loaded: Any, runs: int) -> tuple[float, float]:
@@ -33,9 +22,9 @@ def microseconds_a_token(loaded: Any, runs: int) -> tuple[float, float]:
     tokens = mx.random.randint(0, loaded.recipe.vocab, (ROWS, LENGTH), key=mx.random.key(0))  # (B, T)
     hidden = mx.random.normal((ROWS, LENGTH, loaded.recipe.dim), key=mx.random.key(1))  # (B, T, D)
     norm = model.layers[0].mixer_norm
-    times = seconds_of(lambda: model(tokens), runs), seconds_of(lambda: norm(hidden), 10 * runs)
-    whole, alone = (1e6 * taken / tokens.size for taken in times)
-    return whole, alone
+    whole = median(evaluation_seconds(lambda: model(tokens), runs))
+    alone = median(evaluation_seconds(lambda: norm(hidden), 10 * runs))
+    return 1e6 * whole / tokens.size, 1e6 * alone / tokens.size
 
 
 def step_times(
@@ -57,7 +46,7 @@ def step_times(
         if cached:
             times.append(_cached_step(model, tokens[:, :length], runs))
         else:
-            times.append(seconds_of(partial(model, tokens[:, : length + 1]), runs))
+            times.append(median(evaluation_seconds(partial(model, tokens[:, : length + 1]), runs)))
         report(number + 1, len(lengths))
     return times
 
@@ -66,4 +55,4 @@ def _cached_step(model: Any, text: mx.array, runs: int) -> float:
     """The median seconds of a step with a cache that holds the text: the first few after it, one of them not counted."""
     cache = model.make_cache()
     mx.eval(model(text, cache)[:, -1])
-    return seconds_of(lambda: model(text[:, :1], cache), runs)
+    return median(evaluation_seconds(lambda: model(text[:, :1], cache), runs))
