@@ -10,9 +10,9 @@ from zoo import runtime
 from zoo.architecture import Architecture
 from zoo.checkpoint.open import Report, open_model
 from zoo.checkpoint.parameters import fill, parameters_of
+from zoo.deferred_warnings import deferred_warnings
 from zoo.errors import CheckpointError, SourceError
 from zoo.host.registry import Registry, default_registry
-from zoo.notices import deferred
 from zoo.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class Loaded:
         return f"<Loaded {self.architecture.name}, {count:,} parameters, from {str(self.folder)!r}>"
 
 
-@deferred()
+@deferred_warnings()
 def load(
     source: str | Path,
     *,

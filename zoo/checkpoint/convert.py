@@ -22,10 +22,10 @@ from zoo.checkpoint.parameters import renamed
 from zoo.checkpoint.quantize import Choice, mixed, parse_quantization, quantized
 from zoo.checkpoint.quantized_matrix import QuantizationSpec, QuantizedMatrix
 from zoo.checkpoint.save import SHARD, SaveOptions, signature_of, write
+from zoo.deferred_warnings import deferred_warnings
 from zoo.errors import SourceError, ZooError
 from zoo.files.writing import new_folder
 from zoo.host.registry import Registry, default_registry
-from zoo.notices import deferred
 from zoo.recipe.rope import by_layer_type
 from zoo.runtime import DTYPES
 from zoo.weights import fused
@@ -47,7 +47,7 @@ class Converted:
         return self.bytes * 8 / self.parameters
 
 
-@deferred()
+@deferred_warnings()
 def convert(
     source: str | Path,
     out: str | Path,

@@ -18,8 +18,8 @@ from zoo.checkpoint.quantized_matrix import QuantizationSpec, QuantizedMatrix, j
 from zoo.checkpoint.quantized_tensors import warn_of_dequantized
 from zoo.checkpoint.safetensors import Tensors
 from zoo.config import Config
+from zoo.deferred_warnings import warn
 from zoo.errors import CheckpointError
-from zoo.notices import notice
 
 
 def match(
@@ -171,4 +171,4 @@ def renamed(
 def warn_of_unread(config: Config) -> None:
     """Warn of the config's keys that nothing has read."""
     if keys := config.unread():
-        notice(f"{config.origin.name}: unknown to this architecture, ignored: {', '.join(keys)}")
+        warn(f"{config.origin.name}: unknown to this architecture, ignored: {', '.join(keys)}")

@@ -19,10 +19,10 @@ from zoo.checkpoint.quantization_settings import QuantizationSettings, origin_of
 from zoo.checkpoint.quantized_matrix import WORD, QuantizationSpec, QuantizedMatrix, mode_of
 from zoo.checkpoint.safetensors import Tensors
 from zoo.config import Origin
+from zoo.deferred_warnings import warn
 from zoo.errors import CheckpointError, ConfigError, PluginError
 from zoo.files.reading import read_object
 from zoo.host.registry import Registry
-from zoo.notices import notice
 
 GLOBAL_SCALE = 448.0 * 6.0  # the largest scale times the largest number of NVFP4: what MLX divides its own by
 
@@ -226,11 +226,11 @@ def warn_of_differences(
     if differ:
         name, said, are = differ[0]
         more = f" (and {len(differ) - 1} more)" if len(differ) > 1 else ""
-        notice(f"{expected.origin.name} says of {name}: {said}; its tensors: {are}{more}. The tensors decide")
+        warn(f"{expected.origin.name} says of {name}: {said}; its tensors: {are}{more}. The tensors decide")
 
 
 def warn_of_dequantized(names: Collection[str]) -> None:
     """Warn of the matrices that had to be dequantized."""
     if names:
         more = f" (and {len(names) - 1} more)" if len(names) > 1 else ""
-        notice(f"{min(names)}{more}: cannot stay packed without loss, dequantized")
+        warn(f"{min(names)}{more}: cannot stay packed without loss, dequantized")

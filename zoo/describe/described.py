@@ -9,13 +9,13 @@ from typing import Any
 from zoo.architecture import Architecture, Preset
 from zoo.checkpoint.source import find, is_architecture, split_preset
 from zoo.config import Config
+from zoo.deferred_warnings import warn
 from zoo.describe.facts.fact import Sheet
 from zoo.describe.facts.sheet import facts_of
 from zoo.errors import SourceError, ZooError
 from zoo.frozen import Frozen, frozen
 from zoo.host.recipes import read_recipe, recipe_architecture, recipe_config
 from zoo.host.registry import Registry
-from zoo.notices import notice
 from zoo.recipe.policy import CachePolicy
 
 
@@ -48,7 +48,7 @@ class Described(Frozen):
             path = self.path or find(self.origin, registry, weights=False, tokenizer=True).path
             return open_checkpoint(path, registry, self.architecture).tokenizer()
         except ZooError as error:
-            notice(f"{self.origin}: no facts of its tokenizer ({error})")
+            warn(f"{self.origin}: no facts of its tokenizer ({error})")
             return None
 
     def sheet(
@@ -132,7 +132,7 @@ def base_of(found: Described, registry: Registry) -> tuple[str, Any] | None:
     if base is None:
         return None
     if base not in registry:
-        notice(f"{found.architecture.name}: its base {base!r} is unknown{registry.suggestion(base)}")
+        warn(f"{found.architecture.name}: its base {base!r} is unknown{registry.suggestion(base)}")
         return None
     if found.config:
         with suppress(ZooError):

@@ -18,10 +18,10 @@ from zoo.assemble import assemble
 from zoo.checkpoint.open import make_recipe
 from zoo.checkpoint.quantize import choose
 from zoo.checkpoint.quantized_matrix import QuantizationSpec
+from zoo.deferred_warnings import warn
 from zoo.errors import PluginError, ZooError
 from zoo.host.registry import Registry, default_registry
 from zoo.loading import Loaded
-from zoo.notices import notice
 
 TOLERANCE = 1e-4  # of the range of the logits, in float32
 LENGTH = 24  # tokens of a test text: more than any window of the small presets
@@ -177,7 +177,7 @@ def _check_not_in_place_of_a_plugin(loaded: Loaded, registry: Registry) -> None:
         )
     for plugin in registry.plugins:
         if plugin.failed and not plugin.first_party:
-            notice(f"{library} is tested; not loaded is the {plugin.unloaded_label}")
+            warn(f"{library} is tested; not loaded is the {plugin.unloaded_label}")
 
 
 def loaded_of(subject: Subject) -> Loaded:

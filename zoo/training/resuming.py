@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from zoo import runtime
+from zoo.deferred_warnings import warn
 from zoo.errors import ConfigError, ZooError
 from zoo.files.reading import read_object
-from zoo.notices import notice
 from zoo.training.corpora import TextCorpus
 from zoo.training.record import TRAINING, TrainingSettings, settings_in
 from zoo.training.state import State, open_state, state_path
@@ -53,4 +53,4 @@ def check_resumed(out: Path, state: State, settings: TrainingSettings, texts: Te
     now, before = runtime.versions(), state.record.get("versions", {})
     changed = [f"{name} {before[name]}" for name in before if now.get(name, before[name]) != before[name]]
     if changed:
-        notice(f"{out}: its run was started with {', '.join(changed)}; here it goes on with other versions")
+        warn(f"{out}: its run was started with {', '.join(changed)}; here it goes on with other versions")

@@ -13,10 +13,10 @@ from zoo.checkpoint.gguf.rope import NAMES as SCALING_NAMES
 from zoo.checkpoint.gguf.rope import READ as SCALING
 from zoo.checkpoint.gguf.rope import rope_scaling
 from zoo.config import Origin
+from zoo.deferred_warnings import warn
 from zoo.errors import ConfigError
 from zoo.gguf import GGUF, KEYS
 from zoo.host.registry import Registry
-from zoo.notices import notice
 
 # Keys of an architecture that are read below, or change nothing.
 READ = ("attention.value_length", "rope.dimension_count", "tensor_data_layout", *SCALING)
@@ -93,7 +93,7 @@ def config_of(header: Header, architecture: Architecture) -> dict[str, Any]:
         elif key not in READ:
             ignored.append(key)
     if ignored:
-        notice(f"{header.path.name}: metadata unknown to {architecture.name}, ignored: {_some(ignored)}")
+        warn(f"{header.path.name}: metadata unknown to {architecture.name}, ignored: {_some(ignored)}")
     table = header.tensors.get("token_embd.weight")
     if table is not None:
         config["vocab_size"] = table.shape[0]

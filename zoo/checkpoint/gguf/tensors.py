@@ -19,8 +19,8 @@ from zoo.checkpoint.gguf.blocks import GROUP
 from zoo.checkpoint.gguf.header import TensorInfo
 from zoo.checkpoint.gguf.read_tensors import PLAIN, QUANTIZATIONS, Reader, read_tensor, stays_packed
 from zoo.checkpoint.quantized_matrix import QuantizationSpec, QuantizedMatrix, quantize_matrix
+from zoo.deferred_warnings import warn
 from zoo.errors import CheckpointError
-from zoo.notices import notice
 
 REQUANTIZATIONS = {bits: QuantizationSpec(bits, GROUP) for bits in (4, 6, 8)}
 LAYER = re.compile(r"(?:\w+\.)?blk\.\d+\.")  # begins the names of a layer's tensors
@@ -51,7 +51,7 @@ class Requantized:
             kinds, errors, totals = zip(*self.tensors.values(), strict=True)
             lost = (sum(errors) / sum(totals)) ** 0.5 if sum(totals) else 0.0
             what = _listed(Counter(kinds))
-            notice(f"packed anew in {self.bits} bits: {what}; relative error (RMS) {lost:.2g}")
+            warn(f"packed anew in {self.bits} bits: {what}; relative error (RMS) {lost:.2g}")
 
 
 def _parts(matrix: Any) -> Iterator[Any]:
@@ -131,7 +131,7 @@ def warn_of_dequantized(entries: Iterable[TensorInfo], dtype: mx.Dtype, repack: 
     kinds = Counter(e.kind for e in entries if e.kind not in PLAIN and quantization_of(e, repack) is None)
     if kinds:
         name = str(dtype).removeprefix("mlx.core.")
-        notice(f"tensors that no quantization of MLX holds exactly, dequantized to {name}: {_listed(kinds)}")
+        warn(f"tensors that no quantization of MLX holds exactly, dequantized to {name}: {_listed(kinds)}")
 
 
 def _listed(kinds: Counter[str]) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from zoo import runtime
+from zoo.deferred_warnings import warn
 from zoo.describe.facts.cache_bytes import (
     LENGTHS,
     POLICIES,
@@ -23,7 +24,6 @@ from zoo.describe.facts.stacks import DECODER, is_opaque, stacks
 from zoo.describe.facts.structure import stack_facts
 from zoo.describe.facts.weight_bytes import FORMATS, GROUP, Weights, format_of, weights_of
 from zoo.errors import ZooError
-from zoo.notices import notice
 from zoo.recipe.policy import CachePolicy
 
 CONTEXT = 4096  # tokens, where nobody asks for another number and the model takes them
@@ -237,13 +237,13 @@ def plugin_facts(recipe: Any, registry: Any, taken: set[str]) -> list[Fact]:
         try:
             given = list(source.load()(recipe))
         except Exception as error:  # of a plugin's code
-            notice(f"facts {source.name}: {type(error).__name__}: {error}")
+            warn(f"facts {source.name}: {type(error).__name__}: {error}")
             continue
         for fact in given:
             if not isinstance(fact, Fact):
-                notice(f"facts {source.name}: gave {fact!r:.60}, not a zoo.describe.Fact")
+                warn(f"facts {source.name}: gave {fact!r:.60}, not a zoo.describe.Fact")
             elif fact.name in taken:
-                notice(f"facts {source.name}: there is a fact {fact.name!r} already")
+                warn(f"facts {source.name}: there is a fact {fact.name!r} already")
             else:
                 taken.add(fact.name)
                 found.append(fact)

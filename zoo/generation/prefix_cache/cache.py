@@ -12,12 +12,12 @@ from typing import Any
 
 from zoo import runtime
 from zoo.cache import Cache, CachePolicy, Snapshot, flatten_caches
+from zoo.deferred_warnings import warn
 from zoo.errors import PromptError
 from zoo.frozen import Frozen, frozen
 from zoo.generation.prefix_cache import disk
 from zoo.generation.prefix_cache.tree import Found, Tree
 from zoo.loading import Loaded
-from zoo.notices import notice
 
 MEMORY_SHARE = 4  # the budget is this part of the machine's memory
 DEFAULT_MEMORY = 8 * 2**30  # bytes, where the machine does not say
@@ -175,7 +175,7 @@ class PromptCache:
         try:
             cache.trees = disk.read(Path(path), loaded)
         except disk.Damaged as damage:
-            notice(f"{path}: the prompt cache is not used and will be replaced: {damage}")
+            warn(f"{path}: the prompt cache is not used and will be replaced: {damage}")
         cache._now = max((node.used for tree in cache.trees.values() for node in tree.nodes()), default=0)
         cache._shrink()
         return cache

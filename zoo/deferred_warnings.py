@@ -1,4 +1,4 @@
-"""Warnings that wait until the work that gave rise to them has succeeded."""
+"""Warnings that are shown only after the work has succeeded."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from contextvars import ContextVar
 _deferred: ContextVar[list[str] | None] = ContextVar("_deferred", default=None)
 
 
-def notice(message: str) -> None:
-    """Warn of something in one line: at once, or at the end of the work whose notices are `deferred`."""
+def warn(message: str) -> None:
+    """Warn in one line: at once, or after the work whose warnings are deferred."""
     waiting = _deferred.get()
     if waiting is None:
         warnings.warn(message, stacklevel=3)
@@ -20,8 +20,8 @@ def notice(message: str) -> None:
 
 
 @contextmanager
-def deferred() -> Iterator[None]:
-    """Defer the notices of what is done inside until it has succeeded; they are dropped when it fails."""
+def deferred_warnings() -> Iterator[None]:
+    """Hold back the warnings of what is done inside until it has succeeded; drop them when it fails."""
     if _deferred.get() is not None:  # an outer one defers them
         yield
         return
