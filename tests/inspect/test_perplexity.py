@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+from functools import partial
 
 import mlx.core as mx
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import zoo
+from zoo import runtime
 from zoo.cache import CachePolicy
 from zoo.errors import PromptError
 from zoo.inspect.perplexity import perplexity, windows
@@ -69,20 +71,22 @@ def test_a_stride_gives_every_token_that_much_context(loaded):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["llama", "gemma2", "mixtral", "prefix-lm", "mamba", "gru"])
-def test_neither_chunk_nor_batch_changes_the_result(loaded, name):
+def test_neither_chunk_nor_batch_changes_the_result(loaded, name, monkeypatch):
     model = loaded(name)
     whole = perplexity(model, TEXT, context=32, stride=12)
     for chunk, batch in ((5, 1), (32, 3), (1000, 2)):
-        other = perplexity(model, TEXT, context=32, stride=12, chunk=chunk, batch=batch)
+        monkeypatch.setattr(runtime, "prefill_chunk", partial(int, chunk))
+        other = perplexity(model, TEXT, context=32, stride=12, batch=batch)
         assert other.nats == pytest.approx(whole.nats, rel=1e-4)
         assert (other.tokens, other.bytes, other.read) == (whole.tokens, whole.bytes, whole.read)
 
 
 @pytest.mark.parametrize("name", ["mamba", "lstm"])
-def test_a_recurrent_model_carries_its_state_through_the_whole_text(loaded, name):
+def test_a_recurrent_model_carries_its_state_through_the_whole_text(loaded, name, monkeypatch):
+    monkeypatch.setattr(runtime, "prefill_chunk", lambda: 17)
     model = loaded(name)
     ids = model.tokenizer.encode(TEXT)
-    found = perplexity(model, TEXT, chunk=17)
+    found = perplexity(model, TEXT)
     assert found.nats == pytest.approx(cross_entropy(model.model, ids).sum().item(), rel=1e-4)
     assert found.context is None and found.read == len(ids) - 1
 
@@ -149,7 +153,7 @@ def test_progress_is_told_in_tokens(loaded):
 
 
 @pytest.mark.parametrize(
-    ("name", "word"), [("bert", "both sides"), ("llada", "uncovers"), ("transformer", "translates")]
+    ("name", "word"), [("bert", "both sides"), ("llada", "masked tokens"), ("transformer", "translates")]
 )
 def test_a_model_without_a_next_token_is_refused_with_the_reason(loaded, name, word):
     with pytest.raises(PromptError, match=f"no perplexity: {name} .*{word}"):
@@ -166,7 +170,6 @@ def test_a_model_without_a_next_token_is_refused_with_the_reason(loaded, name, w
         (TEXT, {"context": 0}, "`context`"),
         (TEXT, {"limit": 0}, "`limit`"),
         (TEXT, {"batch": 0}, "`batch`"),
-        (TEXT, {"chunk": 0}, "`chunk`"),
     ],
 )
 def test_what_cannot_be_is_refused(loaded, text, options, word):
@@ -187,7 +190,7 @@ def test_a_prefix_model_is_measured_without_one_and_says_so(loaded):
     assert found.nats == pytest.approx(cross_entropy(model.model, ids).sum().item(), rel=1e-4)
 
 
-def test_a_policy_of_the_cache_has_its_cost(loaded):
+def test_a_policy_of_the_cache_has_its_cost(loaded, monkeypatch):
     model = loaded("llama")
     plain = perplexity(model, TEXT).nats
     whole = CachePolicy(max_size=10_000, keep=4)
@@ -196,9 +199,9 @@ def test_a_policy_of_the_cache_has_its_cost(loaded):
     assert perplexity(model, TEXT, policy=itself).nats > plain * 1.1
     packed = CachePolicy(key_bits=8, value_bits=8)
     assert perplexity(model, TEXT, policy=packed).nats == pytest.approx(plain, rel=0.02)
-    pieces = perplexity(model, TEXT, policy=CachePolicy(max_size=8, keep=2), chunk=3).nats
-    assert pieces == pytest.approx(
-        perplexity(model, TEXT, policy=CachePolicy(max_size=8, keep=2)).nats, rel=1e-4
-    )
+    small = CachePolicy(max_size=8, keep=2)
+    whole = perplexity(model, TEXT, policy=small).nats
+    monkeypatch.setattr(runtime, "prefill_chunk", lambda: 3)
+    assert perplexity(model, TEXT, policy=small).nats == pytest.approx(whole, rel=1e-4)
     with pytest.raises(PromptError, match="`kv_bits`: this model keeps no keys"):
         perplexity(loaded("mamba"), TEXT, policy=packed)

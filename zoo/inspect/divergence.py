@@ -10,6 +10,7 @@ import mlx.core as mx
 
 from zoo.cache import evaluate_caches
 from zoo.checkpoint.open import Report
+from zoo.generation.sampling.logits import logprobs
 from zoo.host.registry import Registry
 from zoo.loading import load
 
@@ -60,10 +61,9 @@ def _log_probabilities(source: str | Path, report: Report | None = None, **how: 
     inputs = (tokens, tokens) if loaded.architecture.task == "translate" else (tokens,)
     if loaded.architecture.task == "generate" and loaded.architecture.causality == "causal":
         cache = loaded.model.make_cache()
-        logits = loaded.model(tokens, cache)[0].astype(mx.float32)
+        found = logprobs(loaded.model(tokens, cache)[0])
         evaluate_caches(cache, tokens.size, report and (lambda done: report(done, tokens.size)))
     else:
-        logits = loaded.model(*inputs)[0].astype(mx.float32)
-    found = logits - mx.logsumexp(logits, axis=-1, keepdims=True)
+        found = logprobs(loaded.model(*inputs)[0])
     mx.eval(found)
     return found

@@ -21,10 +21,11 @@ from zoo.frozen import Frozen, frozen
 from zoo.generation.loop.prompt import pieces
 from zoo.generation.sampling.logits import check_numbers
 from zoo.generation.settings.settings import check_policy
-from zoo.host.registry import Registry, default_registry
+from zoo.host.registry import default_registry
 from zoo.inspect.tokenization import byte_counts
 from zoo.loading import Loaded
 from zoo.recipe import learned_context
+from zoo.tokenizer import Tokenizer
 
 MOST_CONTEXT = 4096  # tokens of a window, where nobody asks for more
 
@@ -107,22 +108,20 @@ def perplexity(
     stride: int | None = None,
     limit: int | None = None,
     batch: int = 1,
-    chunk: int | None = None,
     report: Report | None = None,
     policy: CachePolicy | None = None,
 ) -> Perplexity:
-    """The perplexity of a text, by a window of `context` tokens that moves on by `stride`.
+    """The perplexity of a text, by a window of `context` tokens that moves by `stride`.
 
-    Each token is predicted once: those of the first window from all before them, the others, in the first window that
-    reaches them, from at least `context` − `stride` tokens before. A `stride` of `context` cuts the text into windows
-    that see nothing of each other. The tokens that the tokenizer puts before a text are read and not scored; where it
-    puts none, the text's first token is read and not scored either, nor are its bytes counted.
+    Each token is predicted once, from at least `context` − `stride` tokens before it. With a `stride` of `context` no
+    window sees another. Tokens that the tokenizer puts before a text are read and not scored; where there are none, the
+    text's first token is not scored, and its bytes are not counted.
 
-    `context` defaults to the model's own, at most 4,096, `stride` to half of it. A model of recurrent states alone reads
-    the whole text as one, whatever the `stride`, unless told a `context`. `limit`: the most tokens to score. `batch`
-    windows are read side by side, in passes of `chunk` tokens, neither of which changes the result. `report` is called
-    with the tokens that are scored and those to score. `policy`: the caches follow it, which shows what it costs. A prefix language model is measured without a prefix: each token sees those before it.
-    PromptError for a model that gives no probability of a next token, for an empty text and a setting that cannot be.
+    `context` defaults to the model's own, at most 4,096, and `stride` to half of it. A recurrent model without a given
+    `context` reads the whole text at once. At most `limit` tokens are scored. `batch` windows are read side by side, which
+    does not change the result. `report` is called with the tokens scored so far and those to score. The caches follow
+    `policy`. A prefix language model is measured without a prefix. PromptError for a model that gives no probability of a
+    next token, for an empty text and for an invalid setting.
 
     >>> from zoo.inspect.perplexity import perplexity
     >>> loaded = zoo.load("llama")
@@ -131,73 +130,61 @@ def perplexity(
     >>> right.perplexity < wrong.perplexity
     True
     """
-    check_predicts(loaded)
+    tokenizer = check_predicts(loaded)
     policy = policy or CachePolicy()
     check_policy(loaded.model, policy)
     runtime.check_process()
-    before, own = _ids(loaded, text)
+    for name, value in (("limit", limit), ("batch", batch)):
+        if value is not None and value < 1:
+            raise PromptError(f"`{name}` must be at least 1, got {value}")
+    before, own = _ids(loaded, tokenizer, text)
     skipped = 0 if before else 1
     first = len(before) + skipped
-    if limit is not None and limit < 1:
-        raise PromptError(f"`limit` must be at least 1, got {limit}")
     ids = [*before, *own][: None if limit is None else first + limit]
     if len(ids) <= first:
         raise PromptError("the text has too few tokens: there is none with another before it")
     context, stride = _window(loaded, context, stride)
-    for name, value in (("batch", batch), ("chunk", chunk)):
-        if value is not None and value < 1:
-            raise PromptError(f"`{name}` must be at least 1, got {value}")
+    spans = list(windows(first, len(ids), context or len(ids), stride or len(ids)))
     scored = ids[first:]
-    tokens = mx.array(ids)
-    nats, done, read = 0.0, 0, 0
+    nats, done = 0.0, 0
     began = time.perf_counter()
-    for rows in _batches(windows(first, len(ids), context or len(ids), stride or len(ids)), batch):
-        for count, part in _pass(loaded.model, tokens, rows, chunk or runtime.prefill_chunk(), policy):
-            nats, done = nats + part, done + count
-            if report is not None:
-                report(done, len(scored))
-        read += sum(end - start for start, end, _ in rows)
+    for count, part in _scores(loaded, mx.array(ids), spans, batch, policy):
+        nats, done = nats + part, done + count
+        if report is not None:
+            report(done, len(scored))
     seconds = time.perf_counter() - began
     check_numbers(nats, "the text")
-    assert done == len(scored) and loaded.tokenizer is not None
-    unknown = loaded.tokenizer.special_tokens.get("unk_token")
-    missing = loaded.tokenizer.id(unknown) if unknown is not None and unknown not in text else None
+    assert done == len(scored)
+    unknown = tokenizer.special_tokens.get("unk_token")
+    missing = tokenizer.id(unknown) if unknown is not None and unknown not in text else None
+    prefix = loaded.architecture.causality == "prefix"
     return Perplexity(
         nats=nats,
         tokens=len(scored),
-        bytes=_bytes(loaded.tokenizer, text, own, skipped, len(scored)),
-        read=read,
+        bytes=_bytes(tokenizer, text, own, skipped, len(scored)),
+        read=sum(end - start for start, end, _ in spans),
         seconds=seconds,
         context=context,
         stride=stride,
         unknown=sum(id == missing for id in scored),
-        sees="all tokens before, no prefix"
-        if loaded.architecture.causality == "prefix"
-        else "all tokens before",
+        sees="all tokens before, no prefix" if prefix else "all tokens before",
     )
 
 
-def check_predicts(loaded: Loaded) -> None:
-    """PromptError for a model that gives no probability of a text's next token, saying why, or has no tokenizer."""
+def check_predicts(loaded: Loaded) -> Tokenizer:
+    """The tokenizer of a model that predicts the next token of a text; PromptError, with the reason, for any other."""
     model, name = loaded.model, loaded.architecture.name
-    reason = refusal(loaded.architecture)
-    if reason is None and (model.translates or not model.decodes):
-        reason = f"{name} does not predict the next token of a text"
-    if reason is None and loaded.tokenizer is None:
-        reason = f"{loaded.folder.name or name} has no tokenizer, without which a text cannot be read"
-    if reason is not None:
-        raise PromptError(f"no perplexity: {reason}")
+    _check_architecture(loaded.architecture)
+    if model.translates or not model.decodes:
+        raise PromptError(f"no perplexity: {name} does not predict the next token of a text")
+    if loaded.tokenizer is None:
+        raise PromptError(f"no perplexity: {loaded.folder.name or name} has no tokenizer to read a text with")
+    return loaded.tokenizer
 
 
-def check_source(
-    source: str,
-    *,
-    architecture: str | None = None,
-    revision: str | None = None,
-    registry: Registry | None = None,
-) -> None:
-    """The same for a source, as far as its architecture tells, before weights are fetched and loaded."""
-    registry = registry or default_registry()
+def check_source(source: str, *, architecture: str | None = None, revision: str | None = None) -> None:
+    """PromptError for a source whose architecture does not predict a next token, before its weights are fetched."""
+    registry = default_registry()
     if architecture is not None:
         asked = registry.architecture(architecture)
     elif is_architecture(source, registry):
@@ -205,27 +192,20 @@ def check_source(
     else:
         path = find(source, registry, revision, weights=False).path
         asked = open_checkpoint(path, registry).architecture
-    reason = refusal(asked)
-    if reason is not None:
-        raise PromptError(f"no perplexity: {reason}")
+    _check_architecture(asked)
 
 
-def refusal(architecture: Architecture) -> str | None:
-    """Why models of an architecture give no probability of a text's next token; None where they do."""
-    name = architecture.name
+def _check_architecture(architecture: Architecture) -> None:
+    """PromptError for an architecture that gives no probability of a text's next token."""
+    name, reason = architecture.name, None
     if architecture.task == "translate":
-        return f"{name} translates: it predicts a target from a source, and gives a text by itself no probability"
-    if architecture.task == "denoise":
-        return (
-            f"{name} uncovers masked tokens in any order: it gives a bound of a text's probability alone, which is "
-            "not measured"
-        )
-    if architecture.causality == "full":
-        return (
-            f"{name} sees the tokens on both sides and predicts no next one; its so-called pseudo-perplexity is "
-            "another measure"
-        )
-    return None
+        reason = "translates: it predicts a target from a source, and gives a text by itself no probability"
+    elif architecture.task == "denoise":
+        reason = "fills masked tokens in any order: it gives only a bound of a text's probability, which is not measured"
+    elif architecture.causality == "full":
+        reason = "sees the tokens on both sides; its so-called pseudo-perplexity is another measure"
+    if reason is not None:
+        raise PromptError(f"no perplexity: {name} {reason}")
 
 
 def windows(first: int, total: int, context: int, stride: int) -> Iterator[tuple[int, int, int]]:
@@ -244,21 +224,24 @@ def windows(first: int, total: int, context: int, stride: int) -> Iterator[tuple
         start += stride
 
 
-def _batches(found: Iterator[tuple[int, int, int]], batch: int) -> Iterator[list[tuple[int, int, int]]]:
-    """Windows in groups of at most `batch` of one shape."""
-    for _, alike in groupby(found, key=lambda window: (window[1] - window[0], window[2] - window[0])):
-        rows = list(alike)
-        for start in range(0, len(rows), batch):
-            yield rows[start : start + batch]
-
-
-def _pass(
-    model: Any, tokens: mx.array, rows: Sequence[tuple[int, int, int]], chunk: int, policy: CachePolicy
+def _scores(
+    loaded: Loaded, tokens: mx.array, spans: Sequence[tuple[int, int, int]], batch: int, policy: CachePolicy
 ) -> Iterator[tuple[int, float]]:
-    """How many tokens each pass of one batch of windows scores, and their nats."""
+    """How many tokens each pass scores, and their nats; at most `batch` windows of one shape are read side by side."""
+    for _, alike in groupby(spans, key=lambda window: (window[1] - window[0], window[2] - window[0])):
+        same = list(alike)
+        for start in range(0, len(same), batch):
+            yield from _batch_scores(loaded, tokens, same[start : start + batch], policy)
+
+
+def _batch_scores(
+    loaded: Loaded, tokens: mx.array, rows: Sequence[tuple[int, int, int]], policy: CachePolicy
+) -> Iterator[tuple[int, float]]:
+    """The same for one batch, read in chunks."""
     start, end, scored = rows[0]
-    length = end - start
+    length, chunk = end - start, runtime.prefill_chunk()
     skipped = scored - start - 1  # of the read positions, those that predict nothing new
+    model = loaded.model
     cache = model.make_cache(replace(policy, reserve=length))
     for at in range(0, length, chunk):
         until = min(at + chunk, length)
@@ -276,16 +259,15 @@ def _pass(
         yield nats.size, nats.sum().item()
 
 
-def _ids(loaded: Loaded, text: str) -> tuple[list[int], list[int]]:
+def _ids(loaded: Loaded, tokenizer: Tokenizer, text: str) -> tuple[list[int], list[int]]:
     """The ids that the tokenizer puts before a text, and the text's own."""
-    assert loaded.tokenizer is not None
     if not text:
         raise PromptError("the text is empty")
-    before, own, _ = pieces(loaded.tokenizer, text)
+    before, own, _ = pieces(tokenizer, text)
     vocab = loaded.recipe.embedding.vocab
-    strange = next((id for id in (*before, *own) if not 0 <= id < vocab), None)
-    if strange is not None:
-        raise PromptError(f"token id {strange} lies outside the vocabulary of {vocab}")
+    outside = next((id for id in (*before, *own) if not 0 <= id < vocab), None)
+    if outside is not None:
+        raise PromptError(f"token id {outside} lies outside the vocabulary of {vocab}")
     return before, own
 
 
@@ -307,7 +289,7 @@ def _window(loaded: Loaded, context: int | None, stride: int | None) -> tuple[in
     return asked, step
 
 
-def _bytes(tokenizer: Any, text: str, own: Sequence[int], skipped: int, scored: int) -> int:
+def _bytes(tokenizer: Tokenizer, text: str, own: Sequence[int], skipped: int, scored: int) -> int:
     """The UTF-8 bytes that `scored` of the text's own ids stand for, those after the first `skipped`."""
     counts = byte_counts(tokenizer, text, own)
     if counts is not None:

@@ -11,6 +11,7 @@ import mlx.core as mx
 import numpy as np
 
 from zoo.frozen import Frozen, frozen
+from zoo.generation.sampling.logits import logprobs
 
 ROWS = 64  # tokens whose logits over the whole vocabulary are held at once
 
@@ -37,8 +38,7 @@ def lens_prediction(
     tokens, probabilities, entropy = [], [], []
     for start in range(0, stream.shape[1], ROWS):
         x = stream[:, start : start + ROWS]
-        logits = model.head(model.norm(x) if "norm" in model else x)[0].astype(mx.float32)  # (T, V)
-        each = logits - mx.logsumexp(logits, axis=-1, keepdims=True)
+        each = logprobs(model.head(model.norm(x) if "norm" in model else x)[0])  # (T, V)
         best = mx.argsort(-each, axis=-1)[:, :count]
         chosen = mx.exp(mx.take_along_axis(each, best, axis=-1))
         bits = -(mx.exp(each) * mx.maximum(each, -1e30)).sum(axis=-1) / float(np.log(2))
