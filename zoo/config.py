@@ -8,6 +8,8 @@ from __future__ import annotations
 import copy
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import field
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 from zoo.errors import ConfigError
@@ -21,78 +23,15 @@ MOST = 16_777_216
 # Of what is no count, either sign: beyond these, squares and quotients leave what float32 can hold.
 LEAST_NUMBER, MOST_NUMBER = 1e-30, 1e15
 
-# Keys that change no logit, whatever the family: bookkeeping, tokens that other modules read, output flags, settings of
-# generation. What one family has beside these its recipe leaves out by `Config.ignore`.
-HARMLESS = frozenset(
-    [
-        "_name_or_path",
-        "_attn_implementation",
-        "_attn_implementation_autoset",
-        "architectures",
-        "model_type",
-        "zoo_plugin",
-        "auto_map",
-        "torch_dtype",
-        "dtype",
-        "transformers_version",
-        "tokenizer_class",
-        "use_cache",
-        "task_specific_params",
-        "finetuning_task",
-        "bos_token_id",
-        "eos_token_id",
-        "pad_token_id",
-        "unk_token_id",
-        "sep_token_id",
-        "cls_token_id",
-        "mask_token_id",
-        "decoder_start_token_id",
-        "forced_bos_token_id",
-        "forced_eos_token_id",
-        "prefix",
-        "initializer_range",
-        "output_past",
-        "_num_labels",
-        "output_attentions",
-        "output_hidden_states",
-        "return_dict",
-        "is_decoder",
-        "is_encoder_decoder",
-        "id2label",
-        "label2id",
-        "num_labels",
-        "problem_type",
-        "gradient_checkpointing",
-        "chunk_size_feed_forward",
-        "torchscript",
-        "use_bfloat16",
-        "pruned_heads",
-        "tf_legacy_loss",
-        "do_sample",
-        "temperature",
-        "top_k",
-        "top_p",
-        "typical_p",
-        "repetition_penalty",
-        "length_penalty",
-        "num_beams",
-        "max_length",
-        "min_length",
-        "num_return_sequences",
-        "early_stopping",
-        "no_repeat_ngram_size",
-        "bad_words_ids",
-        "num_beam_groups",
-        "diversity_penalty",
-        "suppress_tokens",
-        "begin_suppress_tokens",
-        "exponential_decay_length_penalty",
-        "remove_invalid_values",
-        "return_dict_in_generate",
-        "output_scores",
-        "encoder_no_repeat_ngram_size",
-    ]
-)
+
+@cache
+def harmless_keys() -> frozenset[str]:
+    """Keys that change no logit in any family: bookkeeping, special tokens, output flags, settings of generation.
+
+    What one family has beside these its recipe leaves out by `Config.ignore`.
+    """
+    return frozenset(Path(__file__).with_name("harmless_config_keys.txt").read_text().split())
+
 
 # Spellings of `hidden_act` in config.json, to the recipe's names.
 ACTIVATION_NAMES = {
@@ -358,7 +297,7 @@ class Config(Mapping[str, Any]):
 
     def unread(self) -> list[str]:
         """Keys that nothing read and that are not on the list of harmless ones."""
-        return sorted(set(self._values) - self._read - HARMLESS)
+        return sorted(set(self._values) - self._read - harmless_keys())
 
 
 def _unfit(value: Any, least: float, most: float) -> str | None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from zoo.architecture import Architecture
-from zoo.config import HARMLESS, Config
+from zoo.config import Config, harmless_keys
 from zoo.errors import ScaffoldError, ZooError
 from zoo.host.registry import Registry, default_registry
 from zoo.host.resolve import resolve
@@ -211,7 +211,7 @@ def tiny_numbers(source: Source, architecture: Architecture, parts: Parts) -> di
     own = {
         key: value
         for key, value in source.values.items()
-        if is_name(key) and is_plain(value) and (key not in HARMLESS or config.was_read(key))
+        if is_name(key) and is_plain(value) and (key not in harmless_keys() or config.was_read(key))
     }
     sized = {
         key: parts.numbers[key] if type(value) is int and type(parts.numbers.get(key)) is int else value
