@@ -2,69 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import mlx.core as mx
 import mlx.nn as nn
 
 from zoo.blocks.embedding import Embedding
 from zoo.blocks.head import Head
-from zoo.blocks.position import LearnedPositions, SinusoidalPositions
+from zoo.blocks.position import SinusoidalPositions
 from zoo.blocks.quantized import QuantizedEmbedding
 from zoo.compiled_step.compiler import Function, StepCompiler, compiles, has_methods_of, product
 
 ROWS = 256  # of a table of positions, at first
 
 
-@compiles(Embedding, "__call__", "vectors", "look_up", "owner")
+@compiles(Embedding, "__call__")
 def embedding(compiler: StepCompiler, block: Embedding) -> Function | None:
-    """(B, 1), the position of each row -> (B, D)."""
-    table = _table(block)
-    if table is None:
+    """(B, 1), the position of each row -> (B, D): with sinusoids that are computed once."""
+    if "positions" not in block or not has_methods_of(block.positions, SinusoidalPositions, "__call__"):
         return None
-    scale = block.scale
+    waves, positions = _Waves(block.positions), block.positions
     norm = compiler.compile(block.norm) if "norm" in block else None
-    places = _places(compiler, block.positions) if "positions" in block else None
-    look_up = _rows(compiler, table)
 
-    def step(tokens: mx.array, offset: Any) -> mx.array:
-        x = look_up(mx.squeeze(tokens, 1))
-        if scale != 1.0:
-            x = x * scale
-        if places is not None:
-            x = x + places(offset, x.dtype)
+    def step(tokens: mx.array, offset: int | mx.array) -> mx.array:
+        x = mx.squeeze(block.vectors(tokens), 1)
+        found = waves(offset) if isinstance(offset, int) else mx.squeeze(positions(1, offset), -2)
+        x = x + found.astype(x.dtype)
         return x if norm is None else norm(x)
-
-    return step
-
-
-def _table(block: Any) -> nn.Module | None:
-    """The table that an embedding looks its tokens up in; None where a subclass has a way of its own."""
-    if not has_methods_of(block, Embedding, "look_up", "as_linear", "owner"):
-        return None
-    owner = block.owner
-    return owner.tokens if has_methods_of(owner, Embedding, "look_up", "as_linear") else None
-
-
-def _rows(compiler: StepCompiler, table: nn.Module) -> Function:
-    """(B,) -> (B, D)."""
-    if type(table) is not nn.Embedding:
-        return table
-    weight = compiler.take(table, "weight")
-    return lambda tokens: weight[tokens]
-
-
-def _places(compiler: StepCompiler, positions: nn.Module) -> Function:
-    """The position of each row, a number or (B,), and the dtype of the tokens' vectors -> (D,) or (B, D)."""
-    if has_methods_of(positions, LearnedPositions, "__call__"):
-        return lambda offset, dtype: mx.squeeze(positions(1, offset), -2)
-    waves = _Waves(positions) if has_methods_of(positions, SinusoidalPositions, "__call__") else None
-
-    def step(offset: Any, dtype: mx.Dtype) -> mx.array:
-        if waves is not None and isinstance(offset, int):
-            return waves(offset).astype(dtype)
-        found = mx.squeeze(positions(1, offset), -2)
-        return found if "weight" in positions else found.astype(dtype)
 
     return step
 
@@ -100,3 +62,11 @@ def _logits(compiler: StepCompiler, block: Head) -> Function:
         return product(table, compiler.take_all(table) | ({} if bias is None else {"bias": bias}))
     multiply = block.embedding.as_linear
     return multiply if bias is None else lambda x: multiply(x) + bias
+
+
+def _table(block: nn.Module) -> nn.Module | None:
+    """The table that a tied head multiplies by; None where a subclass of `Embedding` has a way of its own."""
+    if not has_methods_of(block, Embedding, "as_linear", "owner"):
+        return None
+    owner = block.owner
+    return owner.tokens if has_methods_of(owner, Embedding, "as_linear") else None
