@@ -8,8 +8,9 @@ Axes: O outputs, I inputs, W words, G groups, B blocks of inputs that follow one
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import mlx.core as mx
 
@@ -41,6 +42,17 @@ def consecutive(inputs: int, size: int) -> Grouping:
     block = next((block for block in BLOCKS if size % block == 0 and inputs % block == 0), None)
     groups = mx.arange(inputs) // size
     return Grouping(groups, block, groups[::block] if block not in (None, size) else None)
+
+
+def in_turn(inputs: int, groups: int, sizes: Iterable[Any]) -> Grouping | None:
+    """Consecutive groups, of the first of the `sizes` that a config names which gives so many groups, else equal ones.
+
+    None where there are no such groups.
+    """
+    for size in sizes:
+        if type(size) is int and size > 0 and -(-inputs // size) == groups:
+            return consecutive(inputs, size)
+    return None if inputs % groups else consecutive(inputs, inputs // groups)
 
 
 def scattered(indices: Mapping[str, tuple[mx.array, int]]) -> dict[str, Grouping]:

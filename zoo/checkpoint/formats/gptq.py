@@ -13,7 +13,7 @@ from typing import Any
 
 import mlx.core as mx
 
-from zoo.checkpoint.formats.affine import Grouping, affine, consecutive, scattered
+from zoo.checkpoint.formats.affine import Grouping, affine, in_turn, scattered
 from zoo.checkpoint.formats.format_reader import FormatReader, is_float, is_words, mismatched_parts
 from zoo.checkpoint.formats.words import repeated, unpack
 from zoo.checkpoint.quantization_settings import choice
@@ -84,28 +84,21 @@ def _matrix(reader: FormatReader, owner: str) -> GPTQMatrix:
     return GPTQMatrix(codes, scales, zeros, index, bits)
 
 
-def _groupings(matrices: Mapping[str, GPTQMatrix], size: Any) -> dict[str, Grouping]:
+def _groupings(matrices: Mapping[str, GPTQMatrix], size: object) -> dict[str, Grouping]:
     """Each matrix's groups: those of its `g_idx`, else of `size` inputs in turn, else as many as fit the scales."""
-    scattered_groups = scattered(
-        {
-            f"{owner}.g_idx": (matrix.index, matrix.scales.shape[0])
-            for owner, matrix in matrices.items()
-            if matrix.index is not None
-        }
-    )
-    return {
-        owner: scattered_groups.get(f"{owner}.g_idx") or _in_turn(owner, matrix, size)
+    indices = {
+        owner: (matrix.index, matrix.scales.shape[0])
         for owner, matrix in matrices.items()
+        if matrix.index is not None
     }
-
-
-def _in_turn(owner: str, matrix: GPTQMatrix, size: Any) -> Grouping:
-    groups = matrix.scales.shape[0]
-    if isinstance(size, int) and size > 0 and -(-matrix.inputs // size) == groups:
-        return consecutive(matrix.inputs, size)
-    if matrix.inputs % groups:
-        raise mismatched_parts({f"{owner}.qweight": matrix.codes, f"{owner}.scales": matrix.scales})
-    return consecutive(matrix.inputs, matrix.inputs // groups)
+    found = scattered({f"{owner}.g_idx": index for owner, index in indices.items()})
+    groupings = {}
+    for owner, matrix in matrices.items():
+        grouping = found.get(f"{owner}.g_idx") or in_turn(matrix.inputs, matrix.scales.shape[0], [size])
+        if grouping is None:
+            raise mismatched_parts({f"{owner}.qweight": matrix.codes, f"{owner}.scales": matrix.scales})
+        groupings[owner] = grouping
+    return groupings
 
 
 def _symmetric(matrices: Mapping[str, GPTQMatrix]) -> set[str]:

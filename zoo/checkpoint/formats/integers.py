@@ -14,7 +14,7 @@ from typing import Any
 
 import mlx.core as mx
 
-from zoo.checkpoint.formats.affine import Grouping, affine, consecutive, scattered
+from zoo.checkpoint.formats.affine import affine, in_turn, scattered
 from zoo.checkpoint.formats.format_reader import FormatReader, is_float, is_words, mismatched_parts
 from zoo.checkpoint.formats.words import unpack
 from zoo.checkpoint.quantized_matrix import WORD
@@ -55,7 +55,10 @@ def integers(reader: FormatReader, weights: Sequence[Mapping[str, Any]]) -> None
     )
     for owner, matrix in matrices.items():
         size = sizes[owner]
-        grouping = scattered_groups.get(f"{owner}.weight_g_idx") or _in_turn(matrix, size, weights)
+        named = (each.get("group_size") for each in weights)
+        grouping = scattered_groups.get(f"{owner}.weight_g_idx") or in_turn(size.inputs, size.groups, named)
+        if grouping is None:
+            raise mismatched_parts(matrix.parts)
         scales = mx.broadcast_to(matrix.scales.reshape(-1, size.groups), (size.outputs, size.groups))
         words, zeros = _words(matrix), _zeros(matrix, size)
         affine(reader, f"{owner}.weight", words, size.bits, scales, zeros, grouping)
@@ -107,17 +110,6 @@ def _sizes(matrix: IntegerMatrix, weights: Sequence[Mapping[str, Any]]) -> Matri
     if not fits or (matrix.index is not None and matrix.index.size != inputs):
         raise mismatched_parts(matrix.parts)
     return MatrixSizes(outputs, inputs, groups, bits)
-
-
-def _in_turn(matrix: IntegerMatrix, size: MatrixSizes, weights: Sequence[Mapping[str, Any]]) -> Grouping:
-    """Consecutive groups, of the config's group size where that gives as many groups."""
-    for each in weights:
-        length = each.get("group_size")
-        if type(length) is int and length > 0 and -(-size.inputs // length) == size.groups:
-            return consecutive(size.inputs, length)
-    if size.inputs % size.groups:
-        raise mismatched_parts(matrix.parts)
-    return consecutive(size.inputs, size.inputs // size.groups)
 
 
 def _words(matrix: IntegerMatrix) -> mx.array:
