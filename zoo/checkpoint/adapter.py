@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import mlx.core as mx
 import mlx.nn as nn
@@ -19,14 +19,12 @@ from mlx.utils import tree_unflatten
 from zoo import weights
 from zoo.blocks.adapted import adapted
 from zoo.checkpoint.finite import evaluate
+from zoo.checkpoint.open import Opened
 from zoo.checkpoint.quantized_matrix import QuantizedMatrix, quantize_matrix
 from zoo.checkpoint.safetensors import load_file
 from zoo.config import Config, Origin
 from zoo.errors import CheckpointError, ConfigError, SourceError
 from zoo.files.reading import inside, read_object
-
-if TYPE_CHECKING:
-    from zoo.checkpoint.open import Opened
 
 CONFIG, TENSORS = "adapter_config.json", "adapters.safetensors"
 KINDS = ("lora", "dora", "full")
