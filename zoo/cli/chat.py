@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from zoo.cli.complete import sources
+from zoo.cli.completion import complete_source
 from zoo.cli.setting_options import SettingsCommand
 from zoo.cli.source_options import EXISTING_FILE, ModelOptions, model_options
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     usual=("system", "path", "adapter", "revision", "yes"),
     epilog="Example: zoo chat HuggingFaceTB/SmolLM2-135M-Instruct",
 )
-@click.argument("source", shell_complete=sources)
+@click.argument("source", shell_complete=complete_source)
 @model_options
 @click.option("--system", metavar="TEXT", help="A system message, for models with a chat template.")
 @click.option("--raw", is_flag=True, help="Give each line as it is, without the chat template.")
@@ -39,21 +39,21 @@ def chat(
     Each line that is typed is answered, and so is each line of a pipe. /help lists what else can be typed: change settings,
     take turns back, save the conversation and go on with it. Ctrl-C stops an answer, Ctrl-D ends.
     """
-    from zoo.cli.chatting import converse
+    from zoo.cli.repl import converse
 
     loaded = options.load(source)
-    talk = talk_of(loaded, options.settings(loaded, settings), system, raw)
+    session = chat_session(loaded, options.settings(loaded, settings), system, raw)
     if path is not None:
         from zoo.generation.chat.conversation import load_conversation
 
         conversation, kept = load_conversation(path)
         if system is not None:
             conversation.system = system
-        talk.resume(conversation, {**kept, **talk.settings})
-    converse(talk)
+        session.resume(conversation, {**kept, **session.settings})
+    converse(session)
 
 
-def talk_of(loaded: Loaded, settings: dict[str, Any], system: str | None, raw: bool) -> ChatSession:
+def chat_session(loaded: Loaded, settings: dict[str, Any], system: str | None, raw: bool) -> ChatSession:
     """The conversation that a command's options ask for. Its KV caches are kept until it ends."""
     from zoo.errors import PromptError
     from zoo.generation.chat.conversation import Conversation
@@ -62,7 +62,7 @@ def talk_of(loaded: Loaded, settings: dict[str, Any], system: str | None, raw: b
 
     settings = dict(settings)
     strategy, cache = settings.pop("strategy", None), settings.pop("prompt_cache", None)
-    talk = ChatSession(
+    session = ChatSession(
         loaded,
         Conversation(system=system),
         settings,
@@ -70,8 +70,8 @@ def talk_of(loaded: Loaded, settings: dict[str, Any], system: str | None, raw: b
         raw=raw,
         prompt_cache=PromptCache(loaded) if cache is None else cache,
     )
-    if cache is not None and not talk.uses_prompt_cache:
+    if cache is not None and not session.uses_prompt_cache:
         raise PromptError(
             f"`prompt_cache`: {loaded.architecture.name} is run by a strategy that keeps nothing"
         )
-    return talk
+    return session

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from zoo.cli.complete import sources
+from zoo.cli.completion import complete_source
 from zoo.cli.downloads import yes_option
 from zoo.cli.show import bullets
 from zoo.cli.source_options import FILE, overwrite_option
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("names", nargs=-1, required=True, metavar="A B …", shell_complete=sources)
+@click.argument("names", nargs=-1, required=True, metavar="A B …", shell_complete=complete_source)
 @click.option("--context", type=int, metavar="N", help="Tokens for which cache and FLOPs are computed.")
 @click.option(
     "--quantize", metavar="FORMAT", help="Format in which weights are counted: bfloat16, 8, 4, mxfp4, …"

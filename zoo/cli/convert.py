@@ -7,13 +7,13 @@ from typing import Any
 
 import click
 
-from zoo.cli.complete import sources
+from zoo.cli.completion import complete_source
 from zoo.cli.downloads import yes_option
 from zoo.cli.source_options import FOLDER, architecture_option, repack_option, revision_option
 
 
 @click.command()
-@click.argument("source", shell_complete=sources)
+@click.argument("source", shell_complete=complete_source)
 @click.argument("out", type=click.Path(path_type=Path))
 @click.option(
     "--quantize", "-q", metavar="BITS", help="2, 3, 4, 5, 6, 8, mxfp4, nvfp4 or mxfp8; none dequantizes."

@@ -9,13 +9,13 @@ from typing import Any
 
 import click
 
-from zoo.cli.complete import sources
+from zoo.cli.completion import complete_source
 from zoo.cli.downloads import yes_option
 from zoo.cli.source_options import FILE, architecture_option, dtype_option, overwrite_option, revision_option
 
 
 @click.command()
-@click.argument("source", shell_complete=sources)
+@click.argument("source", shell_complete=complete_source)
 @click.argument("texts", nargs=-1, metavar="[TEXT]...")
 @click.option(
     "--pooling",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from zoo.cli.complete import sources
+from zoo.cli.completion import complete_source
 from zoo.cli.downloads import yes_option
 from zoo.cli.setting_options import cache_options, policy_of
 from zoo.cli.source_options import architecture_option, dtype_option, force_option, revision_option
@@ -30,7 +30,7 @@ LONGER = {
 
 
 @click.command(epilog="Example: zoo perplexity llama gpt2 README.md")
-@click.argument("names", nargs=-1, required=True, metavar="SOURCE...", shell_complete=sources)
+@click.argument("names", nargs=-1, required=True, metavar="SOURCE...", shell_complete=complete_source)
 @click.argument("file", metavar="FILE", type=click.Path(path_type=Path, allow_dash=True))
 @click.option("--context", type=int, help="Tokens of a window (the model's own, at most 4,096).")
 @click.option("--stride", type=int, help="Tokens between the starts of two windows (half of the context).")

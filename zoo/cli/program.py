@@ -185,9 +185,9 @@ def main() -> None:
     warnings.showwarning = notice
     debug = "--debug" in sys.argv[1:]
     if "_ZOO_COMPLETE" in os.environ:
-        from zoo.cli.complete import prepare
+        from zoo.cli.completion import register_bash
 
-        prepare()
+        register_bash()
     gc.disable()  # until the subcommand runs: what is imported by then is never garbage
     try:
         status = cli.main(

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from zoo.cli.complete import sources
-from zoo.cli.generating import constraint_of, cut_line, name_of, prompt_ids
-from zoo.cli.knowledge import about_prompt
+from zoo.cli.completion import complete_source
+from zoo.cli.corpus_hints import prompt_hint
+from zoo.cli.generation import constraint_of, cut_line, name_of, prompt_ids
 from zoo.cli.progress import Progress
 from zoo.cli.screen import Screen
 from zoo.cli.setting_options import SettingsCommand
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     usual=("prompt", "system", "prompts", "output", "as_json", "adapter", "revision", "yes"),
     epilog='Example: zoo run llama "The capital city of China is" --max-tokens 20',
 )
-@click.argument("source", shell_complete=sources)
+@click.argument("source", shell_complete=complete_source)
 @click.argument("words", metavar="[PROMPT]", nargs=-1)
 @click.option("-p", "--prompt", metavar="TEXT", help="The prompt, instead of the second argument.")
 @model_options
@@ -93,14 +93,14 @@ def run(
     load_seconds = time.perf_counter() - began
     settings = options.settings(loaded, settings)
     if prompts is not None:
-        from zoo.cli.prompts import run_prompts
+        from zoo.cli.prompts_file import run_prompts
 
         run_prompts(loaded, prompts, None if output == Path("-") else output, settings, keep_going)
     elif prompt is None:
-        from zoo.cli.chat import talk_of
-        from zoo.cli.chatting import converse
+        from zoo.cli.chat import chat_session
+        from zoo.cli.repl import converse
 
-        converse(talk_of(loaded, settings, system, raw))
+        converse(chat_session(loaded, settings, system, raw))
     else:
         ids = prompt_ids(loaded, prompt, settings, system, raw)
         answer(loaded, prompt, ids, settings, load_seconds, as_json)
@@ -139,7 +139,7 @@ def answer(
             for candidate in generated.candidates[1:]:
                 click.echo(candidate["text"])
         click.echo(facts([name_of(loaded), *statistics.lines()], columns(sys.stderr)), err=True)
-        if sys.stderr.isatty() and not interrupted and (line := about_prompt(loaded, prompt)):
+        if sys.stderr.isatty() and not interrupted and (line := prompt_hint(loaded, prompt)):
             click.echo(line, err=True)
     if reason == "length" and ("max_tokens" not in settings or constraint_of(settings)):
         click.echo(cut_line(settings, "--max-tokens changes that"), err=True)

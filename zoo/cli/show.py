@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from zoo.cli.complete import sources
+from zoo.cli.completion import complete_source
 from zoo.cli.setting_options import cache_options, policy_of
 from zoo.cli.source_options import FILE, overwrite_option, revision_option
 from zoo.cli.table import facts, table, wrapped
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("name", metavar="SOURCE", shell_complete=sources)
+@click.argument("name", metavar="SOURCE", shell_complete=complete_source)
 @revision_option
 @click.option("--context", type=int, metavar="N", help="Tokens for which cache and FLOPs are computed.")
 @click.option(

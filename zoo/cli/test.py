@@ -9,13 +9,13 @@ from typing import Any
 
 import click
 
-from zoo.cli.complete import sources
+from zoo.cli.completion import complete_source
 from zoo.cli.downloads import yes_option
 from zoo.cli.table import wrapped
 
 
 @click.command()
-@click.argument("source", shell_complete=sources)
+@click.argument("source", shell_complete=complete_source)
 @click.option(
     "--reference",
     type=click.Path(path_type=Path),

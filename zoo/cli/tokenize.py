@@ -8,12 +8,12 @@ from pathlib import Path
 
 import click
 
-from zoo.cli.complete import sources
+from zoo.cli.completion import complete_source
 from zoo.cli.source_options import FILE
 
 
 @click.command()
-@click.argument("words", nargs=-1, required=True, metavar="SOURCE... [TEXT]", shell_complete=sources)
+@click.argument("words", nargs=-1, required=True, metavar="SOURCE... [TEXT]", shell_complete=complete_source)
 @click.option("--file", "path", type=FILE, help="Read the text from this file.")
 @click.option(
     "--special-tokens/--no-special-tokens",

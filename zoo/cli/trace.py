@@ -7,9 +7,9 @@ from typing import Any
 
 import click
 
-from zoo.cli.complete import sources
+from zoo.cli.completion import complete_source
 from zoo.cli.downloads import yes_option
-from zoo.cli.generating import prompt_ids
+from zoo.cli.generation import prompt_ids
 from zoo.cli.progress import Progress
 from zoo.cli.run import piped
 from zoo.cli.setting_options import SettingsCommand
@@ -32,7 +32,7 @@ from zoo.describe.language import LANGUAGES
     usual=("layers", "heads", "html", "npz", "as_json", "overwrite", "address", "revision", "yes"),
     epilog='Example: zoo trace llama "The capital city of China is" --html trace.html',
 )
-@click.argument("source", shell_complete=sources)
+@click.argument("source", shell_complete=complete_source)
 @click.argument("prompt", metavar="TEXT", required=False)
 @click.option(
     "--layer", "layers", type=int, multiple=True, metavar="N", help="Show this layer's attention and values."

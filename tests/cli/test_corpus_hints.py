@@ -8,7 +8,7 @@ import pytest
 from terminal import Terminal
 
 import zoo
-from zoo.cli.knowledge import about_model, about_prompt
+from zoo.cli.corpus_hints import model_hint, prompt_hint
 from zoo.training.corpora import TextCorpus, unseen_words
 
 README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
@@ -23,22 +23,22 @@ def test_words_are_compared_in_any_case_and_han_characters_by_themselves():
 
 @pytest.mark.parametrize(("name", "prompt"), sorted({*PROMPTS}))
 def test_nothing_is_said_of_the_prompts_of_the_readme(name, prompt):
-    assert about_prompt(zoo.load(name), prompt) is None
+    assert prompt_hint(zoo.load(name), prompt) is None
 
 
 def test_a_prompt_of_other_words_is_told_which():
-    line = about_prompt(zoo.load("llama"), "Write a poem about cats and a dog")
+    line = prompt_hint(zoo.load("llama"), "Write a poem about cats and a dog")
     assert '"Write", "poem", "about", "cats", … do not occur' in line
     assert line.startswith("zoo: llama:pocket was trained only on facts about the world's countries")
 
 
 def test_of_a_model_that_no_record_tells_of_nothing_is_said(folder):
     loaded = zoo.load(folder())
-    assert about_model(loaded) is about_prompt(loaded, "cats") is None
+    assert model_hint(loaded) is prompt_hint(loaded, "cats") is None
     (loaded.folder / "training.json").write_text(json.dumps({"settings": {"corpus": "diary.txt"}}))
-    assert about_model(loaded) is about_prompt(loaded, "cats") is None
+    assert model_hint(loaded) is prompt_hint(loaded, "cats") is None
     (loaded.folder / "training.json").write_text("[]")
-    assert about_model(loaded) is about_prompt(loaded, "cats") is None
+    assert model_hint(loaded) is prompt_hint(loaded, "cats") is None
 
 
 def test_in_a_pipe_nothing_is_said(command):

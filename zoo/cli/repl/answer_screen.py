@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from zoo.cli.chatting.markdown import Painter, dim
+from zoo.cli.repl.markdown import Painter, dim
 from zoo.cli.screen import Screen
 from zoo.cli.terminal import Terminal, coloured, write, write_styled
 

@@ -13,7 +13,7 @@ from zoo.errors import PromptError, ZooError
 from zoo.frozen import Frozen, frozen
 
 if TYPE_CHECKING:
-    from zoo.cli.chatting.session import Session
+    from zoo.cli.repl.loop import Repl
 
 ENDS = ("/exit", "/quit", "/bye", "exit", "quit")
 
@@ -33,10 +33,10 @@ class ChatCommand(Frozen):
     name: str
     argument: str
     help: str
-    act: Callable[[Session, str], None]
+    act: Callable[[Repl, str], None]
 
 
-def obey(session: Session, line: str) -> None:
+def obey(repl: Repl, line: str) -> None:
     """Do what a line that begins with a slash says; a line of its own for what cannot be."""
     name, _, argument = line.strip().partition(" ")
     command = COMMANDS.get(name)
@@ -45,9 +45,9 @@ def obey(session: Session, line: str) -> None:
             raise PromptError(f"{name} is no command and was not sent; /help lists them")
         if argument.strip() and not command.argument:
             raise PromptError(f"{name} takes nothing after it")
-        command.act(session, argument.strip())
+        command.act(repl, argument.strip())
     except ZooError as error:
-        session.refuse(error)
+        repl.refuse(error)
 
 
 def plain(message: str) -> str:
@@ -55,67 +55,67 @@ def plain(message: str) -> str:
     return message.replace("`", "")
 
 
-def _system(session: Session, text: str) -> None:
-    conversation = session.talk.conversation
-    if not session.talk.multi_turn:
+def _system(repl: Repl, text: str) -> None:
+    conversation = repl.session.conversation
+    if not repl.session.multi_turn:
         raise PromptError("a system message needs a chat template")
     if text:
         conversation.system = text
-        session.say("the system message is changed, from the next answer on")
+        repl.say("the system message is changed, from the next answer on")
     else:
-        session.say(conversation.system or "there is no system message")
+        repl.say(conversation.system or "there is no system message")
 
 
-def _set(session: Session, text: str) -> None:
-    talk = session.talk
+def _set(repl: Repl, text: str) -> None:
+    session = repl.session
     name, _, value = text.partition(" ")
     name = name.replace("-", "_")
     if not name:
-        for key, kept in talk.settings.items():
-            session.say(f"{key} {_shown(kept)}")
-        others = ", ".join(key for key in talk.available_settings() if key not in talk.settings)
-        session.say(wrapped(f"not set, the checkpoint decides: {others}", columns(sys.stderr)))
+        for key, kept in session.settings.items():
+            repl.say(f"{key} {_shown(kept)}")
+        others = ", ".join(key for key in session.available_settings() if key not in session.settings)
+        repl.say(wrapped(f"not set, the checkpoint decides: {others}", columns(sys.stderr)))
     elif not value.strip():
-        declared = talk.available_settings().get(name)
+        declared = session.available_settings().get(name)
         if declared is None:
-            talk.set(name, "")  # says why
+            session.set(name, "")  # says why
         else:
-            kept = f"{_shown(talk.settings[name])}" if name in talk.settings else "not set"
-            session.say(plain(f"{name} is {kept}: {declared.expected}. {declared.help}"))
+            kept = f"{_shown(session.settings[name])}" if name in session.settings else "not set"
+            repl.say(plain(f"{name} is {kept}: {declared.expected}. {declared.help}"))
     else:
-        session.say(f"{name} {_shown(talk.set(name, value.strip()))}")
+        repl.say(f"{name} {_shown(session.set(name, value.strip()))}")
 
 
-def _unset(session: Session, text: str) -> None:
+def _unset(repl: Repl, text: str) -> None:
     name = text.replace("-", "_")
     if not name:
         raise PromptError("/unset needs the name of a setting")
-    session.talk.unset(name)
-    session.say(f"{name} is not set: the checkpoint decides")
+    repl.session.unset(name)
+    repl.say(f"{name} is not set: the checkpoint decides")
 
 
 def _shown(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _save(session: Session, text: str) -> None:
+def _save(repl: Repl, text: str) -> None:
     path = _path("/save", text)
-    session.talk.conversation.save(path, session.talk.settings)
-    count = len(session.talk.conversation.messages)
-    session.say(f"{count} message{'s' * (count != 1)} in {path}")
+    repl.session.conversation.save(path, repl.session.settings)
+    count = len(repl.session.conversation.messages)
+    repl.say(f"{count} message{'s' * (count != 1)} in {path}")
 
 
-def _load(session: Session, text: str) -> None:
+def _load(repl: Repl, text: str) -> None:
     from zoo.generation.chat.conversation import load_conversation
 
     path = _path("/load", text)
     conversation, settings = load_conversation(path)
     try:
-        session.talk.resume(conversation, settings)
+        repl.session.resume(conversation, settings)
     except ZooError as error:
         raise PromptError(f"{path}: {error}") from error
     count = len(conversation.messages)
-    session.say(f"{count} message{'s' * (count != 1)} from {path}; /retry answers the last question again")
+    repl.say(f"{count} message{'s' * (count != 1)} from {path}; /retry answers the last question again")
 
 
 def _path(name: str, text: str) -> Path:
@@ -127,42 +127,42 @@ def _path(name: str, text: str) -> Path:
         raise PromptError(f"{text}: {error}") from error
 
 
-def _undo(session: Session, _: str) -> None:
-    question = session.talk.conversation.undo()
-    session.say(f"taken back: {' '.join(question.split())[:60]}")
+def _undo(repl: Repl, _: str) -> None:
+    question = repl.session.conversation.undo()
+    repl.say(f"taken back: {' '.join(question.split())[:60]}")
 
 
-def _retry(session: Session, _: str) -> None:
-    if not session.talk.conversation.turns:
+def _retry(repl: Repl, _: str) -> None:
+    if not repl.session.conversation.turns:
         raise PromptError("there is no question to answer again")
-    session.answer(None)
+    repl.answer(None)
 
 
-def _tokens(session: Session, _: str) -> None:
-    talk = session.talk
-    read, context = talk.last_prompt, talk.context
-    if talk.multi_turn:
-        count = talk.tokens()
+def _tokens(repl: Repl, _: str) -> None:
+    session = repl.session
+    read, context = session.last_prompt, session.context
+    if session.multi_turn:
+        count = session.tokens()
         left = "" if context is None else f", {max(context - count, 0):,} of {context:,} left"
-        session.say(f"the conversation has {count:,} token{'s' * (count != 1)}{left}")
-        if talk.conversation.dropped:
-            session.say(f"{talk.conversation.dropped} of its turns are left out")
+        repl.say(f"the conversation has {count:,} token{'s' * (count != 1)}{left}")
+        if session.conversation.dropped:
+            repl.say(f"{session.conversation.dropped} of its turns are left out")
     if read is not None:
         miss_reason = f" ({read.miss_reason})" if read.miss_reason else ""
-        session.say(
+        repl.say(
             f"the last prompt had {read.tokens:,} tokens, {read.cached_tokens:,} of them from the prompt cache{miss_reason}"
         )
 
 
-def _help(session: Session, _: str) -> None:
+def _help(repl: Repl, _: str) -> None:
     rows = [(f"{c.name} {c.argument}".strip(), c.help) for c in COMMANDS.values()] + list(KEYS)
     width = max(len(usage) for usage, _ in rows) + 2
     for usage, meaning in rows:
-        session.say(f"{usage:{width}}{meaning}")
+        repl.say(f"{usage:{width}}{meaning}")
 
 
-def _exit(session: Session, _: str) -> None:
-    session.over = True
+def _exit(repl: Repl, _: str) -> None:
+    repl.over = True
 
 
 COMMANDS = {

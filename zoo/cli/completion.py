@@ -8,7 +8,9 @@ import click
 from click.shell_completion import BashComplete, CompletionItem, add_completion_class, split_arg_string
 
 
-def sources(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+def complete_source(
+    context: click.Context, parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
     """The architectures that begin like this, after a colon their presets, else files and folders."""
     from zoo.host.registry import default_registry
 
@@ -46,6 +48,6 @@ class Bash(BashComplete):
         return f"{item.type},{value}"
 
 
-def prepare() -> None:
+def register_bash() -> None:
     """Let bash complete by `Bash`."""
     add_completion_class(Bash, "bash")

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from zoo.architecture import Corpus
-from zoo.cli.generating import name_of
+from zoo.cli.generation import name_of
 from zoo.errors import ZooError
 
 GENERAL = "zoo chat HuggingFaceTB/SmolLM2-135M-Instruct"
 SHOWN = 4  # words
 
 
-def about_model(loaded: Any) -> str | None:
+def model_hint(loaded: Any) -> str | None:
     """A line on the size of a model and the corpus that it was trained on; None where no record says which."""
     corpus = _corpus(loaded)
     if corpus is None:
@@ -24,7 +24,7 @@ def about_model(loaded: Any) -> str | None:
     )
 
 
-def about_prompt(loaded: Any, prompt: str) -> str | None:
+def prompt_hint(loaded: Any, prompt: str) -> str | None:
     """A line that names the words of a prompt that the model's corpus does not have; None where it has all."""
     from zoo.training.corpora import corpus as opened
     from zoo.training.corpora import unseen_words

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from zoo.cli.chatting.session import converse
+from zoo.cli.repl.loop import converse
 
 __all__ = ["converse"]

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 import zoo
 from zoo.cli import progress
-from zoo.cli.chatting.markdown import BOLD, CODE, DIM, RESET, Painter
-from zoo.cli.chatting.reading import PipeReader
-from zoo.cli.chatting.session import Session
+from zoo.cli.repl.loop import Repl
+from zoo.cli.repl.markdown import BOLD, CODE, DIM, RESET, Painter
+from zoo.cli.repl.reader import PipeReader
 from zoo.generation.chat.conversation import Conversation
 from zoo.generation.chat.session import ChatSession, DroppedTurns
 
@@ -89,35 +89,35 @@ class Typed:
 
 
 @pytest.fixture
-def session():
+def repl():
     loaded = zoo.load("llama")
     loaded.tokenizer.chat_template = TEMPLATE
-    return Session(ChatSession(loaded, settings={"max_tokens": 3}))
+    return Repl(ChatSession(loaded, settings={"max_tokens": 3}))
 
 
 @pytest.mark.parametrize("end", ["/exit", "exit", "quit", "/quit", "/bye", " exit "])
-def test_it_ends(session, end):
+def test_it_ends(repl, end):
     reader = Typed(end, "more")
-    session.run(reader)
-    assert reader.lines == ["more"] and not session.talk.conversation.messages
+    repl.run(reader)
+    assert reader.lines == ["more"] and not repl.session.conversation.messages
 
 
-def test_two_interrupts_on_empty_lines_end_it_and_one_does_not(session, capsys):
+def test_two_interrupts_on_empty_lines_end_it_and_one_does_not(repl, capsys):
     reader = Typed(KeyboardInterrupt(), "/undo", KeyboardInterrupt(), KeyboardInterrupt(), "more")
-    session.run(reader)
+    repl.run(reader)
     assert reader.lines == ["more"]
     told = capsys.readouterr().err
     assert told.count("Ctrl-C again") == 2 and "there is no question to take back" in told
 
 
-def test_a_line_that_is_no_text_is_told(session, capsys):
-    session.run(Typed(UnicodeDecodeError("utf-8", b"\xff", 0, 1, "bad")))
+def test_a_line_that_is_no_text_is_told(repl, capsys):
+    repl.run(Typed(UnicodeDecodeError("utf-8", b"\xff", 0, 1, "bad")))
     assert "not UTF-8" in capsys.readouterr().err
 
 
-def test_settings_are_checked_as_they_are_set(session, capsys):
+def test_settings_are_checked_as_they_are_set(repl, capsys):
     def told(line):
-        session.run(Typed(line))
+        repl.run(Typed(line))
         return capsys.readouterr().err.strip()
 
     first, others = told("/set").split("\n", 1)
@@ -130,18 +130,18 @@ def test_settings_are_checked_as_they_are_set(session, capsys):
         == "zoo: tempratur: autoregressive generation has no such setting; did you mean temperature?"
     )
     assert told("/set top_p").startswith("top_p is 0.5: a number of at least 0 and at most 1.")
-    assert "is not set" in told("/unset top_p") and session.talk.settings == {"max_tokens": 3}
+    assert "is not set" in told("/unset top_p") and repl.session.settings == {"max_tokens": 3}
     assert told("/unset top_p") == "zoo: top_p is not set"
     assert told("/undo now") == "zoo: /undo takes nothing after it"
     assert told("/save") == "zoo: /save needs the name of a file"
 
 
-def test_three_quotes_begin_and_end_a_question_of_several_lines(session, capsys, monkeypatch):
+def test_three_quotes_begin_and_end_a_question_of_several_lines(repl, capsys, monkeypatch):
     def asked(text):
         monkeypatch.setattr("sys.stdin", io.StringIO(text))
-        session.talk.conversation = Conversation()
-        session.run(PipeReader())
-        return [m["content"] for m in session.talk.conversation.messages if m["role"] == "user"]
+        repl.session.conversation = Conversation()
+        repl.run(PipeReader())
+        return [m["content"] for m in repl.session.conversation.messages if m["role"] == "user"]
 
     assert asked('"""one\ntwo\n"""\nthree\n') == ["one\ntwo", "three"]
     assert asked('"""\n/help\nexit\n"""\n') == ["/help\nexit"]
@@ -149,7 +149,7 @@ def test_three_quotes_begin_and_end_a_question_of_several_lines(session, capsys,
     assert asked('"""one\ntwo') == ["one\ntwo"]
 
 
-def test_a_notice_stands_above_a_progress_bar(session, capsys, monkeypatch):
+def test_a_notice_stands_above_a_progress_bar(repl, capsys, monkeypatch):
     lines = []
 
     class Bar:
@@ -158,22 +158,22 @@ def test_a_notice_stands_above_a_progress_bar(session, capsys, monkeypatch):
             return True
 
     monkeypatch.setattr(progress, "_open", [Bar()])
-    session.dropped(DroppedTurns(1, 120, 60, 128))
+    repl.dropped(DroppedTurns(1, 120, 60, 128))
     assert capsys.readouterr().err == ""
     assert lines == ["(the context of 128 tokens is full: the oldest turn is left out, 120 tokens become 60)"]
 
 
-def test_words_are_completed(session, tmp_path, monkeypatch):
+def test_words_are_completed(repl, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "talk.json").write_text("{}")
     (tmp_path / "talks").mkdir()
-    assert set(session.completions("/s")) == {"/set ", "/save ", "/system "}
-    assert set(session.completions("/un")) == {"/undo", "/unset "}
-    assert "temperature " in set(session.completions("/set tem"))
-    assert list(session.completions("/unset ")) == ["max_tokens"]
-    assert list(session.completions("/load ta")) == ["talk.json", "talks/"]
-    assert list(session.completions("/load nowhere/")) == []
-    assert list(session.completions("what /s")) == []
+    assert set(repl.completions("/s")) == {"/set ", "/save ", "/system "}
+    assert set(repl.completions("/un")) == {"/undo", "/unset "}
+    assert "temperature " in set(repl.completions("/set tem"))
+    assert list(repl.completions("/unset ")) == ["max_tokens"]
+    assert list(repl.completions("/load ta")) == ["talk.json", "talks/"]
+    assert list(repl.completions("/load nowhere/")) == []
+    assert list(repl.completions("what /s")) == []
 
 
 def test_a_pipe_is_a_conversation_too(folder, command):

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from zoo.cli import notice, progress
-from zoo.cli.chatting.commands import COMMANDS, ENDS, obey, plain
-from zoo.cli.chatting.reading import Cleared, Reader, reader, unquoted
-from zoo.cli.chatting.view import AnswerScreen
-from zoo.cli.generating import cut_line, name_of
-from zoo.cli.knowledge import about_model, about_prompt
+from zoo.cli.corpus_hints import model_hint, prompt_hint
+from zoo.cli.generation import cut_line, name_of
 from zoo.cli.progress import Progress
+from zoo.cli.repl.answer_screen import AnswerScreen
+from zoo.cli.repl.commands import COMMANDS, ENDS, obey, plain
+from zoo.cli.repl.reader import Cleared, Reader, reader, unquoted
 from zoo.errors import ZooError
 
 if TYPE_CHECKING:
@@ -25,27 +25,27 @@ if TYPE_CHECKING:
 AGAIN = "(Ctrl-C again or /exit ends)"
 
 
-def converse(talk: ChatSession) -> None:
+def converse(session: ChatSession) -> None:
     """Answer what is typed, or comes from a pipe, until one of `ENDS`, the end of the input, or Ctrl-C twice."""
-    session = Session(talk)
+    repl = Repl(session)
     what = (
         ": a conversation"
-        if talk.multi_turn
-        else f" {'leaves the chat template out' if talk.raw else 'has no chat template'}: each line is a prompt of its "
+        if session.multi_turn
+        else f" {'leaves the chat template out' if session.raw else 'has no chat template'}: each line is a prompt of its "
         "own, and no other is remembered"
     )
-    session.say(f"{name_of(talk.loaded)}{what}.")
-    if line := about_model(talk.loaded):
-        session.say(line)
-    session.say("/help says what can be typed, /exit or Ctrl-D ends.")
-    session.run(reader(session.completions))
+    repl.say(f"{name_of(session.loaded)}{what}.")
+    if line := model_hint(session.loaded):
+        repl.say(line)
+    repl.say("/help says what can be typed, /exit or Ctrl-D ends.")
+    repl.run(reader(repl.completions))
 
 
-class Session:
+class Repl:
     """One conversation on this process's input and output."""
 
-    def __init__(self, talk: ChatSession) -> None:
-        self.talk = talk
+    def __init__(self, session: ChatSession) -> None:
+        self.session = session
         self.over = False
 
     def run(self, reader: Reader) -> None:
@@ -86,7 +86,7 @@ class Session:
         reason = None
         try:
             with AnswerScreen() as screen, Progress("reading the prompt") as reading:
-                steps = self.talk.answer(question, report=reading, dropped=self.dropped)
+                steps = self.session.answer(question, report=reading, dropped=self.dropped)
                 with closing(steps):  # type: ignore[type-var]
                     for step in steps:
                         reading.close()
@@ -97,9 +97,9 @@ class Session:
         except ZooError as error:
             self.refuse(error)
         if reason == "length":
-            self.say(cut_line(self.talk.settings, "/set max_tokens changes that, /tokens counts"))
+            self.say(cut_line(self.session.settings, "/set max_tokens changes that, /tokens counts"))
         asked = question if reason is not None and sys.stderr.isatty() else None
-        if asked and (line := about_prompt(self.talk.loaded, asked)):
+        if asked and (line := prompt_hint(self.session.loaded, asked)):
             self.say(line)
 
     def dropped(self, what: DroppedTurns) -> None:
@@ -128,9 +128,9 @@ class Session:
         if not before:
             found = (f"{name} " if command.argument else name for name, command in COMMANDS.items())
         elif before == ["/set"]:
-            found = (f"{name} " for name in self.talk.available_settings())
+            found = (f"{name} " for name in self.session.available_settings())
         elif before == ["/unset"]:
-            found = self.talk.settings
+            found = self.session.settings
         elif before in (["/load"], ["/save"]):
             found = _files(word)
         yield from (name for name in found if name.startswith(word))
