@@ -49,11 +49,12 @@ def record() -> dict[str, Any]:
 def cards(language: str) -> list[dict[str, Any]]:
     """The card of each model, in a language."""
     from zoo.describe.facts.checkpoint import pocket_facts
+    from zoo.describe.language import LANGUAGES
     from zoo.describe.pages.model_card import card, with_words, words_between
     from zoo.host.registry import default_registry
 
     found, registry = models(), default_registry()
-    words = kept(lambda: words_between(found), "words between models")
+    words = kept(lambda: words_between(found, LANGUAGES), "words between models, by language")[language]
     measured = record().get("pockets", {})
 
     def made() -> list[dict[str, Any]]:
@@ -66,7 +67,6 @@ def cards(language: str) -> list[dict[str, Any]]:
                     pocket=pocket_facts(one.architecture, measured.get(one.architecture.name)),
                 ),
                 words[name],
-                language,
             )
             for name, one in found.items()
         ]

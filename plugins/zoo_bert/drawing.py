@@ -2,14 +2,14 @@
 
 import dataclasses
 
-from zoo.describe.diagram import Cell, Note, parts
-from zoo.describe.diagram.labels import activation, number
+from zoo.describe.diagram import Cell, note, parts
+from zoo.describe.diagram.labels import activation
 
 
 def typed_embedding(subject):
     """The zoo's own with the vector of each token's type added."""
-    note = Note(f"{number(subject.spec.token_types)} token types", "token_types")
-    return parts.embedding(subject, [(("Token types", "types"), note)])
+    kinds = note("token_types", "{n} token types", n=subject.spec.token_types)
+    return parts.embedding(subject, [(("Token types", "types"), kinds)])
 
 
 def masked_head(subject):

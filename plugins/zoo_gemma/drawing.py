@@ -1,6 +1,6 @@
 """How the blocks of Gemma 2 are drawn. Imports no mlx."""
 
-from zoo.describe.diagram import Note, Residual, parts
+from zoo.describe.diagram import Residual, note, parts
 
 
 def offset_norm(subject):
@@ -17,9 +17,9 @@ def sandwich(subject):
 
 def capped_attention(subject):
     """Attention, with the cap of its scores."""
-    return parts.attention(subject).with_notes(Note(f"scores capped at {subject.spec.cap:g}", "cap"))
+    return parts.attention(subject).with_notes(note("cap", "scores capped at {n}", n=subject.spec.cap))
 
 
 def capped_head(subject):
     """The output head, with the cap of its logits."""
-    return parts.head(subject).with_notes(Note(f"logits capped at {subject.spec.cap:g}", "cap"))
+    return parts.head(subject).with_notes(note("cap", "logits capped at {n}", n=subject.spec.cap))

@@ -1,17 +1,17 @@
 """How Mamba's mixer and layer are drawn. Imports no mlx."""
 
-from zoo.describe.diagram import Note, Residual
-from zoo.describe.diagram.labels import activation, number
+from zoo.describe.diagram import Note, Residual, note
+from zoo.describe.diagram.labels import activation
 
 
 def state_space(subject):
     """The convolved branch with its scan, and the gate."""
     spec = subject.spec
     notes = [
-        Note(f"{number(spec.hidden)} channels", "hidden"),
-        Note(f"state {number(spec.state)} a channel", "state"),
-        Note(f"kernel {number(spec.kernel)}", "kernel"),
-        Note(f"rank of Δ {number(spec.dt_rank)}", "dt_rank"),
+        note("hidden", "{n} channels", n=spec.hidden),
+        note("state", "state {n} a channel", n=spec.state),
+        note("kernel", "kernel {n}", n=spec.kernel),
+        note("dt_rank", "rank of Δ {n}", n=spec.dt_rank),
     ]
     if spec.bias:
         notes.append(Note("biases", "bias"))

@@ -1,7 +1,6 @@
 """How LSTM, GRU and their layer are drawn. Imports no mlx."""
 
-from zoo.describe.diagram import Note
-from zoo.describe.diagram.labels import counted, number
+from zoo.describe.diagram import Note, note
 
 
 def lstm(subject):
@@ -23,8 +22,10 @@ def gru(subject):
 def _unit(subject, title, gates, rows):
     spec = subject.spec
     notes = [
-        Note(f"{counted(spec.states, 'state')} of {number(subject.dim)}", "states"),
-        Note(f"{gates} gates", "gates"),
+        note(
+            "states", f"{{n}} state{'' if spec.states == 1 else 's'} of {{m}}", n=spec.states, m=subject.dim
+        ),
+        note("gates", "{n} gates", n=gates),
     ]
     if spec.bias:
         notes.append(Note("biases", "bias"))

@@ -6,19 +6,20 @@ import tomllib
 from importlib.resources import files
 
 import pytest
+from known_texts import NAMES, WORD, is_known
 
 from zoo.architecture import Corpus, Experiment, FactSource, Objective, Sampler
-from zoo.describe import describe, short
+from zoo.describe import describe
 from zoo.describe.diagram import diagram_in, diagram_of, marked, to_svg
 from zoo.describe.diagram.alt_text import described
 from zoo.describe.diagram.text_width import lines_within, text_width
 from zoo.describe.differences import differences
 from zoo.describe.facts.checkpoint import NOT_MEASURED, pocket_facts
-from zoo.describe.language import PLACE, catalogue, in_language, is_known, key_of
+from zoo.describe.language import in_language, joined, key_of, message
 from zoo.errors import ZooError
 from zoo.host.registry import default_registry
 
-LATIN = re.compile(r"[A-Za-z][A-Za-z']+(?:-[A-Za-z]+)*")
+PLACE = re.compile(r"\{(\w+)(?::\w+)?\}")
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +35,7 @@ def models():
 
 
 def unknown(texts):
-    return {text for text in texts if not is_known(text, "zh")}
+    return {text for text in texts if not is_known(text)}
 
 
 def test_english_stays_as_it_is():
@@ -45,38 +46,53 @@ def test_english_stays_as_it_is():
     ("text", "chinese"),
     [
         ("grouped-query attention", "分组查询注意力"),
-        ("131,072 tokens", "131,072 个词元"),
-        ("rotary, base 500,000, LLaMA-3 scaling ×8", "旋转（RoPE），底数 500,000，LLaMA-3 缩放 ×8"),
-        ("RMSNorm instead of LayerNorm.", "RMSNorm 取代 LayerNorm。"),
+        (message("{n} tokens", n="131,072"), "131,072 个词元"),
         (
-            "In every other layer: attention sees a window of 16 tokens.",
-            "每隔一层：注意力只看 16 个词元的滑动窗口。",
+            joined(", ", ["rotary", message("{value} ×{n}", value="LLaMA-3 scaling", n=8)]),
+            "旋转（RoPE），LLaMA-3 缩放 ×8",
         ),
-        ("46.7 billion parameters", "467 亿参数"),
-        ("124 million parameters", "1.24 亿参数"),
-        ("2.48 million parameters", "248 万参数"),
-        ("1.04 trillion parameters", "1.04 万亿参数"),
+        (message("{new} instead of {old}.", new="RMSNorm", old="LayerNorm"), "RMSNorm 取代 LayerNorm。"),
+        (message("{n} billion", n="46.7"), "467 亿"),
+        (message("{n} million", n="124"), "1.24 亿"),
+        (message("{n} million", n="2.48"), "248 万"),
+        (message("{n} trillion", n="1.04"), "1.04 万亿"),
+        (joined(" ", ["No norms.", "A bias on the logits."]), "没有归一化。logits 有偏置。"),
+    ],
+)
+def test_text_in_chinese(text, chinese):
+    assert in_language(text, "zh") == chinese and is_known(text)
+
+
+@pytest.mark.parametrize(
+    ("base", "other", "sentence", "chinese"),
+    [
         (
+            "mistral:7b",
+            "mixtral:8x7b",
             "Each layer's feed-forward is replaced by 8 experts, of which a token uses 2 "
             "(12.7 of 46.7 billion parameters are used for a token).",
             "每层的前馈网络换成 8 个专家，每个词元使用其中 2 个（467 亿参数中，每个词元使用 127 亿）。",
         ),
         (
-            "Multi-head attention with 16 heads instead of grouped-query attention with 4 heads and 2 key/value heads.",
-            "16 个头的多头注意力取代 4 个头、2 个键/值头的分组查询注意力。",
+            "llama:pocket",
+            "gpt2:small",
+            "Multi-head attention with 12 heads instead of grouped-query attention with 4 heads and 2 key/value heads.",
+            "12 个头的多头注意力取代 4 个头、2 个键/值头的分组查询注意力。",
         ),
     ],
 )
-def test_text_in_chinese(text, chinese):
-    assert in_language(text, "zh") == chinese and is_known(text, "zh")
+def test_difference_in_chinese(base, other, sentence, chinese):
+    registry = default_registry()
+    found = differences(describe(base, registry).recipe, describe(other, registry).recipe)
+    assert in_language(found[found.index(sentence)], "zh") == chinese
 
 
-def test_text_of_a_third_party_stays_unless_a_frame_is_known():
-    assert in_language("A clock in the layer.", "zh") == "A clock in the layer."
-    assert not is_known("A clock in the layer.", "zh")
-    assert in_language("In every other layer: a clock.", "zh") == "每隔一层：a clock."
-    assert in_language("A clock. It ticks.", "zh") == "A clock. It ticks."
-    assert in_language("No norms. It ticks.", "zh") == "没有归一化。It ticks."
+def test_text_of_a_third_party_stays():
+    clock = "a clock in the layer"
+    assert in_language(clock, "zh") == clock and not is_known(clock)
+    placed = message("In {place}: {rest}.", place="every other layer", rest=clock)
+    assert in_language(placed, "zh") == "每隔一层：a clock in the layer。" and not is_known(placed)
+    assert in_language(message("{n} clocks", n=2), "zh") == "2 clocks"
 
 
 def test_unknown_language_is_named():
@@ -90,8 +106,7 @@ def test_every_fact_is_known(models):
     for one in models:
         for options in ({}, {"context": 1000, "quantize": "4"}):
             sheet = one.sheet(registry, **options)
-            texts |= {text for fact in sheet.facts for text in (fact.label, fact.text, fact.note)}
-            texts |= {text for line in short(sheet) for text in (line.label, line.text)}
+            texts |= {text for fact in sheet.facts for text in (fact.label, fact.text)}
     assert len(texts) > 1000 and unknown(texts) == set()
 
 
@@ -129,11 +144,11 @@ def test_records_of_plugins_are_known():
 
 
 def test_diagrams_have_no_english_but_names(models):
-    registry, names = default_registry(), catalogue("zh").names
+    registry = default_registry()
     for one in models:
         plain = diagram_of(one.recipe, "", registry)
         drawn = diagram_in(plain, "zh")
-        left = [word for word in LATIN.findall(described(drawn)) if word not in names]
+        left = [word for word in WORD.findall(described(drawn)) if word not in NAMES]
         assert left == [], one.origin
 
 
@@ -157,9 +172,8 @@ def test_lines_of_chinese_end_anywhere_but_before_punctuation():
 
 def entries():
     for file in (files("zoo.describe.languages") / "zh").iterdir():
-        for name, table in tomllib.loads(file.read_text(encoding="utf-8")).items():
-            if name != "names":
-                yield from table.items()
+        for table in tomllib.loads(file.read_text(encoding="utf-8")).values():
+            yield from table.items()
 
 
 def test_entries_have_the_same_places_and_one_target():

@@ -67,7 +67,7 @@ def test_a_variant_is_the_lines_that_its_base_does_not_have():
 
 def test_words_are_those_between_any_two():
     found = described("llama", "mixtral", "t5")
-    words = words_between(found)
+    words = words_between(found)["en"]
     for name, one in found.items():
         whole = with_words({}, words[name])
         for other, base in found.items():

@@ -5,6 +5,7 @@ texts into another language, `to_text` and `to_svg` render them. A plugin's draw
 """
 
 from zoo.describe.diagram.draw import Subject, diagram_of
+from zoo.describe.diagram.labels import note
 from zoo.describe.diagram.marking import marked
 from zoo.describe.diagram.model import Box, Cell, Diagram, Frame, Note, Residual, Stack
 from zoo.describe.diagram.svg import to_svg
@@ -23,6 +24,7 @@ __all__ = [
     "diagram_in",
     "diagram_of",
     "marked",
+    "note",
     "to_svg",
     "to_text",
 ]

@@ -13,6 +13,7 @@ from zoo.describe.diagram.labels import number, spaced
 from zoo.describe.diagram.model import Box, Cell, Diagram, Frame, Note, Residual, Stack, as_note, boxes
 from zoo.describe.facts.fact import billions
 from zoo.describe.facts.parameters import has_idle_experts
+from zoo.describe.language import joined, message
 from zoo.errors import PluginError
 from zoo.frozen import Frozen, frozen
 from zoo.recipe import Spec
@@ -78,9 +79,11 @@ def diagram_of(recipe: Any, name: str, registry: Registry, summary: str = "") ->
     '1.05 million parameters'
     """
     if not summary:
-        summary = f"{billions(recipe.parameters(recipe.dim))} parameters"
+        counts = [message("{count} parameters", count=billions(recipe.parameters(recipe.dim)))]
         if has_idle_experts(recipe):
-            summary += f", {billions(recipe.active_parameters(recipe.dim))} used by a token"
+            active = billions(recipe.active_parameters(recipe.dim))
+            counts.append(message("{count} used by a token", count=active))
+        summary = joined(", ", counts)
     found = draw(Subject(recipe, "", recipe.dim, Scene(registry)))
     if not all(isinstance(item, Stack) for item in found):
         start, end = Box("input", "Tokens"), Box("output", "Logits")

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
+from zoo.describe.diagram.model import Note
+from zoo.describe.language import message
+
 ACTIVATION_WORDS = {
     "relu": "ReLU",
     "relu2": "ReLU²",
@@ -26,7 +29,12 @@ def number(value: float) -> str:
 
 def counted(count: int, noun: str) -> str:
     """ "1 head", "8 heads"."""
-    return f"{number(count)} {noun}{'' if count == 1 else 's'}"
+    return f"1 {noun}" if count == 1 else message(f"{{n}} {noun}s", n=number(count))
+
+
+def note(key: str, template: str, **values: float) -> Note:
+    """A fact with numbers: `note("heads", "{n} heads", n=8)`."""
+    return Note(message(template, **{name: number(value) for name, value in values.items()}), key)
 
 
 def activation(name: str) -> str:
@@ -49,21 +57,23 @@ def which(indices: Sequence[int], total: int) -> str:
         return told
     others = _regular(sorted(set(range(total)) - set(indices)), total)
     if others and count > total // 2:
-        return f"all but {others}"
+        return message("all but {layers}", layers=others)
     if count <= LISTED:
-        return f"layers {', '.join(map(str, indices))}"
-    return f"{count} layers from {indices[0]} to {indices[-1]}"
+        return message("layers {list}", list=", ".join(map(str, indices)))
+    return message("{n} layers from {m} to {k}", n=count, m=indices[0], k=indices[-1])
 
 
 def _regular(indices: Sequence[int], total: int) -> str:
     """Words for one layer, for neighbours, and for layers at equal distances; "" for others."""
     count, first, last = len(indices), indices[0], indices[-1]
     if count == 1:
-        return f"layer {first}"
+        return message("layer {n}", n=first)
     if last - first == count - 1:
         if first == 0:
-            return f"first {count} layers"
-        return f"last {count} layers" if last == total - 1 else f"layers {first}–{last}"
+            return message("first {n} layers", n=count)
+        if last == total - 1:
+            return message("last {n} layers", n=count)
+        return message("layers {n}–{m}", n=first, m=last)
     steps = {after - before for before, after in pairwise(indices)}
     if len(steps) > 1 or first >= (step := steps.pop()) or last + step < total:
         return ""

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from zoo.describe.diagram.draw import Subject
-from zoo.describe.diagram.labels import GATED_WORDS, activation, counted, number, spaced
+from zoo.describe.diagram.labels import GATED_WORDS, activation, counted, note, number, spaced
 from zoo.describe.diagram.model import Box, Note, boxes
 from zoo.describe.facts.fact import factor
+from zoo.describe.language import joined, message
 
 MASKS = {"causal": "Masked", "prefix": "Prefix-masked", "full": "Bidirectional"}
 
@@ -31,7 +32,7 @@ def joint_rms_norm(subject: Subject) -> Box:
 
 def learned_positions(subject: Subject) -> Box:
     """A table of positions."""
-    return subject.box("Learned positions", Note(f"{number(subject.spec.context)} positions", "positions"))
+    return subject.box("Learned positions", note("positions", "{n} positions", n=subject.spec.context))
 
 
 def sinusoidal_positions(subject: Subject) -> Box:
@@ -43,12 +44,13 @@ def embedding(subject: Subject, more: Sequence[tuple[tuple[str, str], Note]] = (
     """The table of tokens, what is added to it, and a norm; `more` are other summands, each with a fact of its own."""
     spec = subject.spec
     notes = [
-        Note(f"vocabulary {number(spec.vocab)}", "vocab"),
-        Note(f"width {number(spec.dim)}", "dim"),
+        note("vocab", "vocabulary {n}", n=spec.vocab),
+        note("dim", "width {n}", n=spec.dim),
     ]
     if spec.scale != 1.0:
         sign, size = factor(spec.scale)
-        notes.append(Note(f"{'divided by' if sign == '/' else 'times'} {size}", "scale"))
+        word = "divided by" if sign == "/" else "times"
+        notes.append(Note(message(f"{word} {{n}}", n=size), "scale"))
     if spec.shared:
         notes.append(Note("the encoder's table", "shared"))
     added: list[Any] = []
@@ -56,9 +58,9 @@ def embedding(subject: Subject, more: Sequence[tuple[tuple[str, str], Note]] = (
         for box in subject.part("positions"):
             added.append((box.title, "positions"))
             notes += box.notes
-    for part, note in more:
+    for part, fact in more:
         added.append(part)
-        notes.append(note)
+        notes.append(fact)
     rows: list[Any] = [[("Tokens", "tokens"), *added], "+"] if added else []
     if spec.norm is not None:
         rows.append((subject.title("norm"), "norm"))
@@ -71,13 +73,15 @@ def rope_notes(rope: Any) -> list[Note]:
         return []
     if not hasattr(rope, "theta"):
         return [Note(spaced(rope.name), "rope")]
-    notes = [Note(f"RoPE base {number(rope.theta)}", "theta")]
+    notes = [note("theta", "RoPE base {n}", n=rope.theta)]
     if rope.dims is not None:
-        notes.append(Note(f"RoPE of {number(rope.dims)} features", "rope_dims"))
+        notes.append(note("rope_dims", "RoPE of {n} features", n=rope.dims))
     if rope.scaling is not None:
         factor = getattr(rope.scaling, "factor", None)
-        word = {"llama3": "LLaMA-3", "yarn": "YaRN"}.get(rope.scaling.name, rope.scaling.name)
-        notes.append(Note(f"{word} scaling{'' if factor is None else f' ×{number(factor)}'}", "scaling"))
+        text = {"llama3": "LLaMA-3", "yarn": "YaRN"}.get(rope.scaling.name, rope.scaling.name) + " scaling"
+        if factor is not None:
+            text = message("{value} ×{n}", value=text, n=number(factor))
+        notes.append(Note(text, "scaling"))
     return notes
 
 
@@ -87,14 +91,20 @@ def heads_notes(spec: Any, dim: int) -> list[Note]:
     notes = [Note(counted(spec.heads, "head"), "heads")]
     if keys != spec.heads:
         notes.append(Note(counted(keys, "key/value head"), "kv_heads"))
-    notes.append(Note(f"head width {number(head)}", "head_dim"))
+    notes.append(note("head_dim", "head width {n}", n=head))
     if spec.scale is not None and abs(spec.scale - head**-0.5) > 1e-9:
-        text = "scores unscaled" if spec.scale == 1.0 else " ".join(("scores", *factor(spec.scale)))
+        text = "scores unscaled" if spec.scale == 1.0 else times("scores", spec.scale)
         notes.append(Note(text, "scale"))
     if spec.bias or spec.output_bias:
         projections = "all" if spec.bias and spec.output_bias else "Q, K, V" if spec.bias else "output"
         notes.append(Note(f"biases: {projections}", "bias"))
     return notes
+
+
+def times(what: str, scale: float) -> str:
+    """What is multiplied or divided by a number: "scores / 8"."""
+    sign, size = factor(scale)
+    return message(f"{what} {sign} {{n}}", n=size)
 
 
 def heads_word(spec: Any) -> str:
@@ -110,7 +120,7 @@ def attention(subject: Subject) -> Box:
     spec, scene = subject.spec, subject.scene
     notes = heads_notes(spec, subject.dim) + rope_notes(spec.rope)
     if spec.window is not None:
-        notes.append(Note(f"window {number(spec.window)}", "window"))
+        notes.append(note("window", "window {n}", n=spec.window))
     if scene.relative is not None:
         notes.append(Note(f"shared {scene.relative.name.replace('-', ' ')}", "relative"))
     rows: list[Any] = [[("Query", "query"), ("Key", "key"), ("Value", "value")]]
@@ -122,7 +132,8 @@ def attention(subject: Subject) -> Box:
         word = "RoPE" if spec.rope.name == "rope" else spaced(spec.rope.name)
         rows.append([(word, "rope"), (word, "rope"), ""])
     mask = MASKS.get(scene.causality, spaced(scene.causality))
-    return subject.box(f"{mask} {heads_word(spec)} attention", *notes, rows=rows, role="attention")
+    title = message(f"{mask} {{attention}}", attention=f"{heads_word(spec)} attention")
+    return subject.box(title, *notes, rows=rows, role="attention")
 
 
 def cross_attention(subject: Subject) -> Box:
@@ -136,7 +147,7 @@ def cross_attention(subject: Subject) -> Box:
 def mlp(subject: Subject) -> Box:
     """Up, activation, down."""
     spec = subject.spec
-    notes = [Note(f"hidden {number(spec.hidden)}", "hidden")]
+    notes = [note("hidden", "hidden {n}", n=spec.hidden)]
     if spec.bias:
         notes.append(Note("biases", "bias"))
     rows = [("Up", "up"), activation(spec.activation), ("Down", "down")]
@@ -146,12 +157,13 @@ def mlp(subject: Subject) -> Box:
 def gated_mlp(subject: Subject) -> Box:
     """Gate and up, their product, down."""
     spec = subject.spec
-    notes = [Note(f"hidden {number(spec.hidden)}", "hidden")]
+    notes = [note("hidden", "hidden {n}", n=spec.hidden)]
     if spec.bias:
         notes.append(Note("biases", "bias"))
-    gate = f"Gate, {activation(spec.activation)}"
+    gate = message("Gate, {activation}", activation=activation(spec.activation))
     rows: list[Any] = [[(gate, "gate"), ("Up", "up")], "×", ("Down", "down")]
-    return subject.box(f"{GATED_WORDS.get(spec.activation, 'Gated')} feed-forward", *notes, rows=rows)
+    title = message("{activation} feed-forward", activation=GATED_WORDS.get(spec.activation, "Gated"))
+    return subject.box(title, *notes, rows=rows)
 
 
 def router(subject: Subject) -> Box:
@@ -161,7 +173,8 @@ def router(subject: Subject) -> Box:
 
 def experts(subject: Subject) -> Box:
     """What one expert is."""
-    return subject.box(f"{GATED_WORDS.get(subject.spec.activation, 'gated')} experts")
+    kind = GATED_WORDS.get(subject.spec.activation, "gated")
+    return subject.box(message("{kind} experts", kind=kind))
 
 
 def moe(subject: Subject) -> Box:
@@ -169,11 +182,16 @@ def moe(subject: Subject) -> Box:
     spec = subject.spec
     router, experts = spec.router, spec.experts  # their contract has counts, and perhaps a hidden width
     notes = [
-        Note(f"{counted(experts.count, 'expert')}, {number(router.top_k)} used", "experts"),
+        note(
+            "experts",
+            f"{{n}} expert{'' if experts.count == 1 else 's'}, {{m}} used",
+            n=experts.count,
+            m=router.top_k,
+        ),
         Note(subject.title("experts"), "expert"),
     ]
     if hasattr(experts, "hidden"):
-        notes.insert(1, Note(f"hidden {number(experts.hidden)}", "hidden"))
+        notes.insert(1, note("hidden", "hidden {n}", n=experts.hidden))
     shown = (
         ["1", "2", "…", number(experts.count)]
         if experts.count > 3
@@ -183,8 +201,8 @@ def moe(subject: Subject) -> Box:
     if spec.shared is not None:
         row.append(("Shared", "shared"))
         hidden = getattr(spec.shared, "hidden", None)
-        width = "" if hidden is None else f", hidden {number(hidden)}"
-        notes.append(Note(f"shared expert{width}", "shared"))
+        one = Note("shared expert", "shared")
+        notes.append(one if hidden is None else note("shared", "shared expert, hidden {n}", n=hidden))
         if spec.shared_gate:
             notes.append(Note("shared expert gated", "shared_gate"))
     chosen = [note for box in boxes(subject.part("router")) for note in box.notes]
@@ -192,7 +210,7 @@ def moe(subject: Subject) -> Box:
     if getattr(router, "bias", False) or getattr(experts, "bias", False):
         notes.append(Note("biases", "bias"))
     rows: list[Any] = [
-        (f"{subject.title('router')}, top {number(router.top_k)}", "router"),
+        (message(f"{subject.title('router')}, top {{n}}", n=number(router.top_k)), "router"),
         row,
         "Weighted sum",
     ]
@@ -210,7 +228,7 @@ def head(subject: Subject) -> Box:
     if spec.bias:
         notes.append(Note("bias", "bias"))
     if spec.scale != 1.0:
-        notes.append(Note(" ".join(("states", *factor(spec.scale))), "scale"))
+        notes.append(Note(times("states", spec.scale), "scale"))
     return subject.box("Output head", *notes)
 
 
@@ -231,5 +249,5 @@ def side_by_side(subject: Subject, title: str, **branches: str) -> Box:
     notes = [note for box in boxes(subject.part(first)) for note in box.notes]
     for field in others:
         texts = [note.text for box in boxes(subject.part(field)) for note in box.notes]
-        notes.append(Note(f"{branches[field]}: {', '.join(texts)}", field))
+        notes.append(Note(message(f"{branches[field]}: {{rest}}", rest=joined(", ", texts)), field))
     return subject.box(title, *notes, role="attention", rows=rows)

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from zoo.describe.diagram.draw import Subject, draw
-from zoo.describe.diagram.labels import number, which
+from zoo.describe.diagram.labels import note, which
 from zoo.describe.diagram.model import Box, Frame, Note, Residual, Stack
 from zoo.describe.diagram.parts import side_by_side
+from zoo.describe.language import joined, message
 
 MOST_KINDS = 4  # frames of one stack; layers of more kinds share the last
 
@@ -27,7 +28,7 @@ def _scaled(subject: Subject, items: tuple[Any, ...]) -> tuple[Any, ...]:
     scale = subject.spec.residual_scale
     if scale == 1.0 or not isinstance(items[-1], Box):
         return items
-    return (*items[:-1], items[-1].with_notes(Note(f"output × {number(scale)}", "residual_scale")))
+    return (*items[:-1], items[-1].with_notes(note("residual_scale", "output × {n}", n=scale)))
 
 
 def parallel(subject: Subject) -> Residual:
@@ -89,12 +90,16 @@ def _stack(subject: Subject, role: str, end: Box) -> Stack:
         *(_final(item) for item in subject.part("norm")),
         *subject.part("head"),
     )
-    notes = () if spec.context is None else (Note(f"context {number(spec.context)}", "context"),)
+    notes = () if spec.context is None else (note("context", "context {n}", n=spec.context),)
     return Stack(role, "", items, Box("input", "Tokens", subject.below("context"), notes), end)
 
 
 def _final(item: Any) -> Any:
-    return dataclasses.replace(item, title=f"Final {item.title}") if isinstance(item, Box) else item
+    return (
+        dataclasses.replace(item, title=message("Final {norm}", norm=item.title))
+        if isinstance(item, Box)
+        else item
+    )
 
 
 def frames(subject: Subject, layers: Sequence[Any]) -> list[Frame]:
@@ -119,7 +124,7 @@ def frames(subject: Subject, layers: Sequence[Any]) -> list[Frame]:
         found.append(Frame(items, len(indices), f"{path}.*", label, block=block))
     if rest := list(shapes.values())[MOST_KINDS:]:
         count = sum(len(group) for variants in rest for group in variants.values())
-        box = Box("layer", "Layers of other kinds", f"{path}.*", (Note(f"{len(rest)} kinds"),))
+        box = Box("layer", "Layers of other kinds", f"{path}.*", (Note(message("{n} kinds", n=len(rest))),))
         found.append(Frame((box,), count, f"{path}.*", "the others"))
     return found
 
@@ -159,15 +164,18 @@ def _merged_notes(boxes: Sequence[Box], indices: Sequence[Sequence[int]], total:
     for name in names:
         texts: dict[str, list[int]] = {}
         for box, group in zip(boxes, indices, strict=True):
-            for note in box.notes:
-                if note.name == name:
-                    texts.setdefault(note.text, []).extend(group)
+            for one in box.notes:
+                if one.name == name:
+                    texts.setdefault(one.text, []).extend(group)
         if len(texts) == 1 and sum(map(len, texts.values())) == of_layers:
             notes.append(Note(next(iter(texts)), name))
         elif len(texts) <= 3:
-            told = (f"{text} in {which(sorted(group), total)}" for text, group in texts.items())
-            notes.append(Note("; ".join(told), name))
+            told = (
+                message("{text} in {layers}", text=text, layers=which(sorted(group), total))
+                for text, group in texts.items()
+            )
+            notes.append(Note(joined("; ", told), name))
         else:
             first, *_, last = texts
-            notes.append(Note(f"{first} to {last}, by layer", name))
+            notes.append(Note(message("{first} to {last}, by layer", first=first, last=last), name))
     return tuple(notes)

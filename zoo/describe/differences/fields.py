@@ -7,6 +7,7 @@ from typing import Any
 
 from zoo.describe.facts.fact import factor_words, text_of
 from zoo.describe.facts.structure import scaling_text
+from zoo.describe.language import joined, message
 from zoo.recipe import JointRMSNorm, RoPE, Spec
 from zoo.recipe.parts import ACTIVATION_TITLES
 
@@ -38,14 +39,15 @@ def value_text(value: Any) -> str:
     if value is None:
         return "none"
     if isinstance(value, tuple):
-        return ", ".join(map(value_text, value))
+        return joined(", ", map(value_text, value))
     return text_of(value)
 
 
 def _window(old: int | None, new: int | None) -> str:
     if new is None:
         return "attention has no window"
-    return f"attention sees a window of {new:,} tokens" + (f" instead of {old:,}" if old else "")
+    template = "attention sees a window of {n} tokens" + (" instead of {m}" if old else "")
+    return message(template, n=text_of(new), m=text_of(old))
 
 
 def same_numbers(old: Any, new: Any) -> tuple[Any, Any]:
@@ -59,23 +61,24 @@ def _rope(old: Any, new: Any) -> str:
     """Rotary positions with other numbers; of another kind, they are a difference of the stack."""
     if not isinstance(old, RoPE) or not isinstance(new, RoPE):
         return ""
-    parts = []
+    parts: list[str] = []
     if (old.theta, old.scaling) != (new.theta, new.scaling):
         texts = [f"{rope.theta:,.12g}" for rope in (old, new)]
         if old.scaling != new.scaling:
-            scalings = (
-                "without scaling" if rope.scaling is None else f"with {scaling_text(rope.scaling)}"
-                for rope in (old, new)
-            )
-            texts = [f"{text} {scaling}" for text, scaling in zip(texts, scalings, strict=True)]
-        parts.append(f"rotary base {texts[1]} instead of {texts[0]}")
+            texts = [_with_scaling(text, rope) for text, rope in zip(texts, (old, new), strict=True)]
+        parts.append(message("rotary base {new} instead of {old}", new=texts[1], old=texts[0]))
     if old.dims != new.dims:
-        parts.append(
-            "all of each head is rotated" if new.dims is None else f"{new.dims} of each head are rotated"
-        )
+        part = message("{n} of each head are rotated", n=new.dims)
+        parts.append("all of each head is rotated" if new.dims is None else part)
     if old.interleaved != new.interleaved:
         parts.append(f"rotated dimensions are paired {'as neighbours' if new.interleaved else 'by halves'}")
-    return "; ".join(parts)
+    return joined("; ", parts)
+
+
+def _with_scaling(base: str, rope: RoPE) -> str:
+    if rope.scaling is None:
+        return message("{n} without scaling", n=base)
+    return message("{n} with {scaling}", n=base, scaling=scaling_text(rope.scaling))
 
 
 def _yes(true: str, false: str) -> Callable[[Any, Any], str]:
@@ -83,30 +86,39 @@ def _yes(true: str, false: str) -> Callable[[Any, Any], str]:
 
 
 def _instead(text: str) -> Callable[[Any, Any], str]:
-    """A count: `text` has a place for the number."""
-    return lambda old, new: f"{text.format(value_text(new))} instead of {value_text(old)}" if new else ""
+    """A count: `text` has a place {n} for the number."""
+    template = text + " instead of {m}"
+    return lambda old, new: message(template, n=value_text(new), m=value_text(old)) if new else ""
 
 
 def _head_norm(old: Any, new: Any) -> str:
     if isinstance(new, JointRMSNorm):
         return "RMSNorm over all query heads together, and over all key heads"
-    return "no norm on queries and keys" if new is None else f"{new.title} on each query and key head"
+    return (
+        "no norm on queries and keys"
+        if new is None
+        else message("{norm} on each query and key head", norm=new.title)
+    )
 
 
 def _scale(old: Any, new: Any) -> str:
     if new == 1.0:
         return "scores are not scaled by the head's width"
-    return "scores are scaled by 1/√(head width)" if new is None else f"scores are {factor_words(new)}"
+    return (
+        "scores are scaled by 1/√(head width)"
+        if new is None
+        else message("scores are {how}", how=factor_words(new))
+    )
 
 
 def _residual_scale(old: float | None, new: float) -> str:
     how = "not scaled" if new == 1.0 else factor_words(new)
-    return f"what each part adds to the residual stream is {how}"
+    return message("what each part adds to the residual stream is {how}", how=how)
 
 
 def _activation(old: Any, new: Any) -> str:
     titles = [ACTIVATION_TITLES.get(name, name) for name in (old, new)]
-    return f"{titles[1]} instead of {titles[0]} as activation"
+    return message("{new} instead of {old} as activation", new=titles[1], old=titles[0])
 
 
 FIELDS: dict[tuple[str, str], Callable[[Any, Any], str]] = {
@@ -115,9 +127,9 @@ FIELDS: dict[tuple[str, str], Callable[[Any, Any], str]] = {
         "the feed-forward reads what the mixer's residual sum gives",
     ),
     ("layer", "residual_scale"): _residual_scale,
-    ("mixer", "heads"): _instead("{} heads"),
-    ("mixer", "kv_heads"): _instead("{} key/value heads"),
-    ("mixer", "head_dim"): _instead("heads of width {}"),
+    ("mixer", "heads"): _instead("{n} heads"),
+    ("mixer", "kv_heads"): _instead("{n} key/value heads"),
+    ("mixer", "head_dim"): _instead("heads of width {n}"),
     ("mixer", "window"): _window,
     ("mixer", "rope"): _rope,
     ("mixer", "bias"): _yes("biases on queries, keys and values", "no biases on queries, keys and values"),
@@ -130,15 +142,15 @@ FIELDS: dict[tuple[str, str], Callable[[Any, Any], str]] = {
     ("cross", "head_dim"): lambda old, new: "",
     ("cross", "bias"): _yes("biases in cross-attention", "no biases in cross-attention"),
     ("cross", "output_bias"): lambda old, new: "",
-    ("feedforward", "hidden"): _instead("feed-forward {} wide"),
+    ("feedforward", "hidden"): _instead("feed-forward {n} wide"),
     ("feedforward", "activation"): _activation,
     ("feedforward", "bias"): _yes("biases in the feed-forward", "no biases in the feed-forward"),
     ("feedforward", "shared_gate"): _yes("a gate on the shared expert", "no gate on the shared expert"),
-    ("experts", "count"): _instead("{} experts"),
-    ("experts", "hidden"): _instead("experts {} wide"),
+    ("experts", "count"): _instead("{n} experts"),
+    ("experts", "hidden"): _instead("experts {n} wide"),
     ("experts", "activation"): _activation,
     ("router", "experts"): lambda old, new: "",  # as many as there are
-    ("router", "top_k"): _instead("a token uses {} experts"),
+    ("router", "top_k"): _instead("a token uses {n} experts"),
     ("router", "normalised"): _yes(
         "the weights of the experts used sum to one", "the weights of the experts used need not sum to one"
     ),

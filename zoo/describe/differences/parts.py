@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from zoo.describe.differences.fields import FIELDS, SIZES, TOGETHER, same_numbers, value_text
+from zoo.describe.language import message, reworded
 from zoo.recipe import Spec
 from zoo.recipe.spec import in_words
 
@@ -39,29 +40,39 @@ def explanation(spec: Spec) -> str:
         return ""
     text = re.sub(r"\s*\([^()]*\b(?:19|20)\d\d\b[^()]*\)", "", text)
     sentence = re.split(r"[.](?:\s|$)", text, maxsplit=1)[0]
-    sentence = re.sub(r"`(\w+)`", lambda found: value_text(getattr(spec, found[1], found[1])), sentence)
     title, colon, rest = sentence.partition(": ")
-    return rest if colon and title.lower() == spec.title.lower() else sentence
+    template = rest if colon and title.lower() == spec.title.lower() else sentence
+    names = re.findall(r"`(\w+)`", template)
+    values = {name: value_text(getattr(spec, name, name)) for name in names}
+    return message(re.sub(r"`(\w+)`", r"{\1}", template), **values) if values else template
 
 
 def lowered(text: str) -> str:
     """A text as the middle of a sentence: its first letter is small, unless it begins a name or a formula."""
     word = text.partition(" ")[0]
     plain = re.fullmatch(r"[A-Z](?:[a-z]+(?:-[a-z]+)*)?[,:]?", word)
-    return text[:1].lower() + text[1:] if plain and (len(word) > 1 or word == "A") else text
+    return reworded(text, text[:1].lower() + text[1:]) if plain and (len(word) > 1 or word == "A") else text
 
 
 def capital(text: str) -> str:
     """A text as the beginning of a sentence."""
-    return (
-        text[:1].upper() + text[1:] if text[1:2].islower() or text[1:2] == "-" or text[:2] == "a " else text
-    )
+    begins = text[1:2].islower() or text[1:2] == "-" or text[:2] == "a "
+    return reworded(text, text[:1].upper() + text[1:]) if begins else text
+
+
+def as_sentence(text: str) -> str:
+    """A text as a sentence."""
+    return reworded(text, f"{capital(text)}.")
 
 
 def replaced(spec: Spec) -> str:
     """A block's title, with what it is where that is not generally known."""
     text = explanation(spec)
-    return f"{spec.title} ({lowered(text)})" if text else spec.title
+    return (
+        message("{block} ({explanation})", block=spec.title, explanation=lowered(text))
+        if text
+        else spec.title
+    )
 
 
 def part_changes(
@@ -70,7 +81,7 @@ def part_changes(
     """Sentences about a part that a layer has in another form; `place` names the layers: "each layer"."""
     word = PARTS.get(part, in_words(part.replace("_", " ")))
     if before is None and after is not None:
-        yield f"{capital(replaced(after))} is added to {place}."
+        yield message("{new} is added to {place}.", new=capital(replaced(after)), place=place)
     elif after is None and before is not None:
         yield f"No layer has {article(word)}."
     elif before is not None and after is not None:
@@ -89,12 +100,12 @@ def _changes(before: Spec, after: Spec, place: str, word: str, sizes: bool) -> I
         for name in ("activation", "router", "experts", "shared", "shared_gate", "bias"):
             changed.pop(name, None)
     elif not alike:
-        yield _sentence(place, f"{replaced(after)} instead of {before.title}")
+        yield _sentence(place, _instead(replaced(after), before.title))
         if explanation(after):  # it describes what is new
             changed = {name: pair for name, pair in changed.items() if name in vars(before)}
     elif renamed and sizes:
         old, new = (_with_heads(spec) for spec in (before, after))
-        yield _sentence(place, f"{new} instead of {old}")
+        yield _sentence(place, _instead(new, old))
         changed = {name: pair for name, pair in changed.items() if name not in ("heads", "kv_heads")}
     if related:
         yield from field_changes(before, after, changed, place, word, sizes)
@@ -105,8 +116,12 @@ def _with_heads(spec: Any) -> str:
     heads, groups = (vars(spec).get(name) for name in ("heads", "kv_heads"))
     if not heads:
         return str(spec.title)
-    grouped = f" and {groups} key/value heads" if groups and groups != heads else ""
-    return f"{spec.title} with {heads} heads{grouped}"
+    grouped = " and {m} key/value heads" if groups and groups != heads else ""
+    return message("{attention} with {n} heads" + grouped, attention=spec.title, n=heads, m=groups)
+
+
+def _instead(new: str, old: str) -> str:
+    return message("{new} instead of {old}", new=new, old=old)
 
 
 def field_changes(
@@ -129,10 +144,16 @@ def field_changes(
         elif all(isinstance(value, Spec) for value in pair) and pair[0].kind == pair[1].kind:
             yield from _changes(*pair, place, f"{word}'s {field_word(name)}", sizes)
         elif isinstance(pair[1], Spec) and pair[0] is None:
-            yield _sentence(place, f"{replaced(pair[1])} as the {word}'s {field_word(name)}")
+            text = message(f"{{new}} as the {word}'s {field_word(name)}", new=replaced(pair[1]))
+            yield _sentence(place, text)
         elif name in vars(after):
-            old = "" if pair[0] is None and name not in vars(before) else f" instead of {value_text(pair[0])}"
-            yield _sentence(place, f"{word} {field_word(name)}: {value_text(pair[1])}{old}")
+            old, new = (
+                "none" if value is None else place
+                for value, place in zip(pair, ("{old}", "{new}"), strict=True)
+            )
+            instead = "" if pair[0] is None and name not in vars(before) else f" instead of {old}"
+            template = f"{word} {field_word(name)}: {new}{instead}"
+            yield _sentence(place, message(template, old=value_text(pair[0]), new=value_text(pair[1])))
 
 
 def field_word(name: str) -> str:
@@ -152,38 +173,45 @@ def _feedforward(before: Spec, after: Spec, place: str) -> Iterator[str]:
     """A feed-forward of another kind; of experts, how many there are and how many are used."""
     if not _has_experts(after):
         if _has_experts(before):
-            yield _sentence(place, f"one feed-forward, {replaced(after)}, takes the place of the experts")
+            template = "one feed-forward, {kind}, takes the place of the experts"
+            yield _sentence(place, message(template, kind=replaced(after)))
         else:
-            yield _sentence(place, f"{replaced(after)} instead of {before.title}")
+            yield _sentence(place, _instead(replaced(after), before.title))
         return
     parts = {part.kind: part for _, part in after.walk()}
     count, used = getattr(parts["experts"], "count", 0), getattr(parts.get("router"), "top_k", None)
-    kind = (
-        ""
-        if is_known(parts["experts"])
-        else f" ({lowered(explanation(parts['experts'])) or parts['experts'].title})"
-    )
-    of_which = f", of which a token uses {used}" if used else ""
-    shared = getattr(after, "shared", None)
-    gated = ", times a gate" if getattr(after, "shared_gate", False) else ""
-    beside = f", and one shared expert that every token uses{gated}" if shared is not None else ""
+    text = message("{n} experts", n=count)
+    if not is_known(parts["experts"]):
+        kind = lowered(explanation(parts["experts"])) or parts["experts"].title
+        text = message("{n} experts ({kind})", n=count, kind=kind)
+    if used:
+        text = message("{experts}, of which a token uses {n}", experts=text, n=used)
+    if getattr(after, "shared", None) is not None:
+        text = message("{experts}, and one shared expert that every token uses", experts=text)
+        if getattr(after, "shared_gate", False):
+            text = message("{experts}, times a gate", experts=text)
     if _has_experts(before):
-        yield _sentence(place, f"{count} experts{kind}{of_which}{beside}")
+        yield _sentence(place, text)
+    elif place == "each layer":
+        yield message("Each layer's feed-forward is replaced by {experts}.", experts=text)
     else:
-        owner = "each layer's feed-forward" if place == "each layer" else f"the feed-forward of {place}"
-        yield f"{capital(owner)} is replaced by {count} experts{kind}{of_which}{beside}."
+        yield message("The feed-forward of {place} is replaced by {experts}.", place=place, experts=text)
     router = parts.get("router")
     if router is not None and not is_known(router) and explanation(router):
-        yield f"The router: {lowered(explanation(router))}."
+        yield message("The router: {text}.", text=lowered(explanation(router)))
 
 
 def article(text: str) -> str:
     """A noun with its article: "a feed-forward"."""
-    return text if text.endswith("attention") else f"a{'n' if text[:1].lower() in 'aeiou' else ''} {text}"
+    if text.endswith("attention"):
+        return text
+    return message("an {noun}" if text[:1].lower() in "aeiou" else "a {noun}", noun=text)
 
 
 def _sentence(place: str, text: str) -> str:
     """A sentence with its layers, which are not named where they are all."""
     if not text:
         return ""
-    return f"{capital(text)}." if place == "each layer" else f"In {place}: {lowered(text)}."
+    if place == "each layer":
+        return as_sentence(text)
+    return message("In {place}: {rest}.", place=place, rest=lowered(text))

@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from zoo.describe.differences.parts import part_changes
+from zoo.describe.differences.parts import as_sentence, part_changes
 from zoo.describe.differences.stacks import (
     common,
     embedding_changed,
@@ -16,9 +16,10 @@ from zoo.describe.differences.stacks import (
     norms_changed,
     positions_changed,
 )
-from zoo.describe.facts.fact import billions
+from zoo.describe.facts.fact import billions, text_of
 from zoo.describe.facts.parameters import has_idle_experts
 from zoo.describe.facts.stacks import DECODER, ENCODER, is_opaque, stacks
+from zoo.describe.language import message, reworded
 from zoo.recipe import Spec
 
 SEES = {
@@ -62,7 +63,8 @@ def differences(base: Any, other: Any, *, sizes: bool = True) -> list[str]:
             if sentence in everywhere or len(sentences_of) == 1:
                 found.append(sentence)
             else:
-                found.append(f"{role.capitalize()}: {sentence[:1].lower() + sentence[1:]}")
+                rest = reworded(sentence, sentence[:1].lower() + sentence[1:])
+                found.append(message(f"{role.capitalize()}: {{rest}}", rest=rest))
     found += head_changed(base, other)
     found = list(dict.fromkeys(found))
     found = [_with_active(sentence, other) for sentence in found]
@@ -172,15 +174,15 @@ def where(places: Sequence[int], layers: int) -> str:
     if len(places) == layers:
         return "each layer"
     if len(places) == 1:
-        return f"layer {places[0] + 1} of {layers}"
+        return message("layer {n} of {m}", n=places[0] + 1, m=layers)
     if list(places) == list(range(len(places))):
-        return f"the first {len(places)} layers"
+        return message("the first {n} layers", n=len(places))
     if list(places) == list(range(layers - len(places), layers)):
-        return f"the last {len(places)} of {layers} layers"
+        return message("the last {n} of {m} layers", n=len(places), m=layers)
     steps = {b - a for a, b in itertools.pairwise(places)}
     if len(steps) == 1 and places[0] < (step := steps.pop()) and len(places) > 1:
-        return "every other layer" if step == 2 else f"one layer in {step}"
-    return f"{len(places)} of {layers} layers"
+        return "every other layer" if step == 2 else message("one layer in {n}", n=step)
+    return message("{n} of {m} layers", n=len(places), m=layers)
 
 
 def _with_active(sentence: str, recipe: Any) -> str:
@@ -192,26 +194,28 @@ def _with_active(sentence: str, recipe: Any) -> str:
     total, active = (int(count(recipe.dim)) for count in (recipe.parameters, recipe.active_parameters))
     used, whole = billions(active), billions(total)
     if used.split(" ")[1:] == whole.split(" ")[1:]:
-        used = used.split(" ")[0]
-    return f"{sentence.rstrip('.')} ({used} of {whole} parameters are used for a token)."
+        used = used.reworded(used.split(" ")[0])
+    rest = reworded(sentence, sentence.rstrip("."))
+    return message("{rest} ({n} of {m} parameters are used for a token).", rest=rest, n=used, m=whole)
 
 
 def _sizes(base: Any, other: Any) -> Iterator[str]:
     """Sizes of the whole model."""
-    for name, text in (("vocab", "Vocabulary of {}"), ("context", "Context of {}")):
+    for name, text in (("vocab", "Vocabulary of {n}"), ("context", "Context of {n}")):
         old, new = getattr(base, name), getattr(other, name)
         if old != new and new is not None:
-            beside = f" instead of {old:,}" if old is not None else ""
-            yield f"{text.format(f'{new:,}')}{beside}."
+            beside = "." if old is None else " instead of {m}."
+            yield message(text + beside, n=f"{new:,}", m=text_of(old))
     counts = [_layer_counts(recipe) for recipe in (base, other)]
     parts = []
     if counts[0] != counts[1]:
-        parts.append(f"{counts[1]} layers instead of {counts[0]}")
+        parts.append(message("{n} layers instead of {m}", n=counts[1], m=counts[0]))
     if base.dim != other.dim:
-        parts.append(f"width {other.dim:,} instead of {base.dim:,}")
-    if parts:
-        text = ", ".join(parts)
-        yield f"{text[:1].upper()}{text[1:]}."
+        parts.append(message("width {n} instead of {m}", n=f"{other.dim:,}", m=f"{base.dim:,}"))
+    if len(parts) > 1:
+        yield message("{layers}, {width}.", layers=parts[0], width=parts[1])
+    elif parts:
+        yield as_sentence(parts[0])
 
 
 def _layer_counts(recipe: Any) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 from zoo.describe.differences.fields import FIELDS
 from zoo.describe.differences.parts import (
     article,
+    as_sentence,
     capital,
     changed_fields,
     explanation,
@@ -18,6 +19,7 @@ from zoo.describe.differences.parts import (
 )
 from zoo.describe.facts.fact import factor, factor_words
 from zoo.describe.facts.structure import positions
+from zoo.describe.language import joined, message
 from zoo.recipe import Head, Layer, Spec
 
 
@@ -34,14 +36,16 @@ def positions_changed(ours: Any, theirs: Any) -> Iterator[str]:
         if old is not None and new is not None and type(old) is type(new):
             for name, (_, value) in changed_fields(old, new).items():
                 if name == "offset":
-                    yield f"Positions begin at {value}."
+                    yield message("Positions begin at {n}.", n=value)
                 elif name != "context":
-                    yield POSITION_FIELDS.get((name, value), f"Positions: {name} {value_text(value)}.")
+                    text = message(f"Positions: {name} {{new}}.", new=value_text(value))
+                    yield POSITION_FIELDS.get((name, value), text)
     elif not kinds[1]:
-        yield f"No positions, where the other has {kinds[0]} ones: the layers read tokens in their order."
+        template = "No positions, where the other has {kind} ones: the layers read tokens in their order."
+        yield message(template, kind=kinds[0])
     else:
-        beside = f" instead of {kinds[0]}" if kinds[0] else ""
-        yield f"Positions: {positions(theirs)}{beside}."
+        template = "Positions: {new} instead of {old}." if kinds[0] else "Positions: {new}."
+        yield message(template, new=positions(theirs), old=kinds[0])
 
 
 POSITION_FIELDS = {
@@ -54,7 +58,7 @@ POSITION_FIELDS = {
 
 def _kind_of_positions(stack: Any) -> str:
     text = positions(stack) or ""
-    return "; ".join(dict.fromkeys(part.partition(",")[0] for part in text.split("; ")))
+    return joined("; ", dict.fromkeys(part.partition(",")[0] for part in text.split("; ")))
 
 
 def norms_changed(ours: Any, theirs: Any) -> Iterator[str]:
@@ -65,16 +69,18 @@ def norms_changed(ours: Any, theirs: Any) -> Iterator[str]:
             yield "No norms."
         else:
             shown = next((norm for norm in _all_norms(theirs) if norm.title == titles[1][0]), None)
-            new = ", ".join(titles[1]) if shown is None or len(titles[1]) > 1 else replaced(shown)
-            yield f"{new} instead of {', '.join(titles[0])}." if titles[0] else f"{new} as norm."
+            new = joined(", ", titles[1]) if shown is None or len(titles[1]) > 1 else replaced(shown)
+            template = "{new} instead of {old}." if titles[0] else "{new} as norm."
+            yield message(template, new=new, old=joined(", ", titles[0]))
     places = [
         next(iter(dict.fromkeys(layer.norm_placement for layer in stack.layers))) for stack in (ours, theirs)
     ]
     untold = bool(titles[0]) and not places[0]  # a plugin's layer that does not say where its norms stand
     if places[0] != places[1] and places[1] and titles[1] and not untold:
         names = {"before each part": " (Pre-LN)", "after each sum": " (Post-LN)"}
-        old = f" instead of {places[0]}{names.get(places[0], '')}" if places[0] else ""
-        yield f"Norms come {places[1]}{names.get(places[1], '')}{old}."
+        old, new = (f"{place}{names.get(place, '')}" for place in places)
+        template = "Norms come {place} instead of {other}." if places[0] else "Norms come {place}."
+        yield message(template, place=new, other=old)
     finals = [getattr(stack, "norm", None) is not None for stack in (ours, theirs)]
     if finals[0] != finals[1]:
         yield "A final norm before the head." if finals[1] else "No final norm before the head."
@@ -96,29 +102,31 @@ def layers_changed(ours: Any, theirs: Any, sizes: bool) -> Iterator[str]:
     if type(old) is not type(new):
         same_placement = old.norm_placement == new.norm_placement
         if (text := explanation(new)) and (same_placement or not new.norm_placement):
-            yield f"The layer: {lowered(text)}."
+            yield message("The layer: {text}.", text=lowered(text))
         elif type(new) is Layer and explanation(old) and (same_placement or not old.norm_placement):
-            yield f"A plain layer instead of {article(replaced(old))}."
+            yield message("A plain layer instead of {old}.", old=article(replaced(old)))
     for name, (before, after) in changed_fields(old, new).items():
         plain = not isinstance(before, Spec) and not isinstance(after, Spec)
         if not plain or name == "placement" or not (name in vars(old) and name in vars(new)):
             continue
         phrase = FIELDS.get(("layer", name))
         if phrase is None:
-            yield f"Layer {name.replace('_', ' ')}: {value_text(after)} instead of {value_text(before)}."
+            template = f"Layer {name.replace('_', ' ')}: {{new}} instead of {{old}}."
+            yield message(template, new=value_text(after), old=value_text(before))
         else:
-            yield f"{capital(phrase(before, after))}."
+            yield as_sentence(phrase(before, after))
 
 
 def embedding_changed(old: Any, new: Any) -> Iterator[str]:
     """The embedding: its kind, its scale, its norm."""
     if type(old) is not type(new):
         text = lowered(explanation(new)) or "a plain table of tokens"
-        yield f"The embedding: {text}."
+        yield message("The embedding: {text}.", text=text)
     if old.scale != new.scale:
-        yield f"Embeddings are {_scaled(new.scale, new.dim)}."
+        yield message("Embeddings are {how}.", how=_scaled(new.scale, new.dim))
     if (old.norm is None) != (new.norm is None):
-        yield f"{new.norm.title} after the embedding." if new.norm else "No norm after the embedding."
+        added = message("{norm} after the embedding.", norm=new.norm.title) if new.norm else ""
+        yield added or "No norm after the embedding."
 
 
 def head_changed(base: Any, other: Any) -> Iterator[str]:
@@ -128,12 +136,13 @@ def head_changed(base: Any, other: Any) -> Iterator[str]:
         if new is None:
             yield "No head: the model gives hidden states."
         else:
-            yield f"{capital(article(new.title))} is added."
+            yield message("{kind} is added.", kind=capital(article(new.title)))
         return
     if old is None:
         return
     if type(old) is not type(new):
-        yield f"The head: {replaced(new) if explanation(new) else 'one projection to logits'}."
+        text = replaced(new) if explanation(new) else "one projection to logits"
+        yield message("The head: {text}.", text=text)
     if bool(old.ties_embedding) != bool(new.ties_embedding):
         tied = "The head uses the embedding's table (tied)."
         yield tied if new.ties_embedding else "The head has a matrix of its own (not tied)."
@@ -141,7 +150,7 @@ def head_changed(base: Any, other: Any) -> Iterator[str]:
         if old.bias != new.bias:
             yield "A bias on the logits." if new.bias else "No bias on the logits."
         if old.scale != new.scale:
-            yield f"Hidden states are {_scaled(new.scale, other.dim)} before the head."
+            yield message("Hidden states are {how} before the head.", how=_scaled(new.scale, other.dim))
 
 
 def _scaled(scale: float, dim: int) -> str:
@@ -152,4 +161,6 @@ def _scaled(scale: float, dim: int) -> str:
     root = factor(dim**0.5)[1]
     if factor(scale)[1] != root:
         return words
-    return f"{words} (√width)" if "√" not in root else words.replace(root, "√width")
+    if "√" not in root:
+        return message("{how} (√width)", how=words)
+    return message(words.template, n="√width")

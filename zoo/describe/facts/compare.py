@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from zoo.describe.facts.fact import ABSENT, Fact, Sheet
+from zoo.describe.language import message
 from zoo.frozen import Frozen, frozen
 
 SEPARATE = ("layers",)  # a number of layers is of one stack, even where both have as many
@@ -69,11 +70,13 @@ def aligned(columns: Sequence[Iterable[Fact]]) -> list[Row]:
     for name in _order(keyed):
         facts = [rows.get(name) for rows in keyed]
         first = next(fact for fact in facts if fact is not None)
-        named = f"{first.role} {first.label}" if first.role and name == first.name and strict else first.label
+        label = first.label
+        if first.role and name == first.name and strict:
+            label = message(f"{first.role} {{label}}", label=label)
         values = tuple(None if fact is None else fact.value for fact in facts)
         texts = tuple(ABSENT if fact is None else fact.text for fact in facts)
         detail = all(fact.detail for fact in facts if fact is not None)
-        found.append(Row(name, named, values, texts, first.unit, detail))
+        found.append(Row(name, label, values, texts, first.unit, detail))
     return found
 
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from zoo.describe.language import Message, joined, message
 from zoo.errors import ZooError
 from zoo.frozen import Frozen, frozen
 
@@ -129,7 +130,7 @@ def text_of(value: Value, unit: str = "") -> str:
     if unit in ("parameters", "FLOPs", "numbers"):
         return amount(value).rstrip()
     if unit in MEASURED_UNITS:
-        return f"{_figure(value)} {unit}"
+        return message(f"{{n}} {unit}", n=_figure(value))
     return f"{value:,}" if isinstance(value, int) else f"{value:,.12g}"
 
 
@@ -147,10 +148,10 @@ def factor(value: float) -> tuple[str, str]:
     return "×", f"{value:.4g}"
 
 
-def factor_words(value: float) -> str:
+def factor_words(value: float) -> Message:
     """The same in a sentence: "multiplied by 12", "divided by √512"."""
     sign, text = factor(value)
-    return f"{'divided' if sign == '/' else 'multiplied'} by {text}"
+    return message(f"{'divided' if sign == '/' else 'multiplied'} by {{n}}", n=text)
 
 
 def amount(number: float) -> str:
@@ -161,12 +162,12 @@ def amount(number: float) -> str:
     return f"{number:.3g} " if isinstance(number, float) and not number.is_integer() else f"{int(number)} "
 
 
-def billions(number: float) -> str:
+def billions(number: float) -> Message:
     """A count as a sentence has it: "46.7 billion"."""
     for word, size in (("trillion", 1e12), ("billion", 1e9), ("million", 1e6)):
         if number >= size * 0.9995:
-            return f"{_three(number / size)} {word}"
-    return f"{int(number):,}"
+            return message(f"{{n}} {word}", n=_three(number / size))
+    return message("{n}", n=f"{int(number):,}")
 
 
 def _three(number: float) -> str:
@@ -193,10 +194,15 @@ def runs_text(items: Iterable[str]) -> str:
     if len(values) == 2 and ABSENT in values:
         value = next(iter(values - {ABSENT}))
         total, having = sum(count for _, count in found), sum(count for item, count in found if item == value)
-        return f"{value} in {having} of {total} layers{'' if len(found) <= 3 else ', in turn'}"
+        template = "{value} in {n} of {m} layers" + ("" if len(found) <= 3 else ", in turn")
+        return message(template, value=value, n=having, m=total)
     if len(found) <= 3:
-        return ", ".join(f"{item} ×{count}" for item, count in found)
+        return _with_counts(found)
     counts: dict[str, int] = {}
     for item, count in found:
         counts[item] = counts.get(item, 0) + count
-    return ", ".join(f"{item} ×{count}" for item, count in counts.items()) + " in turn"
+    return message("{values} in turn", values=_with_counts(counts.items()))
+
+
+def _with_counts(found: Iterable[tuple[str, int]]) -> Message:
+    return joined(", ", (message("{value} ×{n}", value=item, n=count) for item, count in found))

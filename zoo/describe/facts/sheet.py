@@ -23,6 +23,7 @@ from zoo.describe.facts.parameters import by_part, has_idle_experts
 from zoo.describe.facts.stacks import DECODER, is_opaque, stacks
 from zoo.describe.facts.structure import stack_facts
 from zoo.describe.facts.weight_bytes import FORMATS, GROUP, Weights, format_of, weights_of
+from zoo.describe.language import message
 from zoo.errors import ZooError
 from zoo.recipe.policy import CachePolicy
 
@@ -115,7 +116,8 @@ def _sums(recipe: Any) -> Iterator[Fact]:
         yield Fact("parameters.active", "parameters a token uses", active, "parameters", note, detail=detail)
     for label, number in by_part(recipe).items():
         name = label.replace(" ", "_").replace("-", "_")
-        yield Fact(f"parameters.{name}", f"parameters, {label}", number, "parameters", detail=True)
+        text = message("parameters, {part}", part=label)
+        yield Fact(f"parameters.{name}", text, number, "parameters", detail=True)
 
 
 def _model(recipe: Any) -> Iterator[Fact]:
@@ -145,17 +147,19 @@ def _cache(recipe: Any, kept: tuple[Kept, ...], tokens: int) -> Iterator[Fact]:
         yield Fact("cache.source_token", label, round(source * POLICIES["16-bit"]), "bytes", detail=True)
     if not (growing or state):
         return
-    number, label = cache_bytes(kept, tokens), f"cache at {tokens:,} tokens"
+    number, label = cache_bytes(kept, tokens), message("cache at {n} tokens", n=f"{tokens:,}")
     yield Fact("cache.context", label, number, "bytes", note, detail=not growing)
     for policy in POLICIES:
         for name, length in LENGTHS.items():
-            label = f"cache at {name}, {policy}"
+            label = message("cache at {length}, {policy}", length=name, policy=policy)
             number = cache_bytes(kept, length, policy)
             yield Fact(f"cache.{name}.{policy}", label, number, "bytes", note, detail=True)
     for one in kept:
         if one.window is not None or len(kept) > 1:
             where = f"window_{one.window}" if one.window is not None else one.kind
-            label = f"cache of {one.layers} layers, {where.replace('_', ' ')}, at {tokens:,} tokens"
+            kind = one.kind if one.window is None else message("window {n}", n=one.window)
+            template = "cache of {n} layers, {kind}, at {m} tokens"
+            label = message(template, n=one.layers, kind=kind, m=f"{tokens:,}")
             yield Fact(f"cache.kind.{where}", label, one.bytes(tokens), "bytes", detail=True)
 
 
@@ -173,10 +177,10 @@ def _weights(recipe: Any, weights: Weights | None, kept: tuple[Kept, ...], chose
         return None if chosen.group else chosen.bytes(int(recipe.parameters(recipe.dim)))
 
     note = f"groups of {GROUP}, scales of 16 bits" if chosen.isdecimal() else ""
-    yield Fact("weights.chosen", f"weights, {format_label(chosen)}", held(chosen), "bytes", note)
+    yield Fact("weights.chosen", weights_label(chosen), held(chosen), "bytes", note)
     for name in FORMATS:
         if (number := held(name)) is not None:
-            yield Fact(f"weights.{name}", f"weights, {format_label(name)}", number, "bytes", detail=True)
+            yield Fact(f"weights.{name}", weights_label(name), number, "bytes", detail=True)
     room, taken = runtime.total_memory(), held(chosen)
     if room is not None and taken is not None:
         note = f"{room / 1e9:.1f} GB, weights in {format_label(chosen)}, 16-bit cache"
@@ -184,23 +188,30 @@ def _weights(recipe: Any, weights: Weights | None, kept: tuple[Kept, ...], chose
             yield Fact("fits", FITS, 0, "tokens", note, words="the weights do not fit")
         elif DECODER in stacks(recipe) or is_opaque(recipe):
             longest = largest_context(kept, room - taken, recipe.context)
-            words = "any length" if longest is None else f"{longest:,} tokens"
+            words = "any length" if longest is None else message("{n} tokens", n=f"{longest:,}")
             yield Fact("fits", FITS, longest, "tokens", note, words=words)
 
 
 def format_label(name: str) -> str:
     """A format as a person reads it: "4 bits"."""
-    return f"{name} bits" if name.isdecimal() else name
+    return message("{n} bits", n=name) if name.isdecimal() else name
+
+
+def weights_label(name: str) -> str:
+    """The label of the weights' bytes in a format."""
+    return message("weights, {format}", format=format_label(name))
 
 
 def _flops(recipe: Any, tokens: int) -> Iterator[Fact]:
     counted = "2 a multiply-add: matrix products, attention's scores and sums"
     if (number := decode_flops(recipe, tokens)) is not None:
-        yield Fact("flops.decode", f"FLOPs a token, after {tokens:,}", number, "FLOPs", counted)
+        yield Fact(
+            "flops.decode", message("FLOPs a token, after {n}", n=f"{tokens:,}"), number, "FLOPs", counted
+        )
     if (number := prefill_flops(recipe, tokens)) is not None:
         yield Fact(
             "flops.prefill",
-            f"FLOPs a token, reading {tokens:,}",
+            message("FLOPs a token, reading {n}", n=f"{tokens:,}"),
             number,
             "FLOPs",
             counted,

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from zoo.describe.facts.compare import Row, aligned
 from zoo.describe.facts.fact import Sheet
 from zoo.describe.facts.sheet import format_label
+from zoo.describe.language import Message
 from zoo.frozen import Frozen, frozen
 
 # The label of each row that several facts share, and for each fact how its text stands in the row.
@@ -57,7 +57,6 @@ FLAGS = {  # the texts of yes and no
 }
 # Implied by "encoder-decoder": the encoder sees all tokens, the decoder those before.
 UNDERSTOOD = {"encoder.causality": "all tokens", "decoder.causality": "earlier tokens"}
-SOME_LAYERS = re.compile(r"(.*) (in \d+ of \d+ layers(?:, in turn)?)")
 
 
 @frozen()
@@ -110,11 +109,14 @@ def _texts(members: dict[str, str], rows: dict[str, Row], words: dict[str, str])
     values = {name.rpartition(".")[2]: rows[name].values[0] for name in members}
     for name, text in members.items():
         value, shown = rows[name].values[0], rows[name].texts[0]
-        place = SOME_LAYERS.fullmatch(shown)
+        place = ""
+        if isinstance(shown, Message) and shown.template.startswith("{value} in "):
+            whole, shown = shown, str(shown.values["value"])
+            place = whole.removeprefix(f"{shown} ")
         if name in FLAGS:
             yield FLAGS[name][not value], ""
         elif not (name.endswith("kv_heads") and value == values.get("heads")):
-            yield text.format(place[1] if place else shown, **words), place[2] if place else ""
+            yield text.format(shown, **words), place
 
 
 def _joined(texts: list[tuple[str, str]]) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from zoo.describe.facts.fact import Fact, Scalar
+from zoo.describe.language import joined, message
 from zoo.recipe import RoPE, Spec
 from zoo.recipe.parts import ACTIVATION_TITLES, AddedPositions
 
@@ -80,7 +81,7 @@ def _field(*names: str) -> Callable[[Spec, int], Scalar]:
 
 
 def _mixer(layer: Spec, dim: int) -> Scalar:
-    return " and ".join(mixer.title for mixer in mixers(layer)) or None
+    return joined(" and ", (mixer.title for mixer in mixers(layer))) or None
 
 
 def _kv_heads(layer: Spec, dim: int) -> Scalar:
@@ -147,7 +148,7 @@ def norms(layer: Spec) -> list[Spec]:
 
 
 def _norm(layer: Spec, dim: int) -> Scalar:
-    return ", ".join(dict.fromkeys(norm.title for norm in norms(layer))) or None
+    return joined(", ", dict.fromkeys(norm.title for norm in norms(layer))) or None
 
 
 def _placement(layer: Spec, dim: int) -> Scalar:
@@ -200,8 +201,8 @@ def positions(stack: Any) -> str | None:
     texts = list(dict.fromkeys(position_text(part) for part in found))
     without = sum(any(_lacks_rope(mixer) for mixer in mixers(layer)) for layer in stack.layers)
     if without and any(isinstance(part, RoPE) for part in found):
-        texts.append(f"none in {without} of {len(stack.layers)} layers")
-    return "; ".join(texts) or None
+        texts.append(message("none in {n} of {m} layers", n=without, m=len(stack.layers)))
+    return joined("; ", texts) or None
 
 
 def _lacks_rope(mixer: Spec) -> bool:
@@ -213,12 +214,12 @@ def position_text(part: Any) -> str:
     if not isinstance(part, RoPE):
         title = str(part.title)
         return title.removesuffix(" positions") if isinstance(part, AddedPositions) else title
-    words = ["rotary", f"base {part.theta:,.12g}"]
+    words = ["rotary", message("base {n}", n=f"{part.theta:,.12g}")]
     if part.dims is not None:
-        words.append(f"{part.dims} of each head")
+        words.append(message("{n} of each head", n=part.dims))
     if part.scaling is not None:
         words.append(scaling_text(part.scaling))
-    return ", ".join(words)
+    return joined(", ", words)
 
 
 def scaling_text(scaling: Any) -> str:
@@ -228,4 +229,4 @@ def scaling_text(scaling: Any) -> str:
         scaling.name, f"{scaling.title}" if "caling" in scaling.title else f"{scaling.name} scaling"
     )
     factor = getattr(scaling, "factor", None)
-    return f"{name} ×{factor:g}" if isinstance(factor, int | float) else name
+    return message("{value} ×{n}", value=name, n=f"{factor:g}") if isinstance(factor, int | float) else name

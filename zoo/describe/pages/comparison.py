@@ -60,7 +60,7 @@ def compare_page(
     ZooError for settings that cannot be.
     """
     titles = [one.origin for one in found]
-    words = words_between(dict(zip(titles, found, strict=True)))
+    words = words_between(dict(zip(titles, found, strict=True)))["en"]
     cards = [
         with_words(
             card(one, registry, pocket=pocket_facts(one.architecture), measured=figures), words[one.origin]

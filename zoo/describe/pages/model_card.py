@@ -87,26 +87,33 @@ def _fact(fact: Fact, say: Any) -> list[Any]:
     return [fact.name, fact.role, say(fact.label), text, None if value == text else value, int(fact.detail)]
 
 
-def words_between(found: Mapping[str, Described]) -> dict[str, dict[str, list[str]]]:
-    """For each of some models what it has that each other has not, in English: {name: {the other: sentences}}."""
-    return {
+def words_between(
+    found: Mapping[str, Described], languages: Sequence[str] = ("en",)
+) -> dict[str, dict[str, dict[str, list[str]]]]:
+    """For each of some models what it has that each other has not: {language: {name: {the other: sentences}}}."""
+    words = {
         name: {
             before: differences(base.recipe, other.recipe) for before, base in found.items() if before != name
         }
         for name, other in found.items()
     }
+    return {
+        language: {
+            name: {before: [in_language(text, language) for text in told] for before, told in others.items()}
+            for name, others in words.items()
+        }
+        for language in languages
+    }
 
 
-def with_words(
-    one: dict[str, Any], words: Mapping[str, Sequence[str]], language: str = "en"
-) -> dict[str, Any]:
+def with_words(one: dict[str, Any], words: Mapping[str, Sequence[str]]) -> dict[str, Any]:
     """A card with its row of `words_between`: each sentence once, and which of them tell it from each other model."""
     table: dict[str, int] = {}
     others = {
         name: [table.setdefault(sentence, len(table)) for sentence in sentences]
         for name, sentences in words.items()
     }
-    return one | {"sentences": [in_language(sentence, language) for sentence in table], "words": others}
+    return one | {"sentences": list(table), "words": others}
 
 
 def flops_points(recipe: Any) -> dict[str, Any]:

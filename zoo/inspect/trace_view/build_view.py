@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from zoo.architecture.shared_settings import CONSTRAINTS, PENALTIES, SAMPLING
+from zoo.describe.language import message
 from zoo.errors import NothingToPredict
 from zoo.generation.loop.prompt import mask_id
 from zoo.generation.settings import Settings
@@ -286,12 +287,14 @@ class ViewBuilder:
         layers = getattr(loaded.recipe, "layers", ())
         for scale in dict.fromkeys(vars(layer).get("residual_scale", 1.0) for layer in layers):
             if scale != 1.0:
-                yield f"What a part adds is multiplied by {scale:g}; its norm is shown without that."
+                template = "What a part adds is multiplied by {n}; its norm is shown without that."
+                yield message(template, n=f"{scale:g}")
         if loaded.architecture.bridged:
-            yield (
-                f"{loaded.architecture.name} is run by another library's code: what its modules give is shown; "
+            template = (
+                "{architecture} is run by another library's code: what its modules give is shown; "
                 "attention patterns are computed inside that code."
             )
+            yield message(template, architecture=loaded.architecture.name)
         if not read:
             yield "No head reads the residual stream of this model layer by layer, so there is no logit lens."
         if not self.trace.steps and loaded.recipe.head is not None:
@@ -299,9 +302,10 @@ class ViewBuilder:
         if unmasking_passes(self.trace)[1:]:
             yield "Each pass reads the whole text anew: the values shown are those of the last one."
         if max((track.read for track in self.tracks), default=0) > MOST_ROWS:
-            yield f"The text is long: pictures of values have their last {MOST_ROWS} rows."
+            yield message("The text is long: pictures of values have their last {n} rows.", n=MOST_ROWS)
         if self.rows < max((self.shapes[a][1] for a in self.trace.patterns), default=0):
-            yield f"The text is long: attention is shown for its last {self.rows:,} tokens."
+            template = "The text is long: attention is shown for its last {n} tokens."
+            yield message(template, n=f"{self.rows:,}")
         if not any(a in self.shapes for a in LOGITS) and not self.shapes:
             yield "The run has no values."
 
@@ -312,7 +316,8 @@ class ViewBuilder:
         except NothingToPredict:
             return "No token is predicted: the checkpoint names no mask token."
         (piece,) = self.pieces([mask])
-        return f"No token is predicted: the prompt has no {piece.token}; add one for predictions."
+        template = "No token is predicted: the prompt has no {text}; add one for predictions."
+        return message(template, text=piece.token)
 
 
 def _read_of(ids: Sequence[int], generated: Sequence[int]) -> int:

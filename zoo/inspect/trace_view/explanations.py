@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from zoo import recipe
+from zoo.describe.language import joined, message
 
 ACTIVATIONS = {"gelu_tanh": "gelu", "quick_gelu": "gelu", "relu2": "relu²"}
 NORMS = {
@@ -20,16 +21,16 @@ def explanations(loaded: Any) -> dict[str, str]:
     return {
         "pieces": "The tokenizer cuts the text into pieces of its vocabulary; each piece has an id, and only the ids "
         "reach the model.",
-        "vectors": " ".join(("An id picks a row of the embedding table: x = E[id].", *_positions(specs))),
-        "layers": " ".join(_layers(specs)),
-        "attention": " ".join(_attention(specs)),
-        "feedforward": " ".join(_feedforward(specs)),
+        "vectors": joined(" ", ("An id picks a row of the embedding table: x = E[id].", *_positions(specs))),
+        "layers": joined(" ", _layers(specs)),
+        "attention": joined(" ", _attention(specs)),
+        "feedforward": joined(" ", _feedforward(specs)),
         "experts": "A router scores every expert for each token and keeps the best k: y = Σ wₑ · expertₑ(x).",
         "state": "This mixer has no attention pattern: a state of fixed size is carried from token to token, so what "
         "is remembered has to pass through it. Each row below is one token.",
         "lens": "The logit lens reads the residual stream after each layer with the model's own final norm and head: "
         "softmax(head(norm(x))). It shows at which depth the prediction appears.",
-        "output": " ".join(_output(specs)),
+        "output": joined(" ", _output(specs)),
         "sampling": "softmax turns logits into probabilities: p = exp(z / temperature) / Σ exp(z / temperature). Then "
         "top-k keeps the k likeliest, top-p the smallest set whose probabilities reach p, min-p those at least p times "
         "as likely as the likeliest; the draw is from the renormalised rest. Temperature 0 takes the likeliest.",
@@ -56,7 +57,7 @@ def _layers(specs: list[Any]) -> Iterable[str]:
     if layers:
         yield _sums(layers[0])
         if (scale := layers[0].residual_scale) != 1.0:
-            yield f"What a sum adds to x is multiplied by {scale:g} first."
+            yield message("What a sum adds to x is multiplied by {n} first.", n=f"{scale:g}")
         norm = NORMS.get(type(layers[0].mixer_norm))
         if norm is not None:
             yield norm + "."
@@ -82,14 +83,15 @@ def _attention(specs: list[Any]) -> Iterable[str]:
     )
     kinds = [spec for spec in specs if isinstance(spec, recipe.Attention)]
     if kinds and kinds[0].kv_heads and kinds[0].kv_heads < kinds[0].heads:
-        yield f"{kinds[0].heads} heads share {kinds[0].kv_heads} key/value heads."
+        template = "{n} heads share {m} key/value heads."
+        yield message(template, n=kinds[0].heads, m=kinds[0].kv_heads)
     windows = {spec.window for spec in kinds if spec.window is not None}
     if windows:
         wide = ", ".join(map(str, sorted(windows)))
+        template = "In layers with a window a token sees the last {text} tokens only."
         if any(spec.kind == "model" and spec.name == "encoder" for spec in specs):
-            yield f"In layers with a window of {wide} tokens a token sees half of them on each side only."
-        else:
-            yield f"In layers with a window a token sees the last {wide} tokens only."
+            template = "In layers with a window of {text} tokens a token sees half of them on each side only."
+        yield message(template, text=wide)
 
 
 def _feedforward(specs: list[Any]) -> Iterable[str]:

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 import mlx.core as mx
 
+from zoo.describe.language import message
 from zoo.inspect.tracing.probe import Probe, Traces, Value
 
 ADDED = "what attention adds to the residual stream"
@@ -208,9 +209,8 @@ class SumsProbe(Probe):
         if getattr(module, "parallel", False):
             traces = traces._replace(values={})
         if scale != 1.0:
-            added = Value(
-                "B T D", f"what is added to the residual stream, before it is multiplied by {scale:g}"
-            )
+            summary = "what is added to the residual stream, before it is multiplied by {n}"
+            added = Value("B T D", message(summary, n=f"{scale:g}"))
             traces = traces._replace(parts=dict.fromkeys((*cls.sums, "feedforward"), added))
         return traces
 

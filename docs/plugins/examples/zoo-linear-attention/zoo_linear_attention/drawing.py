@@ -1,6 +1,6 @@
 """How linear attention is drawn. Imports no mlx."""
 
-from zoo.describe.diagram import Note
+from zoo.describe.diagram import note
 
 
 def linear_attention(subject):
@@ -11,4 +11,4 @@ def linear_attention(subject):
         "State",
         ("Output", "output"),
     ]
-    return subject.box("Linear attention", Note(f"{subject.spec.heads} heads", "heads"), rows=rows)
+    return subject.box("Linear attention", note("heads", "{n} heads", n=subject.spec.heads), rows=rows)

@@ -1,7 +1,7 @@
 """How Mamba-2's mixer is drawn. Imports no mlx."""
 
-from zoo.describe.diagram import Note
-from zoo.describe.diagram.labels import activation, counted, number
+from zoo.describe.diagram import Note, note
+from zoo.describe.diagram.labels import activation, counted
 
 
 def state_space(subject):
@@ -18,9 +18,9 @@ def state_space(subject):
     ]
     notes = [
         Note(counted(spec.heads, "head"), "heads"),
-        Note(f"head width {number(spec.head_dim)}", "head_dim"),
-        Note(f"state {number(spec.state)} a channel", "state"),
+        note("head_dim", "head width {n}", n=spec.head_dim),
+        note("state", "state {n} a channel", n=spec.state),
         Note(counted(spec.groups, "group"), "groups"),
-        Note(f"kernel {number(spec.kernel)}", "kernel"),
+        note("kernel", "kernel {n}", n=spec.kernel),
     ]
     return subject.box("State space with one decay a head", *notes, rows=rows)
