@@ -11,7 +11,7 @@ from zoo.generation.loop.sequence import sequence_of
 from zoo.generation.loop.speculative_batch import SpeculativeBatch
 from zoo.generation.loop.step import Step
 from zoo.generation.settings import settings_for
-from zoo.generation.speculative import Draft, DraftConfig
+from zoo.generation.speculative import Draft, DraftConfig, Drafter
 from zoo.generation.speculative.rollback import can_roll_back
 from zoo.loading import Loaded
 from zoo.testing.batches import same_text
@@ -22,27 +22,19 @@ DRAFTS = 4  # tokens a pass
 RIGHT = (4, 1, 0, 3, 2)  # how many of them are the text's, pass after pass
 
 
-class KnownText:
+class KnownText(Drafter):
     """Drafts the tokens that a text will have, and after some of them others."""
 
-    needs_hidden = False
-
-    def __init__(self, text: Sequence[int], vocab: int) -> None:
-        self.text, self.vocab = text, vocab
-        self.place = self.passes = 0
-
-    def add_tokens(self, tokens: Sequence[int]) -> None:
-        """Count the tokens."""
-        self.place += len(tokens)
-
-    def add_hidden(self, position: int, hidden: Any) -> None:
-        """Nothing is made of hidden states."""
+    def __init__(self, known: Sequence[int], vocab: int) -> None:
+        super().__init__()
+        self.known, self.vocab = known, vocab
+        self.passes = 0
 
     def propose(self, count: int) -> Draft:
         """The next tokens, the first of them right."""
         right = RIGHT[self.passes % len(RIGHT)]
         self.passes += 1
-        ahead = self.text[self.place : self.place + count]
+        ahead = self.known[len(self.text) : len(self.text) + count]
         return Draft(tuple(token if i < right else (token + 1) % self.vocab for i, token in enumerate(ahead)))
 
 
@@ -64,7 +56,7 @@ def drafted_text_equals_the_text_alone(subject: Subject) -> None:
 
 
 def drafted_steps(
-    loaded: Loaded, prompt: Sequence[int], drafter: Any, count: int = DRAFTS, **asked: Any
+    loaded: Loaded, prompt: Sequence[int], drafter: Drafter, count: int = DRAFTS, **asked: Any
 ) -> list[Step]:
     """The steps of a text whose tokens `drafter` drafts, `count` a pass, whether that pays or not."""
     sequence = sequence_of(loaded, prompt, settings_for(loaded, asked))
@@ -76,7 +68,7 @@ def drafted_steps(
         loaded.model, sequence.ids, caches, prefix=loaded.architecture.causality == "prefix"
     ).finish()
     row.join(sequence, caches, logits)
-    row.pays.always = True
+    row.throttle.always = True
     steps = []
     while row.sequences:
         steps += [step for _, step in row.step()]

@@ -12,7 +12,7 @@ from zoo.checkpoint.open import make_recipe
 from zoo.checkpoint.parameters import export, parameters_of
 from zoo.checkpoint.quantized_matrix import join
 from zoo.errors import PromptError
-from zoo.generation.speculative.draft_model import Draws
+from zoo.generation.speculative.drafter import DraftSampler
 from zoo.generation.speculative.mtp import MTPDrafter, mtp_layer
 from zoo.testing import same, subject
 from zoo.testing.batches import same_text
@@ -78,18 +78,18 @@ def test_it_computes_equations_21_to_23(loaded):
     states = block(both @ layer.projection.weight.T, "causal")
     expected = model.head(rms(states, layer.norm))[0, -1]  # of the token after the text
 
-    drafter = MTPDrafter(model, layer, Draws(POCKET["vocab_size"]))
+    drafter = MTPDrafter(model, layer, DraftSampler(POCKET["vocab_size"]))
     drafter.add_tokens(PROMPT)
     drafter.add_hidden(0, hidden[:, :9])
     drafter.add_hidden(9, hidden[:, 9:-1])  # in pieces, as a prompt is read
-    state = drafter._take(len(PROMPT) - 1)
+    state = drafter._read(len(PROMPT) - 1)
     same(drafter._logits(state[:, -1:])[0], expected, "logits")
 
 
 def test_its_drafts_are_the_same_after_others_were_rejected(loaded):
     def drafts(count, cut):
         """Those after the first `cut` tokens, when there were others after every token before."""
-        drafter = MTPDrafter(loaded.model, mtp_layer(loaded), Draws(POCKET["vocab_size"]))
+        drafter = MTPDrafter(loaded.model, mtp_layer(loaded), DraftSampler(POCKET["vocab_size"]))
         hidden = loaded.model.backbone(mx.array([PROMPT]))
         drafter.add_tokens(PROMPT[:2])
         drafter.add_hidden(0, hidden[:, :1])

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from zoo.generation.sampling.filters import draw_processors
 from zoo.generation.settings import Settings
 from zoo.generation.speculative import DraftThrottle
-from zoo.generation.speculative.draft_model import Draws, fitted
+from zoo.generation.speculative.drafter import DraftSampler, match_vocab
 from zoo.generation.speculative.prompt_lookup import PromptLookup
 from zoo.generation.speculative.rejection_sampling import accept, residual
 
@@ -78,25 +78,31 @@ def test_a_text_without_repetition_has_no_drafts():
 
 def test_logits_of_a_padded_vocabulary_are_cut_or_filled():
     logits = mx.array([[1.0, 2.0, 3.0]])
-    assert fitted(logits, 2).tolist() == [[1.0, 2.0]]
-    assert fitted(logits, 4).tolist() == [[1.0, 2.0, 3.0, -float("inf")]]
-    token, known = Draws(4, DRAWN, seed=0)(logits)
+    assert match_vocab(logits, 2).tolist() == [[1.0, 2.0]]
+    assert match_vocab(logits, 4).tolist() == [[1.0, 2.0, 3.0, -float("inf")]]
+    token, known = DraftSampler(4, DRAWN, seed=0).sample(logits)
     assert token.item() < 3 and known[0, 3].item() == 0 and known.sum().item() == pytest.approx(1)
 
 
 def test_drafts_of_a_seed_repeat():
     logits = mx.zeros((1, 1000))
-    assert Draws(1000, DRAWN, seed=3)(logits)[0].item() == Draws(1000, DRAWN, seed=3)(logits)[0].item()
-    assert Draws(1000, DRAWN, seed=3)(logits)[0].item() != Draws(1000, DRAWN, seed=4)(logits)[0].item()
+    assert (
+        DraftSampler(1000, DRAWN, seed=3).sample(logits)[0].item()
+        == DraftSampler(1000, DRAWN, seed=3).sample(logits)[0].item()
+    )
+    assert (
+        DraftSampler(1000, DRAWN, seed=3).sample(logits)[0].item()
+        != DraftSampler(1000, DRAWN, seed=4).sample(logits)[0].item()
+    )
 
 
 def simulated(passes, drafted_seconds, tokens, pays=None):
     """Which of so many passes had drafts, where one without takes a second."""
     pays, wanted = pays or DraftThrottle(), []
     for _ in range(passes):
-        wants = pays.wants()
+        wants = pays.should_draft()
         wanted.append(wants)
-        pays.took(drafted_seconds if wants else 1.0, tokens if wants else 1, 4 if wants else 0)
+        pays.update(drafted_seconds if wants else 1.0, tokens if wants else 1, 4 if wants else 0)
     return wanted
 
 
@@ -122,15 +128,15 @@ def test_a_trial_that_pays_ends_the_pause():
     simulated(100, drafted_seconds=3.0, tokens=2, pays=pays)
     assert pays.pause > 32
     wanted = simulated(200, drafted_seconds=1.2, tokens=2, pays=pays)
-    assert all(wanted[-50:]) and pays.pause == 32 and not pays.off
+    assert all(wanted[-50:]) and pays.pause == 32 and not pays.paused
 
 
 def test_the_first_pass_of_a_text_is_not_measured():
     pays = DraftThrottle()
-    pays.took(100.0, 1, 0)
-    assert not pays.plain
+    pays.update(100.0, 1, 0)
+    assert not pays.undrafted
     simulated(40, drafted_seconds=1.5, tokens=2, pays=pays)
-    assert max(pays.plain) == 1.0
+    assert max(pays.undrafted) == 1.0
 
 
 def test_no_clock_turns_off_what_must_be_repeatable():
@@ -142,10 +148,10 @@ def test_no_clock_turns_off_what_must_be_repeatable():
 def test_whatever_the_times_are_drafting_comes_back(passes):
     pays = DraftThrottle()
     for drafts, seconds, tokens in passes:
-        drafts = drafts and pays.wants()
-        pays.took(seconds, tokens if drafts else 1, 3 if drafts else 0)
+        drafts = drafts and pays.should_draft()
+        pays.update(seconds, tokens if drafts else 1, 3 if drafts else 0)
     for _ in range(513):
-        if pays.wants():
+        if pays.should_draft():
             break
-        pays.took(1.0, 1, 0)
-    assert pays.wants()
+        pays.update(1.0, 1, 0)
+    assert pays.should_draft()

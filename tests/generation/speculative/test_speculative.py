@@ -51,7 +51,7 @@ def steps(loaded, prompt, **asked):
 )
 def test_drawn_tokens_have_the_law_of_the_model_alone(asked, monkeypatch):
     """In one long text: each token of a table depends on the one before alone, so that its successors are a sample."""
-    monkeypatch.setattr(DraftThrottle, "wants", lambda self: True)
+    monkeypatch.setattr(DraftThrottle, "should_draft", lambda self: True)
     loaded, length = table_model(VOCAB, 0), 800
     drafts = {} if "prompt_lookup" in asked else {"draft_model": table_model(VOCAB, 5)}
     found = steps(loaded, [1], max_tokens=length, seed=7, **asked, **drafts)
@@ -133,7 +133,7 @@ def test_a_greedy_text_is_the_one_without_drafts(name, prompt, count, right):
         def propose(self, count):
             keep = right[self.passes % len(right)]
             draft = super().propose(count).tokens
-            ahead = self.text[self.place : self.place + count]
+            ahead = self.known[len(self.text) : len(self.text) + count]
             return Draft((*ahead[:keep], *draft[keep:])[: len(ahead)])
 
     known = Mixed([*prompt, *(step.token for step in expected)], loaded.recipe.vocab)
@@ -203,7 +203,7 @@ def test_drawn_drafts_of_a_seed_repeat_whatever_the_clock_says(monkeypatch):
     asked = dict(max_tokens=60, temperature=1.0, seed=5, draft_model=draft)
     first = steps(loaded, [1], **asked)
     monkeypatch.setattr(
-        "zoo.generation.speculative.throttle.DraftThrottle._judge", lambda self: setattr(self, "paused", 9)
+        "zoo.generation.speculative.throttle.DraftThrottle._compare", lambda self: setattr(self, "paused", 9)
     )
     assert [s.token for s in steps(loaded, [1], **asked)] == [s.token for s in first]
 

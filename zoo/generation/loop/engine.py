@@ -236,7 +236,7 @@ class Engine:
             prompt_logprobs=settings.prompt_logprobs,
         )
         if sequence.drafting is not None:
-            sequence.drafter = sequence.drafting.make()
+            sequence.drafter = sequence.drafting.create()
             sequence.drafter.add_tokens(sequence.ids)
             prompt.on_hidden = sequence.drafter.add_hidden if sequence.drafter.needs_hidden else None
         # Log-probabilities of the prompt need all of it computed.

@@ -17,7 +17,7 @@ from zoo.errors import ZooError
 from zoo.generation.loop.decode_step import DecodeStep
 from zoo.generation.loop.step import Drafted, Step
 from zoo.generation.sampling.logits import check_numbers, token_logprobs
-from zoo.generation.speculative.drafter import Draft
+from zoo.generation.speculative.drafter import Draft, common_prefix
 from zoo.generation.speculative.rejection_sampling import accept
 from zoo.generation.speculative.rollback import Rollback
 from zoo.generation.speculative.throttle import DraftThrottle
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 
 
 class SpeculativeBatch:
-    """A text that runs by itself, with drafts: what `Batch` is for those that run side by side.
+    """One sequence that is generated with drafts, in place of a `Batch` of sequences without.
 
-    A step makes one pass over what the caches do not hold yet and the drafts, and yields one token or more. Each is
-    chosen by the text's sampler as it would be without drafts. Where a draft is certain it stands when it is the token
-    that the sampler chooses; that is rejection sampling from a law that is certain. A drawn one is tested by `accept`.
-    Between two steps the caches hold the text but its end, which the next pass reads: the last token, and, where
-    caches cannot trim, what was accepted since their snapshot. `finished` is as in `Batch`.
+    A step makes one pass over the tokens that the caches do not hold and the drafts, and yields one token or more. The
+    sampler chooses each as it would without drafts. A greedy draft is accepted when it is the token that the sampler
+    chooses; a sampled draft is tested by `accept`. Between two steps the caches lack the end of the text, which the next
+    pass reads: the last token, and, where caches cannot trim, the tokens accepted since their snapshot. `finished` is as
+    in `Batch`.
     """
 
     merges = False
@@ -61,7 +61,7 @@ class SpeculativeBatch:
         self.ids = list(sequence.ids)  # of the prompt and the answer
         self.held = len(self.ids)  # of these the caches hold
         # The draws of a text with a seed repeat only if the same passes have drafts, whatever the clock says.
-        self.pays = DraftThrottle(always=self.drafting.draws and sequence.settings.seed is not None)
+        self.throttle = DraftThrottle(always=self.drafting.samples and sequence.settings.seed is not None)
         self._rollback = Rollback(self.model.plain_caches(cache))
         self._first: mx.array | None = logits
 
@@ -98,7 +98,7 @@ class SpeculativeBatch:
         unread = self.ids[self.held :]
         read = len(unread) + len(draft.tokens)
         if draft.tokens:
-            self._rollback.mark(read)
+            self._rollback.checkpoint(read)
         tokens = mx.array([[*unread, *draft.tokens]])  # (1, T)
         before, place = self.held, len(self.ids) - 1
         hidden = None
@@ -109,25 +109,25 @@ class SpeculativeBatch:
             logits = self.model.head(hidden)
         steps = self._choose(logits, draft)
         found = self._grew(steps)
-        self.held = before + self._rollback.back(read, len(self.ids) - 1 - before)
+        self.held = before + self._rollback.keep(len(self.ids) - 1 - before, read)
         if hidden is not None and self.drafter.needs_hidden:
             self.drafter.add_hidden(place, hidden[:, : len(found)])
         self.drafted = Drafted(
             self.drafted.proposed + len(draft.tokens),
-            self.drafted.accepted + agreeing(found, draft.tokens),
+            self.drafted.accepted + common_prefix(found, draft.tokens),
             self.drafted.passes + 1,
         )
-        self.pays.took(self.clock() - began, len(found), len(draft.tokens))
+        self.throttle.update(self.clock() - began, len(found), len(draft.tokens))
         return steps
 
     def _draft(self, sequence: Sequence) -> Draft:
         """What is drafted for the next pass, perhaps nothing."""
         most = self.drafting.count
         count = min(most, sequence.limit - len(sequence.tokens) - 1)
-        if self.drafting.steady is not None:
-            count = min(count, self.drafting.steady - len(self.ids))
+        if self.drafting.max_length is not None:
+            count = min(count, self.drafting.max_length - len(self.ids))
         # A pass without drafts is kept whole. It has to come before the tokens to read again become too many.
-        if count < 1 or len(self.ids) - self.held > 1 + most or not self.pays.wants():
+        if count < 1 or len(self.ids) - self.held > 1 + most or not self.throttle.should_draft():
             return Draft()
         return self.drafter.propose(count)
 
@@ -143,10 +143,10 @@ class SpeculativeBatch:
         for place, drafted in enumerate([*draft.tokens, None]):
             if sure is not None:
                 token = sure[place]
-            elif drafted is None or draft.laws is None:
+            elif drafted is None or draft.probs is None:
                 token = int(sequence.sampler.choose(logits[:, place]).item())
             else:
-                token = self._tested(logits[:, place], draft.laws[place], drafted)
+                token = self._tested(logits[:, place], draft.probs[place], drafted)
             details: tuple[float | None, dict[int, float] | None] = (None, None)
             if sequence.settings.logprobs:
                 chosen = mx.array([token])
@@ -156,10 +156,10 @@ class SpeculativeBatch:
                 break
         return steps
 
-    def _tested(self, logits: mx.array, law: mx.array, drafted: int) -> int:
-        """The token in the place of a draft that was drawn from `law` (V,), given the logits (1, V) there."""
+    def _tested(self, logits: mx.array, probs: mx.array, drafted: int) -> int:
+        """The token in the place of a draft that was sampled from `probs` (V,), given the logits (1, V) there."""
         sampler = self.sequences[0].sampler
-        return int(accept(sampler.probabilities(logits), law, mx.array(drafted), sampler.key)[1].item())
+        return int(accept(sampler.probabilities(logits), probs, mx.array(drafted), sampler.key)[1].item())
 
     def _grew(self, steps: list[tuple[Sequence, Step]]) -> list[int]:
         """The tokens of the steps, which the text and the drafter now have."""
@@ -173,11 +173,3 @@ class SpeculativeBatch:
         if self._finished is not None:
             self._finished(self.sequences[0], self.cache, self.ids[: self.held])
         self.sequences, self.cache = [], []
-
-
-def agreeing(found: list[int], drafted: tuple[int, ...]) -> int:
-    """How many tokens at the start of both are the same: the drafts that were accepted."""
-    count = 0
-    while count < min(len(found), len(drafted)) and found[count] == drafted[count]:
-        count += 1
-    return count

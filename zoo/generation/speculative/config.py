@@ -1,16 +1,17 @@
-"""A drafter of the settings of a generation, checked before the first token."""
+"""Which drafter the settings ask for, checked before the first token."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from zoo.blocks.position import rope_stable_length
 from zoo.errors import PromptError, TokenizerError, ZooError
 from zoo.frozen import Frozen, frozen
 from zoo.generation.sampling.filters import draw_processors
-from zoo.generation.speculative.draft_model import DraftModel, Draws
-from zoo.generation.speculative.drafter import Drafter
+from zoo.generation.speculative.draft_model import DraftModel
+from zoo.generation.speculative.drafter import Drafter, DraftSampler
 from zoo.generation.speculative.mtp import MTPDrafter, mtp_layer
 from zoo.generation.speculative.prompt_lookup import PromptLookup
 from zoo.generation.speculative.rollback import can_roll_back
@@ -22,30 +23,30 @@ if TYPE_CHECKING:
     from zoo.generation.settings import Settings
 
 DRAFT_TOKENS = 4  # of a draft model
-WAYS = ("prompt_lookup", "draft_model", "own_draft")
+METHODS = ("prompt_lookup", "draft_model", "own_draft")
 
 
 @frozen()
 class DraftConfig(Frozen):
-    """How a text is drafted: at most `count` tokens a pass, by the drafters that `make` gives, one a text.
+    """How texts are drafted: at most `count` tokens a pass, by a drafter that `create` makes for each text.
 
-    `draws`: drafts are drawn, so that a text of a seed is repeated only if the same passes have drafts. `steady`: no
-    token is drafted past so many, because the angles of positions change with the length (`rope_stable_length`).
+    `samples`: drafts are sampled, so that a seed gives the same text only if the same passes have drafts. `max_length`:
+    no token is drafted after so many, because the angles of positions change with the length (`rope_stable_length`).
     """
 
     count: int
-    make: Callable[[], Drafter]
-    draws: bool
-    steady: int | None
+    create: Callable[[], Drafter]
+    samples: bool
+    max_length: int | None
 
 
 def draft_config(loaded: Loaded, settings: Settings) -> DraftConfig | None:
-    """How the `Settings` draft; None where they do not.
+    """The drafting that the settings ask for, or None.
 
-    PromptError, naming the setting, before the first token: for two ways at once, a draft model of another vocabulary, a
-    checkpoint without a layer of its own for it.
+    PromptError, naming the setting, for two methods at once, for a draft model of another vocabulary, and for a checkpoint
+    without an MTP layer.
     """
-    asked = [name for name in WAYS if getattr(settings, name) not in (None, False, 0)]
+    asked = [name for name in METHODS if getattr(settings, name) not in (None, False, 0)]
     if len(asked) > 1:
         raise PromptError(f"`{asked[0]}` and `{asked[1]}` cannot be given together: each drafts the text")
     if settings.draft_tokens is not None and asked in ([], ["prompt_lookup"]):
@@ -57,46 +58,47 @@ def draft_config(loaded: Loaded, settings: Settings) -> DraftConfig | None:
         raise PromptError(f"`{asked[0]}`: {loaded.architecture.name} does not continue a text token by token")
     if not can_roll_back(model.plain_caches(model.make_cache(settings.policy()))):
         raise PromptError(f"`{asked[0]}`: the caches of {loaded.architecture.name} cannot take tokens back")
-    steady = rope_stable_length(loaded.model)
+    max_length = rope_stable_length(model)
     if settings.prompt_lookup:
-        return DraftConfig(settings.prompt_lookup, PromptLookup, False, steady)
+        return DraftConfig(settings.prompt_lookup, PromptLookup, False, max_length)
     vocab = loaded.recipe.head.vocab or loaded.recipe.embedding.vocab
-    drawn = not settings.greedy
 
-    def draws() -> Draws:
-        return Draws(vocab, draw_processors(settings), seed=settings.seed)
+    def sampler() -> DraftSampler:
+        return DraftSampler(vocab, draw_processors(settings), seed=settings.seed)
 
     if settings.own_draft:
-        layer = mtp_layer(loaded)
+        layer, count = mtp_layer(loaded), settings.draft_tokens or 1
         return DraftConfig(
-            settings.draft_tokens or 1, lambda: MTPDrafter(loaded.model, layer, draws()), drawn, steady
+            count, lambda: MTPDrafter(model, layer, sampler()), not settings.greedy, max_length
         )
-    draft = draft_of(loaded, settings.draft_model)
+    draft, count = load_draft_model(loaded, settings.draft_model), settings.draft_tokens or DRAFT_TOKENS
     context = learned_context(draft.recipe)
     return DraftConfig(
-        settings.draft_tokens or DRAFT_TOKENS,
-        lambda: DraftModel(draft.model, draws(), context=context),
-        drawn,
-        steady,
+        count,
+        lambda: DraftModel(draft.model, sampler(), context=context),
+        not settings.greedy,
+        max_length,
     )
 
 
-def draft_of(loaded: Loaded, source: Any) -> Loaded:
-    """The draft model, loaded the first time if `source` is not; PromptError where it cannot draft for `loaded`."""
-    if not isinstance(source, Loaded):
-        known = str(source)
-        if known not in loaded.drafters:
-            try:
-                draft = load(source, registry=loaded.registry)
-            except ZooError as error:
-                raise PromptError(f"`draft_model`: {error}") from error
-            loaded.drafters[known] = fitting(loaded, draft)
-        return loaded.drafters[known]
-    return fitting(loaded, source)
+def load_draft_model(loaded: Loaded, source: Loaded | str | Path) -> Loaded:
+    """The draft model, loaded at the first call if `source` is not; PromptError where it cannot draft for `loaded`."""
+    if isinstance(source, Loaded):
+        check_draft_model(loaded, source)
+        return source
+    name = str(source)
+    if name not in loaded.drafters:
+        try:
+            draft = load(source, registry=loaded.registry)
+        except ZooError as error:
+            raise PromptError(f"`draft_model`: {error}") from error
+        check_draft_model(loaded, draft)
+        loaded.drafters[name] = draft
+    return loaded.drafters[name]
 
 
-def fitting(loaded: Loaded, draft: Loaded) -> Loaded:
-    """The draft model; PromptError where it cannot draft for `loaded`."""
+def check_draft_model(loaded: Loaded, draft: Loaded) -> None:
+    """PromptError for a draft model that cannot draft for `loaded`."""
     name, model = f"`draft_model` {draft.folder}", draft.model
     if not model.decodes or model.translates or draft.architecture.causality != "causal":
         raise PromptError(f"{name}: {draft.architecture.name} is no causal decoder")
@@ -113,11 +115,10 @@ def fitting(loaded: Loaded, draft: Loaded) -> Loaded:
         raise PromptError(
             f"{name}: its tokenizer is another: token {token} is {pieces[0]!r} there and {pieces[1]!r} in {loaded.folder}"
         )
-    return draft
 
 
 def first_difference(one: Tokenizer, other: Tokenizer) -> int | None:
-    """The first id that does not stand for the same token in both."""
+    """The first id that is another token in the other tokenizer."""
     ids = range(max(one.vocab_size, other.vocab_size))
     return next((id for id in ids if piece(one, id) != piece(other, id)), None)
 
