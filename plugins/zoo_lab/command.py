@@ -82,15 +82,11 @@ def _run(name: str, out: Path, how: dict[str, Any]) -> ExperimentRecord:
     with Interrupts(lambda text: None), Progress(name) as bar:
         total = current = 0
 
-        def line(text: str) -> None:
-            if not say(text):
-                click.echo(text, err=True)
-
         def begun(runs: int, done: int) -> None:
             nonlocal total
             total = runs
             if done:
-                line(f"{done} of {runs} runs were done before and are kept; --fresh runs them again")
+                say(f"{done} of {runs} runs were done before and are kept; --fresh runs them again")
 
         def run(number: int, arm: str, seed: int) -> None:
             nonlocal current
@@ -102,9 +98,9 @@ def _run(name: str, out: Path, how: dict[str, Any]) -> ExperimentRecord:
 
         def over(run: RunRecord) -> None:
             if run.failed:
-                line(f"{run.arm}, {run.seed}: {run.failed}")
+                say(f"{run.arm}, {run.seed}: {run.failed}")
             elif not sys.stderr.isatty():
-                line(f"{current + 1}/{total} {run.arm}, {run.seed}: {run.seconds:.1f} s")
+                say(f"{current + 1}/{total} {run.arm}, {run.seed}: {run.seconds:.1f} s")
             bar((current + 1) * 1000, total * 1000)
 
         return run_experiment(name, out, watch=ExperimentCallbacks(begun, run, progress, over), **how)

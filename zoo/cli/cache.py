@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from zoo.cli.table import table
 
+if TYPE_CHECKING:
+    from huggingface_hub import HFCacheInfo
 
-def scan() -> Any:
+
+def scan() -> HFCacheInfo | None:
     """What huggingface_hub finds in its cache, None where there is none yet; SourceError when it cannot be read."""
     from huggingface_hub import CacheNotFound, constants, scan_cache_dir
 
@@ -26,7 +29,7 @@ def scan() -> Any:
         raise SourceError(f"the cache {constants.HF_HUB_CACHE} cannot be read ({reason})") from error
 
 
-def downloaded(scanned: Any) -> list[dict[str, Any]]:
+def downloaded(scanned: HFCacheInfo | None) -> list[dict[str, Any]]:
     """Each revision of a model in a cache that was scanned, as a JSON-able dictionary.
 
     Sizes are bytes, a file that several revisions share counted in each; times are seconds since 1970.
@@ -98,6 +101,7 @@ def remove(ids: tuple[str, ...], yes: bool) -> None:
             hint = did_you_mean(wanted, [row["id"] for row in found], "; `zoo cache` lists what is")
             raise SourceError(f"{wanted}: not in the cache{hint}")
         chosen |= matching
+    assert scanned is not None  # or nothing would have matched
     plan = scanned.delete_revisions(*chosen)
     what = f"{', '.join(chosen.values())}: {amount(plan.expected_freed_size)}B"
     if not yes and not _agreed(f"remove {what}?"):

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from zoo.architecture import Corpus
 from zoo.cli.generation import name_of
 from zoo.errors import ZooError
 
+if TYPE_CHECKING:
+    from zoo.loading import Loaded
+
 GENERAL = "zoo chat HuggingFaceTB/SmolLM2-135M-Instruct"
 SHOWN = 4  # words
 
 
-def model_hint(loaded: Any) -> str | None:
+def model_hint(loaded: Loaded) -> str | None:
     """A line on the size of a model and the corpus that it was trained on; None where no record says which."""
     corpus = _corpus(loaded)
     if corpus is None:
@@ -24,7 +27,7 @@ def model_hint(loaded: Any) -> str | None:
     )
 
 
-def prompt_hint(loaded: Any, prompt: str) -> str | None:
+def prompt_hint(loaded: Loaded, prompt: str) -> str | None:
     """A line that names the words of a prompt that the model's corpus does not have; None where it has all."""
     from zoo.training.corpora import corpus as opened
     from zoo.training.corpora import unseen_words
@@ -48,7 +51,7 @@ def prompt_hint(loaded: Any, prompt: str) -> str | None:
     )
 
 
-def _corpus(loaded: Any) -> Corpus | None:
+def _corpus(loaded: Loaded) -> Corpus | None:
     """The registered corpus that a model was trained on, where a record beside it says so."""
     from zoo.training.corpora import trained_on
 

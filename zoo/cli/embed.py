@@ -5,13 +5,16 @@ from __future__ import annotations
 import io
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
 from zoo.cli.completion import complete_source
 from zoo.cli.downloads import yes_option
 from zoo.cli.source_options import FILE, architecture_option, dtype_option, overwrite_option, revision_option
+
+if TYPE_CHECKING:
+    import mlx.core as mx
 
 
 @click.command()
@@ -71,7 +74,7 @@ def embed(
         write_output(out, _file_of(out.suffix, lines, vectors), overwrite)
 
 
-def _file_of(suffix: str, texts: list[str], vectors: Any) -> bytes:
+def _file_of(suffix: str, texts: list[str], vectors: mx.array) -> bytes:
     """The contents of a .npy or .json file of vectors."""
     if suffix == ".npy":
         import numpy

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from zoo.checkpoint.download_confirmation import confirming_downloads
-from zoo.cli import progress
 from zoo.cli.defaults import default_map, read_config
 from zoo.cli.downloads import ask
+from zoo.cli.progress import say
 from zoo.cli.signals import listen
 from zoo.cli.terminal import guard
 from zoo.errors import PluginError, ZooError, did_you_mean
@@ -127,9 +127,7 @@ def cli(debug: bool) -> None:
 
 def notice(message: Any, *_: Any, **__: Any) -> None:
     """Print one line to the error stream, never among the output; arguments in it become the command's options."""
-    line = f"zoo: {with_options(' '.join(str(message).split()), cli.running)}"
-    if not progress.say(line):
-        click.echo(line, err=True, color=True)
+    say(f"zoo: {with_options(' '.join(str(message).split()), cli.running)}")
 
 
 def with_options(message: str, commands: Iterable[click.Command]) -> str:

@@ -6,14 +6,17 @@ import sys
 import threading
 from typing import Any
 
+import click
+
 AFTER = 1.0  # seconds until a bar is shown
 
 _open: list[Progress] = []
 
 
-def say(line: str) -> bool:
-    """Print a line above the bar that is shown; False when none is."""
-    return any(progress.say(line) for progress in _open)
+def say(line: str) -> None:
+    """Print a line to the error stream, above the bar where one is shown."""
+    if not any(progress.say(line) for progress in _open):
+        click.echo(line, err=True, color=True)
 
 
 class Progress:

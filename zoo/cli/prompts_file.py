@@ -5,15 +5,18 @@ from __future__ import annotations
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from zoo.cli.progress import Progress
 
+if TYPE_CHECKING:
+    from zoo.loading import Loaded
+
 
 def run_prompts(
-    loaded: Any, prompts: Path, output: Path | None, settings: dict[str, Any], keep_going: bool
+    loaded: Loaded, prompts: Path, output: Path | None, settings: dict[str, Any], keep_going: bool
 ) -> None:
     """Answer the lines of `prompts` that `output` has no answer of, and say how many and how fast."""
     from zoo.generation.loop.prompts_file import answered, read_prompts

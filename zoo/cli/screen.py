@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from types import TracebackType
+from typing import TYPE_CHECKING
 
 from zoo.cli.terminal import visible, write
+
+if TYPE_CHECKING:
+    from rich.live import Live
+    from rich.text import Text as RichText
+
+    from zoo.generation.loop.step import Step
 
 
 class Screen:
@@ -18,9 +25,9 @@ class Screen:
     def __init__(self, quiet: bool = False) -> None:
         self.text = ""
         self.quiet = quiet
-        self._display: Any = None
+        self._display: Live | None = None
 
-    def show(self, step: Any) -> None:
+    def show(self, step: Step) -> None:
         """What one `zoo.Step` adds, or how its draft stands."""
         if self.quiet:
             self.text += step.text
@@ -33,7 +40,7 @@ class Screen:
         else:
             self._display.update(self._drawn(step.draft or ""), refresh=True)
 
-    def put(self, step: Any) -> None:
+    def put(self, step: Step) -> None:
         """Write what a step adds."""
         write(step.text)
 
@@ -44,7 +51,7 @@ class Screen:
         self._display = Live(console=Console(file=sys.stdout), transient=True, auto_refresh=False)
         self._display.start()
 
-    def _drawn(self, draft: str) -> Any:
+    def _drawn(self, draft: str) -> RichText:
         from rich.text import Text
 
         return Text(visible(self.text)).append(visible(draft), style="dim")
@@ -52,7 +59,9 @@ class Screen:
     def __enter__(self) -> Screen:
         return self
 
-    def __exit__(self, kind: Any, *_: object) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if self._display is not None:
             self._display.stop()
             write(self.text)

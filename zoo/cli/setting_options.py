@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from click.core import ParameterSource
@@ -16,6 +16,11 @@ from zoo.errors import PromptError
 from zoo.files.reading import read_persons_text
 from zoo.host.registry import Registry, core, default_registry
 from zoo.recipe.policy import CachePolicy
+
+if TYPE_CHECKING:
+    from zoo.loading import Loaded
+
+C = TypeVar("C", bound=Callable[..., Any])
 
 # What Python's callers alone can use: a command gives its prompt as ids.
 PYTHON_ONLY = ("special_tokens",)
@@ -131,7 +136,7 @@ def options_of(registry: Registry, taken: frozenset[str] = frozenset()) -> list[
     return [*(SettingOption(_flag(name), declared) for name, declared in common.items()), *qualified]
 
 
-def cache_options(command: Any) -> Any:
+def cache_options(command: C) -> C:
     """A decorator that gives a command the options of how caches are made, declared and checked as for generation."""
     for setting in reversed(CACHE):
         command = click.option(_flag(setting.name), type=SettingType(setting), help=help_of(setting))(command)
@@ -277,7 +282,7 @@ def given_settings(options: list[SettingOption], params: dict[str, Any]) -> dict
     return found
 
 
-def with_defaults(loaded: Any, settings: dict[str, Any], strategy: str | None) -> dict[str, Any]:
+def with_defaults(loaded: Loaded, settings: dict[str, Any], strategy: str | None) -> dict[str, Any]:
     """The settings given, and of a person's defaults those that the strategy takes which serves the model."""
     defaults = click.get_current_context().meta.get(DEFAULTS) or {}
     if not defaults:

@@ -94,7 +94,7 @@ def write_marked(text: str, mark: str) -> None:
     )
 
 
-def columns(stream: Any = None) -> int | None:
+def columns(stream: TextIO | None = None) -> int | None:
     """The width of `stream` (the output) in cells: COLUMNS, else the terminal's; None, no limit, for a pipe."""
     stream = sys.stdout if stream is None else stream
     if os.environ.get("COLUMNS", "").isdecimal() or stream.isatty():

@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
 from zoo.cli.completion import complete_source
 from zoo.cli.downloads import yes_option
 from zoo.cli.table import wrapped
+
+if TYPE_CHECKING:
+    from zoo.testing.suite import Result, Subject
 
 
 @click.command()
@@ -48,7 +51,7 @@ def test(debug: bool, source: str, reference: Path | None, tolerance: float | No
         from zoo.testing.reference import agreement
 
         compared.append(agreement(made, reference, tolerance or TOLERANCE))
-    results: list[Any] = []
+    results: list[Result] = []
     for result in chain(results_of(made), compared):
         if not as_json:
             same = (r.name for r in results if result.message and r.message == result.message)
@@ -67,7 +70,7 @@ def test(debug: bool, source: str, reference: Path | None, tolerance: float | No
         click.get_current_context().exit(1)
 
 
-def _subject(source: str, trained: bool) -> tuple[Any, str]:
+def _subject(source: str, trained: bool) -> tuple[Subject, str]:
     """The subject of the test, and a description of its weights."""
     from zoo.checkpoint.source import split_preset
     from zoo.cli.progress import Progress
@@ -84,7 +87,7 @@ def _subject(source: str, trained: bool) -> tuple[Any, str]:
     return subject_of(loaded), f"the checkpoint {loaded.folder}"
 
 
-def _show(result: Any, debug: bool, same: str | None) -> None:
+def _show(result: Result, debug: bool, same: str | None) -> None:
     """Print a result; `same` names an earlier check that failed with the same message."""
     mark, below = "ok    " if result.passed else "FAILED", " " * 10
     click.echo(wrapped(f"{result.name.replace('_', ' ')}: {result.reason}", first=f"  {mark}  ", later=below))

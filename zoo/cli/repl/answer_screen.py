@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from types import TracebackType
+from typing import TYPE_CHECKING
 
 from zoo.cli.repl.markdown import Painter, dim
 from zoo.cli.screen import Screen
 from zoo.cli.terminal import Terminal, coloured, write, write_styled
+
+if TYPE_CHECKING:
+    from zoo.generation.loop.step import Step
 
 
 class AnswerScreen(Screen):
@@ -18,7 +22,7 @@ class AnswerScreen(Screen):
         self._painter = Painter() if coloured() else None
         self._thought = ""  # the thinking that was shown since the last text
 
-    def put(self, step: Any) -> None:
+    def put(self, step: Step) -> None:
         """Write what a step adds: its thinking came first."""
         if step.thinking and isinstance(sys.stdout, Terminal):
             write_styled(dim(step.thinking)) if self._painter else write(step.thinking)
@@ -32,10 +36,12 @@ class AnswerScreen(Screen):
             write("\n" if self._thought.endswith("\n") else "\n\n")
             self._thought = ""
 
-    def __exit__(self, kind: Any, *details: object) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if self._painter is not None:
             write_styled(self._painter.finish())
         if self._thought and not self.text:
             write("\n" * (not self._thought.endswith("\n")))
             return
-        super().__exit__(kind, *details)
+        super().__exit__(kind, error, trace)

@@ -1,4 +1,4 @@
-"""The commands of a conversation: `/set temperature 0.5` and its like, as a table."""
+"""The commands of a conversation, such as `/set temperature 0.5`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from zoo.cli.progress import say
 from zoo.cli.table import wrapped
 from zoo.cli.terminal import columns
 from zoo.errors import PromptError, ZooError
@@ -37,7 +38,7 @@ class ChatCommand(Frozen):
 
 
 def obey(repl: Repl, line: str) -> None:
-    """Do what a line that begins with a slash says; a line of its own for what cannot be."""
+    """Run the command of a line that begins with a slash; print its error, if any."""
     name, _, argument = line.strip().partition(" ")
     command = COMMANDS.get(name)
     try:
@@ -61,9 +62,9 @@ def _system(repl: Repl, text: str) -> None:
         raise PromptError("a system message needs a chat template")
     if text:
         conversation.system = text
-        repl.say("the system message is changed, from the next answer on")
+        say("the system message is changed, from the next answer on")
     else:
-        repl.say(conversation.system or "there is no system message")
+        say(conversation.system or "there is no system message")
 
 
 def _set(repl: Repl, text: str) -> None:
@@ -72,18 +73,18 @@ def _set(repl: Repl, text: str) -> None:
     name = name.replace("-", "_")
     if not name:
         for key, kept in session.settings.items():
-            repl.say(f"{key} {_shown(kept)}")
+            say(f"{key} {_shown(kept)}")
         others = ", ".join(key for key in session.available_settings() if key not in session.settings)
-        repl.say(wrapped(f"not set, the checkpoint decides: {others}", columns(sys.stderr)))
+        say(wrapped(f"not set, the checkpoint decides: {others}", columns(sys.stderr)))
     elif not value.strip():
         declared = session.available_settings().get(name)
         if declared is None:
             session.set(name, "")  # says why
         else:
             kept = f"{_shown(session.settings[name])}" if name in session.settings else "not set"
-            repl.say(plain(f"{name} is {kept}: {declared.expected}. {declared.help}"))
+            say(plain(f"{name} is {kept}: {declared.expected}. {declared.help}"))
     else:
-        repl.say(f"{name} {_shown(session.set(name, value.strip()))}")
+        say(f"{name} {_shown(session.set(name, value.strip()))}")
 
 
 def _unset(repl: Repl, text: str) -> None:
@@ -91,7 +92,7 @@ def _unset(repl: Repl, text: str) -> None:
     if not name:
         raise PromptError("/unset needs the name of a setting")
     repl.session.unset(name)
-    repl.say(f"{name} is not set: the checkpoint decides")
+    say(f"{name} is not set: the checkpoint decides")
 
 
 def _shown(value: Any) -> str:
@@ -102,7 +103,7 @@ def _save(repl: Repl, text: str) -> None:
     path = _path("/save", text)
     repl.session.conversation.save(path, repl.session.settings)
     count = len(repl.session.conversation.messages)
-    repl.say(f"{count} message{'s' * (count != 1)} in {path}")
+    say(f"{count} message{'s' * (count != 1)} in {path}")
 
 
 def _load(repl: Repl, text: str) -> None:
@@ -115,7 +116,7 @@ def _load(repl: Repl, text: str) -> None:
     except ZooError as error:
         raise PromptError(f"{path}: {error}") from error
     count = len(conversation.messages)
-    repl.say(f"{count} message{'s' * (count != 1)} from {path}; /retry answers the last question again")
+    say(f"{count} message{'s' * (count != 1)} from {path}; /retry answers the last question again")
 
 
 def _path(name: str, text: str) -> Path:
@@ -129,7 +130,7 @@ def _path(name: str, text: str) -> Path:
 
 def _undo(repl: Repl, _: str) -> None:
     question = repl.session.conversation.undo()
-    repl.say(f"taken back: {' '.join(question.split())[:60]}")
+    say(f"taken back: {' '.join(question.split())[:60]}")
 
 
 def _retry(repl: Repl, _: str) -> None:
@@ -144,12 +145,12 @@ def _tokens(repl: Repl, _: str) -> None:
     if session.multi_turn:
         count = session.tokens()
         left = "" if context is None else f", {max(context - count, 0):,} of {context:,} left"
-        repl.say(f"the conversation has {count:,} token{'s' * (count != 1)}{left}")
+        say(f"the conversation has {count:,} token{'s' * (count != 1)}{left}")
         if session.conversation.dropped:
-            repl.say(f"{session.conversation.dropped} of its turns are left out")
+            say(f"{session.conversation.dropped} of its turns are left out")
     if read is not None:
         miss_reason = f" ({read.miss_reason})" if read.miss_reason else ""
-        repl.say(
+        say(
             f"the last prompt had {read.tokens:,} tokens, {read.cached_tokens:,} of them from the prompt cache{miss_reason}"
         )
 
@@ -158,7 +159,7 @@ def _help(repl: Repl, _: str) -> None:
     rows = [(f"{c.name} {c.argument}".strip(), c.help) for c in COMMANDS.values()] + list(KEYS)
     width = max(len(usage) for usage, _ in rows) + 2
     for usage, meaning in rows:
-        repl.say(f"{usage:{width}}{meaning}")
+        say(f"{usage:{width}}{meaning}")
 
 
 def _exit(repl: Repl, _: str) -> None:

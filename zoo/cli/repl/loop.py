@@ -1,4 +1,4 @@
-"""The loop of a conversation: a question is read, and answered; a command is read, and obeyed."""
+"""The loop of a conversation: reads a line, then answers a question or runs a command."""
 
 from __future__ import annotations
 
@@ -8,12 +8,10 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import click
-
-from zoo.cli import notice, progress
+from zoo.cli import notice
 from zoo.cli.corpus_hints import model_hint, prompt_hint
 from zoo.cli.generation import cut_line, name_of
-from zoo.cli.progress import Progress
+from zoo.cli.progress import Progress, say
 from zoo.cli.repl.answer_screen import AnswerScreen
 from zoo.cli.repl.commands import COMMANDS, ENDS, obey, plain
 from zoo.cli.repl.reader import Cleared, Reader, reader, unquoted
@@ -34,10 +32,10 @@ def converse(session: ChatSession) -> None:
         else f" {'leaves the chat template out' if session.raw else 'has no chat template'}: each line is a prompt of its "
         "own, and no other is remembered"
     )
-    repl.say(f"{name_of(session.loaded)}{what}.")
+    say(f"{name_of(session.loaded)}{what}.")
     if line := model_hint(session.loaded):
-        repl.say(line)
-    repl.say("/help says what can be typed, /exit or Ctrl-D ends.")
+        say(line)
+    say("/help says what can be typed, /exit or Ctrl-D ends.")
     repl.run(reader(repl.completions))
 
 
@@ -56,14 +54,10 @@ class Repl:
                 line = reader.read()
             except EOFError:
                 return
-            except Cleared:
-                self.say(AGAIN)
-                interrupted = True
-                continue
-            except KeyboardInterrupt:
-                if interrupted:
+            except (Cleared, KeyboardInterrupt) as pressed:
+                if interrupted and isinstance(pressed, KeyboardInterrupt):
                     return
-                self.say(AGAIN)
+                say(AGAIN)
                 interrupted = True
                 continue
             except UnicodeDecodeError:
@@ -93,31 +87,26 @@ class Repl:
                         screen.show(step)
                         reason = step.finish_reason
         except KeyboardInterrupt:
-            self.say("(stopped)")
+            say("(stopped)")
         except ZooError as error:
             self.refuse(error)
         if reason == "length":
-            self.say(cut_line(self.session.settings, "/set max_tokens changes that, /tokens counts"))
+            say(cut_line(self.session.settings, "/set max_tokens changes that, /tokens counts"))
         asked = question if reason is not None and sys.stderr.isatty() else None
         if asked and (line := prompt_hint(self.session.loaded, asked)):
-            self.say(line)
+            say(line)
 
     def dropped(self, what: DroppedTurns) -> None:
         """Say that the context was full."""
         turns = "the oldest turn is" if what.turns == 1 else f"the {what.turns} oldest turns are"
-        self.say(
+        say(
             f"(the context of {what.context:,} tokens is full: {turns} left out, "
             f"{what.before:,} tokens become {what.after:,})"
         )
 
-    def say(self, line: str) -> None:
-        """A line to the person, none of the answer; above a progress bar where one is shown."""
-        if not progress.say(line):
-            click.echo(line, err=True)
-
     def refuse(self, error: ZooError) -> None:
-        """A line for what cannot be: settings are called by their names here, not by the command's options."""
-        self.say(f"zoo: {plain(str(error))}")
+        """Print an error. Settings have their own names here, not those of the command's options."""
+        say(f"zoo: {plain(str(error))}")
 
     def completions(self, line: str) -> Iterator[str]:
         """What the last word of a line that begins with a slash may become."""

@@ -22,8 +22,9 @@ class Painter:
 
     def __init__(self) -> None:
         self._held = ""
-        self._fenced = False
-        self._new_line()
+        self._line = ""  # what stands before it on its line
+        self._fenced = self._fence_line = self._heading = self._bold = False
+        self._ticks = 0  # backticks that opened the code within a line
 
     def paint(self, text: str) -> str:
         """More text, with styles."""
@@ -72,7 +73,7 @@ class Painter:
     def _new_line(self) -> None:
         self._line = ""
         self._fence_line = self._heading = self._bold = False
-        self._ticks = 0  # backticks that opened the code within a line
+        self._ticks = 0
 
     def _style(self) -> str:
         if self._fence_line:

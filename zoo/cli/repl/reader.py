@@ -6,12 +6,18 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import click
 
 from zoo.cli.signals import listen
 from zoo.cli.terminal import Terminal
+
+if TYPE_CHECKING:
+    from prompt_toolkit.completion import CompleteEvent, Completer
+    from prompt_toolkit.document import Document
+    from prompt_toolkit.history import History
+    from prompt_toolkit.key_binding import KeyPressEvent
 
 PROMPT, MORE = ">>> ", "... "
 QUOTES = '"""'  # begin and end a question of several lines
@@ -68,18 +74,18 @@ class TerminalReader:
         keys = KeyBindings()
 
         @keys.add("enter")
-        def _(event: Any) -> None:
+        def _(event: KeyPressEvent) -> None:
             if is_open(event.current_buffer.text):
                 event.current_buffer.insert_text("\n")
             else:
                 event.current_buffer.validate_and_handle()
 
         @keys.add("escape", "enter")
-        def _(event: Any) -> None:
+        def _(event: KeyPressEvent) -> None:
             event.current_buffer.insert_text("\n")
 
         @keys.add("c-c")
-        def _(event: Any) -> None:
+        def _(event: KeyPressEvent) -> None:
             event.app.exit(exception=Cleared() if event.current_buffer.text else KeyboardInterrupt())
 
         # What the zoo puts around a terminal's streams shows escape sequences; this library is to send them.
@@ -118,8 +124,8 @@ def history_path() -> Path:
     return (Path(state) if state else Path.home() / ".local" / "state") / "zoo" / "history"
 
 
-def history() -> Any:
-    """The questions of before, from a file that its owner alone can read; of this conversation where it cannot be written."""
+def history() -> History:
+    """The earlier questions, from a file that only its owner can read; without one, those of this conversation."""
     from prompt_toolkit.history import FileHistory, InMemoryHistory
 
     try:
@@ -132,11 +138,11 @@ def history() -> Any:
     return FileHistory(path)
 
 
-def _completer(completions: Completions) -> Any:
+def _completer(completions: Completions) -> Completer:
     from prompt_toolkit.completion import Completer, Completion
 
     class LineCompleter(Completer):
-        def get_completions(self, document: Any, complete_event: Any) -> Iterator[Completion]:
+        def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterator[Completion]:
             line = document.text_before_cursor
             start = -len(line.rpartition(" ")[2])
             for word in completions(line):
