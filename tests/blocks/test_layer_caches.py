@@ -8,7 +8,6 @@ from page_layers import DIM, NORM, VOCAB, decoder, hybrid, made, texts
 
 from zoo.cache import CachePolicy, CrossCache, KVCache, LayerCache, StateCache, WindowCache, merged_caches
 from zoo.errors import PluginError, PromptError
-from zoo.integrations import mlx_lm as integration
 from zoo.loading import Loaded
 from zoo.recipe import (
     MLP,
@@ -17,6 +16,7 @@ from zoo.recipe import (
     LearnedPositions,
 )
 from zoo.testing import same
+from zoo_mlx_lm import tools as integration
 
 
 def test_a_layers_cache_is_its_parts_together():

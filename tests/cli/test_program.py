@@ -10,7 +10,7 @@ import pytest
 from zoo.architecture import Command
 from zoo.cli.program import with_options
 from zoo.errors import ScaffoldError
-from zoo.scaffold import create
+from zoo_new.write_plugin import create
 
 HELPS = ("--help", "--help-all")
 

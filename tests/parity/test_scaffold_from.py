@@ -23,8 +23,8 @@ from transformers import (
 
 import zoo
 from zoo.host.registry import isolated, using
-from zoo.scaffold.from_checkpoint import create_from
-from zoo.scaffold.package import imported
+from zoo_new.from_checkpoint import create_from
+from zoo_new.write_plugin import imported
 
 from .support import TOLERANCE, agrees, difference, reference, texts
 

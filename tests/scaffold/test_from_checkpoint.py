@@ -17,9 +17,9 @@ from zoo.checkpoint.parameters import export
 from zoo.config import Config
 from zoo.errors import CheckpointError, ZooError
 from zoo.host.registry import default_registry, isolated
-from zoo.scaffold.from_checkpoint import create_from
-from zoo.scaffold.keys import MEANINGS
-from zoo.scaffold.package import imported
+from zoo_new.config_keys import MEANINGS
+from zoo_new.from_checkpoint import create_from
+from zoo_new.write_plugin import imported
 
 LLAMA = dict(
     hidden_size=32,

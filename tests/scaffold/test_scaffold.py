@@ -20,11 +20,9 @@ from zoo.errors import ScaffoldError, SourceError
 from zoo.host.discovery import Plugin
 from zoo.host.registry import Registry, default_registry, isolated
 from zoo.recipe import Decoder
-from zoo.scaffold import KINDS, create
-from zoo.scaffold.blocks import BLOCKS
-from zoo.scaffold.names import named
-from zoo.scaffold.package import imported, zoo_source
 from zoo.testing import CHECKS, outcome, subject
+from zoo_new.plugin_names import named
+from zoo_new.write_plugin import create, imported, zoo_source
 
 DECODERS = [name for name in default_registry().architectures if isinstance(subject(name).recipe, Decoder)]
 PACKAGES = {
@@ -188,7 +186,7 @@ def test_the_workflow_installs_the_zoo_from_where_it_was_installed_here(monkeypa
         def read_text(self, name):
             return origin and json.dumps(origin)
 
-    monkeypatch.setattr("zoo.scaffold.package.distribution", lambda name: Installed())
+    monkeypatch.setattr("zoo_new.write_plugin.distribution", lambda name: Installed())
     assert zoo_source() == source
 
 
@@ -417,7 +415,7 @@ def test_a_failure_half_way_leaves_nothing(tmp_path, monkeypatch):
     def fails(*arguments):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("zoo.scaffold.package.with_card", fails)
+    monkeypatch.setattr("zoo_new.write_plugin.with_card", fails)
     with pytest.raises(KeyboardInterrupt):
         create("child", where=tmp_path)
     assert list(tmp_path.iterdir()) == [] and "zoo_child" not in sys.modules
@@ -438,12 +436,6 @@ def test_the_command_line(command, tmp_path):
     assert again.returncode == 1 and again.stderr == "zoo: error: my-arch: is there already\n"
     wrong = command("new", "other", "--kind", "poem")
     assert wrong.returncode == 2 and "poem" in wrong.stderr and not (tmp_path / "other").exists()
-
-
-def test_the_command_offers_every_kind():
-    from zoo.cli import new
-
-    assert set(new.KINDS) == set(KINDS) and set(new.BLOCKS) == set(BLOCKS)
 
 
 def test_the_kind_of_block_may_be_left_out(command, tmp_path):

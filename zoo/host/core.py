@@ -291,7 +291,6 @@ def zoo_commands() -> tuple[Command, ...]:
             "convert": "Convert or quantize a checkpoint.",
         },
         "Extend": {
-            "new": "Write a plugin of your own, as a package.",
             "test": "Run the conformance suite on a model.",
             "plugins": "List the installed plugins and their errors.",
         },

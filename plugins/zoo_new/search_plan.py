@@ -11,15 +11,17 @@ from zoo.architecture import Architecture
 from zoo.errors import ScaffoldError
 from zoo.host.registry import Registry
 from zoo.recipe import RMSNorm, Spec
-from zoo.scaffold.fit import Fit, Source, fit, kinds
-from zoo.scaffold.guess import certain_rules, prefix_rules
-from zoo.scaffold.plan import Plan, Value
+from zoo_new.change_plan import ChangePlan, CodeValue
+from zoo_new.checkpoint_fit import Fit, SourceCheckpoint, fit, kinds
+from zoo_new.guess_rules import certain_rules, prefix_rules
 
 MOST = 40  # changes of one plan
 REPAIRED = 4  # families, the nearest ones, that are changed to fit
 
 
-def nearest(source: Source, registry: Registry, base: str | None = None) -> list[tuple[Plan, Fit]]:
+def nearest(
+    source: SourceCheckpoint, registry: Registry, base: str | None = None
+) -> list[tuple[ChangePlan, Fit]]:
     """The families that can read the config, each with the plan by which it fits best, the nearest first.
 
     `base` names the only family that is tried. ZooError when none can read the config.
@@ -32,7 +34,7 @@ def nearest(source: Source, registry: Registry, base: str | None = None) -> list
         return [improved(architecture, plan, best, source, registry)]
     found = []
     for architecture in families(registry):
-        plain = _tried(architecture, Plan(), source, registry)
+        plain = _tried(architecture, ChangePlan(), source, registry)
         if plain is not None:
             found.append((architecture, *_renamed(architecture, plain, source, registry)))
     if not found:
@@ -55,16 +57,20 @@ def families(registry: Registry) -> list[Architecture]:
     ]
 
 
-def _renamed(architecture: Architecture, plain: Fit, source: Source, registry: Registry) -> tuple[Plan, Fit]:
+def _renamed(
+    architecture: Architecture, plain: Fit, source: SourceCheckpoint, registry: Registry
+) -> tuple[ChangePlan, Fit]:
     """The fit with rules for tensors whose names differ from the family's in a prefix alone, where that is better."""
-    plan = Plan().with_rules(prefix_rules(plain))
+    plan = ChangePlan().with_rules(prefix_rules(plain))
     better = _tried(architecture, plan, source, registry) if plan.rules else None
-    return (plan, better) if better is not None and better.distance < plain.distance else (Plan(), plain)
+    return (
+        (plan, better) if better is not None and better.distance < plain.distance else (ChangePlan(), plain)
+    )
 
 
 def improved(
-    base: Architecture, plan: Plan, best: Fit, source: Source, registry: Registry
-) -> tuple[Plan, Fit]:
+    base: Architecture, plan: ChangePlan, best: Fit, source: SourceCheckpoint, registry: Registry
+) -> tuple[ChangePlan, Fit]:
     """The plan with every change added that makes the base fit better, and how it fits then."""
     for _ in range(MOST):
         for candidate in candidates(plan, best):
@@ -77,7 +83,7 @@ def improved(
     return plan, best
 
 
-def _tried(base: Architecture, plan: Plan, source: Source, registry: Registry) -> Fit | None:
+def _tried(base: Architecture, plan: ChangePlan, source: SourceCheckpoint, registry: Registry) -> Fit | None:
     """The fit of the plan; None where the family cannot read the config, or its code fails on that of another family."""
     try:
         return fit(plan.applied(base), source, registry)
@@ -85,7 +91,7 @@ def _tried(base: Architecture, plan: Plan, source: Source, registry: Registry) -
         return None
 
 
-def candidates(plan: Plan, best: Fit) -> Iterator[Plan]:
+def candidates(plan: ChangePlan, best: Fit) -> Iterator[ChangePlan]:
     """The plan with one change more, for each change that may fit better."""
     for key, value in _defaults(best):
         if key not in plan.defaults:
@@ -97,7 +103,7 @@ def candidates(plan: Plan, best: Fit) -> Iterator[Plan]:
         yield plan.with_rules(rules)
 
 
-def _defaults(best: Fit) -> Iterator[tuple[str, Value]]:
+def _defaults(best: Fit) -> Iterator[tuple[str, CodeValue]]:
     """Keys that the config lacks and whose default gives a parameter the wrong size, and what gives the right one."""
     for key, default in best.config.defaults().items():
         if isinstance(default, bool) or not isinstance(default, int) or not key.isidentifier():
@@ -115,15 +121,15 @@ def _defaults(best: Fit) -> Iterator[tuple[str, Value]]:
                 if type(value) is int and value == size and name.isidentifier()
             ]
             keys.sort(key=lambda name: -SequenceMatcher(None, name, key).ratio())
-            yield key, Value.count(keys[0]) if keys else Value.literal(size)
+            yield key, CodeValue.count(keys[0]) if keys else CodeValue.literal(size)
 
 
-def _fields(best: Fit) -> Iterator[dict[str, Value]]:
+def _fields(best: Fit) -> Iterator[dict[str, CodeValue]]:
     """Fields of the recipe whose change may fit: flags turned, norms added, norms of another kind."""
-    flags: dict[str, Value] = {}
-    added: dict[str, Value] = {}
-    joint: dict[str, Value] = {}
-    biased: dict[str, Value] = {}
+    flags: dict[str, CodeValue] = {}
+    added: dict[str, CodeValue] = {}
+    joint: dict[str, CodeValue] = {}
+    biased: dict[str, CodeValue] = {}
     for side, paths in (("surplus", best.surplus), ("missing", best.missing), ("wrong", best.wrong)):
         for path in (names[0] for names in kinds(paths).values()):
             where, spec, rest = locate(best.recipe, path)
@@ -131,10 +137,10 @@ def _fields(best: Fit) -> Iterator[dict[str, Value]]:
                 flags[_joined(where, name)] = _flag(best, side == "surplus")
             step = _joined(where, rest.partition(".")[0])
             if side == "surplus" and getattr(spec, rest.partition(".")[0], "") is None:
-                added[step] = Value.same_norm()
+                added[step] = CodeValue.same_norm()
                 joint[step] = _joint(step)
             if side == "surplus" and isinstance(spec, RMSNorm) and rest == "bias":
-                biased[where] = Value.layer_norm(_epsilon(best))
+                biased[where] = CodeValue.layer_norm(_epsilon(best))
             if side == "wrong" and isinstance(spec, RMSNorm) and where.startswith("layers.mixer."):
                 joint[where] = _joint(where)
     if added:
@@ -174,15 +180,15 @@ def _flags(spec: Any, turned: bool) -> Iterator[str]:
             yield item.name
 
 
-def _flag(best: Fit, value: bool) -> Value:
+def _flag(best: Fit, value: bool) -> CodeValue:
     """A flag's value: by the config's key that is about biases and has it, if there is one that is not read."""
     keys = (key for key in best.config.unread() if "bias" in key and best.values[key] is value)
     key = next((key for key in keys if key.isidentifier()), None)
-    return Value.flag(key) if key and value else Value.literal(value)
+    return CodeValue.flag(key) if key and value else CodeValue.literal(value)
 
 
-def _joint(path: str) -> Value:
-    return Value.joint_norm("kv_heads" if path.endswith("key_norm") else "heads")
+def _joint(path: str) -> CodeValue:
+    return CodeValue.joint_norm("kv_heads" if path.endswith("key_norm") else "heads")
 
 
 def _epsilon(best: Fit) -> str | None:

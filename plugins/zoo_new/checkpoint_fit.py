@@ -27,7 +27,7 @@ MOST = 10**12  # parameters of a recipe that is still assembled, unevaluated
 
 
 @dataclass(frozen=True)
-class Source:
+class SourceCheckpoint:
     """A checkpoint's folder, the values of its config.json, and its tensors, of which only the headers are read."""
 
     folder: Path
@@ -35,7 +35,7 @@ class Source:
     tensors: Tensors
 
 
-def read_source(folder: Path) -> Source:
+def read_source(folder: Path) -> SourceCheckpoint:
     """Read a folder's config and tensor headers.
 
     ScaffoldError, ConfigError or CheckpointError for a folder that cannot be read or is quantized.
@@ -48,7 +48,7 @@ def read_source(folder: Path) -> Source:
             raise ScaffoldError(
                 f"{folder}: is quantized ({key}); give the folder of the floats it was made from"
             )
-    return Source(folder, values, open_tensors(folder))
+    return SourceCheckpoint(folder, values, open_tensors(folder))
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ class Fit:
         return -self.share, len(kinds(self.ignored)), odd, len(self.config.defaults())
 
 
-def fit(architecture: Architecture, source: Source, registry: Registry) -> Fit:
+def fit(architecture: Architecture, source: SourceCheckpoint, registry: Registry) -> Fit:
     """The architecture on the checkpoint; a `ZooError` when its recipe cannot be made of the config."""
     config = Config(source.values, tensors=source.tensors.arrays)
     recipe = architecture.recipe_of(config)

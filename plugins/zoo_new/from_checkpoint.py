@@ -17,12 +17,15 @@ from zoo.config import Config, harmless_keys
 from zoo.errors import ScaffoldError, ZooError
 from zoo.host.registry import Registry, default_registry
 from zoo.host.resolve import resolve
-from zoo.scaffold.base import Parts, parts_of
-from zoo.scaffold.fit import Fit, Source, fit, kinds, read_source
-from zoo.scaffold.guess import guess
-from zoo.scaffold.keys import meaning
-from zoo.scaffold.names import Names, named, refuse_taken
-from zoo.scaffold.package import (
+from zoo.weights import Split
+from zoo_new.base_parts import BaseParts, parts_of
+from zoo_new.change_plan import ChangePlan, nested, values_of
+from zoo_new.checkpoint_fit import Fit, SourceCheckpoint, fit, kinds, read_source
+from zoo_new.config_keys import meaning
+from zoo_new.guess_rules import guess
+from zoo_new.plugin_names import Names, named, refuse_taken
+from zoo_new.search_plan import nearest
+from zoo_new.write_plugin import (
     ARCHITECTURE,
     COMMON,
     free_folder,
@@ -33,9 +36,6 @@ from zoo.scaffold.package import (
     template_values,
     write,
 )
-from zoo.scaffold.plan import Plan, nested, values_of
-from zoo.scaffold.search import nearest
-from zoo.weights import Split
 
 NEAR = 0.5  # share of parameters and tensors that fit, from which a family is near
 TRAINING = (
@@ -82,7 +82,7 @@ def create_from(
     return "\n".join(report(target, names, source, made, found, values))
 
 
-def refuse_known(source: Source, registry: Registry) -> None:
+def refuse_known(source: SourceCheckpoint, registry: Registry) -> None:
     """ScaffoldError where the architecture of the checkpoint's `model_type` reads it as it is."""
     model_type = source.values.get("model_type")
     if not isinstance(model_type, str) or model_type not in registry.model_types:
@@ -100,7 +100,7 @@ def refuse_known(source: Source, registry: Registry) -> None:
 
 
 def values_for(
-    names: Names, parts: Parts, source: Source, plan: Plan, best: Fit, registry: Registry
+    names: Names, parts: BaseParts, source: SourceCheckpoint, plan: ChangePlan, best: Fit, registry: Registry
 ) -> dict[str, Any]:
     """The values that the templates are rendered with."""
     base = best.architecture.name
@@ -204,7 +204,7 @@ def code_of(values: Mapping[str, Any], indent: int = 8) -> str:
     return "\n".join(lines)
 
 
-def tiny_numbers(source: Source, architecture: Architecture, parts: Parts) -> dict[str, Any]:
+def tiny_numbers(source: SourceCheckpoint, architecture: Architecture, parts: BaseParts) -> dict[str, Any]:
     """The numbers of a small model: the checkpoint's where it is small, else with sizes of the base's small model."""
     config = Config(source.values, tensors=source.tensors.arrays)
     architecture.recipe_of(config)
@@ -246,9 +246,9 @@ def is_plain(value: Any) -> bool:
 def report(
     target: Path,
     names: Names,
-    source: Source,
+    source: SourceCheckpoint,
     made: Fit,
-    found: list[tuple[Plan, Fit]],
+    found: list[tuple[ChangePlan, Fit]],
     values: Mapping[str, Any],
 ) -> Iterator[str]:
     """What was written and what is left to do."""

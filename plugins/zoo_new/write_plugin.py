@@ -18,9 +18,9 @@ from zoo.describe.plugin_card import card, with_card
 from zoo.errors import ScaffoldError
 from zoo.files.writing import new_folder
 from zoo.host.registry import Registry, default_registry, isolated
-from zoo.scaffold.base import Parts, parts_of
-from zoo.scaffold.blocks import BLOCKS
-from zoo.scaffold.names import Names, named, refuse_taken
+from zoo_new.base_parts import BaseParts, parts_of
+from zoo_new.block_kinds import BLOCKS
+from zoo_new.plugin_names import Names, named, refuse_taken
 
 LONGEST = 80  # characters of a value in one line
 TEMPLATES = Path(__file__).parent / "templates"
@@ -100,7 +100,7 @@ def free_folder(folder: Path) -> Path:
 
 
 def write(
-    folder: Path, names: Names, files: Mapping[str, str], values: Mapping[str, Any], parts: Parts | None
+    folder: Path, names: Names, files: Mapping[str, str], values: Mapping[str, Any], parts: BaseParts | None
 ) -> None:
     """Write the `files`, targets by template, filled with `values`, into the new `folder`, and the README's card."""
     with new_folder(folder) as part:
@@ -122,7 +122,7 @@ def shown(value: Any) -> str:
 
 
 @contextmanager
-def registered(folder: Path, names: Names, parts: Parts | None) -> Iterator[Registry]:
+def registered(folder: Path, names: Names, parts: BaseParts | None) -> Iterator[Registry]:
     """The zoo's own plugins, that of the base, and the one in the folder, until the end of the block."""
     with imported(names.module, folder) as module:
         foreign = [sys.modules[parts.module]] if parts and parts.requirement else []
@@ -131,7 +131,7 @@ def registered(folder: Path, names: Names, parts: Parts | None) -> Iterator[Regi
 
 
 def template_values(
-    names: Names, kind: str, base: str | None, parts: Parts | None, block: str | None
+    names: Names, kind: str, base: str | None, parts: BaseParts | None, block: str | None
 ) -> dict[str, Any]:
     """The values that the templates are rendered with."""
     if parts:

@@ -1,11 +1,11 @@
 """The zoo's decoders under mlx-lm's own tools: its `generate`, `batch_generate`, server and LoRA trainer.
 
     from mlx_lm import generate
-    from zoo.integrations.mlx_lm import load
+    from zoo_mlx_lm.tools import load
     model, tokenizer = load("llama")
     generate(model, tokenizer, prompt="The capital city of China is", max_tokens=5)
 
-On the command line, `python -m zoo.integrations.mlx_lm TOOL …` runs one of mlx-lm's commands with this `load`.
+On the command line, `python -m zoo_mlx_lm.tools TOOL …` runs one of mlx-lm's commands with this `load`.
 
 Axes: B batch, T length, V vocabulary.
 """
@@ -136,7 +136,7 @@ def counterpart(cache: Any) -> Any:
 def main(arguments: list[str]) -> None:
     """Run one of mlx-lm's commands on the zoo's models: `server --model llama`."""
     if not arguments or arguments[0] not in TOOLS:
-        sys.exit(f"usage: python -m zoo.integrations.mlx_lm {{{','.join(TOOLS)}}} …")
+        sys.exit(f"usage: python -m zoo_mlx_lm.tools {{{','.join(TOOLS)}}} …")
     tool: Any = import_module(f"mlx_lm.{arguments[0]}")
     tool.load = load  # each calls it by this name
     sys.argv = [f"mlx_lm {arguments[0]}", *arguments[1:]]

@@ -42,11 +42,11 @@ def new(name: str, kind: str, base: str | None, block: str | None, source: Path 
     if source is not None:
         if kind != "architecture" or block:
             raise click.UsageError("--from reads from the checkpoint what --kind and --block would say")
-        from zoo.scaffold.from_checkpoint import create_from
+        from zoo_new.from_checkpoint import create_from
 
         click.echo(create_from(name, source, base=base))
         return
-    from zoo.scaffold import create
+    from zoo_new.write_plugin import create
 
     folder = create(name, kind, base=base, block=block)
     if kind in ("architecture", "encoder", "encoder-decoder"):

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from zoo import weights
 from zoo.errors import ZooError
-from zoo.scaffold.fit import BUFFERS, Fit, Shape, kinds, pattern
 from zoo.weights import Ignore, Rename, Rule, Split, Stack
+from zoo_new.checkpoint_fit import BUFFERS, Fit, Shape, kinds, pattern
 
 FUSED = {
     "query_key_value": ("query", "key", "value"),

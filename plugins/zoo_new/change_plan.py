@@ -16,61 +16,61 @@ from zoo.weights import Rule
 
 
 @dataclass(frozen=True)
-class Value:
+class CodeValue:
     """A value as Python code, and a function of the config and the base's recipe that gives it."""
 
     code: str
     of: Callable[[Config, Any], Any]
 
     @staticmethod
-    def literal(value: Any) -> Value:
+    def literal(value: Any) -> CodeValue:
         """A constant."""
-        return Value(repr(value), lambda config, recipe: value)
+        return CodeValue(repr(value), lambda config, recipe: value)
 
     @staticmethod
-    def count(key: str) -> Value:
+    def count(key: str) -> CodeValue:
         """A whole number of the config."""
-        return Value(f'config.count("{key}")', lambda config, recipe: config.count(key))
+        return CodeValue(f'config.count("{key}")', lambda config, recipe: config.count(key))
 
     @staticmethod
-    def flag(key: str) -> Value:
+    def flag(key: str) -> CodeValue:
         """A flag of the config."""
-        return Value(f'config.flag("{key}", False)', lambda config, recipe: config.flag(key, False))
+        return CodeValue(f'config.flag("{key}", False)', lambda config, recipe: config.flag(key, False))
 
     @staticmethod
-    def same_norm() -> Value:
+    def same_norm() -> CodeValue:
         """The norm that the base has before its mixer."""
-        return Value("layer.mixer_norm", lambda config, recipe: recipe.layers[0].mixer_norm)
+        return CodeValue("layer.mixer_norm", lambda config, recipe: recipe.layers[0].mixer_norm)
 
     @staticmethod
-    def joint_norm(heads: str) -> Value:
+    def joint_norm(heads: str) -> CodeValue:
         """An RMSNorm over all heads; `heads` is the field of attention that counts them."""
 
         def of(config: Config, recipe: Any) -> Spec:
             layer = recipe.layers[0]
             return JointRMSNorm(heads=getattr(layer.mixer, heads), eps=layer.mixer_norm.eps)
 
-        return Value(f"JointRMSNorm(heads=layer.mixer.{heads}, eps=layer.mixer_norm.eps)", of)
+        return CodeValue(f"JointRMSNorm(heads=layer.mixer.{heads}, eps=layer.mixer_norm.eps)", of)
 
     @staticmethod
-    def layer_norm(key: str | None) -> Value:
+    def layer_norm(key: str | None) -> CodeValue:
         """A LayerNorm, whose epsilon is the config's `key`, else the base's."""
         if key is None:
-            return Value(
+            return CodeValue(
                 "LayerNorm(eps=layer.mixer_norm.eps)",
                 lambda config, recipe: LayerNorm(eps=recipe.layers[0].mixer_norm.eps),
             )
-        return Value(
+        return CodeValue(
             f'LayerNorm(eps=config.number("{key}"))', lambda config, recipe: LayerNorm(eps=config.number(key))
         )
 
 
 @dataclass(frozen=True)
-class Plan:
+class ChangePlan:
     """The changes. `fields` are of every layer where their path begins with "layers": "layers.mixer.query_norm"."""
 
-    defaults: Mapping[str, Value] = field(default_factory=dict)
-    fields: Mapping[str, Value] = field(default_factory=dict)
+    defaults: Mapping[str, CodeValue] = field(default_factory=dict)
+    fields: Mapping[str, CodeValue] = field(default_factory=dict)
     rules: tuple[Rule, ...] = ()
 
     @property
@@ -78,15 +78,15 @@ class Plan:
         """How many changes it has."""
         return len(self.defaults) + len(self.fields) + len(self.rules)
 
-    def with_defaults(self, **defaults: Value) -> Plan:
+    def with_defaults(self, **defaults: CodeValue) -> ChangePlan:
         """A copy with more defaults."""
         return replace(self, defaults={**self.defaults, **defaults})
 
-    def with_fields(self, fields: Mapping[str, Value]) -> Plan:
+    def with_fields(self, fields: Mapping[str, CodeValue]) -> ChangePlan:
         """A copy with more fields."""
         return replace(self, fields={**self.fields, **fields})
 
-    def with_rules(self, rules: tuple[Rule, ...]) -> Plan:
+    def with_rules(self, rules: tuple[Rule, ...]) -> ChangePlan:
         """A copy with more rules."""
         return replace(self, rules=(*self.rules, *rules))
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import mlx.core as mx
 import pytest
 
-from zoo.integrations.mlx_lm import TOOLS
+from zoo_mlx_lm.tools import TOOLS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "guides" / "mlx-lm.md").read_text(encoding="utf-8")
 
@@ -30,5 +30,5 @@ def test_its_code_runs(interpreted, tmp_path, monkeypatch):
 
 
 def test_its_commands_are_those_that_there_are():
-    assert set(re.findall(r"zoo\.integrations\.mlx_lm (\w+) --", PAGE)) <= set(TOOLS)
-    assert all(f"`{tool}`" in PAGE or f"mlx_lm {tool} " in PAGE for tool in TOOLS)
+    assert set(re.findall(r"zoo_mlx_lm\.tools (\w+) --", PAGE)) <= set(TOOLS)
+    assert all(f"`{tool}`" in PAGE or f"tools {tool} " in PAGE for tool in TOOLS)

@@ -15,12 +15,12 @@ from zoo.errors import ScaffoldError
 from zoo.host.discovery import Plugin
 from zoo.host.registry import Registry
 from zoo.recipe import Decoder
-from zoo.scaffold.blocks import check_base_takes
-from zoo.scaffold.changes import Change, change_of
+from zoo_new.block_kinds import check_base_takes
+from zoo_new.example_change import Change, change_of
 
 
 @dataclass(frozen=True)
-class Parts:
+class BaseParts:
     """The expressions for an architecture's parts in code that has imported `module`.
 
     `record` is that for the architecture itself where its recipe or rules have no name of their own, else None.
@@ -43,7 +43,7 @@ class Parts:
     requirement: str | None
 
 
-def parts_of(name: str, registry: Registry, block: str | None, kind: str = "architecture") -> Parts:
+def parts_of(name: str, registry: Registry, block: str | None, kind: str = "architecture") -> BaseParts:
     """The parts of the architecture `name`; ScaffoldError when the templates cannot make a variant of it.
 
     `kind` is the kind of model that it must be, "architecture" for any.
@@ -65,7 +65,7 @@ def parts_of(name: str, registry: Registry, block: str | None, kind: str = "arch
         value = getattr(architecture, field)
         found[field] = None if value is None else _expression(value, plugin) or f"BASE.{field}"
     unnamed = any(text and text.startswith("BASE.") for text in found.values())
-    return Parts(
+    return BaseParts(
         module=plugin.module,
         recipe=found["recipe"] or "",
         weights=found["weights"] or "",

@@ -27,10 +27,10 @@ from zoo.cache import Cache
 from zoo.checkpoint.convert import convert
 from zoo.errors import PluginError, PromptError, TokenizerError, ZooError
 from zoo.host.registry import default_registry
-from zoo.integrations import mlx_lm as integration
-from zoo.integrations.mlx_lm import load
 from zoo.loading import Loaded
 from zoo.testing import same, subject
+from zoo_mlx_lm import tools as integration
+from zoo_mlx_lm.tools import load
 
 PROMPTS = ["The capital city of China is", "Hi", "The capital city of France, a country, is", "中国的首都是"]
 NEW = 8

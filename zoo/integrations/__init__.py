@@ -1,1 +1,0 @@
-"""The zoo's models under other libraries' tools."""
