@@ -3,59 +3,44 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
-from zoo_lab.experiments.common import LOSS, LOSS_CURVE, SMALL, extent, settings_of, told
-from zoo_lab.plan import Arm, Chart, Claim, Curve, Metric, Plan, Result, Scale, Trial, higher, lower
+from zoo.recipe import LearnedPositions, RMSNorm, RoPE, SinusoidalPositions
+from zoo.training.record import TrainingSettings
+from zoo_deepseek.spec import LatentAttention
+from zoo_lab.experiments.common import (
+    LOSS,
+    LOSS_CURVE,
+    LOSS_CURVES,
+    SMALL,
+    loss_of,
+    recorded,
+    settings_of,
+    small_llama,
+    trains,
+)
+from zoo_lab.experiments.model_metrics import loss_by_position
+from zoo_lab.plan import Chart, Claim, Curve, Metric, Plan, Result, Scale, higher, lower
+from zoo_lab.training import Trained
 
-TRAINED, MEASURED, BUCKET = (
-    64,
-    256,
-    16,
-)  # tokens: of a row in training, of one measured, of one point of the curve
+# Tokens: of a row in training, of one measured, of one point of the curve.
+TRAINED, MEASURED, BUCKET = 64, 256, 16
 POSITIONS = ("learned", "sinusoidal", "rotary", "none")
 
 
 def positions(scale: Scale) -> Plan:
     """LLaMA's layers with four kinds of positions, trained on rows of one length and measured on longer ones."""
-    from zoo_lab.training import recipe_of, trained
-
     settings = settings_of(scale, 500, length=TRAINED)
-
-    def recipe(name: str) -> Any:
-        from zoo.recipe import LearnedPositions, SinusoidalPositions
-
-        base = recipe_of("llama", SMALL)
-        if name == "rotary":
-            return base
-        added: Any = {
-            "learned": LearnedPositions(context=base.context),
-            "sinusoidal": SinusoidalPositions(),
-        }.get(name)
-        # Waves of amplitude 1 go with embeddings of that size (Vaswani et al., 2017, section 3.4).
-        size = base.dim**0.5 if name == "sinusoidal" else 1.0
-        return base.change(embedding=dict(positions=added, scale=size)).change_layers(mixer=dict(rope=None))
-
-    def arm(name: str) -> Arm:
-        def run(trial: Trial) -> Result:
-            from zoo_lab.experiments.model_metrics import loss_by_position
-
-            done = trained(recipe(name), settings, trial, **extent(scale))
-            losses = loss_by_position(
-                done.loaded, replace(settings, length=MEASURED, batch=4), scale.pick(30, 1)
-            )
-            points = [
-                [start + BUCKET // 2, sum(losses[start : start + BUCKET]) / BUCKET]
-                for start in range(0, MEASURED, BUCKET)
-            ]
-            within, beyond = (sum(part) / len(part) for part in (losses[:TRAINED], losses[TRAINED:]))
-            return Result({"within": within, "beyond": beyond, "rise": beyond - within}, {"position": points})
-
-        return Arm(name, run, {"positions": name})
-
+    measure = partial(_by_position, replace(settings, length=MEASURED, batch=4), scale.pick(30, 1))
     unit = "nats a token"
     return Plan(
-        arms=tuple(map(arm, POSITIONS)),
+        arms=tuple(
+            trains(
+                name, scale, partial(_with_positions, name), settings, {"positions": name}, measure=measure
+            )
+            for name in POSITIONS
+        ),
         metrics=(
             Metric("within", f"loss at positions 1–{TRAINED}", unit, "lower"),
             Metric("beyond", f"loss at positions {TRAINED + 1}–{MEASURED}", unit, "lower"),
@@ -66,82 +51,69 @@ def positions(scale: Scale) -> Plan:
             Chart("position", "curves", "position", mark=(TRAINED, "trained length")),
             Chart("within", "dots", "within"),
         ),
-        claims=(
-            higher(
-                "Beyond the trained length, learned positions lose more than rotary ones",
-                "learned",
-                "rotary",
-                "rise",
-            ),
-            higher("Sinusoidal positions lose more there than rotary ones", "sinusoidal", "rotary", "rise"),
-            higher("Rotary positions lose more there than no positions", "rotary", "none", "rise"),
-            lower(
-                "Within the trained length, rotary positions reach a lower loss than learned ones",
-                "rotary",
-                "learned",
-                "within",
-            ),
-            lower("Within it, learned positions reach a lower loss than none", "learned", "none", "within"),
-        ),
-        settings=told(settings, measured_length=MEASURED, embedding_scale_with_sinusoids="√width"),
+        claims=_claims_on_positions(),
+        settings=recorded(settings, measured_length=MEASURED, embedding_scale_with_sinusoids="√width"),
     )
+
+
+def _claims_on_positions() -> tuple[Claim, ...]:
+    farther = "Beyond the trained length, learned positions lose more than rotary ones"
+    within = "Within the trained length, rotary positions reach a lower loss than learned ones"
+    return (
+        higher(farther, "learned", "rotary", "rise"),
+        higher("Sinusoidal positions lose more there than rotary ones", "sinusoidal", "rotary", "rise"),
+        higher("Rotary positions lose more there than no positions", "rotary", "none", "rise"),
+        lower(within, "rotary", "learned", "within"),
+        lower("Within it, learned positions reach a lower loss than none", "learned", "none", "within"),
+    )
+
+
+def _with_positions(name: str) -> Any:
+    """The recipe with one kind of positions."""
+    if name == "rotary":
+        return small_llama()
+    base = small_llama(mixer=dict(rope=None))
+    if name == "none":
+        return base.change(embedding=dict(positions=None, scale=1.0))
+    if name == "learned":
+        return base.change(embedding=dict(positions=LearnedPositions(context=base.context), scale=1.0))
+    # Waves of amplitude 1 go with embeddings of that size (Vaswani et al., 2017, section 3.4).
+    return base.change(embedding=dict(positions=SinusoidalPositions(), scale=base.dim**0.5))
+
+
+def _by_position(settings: TrainingSettings, batches: int, trained: Trained) -> Result:
+    """The losses within the trained length and beyond it, and along the text."""
+    losses = loss_by_position(trained.loaded, settings, batches)
+    points = [
+        [start + BUCKET // 2, sum(losses[start : start + BUCKET]) / BUCKET]
+        for start in range(0, MEASURED, BUCKET)
+    ]
+    within, beyond = (sum(part) / len(part) for part in (losses[:TRAINED], losses[TRAINED:]))
+    return Result({"within": within, "beyond": beyond, "rise": beyond - within}, {"position": points})
+
+
+KV_HEADS = {"multi-head": 4, "grouped, 2 key/value heads": 2, "one key/value head": 1}
+LATENT = "latent, rank 16"
 
 
 def heads(scale: Scale) -> Plan:
     """LLaMA's layers with four ways to keep keys and values, the feed-forward widened to equal parameters."""
-    from zoo_lab.training import recipe_of, trained
-
     settings = settings_of(scale, 400)
-    grouped = {"multi-head": 4, "grouped, 2 key/value heads": 2, "one key/value head": 1}
-
-    def with_attention(name: str) -> Any:
-        base = recipe_of("llama", SMALL)
-        if name in grouped:
-            return base.change_layers(mixer=dict(kv_heads=grouped[name]))
-        from zoo.recipe import RMSNorm, RoPE
-        from zoo_deepseek.spec import LatentAttention
-
-        rope = RoPE(theta=base.layers[0].mixer.rope.theta)
-        latent = LatentAttention(
-            heads=4, kv_rank=16, nope_dim=16, rope_dim=8, value_dim=16, kv_norm=RMSNorm(), rope=rope
-        )
-        return base.change_layers(mixer=latent)
-
-    def recipe(name: str) -> Any:
-        """With the feed-forward width at which the layer has as many parameters as with multi-head attention."""
-        found, whole = with_attention(name), with_attention("multi-head")
-        dim = found.dim
-        missing = whole.layers[0].parameters(dim) - found.layers[0].parameters(dim)
-        hidden = found.layers[0].feedforward.hidden + round(missing / (3 * dim))
-        return found.change_layers(feedforward=dict(hidden=hidden))
-
-    def arm(name: str) -> Arm:
-        def run(trial: Trial) -> Result:
-            found = recipe(name)
-            done = trained(found, settings, trial, **extent(scale))
-            numbers = {
-                "loss": done.loss,
-                "cache": 2.0 * found.kv_cache_size(found.dim),
-                "parameters": float(done.loaded.recipe.parameters(found.dim)),
-            }
-            return Result(numbers, {"loss": done.curve})
-
-        return Arm(name, run, {"attention": name})
-
-    names = (*grouped, "latent, rank 16")
-    many, two, one, latent = names
+    many, two, one = KV_HEADS
     return Plan(
-        arms=tuple(map(arm, names)),
+        arms=tuple(
+            trains(
+                name, scale, partial(_of_equal_size, name), settings, {"attention": name}, measure=_with_cache
+            )
+            for name in (*KV_HEADS, LATENT)
+        ),
         metrics=(
             LOSS,
             Metric("cache", "cache", "bytes a token at 16 bits", "lower"),
             Metric("parameters", "parameters"),
         ),
         curves=(LOSS_CURVE,),
-        charts=(
-            Chart("cache", "points", "loss", "cache", labels=True),
-            Chart("curves", "curves", "loss"),
-        ),
+        charts=(Chart("cache", "points", "loss", "cache", labels=True), LOSS_CURVES),
         claims=(
             higher("One key/value head has a higher loss than multi-head attention", one, many, "loss"),
             Claim(
@@ -151,7 +123,33 @@ def heads(scale: Scale) -> Plan:
                 "near",
                 0.05,
             ),
-            lower("Latent attention has a lower loss than one key/value head", latent, one, "loss"),
+            lower("Latent attention has a lower loss than one key/value head", LATENT, one, "loss"),
         ),
-        settings=told(settings, width=SMALL["hidden_size"], layers=SMALL["num_hidden_layers"]),
+        settings=recorded(settings, width=SMALL["hidden_size"], layers=SMALL["num_hidden_layers"]),
     )
+
+
+def _with_attention(name: str) -> Any:
+    """The recipe with one kind of attention."""
+    if name in KV_HEADS:
+        return small_llama(mixer=dict(kv_heads=KV_HEADS[name]))
+    rope = RoPE(theta=small_llama().layers[0].mixer.rope.theta)
+    latent = LatentAttention(
+        heads=4, kv_rank=16, nope_dim=16, rope_dim=8, value_dim=16, kv_norm=RMSNorm(), rope=rope
+    )
+    return small_llama(mixer=latent)
+
+
+def _of_equal_size(name: str) -> Any:
+    """The recipe with the feed-forward width at which a layer has the parameters of one of multi-head attention."""
+    found, whole = _with_attention(name), _with_attention("multi-head")
+    missing = whole.layers[0].parameters(found.dim) - found.layers[0].parameters(found.dim)
+    hidden = found.layers[0].feedforward.hidden + round(missing / (3 * found.dim))
+    return found.change_layers(feedforward=dict(hidden=hidden))
+
+
+def _with_cache(trained: Trained) -> Result:
+    """The loss, with the bytes of the cache and the parameters."""
+    recipe = trained.loaded.recipe
+    cache = 2.0 * recipe.kv_cache_size(recipe.dim)
+    return loss_of(trained, cache=cache, parameters=float(recipe.parameters(recipe.dim)))

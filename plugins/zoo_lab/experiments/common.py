@@ -1,15 +1,20 @@
-"""What the training experiments share: settings, metrics, a base recipe, and an arm that trains one. No mlx."""
+"""What the training experiments share: settings, metrics, a base recipe, and an arm that trains one."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from zoo.recipe import Model
 from zoo.training.record import TrainingSettings
-from zoo_lab.plan import Arm, Curve, Metric, Result, Scale, Trial
+from zoo_lab import training
+from zoo_lab.plan import Arm, Chart, Curve, Metric, Result, Scale, Trial
+from zoo_lab.training import Trained
 
 LOSS = Metric("loss", "held-out loss", "nats a token", "lower")
 LOSS_CURVE = Curve("loss", "held-out loss", "step", "nats a token")
+LOSS_DOTS = Chart("loss", "dots", "loss")
+LOSS_CURVES = Chart("curves", "curves", "loss")
 
 # Width 64 and three layers: about 0.2 million parameters with a vocabulary of 512.
 SMALL = dict(
@@ -23,6 +28,11 @@ SMALL = dict(
 )
 
 
+def small_llama(**layers: Any) -> Any:
+    """The recipe of a small LLaMA, with the parts of its layers changed as `change_layers` does."""
+    return training.recipe_of("llama", SMALL).change_layers(**layers)
+
+
 def settings_of(scale: Scale, steps: int, **changes: Any) -> TrainingSettings:
     """The settings of a small training, with a warm-up of a tenth of its steps."""
     steps = scale.training(steps)
@@ -30,18 +40,15 @@ def settings_of(scale: Scale, steps: int, **changes: Any) -> TrainingSettings:
     return TrainingSettings(**given)
 
 
-def told(settings: TrainingSettings, **more: Any) -> dict[str, Any]:
+def recorded(settings: TrainingSettings, **more: Any) -> dict[str, Any]:
     """What a record says of a training's settings."""
     names = ("steps", "batch", "length", "rate", "warmup", "decay", "clip", "corpus")
-    return (
-        {name: getattr(settings, name) for name in names}
-        | {
-            "vocabulary": 512,
-            "initial_spread": "0.02 · √(768 / width)",
-            "residual_branches_scaled_by_depth": True,
-        }
-        | more
-    )
+    initialised = {
+        "vocabulary": 512,
+        "initial_spread": "0.02 · √(768 / width)",
+        "residual_branches_scaled_by_depth": True,
+    }
+    return {name: getattr(settings, name) for name in names} | initialised | more
 
 
 def extent(scale: Scale) -> dict[str, Any]:
@@ -49,21 +56,26 @@ def extent(scale: Scale) -> dict[str, Any]:
     return scale.pick(dict(points=10, documents=800), dict(points=2, documents=32))
 
 
+def loss_of(trained: Trained, **numbers: float) -> Result:
+    """The held-out loss of a training and its curve, with other numbers of it."""
+    return Result({"loss": trained.loss} | numbers, {"loss": trained.curve})
+
+
 def trains(
     name: str,
     scale: Scale,
-    recipe: Callable[[], Any],
+    recipe: Callable[[], Model],
     settings: TrainingSettings,
-    values: Mapping[str, float | str] | None = None,
+    values: Mapping[str, float | str],
+    *,
     series: str = "",
+    measure: Callable[[Trained], Result] = loss_of,
     depth_scaled: bool = True,
 ) -> Arm:
-    """An arm that trains a recipe and measures its held-out loss; `depth_scaled` as in `zoo_lab.training.trained`."""
+    """An arm that trains a recipe and measures it; `depth_scaled` as in `zoo_lab.training.trained`."""
 
     def run(trial: Trial) -> Result:
-        from zoo_lab.training import trained
+        options = extent(scale)
+        return measure(training.trained(recipe(), settings, trial, depth_scaled=depth_scaled, **options))
 
-        done = trained(recipe(), settings, trial, depth_scaled=depth_scaled, **extent(scale))
-        return Result({"loss": done.loss}, {"loss": done.curve})
-
-    return Arm(name, run, values or {}, series)
+    return Arm(name, run, values, series)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from zoo_lab.experiments.pockets import pocket_of, shape_of
+from zoo_lab.experiments.text_metrics import distinct, right
+from zoo_lab.experiments.timing import step_times
 from zoo_lab.plan import Arm, Chart, Claim, Curve, Metric, Plan, Result, Scale, Trial, higher, lower
 
 LENGTHS = (16, 32, 64, 128, 256, 512, 1024)
@@ -12,8 +13,6 @@ FLAT = 1.5  # times as long at the longest text as at the shortest: less is take
 
 def cache(scale: Scale) -> Plan:
     """One more token after texts of growing length: attention with and without a cache, LSTM and Mamba."""
-    from zoo_lab.experiments.pockets import shape_of
-
     lengths = scale.pick(LENGTHS, LENGTHS[:3])
     kinds = {
         "attention, cached": ("llama", True),
@@ -24,8 +23,6 @@ def cache(scale: Scale) -> Plan:
 
     def arm(name: str) -> Arm:
         def run(trial: Trial) -> Result:
-            from zoo_lab.experiments.timing import step_times
-
             architecture, cached = kinds[name]
             recipe = shape_of(architecture, 2 * LENGTHS[-1])
             times = step_times(recipe, lengths, cached, runs=scale.pick(15, 2), report=trial.report)
@@ -70,17 +67,12 @@ def temperature(scale: Scale) -> Plan:
 
     def arm(value: float) -> Arm:
         def run(trial: Trial) -> Result:
-            from zoo_lab.experiments.pockets import pocket_of
-            from zoo_lab.experiments.text_metrics import distinct, right
-
             loaded = pocket_of("llama")
-            settings: dict[str, Any] = {"temperature": value}
-            return Result(
-                {
-                    "distinct": distinct(loaded, texts, trial.seed, **settings),
-                    "right": right(loaded, questions, trial.seed, **settings),
-                }
-            )
+            numbers = {
+                "distinct": distinct(loaded, texts, trial.seed, temperature=value),
+                "right": right(loaded, questions, trial.seed, temperature=value),
+            }
+            return Result(numbers)
 
         return Arm(f"{value:g}", run, {"temperature": value}, "LLaMA's pocket")
 

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
 
-from zoo_lab.experiments.common import LOSS, extent, settings_of, told
+import mlx.core as mx
+
+from zoo.training.record import TrainingSettings
+from zoo_lab import training
+from zoo_lab.experiments.common import LOSS, extent, recorded, settings_of, small_llama
+from zoo_lab.experiments.scheduled_sampling import errors_by_position, own_tokens
 from zoo_lab.plan import Arm, Chart, Claim, Curve, Metric, Plan, Result, Scale, Trial, higher, lower
+from zoo_lab.training import Trained
 
 LENGTH, BUCKET = 64, 8  # tokens: of a row, and of one point of the curve
-SHARE = (
-    0.5  # of the tokens that the model is shown at the end of training, its own in the place of the true ones
-)
+SHARE = 0.5  # of the tokens shown at the end of training, the model's own in the place of the true ones
 GRAM = 4  # tokens of a run: its last is wrong where the corpus has the run without it, and not with it
 DOCUMENTS = 10_000  # of the corpus, in which runs are looked up
 TRAINED = {"teacher forcing": 0.0, "own tokens": SHARE}
@@ -22,39 +25,9 @@ READ = ("true text", "own text")
 def teacher_forcing(scale: Scale) -> Plan:
     """Two ways to train, each measured on the text of the corpus and on text that the model writes itself."""
     settings = settings_of(scale, 500, length=LENGTH)
-
-    @lru_cache(maxsize=1)  # both readings of a training come one after the other
-    def model(share: float, seed: int) -> Any:
-        import mlx.core as mx
-
-        from zoo_lab.experiments.common import SMALL
-        from zoo_lab.experiments.scheduled_sampling import own_tokens
-        from zoo_lab.training import recipe_of, trained
-
-        mx.random.seed(seed)  # of the tokens that are drawn in training
-        objective = own_tokens(share, settings.steps) if share else None
-        return trained(recipe_of("llama", SMALL), settings, Trial(seed), objective=objective, **extent(scale))
-
-    def arm(how: str, what: str) -> Arm:
-        def run(trial: Trial) -> Result:
-            from zoo_lab.experiments.scheduled_sampling import errors_by_position
-
-            done = model(TRAINED[how], trial.seed)
-            found = errors_by_position(
-                done.loaded,
-                rows=scale.pick(96, 4),
-                length=LENGTH,
-                gram=GRAM,
-                documents=scale.pick(DOCUMENTS, 200),
-                free=what == "own text",
-                seed=trial.seed,
-            )
-            return _result(done.loss, found)
-
-        return Arm(f"{how}, {what}", run, {"trained by": how, "read": what})
-
-    arms = tuple(arm(how, what) for how in TRAINED for what in READ)
+    arms = tuple(_arm(how, what, scale, settings) for how in TRAINED for what in READ)
     forced, free, own_forced, own_free = (arm.name for arm in arms)
+    more = "A model trained by teacher forcing errs more on its own text than on true text"
     return Plan(
         arms=arms,
         metrics=(
@@ -65,23 +38,45 @@ def teacher_forcing(scale: Scale) -> Plan:
         curves=(Curve("errors", "wrong tokens", "position in the text", "%", "tokens"),),
         charts=(Chart("position", "curves", "errors"), Chart("errors", "dots", "errors")),
         claims=(
-            higher(
-                "A model trained by teacher forcing errs more on its own text than on true text",
-                free,
-                forced,
-                "errors",
-            ),
+            higher(more, free, forced, "errors"),
             Claim("Its errors become more along its own text", "rise", {free: 1}, "above"),
             lower("Training on own tokens lowers the errors on own text", own_free, free, "errors"),
             higher("It costs loss under teacher forcing", own_forced, forced, "loss"),
         ),
-        settings=told(
+        settings=recorded(
             settings,
             own_tokens=f"a share that rises from 0 to {SHARE}",
             temperature=1.0,
             wrong=f"never in the corpus after the {GRAM - 1} tokens before it, which are there in a row",
         ),
     )
+
+
+def _arm(how: str, what: str, scale: Scale, settings: TrainingSettings) -> Arm:
+    """An arm that trains in one way and reads one kind of text."""
+
+    def run(trial: Trial) -> Result:
+        trained = _model(TRAINED[how], trial.seed, scale, settings)
+        found = errors_by_position(
+            trained.loaded,
+            rows=scale.pick(96, 4),
+            length=LENGTH,
+            gram=GRAM,
+            documents=scale.pick(DOCUMENTS, 200),
+            free=what == "own text",
+            seed=trial.seed,
+        )
+        return _result(trained.loss, found)
+
+    return Arm(f"{how}, {what}", run, {"trained by": how, "read": what})
+
+
+@lru_cache(maxsize=1)  # both readings of a training come one after the other
+def _model(share: float, seed: int, scale: Scale, settings: TrainingSettings) -> Trained:
+    """The model trained with a share of its own tokens."""
+    mx.random.seed(seed)  # of the tokens that are drawn in training
+    objective = own_tokens(share, settings.steps) if share else None
+    return training.trained(small_llama(), settings, Trial(seed), objective=objective, **extent(scale))
 
 
 def _result(loss: float, found: Sequence[tuple[int, int]]) -> Result:
