@@ -12,6 +12,7 @@ from typing import Any
 
 from zoo.errors import CheckpointError
 from zoo.frozen import Frozen, frozen
+from zoo.recipe import Model
 from zoo.weights import Ignore, Join, OutputHead, Rename, Rule, Tensors, fill, matches
 
 __all__ = ["DECODER", "GGUF", "KEYS", "MOE", "Added", "RotaryPairs", "Row"]
@@ -67,10 +68,10 @@ class RotaryPairs(Rename):
 
     heads: str = "heads"
 
-    def forward(self, source: Tensors, target: Tensors, recipe: Any, join: Join) -> None:
+    def forward(self, source: Tensors, target: Tensors, recipe: Model, join: Join) -> None:
         self._swap(self.source, self.target, source, target, recipe, lambda half: (half, 2))
 
-    def backward(self, source: Tensors, target: Tensors, recipe: Any, join: Join) -> None:
+    def backward(self, source: Tensors, target: Tensors, recipe: Model, join: Join) -> None:
         self._swap(self.target, self.source, source, target, recipe, lambda half: (2, half))
 
     def _swap(
@@ -79,7 +80,7 @@ class RotaryPairs(Rename):
         new_pattern: str,
         source: Tensors,
         target: Tensors,
-        recipe: Any,
+        recipe: Model,
         order: Callable[[int], tuple[int, int]],
     ) -> None:
         for name, values in matches(pattern, source):

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import mlx.nn as nn
 
+from zoo.blocks.mask import Mask
 from zoo.blocks.protocols import MakesCache
 from zoo.cache import CachePolicy, LayerCache
 from zoo.errors import PluginError, RecipeError
 from zoo.recipe import Spec
-from zoo.recipe.memory import Needs, needs
+from zoo.recipe.memory import Memory, Needs, needs
 
 
 class CachedLayer(nn.Module):
@@ -27,7 +28,7 @@ class CachedLayer(nn.Module):
 
 
 def layer_cache(layer: Any, spec: Spec, need: Needs, policy: CachePolicy | None, path: str) -> Any:
-    """The cache of the layer at `path`: the layer makes it, or, as version 1 of the contract allows, its parts do."""
+    """The cache of the layer at `path`: the layer makes it, or, where it has no `make_cache`, its parts do."""
     if isinstance(layer, MakesCache):
         return layer.make_cache(policy)
     return _cache_of_parts(layer, spec, need, policy, path)
@@ -68,7 +69,19 @@ def _part(layer: Any, below: str, path: str) -> Any:
     return layer
 
 
-def by_part(need: Needs, cache: Any) -> Mapping[str, Any] | LayerCache:
+def layer_inputs(
+    need: Needs, cache: Any, mask_of: Callable[[Memory, Any], Mask]
+) -> tuple[Mask | dict[str, Mask], Any]:
+    """The mask and the cache that a layer is called with: those of its mixer, or of its parts by their names."""
+    if need.by_part:
+        caches = _caches_by_part(need, cache)
+        return {memory.path: mask_of(memory, caches[memory.path]) for memory in need.memories}, caches
+    if isinstance(cache, LayerCache) and not (need.caches or cache.parts):
+        return None, cache  # a layer without a cache, of which none says how long the text is
+    return mask_of(need.memories[0], cache), cache
+
+
+def _caches_by_part(need: Needs, cache: Any) -> Mapping[str, Any] | LayerCache:
     """The caches of a layer's parts by their paths; mlx-lm's, which have no names, are taken in order."""
     if isinstance(cache, LayerCache):
         return cache

@@ -14,10 +14,10 @@ import mlx.core as mx
 import mlx.nn as nn
 
 from zoo import recipe
-from zoo.blocks.caching import by_part, has_cache, layer_cache
+from zoo.blocks.caching import has_cache, layer_cache, layer_inputs
 from zoo.blocks.mask import Mask, attention_mask, biased, padded_columns, token_columns
 from zoo.blocks.model import Model
-from zoo.cache import Cache, CachePolicy, KVCache, LayerCache, PaddingCache, WindowCache, refused
+from zoo.cache import Cache, CachePolicy, KVCache, PaddingCache, WindowCache, refused
 from zoo.errors import PluginError, PromptError
 from zoo.recipe.memory import Memory, Needs, kv_widths, needs
 
@@ -133,14 +133,8 @@ class Decoder(Model, nn.Module):
 
         for index, (layer, need, kept) in enumerate(zip(self.layers, self.needs, cache, strict=True)):
             more = {"passed": passed, **source} if need.gives or need.takes else source
-            given: Any = None
-            if need.by_part:
-                kept = by_part(need, kept)
-                given = {memory.path: mask_of(memory, kept[memory.path]) for memory in need.memories}
-            elif need.caches or not isinstance(kept, LayerCache) or kept.parts:
-                given = mask_of(need.memories[0], kept)
-            # Otherwise it has no cache, and none of its own says how long the text is.
-            x = layer(x, given, kept, **more)
+            layer_mask, kept = layer_inputs(need, kept, mask_of)
+            x = layer(x, layer_mask, kept, **more)
             if need.gives:
                 _check_given(f"layers.{index}", self.spec.layers[index], passed)
         return self.norm(x) if "norm" in self else x

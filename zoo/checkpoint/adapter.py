@@ -205,7 +205,10 @@ def fuse_plain(parameters: MutableMapping[str, Any], adapter: Mapping[str, Any])
 
 
 def adapt(
-    model: Any, changes: Mapping[str, LowRankUpdate], parameters: Mapping[str, Any], dtype: Any = None
+    model: nn.Module,
+    changes: Mapping[str, LowRankUpdate],
+    parameters: Mapping[str, Any],
+    dtype: mx.Dtype | None = None,
 ) -> None:
     """Replace layers of packed matrices by ones that add their changes to each product, cast to `dtype` if given."""
     layers: dict[str, Any] = dict(model.named_modules())

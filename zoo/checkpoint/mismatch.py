@@ -8,10 +8,13 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any, Protocol, runtime_checkable
 
+import mlx.core as mx
+
 from zoo import weights
 from zoo.checkpoint.matching import is_float, parameter_matches
 from zoo.checkpoint.quantized_matrix import QuantizedMatrix, join
 from zoo.checkpoint.safetensors import Tensors
+from zoo.recipe import Model
 from zoo.weights import Rule
 
 MOST = 4  # groups of each side that a message shows
@@ -125,7 +128,7 @@ def find_mismatches(
     left: Iterable[str],
     rules: Sequence[Rule],
     tensors: Tensors,
-    recipe: Any,
+    recipe: Model,
 ) -> Mismatches:
     """What keeps the parameters `found` from being those `wanted`, by the tensors' names."""
     origin = {}
@@ -149,7 +152,7 @@ def find_mismatches(
     return problems
 
 
-def _why(wanted: Any, found: Any, dtype: Any) -> str | None:
+def _why(wanted: mx.array, found: mx.array | QuantizedMatrix, dtype: str | None) -> str | None:
     """What is wrong with a tensor that has a parameter; None when nothing is."""
     expected, shape = tuple(wanted.shape), tuple(found.shape)
     certain = not isinstance(found, QuantizedMatrix) or found.certain
@@ -161,7 +164,7 @@ def _why(wanted: Any, found: Any, dtype: Any) -> str | None:
     return None if is_float(found) else f"dtype {dtype or found.dtype} where a float belongs"
 
 
-def _exported(path: str, array: Any, rules: Sequence[Rule], recipe: Any) -> Iterator[str]:
+def _exported(path: str, array: mx.array, rules: Sequence[Rule], recipe: Model) -> Iterator[str]:
     """The checkpoint's name of a parameter, or of the fused tensor that it is a part of; nothing for neither."""
     try:
         names = list(weights.invert(rules, {path: array}, recipe, join)[0])

@@ -8,6 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import mlx.core as mx
+
 from zoo.architecture import Architecture
 from zoo.assemble import assemble
 from zoo.checkpoint.checkpoint import Checkpoint, open_checkpoint
@@ -53,7 +55,7 @@ class Opened:
         """The plugins that serve it."""
         return self.checkpoint.registry
 
-    def layers(self, dtype: Any) -> Iterator[tuple[dict[str, Any], Callable[[], dict[str, Any]]]]:
+    def layers(self, dtype: mx.Dtype | None) -> Iterator[tuple[dict[str, Any], Callable[[], dict[str, Any]]]]:
         """The parameters in groups that can be read one after the other, and what reads each, floats cast to `dtype`.
 
         Those of a checkpoint that is not lazy have shapes and no numbers before; of others there is one group.
@@ -66,13 +68,13 @@ class Opened:
             some = replace(placeholders, arrays={name: placeholders.arrays[name] for name in names})
             yield self._placed(some), partial(self._read, dtype, names)
 
-    def _read(self, dtype: Any, names: Collection[str] | None = None) -> dict[str, Any]:
+    def _read(self, dtype: mx.Dtype | None, names: Collection[str] | None = None) -> dict[str, Any]:
         return self._placed(self.checkpoint.read(dtype, names))
 
     def _placed(self, tensors: Tensors) -> dict[str, Any]:
         return placed(self.model, self.architecture, self.recipe, tensors, self.layout)
 
-    def read(self, dtype: Any) -> None:
+    def read(self, dtype: mx.Dtype | None) -> None:
         """Read what is not lazy, floats cast to `dtype`; lazy parameters are read when they are evaluated."""
         if not self.checkpoint.lazy:
             self.parameters = self._read(dtype)
@@ -92,7 +94,7 @@ def open_model(
     *,
     architecture: str | Architecture | None = None,
     revision: str | None = None,
-    floats: Any = None,
+    floats: mx.Dtype | None = None,
     repack: int | None = None,
     registry: Registry | None = None,
 ) -> Opened:

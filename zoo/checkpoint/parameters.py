@@ -20,10 +20,11 @@ from zoo.checkpoint.safetensors import Tensors
 from zoo.config import Config
 from zoo.deferred_warnings import warn
 from zoo.errors import CheckpointError
+from zoo.recipe import Model
 
 
 def match(
-    model: Any, architecture: Architecture, recipe: Any, tensors: Tensors
+    model: nn.Module, architecture: Architecture, recipe: Model, tensors: Tensors
 ) -> tuple[dict[str, Any], str]:
     """The parameters of `model` by path, unread, and the layout whose rules make them of the tensors.
 
@@ -54,7 +55,7 @@ def match(
 
 
 def placed(
-    model: Any, architecture: Architecture, recipe: Any, tensors: Tensors, layout: str
+    model: nn.Module, architecture: Architecture, recipe: Model, tensors: Tensors, layout: str
 ) -> dict[str, Any]:
     """The parameters made of some tensors of a checkpoint that `match` has accepted as a whole, in this layout."""
     rules = architecture.layouts_of(tensors.metadata.get("format"))[layout]
@@ -62,7 +63,7 @@ def placed(
     return _resolved(model, parameters, dict(tree_flatten(model.parameters())))
 
 
-def _resolved(model: Any, parameters: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
+def _resolved(model: nn.Module, parameters: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
     """The parameters, packed ones in the quantization that their rows have, or unpacked where a layer cannot hold them so."""
     found, layers = dict(parameters), dict(model.named_modules())
     for path, tensor in parameters.items():
@@ -75,7 +76,7 @@ def _resolved(model: Any, parameters: Mapping[str, Any], wanted: Mapping[str, An
     return found
 
 
-def fill(model: Any, parameters: Mapping[str, Any], dtype: Any = None) -> None:
+def fill(model: nn.Module, parameters: Mapping[str, Any], dtype: mx.Dtype | None = None) -> None:
     """Give `model` its parameters, unread; floats are cast to `dtype` when one is given.
 
     Layers whose weights are packed are replaced by quantized ones.
@@ -94,20 +95,20 @@ def fill(model: Any, parameters: Mapping[str, Any], dtype: Any = None) -> None:
             else:
                 arrays[path] = cast
 
-    def replaced(path: str, layer: Any) -> Any:
+    def replaced(path: str, layer: nn.Module) -> Any:
         return quantized_layer(layer, packed[path]) if path in packed else layer
 
     model.update_modules(tree_map_with_path(replaced, model.leaf_modules(), is_leaf=nn.Module.is_module))
     model.load_weights(list(arrays.items()), strict=True)
 
 
-def can_hold(layer: Any, tensor: QuantizedMatrix) -> bool:
+def can_hold(layer: nn.Module | None, tensor: QuantizedMatrix) -> bool:
     """Whether the layer has a quantized form that supports all parts of the packed matrix."""
     extras = tensor.parts().keys() & set(EXTRAS)
     return isinstance(layer, Quantizable) and extras.issubset(quantized_extras(layer))
 
 
-def quantized_layer(layer: Any, tensor: QuantizedMatrix) -> Any:
+def quantized_layer(layer: nn.Module, tensor: QuantizedMatrix) -> Any:
     """The quantized form of a layer: the right shapes, and placeholder numbers."""
     quantized = layer.to_quantized(**tensor.quantization.as_json())
     if type(quantized) is nn.QuantizedLinear:
@@ -135,7 +136,7 @@ def quantizations(
         yield names, final.quantization if isinstance(final, QuantizedMatrix) else None
 
 
-def parameters_of(model: Any) -> dict[str, Any]:
+def parameters_of(model: nn.Module) -> dict[str, Any]:
     """The model's parameters by path, the parts of each quantized layer as one `QuantizedMatrix` under its weight's."""
     arrays = dict(tree_flatten(model.parameters()))
     unpacked: set[str] = set()
@@ -153,13 +154,13 @@ EXTRAS = ("global_scale", "permutation")  # what some formats have beside MLX's 
 PARTS = ("weight", "scales", "biases", *EXTRAS)
 
 
-def export(model: Any, architecture: Architecture, recipe: Any, layout: str = "hf") -> dict[str, Any]:
+def export(model: nn.Module, architecture: Architecture, recipe: Model, layout: str = "hf") -> dict[str, Any]:
     """The model's parameters under the names and in the orientations of a layout, matrices packed where they are."""
     return renamed(parameters_of(model), architecture, recipe, layout)
 
 
 def renamed(
-    parameters: Mapping[str, Any], architecture: Architecture, recipe: Any, layout: str = "hf"
+    parameters: Mapping[str, Any], architecture: Architecture, recipe: Model, layout: str = "hf"
 ) -> dict[str, Any]:
     """Parameters by path to tensors by the names of a layout, in its orientations."""
     tensors, left = weights.invert(architecture.layouts[layout], parameters, recipe, join)

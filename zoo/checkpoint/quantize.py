@@ -68,7 +68,7 @@ def mixed(recipe: str, layers: int, group_size: int | None = None) -> tuple[Quan
 
 
 def choose(
-    path: str, layer: Any, asked: QuantizationSpec, choices: Sequence[Choice] = ()
+    path: str, layer: nn.Module | None, asked: QuantizationSpec, choices: Sequence[Choice] = ()
 ) -> QuantizationSpec | None:
     """How the weight of a layer is packed when `asked` is asked for; None where it stays as it is.
 
@@ -86,10 +86,10 @@ def choose(
     return None if layer.weight.shape[-1] % quantization.group_size else quantization
 
 
-def quantize(model: Any, asked: QuantizationSpec, choices: Sequence[Choice] = ()) -> None:
+def quantize(model: nn.Module, asked: QuantizationSpec, choices: Sequence[Choice] = ()) -> None:
     """Replace the layers of a model by quantized ones, unevaluated; layers already quantized stay as they are."""
 
-    def chosen(path: str, layer: Any) -> dict[str, Any] | bool:
+    def chosen(path: str, layer: nn.Module) -> dict[str, Any] | bool:
         quantization = choose(path, layer, asked, choices)
         return quantization.as_json() if quantization else False
 
@@ -97,7 +97,7 @@ def quantize(model: Any, asked: QuantizationSpec, choices: Sequence[Choice] = ()
 
 
 def quantized(
-    model: Any,
+    model: nn.Module,
     parameters: Mapping[str, Any],
     asked: QuantizationSpec,
     choices: Sequence[Choice] = (),

@@ -77,7 +77,9 @@ def check_method(config: Mapping[str, Any], registry: Registry) -> None:
     raise refused(source, f"quant_method {method!r} cannot be loaded; known: MLX's own, {names}")
 
 
-def gather(tensors: Tensors, config: Mapping[str, Any], registry: Registry, dtype: Any = None) -> Tensors:
+def gather(
+    tensors: Tensors, config: Mapping[str, Any], registry: Registry, dtype: mx.Dtype | None = None
+) -> Tensors:
     """The same tensors, those of each quantized matrix gathered to one `QuantizedMatrix` under the name of its weight.
 
     Matrices that cannot be packed are arrays, of `dtype` where one is given. `registry` has the formats.

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import mlx.core as mx
+import mlx.nn as nn
 
 from zoo.architecture import Architecture
 from zoo.checkpoint.finite import evaluate
@@ -25,6 +26,7 @@ from zoo.files.writing import replacing, write_json
 from zoo.frozen import Frozen, frozen
 from zoo.host.registry import Registry, default_registry
 from zoo.host.resolve import WRITER
+from zoo.recipe import Model
 
 SHARD = 5 * 10**9  # bytes, as on the hub
 PIECE = 2**26  # bytes written at once
@@ -33,11 +35,11 @@ FORMATS = {"hf": "pt", "mlx": "mlx"}  # what a file's metadata calls each layout
 
 def save(
     folder: Path,
-    model: Any,
+    model: nn.Module,
     architecture: Architecture,
-    recipe: Any,
+    recipe: Model,
     numbers: Mapping[str, Any],
-    dtype: Any = None,
+    dtype: mx.Dtype | None = None,
     *,
     registry: Registry | None = None,
 ) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from zoo.architecture import Architecture
 from zoo.frozen import Frozen, frozen
 from zoo.host.registry import Registry
-from zoo.recipe import Spec
+from zoo.recipe import Model
 from zoo.weights import Rule
 
 
@@ -22,7 +22,7 @@ class Pair(Frozen):
     parameters: tuple[str, ...]
 
 
-def weight_names(architecture: Architecture, recipe: Spec, registry: Registry) -> dict[str, list[Pair]]:
+def weight_names(architecture: Architecture, recipe: Model, registry: Registry) -> dict[str, list[Pair]]:
     """The pairs of each published layout, "hf" and "mlx"; one layout where both are the same.
 
     The rules that save a model of the recipe run on its parameters, which are not evaluated.
@@ -97,7 +97,7 @@ class _LoggedTensors(UserDict[str, Any]):
         return self
 
 
-def _pairs(rules: Iterable[Rule], parameters: dict[str, Any], recipe: Spec) -> list[Pair]:
+def _pairs(rules: Iterable[Rule], parameters: dict[str, Any], recipe: Model) -> list[Pair]:
     """The pairs of some rules: what each takes from `parameters` until it takes again after it gave tensors."""
     from zoo.checkpoint.parameters import join
 

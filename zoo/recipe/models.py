@@ -87,6 +87,7 @@ class Model(Spec):
 
     embedding: Any
     layers: Any
+    head: Any
 
     @property
     def causality(self) -> str:

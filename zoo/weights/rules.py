@@ -13,6 +13,7 @@ from typing import Any
 
 from zoo.errors import CheckpointError, PluginError
 from zoo.frozen import Frozen, frozen
+from zoo.recipe.models import Model
 from zoo.recipe.spec import Spec
 from zoo.weights.patterns import check_pair, fill, matcher, matches, open_steps
 
@@ -26,11 +27,11 @@ class Rule(Frozen):
     `recipe` is the model's, for rules that depend on it (a tied head). Each tensor is taken by one rule.
     """
 
-    def forward(self, source: Tensors, target: Tensors, recipe: Any, join: Join) -> None:
+    def forward(self, source: Tensors, target: Tensors, recipe: Model, join: Join) -> None:
         """Take tensors by their checkpoint names out of `source`, put parameters into `target`."""
         raise NotImplementedError
 
-    def backward(self, source: Tensors, target: Tensors, recipe: Any, join: Join) -> None:
+    def backward(self, source: Tensors, target: Tensors, recipe: Model, join: Join) -> None:
         """Take parameters out of `source`, put tensors under their checkpoint names into `target`."""
         raise NotImplementedError
 
@@ -57,10 +58,10 @@ class Rename(Rule):
         """The inverse of `loaded`."""
         return parameter
 
-    def forward(self, source: Tensors, target: Tensors, recipe: Any, join: Join) -> None:
+    def forward(self, source: Tensors, target: Tensors, recipe: Model, join: Join) -> None:
         _move(self.source, self.target, source, target, self.loaded)
 
-    def backward(self, source: Tensors, target: Tensors, recipe: Any, join: Join) -> None:
+    def backward(self, source: Tensors, target: Tensors, recipe: Model, join: Join) -> None:
         _move(self.target, self.source, source, target, self.saved)
 
 
@@ -136,7 +137,7 @@ class Split(Rule):
                     f"{label}: {number!r} is neither a whole number above zero nor a field's name"
                 )
 
-    def forward(self, source: Tensors, target: Tensors, recipe: Any, join: Join) -> None:
+    def forward(self, source: Tensors, target: Tensors, recipe: Model, join: Join) -> None:
         for name, values in matches(self.source, source):
             paths = [fill(pattern, values) for pattern in self.targets]
             numbers = self._numbers(recipe, paths[0])
@@ -162,7 +163,7 @@ class Split(Rule):
                 target[path] = _undivided(whole[(*before, slice(start, end))], self.axis, groups)
                 start = end
 
-    def backward(self, source: Tensors, target: Tensors, recipe: Any, join: Join) -> None:
+    def backward(self, source: Tensors, target: Tensors, recipe: Model, join: Join) -> None:
         for name, values in matches(self.targets[0], source):
             groups = (self._numbers(recipe, name) or [1])[0]
             names = [name, *(fill(pattern, values) for pattern in self.targets[1:])]
@@ -174,7 +175,7 @@ class Split(Rule):
         fitting = (match for pattern in self.targets if (match := matcher(pattern).fullmatch(path)))
         return next((fill(self.source, match.groupdict()) for match in fitting), None)
 
-    def _numbers(self, recipe: Any, path: str) -> list[int] | None:
+    def _numbers(self, recipe: Model, path: str) -> list[int] | None:
         """The groups, then each part's size, for the parameter at `path`; None when the recipe has no such place."""
         wanted = (self.groups, *(self.sizes or (1,) * len(self.targets)))
         if not any(isinstance(number, str) for number in wanted):
@@ -223,9 +224,10 @@ def _parts_in_words(sizes: Sequence[int], groups: int) -> str:
     return parts if groups == 1 else f"{groups} groups of {parts}"
 
 
-def owner(recipe: Any, path: str) -> Spec | None:
+def owner(recipe: Model, path: str) -> Spec | None:
     """The innermost spec on the path of a parameter; None for a layer that does not exist."""
-    found = here = recipe
+    found: Spec = recipe
+    here: Any = recipe
     for step in path.split("."):
         if isinstance(here, tuple):
             if not (step.isdecimal() and len(step) < 10 and int(step) < len(here)):
@@ -252,7 +254,7 @@ class Stack(Rule):
             raise PluginError(f"weight rule {self!r}: its source has no {{e}}, the number of the expert")
         check_pair(self, self.source, self.target, lambda step: step == "{e}")
 
-    def forward(self, source: Tensors, target: Tensors, recipe: Any, join: Join) -> None:
+    def forward(self, source: Tensors, target: Tensors, recipe: Model, join: Join) -> None:
         groups: dict[str, dict[int, str]] = {}
         for name, values in matches(self.source, source):
             if values["e"].isdecimal():
@@ -272,7 +274,7 @@ class Stack(Rule):
                 raise CheckpointError(f"{names[0]}: a second tensor for {new}")
             target[new] = join([source.pop(names[number])[None] for number in numbers], 0)
 
-    def backward(self, source: Tensors, target: Tensors, recipe: Any, join: Join) -> None:
+    def backward(self, source: Tensors, target: Tensors, recipe: Model, join: Join) -> None:
         for name, values in matches(self.target, source):
             whole = source.pop(name)
             for number in range(whole.shape[0]):
@@ -287,7 +289,7 @@ class OutputHead(Rename):
     "head.output.*" serves both.
     """
 
-    def forward(self, source: Tensors, target: Tensors, recipe: Any, join: Join) -> None:
+    def forward(self, source: Tensors, target: Tensors, recipe: Model, join: Join) -> None:
         if recipe.head is None or not recipe.head.ties_embedding:
             super().forward(source, target, recipe, join)
             return
@@ -295,12 +297,12 @@ class OutputHead(Rename):
             rule.forward(source, target, recipe, join)
         Ignore(self.source).forward(source, target, recipe, join)
 
-    def backward(self, source: Tensors, target: Tensors, recipe: Any, join: Join) -> None:
+    def backward(self, source: Tensors, target: Tensors, recipe: Model, join: Join) -> None:
         super().backward(source, target, recipe, join)
         for rule in self._bias_of_tied(recipe):
             rule.backward(source, target, recipe, join)
 
-    def _bias_of_tied(self, recipe: Any) -> Iterable[Rule]:
+    def _bias_of_tied(self, recipe: Model) -> Iterable[Rule]:
         """The rule for the bias of a tied head."""
         head = recipe.head
         tied = head is not None and head.ties_embedding and getattr(head, "bias", False)
@@ -317,11 +319,11 @@ class Ignore(Rule):
     def __post_init__(self) -> None:
         open_steps(self, self.source)
 
-    def forward(self, source: Tensors, target: Tensors, recipe: Any, join: Join) -> None:
+    def forward(self, source: Tensors, target: Tensors, recipe: Model, join: Join) -> None:
         for name, _ in matches(self.source, source):
             del source[name]
 
-    def backward(self, source: Tensors, target: Tensors, recipe: Any, join: Join) -> None:
+    def backward(self, source: Tensors, target: Tensors, recipe: Model, join: Join) -> None:
         pass
 
 
@@ -336,7 +338,7 @@ def _move(
 
 
 def apply(
-    rules: Sequence[Rule], tensors: Mapping[str, Any], recipe: Any, join: Join
+    rules: Sequence[Rule], tensors: Mapping[str, Any], recipe: Model, join: Join
 ) -> tuple[Tensors, Tensors]:
     """Run the rules forward: the parameters by path, and the tensors that no rule took.
 
@@ -350,7 +352,7 @@ def apply(
 
 
 def invert(
-    rules: Sequence[Rule], parameters: Mapping[str, Any], recipe: Any, join: Join
+    rules: Sequence[Rule], parameters: Mapping[str, Any], recipe: Model, join: Join
 ) -> tuple[Tensors, Tensors]:
     """Run the rules backward: the tensors by checkpoint name, and the parameters that no rule took."""
     source: Tensors = dict(parameters)
