@@ -62,7 +62,7 @@ def test_a_default_that_a_model_does_not_take_is_left_out_and_an_option_is_refus
             "[run]\ntemperatur = 1\n",
             "run.temperatur: `zoo run` has no such option; did you mean temperature?",
         ),
-        ('[run]\ntemperature = "hot"\n', "run.temperature: expected a number of at least 0"),
+        ('[run]\ntemperature = "hot"\n', "run.temperature: expected a number of at least 1e-30"),
         ("[run]\nraw = 3\n", "run.raw: "),
         ('[run]\ndtype = "int3"\n', "run.dtype: 'int3' is not one of"),
         ("[rum]\n", "[rum] is no command; did you mean run?"),
@@ -81,7 +81,8 @@ def test_a_mistake_in_a_variable_names_it(command, monkeypatch):
     monkeypatch.setenv("ZOO_RUN_TOP_P", "2")
     done = command("run", "llama", PROMPT)
     assert (
-        done.returncode == 2 and "ZOO_RUN_TOP_P: expected a number of at least 0 and at most 1" in done.stderr
+        done.returncode == 2
+        and "ZOO_RUN_TOP_P: expected a number of more than 0 and at most 1" in done.stderr
     )
     monkeypatch.delenv("ZOO_RUN_TOP_P")
     monkeypatch.setenv("ZOO_RUN_TOP_Q", "2")

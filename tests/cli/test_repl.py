@@ -124,12 +124,12 @@ def test_settings_are_checked_as_they_are_set(repl, capsys):
     assert first == "max_tokens 3" and others.startswith("not set, the checkpoint decides: ")
     assert "temperature, " in others and "max_tokens" not in others
     assert told("/set top-p 0.5") == "top_p 0.5"
-    assert "must be a number of at least 0 and at most 1" in told("/set top_p 2")
+    assert "must be a number of more than 0 and at most 1" in told("/set top_p 2")
     assert (
         told("/set tempratur 1")
         == "zoo: tempratur: autoregressive generation has no such setting; did you mean temperature?"
     )
-    assert told("/set top_p").startswith("top_p is 0.5: a number of at least 0 and at most 1.")
+    assert told("/set top_p").startswith("top_p is 0.5: a number of more than 0 and at most 1.")
     assert "is not set" in told("/unset top_p") and repl.session.settings == {"max_tokens": 3}
     assert told("/unset top_p") == "zoo: top_p is not set"
     assert told("/undo now") == "zoo: /undo takes nothing after it"

@@ -21,9 +21,9 @@ class Setting(Frozen):
     """One setting: its name in Python, its `kind`, its `default`, bounds and a line of help.
 
     The kind is int, float, bool, str, dict (a mapping, or a JSON object as text), or object, for what the strategy itself
-    checks: a loaded model for example. `minimum` and `maximum` are the least and largest number that it may be, `choices`
-    the only values if there are any, `also` values that are allowed beside those of the kind. `several`: one value or a
-    list of them. `file`: on the command line its value is the path of a file that holds it.
+    checks: a loaded model for example. A number is at least `minimum`, more than `above` and at most `maximum`. `choices`
+    are the only values if there are any, `also` values that are allowed beside those of the kind. `several`: one value or
+    a list of them. `file`: on the command line its value is the path of a file that holds it.
     """
 
     name: str
@@ -36,6 +36,7 @@ class Setting(Frozen):
     also: tuple[Any, ...] = ()
     several: bool = False
     file: bool = False
+    above: float | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not NAME.fullmatch(self.name):
@@ -110,9 +111,12 @@ class Setting(Frozen):
             return value in self.choices
         if self.kind not in (int, float):
             return True
+        if self.kind is float and value in self.also:
+            return True
         return (
             math.isfinite(value)
             and (self.minimum is None or value >= self.minimum)
+            and (self.above is None or value > self.above)
             and (self.maximum is None or value <= self.maximum)
         )
 
@@ -127,6 +131,7 @@ class Setting(Frozen):
         else:
             bounds = [
                 *([f"at least {_shown(self.minimum)}"] if self.minimum is not None else []),
+                *([f"more than {_shown(self.above)}"] if self.above is not None else []),
                 *([f"at most {_shown(self.maximum)}"] if self.maximum is not None else []),
             ]
             what = f"{kind}{' of ' if bounds else ''}{' and '.join(bounds)}"

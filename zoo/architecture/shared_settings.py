@@ -39,13 +39,18 @@ LIMITS = (
 
 SAMPLING = (
     Setting(
-        "temperature", float, minimum=0, maximum=HUGE, help="Sampling temperature; 0 is greedy decoding."
+        "temperature",
+        float,
+        minimum=1 / HUGE,
+        maximum=HUGE,
+        also=(0,),
+        help="Sampling temperature; 0 is greedy decoding.",
     ),
     Setting("top_k", int, minimum=0, maximum=2**63 - 1, help="Sample from the k likeliest tokens (0: all)."),
     Setting(
         "top_p",
         float,
-        minimum=0,
+        above=0,
         maximum=1,
         help="Sample from the likeliest tokens that reach probability p together (nucleus sampling).",
     ),
@@ -59,7 +64,7 @@ SAMPLING = (
     Setting(
         "typical_p",
         float,
-        minimum=0,
+        above=0,
         maximum=1,
         help="Locally typical sampling: the tokens whose surprise is closest to the entropy, up to probability p together.",
     ),

@@ -92,6 +92,7 @@ def _loosest(settings: list[Setting]) -> Setting:
         settings[0],
         default=None,
         minimum=None if None in low else min(bound for bound in low if bound is not None),
+        above=settings[0].above if len({s.above for s in settings}) == 1 else None,
         maximum=None if None in high else max(bound for bound in high if bound is not None),
         choices=(),
         also=tuple(dict.fromkeys(extra for setting in settings for extra in setting.also)),

@@ -10,7 +10,7 @@ from zoo.errors import PromptError
 from zoo.generation.sampling.draw import greedy, sampler
 from zoo.generation.sampling.filters import min_p, top_k, top_p
 from zoo.generation.sampling.logits import logprobs
-from zoo.generation.settings import Settings, settings_for
+from zoo.generation.settings import Settings, checked_shared, settings_for
 
 LOGITS = mx.log(mx.array([[0.5, 0.25, 0.15, 0.07, 0.03], [0.03, 0.07, 0.15, 0.25, 0.5]]))
 
@@ -88,4 +88,4 @@ def llama():
 )
 def test_settings_that_cannot_be_are_refused_by_name(llama, setting, word):
     with pytest.raises(PromptError, match=word):
-        settings_for(llama, setting)
+        settings_for(llama, checked_shared(setting))

@@ -16,7 +16,7 @@ from zoo.generation.loop.batch import Batch, Finished, Prefilled
 from zoo.generation.loop.prefill import MOST_RESERVED, Prefill, Report, SourcePrefill
 from zoo.generation.loop.sequence import Sequence, sequence_of
 from zoo.generation.loop.step import Step
-from zoo.generation.settings import Settings, settings_for
+from zoo.generation.settings import Settings, checked_shared, settings_for
 from zoo.loading import Loaded
 
 if TYPE_CHECKING:
@@ -82,9 +82,8 @@ class Engine:
 
         PromptError, before anything runs, for a prompt or a setting that cannot be.
         """
-        return self.add_sequence(
-            prompt, settings_for(self.loaded, settings), checkpoints=checkpoints, report=report
-        )
+        checked = settings_for(self.loaded, checked_shared(settings))
+        return self.add_sequence(prompt, checked, checkpoints=checkpoints, report=report)
 
     def add_sequence(
         self,
@@ -175,18 +174,17 @@ class Engine:
                 continue
             budget -= prompt.read - before
             self._reading = None if logits is not None else (sequences, prompt)
-            if self.prompt_cache is not None and prompt.at_checkpoint:
+            if self.prompt_cache is not None and isinstance(prompt, Prefill) and prompt.at_checkpoint:
                 sequence = sequences[0]
                 self.prompt_cache.keep(sequence.ids[: prompt.read], prompt.cache, sequence.settings.policy())
             if logits is not None:
                 running += len(sequences)
-                for sequence in sequences:
-                    if sequence.settings.prompt_logprobs:
-                        sequence.prompt = replace(
-                            sequence.prompt,
-                            logprobs=tuple(prompt.logprobs),
-                            alternatives=tuple(prompt.alternatives) or None,
-                        )
+                if isinstance(prompt, Prefill) and prompt.prompt_logprobs:
+                    sequences[0].prompt = replace(
+                        sequences[0].prompt,
+                        logprobs=tuple(prompt.logprobs),
+                        alternatives=tuple(prompt.alternatives) or None,
+                    )
                 ready.append(Prefilled(sequences, prompt.cache, logits))
         self._join(ready)
         return failed

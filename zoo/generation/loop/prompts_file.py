@@ -22,7 +22,7 @@ from zoo.generation import Generated, batch_stream, collected, started
 from zoo.generation.loop.engine import MOST_ROWS, Engine
 from zoo.generation.loop.prompt import encode_messages, encode_prompt
 from zoo.generation.prefix_cache.fingerprint import model_fingerprint, tokenizer_fingerprint
-from zoo.generation.settings import Settings, settings_for
+from zoo.generation.settings import Settings, checked_shared, settings_for
 from zoo.loading import Loaded
 
 OWN = ("prompt", "messages", "id")  # the keys of a line that are no settings
@@ -156,12 +156,13 @@ def _settings_of(
 ) -> dict[int, Settings]:
     """The settings of each valid line: its own, then those of all."""
     shared = {name: value for name, value in shared.items() if name != "prompt_cache"}
+    shared = checked_shared(shared)
     settings_for(loaded, shared)  # an error in these is of no line
     resolved = {}
     for line in lines:
         if line.index not in failed:
             try:
-                resolved[line.index] = settings_for(loaded, {**shared, **line.settings})
+                resolved[line.index] = settings_for(loaded, {**shared, **checked_shared(line.settings)})
             except PromptError as error:
                 _fail(line, _quoted(error), failed, keep_going)
     return resolved

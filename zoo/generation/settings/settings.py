@@ -13,12 +13,12 @@ from zoo.generation.settings.generation_config import generation_config_of, stop
 from zoo.loading import Loaded
 from zoo.recipe.policy import GROUP
 
-# The keys of generation_config.json that are settings: those of the draw count when `do_sample` is set.
+# The keys of generation_config.json that are settings; the drawn ones count when `do_sample` is set.
 DRAWN = ("temperature", "top_k", "top_p", "min_p", "typical_p")
 ALWAYS = ("repetition_penalty", "no_repeat_ngram_size", "max_time")
-# Who gives one of these and no temperature wants a draw.
+# Any of these without a temperature implies temperature 1.
 DRAW_SETTINGS = (*DRAWN[1:], "top_n_sigma", "xtc_probability", "mirostat", "samplers")
-# Mirostat chooses how many tokens to draw from; these do, too.
+# Mirostat replaces these: it chooses how many tokens to draw from.
 REPLACED = ("top_k", "top_p", "min_p", "typical_p", "top_n_sigma", "xtc_probability")
 POLICY = ("max_kv_size", "keep", "kv_bits", "key_bits", "value_bits", "kv_group_size", "kv_start")
 MOST_BIAS = 1e6  # beyond it the other logits vanish in float32
@@ -91,12 +91,6 @@ class Settings(Frozen):
     own_draft: bool = False
 
     def __post_init__(self) -> None:
-        if self.temperature and not self.temperature >= 1e-30:
-            raise PromptError(f"`temperature` must be 0 (greedy) or at least 1e-30, got {self.temperature}")
-        if not self.top_p > 0:
-            raise PromptError(f"`top_p` must lie in (0, 1], got {self.top_p}")
-        if not self.typical_p > 0:
-            raise PromptError(f"`typical_p` must lie in (0, 1], got {self.typical_p}")
         self.policy()
         asked = [name for name in ONE_OF if getattr(self, name) is not None]
         if len(asked) > 1:
@@ -120,7 +114,8 @@ class Settings(Frozen):
 def settings_for(loaded: Loaded, given: Mapping[str, Any]) -> Settings:
     """What the checkpoint's `generation_config.json` says, and in its place what is given; greedy without either.
 
-    None counts as not given. PromptError, naming it, for a setting that there is none of or whose value cannot be.
+    None counts as not given. Each value is checked already, by `Strategy.arguments` or `checked_shared`. PromptError for
+    settings that do not go together.
     """
     values = generation_config_of(loaded)
     names = (*DRAWN, *ALWAYS) if values.get("do_sample") else ALWAYS
@@ -132,9 +127,6 @@ def settings_for(loaded: Loaded, given: Mapping[str, Any]) -> Settings:
     except PromptError as error:
         raise PromptError(f"generation_config.json: {str(error).replace('`', '')}") from error
     asked = {name: value for name, value in given.items() if value is not None}
-    if unknown := next((name for name in asked if name not in Settings.__dataclass_fields__), None):
-        raise PromptError(f"`{unknown}`: there is no such setting")
-    asked = {name: SHARED[name].checked(value) if name in SHARED else value for name, value in asked.items()}
     if asked.get("mirostat"):
         found = {name: value for name, value in found.items() if name not in REPLACED}
         if rival := next((name for name in REPLACED if name in asked), None):
@@ -152,6 +144,14 @@ def settings_for(loaded: Loaded, given: Mapping[str, Any]) -> Settings:
     if asked.get("logit_bias"):
         asked["logit_bias"] = biases(asked["logit_bias"], loaded.recipe.embedding.vocab)
     return Settings(**found | asked)
+
+
+def checked_shared(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings, each checked by its declaration; PromptError, naming it, for an unknown one or a bad value."""
+    asked = {name: value for name, value in given.items() if value is not None}
+    if unknown := next((name for name in asked if name not in Settings.__dataclass_fields__), None):
+        raise PromptError(f"`{unknown}`: there is no such setting")
+    return {name: SHARED[name].checked(value) if name in SHARED else value for name, value in asked.items()}
 
 
 def check_policy(model: Any, policy: CachePolicy) -> None:

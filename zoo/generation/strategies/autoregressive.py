@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from zoo import runtime
 from zoo.generation.loop.engine import Engine, by_index
 from zoo.generation.loop.prompt_batches import each_prompt
 from zoo.generation.loop.step import Step
+from zoo.generation.settings import settings_for
 from zoo.loading import Loaded
 
 if TYPE_CHECKING:
@@ -45,7 +47,9 @@ def stream(
     '' True 2
     """
     engine = Engine(loaded, rows=1, prompt_cache=prompt_cache)
-    handle = engine.add(prompt, checkpoints=checkpoints, report=report, **settings)
+    handle = engine.add_sequence(
+        prompt, settings_for(loaded, settings), checkpoints=checkpoints, report=report
+    )
     return _steps(engine, handle)
 
 
@@ -76,6 +80,7 @@ def batch(
     PromptError, before anything runs, naming the prompt that cannot be.
     """
     engine = Engine(loaded, prompt_cache=prompt_cache)
-    added = each_prompt(prompts, True, lambda prompt: engine.add(prompt, **settings))
+    add = partial(engine.add_sequence, settings=settings_for(loaded, settings))
+    added = each_prompt(prompts, True, add)
     handles = {handle: index for index, handle in enumerate(added)}
     return by_index(engine, handles)
