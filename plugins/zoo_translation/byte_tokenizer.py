@@ -6,13 +6,15 @@ The first ids are padding, end and unknown; byte b has id b + 3; added tokens co
 import codecs
 import re
 
+from zoo.tokenizer import Backend
+
 SPECIAL = ("pad_token", "eos_token", "unk_token")  # ids 0, 1, 2
 DEFAULTS = {"pad_token": "<pad>", "eos_token": "</s>", "unk_token": "<unk>"}
 BYTES = range(len(SPECIAL), len(SPECIAL) + 256)
 
 
-class ByteTokenizer:
-    """Text to UTF-8 bytes and back; see `zoo.tokenizer.Backend`."""
+class ByteTokenizer(Backend):
+    """Text to UTF-8 bytes and back."""
 
     kind = "bytes"
 
@@ -39,10 +41,6 @@ class ByteTokenizer:
 
     def _bytes(self, text):
         return [byte + BYTES.start for byte in text.encode("utf-8")]
-
-    def decode(self, ids, skip_special_tokens):
-        detokenizer = self.detokenizer(skip_special_tokens)
-        return "".join([*map(detokenizer.add, ids), detokenizer.finish()])
 
     def id(self, token):
         if token in self.ids:

@@ -205,14 +205,14 @@ def empty(folder, settings):
     return {}
 
 
-def test_a_tokenizer_that_lacks_a_method(folder, monkeypatch):
+def test_a_tokenizers_function_that_returns_something_else(folder, monkeypatch):
     monkeypatch.setitem(sys.modules, "zoo_empty", sys.modules[__name__])
     path = folder()
     (path / "words.txt").write_text("a\n")
     plugin = Plugin(
         "p", records={"zoo_tokenizers": [TokenizerFormat("e", "zoo_empty:empty", ("words.txt",))]}
     )
-    with pytest.raises(PluginError, match="zoo_empty:empty gave dict, which has no vocab_size"):
+    with pytest.raises(PluginError, match=r"zoo_empty:empty gave dict, not a zoo\.tokenizer\.Backend"):
         zoo.load(path, registry=with_plugins(plugin))
 
 

@@ -14,7 +14,7 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers
 
 from zoo.errors import SourceError, TokenizerError, ZooError
 from zoo.inspect.tokenization import Piece, byte_counts, tokenization, tokenize_pieces, tokenizer_of
-from zoo.tokenizer import Tokenizer, load_tokenizer
+from zoo.tokenizer import Backend, Tokenizer, load_tokenizer
 
 CORPUS = ["Hello world, don't you see the cat?", "你好世界 naïve café", "the cat sat on the mat 12345"] * 2
 FAMILY = "👩\u200d👩\u200d👧"
@@ -177,8 +177,8 @@ def test_bytes_as_tokens_are_told(tmp_path):
     ]
 
 
-class Letters:
-    """A backend of the first version of the contract, which tells no bytes: an id is a character."""
+class Letters(Backend):
+    """A backend that tells no bytes: an id is a character."""
 
     vocab_size = 0x110000
     special_tokens = {"eos_token": "\0"}  # noqa: RUF012

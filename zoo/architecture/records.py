@@ -116,7 +116,7 @@ class TokenizerFormat(TargetRecord):
 
     It serves the folders that hold all of `files` and, where `classes` are given, whose tokenizer_config.json names one
     of them as `tokenizer_class`. It is called `function(folder, settings)`, with the folder's path and its
-    `TokenizerSettings`, and gives a `zoo.tokenizer.Backend`: a subclass of it, or an object with all that it lists.
+    `TokenizerSettings`, and returns a `zoo.tokenizer.Backend`.
     """
 
     noun, prefix = "tokenizer", "tokenizer/"

@@ -1,8 +1,8 @@
-"""Incremental detokenization: ids to text one by one, every piece final, all pieces together the text of all ids.
+"""Incremental detokenization: text is returned as soon as later ids cannot change it.
 
-Decoding is a chain of steps, each of which turns a list of strings into another. Here every step takes its
-list piece by piece and keeps back only what a later piece could still change: the bytes of an unfinished
-character, the space at the end of a word. A step costs the same for the first token and the millionth.
+Decoding is a chain of stages, each of which turns a list of strings into another. Here a stage takes its list piece by
+piece and holds back only what a later piece could still change: the bytes of an unfinished character, the space at the end
+of a word. A token costs the same at any position.
 """
 
 from __future__ import annotations
@@ -18,22 +18,25 @@ if TYPE_CHECKING:
 
 SPACE = "\u2581"  # the visible space of sentencepiece vocabularies
 REPLACEMENT = "\ufffd"
+ESCAPED_BYTES = dict.fromkeys(
+    range(0xDC80, 0xDD00), REPLACEMENT
+)  # what "surrogateescape" makes of malformed bytes
 
 
 class Detokenizer(Protocol):
-    """Turns the ids of one text into text, one at a time."""
+    """Decodes the ids of one text, one at a time."""
 
     def add(self, id: int) -> str:
-        """The text that has become certain with this id; "" while it may still change."""
+        """The text that is certain with this id; "" while it may still change."""
         ...
 
     def finish(self) -> str:
-        """The text that was kept back until the last id."""
+        """The text that was held back."""
         ...
 
 
-class Step(Protocol):
-    """One step of decoding: `push` gives what is certain after more input, `flush` what is left at the end."""
+class DecodingStage(Protocol):
+    """`push` returns what is certain after more input, `flush` the rest at the end."""
 
     def push(self, texts: list[str]) -> list[str]: ...
     def flush(self) -> list[str]: ...
@@ -42,28 +45,28 @@ class Step(Protocol):
 class TokenDetokenizer:
     """Detokenizer over the strings of tokens; `token` gives None for an id that has no text."""
 
-    def __init__(self, token: Callable[[int], str | None], steps: Sequence[Step]) -> None:
+    def __init__(self, token: Callable[[int], str | None], stages: Sequence[DecodingStage]) -> None:
         self.token = token
-        self.steps = steps
+        self.stages = stages
 
     def add(self, id: int) -> str:
         text = self.token(id)
         if text is None:
             return ""
         texts = [text]
-        for step in self.steps:
-            texts = step.push(texts)
+        for stage in self.stages:
+            texts = stage.push(texts)
         return "".join(texts)
 
     def finish(self) -> str:
         texts: list[str] = []
-        for step in self.steps:
-            texts = step.push(texts) + step.flush()
+        for stage in self.stages:
+            texts = stage.push(texts) + stage.flush()
         return "".join(texts)
 
 
 class HoldingDetokenizer:
-    """Detokenizer for decoders that can only be applied to the whole: all text comes at the end."""
+    """Detokenizer for decoders that need all ids: the text comes at the end."""
 
     def __init__(self, decode: Callable[[list[int]], str]) -> None:
         self.decode = decode
@@ -101,8 +104,8 @@ class VisibleTokenDetokenizer:
 class PieceDetokenizer:
     """Detokenizer over sentencepiece pieces, by the rules of its own decoder.
 
-    `piece` gives a byte's value, a piece's text, or None for an id that has no text. `leading` says how
-    many pieces at the start lose the space in front, which encoding put there: none, the first, or all.
+    `piece` gives a byte's value, a piece's text, or None for an id that has no text. `leading`: which pieces at the start
+    lose the space in front, which encoding added.
     """
 
     def __init__(
@@ -110,17 +113,16 @@ class PieceDetokenizer:
     ) -> None:
         self.piece = piece
         self.leading = leading
-        self.bytes = bytearray()
+        self.decoder = codecs.getincrementaldecoder("utf-8")(errors="surrogateescape")
 
     def add(self, id: int) -> str:
         piece = self.piece(id)
         if piece is None:
             return ""
         if isinstance(piece, int):
-            self.bytes.append(piece)
-            text = self._characters(final=False)
+            text = self._decode(bytes([piece]))
         else:
-            text = self._characters(final=True)
+            text = self.finish()
             if text:
                 self.leading = "none"
             if self.leading != "none" and piece.startswith(SPACE):
@@ -133,22 +135,11 @@ class PieceDetokenizer:
         return text
 
     def finish(self) -> str:
-        return self._characters(final=True)
+        return self._decode(b"", final=True)
 
-    def _characters(self, final: bool) -> str:
-        """The whole characters among the bytes; each byte that can belong to none becomes U+FFFD."""
-        text = ""
-        while self.bytes:
-            length = _character_length(self.bytes[0])
-            if len(self.bytes) < length and not final:
-                break
-            try:
-                text += self.bytes[:length].decode("utf-8")
-            except UnicodeDecodeError:
-                text += REPLACEMENT
-                length = 1
-            del self.bytes[:length]
-        return text
+    def _decode(self, data: bytes, final: bool = False) -> str:
+        """The characters that are complete. Each byte that belongs to none becomes U+FFFD."""
+        return self.decoder.decode(data, final).translate(ESCAPED_BYTES)
 
 
 def token_detokenizer(
@@ -160,12 +151,12 @@ def token_detokenizer(
     """The Detokenizer that follows a `tokenizers` decoder.
 
     `token` gives the string of an id, None for one that has no text; `decode` is the whole decoding, for
-    the rare decoders that cannot be applied in steps; `cleaned_up`: `clean_up` comes after.
+    the rare decoders that cannot be applied in stages; `cleaned_up`: `clean_up` comes after.
     """
-    steps = _steps(decoder)
-    if steps is None:
+    stages = _stages(decoder)
+    if stages is None:
         return HoldingDetokenizer(decode)
-    return TokenDetokenizer(token, [*steps, CleanUp()] if cleaned_up else steps)
+    return TokenDetokenizer(token, [*stages, CleanUp()] if cleaned_up else stages)
 
 
 def clean_up(text: str) -> str:
@@ -327,11 +318,11 @@ class CleanUp:
         return bool(word) and word[0] not in ".?!,'n" and self.pending[space - 1 : space] not in ("'", " ")
 
 
-def _steps(decoder: Decoder | None) -> list[Step] | None:
-    """The steps of a `tokenizers` decoder, None where one of them can only be applied to the whole."""
+def _stages(decoder: Decoder | None) -> list[DecodingStage] | None:
+    """The stages of a `tokenizers` decoder, None where one of them can only be applied to the whole."""
     if decoder is None:
         return [Each(None, by_position=True)]
-    steps: list[Step] = []
+    stages: list[DecodingStage] = []
     joined = False  # from here on there are no tokens any more, only text
     specs = flat(json.loads(decoder.__getstate__()))
     for index, spec in enumerate(specs):
@@ -339,23 +330,23 @@ def _steps(decoder: Decoder | None) -> list[Step] | None:
         if joined:
             if kind != "Strip" or spec["stop"]:
                 return None
-            steps.append(StripLeft(spec["content"], spec["start"]))
+            stages.append(StripLeft(spec["content"], spec["start"]))
         elif kind in ("Metaspace", "WordPiece"):
-            steps.append(Each(decoder_of(spec), by_position=True))
+            stages.append(Each(decoder_of(spec), by_position=True))
         elif kind in ("Replace", "Strip"):
-            steps.append(Each(decoder_of(spec), by_position=False))
+            stages.append(Each(decoder_of(spec), by_position=False))
         elif kind == "ByteFallback":
-            steps.append(ByteFallback())
+            stages.append(ByteFallback())
         elif kind == "BPEDecoder" and spec["suffix"] and index == len(specs) - 1:
-            steps.append(WordEnd(spec["suffix"]))
+            stages.append(WordEnd(spec["suffix"]))
         elif kind == "ByteLevel":
-            steps.append(ByteLevel())
+            stages.append(ByteLevel())
             joined = True
         elif kind == "Fuse":
             joined = True
         else:
             return None
-    return steps
+    return stages
 
 
 def flat(spec: dict[str, Any]) -> list[dict[str, Any]]:
@@ -383,8 +374,3 @@ def _byte_values() -> dict[str, int]:
     printable = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
     others = [byte for byte in range(256) if byte not in printable]
     return {chr(byte): byte for byte in printable} | {chr(0x100 + n): byte for n, byte in enumerate(others)}
-
-
-def _character_length(first: int) -> int:
-    """Bytes in the UTF-8 character that begins with this byte; 1 for a byte that begins none."""
-    return 2 if 0xC2 <= first < 0xE0 else 3 if 0xE0 <= first < 0xF0 else 4 if 0xF0 <= first < 0xF5 else 1

@@ -57,6 +57,8 @@ class TokenizersBackend(Backend):
         self.clean_up = bool(settings.flag("clean_up_tokenization_spaces", False)) and not byte_pair
 
     def encode(self, text: str, special_tokens: bool) -> list[int]:
+        if special_tokens and self.languages is not None:
+            return self.languages.encode(text)
         with naming(self.path, "its tokenizer cannot encode this text"), quiet():
             return self.tokenizer.encode(text, add_special_tokens=special_tokens).ids
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from zoo.errors import TokenizerError
-from zoo.tokenizer.backend import Backend, WrappedBackend
+from zoo.tokenizer.backend import Backend
 from zoo.tokenizer.detokenizer import Detokenizer, PieceDetokenizer
 from zoo.tokenizer.faults import naming
 from zoo.tokenizer.huggingface import TokenizersBackend
@@ -166,35 +166,22 @@ class M2MBackend(VocabularyBackend):
         self.languages = language_tokens(codes, self, settings, default="en")
 
 
-class NllbBackend(WrappedBackend):
-    """A `tokenizer.json` with language tokens ("fra_Latn"), put around a text as the settings say."""
-
-    def __init__(self, inner: Backend, settings: TokenizerSettings, codes: Mapping[str, int]) -> None:
-        super().__init__(inner)
-        self.languages: LanguageTokens = language_tokens(codes, self, settings, default="eng_Latn")
-
-    def encode(self, text: str, special_tokens: bool) -> list[int]:
-        return self.languages.encode(text) if special_tokens else self.plain(text)
-
-    def plain(self, text: str) -> list[int]:
-        """The ids of a text alone."""
-        return self.inner.encode(text, False)
-
-
-def with_languages(backend: TokenizersBackend, settings: TokenizerSettings) -> Backend:
-    """The backend of NLLB's `tokenizer.json`, with its languages where it has tokens for some."""
+def add_nllb_languages(backend: TokenizersBackend, settings: TokenizerSettings) -> TokenizersBackend:
+    """Give the backend of NLLB's `tokenizer.json` the languages that it has tokens for ("fra_Latn")."""
     added = backend.tokenizer.get_added_tokens_decoder().items()
     codes = {
         token.content: id
         for id, token in sorted(added)
         if re.fullmatch(r"[a-z]{3}_[A-Z][a-z]{3}", token.content)
     }
-    return NllbBackend(backend, settings, codes) if codes else backend
+    if codes:
+        backend.languages = language_tokens(codes, backend, settings, default="eng_Latn")
+    return backend
 
 
 def language_tokens(
     codes: Mapping[str, int],
-    backend: VocabularyBackend | NllbBackend,
+    backend: Backend,
     settings: TokenizerSettings,
     default: str,
 ) -> LanguageTokens:
@@ -204,7 +191,7 @@ def language_tokens(
         raise TokenizerError(f"{settings.path}: the tokenizer has no end token")
     return LanguageTokens(
         codes=codes,
-        plain=backend.plain,
+        plain=lambda text: backend.encode(text, special_tokens=False),
         end=end,
         source=settings.values.get("src_lang") or default,
         target=settings.values.get("tgt_lang"),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from zoo.architecture import TokenizerFormat
 from zoo.errors import PluginError, TokenizerError
 from zoo.files.reading import inside
-from zoo.tokenizer.backend import Backend, checked_backend
+from zoo.tokenizer.backend import Backend
 from zoo.tokenizer.detokenizer import Detokenizer, VisibleTokenDetokenizer
 from zoo.tokenizer.huggingface import from_json, from_merges, from_word_pieces
 from zoo.tokenizer.settings import (
@@ -45,7 +45,7 @@ class Tokenizer:
         eos_ids: Iterable[int] = (),
         chat_template: str | None = None,
     ) -> None:
-        self._backend = backend = checked_backend(backend, "the caller")
+        self._backend = backend
         self.vocab_size = backend.vocab_size
         self.special_tokens = dict(backend.special_tokens)
         self.bos_id = bos_id
@@ -180,7 +180,10 @@ def _backend_of_plugin(
         names = " and ".join(serving)
         raise PluginError(f"{folder}: the tokenizers {names} both serve it: leave one out with ZOO_BLOCK")
     for format in serving.values():
-        return checked_backend(format.load()(folder, settings), format.target)
+        backend = format.load()(folder, settings)
+        if not isinstance(backend, Backend):
+            raise PluginError(f"{format.target} gave {type(backend).__name__}, not a zoo.tokenizer.Backend")
+        return backend
     return None
 
 
@@ -195,9 +198,9 @@ def _backend_of_files(folder: Path, settings: TokenizerSettings) -> Backend | No
             backend = from_json(folder / "tokenizer.json", settings)
             if settings.tokenizer_class not in ("NllbTokenizer", "NllbTokenizerFast"):
                 return backend
-            from zoo.tokenizer.seq2seq import with_languages
+            from zoo.tokenizer.seq2seq import add_nllb_languages
 
-            return with_languages(backend, settings)
+            return add_nllb_languages(backend, settings)
         case (_, "merges.txt"):
             return from_merges(folder, settings)
         case (_, "sentencepiece.bpe.model"):
