@@ -119,18 +119,13 @@ def tokenize_pieces(tokenizer: Tokenizer, text: str, special_tokens: bool = True
     around = len(ids) - len(own)
     start = next((index for index in range(around + 1) if ids[index : index + len(own)] == own), None)
     if start is None:  # with special tokens the text itself is cut in another way
-        return _pieces(tokenizer, ids)
-    before, after = (_pieces(tokenizer, part) for part in (ids[:start], ids[start + len(own) :]))
+        return pieces_of(tokenizer, ids)
+    before, after = (pieces_of(tokenizer, part) for part in (ids[:start], ids[start + len(own) :]))
     added = [
         [replace(piece, special=True, added=True, unknown=False) for piece in part]
         for part in (before, after)
     ]
-    return [*added[0], *_placed(tokenizer, text, _pieces(tokenizer, own)), *added[1]]
-
-
-def pieces_of(tokenizer: Tokenizer, ids: Sequence[int]) -> list[Piece]:
-    """The pieces that ids stand for, without their places in a text."""
-    return _pieces(tokenizer, ids)
+    return [*added[0], *_placed(tokenizer, text, pieces_of(tokenizer, own)), *added[1]]
 
 
 def byte_counts(tokenizer: Tokenizer, text: str, ids: Sequence[int]) -> list[int] | None:
@@ -170,8 +165,8 @@ def tokenizer_of(source: str | Path, revision: str | None = None, registry: Any 
     return tokenizer
 
 
-def _pieces(tokenizer: Tokenizer, ids: Sequence[int]) -> list[Piece]:
-    """The pieces of ids, without their places in a text."""
+def pieces_of(tokenizer: Tokenizer, ids: Sequence[int]) -> list[Piece]:
+    """The pieces that ids stand for, without their places in a text."""
     unknown = tokenizer.special_tokens.get("unk_token")
     unknown_id = tokenizer.id(unknown) if unknown is not None else None
     known: dict[int, Piece | None] = {}

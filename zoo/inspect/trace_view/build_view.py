@@ -28,7 +28,7 @@ from zoo.inspect.trace_view.view import (
     Track,
     ValueSummary,
 )
-from zoo.inspect.tracing.choices import LOGITS, Choice
+from zoo.inspect.tracing.choices import Choice
 from zoo.inspect.tracing.hooks import modules_of
 from zoo.inspect.tracing.result import Trace
 
@@ -37,10 +37,8 @@ ALL = 4096  # tokens: of a vocabulary up to this size every logit is told, else 
 LIKELIEST = 512
 PATTERN_NUMBERS = 400_000  # of all patterns together; of a longer text the last rows are told
 LENS = 5  # tokens read at each layer
-SHOWN, SHOWN_LAST = (
-    50,
-    12,
-)  # tokens whose probability is told after each stage: the model's likeliest, those of the last
+SHOWN = 50  # of the model's most likely tokens, the ones with a probability after each stage
+SHOWN_LAST = 12  # of the most likely tokens of the last stage
 SLIDERS = ("temperature", "top_k", "top_p", "min_p")
 
 
@@ -50,9 +48,9 @@ def build_view(trace: Trace, candidates: int | None = None) -> TraceView:
     viewer = ViewBuilder(trace)
     layers = viewer.layers()
     # A model's own address is "": what it gives are the logits, which its head has noted.
-    outside = [address for address in trace if address and not LAYER.match(address)]
-    first = min((list(trace).index(layer.address) for layer in layers if layer.address in trace), default=0)
     order = list(trace)
+    outside = [address for address in order if address and not LAYER.match(address)]
+    first = min((order.index(layer.address) for layer in layers if layer.address in trace), default=0)
     before = [a for a in outside if order.index(a) < first or "embedding" in a]
     lens = tuple(
         replace(
@@ -65,12 +63,7 @@ def build_view(trace: Trace, candidates: int | None = None) -> TraceView:
     vocabulary = loaded.recipe.embedding.vocab
     count = candidates or (vocabulary if vocabulary <= ALL else LIKELIEST)
     decisions = tuple(_rounded(choice) for choice in trace.choices(count))
-    masks, unmasking = mask_predictions(trace), unmasking_passes(trace)
-    named = {id for prediction in lens for row in prediction.tokens for id in row}
-    named |= {id for decision in decisions for id in (*decision.candidates, decision.token)}
-    named |= {id for hidden in masks for id in hidden.tokens}
-    named |= {id for p in unmasking for id in (*p.ids, *(t for h in p.predictions for t in h.tokens))}
-    return TraceView(
+    view = TraceView(
         architecture=loaded.architecture.name,
         task=loaded.architecture.task,
         prompt="".join(p.text for p in viewer.tracks[0].pieces if p.origin != "generated" and not p.special),
@@ -84,12 +77,13 @@ def build_view(trace: Trace, candidates: int | None = None) -> TraceView:
         lens=lens,
         decisions=decisions,
         passes=tuple(viewer.passes()),
-        masks=masks,
-        unmasking=unmasking,
-        vocabulary={piece.id: piece.name for piece in viewer.pieces(sorted(named))},
+        masks=mask_predictions(trace),
+        unmasking=viewer.unmasking,
+        vocabulary={},
         words=explanations(loaded),
         notes=tuple(viewer.notes(bool(lens))),
     )
+    return replace(view, vocabulary={p.id: p.name for p in viewer.pieces(sorted(view.named_ids()))})
 
 
 def _settings(settings: Settings | None) -> dict[str, Any]:
@@ -127,7 +121,9 @@ class ViewBuilder:
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
         self.modules = modules_of(trace.loaded.model)
+        self.unmasking = unmasking_passes(trace)
         self.tracks = tuple(self._tracks())
+        self.read = {track.name: track.read for track in self.tracks}
         self.shapes = {address: trace[address].shape for address in trace}
         patterns = [self.shapes[a] for a in trace.patterns]
         each = sum(shape[0] * shape[-1] for shape in patterns)
@@ -144,35 +140,31 @@ class ViewBuilder:
             yield self._track("target", target[:start], (*target[start:], *unread), len(target))
         elif self.trace.grows:
             ids = [id for p in passes if p.cached for id in p.tokens]
-            written = _read_of(ids, steps)
-            prompt = len(ids) - written
-            yield self._track("text", ids[:prompt], (*ids[prompt:], *steps[written:]), len(ids))
+            generated = _read_of(ids, steps)
+            prompt = len(ids) - generated
+            yield self._track("text", ids[:prompt], (*ids[prompt:], *steps[generated:]), len(ids))
         else:
             whole = list(passes[-1].tokens) if passes else []
             before = passes[0].tokens if passes else []
             first = next((i for i, id in enumerate(before) if id != whole[i]), len(whole))
-            yield self._track("text", whole[:first], _written(self.trace, whole)[first:], len(whole))
+            # The masks of the last pass hold what it predicts.
+            last = self.unmasking[-1].predictions if self.unmasking else ()
+            chosen = {hidden.position: hidden.chosen for hidden in last}
+            written = [chosen.get(position, id) for position, id in enumerate(whole)]
+            yield self._track("text", whole[:first], written[first:], len(whole))
 
-    def _track(self, name: str, prompt: Sequence[int], written: Sequence[int], read: int) -> Track:
-        pieces = self.pieces([*prompt, *written], ["prompt"] * len(prompt) + ["generated"] * len(written))
-        return Track(name, tuple(pieces), read)
+    def _track(self, name: str, prompt: Sequence[int], generated: Sequence[int], read: int) -> Track:
+        return Track(name, (*self.pieces(prompt), *self.pieces(generated, "generated")), read)
 
-    def pieces(self, ids: Sequence[int], origins: Sequence[str] = ()) -> list[TraceToken]:
-        """The pieces of ids; where there is no tokenizer, their numbers."""
+    def pieces(self, ids: Sequence[int], origin: str = "prompt") -> list[TraceToken]:
+        """The pieces of ids; without a tokenizer, their numbers."""
         tokenizer = self.trace.loaded.tokenizer
-        kinds = origins or ["prompt"] * len(ids)
         if tokenizer is None:
-            return [
-                TraceToken(id, str(id), f"[{id}]", "", False, o) for id, o in zip(ids, kinds, strict=True)
-            ]
-        known = [id for id in ids if 0 <= id < tokenizer.vocab_size]
-        found = {piece.id: piece for piece in pieces_of(tokenizer, known)} if known else {}
-        return [
-            TraceToken(id, p.token, p.text, p.bytes.hex(), p.special, origin)
-            if (p := found.get(id)) is not None
-            else TraceToken(id, f"[{id}]", f"[{id}]", "", True, origin)  # rows that only fill the table
-            for id, origin in zip(ids, kinds, strict=True)
-        ]
+            return [TraceToken(id, str(id), f"[{id}]", "", False, origin) for id in ids]
+        known = pieces_of(tokenizer, [id for id in ids if 0 <= id < tokenizer.vocab_size])
+        by_id = {p.id: TraceToken(p.id, p.token, p.text, p.bytes.hex(), p.special, origin) for p in known}
+        # Other ids are of rows that only fill the embedding table.
+        return [by_id.get(id) or TraceToken(id, f"[{id}]", f"[{id}]", "", True, origin) for id in ids]
 
     def track_of(self, address: str) -> str:
         """The row of tokens that a value's axis T counts."""
@@ -187,21 +179,15 @@ class ViewBuilder:
         shape = self.shapes[address]
         if len(axes) == len(shape):
             return axes
-        read = self._read(address)
+        read = self.read[self.track_of(address)]
         return ["T" if n == read and read not in shape[:i] else "·" for i, n in enumerate(shape)]
-
-    def _read(self, address: str) -> int:
-        name = self.track_of(address)
-        return next(track.read for track in self.tracks if track.name == name)
 
     def stage(self, address: str, name: str) -> ValueSummary:
         """One value, reduced to a picture."""
         value, axes, about = self.trace[address], self.axes(address), self.trace.about(address)
         rows = next((axis for axis in ("T", "S", "M") if axis in axes), "")
         of = "source" if rows == "M" else self.track_of(address)
-        whole = bool(rows) and value.shape[axes.index(rows)] == next(
-            t.read for t in self.tracks if t.name == of
-        )
+        whole = bool(rows) and value.shape[axes.index(rows)] == self.read[of]
         stream = address in self.trace.streams
         return ValueSummary(
             address,
@@ -299,14 +285,14 @@ class ViewBuilder:
             yield "No head reads the residual stream of this model layer by layer, so there is no logit lens."
         if not self.trace.steps and loaded.recipe.head is not None:
             yield self._unpredicted()
-        if unmasking_passes(self.trace)[1:]:
+        if self.unmasking[1:]:
             yield "Each pass reads the whole text anew: the values shown are those of the last one."
-        if max((track.read for track in self.tracks), default=0) > MOST_ROWS:
+        if max(self.read.values(), default=0) > MOST_ROWS:
             yield message("The text is long: pictures of values have their last {n} rows.", n=MOST_ROWS)
         if self.rows < max((self.shapes[a][1] for a in self.trace.patterns), default=0):
             template = "The text is long: attention is shown for its last {n} tokens."
             yield message(template, n=f"{self.rows:,}")
-        if not any(a in self.shapes for a in LOGITS) and not self.shapes:
+        if not self.shapes:
             yield "The run has no values."
 
     def _unpredicted(self) -> str:
@@ -324,10 +310,3 @@ def _read_of(ids: Sequence[int], generated: Sequence[int]) -> int:
     """How many of the generated tokens are the last of the ids that were read: all but the last, or all."""
     counts = (len(generated) - 1, len(generated))
     return next((n for n in counts if n > 0 and list(ids[-n:]) == list(generated[:n])), 0)
-
-
-def _written(trace: Trace, ids: Sequence[int]) -> list[int]:
-    """The ids of the text after the last pass over it: its masks have what that pass predicts."""
-    passes = unmasking_passes(trace)
-    kept = {hidden.position: hidden.chosen for hidden in passes[-1].predictions} if passes else {}
-    return [kept.get(position, id) for position, id in enumerate(ids)]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -49,7 +49,7 @@ def embedded(view: TraceView, parts: Sequence[str], language: str = "en", layers
         raise ZooError(f"a trace of {view.architecture} has no layer {min(missing)}")
     if layers:
         chosen = (layer for layer in view.layers if layer.number in layers)
-        view = dataclasses.replace(view, layers=tuple(chosen))
+        view = replace(view, layers=tuple(chosen))
     for name in parts:
         if name not in (*PARTS, *ALONE) or not _has(view, name):
             there = ", ".join(part for part in (*PARTS, *ALONE) if _has(view, part))
@@ -82,37 +82,27 @@ def data_of(view: TraceView, parts: Sequence[str], language: str, *, whole: bool
 
     Of the values of a layer only those that are drawn then keep their pictures.
     """
-    data = view.to_json()
-    del data["words"], data["notes"]
     if not whole:
-        for part, key in (("vectors", "before"), ("output", "after"), ("choice", "decisions")):
-            if part not in parts:
-                data[key] = []
-        for key in ("lens", "masks"):
-            if key not in parts:
-                data[key] = []
-        if "layers" not in parts:
-            alone = [layer for layer in data["layers"] if layer["experts"] and "experts" in parts]
-            data["layers"] = [layer | {"stages": [], "patterns": []} for layer in alone]
-        for layer in data["layers"]:
-            for stage in layer["stages"]:
-                if layer["patterns"] or not stage["track"]:
-                    stage["strip"] = None
+        view = _without(view, parts)
+    data = replace(view, vocabulary={id: view.vocabulary[id] for id in view.named_ids()}).to_json()
+    del data["words"], data["notes"]
+    for layer in data["layers"] if not whole else ():
+        for stage in layer["stages"]:
+            if layer["patterns"] or not stage["track"]:
+                stage["strip"] = None
     for stage in (*data["before"], *data["after"], *(s for one in data["layers"] for s in one["stages"])):
         stage["summary"] = in_language(stage["summary"], language)
-    named = set(_named(data))
-    data["vocabulary"] = {id: text for id, text in data["vocabulary"].items() if int(id) in named}
     return data
 
 
-def _named(data: dict[str, Any]) -> Iterator[int]:
-    """The ids of which the parts show the text."""
-    for guess in data["lens"]:
-        yield from (id for row in guess["tokens"] for id in row)
-    for decision in data["decisions"]:
-        yield from (*decision["candidates"], decision["token"])
-    for hidden in (*data["masks"], *(one for made in data["unmasking"] for one in made["predictions"])):
-        yield from hidden["tokens"]
+def _without(view: TraceView, parts: Sequence[str]) -> TraceView:
+    """The view without what only other parts need."""
+    fields = {"vectors": "before", "output": "after", "choice": "decisions", "lens": "lens", "masks": "masks"}
+    empty: dict[str, Any] = {field: () for part, field in fields.items() if part not in parts}
+    if "layers" not in parts:
+        routed = (layer for layer in view.layers if layer.experts and "experts" in parts)
+        empty["layers"] = tuple(replace(layer, stages=(), patterns=()) for layer in routed)
+    return replace(view, **empty)
 
 
 def _has(view: TraceView, part: str) -> bool:

@@ -57,11 +57,12 @@ def _figure(width: float, height: float) -> Any:
 
 def _names(viewer: ViewBuilder, track: str, count: int) -> list[str]:
     pieces = next(t.pieces for t in viewer.tracks if t.name == track)
-    # A dollar sign begins a formula in matplotlib.
-    return [
-        (piece.text or "∅").replace(" ", "␣").replace("\n", "⏎").replace("$", r"\$")
-        for piece in pieces[:count]
-    ]
+    return [_visible(piece.text) for piece in pieces[:count]]
+
+
+def _visible(text: str) -> str:
+    """A token's text in visible signs; a dollar sign begins a formula in matplotlib."""
+    return (text or "∅").replace(" ", "␣").replace("\n", "⏎").replace("$", r"\$")
 
 
 def _label(axis: Any, names: Sequence[str], **options: Any) -> None:
@@ -121,19 +122,14 @@ def _lens(trace: Trace, viewer: ViewBuilder, size: float) -> Any:
     figure = _figure(max(1.25 * len(readings), 3) + 2, 0.28 * len(best) + 1.4)
     panel = figure.subplots()
     image = panel.imshow(best, aspect="auto", cmap=COLOURS, vmin=0, vmax=1)
-    names = {piece.id: piece.text for piece in viewer.pieces(sorted({id for column in ids for id in column}))}
+    names = {
+        piece.id: _visible(piece.text)[:14]
+        for piece in viewer.pieces(sorted({id for column in ids for id in column}))
+    }
     for column, tokens in enumerate(ids):
         for row, id in enumerate(tokens):
-            text = (names[id] or "∅").replace(" ", "␣").replace("$", r"\$")[:14]
-            panel.text(
-                column,
-                row,
-                text,
-                ha="center",
-                va="center",
-                fontsize=7,
-                color="black" if best[row, column] > 0.6 else "white",
-            )
+            colour = "black" if best[row, column] > 0.6 else "white"
+            panel.text(column, row, names[id], ha="center", va="center", fontsize=7, color=colour)
     _label(panel.xaxis, [reading.address.replace("layers.", "layer ") for reading in readings], rotation=30)
     _label(panel.yaxis, _names(viewer, viewer.track_of(readings[0].address), len(best)))
     figure.colorbar(image, ax=panel, label="probability of the likeliest token")
@@ -145,9 +141,7 @@ def _choices(trace: Trace, viewer: ViewBuilder, step: int, count: int) -> Any:
     if not 0 <= step < len(choices):
         raise PromptError(f"`step`: there is no choice {step}; the run has {len(choices)}")
     choice = choices[step]
-    names = [
-        piece.text.replace(" ", "␣").replace("$", r"\$") or "∅" for piece in viewer.pieces(choice.candidates)
-    ]
+    names = [_visible(piece.text) for piece in viewer.pieces(choice.candidates)]
     figure = _figure(2.6 * len(choice.stages) + 1, 0.26 * len(names) + 1.2)
     panels = figure.subplots(1, len(choice.stages), sharey=True, squeeze=False)[0]
     for panel, stage in zip(panels, choice.stages, strict=True):

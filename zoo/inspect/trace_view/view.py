@@ -5,8 +5,8 @@ Axes: T tokens that were read, S tokens that are attended to, H heads, E experts
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
-from dataclasses import fields
 from typing import Any
 
 from zoo.errors import PromptError
@@ -232,23 +232,23 @@ class TraceView(Frozen):
         asked = dict.fromkeys(heads or (0,))
         return [(pattern, head) for pattern in found for head in asked if head < len(pattern.heads)]
 
+    def named_ids(self) -> set[int]:
+        """The ids that predictions and choices name."""
+        masks = (*self.masks, *(mask for one in self.unmasking for mask in one.predictions))
+        return {
+            *(id for prediction in self.lens for row in prediction.tokens for id in row),
+            *(id for decision in self.decisions for id in (*decision.candidates, decision.token)),
+            *(id for mask in masks for id in mask.tokens),
+            *(id for one in self.unmasking for id in one.ids),
+        }
+
     def to_json(self) -> dict[str, Any]:
         """The view as JSON values."""
-        return as_json(self)
+        values: dict[str, Any] = json.loads(json.dumps(self, default=vars))
+        return values
 
 
 def _numbered(count: int, what: str) -> str:
     if count > 1:
         return f"they are numbered 0 to {count - 1}"
     return f"there is one {what}, 0" if count else f"there is no {what} to show"
-
-
-def as_json(value: Any) -> Any:
-    """A record of this module as JSON values: objects, lists, numbers, texts."""
-    if isinstance(value, Frozen):
-        return {field.name: as_json(getattr(value, field.name)) for field in fields(type(value))}  # type: ignore[arg-type]
-    if isinstance(value, dict):
-        return {str(key): as_json(inner) for key, inner in value.items()}
-    if isinstance(value, tuple):
-        return [as_json(inner) for inner in value]
-    return value

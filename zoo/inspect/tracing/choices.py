@@ -15,8 +15,6 @@ from zoo.frozen import Frozen, frozen
 from zoo.generation.sampling.stages import LogitsStage, RecordChoice
 from zoo.generation.settings import Settings
 
-LOGITS = ("logits", "decoder.head", "head")  # the addresses at which a model's logits may be
-
 
 @dataclass
 class ChosenSequence:
