@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from building.architecture_words import WORDS
-from building.code import address_of
+from building.build_cache import ROOT
+from building.code_pages import address_of
 from building.family import Member
-from building.kept import ROOT
-from building.markup import raw, table
+from building.markdown import raw, table
 from zoo.architecture import Block
 from zoo.describe.facts.fact import ABSENT
 from zoo.describe.language import in_language

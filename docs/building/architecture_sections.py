@@ -7,10 +7,10 @@ from html import escape
 from typing import Any
 
 from building.architecture_words import WORDS
-from building.comparing_cards import record
-from building.diagrams import figure
+from building.compare_cards import record
+from building.diagram import figure
 from building.family import Member, members, variants
-from building.markup import plain, raw, table
+from building.markdown import plain, raw, table
 from zoo.describe import compare, describe
 from zoo.describe.facts.checkpoint import pocket_facts
 from zoo.describe.facts.fact import ABSENT

@@ -11,9 +11,9 @@ from docutils import nodes
 from building import architecture_sections as sections
 from building.architecture_code import code
 from building.architecture_words import WORDS, titled
+from building.directive import ZooDirective, html
 from building.family import Member, by_task, members
-from building.markup import plain
-from building.pieces import ZooDirective, html
+from building.markdown import plain
 from zoo.describe.language import in_language
 from zoo.host.registry import Registry, default_registry
 

@@ -13,9 +13,9 @@ from typing import Any
 from docutils import nodes
 from docutils.parsers.rst import directives
 
-from building.kept import ROOT, kept
+from building.build_cache import ROOT, cached_result
+from building.directive import ZooDirective, boxed, literal, page_data
 from building.page_package import installed
-from building.pieces import ZooDirective, boxed, literal, page_data
 
 WIDTH = 100  # columns of the terminal
 SECONDS = 120
@@ -34,7 +34,7 @@ class Shell:
     def run(self, line: str) -> dict[str, Any]:
         """What a line prints: `out`, `err` and its exit status `code`."""
         self.lines.append(line)
-        found: dict[str, Any] = kept(self._now, "console", self.page, *self.lines)
+        found: dict[str, Any] = cached_result(self._now, "console", self.page, *self.lines)
         return found
 
     def _now(self) -> dict[str, Any]:

@@ -9,8 +9,8 @@ from typing import Any
 from docutils import nodes
 
 from building.architecture_words import WORDS
+from building.directive import ZooDirective, html
 from building.family import Member, members
-from building.pieces import ZooDirective, html
 from building.task_filter import task_filter
 from zoo.describe.language import in_language
 from zoo.host.registry import default_registry

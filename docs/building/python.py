@@ -13,8 +13,8 @@ from docutils import nodes
 from docutils.parsers.rst import directives
 from docutils.statemachine import StringList
 
-from building.kept import ROOT
-from building.pieces import ZooDirective, ZooRole, boxed, literal, page_data
+from building.build_cache import ROOT
+from building.directive import ZooDirective, ZooRole, boxed, literal, page_data
 
 ESCAPES = re.compile(r"\x1b\[[\d;]*m")  # colours of a terminal
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from building.kept import DOCS
+from building.build_cache import DOCS
 
 PAUSE = {"en": "Pause", "zh": "暂停"}
 

@@ -16,13 +16,13 @@ PAGE = (ROOT / "docs" / "reference" / "cli.md").read_text(encoding="utf-8")
 
 @pytest.fixture(scope="module")
 def tool():
-    """docs/building/helped.py, which needs no Sphinx."""
-    spec = importlib.util.spec_from_file_location("helped", ROOT / "docs" / "building" / "helped.py")
+    """docs/building/command_help.py, which needs no Sphinx."""
+    spec = importlib.util.spec_from_file_location("command_help", ROOT / "docs" / "building" / "command_help.py")
     module = importlib.util.module_from_spec(spec)
-    sys.modules["helped"] = module  # where dataclasses look for it
+    sys.modules["command_help"] = module  # where dataclasses look for it
     spec.loader.exec_module(module)
     yield module
-    del sys.modules["helped"]
+    del sys.modules["command_help"]
 
 
 def test_every_command_is_shown_with_an_example(tool):
@@ -37,10 +37,10 @@ def test_every_command_is_shown_with_an_example(tool):
 
 
 def test_settings_that_strategies_declare_are_told(tool):
-    sections = dict(tool.helped(cli, "run").sections)
+    sections = dict(tool.command_help(cli, "run").sections)
     assert "--block-length INTEGER" in dict(sections["Settings of masked-diffusion (plugin llada)"])
     assert "--beams INTEGER" in dict(sections["Settings of beam"])
-    assert tool.helped(cli, "run").usage == "zoo run [OPTIONS] SOURCE [PROMPT]"
+    assert tool.command_help(cli, "run").usage == "zoo run [OPTIONS] SOURCE [PROMPT]"
 
 
 def test_every_option_is_told(tool):
@@ -49,7 +49,7 @@ def test_every_option_is_told(tool):
         for name in path.split():
             command = command.get_command(context, name)
             context = click.Context(command, info_name=name, parent=context)
-        rows = {name for _, section in tool.helped(cli, path).sections for name, _ in section}
+        rows = {name for _, section in tool.command_help(cli, path).sections for name, _ in section}
         for option in command.get_params(context):
             if isinstance(option, click.Option) and not option.hidden:
                 assert any(option.opts[-1] in row for row in rows), f"zoo {path} {option.opts}"
@@ -58,4 +58,4 @@ def test_every_option_is_told(tool):
 def test_a_command_that_there_is_not_is_an_error(tool):
     for name in ("fly", "run away", "cache fly"):
         with pytest.raises(KeyError):
-            tool.helped(cli, name)
+            tool.command_help(cli, name)

@@ -13,7 +13,7 @@ PAIRS = sorted(path.stem for path in (DOCS / "compare").glob("*-*.md"))
 def records():
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(DOCS)
-        from building import records
+        from building import lab_records as records
 
         yield records
 

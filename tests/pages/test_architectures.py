@@ -126,7 +126,7 @@ def test_pages_of_architectures_that_are_gone_are_removed(building, third_party,
 
 
 def test_the_tree_has_each_architecture_once_and_an_edge_for_each_variant(building):
-    family, tree = building("family"), building("tree")
+    family, tree = building("family"), building("family_tree")
     among = family.members()
     drawn = tree.drawn(among, "en", "architectures/")
     assert sorted(re.findall(r'href="architectures/([^"]*)\.html"', drawn)) == sorted(NAMES)
@@ -135,7 +135,7 @@ def test_the_tree_has_each_architecture_once_and_an_edge_for_each_variant(buildi
 
 @pytest.mark.parametrize("language", ["en", "zh"])
 def test_no_two_boxes_of_the_tree_overlap(building, language):
-    family, tree = building("family"), building("tree")
+    family, tree = building("family"), building("family_tree")
     among = family.members()
     boxes = [
         box for root in family.roots(among) for box in tree.placed(root, among, 0.0, language, root.task)
@@ -159,11 +159,11 @@ def test_no_two_boxes_of_the_tree_overlap(building, language):
     ],
 )
 def test_a_box_leaves_out_what_a_sentence_says_in_brackets(building, sentence, rest):
-    assert building("tree").without_asides(sentence) == rest
+    assert building("family_tree").without_asides(sentence) == rest
 
 
 def test_the_matrix_says_what_a_recipe_has(building):
-    family, matrix = building("family"), building("matrix")
+    family, matrix = building("family"), building("feature_matrix")
     found = {name: matrix.features(one, "en") for name, one in family.members().items()}
     assert found["gpt-oss"]["experts"].text == "4 of 32"
     assert found["deepseek-v3"]["experts"].text == "8 of 256, shared one"

@@ -150,7 +150,7 @@ def test_a_choice_of_four_fits_the_window(visit, name, width):
 CONF = """
 import sys
 sys.path.insert(0, {docs!r})
-extensions = ["myst_parser", "building.languages", "building.comparing"]
+extensions = ["myst_parser", "building.language_switch", "building.compare"]
 html_theme = "basic"
 """
 

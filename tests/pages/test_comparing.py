@@ -19,7 +19,7 @@ def every():
     """The names of all models of the docs."""
     before = list(sys.path)
     sys.path.insert(0, str(DOCS))
-    from building import comparing_cards as comparing
+    from building import compare_cards as comparing
 
     yield list(comparing.models())
     sys.path[:] = before
@@ -32,12 +32,12 @@ def comparing(every):
     sys.path.insert(0, str(DOCS))
     patch = pytest.MonkeyPatch()
     try:
-        from building import comparing_cards as comparing
+        from building import compare_cards as comparing
 
         registry = default_registry()
         found = {name: describe(name, registry) for name in NAMES}
         patch.setattr(comparing, "models", lambda: found)
-        patch.setattr(comparing, "kept", lambda make, *key: make())
+        patch.setattr(comparing, "cached_result", lambda make, *key: make())
         yield comparing
     finally:
         patch.undo()

@@ -11,7 +11,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 @pytest.fixture
 def lines(monkeypatch):
     monkeypatch.syspath_prepend(DOCS)
-    from building import lines
+    from building import chinese_line_breaks as lines
 
     yield lines
     for name in [name for name in sys.modules if name.partition(".")[0] == "building"]:

@@ -16,7 +16,7 @@ PROMPT = "The capital city of China is"
 def made():
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(DOCS)
-        from building.tracing import embeddings
+        from building.trace import embeddings
 
         yield embeddings("llama", PROMPT, ["layers", "choice"], [1], {"max_tokens": 2})
 

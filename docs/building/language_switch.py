@@ -6,7 +6,7 @@ from typing import Any
 
 from sphinx.util.osutil import relative_uri
 
-from building.kept import DOCS
+from building.build_cache import DOCS
 
 SAID = {
     "en": {"answer": "Answer", "code": "Code", "other": "中文"},

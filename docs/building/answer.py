@@ -6,8 +6,8 @@ from typing import Any
 
 from docutils import nodes
 
-from building.languages import SAID
-from building.pieces import ZooDirective, html
+from building.directive import ZooDirective, html
+from building.language_switch import SAID
 
 
 class Answer(ZooDirective):

@@ -6,7 +6,7 @@ from typing import Any
 
 from figures.numbers import sheet
 
-from building.pieces import ZooRole
+from building.directive import ZooRole
 from zoo.describe.language import in_language
 
 

@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from building.kept import DOCS, kept
+from building.build_cache import DOCS, cached_result
 
 FOLDER = "compare"  # within _static
 RECORD = DOCS / "records" / "pockets.json"
@@ -54,7 +54,9 @@ def cards(language: str) -> list[dict[str, Any]]:
     from zoo.host.registry import default_registry
 
     found, registry = models(), default_registry()
-    words = kept(lambda: words_between(found, LANGUAGES), "words between models, by language")[language]
+    words = cached_result(lambda: words_between(found, LANGUAGES), "words between models, by language")[
+        language
+    ]
     measured = record().get("pockets", {})
 
     def made() -> list[dict[str, Any]]:
@@ -71,7 +73,7 @@ def cards(language: str) -> list[dict[str, Any]]:
             for name, one in found.items()
         ]
 
-    every: list[dict[str, Any]] = kept(made, "cards", language, json.dumps(measured))
+    every: list[dict[str, Any]] = cached_result(made, "cards", language, json.dumps(measured))
     return every
 
 
@@ -80,7 +82,7 @@ def code_behind() -> dict[str, dict[str, Any]]:
     from zoo.describe.pages.model_card import code_table
     from zoo.host.registry import default_registry
 
-    table: dict[str, dict[str, Any]] = kept(
+    table: dict[str, dict[str, Any]] = cached_result(
         lambda: code_table(models().values(), default_registry()), "code of models"
     )
     return table
@@ -95,7 +97,7 @@ def write_cards(outdir: Path, language: str) -> None:
     (folder / "cards").mkdir(parents=True, exist_ok=True)
     about = about_record(record(), language)
     (folder / "compare.js").write_text(app_script(language, record=about), encoding="utf-8")
-    within = (Path(__file__).parent / "comparing.css").read_text(encoding="utf-8")
+    within = (Path(__file__).parent / "compare.css").read_text(encoding="utf-8")
     (folder / "compare.css").write_text(app_style() + within, encoding="utf-8")
     for one in cards(language):
         path = folder / "cards" / f"{one['name'].replace(':', '.')}.js"

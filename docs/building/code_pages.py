@@ -16,10 +16,10 @@ from typing import Any
 from docutils import nodes
 from docutils.parsers.rst import directives
 
-from building.comparing_cards import code_behind
-from building.kept import ROOT
-from building.languages import SAID
-from building.pieces import ZooDirective, boxed, html, literal
+from building.build_cache import ROOT
+from building.compare_cards import code_behind
+from building.directive import ZooDirective, boxed, html, literal
+from building.language_switch import SAID
 
 # Files that get a page: what a box of a diagram may lead to, and what the tour shows.
 SHOWN = (

@@ -14,7 +14,7 @@ ROOT = DOCS.parent
 FOLDER = DOCS / "_build" / "kept"
 
 
-def kept(make: Callable[[], Any], *key: str) -> Any:
+def cached_result(make: Callable[[], Any], *key: str) -> Any:
     """What `make` returns, a value that JSON can hold; read from a file when the same `key` and code made it before."""
     name = hashlib.sha256("\0".join((digest(), *key)).encode()).hexdigest()
     path = FOLDER / f"{name}.json"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from docutils import nodes
 
-from building.helped import helped
-from building.pieces import ZooDirective, boxed, literal
+from building.command_help import command_help
+from building.directive import ZooDirective, boxed, literal
 
 
 class CommandDirective(ZooDirective):
@@ -17,7 +17,7 @@ class CommandDirective(ZooDirective):
     def made(self) -> list[nodes.Node]:
         from zoo.cli.program import cli
 
-        found = helped(cli, self.arguments[0])
+        found = command_help(cli, self.arguments[0])
         shown: list[nodes.Node] = [literal(found.usage, "text"), *map(self.paragraph, found.text)]
         for title, rows in found.sections:
             shown += [nodes.rubric(title, title), self.listed(rows)]

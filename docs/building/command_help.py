@@ -13,7 +13,7 @@ from zoo.cli.setting_options import EVERYTHING
 
 
 @dataclass
-class Helped:
+class CommandHelp:
     """The help of one command: `sections` are the titles of its lists, each with rows of an option and its meaning."""
 
     name: str
@@ -25,7 +25,7 @@ class Helped:
 class Recorder(click.HelpFormatter):
     """A formatter that keeps what a command would print."""
 
-    def __init__(self, helped: Helped) -> None:
+    def __init__(self, helped: CommandHelp) -> None:
         super().__init__(width=100)
         self.helped = helped
 
@@ -38,7 +38,7 @@ class Recorder(click.HelpFormatter):
         self.helped.sections[-1][1].extend((name, " ".join(text.split())) for name, text in rows)
 
 
-def helped(group: click.Group, path: str) -> Helped:
+def command_help(group: click.Group, path: str) -> CommandHelp:
     """The help of a command by its name, or by the names of a group and its command: "cache remove".
 
     KeyError for a name that there is not.
@@ -53,7 +53,7 @@ def helped(group: click.Group, path: str) -> Helped:
             raise KeyError(path)
         command, context = found, click.Context(found, info_name=name, parent=context)
     usage = " ".join([context.command_path, *command.collect_usage_pieces(context)])
-    made = Helped(path, usage)
+    made = CommandHelp(path, usage)
     paragraphs = (command.help or "").partition("\f")[0].split("\n\n")
     made.text = [" ".join(paragraph.split()) for paragraph in paragraphs if paragraph.strip()]
     context.meta[EVERYTHING] = True

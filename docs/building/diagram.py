@@ -7,8 +7,8 @@ from typing import Any
 
 from docutils import nodes
 
-from building.code import address_of
-from building.pieces import ZooDirective, html
+from building.code_pages import address_of
+from building.directive import ZooDirective, html
 
 BLOCK = re.compile(r'(<g class="block [^"]*" data-path="([^"]*)"[^>]*>.*?\n</g>)', re.DOTALL)
 

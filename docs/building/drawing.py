@@ -9,8 +9,8 @@ from typing import Any
 from docutils import nodes
 from docutils.parsers.rst import directives
 
-from building.kept import kept
-from building.pieces import ZooDirective, html
+from building.build_cache import cached_result
+from building.directive import ZooDirective, html
 
 
 class DrawnFigure(ZooDirective):
@@ -31,7 +31,9 @@ class DrawnFigure(ZooDirective):
             raise ValueError("no :alt:, the text for those who cannot see it")
         module = import_module(f"figures.{name}")
         self.env.note_dependency(module.__file__)
-        drawn = kept(lambda: module.draw(self.language, *words), "drawing", name, self.language, *words)
+        drawn = cached_result(
+            lambda: module.draw(self.language, *words), "drawing", name, self.language, *words
+        )
         alt = escape(" ".join(self.options["alt"].split()))
         shown: list[nodes.Node] = [
             html(

@@ -6,7 +6,7 @@ import re
 from functools import cache
 from typing import Any
 
-from building.kept import DOCS
+from building.build_cache import DOCS
 
 UNITS = {
     "nats a token": "纳特每词元",

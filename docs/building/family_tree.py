@@ -11,8 +11,8 @@ from docutils import nodes
 from figures.parts import line, rect, svg, text
 
 from building.architecture_words import WORDS, titled
+from building.directive import ZooDirective, html
 from building.family import Member, by_task, members, roots, variants
-from building.pieces import ZooDirective, html
 from zoo.describe.diagram.text_width import lines_within
 from zoo.describe.language import in_language
 from zoo.frozen import Frozen, frozen

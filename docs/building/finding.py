@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from building import records
-from building.pieces import ZooRole
+from building import lab_records
+from building.directive import ZooRole
 
 
 class FindingRole(ZooRole):
@@ -13,8 +13,8 @@ class FindingRole(ZooRole):
 
     def said(self) -> str:
         name, number, verdict = self.text.split(maxsplit=2)
-        words = records.finding(name, int(number), verdict)
-        return records.in_chinese(words) if self.language == "zh" else words
+        words = lab_records.finding(name, int(number), verdict)
+        return lab_records.in_chinese(words) if self.language == "zh" else words
 
 
 def setup(app: Any) -> None:

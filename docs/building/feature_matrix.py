@@ -9,8 +9,8 @@ from typing import Any
 from docutils import nodes
 
 from building.architecture_words import WORDS, titled
+from building.directive import ZooDirective, html
 from building.family import Member, members
-from building.pieces import ZooDirective, html
 from building.task_filter import task_filter
 from zoo.checkpoint.quantization_modes import AFFINE_BITS, FLOAT_MODES
 from zoo.describe import Sheet

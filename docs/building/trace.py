@@ -10,8 +10,8 @@ from typing import Any
 from docutils import nodes
 from docutils.parsers.rst import directives
 
-from building.kept import kept
-from building.pieces import ZooDirective, html
+from building.build_cache import cached_result
+from building.directive import ZooDirective, html
 
 SCRIPT, STYLE = "zoo-trace.js", "zoo-trace.css"
 CANDIDATES = (
@@ -43,7 +43,7 @@ class TraceDirective(ZooDirective):
             if key in self.options
         }
         key = json.dumps([name, prompt, parts, layers, settings])
-        made = kept(lambda: embeddings(name, prompt, parts, layers, settings), "trace", key)
+        made = cached_result(lambda: embeddings(name, prompt, parts, layers, settings), "trace", key)
         return [html(made[self.language])]
 
 

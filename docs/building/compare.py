@@ -12,10 +12,10 @@ from typing import Any
 
 from docutils import nodes
 
-from building import code, comparing_cards
-from building.comparing_cards import CODE, FOLDER, models, write_cards, write_code
-from building.kept import DOCS
-from building.pieces import ZooDirective, html
+from building import code_pages, compare_cards
+from building.build_cache import DOCS
+from building.compare_cards import CODE, FOLDER, models, write_cards, write_code
+from building.directive import ZooDirective, html
 
 FIRST = ("llama:8b", "mixtral:8x7b")  # what the picker begins with
 
@@ -78,7 +78,7 @@ def add_files(app: Any, page: str, template: str, context: dict[str, Any], doctr
 
 def begin(app: Any) -> None:
     """Let another process make the cards, which takes a minute, while this one reads the pages."""
-    app.zoo_cards = subprocess.Popen([sys.executable, "-m", comparing_cards.__name__], cwd=DOCS)
+    app.zoo_cards = subprocess.Popen([sys.executable, "-m", compare_cards.__name__], cwd=DOCS)
 
 
 def write(app: Any, error: Exception | None) -> None:
@@ -87,7 +87,7 @@ def write(app: Any, error: Exception | None) -> None:
     if error is None and app.builder.format == "html":
         write_cards(Path(app.outdir), app.config.zoo_language)
         if app.config.zoo_language == "en":  # code has no language
-            write_code(Path(app.outdir), {path.as_posix() for path in code.files()})
+            write_code(Path(app.outdir), {path.as_posix() for path in code_pages.files()})
 
 
 def setup(app: Any) -> None:
