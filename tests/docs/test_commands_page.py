@@ -17,7 +17,9 @@ PAGE = (ROOT / "docs" / "reference" / "cli.md").read_text(encoding="utf-8")
 @pytest.fixture(scope="module")
 def tool():
     """docs/building/command_help.py, which needs no Sphinx."""
-    spec = importlib.util.spec_from_file_location("command_help", ROOT / "docs" / "building" / "command_help.py")
+    spec = importlib.util.spec_from_file_location(
+        "command_help", ROOT / "docs" / "building" / "command_help.py"
+    )
     module = importlib.util.module_from_spec(spec)
     sys.modules["command_help"] = module  # where dataclasses look for it
     spec.loader.exec_module(module)
