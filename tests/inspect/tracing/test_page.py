@@ -148,6 +148,8 @@ def test_a_residual_scale_is_told_beside_the_norms_that_leave_it_out(tmp_path):
         zoo.trace(Loaded(model, None, made.architecture, recipe, {}, tmp_path), [5, 6, 7], max_tokens=1)
     )
     assert "What a part adds is multiplied by 0.22; its norm is shown without that." in view.notes
+    summaries = [stage["summary"] for stage in data_of(page(view, "zh"))["layers"][0]["stages"]]
+    assert any("0.22" in text and "multiplied" not in text for text in summaries)
 
 
 def test_unmasking_ends_in_the_text_that_was_written():

@@ -12,7 +12,7 @@ from zoo.describe.language import check_language, in_language
 from zoo.describe.pages.template import as_data, asset, filled
 from zoo.describe.pages.template import page as page_of
 from zoo.errors import ZooError
-from zoo.inspect.trace_view.view import TraceView
+from zoo.inspect.trace_view.view import TraceView, ValueSummary
 
 SCRIPTS = ("trace_base.js", "trace_layers.js", "trace_choice.js", "trace_mount.js")
 PARTS = ("pieces", "vectors", "layers", "lens", "output", "choice", "masks", "uncovering", "cache")
@@ -84,15 +84,24 @@ def data_of(view: TraceView, parts: Sequence[str], language: str, *, whole: bool
     """
     if not whole:
         view = _without(view, parts)
+    view = _translated(view, language)
     data = replace(view, vocabulary={id: view.vocabulary[id] for id in view.named_ids()}).to_json()
     del data["words"], data["notes"]
     for layer in data["layers"] if not whole else ():
         for stage in layer["stages"]:
             if layer["patterns"] or not stage["track"]:
                 stage["strip"] = None
-    for stage in (*data["before"], *data["after"], *(s for one in data["layers"] for s in one["stages"])):
-        stage["summary"] = in_language(stage["summary"], language)
     return data
+
+
+def _translated(view: TraceView, language: str) -> TraceView:
+    """The view with summaries of values in a language."""
+
+    def in_words(values: tuple[ValueSummary, ...]) -> tuple[ValueSummary, ...]:
+        return tuple(replace(value, summary=in_language(value.summary, language)) for value in values)
+
+    layers = tuple(replace(layer, stages=in_words(layer.stages)) for layer in view.layers)
+    return replace(view, before=in_words(view.before), layers=layers, after=in_words(view.after))
 
 
 def _without(view: TraceView, parts: Sequence[str]) -> TraceView:
