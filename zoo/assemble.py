@@ -13,7 +13,7 @@ FLOAT, GB = 4, 1e9  # bytes
 
 
 class Modules(Protocol):
-    """What knows the class that runs each spec: a `Registry`."""
+    """Maps each spec to the class that runs it: a `Registry`."""
 
     def module(self, spec: type) -> Any:
         """The class that runs a spec."""

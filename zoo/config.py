@@ -53,7 +53,7 @@ ACTIVATION_NAMES = {
 
 @frozen()
 class Origin(Frozen):
-    """Where a config's values come from, for messages: a file's `name`, and what it calls the keys.
+    """The source of a config's values, for messages: a file's `name`, and its names of the keys.
 
     `keys` maps a key ("rope_theta", "rope_scaling.factor") to the file's own ("llama.rope.freq_base"); empty where the
     file has the keys of a config.json. A value without a key of its own there is called as in a config.json.
@@ -63,7 +63,7 @@ class Origin(Frozen):
     keys: Mapping[str, str] = field(default_factory=dict)
 
     def key(self, key: str) -> str:
-        """What the file calls a key."""
+        """The file's name of a key."""
         return self.keys.get(key, key)
 
     def of(self, key: str) -> str:
@@ -301,7 +301,7 @@ class Config(Mapping[str, Any]):
 
 
 def _unfit(value: Any, least: float, most: float) -> str | None:
-    """Why a value is not a number within the bounds; None when it is."""
+    """The reason why a value is not a number within the bounds; None when it is."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return "expected a number"
     if not least <= value <= most or 0 < abs(value) < LEAST_NUMBER:

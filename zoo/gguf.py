@@ -1,4 +1,4 @@
-"""How a family's GGUF files are described: the names of keys and tensors, most of which all families share.
+"""Descriptions of families' GGUF files: names of keys and tensors, most of which all families share.
 
 GGUF calls a layer's tensors `blk.{i}.attn_q.weight` and its numbers `llama.attention.head_count`, whatever the family;
 a plugin adds what is its own. Imports no mlx.
@@ -42,7 +42,7 @@ KEYS = {
 
 @frozen()
 class GGUF(Frozen):
-    """How GGUF files hold an architecture.
+    """The keys and tensors of an architecture in GGUF files.
 
     `architecture` is the file's `general.architecture`. Where several of the zoo's share one, `when` is the key whose
     presence distinguishes this one from the plain one. `keys` changes or adds to `KEYS`: None for a key that says nothing, and

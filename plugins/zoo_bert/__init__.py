@@ -171,7 +171,7 @@ BERT_GGUF = (
 
 
 def token_types(config, tensors):
-    """How many types of tokens there are, which only their table says."""
+    """The number of token types, which only the size of their table gives."""
     table = tensors.get("token_types.weight")
     return {} if table is None else dict(type_vocab_size=table.shape[0])
 

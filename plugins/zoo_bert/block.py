@@ -1,4 +1,4 @@
-"""What only BERT has: its embedding and its head. Axes: B batch, S length, D width, V vocabulary."""
+"""BERT's embedding and head. Axes: B batch, S length, D width, V vocabulary."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How BERT's embedding and head are drawn. Imports no mlx."""
+"""Drawings of BERT's embedding and head. Imports no mlx."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""How BERT's embedding and head are traced. Axes: B batch, T tokens, D width, V vocabulary."""
+"""Probes of BERT's embedding and head. Axes: B batch, T tokens, D width, V vocabulary."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ def zoo_blocks():
 
 @hookimpl
 def zoo_facts():
-    """What latents save."""
+    """The memory that latents save."""
     yield FactSource("latent", "zoo_deepseek.facts:expanded_cache", "what the cache would be without latents")
 
 

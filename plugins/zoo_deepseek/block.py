@@ -163,7 +163,7 @@ class GroupRouter(nn.Module):
         return top_k(self.mask_groups(mx.stop_gradient(scores) + self.correction_bias), self.spec.top_k)
 
     def weigh(self, scores: mx.array, indices: mx.array) -> mx.array:  # (B, T, E), (B, T, k) -> (B, T, k)
-        """What the outputs of the chosen experts are multiplied by."""
+        """The weights of the chosen experts' outputs."""
         weights = mx.take_along_axis(scores, indices, axis=-1)
         if self.spec.normalised:
             weights = weights / (weights.sum(axis=-1, keepdims=True) + 1e-20)

@@ -1,4 +1,4 @@
-"""How latent attention and its router are drawn. Imports no mlx."""
+"""Drawings of latent attention and its router. Imports no mlx."""
 
 from zoo.describe.diagram import Note, note, parts
 from zoo.describe.diagram.labels import counted
@@ -6,7 +6,7 @@ from zoo.describe.language import message
 
 
 def latent_attention(subject):
-    """What is cached, the heads made of it, and their positions."""
+    """The cached latents, the heads made of them, and their positions."""
     spec = subject.spec
     notes = [
         Note(counted(spec.heads, "head"), "heads"),

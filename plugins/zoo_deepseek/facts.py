@@ -1,4 +1,4 @@
-"""What latent attention saves, as a fact. Imports no mlx."""
+"""The fact of the memory that latent attention saves. Imports no mlx."""
 
 from zoo.describe import Fact
 from zoo.describe.facts.cache_bytes import POLICIES

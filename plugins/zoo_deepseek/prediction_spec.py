@@ -1,4 +1,4 @@
-"""What the layer for the token after the next is, and how a config.json says it. Imports no mlx."""
+"""The spec of the layer for the token after the next, and its recipe. Imports no mlx."""
 
 from dataclasses import dataclass
 from typing import ClassVar

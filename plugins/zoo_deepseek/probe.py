@@ -1,4 +1,4 @@
-"""How latent attention and the grouped router are traced.
+"""Probes of latent attention and the grouped router.
 
 Axes: B batch, T new tokens, S cached and new, D width, H heads, R latent width, N and P the widths of a head's parts without
 and with positions, V width of a head's values, Q width of the queries' latent, E experts.

@@ -93,7 +93,7 @@ def latent_attention(config):
 
 
 def sharpness(config, rope):
-    """What yarn multiplies queries and keys by, each, under `mscale_all_dim`: it is applied to whole scores here."""
+    """The factor of queries and of keys under YaRN's `mscale_all_dim`, which is applied to whole scores here."""
     scaling = config.nested("rope_scaling") or config.nested("rope_parameters")
     weight = scaling.number("mscale_all_dim", 0.0) if scaling else 0.0
     if rope.scaling is None or rope.scaling.factor <= 1:

@@ -164,7 +164,7 @@ GATING = {1: "softmax", 2: "sigmoid"}
 
 
 def config_of_gguf(config: Mapping[str, Any], tensors: Mapping[str, Any]) -> dict[str, Any]:
-    """What a file says otherwise than a config.json, or leaves out where it is nothing."""
+    """The config.json of a file's metadata: its own spellings translated, absent keys filled in."""
     found: dict[str, Any] = {
         "n_group": 1,
         "topk_group": 1,

@@ -1,4 +1,4 @@
-"""What the blocks of DeepSeek-V3 are. Imports no mlx."""
+"""The specs of DeepSeek-V3's blocks. Imports no mlx."""
 
 from dataclasses import dataclass
 

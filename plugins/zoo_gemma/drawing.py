@@ -1,4 +1,4 @@
-"""How the blocks of Gemma 2 are drawn. Imports no mlx."""
+"""Drawings of Gemma 2's blocks. Imports no mlx."""
 
 from zoo.describe.diagram import Residual, note, parts
 

@@ -1,4 +1,4 @@
-"""What the blocks of Gemma 2 are. Imports no mlx."""
+"""The specs of Gemma 2's blocks. Imports no mlx."""
 
 from dataclasses import dataclass
 

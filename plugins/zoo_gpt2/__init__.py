@@ -48,7 +48,7 @@ UNUSED = (
 
 
 def gpt_layers(config, placement, activation):
-    """What all three share."""
+    """The recipe that all three share."""
     dim, heads = config.count("n_embd"), config.count("n_head")
     head_dim = config.head_width("n_embd", "n_head")
     norm = LayerNorm(eps=config.number("layer_norm_epsilon", 1e-5))

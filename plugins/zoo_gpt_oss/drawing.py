@@ -1,4 +1,4 @@
-"""How gpt-oss's attention and experts are drawn. Imports no mlx."""
+"""Drawings of gpt-oss's attention and experts. Imports no mlx."""
 
 from zoo.describe.diagram import Note, parts
 

@@ -1,4 +1,4 @@
-"""How attention with sinks is traced. Axes: B batch, H heads, T new tokens, S cached and new."""
+"""The probe of attention with sinks. Axes: B batch, H heads, T new tokens, S cached and new."""
 
 from __future__ import annotations
 

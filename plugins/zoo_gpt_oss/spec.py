@@ -1,4 +1,4 @@
-"""What gpt-oss has that no other family does: sinks, and a clipped gate. Imports no mlx."""
+"""The specs of gpt-oss's own blocks: attention with sinks, experts with a clipped gate. Imports no mlx."""
 
 from __future__ import annotations
 

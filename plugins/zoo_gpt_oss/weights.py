@@ -1,4 +1,4 @@
-"""How gpt-oss's checkpoints hold their experts. Imports no mlx at module level.
+"""The weight rule of gpt-oss's MXFP4 experts. Imports no mlx at module level.
 
 Axes: E experts, D model width, F hidden, I inputs of a matrix, O its outputs, G groups of 32 inputs.
 """

@@ -56,7 +56,7 @@ def uncover(
 
 
 def each(chooses: Sequence[Choose]) -> Choose:
-    """What chooses for all texts: one for all, or each text's own, as if it were alone."""
+    """One function that samples for all texts: one for all, or each text's own, as if it were alone."""
     if len(chooses) == 1:
         return chooses[0]
     return lambda logits: mx.stack([choose(row) for row, choose in zip(logits, chooses, strict=True)])

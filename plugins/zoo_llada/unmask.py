@@ -35,7 +35,7 @@ def stream(loaded: Loaded, prompt: str | Sequence[int], **settings: Any) -> Iter
 def batch(
     loaded: Loaded, prompts: Sequence[str | Sequence[int]], *, batch_size: int = BATCH, **settings: Any
 ) -> Iterator[tuple[int, Step]]:
-    """What `stream` gives for each of the prompts, `batch_size` of them in the same passes: its index and a step.
+    """The steps of `stream` for each prompt, with its index; `batch_size` prompts run in the same passes.
 
     PromptError, before anything runs, for a setting or a prompt that cannot be, with the prompt's index.
     """

@@ -42,7 +42,7 @@ class SelectiveStateSpace(nn.Module):
         return StateCache(2, policy)
 
     def initialise(self, key: mx.array) -> None:
-        """How training starts (section 3.6 and appendix C): A = −1 … −N, dt of 0.001 to 0.1, spread evenly in log."""
+        """Initialise for training (section 3.6 and appendix C): A = −1 … −N, dt of 0.001 to 0.1, spread evenly in log."""
         spec, keys = self.spec, mx.random.split(key, 3)
         self.A_log = mx.broadcast_to(mx.log(mx.arange(1.0, spec.state + 1.0))[:, None], self.A_log.shape)
         dt = mx.exp(mx.random.uniform(math.log(0.001), math.log(0.1), (spec.hidden,), key=keys[0]))
@@ -76,7 +76,7 @@ class SelectiveStateSpace(nn.Module):
     def convolve(
         self, x: mx.array, before: mx.array | None, mask: mx.array | None
     ) -> tuple[mx.array, mx.array]:  # (B, T, E) -> (B, T, E), (B, K − 1, E)
-        """What enters the state space, and the values before the convolution that the next call needs."""
+        """The input of the state space, and the values before the convolution that the next call needs."""
         x, before = self.convolution(tokens_only(x, mask), before, mask)
         return tokens_only(self.activation(x), mask), before  # the convolution's bias is no token's either
 
@@ -99,7 +99,7 @@ class SelectiveStateSpace(nn.Module):
         return y + self.D * x, h
 
     def opened(self, gate: mx.array) -> mx.array:  # (B, T, E) -> (B, T, E)
-        """What the state space's output is multiplied by."""
+        """The gate of the state space's output."""
         return self.gate_activation(gate)
 
 

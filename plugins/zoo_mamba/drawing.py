@@ -1,4 +1,4 @@
-"""How Mamba's mixer and layer are drawn. Imports no mlx."""
+"""Drawings of Mamba's mixer and layer. Imports no mlx."""
 
 from zoo.describe.diagram import Note, Residual, note
 from zoo.describe.diagram.labels import activation

@@ -1,4 +1,4 @@
-"""How Mamba's mixer is traced. Axes: B batch, T tokens, D width, E channels, N state a channel, R rank of dt."""
+"""The probe of Mamba's mixer. Axes: B batch, T tokens, D width, E channels, N state a channel, R rank of dt."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from zoo.inspect.tracing.probe import Probe, Traces, Value
 
 
 class SelectiveStateSpaceProbe(Probe):
-    """What a state space selects for each token, how large its state is, and what its gate lets through."""
+    """The selection of a state space for each token, the size of its state, and its gate."""
 
     traces = Traces(
         Value("B T D", "what the mixer adds to the residual stream"),

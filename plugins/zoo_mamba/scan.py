@@ -61,7 +61,7 @@ def _steps(array: mx.array, chunks: int, size: int) -> list[mx.array]:
 
 
 def _beginnings(local: mx.array, decay: mx.array, state: mx.array) -> tuple[mx.array, mx.array]:
-    """What each chunk starts from, (B, J, N, E), and what the last one ends with, (B, N, E).
+    """The state at the start of each chunk, (B, J, N, E), and at the end of the last, (B, N, E).
 
     `local` is what each chunk ends with from a state of zero, `decay` the product of its factors, (B, J, N, E) each.
     """

@@ -1,4 +1,4 @@
-"""What Mamba's mixer and layer are. Imports no mlx."""
+"""The specs of Mamba's mixer and layer. Imports no mlx."""
 
 from dataclasses import dataclass
 from typing import ClassVar

@@ -1,4 +1,4 @@
-"""How a model that mlx-lm runs is drawn: its layers are closed boxes. Imports no mlx."""
+"""The drawing of a model that mlx-lm runs: its layers are closed boxes. Imports no mlx."""
 
 from zoo.describe.diagram import Box, Frame, Note, Stack, note
 

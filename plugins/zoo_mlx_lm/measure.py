@@ -84,7 +84,7 @@ def shapes(network, module, length):
 
 
 def numbers(cache):
-    """How many numbers one of mlx-lm's caches holds for each token, and how many besides."""
+    """The numbers that one of mlx-lm's caches holds for each token, and besides."""
     from mlx_lm.models.cache import CacheList
 
     if isinstance(cache, CacheList):

@@ -1,4 +1,4 @@
-"""How a model of mlx-lm is traced: what each of its modules gives, and the logits. Axes: B batch, T tokens, V vocabulary."""
+"""The probe of a model of mlx-lm: the outputs of its modules, and the logits. Axes: B batch, T tokens, V vocabulary."""
 
 from __future__ import annotations
 

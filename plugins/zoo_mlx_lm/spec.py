@@ -31,7 +31,7 @@ class Bridged(Spec):
 
     @property
     def title(self):
-        """What it is, whatever its layers are."""
+        """The same for any layers."""
         return "decoder, run by mlx-lm"
 
     @property
@@ -41,7 +41,7 @@ class Bridged(Spec):
 
     @property
     def embedding(self):
-        """What a prompt may hold."""
+        """The vocabulary, width and learned positions."""
         learned = None if self.positions is None else LearnedPositions(self.positions)
         return Embedding(self.vocab, self.dim, positions=learned)
 
@@ -52,7 +52,7 @@ class Bridged(Spec):
 
     @property
     def head(self):
-        """What turns states into logits; whether it is tied is not known."""
+        """The head, of which it is not known whether it is tied."""
         return Head(vocab=self.vocab)
 
     def shown_fields(self):

@@ -9,7 +9,7 @@ from zoo.recipe import Decoder, Embedding, Head, Matrix, Spec, repeat
 
 @dataclass(frozen=True)
 class RecurrentUnit(Spec):
-    """What LSTM and GRU share: `gates` vectors a token, each made of the input and of the state before.
+    """The base of LSTM and GRU: `gates` vectors a token, each made of the input and of the state before.
 
     `states` vectors are the state that goes from one token to the next.
     """
@@ -65,7 +65,7 @@ def gru(config):
 
 
 def recurrent(config, unit):
-    """What both share: embedding and layers of one width, no final norm, a head."""
+    """The recipe of both: embedding and layers of one width, no final norm, a head."""
     layer = StackedLayer(mixer=unit(bias=config.flag("bias", True)))
     return Decoder(
         embedding=Embedding(vocab=config.count("vocab_size"), dim=config.count("hidden_size")),

@@ -14,7 +14,7 @@ from zoo.cache import CachePolicy, StateCache
 
 
 class RecurrentUnit(nn.Module):
-    """What LSTM and GRU share: the inputs' share of every gate in one product, then a step a token.
+    """The base of LSTM and GRU: the inputs' share of every gate in one product, then a step a token.
 
     Subclasses give `gates(inputs, states)`, (B, G·D) and the states before -> the gates, (B, D) each, and
     `step(gates, states)` -> the states after, the first of which is also the output.
@@ -31,7 +31,7 @@ class RecurrentUnit(nn.Module):
         return StateCache(self.spec.states, policy)
 
     def initialise(self, key: mx.array) -> None:
-        """How training starts: uniform in ±1/√D (torch's choice), biases zero."""
+        """Initialise for training: uniform in ±1/√D (torch's choice), biases zero."""
         for linear, own_key in zip((self.input, self.recurrent), mx.random.split(key), strict=True):
             spread = linear.weight.shape[1] ** -0.5
             linear.weight = mx.random.uniform(-spread, spread, linear.weight.shape, key=own_key)

@@ -1,4 +1,4 @@
-"""How LSTM, GRU and their layer are drawn. Imports no mlx."""
+"""Drawings of LSTM, GRU and their layer. Imports no mlx."""
 
 from zoo.describe.diagram import Note, note
 

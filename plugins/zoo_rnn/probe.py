@@ -1,4 +1,4 @@
-"""How LSTM and GRU are traced: every gate and state, token by token. Axes: B batch, T tokens, D width, G gates."""
+"""Probes of LSTM and GRU: every gate and state, token by token. Axes: B batch, T tokens, D width, G gates."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HIDDEN = gate("the hidden state after each token", "")
 
 
 class RecurrentProbe(Probe):
-    """What both share: the values of `gates` and `step`, in their order."""
+    """The base of both probes: the values of `gates` and `step`, in their order."""
 
     gate_names: ClassVar[tuple[str, ...]]
     state_names: ClassVar[tuple[str, ...]]

@@ -19,7 +19,7 @@ class RelativeBias(nn.Module):
         self.weight = mx.zeros((spec.buckets, spec.heads))
 
     def __call__(self, queries: int, length: int = 0, start: int = 0) -> mx.array:  # -> (1, H, T, S)
-        """What is added to the scores of `queries` tokens after `length` cached ones, for the keys from `start` on."""
+        """The bias of the scores of `queries` tokens after `length` cached ones, for the keys from `start` on."""
         query = mx.arange(length, length + queries)[:, None]  # (T, 1)
         key = mx.arange(start, length + queries)[None]  # (1, S)
         return self.weight[self.bucket(key - query)].transpose(2, 0, 1)[None]  # (T, S, H) -> (1, H, T, S)

@@ -152,7 +152,7 @@ def mt5(config):
 
 
 def t5_like(config, feedforward, scaled):
-    """What both share. The head is tied when hidden states are scaled for it, or the checkpoint has no other."""
+    """The recipe of both. The head is tied when hidden states are scaled for it, or the checkpoint has no other."""
     dim, heads, head_dim = config.count("d_model"), config.count("num_heads"), config.count("d_kv", 64)
     norm = RMSNorm(eps=config.number("layer_norm_epsilon", 1e-6))
     shape = dict(heads=heads, head_dim=head_dim, scale=1.0)

@@ -34,7 +34,7 @@ class RelativeBias(Spec):
 
     @property
     def title(self) -> str:
-        """What the paper calls it."""
+        """The paper's name."""
         return "relative position bias"
 
     @property
@@ -44,7 +44,7 @@ class RelativeBias(Spec):
 
     @property
     def max_exact(self) -> int:
-        """How many distances, from 0 up, have a bucket each."""
+        """The number of distances, from 0 up, that have a bucket each."""
         return self.one_direction // 2
 
     def own_parameters(self, dim: int) -> int:

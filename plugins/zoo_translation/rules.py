@@ -153,7 +153,7 @@ T5_GGUF = (
 
 
 def t5_of_gguf(config, tensors):
-    """What only the tensors of a file say: whether feed-forwards have gates, as in T5 1.1, whose head is not tied either."""
+    """The settings that only a file's tensors show: feed-forwards with gates, as in T5 1.1, and an untied head."""
     gated = any(name.endswith(".ffn_gate.weight") for name in tensors)
     return dict(
         feed_forward_proj="gated-gelu" if gated else "relu",

@@ -63,7 +63,7 @@ class Decoder(Model, nn.Module):
 
     @cached_property
     def needs(self) -> list[Needs]:
-        """What each layer has to be called with."""
+        """The masks, caches and values that each layer is called with."""
         known = {id(layer): needs(layer) for layer in self.spec.layers}
         return [known[id(layer)] for layer in self.spec.layers]
 
@@ -86,7 +86,7 @@ class Decoder(Model, nn.Module):
         ]
 
     def refused(self, caches: Iterable[Any], policy: CachePolicy) -> str | None:
-        """Why its caches cannot follow a policy, naming the setting and, for a width, the part; None when they can."""
+        """The reason why its caches cannot follow a policy, naming the setting and, for a width, the part; None when they can."""
         if reason := refused(caches, policy):
             return reason
         if "relative" in self and policy.max_size is not None:
@@ -142,7 +142,7 @@ class Decoder(Model, nn.Module):
     def embed(
         self, tokens: mx.array | None, offset: int | mx.array, inputs_embeds: mx.array | None = None
     ) -> tuple[mx.array, dict[str, Any]]:
-        """What enters the first layer, (B, T, D), and the values that the embedding gives to layers."""
+        """The input of the first layer, (B, T, D), and the values that the embedding gives to layers."""
         spec = self.spec.embedding
         inputs: dict[str, Any] = {}
         passed: dict[str, Any] = {}

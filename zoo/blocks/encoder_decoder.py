@@ -53,7 +53,7 @@ class EncoderDecoder(Model, nn.Module):
         return self.decoder.make_cache(policy)
 
     def refused(self, caches: Iterable[Any], policy: CachePolicy) -> str | None:
-        """Why the decoder's caches cannot follow a policy; what is kept of the source is never changed by one."""
+        """The reason why the decoder's caches cannot follow a policy, which never changes the source's keys and values."""
         return self.decoder.refused(caches, policy)
 
     def encode(self, source: mx.array, mask: mx.array | None = None) -> mx.array:  # (B, S) -> (B, S, D)

@@ -81,7 +81,7 @@ class Layer(CachedLayer):
         return self[f"{name}_norm"](x) if f"{name}_norm" in self else x
 
     def scaled(self, y: mx.array) -> mx.array:  # (B, T, D) -> (B, T, D)
-        """What a residual sum adds to x, of what its parts give."""
+        """The output of a part times the residual scale."""
         return y if self.residual_scale == 1.0 else y * self.residual_scale
 
     def run(

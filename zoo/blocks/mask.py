@@ -73,7 +73,7 @@ def attention_mask(
 def bidirectional_mask(
     length: int, *, window: int | None = None, tokens: mx.array | None = None
 ) -> mx.array | None:
-    """What an encoder's tokens see: None when each sees all, else booleans (T, T), (B, 1, 1, T) or (B, 1, T, T).
+    """The mask of an encoder: None when each token sees all, else booleans (T, T), (B, 1, 1, T) or (B, 1, T, T).
 
     `tokens` (B, T) is true where a column holds a token. With a `window` a token sees half of it on each side and itself.
     """
@@ -110,5 +110,5 @@ def token_columns(queries: int, *, length: int = 0, padding: mx.array | None = N
 
 
 def padded_columns(mask: mx.array) -> mx.array:
-    """How many columns on the left of each row of `mask` (B, T), 1 for a token, are padding: (B,)."""
+    """The left padding of each row of `mask` (B, T), 1 for a token: (B,)."""
     return mask.shape[1] - mask.astype(mx.int32).sum(axis=1)

@@ -1,4 +1,4 @@
-"""What a model declares that it can do, so that callers need not try. Axes: B batch, T length, D width."""
+"""Capabilities that a model declares. Axes: B batch, T length, D width."""
 
 from __future__ import annotations
 
@@ -60,5 +60,5 @@ class Model:
         return list(flatten_caches(caches))
 
     def refused(self, caches: Iterable[Any], policy: CachePolicy) -> str | None:
-        """Why the caches that `make_cache(policy)` gave cannot follow it, naming the setting; None when they can."""
+        """The reason, naming the setting, why the caches that `make_cache(policy)` gave cannot follow it; None when they can."""
         return refused(caches, policy)

@@ -30,7 +30,7 @@ class Router(nn.Module):
         return indices, self.weigh(logits, indices)
 
     def weigh(self, logits: mx.array, indices: mx.array) -> mx.array:  # (B, T, E), (B, T, k) -> (B, T, k)
-        """What the outputs of the chosen experts are multiplied by."""
+        """The weights of the chosen experts' outputs."""
         if self.spec.normalised:
             weights = mx.softmax(mx.take_along_axis(logits, indices, axis=-1), axis=-1, precise=True)
         else:
@@ -112,7 +112,7 @@ class Experts(nn.Module):
         self.activation = activation(spec.activation)
 
     def join(self, gate: mx.array, up: mx.array) -> mx.array:  # (…, F), (…, F) -> (…, F)
-        """What is done with the two projections before the third."""
+        """The input of the third projection, made of the outputs of the first two."""
         return self.activation(gate) * up
 
     def run(

@@ -134,7 +134,7 @@ def token_positions(length: int, offset: int | mx.array = 0) -> mx.array:
 
 
 def text_length(length: int, offset: int | mx.array = 0) -> mx.array:
-    """How many tokens each row has with these: a scalar, or (B, 1) where rows start at offsets of their own."""
+    """The length of each row with the new tokens: a scalar, or (B, 1) where rows start at offsets of their own."""
     if isinstance(offset, mx.array) and offset.ndim:
         return token_positions(length, offset).max(axis=1, keepdims=True) + 1
     return mx.array(offset + length)

@@ -144,7 +144,7 @@ class QuantizedExtras:
 
 
 def quantized_extras(layer: Any) -> tuple[str, ...]:
-    """What the quantized form of a layer holds beside the packed numbers: a linear one both extras of `QuantizedLinear`."""
+    """The extra arrays that a layer's quantized form can hold: for a linear layer both of `QuantizedLinear`'s."""
     if isinstance(layer, nn.Linear):
         return ("global_scale", "permutation")
     return layer.quantized_extras if isinstance(layer, QuantizedExtras) else ()

@@ -1,4 +1,4 @@
-"""What every cache has: its length, the position of the next token, and what it can do with its rows and columns.
+"""The base of caches: length, position of the next token, operations on rows and columns.
 
 Axes: B batch, S cached columns. The batch is the first axis of every array that a cache holds.
 """
@@ -17,7 +17,7 @@ from zoo.recipe.policy import CachePolicy
 
 @frozen()
 class Snapshot(Frozen):
-    """What a cache held of one row after `length` tokens; nothing that the cache does later changes it.
+    """A copy of one row of a cache after `length` tokens, which nothing that the cache does later changes.
 
     `kind` names the class of the cache and what its policy changes in the arrays. `arrays` have one row, and, when it is
     `by_column`, one column a token on axis 2: the first n columns are then the snapshot after n tokens. `parts` are the
@@ -95,7 +95,7 @@ class Cache:
 
     @property
     def kind(self) -> str:
-        """What its snapshots say they are of."""
+        """The kind that its snapshots record."""
         return type(self).__name__
 
     @property
@@ -150,7 +150,7 @@ class Cache:
         self._most_padding = None
 
     def snapshot(self, row: int = 0) -> Snapshot:
-        """What it holds of one row, without the row's padding; where it `restores`."""
+        """A snapshot of one row, without the row's padding; where it `restores`."""
         raise NotImplementedError
 
     def restore(self, snapshot: Snapshot) -> None:

@@ -56,7 +56,7 @@ def evaluate_caches(cache: Sequence[Any], tokens: int, report: Callable[[int], N
 
 
 def refused(caches: Iterable[Any], policy: CachePolicy) -> str | None:
-    """Why a model's caches cannot follow a policy, in words that name its setting; None when they can.
+    """The reason, naming the setting, why a model's caches cannot follow a policy; None when they can.
 
     Those of recurrent parts stay as they are, the same for any text. A policy for keys and values needs one cache of these.
     """

@@ -46,7 +46,7 @@ class Columns:
 
     @property
     def firsts(self) -> list[FirstTokens]:
-        """What it keeps of the first tokens."""
+        """The stores of first tokens."""
         return [first for first in (self.kept, self.exact) if first is not None]
 
     @property
@@ -56,7 +56,7 @@ class Columns:
         return [array for array in arrays if array is not None]
 
     def needed(self, length: int) -> int:
-        """How many of the newest of `length` columns the next token sees."""
+        """The number of the newest of `length` columns that the next token sees."""
         return length if self.recent is None else min(length, self.recent - 1)
 
     def add(
@@ -152,7 +152,7 @@ class Columns:
             first.array = None if first.array is None else first.array[rows]
 
     def row(self, row: int, length: int) -> list[mx.array]:
-        """What is kept of one row of `length` tokens: its newest columns (1, G, S, K), and its first tokens."""
+        """The arrays of one row of `length` tokens: its newest columns (1, G, S, K), and its first tokens."""
         count = self.needed(length)
         found = [self.last(count), *(first.array for first in self.firsts)]
         # Multiplied by one: a slice would hold the whole buffer.

@@ -127,7 +127,7 @@ class KVCache(Cache):
         self.values.select(rows)
 
     def snapshot(self, row: int = 0) -> Snapshot:
-        """What it holds of one row: keys and values (1, G, S, K), as they are kept."""
+        """A snapshot of one row: keys and values (1, G, S, K), as they are kept."""
         length = self.length - (0 if self.padding is None else int(self.padding[row].item()))
         arrays = (*self.keys.row(row, length), *self.values.row(row, length)) if length else ()
         mx.eval(arrays)

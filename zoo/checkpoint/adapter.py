@@ -33,7 +33,7 @@ MOST_SCALE = 1e30
 
 @dataclass(frozen=True)
 class LowRankUpdate:
-    """What is added to a matrix (…, O, I): B A, with `b` (…, O, R) and `a` (…, R, I) (Hu et al., 2021, section 4.1).
+    """The low-rank update B A of a matrix (…, O, I), `b` (…, O, R) and `a` (…, R, I) (Hu et al., 2021, section 4.1).
 
     With `magnitude` (O,) the rows of the sum are then given these lengths (DoRA: Liu et al., 2024, equation 5).
     """
@@ -85,7 +85,7 @@ class LowRankUpdate:
 
 
 def open_adapter(folder: str | Path, opened: Opened) -> dict[str, Any]:
-    """What an adapter folder changes of an opened model, by parameter path: a `LowRankUpdate`, or the new parameter.
+    """The changes of an adapter folder to an opened model, by parameter path: a `LowRankUpdate`, or the new parameter.
 
     Its tensors have mlx-lm's names, or, when mlx-lm trained the zoo's own model, the paths of that.
     A `ZooError` when there is no adapter, its kind is unknown, or it was made for another model.
@@ -126,7 +126,7 @@ def open_adapter(folder: str | Path, opened: Opened) -> dict[str, Any]:
 
 
 def scale_of(settings: Config) -> float:
-    """What a low-rank product is multiplied by."""
+    """The factor of a low-rank product."""
     parameters = settings.nested("lora_parameters")
     if parameters is None:
         raise ConfigError(f"{settings.origin.name}: lora_parameters.scale is missing")

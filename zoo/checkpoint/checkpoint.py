@@ -24,7 +24,7 @@ from zoo.tokenizer import Tokenizer
 
 
 class Checkpoint(ABC):
-    """What a model is loaded from. Opening one reads no weights.
+    """A checkpoint that a model is loaded from. Opening one reads no weights.
 
     `path` is its file or folder, `registry` has the plugins that serve it, and `architecture`, where given, is used
     instead of the one that the checkpoint names. A subclass has `config` and `tensors`, and overrides what else its
@@ -61,7 +61,7 @@ class Checkpoint(ABC):
 
     @property
     def origin(self) -> Origin:
-        """What messages about the config call its file and its keys."""
+        """The names that messages use for the config's file and keys."""
         return CONFIG_JSON
 
     def config_of(self, tensors: Collection[str] | None = None) -> Config:
@@ -99,11 +99,11 @@ class Checkpoint(ABC):
         return None
 
     def generation_config(self) -> dict[str, Any]:
-        """How it recommends to choose tokens, as a generation_config.json says it."""
+        """Its recommended generation settings, as a generation_config.json has them."""
         return {}
 
     def pooling(self) -> Pooling:
-        """How hidden states become one vector a text."""
+        """The pooling of hidden states to one vector a text."""
         return Pooling()
 
     def save_auxiliary_files(self, folder: Path) -> None:  # noqa: B027 (some have none)

@@ -35,7 +35,7 @@ LAYOUTS = ("mlx", "hf")
 
 @dataclass(frozen=True)
 class Converted:
-    """What `convert` wrote: its bytes, and bits per parameter, scales and biases included."""
+    """The result of `convert`: bytes written, and bits per parameter, scales and biases included."""
 
     folder: Path
     bytes: int
@@ -135,7 +135,7 @@ def _check_folder(out: Path, registry: Registry) -> None:
 
 @dataclass
 class Conversion:
-    """What becomes of an opened checkpoint's parameters, unevaluated.
+    """The steps from an opened checkpoint's parameters to the tensors to write, unevaluated.
 
     What is packed is `dequantized`, or `quantization` and `choices` say how each matrix is packed; `updates` are an
     adapter's.

@@ -61,7 +61,7 @@ def _floats(array: mx.array) -> bool:
 
 
 def _signs(tensor: Any) -> Iterator[mx.array]:
-    """Whether a tensor may hold NaN or infinity: some array is true where it does, and rarely where it does not."""
+    """Cheap tests for NaN and infinity, without false negatives: one is true where the tensor may hold any."""
     if isinstance(tensor, QuantizedMatrix):
         yield from _codes(tensor)
         for part in (tensor.scales, tensor.biases, tensor.global_scale):
@@ -77,7 +77,7 @@ def _signs(tensor: Any) -> Iterator[mx.array]:
 
 
 def _codes(tensor: QuantizedMatrix) -> Iterator[mx.array]:
-    """Whether scales or numbers of 8 bits are NaN: all bits but the sign, in E8M0 the sign as well."""
+    """Tests for NaN among scales and numbers of 8 bits: all bits but the sign are set, in E8M0 the sign as well."""
     if tensor.quantization.mode in ("mxfp4", "mxfp8"):
         yield tensor.scales.max() == 0xFF
     elif tensor.quantization.mode == "nvfp4":

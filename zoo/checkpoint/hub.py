@@ -40,7 +40,7 @@ BESIDE = (
 
 
 class Listing:
-    """What a repository holds at one commit. `files` maps names to huggingface_hub's records of them.
+    """The files of a repository at one commit. `files` maps names to huggingface_hub's records.
 
     Those whose names end in `large` hold weights, and may be as large as the disk has room for. A file is left out
     whose name no terminal could show as it is. SourceError for an invalid commit or hash.
@@ -69,7 +69,7 @@ class Listing:
                 )
 
     def _blob(self, name: str) -> str | None:
-        """What a file's blob is called in the cache, None where the hub does not say."""
+        """The name of a file's blob in the cache, None where the hub does not say."""
         file = self.files[name]
         return file.lfs.sha256 if file.lfs else file.blob_id
 
@@ -186,7 +186,7 @@ def wanted(hub_id: str, names: Collection[str], registry: Registry) -> list[str]
 
 
 def ask(hub_id: str, revision: str | None, registry: Registry) -> Listing:
-    """What a repository holds; SourceError when the hub gives no answer within `SECONDS`, or a refusal."""
+    """The files of a repository; SourceError when the hub refuses, or gives no answer within `SECONDS`."""
     from huggingface_hub import constants
 
     if constants.HF_HUB_OFFLINE:
@@ -279,7 +279,7 @@ _ROOM = "`zoo cache remove` makes room, HF_HOME names another place"
 
 
 def _reason(error: Exception, hub_id: str, revision: str | None) -> str:
-    """What went wrong, and what to do about it."""
+    """The cause of an error, and what to do about it."""
     from huggingface_hub import constants, errors
 
     chain: list[BaseException] = [error]

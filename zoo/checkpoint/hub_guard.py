@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 @dataclass
 class ExpectedResponse:
-    """What the hub may answer to one call of huggingface_hub.
+    """The limits of the hub's response to one call of huggingface_hub.
 
     `what` is asked for, `most` the bytes that it may have. A file has exactly `size` bytes where that is known, and is
     of `commit`.
@@ -98,7 +98,7 @@ _expected: ContextVar[ExpectedResponse | None] = ContextVar("_expected", default
 
 
 def guarded(answer: ExpectedResponse, call: Callable[[], T]) -> T:
-    """What `call` gives, whose requests by huggingface_hub are held to `answer`.
+    """Run `call` and return its result; the responses to its requests are checked against `answer`.
 
     SourceError for an answer that is not as expected, and for one that is slower than `SLOWEST` over `STALL` seconds.
     The call runs in a thread of its own, so that neither a hub that trickles nor a wait that it asks for can hold this

@@ -1,4 +1,4 @@
-"""What keeps a checkpoint's tensors from being a model's parameters, in one line that shows both sides."""
+"""Mismatches between a checkpoint's tensors and a model's parameters, in one line that shows both sides."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def find_mismatches(
     tensors: Tensors,
     recipe: Model,
 ) -> Mismatches:
-    """What keeps the parameters `found` from being those `wanted`, by the tensors' names."""
+    """The mismatches between the parameters `found` and those `wanted`, by the tensors' names."""
     origin = {}
     for name, array in tensors.arrays.items():
         for path in weights.apply(rules, {name: array}, recipe, join)[0]:
@@ -153,7 +153,7 @@ def find_mismatches(
 
 
 def _why(wanted: mx.array, found: mx.array | QuantizedMatrix, dtype: str | None) -> str | None:
-    """What is wrong with a tensor that has a parameter; None when nothing is."""
+    """The mismatch of a tensor with its parameter; None when there is none."""
     expected, shape = tuple(wanted.shape), tuple(found.shape)
     certain = not isinstance(found, QuantizedMatrix) or found.certain
     if not certain and not parameter_matches(wanted, found):

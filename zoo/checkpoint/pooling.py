@@ -1,4 +1,4 @@
-"""How hidden states become one vector a text, as the files of sentence-transformers in a folder say it."""
+"""Pooling of hidden states to one vector a text, read from and written to sentence-transformers' files."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _NAMES = {"mean": "mean", "cls": "first", "lasttoken": "last"}
 
 @frozen()
 class Pooling(Frozen):
-    """How a text's hidden states become one vector: their mean, or the first or last token's.
+    """Pooling of a text's hidden states to one vector: their mean, or the first or last token's.
 
     `normalise` to length 1. Texts are cut to `length` tokens (None: never).
     """

@@ -18,7 +18,7 @@ class QuantizationSettings(dict[str, Any]):
 
 
 def origin_of(values: Mapping[str, Any]) -> Origin:
-    """Where settings or a config come from; a plain mapping is of a config.json."""
+    """The origin of settings or of a config; a plain mapping is of a config.json."""
     return values.origin if isinstance(values, QuantizationSettings | Config) else CONFIG_JSON
 
 

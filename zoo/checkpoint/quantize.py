@@ -70,7 +70,7 @@ def mixed(recipe: str, layers: int, group_size: int | None = None) -> tuple[Quan
 def choose(
     path: str, layer: nn.Module | None, asked: QuantizationSpec, choices: Sequence[Choice] = ()
 ) -> QuantizationSpec | None:
-    """How the weight of a layer is packed when `asked` is asked for; None where it stays as it is.
+    """The quantization of a layer's weight when `asked` is asked for; None where it stays as it is.
 
     Each of `choices` may change the quantization, by the layer's path, or keep the layer whole with None. Layers that have no
     quantized form, or whose inputs do not divide into groups, stay as they are.

@@ -247,6 +247,6 @@ def join(tensors: Sequence[Any], axis: int) -> Any:
 
 
 def _output_scale(tensor: QuantizedMatrix) -> mx.array:
-    """What multiplies each output, (…, O)."""
+    """The factor of each output, (…, O)."""
     shape = tensor.weight.shape[:-1]
     return mx.ones(shape) if tensor.global_scale is None else mx.broadcast_to(tensor.global_scale, shape)

@@ -67,7 +67,7 @@ def signature_of(architecture: Architecture, registry: Registry) -> dict[str, st
 
 @frozen()
 class SaveOptions(Frozen):
-    """How `write` stores tensors: in the names of `layout`, floats cast to `dtype`, in files of at most `shard` bytes.
+    """Options of `write`: the `layout` of names, the `dtype` of floats, the most bytes of a `shard`.
 
     Layout "hf" holds no packed matrices: they are dequantized. `report` is called with the bytes computed and written,
     and with how many of both there will be. `broken` makes the error that is raised for a tensor with NaN or infinity in

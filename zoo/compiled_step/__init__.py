@@ -1,4 +1,4 @@
-"""The decode step, prepared: what the blocks compute for one more token of each row, with less work for Python.
+"""The decode step compiled to plain functions: one more token of each row, with less work for Python.
 
 A model of small matrices, and any model on a fast GPU, waits for Python: it has to build the graph of each token. Here a
 module is turned into a function, once: attributes are looked up, weights transposed, projections of the same vector

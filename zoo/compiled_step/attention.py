@@ -69,7 +69,7 @@ def _heads_of(compiler: StepCompiler, block: Attention) -> Function:
 
 
 def _norm_of_both(compiler: StepCompiler, block: Attention) -> tuple[Function | None, bool]:
-    """What norms queries and keys side by side, (B, H + G, 1, K), None where nothing does; and whether that can be."""
+    """The norm of queries and keys side by side, (B, H + G, 1, K), None without one; and whether they can be joined."""
     norms = [block[name] for name in ("query_norm", "key_norm") if name in block]
     if not norms:
         return None, True

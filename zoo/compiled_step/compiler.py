@@ -1,4 +1,4 @@
-"""Modules as functions, by their classes, and linear layers as products.
+"""Compilation of modules to functions, by their classes, and of linear layers to products.
 
 A step has one token a row, whose vectors are (B, D) here and (B, 1, D) in the blocks: a product of two axes needs no
 reshaping. Axes: B batch, D width, I inputs, O outputs.
@@ -46,7 +46,7 @@ def has_methods_of(module: Any, base: type, *methods: str) -> bool:
 
 
 class StepCompiler:
-    """What a compiled step was made of: while `current`, it computes what the modules do.
+    """Compiles modules to functions, and records what they were made of: while `current`, both compute the same.
 
     `joins`: projections of the same vector become one product, of whose arrays the layers' own are then parts.
     """
@@ -65,7 +65,7 @@ class StepCompiler:
         )
 
     def shared(self, key: Any, make: Callable[[], Made]) -> Made:
-        """What `make` gives, made once for all layers that ask for the same `key`."""
+        """The result of `make`, called once for all layers that ask for the same `key`."""
         if key not in self._shared:
             self._shared[key] = make()
         found: Made = self._shared[key]
@@ -117,7 +117,7 @@ class StepCompiler:
 
 
 def _kind(layer: nn.Module) -> tuple[Any, ...] | None:
-    """What linear layers must have in common to be one; None for what is no plain one."""
+    """The properties that linear layers must share to be joined; None for other layers."""
     if type(layer) is not nn.Linear and not _plainly_packed(layer):
         return None
     arrays = {name: layer[name] for name in _names(layer)}
@@ -138,7 +138,7 @@ def _plainly_packed(layer: nn.Module) -> bool:
 
 
 def product(layer: nn.Module, arrays: Mapping[str, mx.array]) -> Function:
-    """What a linear layer like `layer` does with these arrays: (…, I) -> (…, O)."""
+    """The function of a linear layer like `layer` with these arrays: (…, I) -> (…, O)."""
     bias = arrays.get("bias")
     if "scales" not in arrays:
         multiply = _dense(arrays.get(FLOATS, arrays.get("weight")), bias)

@@ -1,4 +1,4 @@
-"""Where a step begins and ends: tokens to vectors, vectors to logits. Axes: B batch, D width, V vocabulary, P positions."""
+"""The embedding and the head of a step. Axes: B batch, D width, V vocabulary, P positions."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def attention(scale: float) -> Function:
 
 
 def _mean(size: int) -> mx.array:
-    """What a vector (…, D) is multiplied by to give its mean (…, 1): (D, 1). A product is faster than a sum there."""
+    """The matrix (D, 1) whose product with a vector (…, D) is its mean (…, 1): faster than a sum on the CPU."""
     mean = mx.full((size, 1), 1 / size)
     mx.eval(mean)
     return mean
@@ -88,7 +88,7 @@ class Rotation:
 
 
 class LastPosition(local):
-    """What a thread computed last of a position: other threads may be at others."""
+    """The last position of a thread, with its sines and cosines; each thread has its own."""
 
     position = -1
     cos: mx.array

@@ -1,4 +1,4 @@
-"""Layers as functions: their residual sums. Axes: B batch, D width."""
+"""Compilation of layers: their residual sums. Axes: B batch, D width."""
 
 from __future__ import annotations
 
@@ -67,5 +67,5 @@ def _norm(compiler: StepCompiler, block: Layer, name: str) -> Function | None:
 
 
 def _scaled(part: Function, scale: float) -> Function:
-    """What a part gives, times the layer's residual scale."""
+    """A part's output times the layer's residual scale."""
     return part if scale == 1.0 else lambda x, *inputs: part(x, *inputs) * scale

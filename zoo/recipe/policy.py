@@ -1,4 +1,4 @@
-"""What caches keep of a text, in how many bits, and the bytes that this takes. Imports no mlx."""
+"""The policy of KV caches: tokens kept, bits of keys and values, and the bytes they take. Imports no mlx."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ BITS = (4, 8)
 
 @frozen()
 class CachePolicy(Frozen):
-    """How caches are made. `reserve`: tokens to make room for at once, when the end is known.
+    """The settings of a model's caches. `reserve`: tokens to make room for at once, when the end is known.
 
     `max_size`: the most tokens whose keys and values are kept, the first `keep` of a text and the newest; None keeps all.
     A key stays the one of its own position, so that distances are the true ones. `key_bits` and `value_bits`, 4 or 8:
@@ -123,7 +123,7 @@ class CachePolicy(Frozen):
         return ", ".join(parts)
 
     def width_mismatch(self, widths: tuple[int, int]) -> str | None:
-        """Why keys and values of these widths cannot be quantized; None when they can."""
+        """The reason why keys and values of these widths cannot be quantized; None when they can."""
         for bits, what, width in zip(
             (self.key_bits, self.value_bits), ("keys", "values"), widths, strict=True
         ):

@@ -56,7 +56,7 @@ def memory(array: mx.array) -> Any:
 
 @lru_cache(maxsize=4)
 def _triangle(size: int) -> Any:
-    """What is added to the scores of `size` queries and the keys at their places: 0 where seen, (t, t)."""
+    """The causal mask of `size` queries and their keys, added to scores: 0 where seen, (t, t)."""
     return np.where(np.tri(size, dtype=bool), np.float32(0), LEAST)
 
 

@@ -1,4 +1,4 @@
-"""What the device is: backend, dtypes, streams, memory, and what is faster on it."""
+"""The device: backend, dtypes, streams, memory, and which way of computing is faster on it."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def dequantized_dtype() -> Any:
 
 
 def threads() -> int:
-    """How many threads work side by side on what numpy does."""
+    """The number of threads that run numpy's operations in parallel."""
     return min(os.cpu_count() or 1, MOST_THREADS)
 
 
@@ -209,7 +209,7 @@ def total_memory() -> int | None:
 
 
 def advice() -> list[str]:
-    """What would make this machine faster, one line each."""
+    """Advice to make this machine faster, one line each."""
     lines, library = [], blas()
     if sys.platform == "linux" and not on_gpu():
         if "too late" in library:
@@ -235,7 +235,7 @@ def machine() -> str:
 
 
 def versions() -> dict[str, str]:
-    """Where a figure was measured: versions of the zoo and of MLX, backend, BLAS, machine."""
+    """The environment of a measurement: versions of the zoo and of MLX, backend, BLAS, machine."""
     from importlib.metadata import version
 
     return {

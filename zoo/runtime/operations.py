@@ -46,7 +46,7 @@ def elementwise(function: Callable[[Any], Any], name: str) -> Callable[[Any], An
 
 
 def as_columns(size: int) -> range:
-    """How many vectors at once are multiplied faster as the columns of the second factor, W xᵀ in the place of x Wᵀ.
+    """The numbers of vectors that are multiplied faster as the columns of the second factor, W xᵀ for x Wᵀ.
 
     `size` is the matrix's, in numbers. MKL packs a transposed matrix for each product, which for few vectors takes as long
     as the product.

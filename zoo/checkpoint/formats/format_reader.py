@@ -1,4 +1,4 @@
-"""What the formats' readers share: take the parts of a matrix by name, put it back under its weight's name."""
+"""The base of the formats' readers: takes the parts of a matrix by name, puts it back under its weight's name."""
 
 from __future__ import annotations
 

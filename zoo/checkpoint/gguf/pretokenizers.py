@@ -1,4 +1,4 @@
-"""How a byte-level tokenizer of a GGUF file cuts text into words, which the file says by a name (`tokenizer.ggml.pre`).
+"""The rules by which byte-level tokenizers of GGUF files cut text into words, by name (`tokenizer.ggml.pre`).
 
 The rules are those of the tokenizers that the names stand for. Imports no tokenizers.
 """

@@ -1,4 +1,4 @@
-"""How a tensor of a GGUF file is read: by ranges, a piece at a time, each taken apart into its place in what is kept.
+"""Reading of GGUF tensors: a range of the file at a time, unpacked in its place in the result.
 
 Pieces are unpacked in parallel, and memory holds no more than these and the result.
 

@@ -1,4 +1,4 @@
-"""How a GGUF file says that rotary positions are scaled, to the `rope_scaling` of a config.json."""
+"""A GGUF file's scaling of rotary positions as the `rope_scaling` of a config.json."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def llama3_scaling(factors: Sequence[float], theta: float, where: str) -> dict[s
 
 
 def _factor(most: float, kept: float) -> float:
-    """What a frequency is divided by of which the share `kept` stays as it is."""
+    """The divisor of a frequency of which the share `kept` stays as it is."""
     kept = min(max(kept, 0.0), 1.0)
     return 1 / ((1 - kept) / most + kept)
 

@@ -39,7 +39,7 @@ def model_proto(vocabulary: GGUFVocabulary) -> bytes:
 
 
 def _scores(vocabulary: GGUFVocabulary) -> Sequence[float]:
-    """How much each piece is preferred; where nothing is, pieces are in the order in which they were learned.
+    """The score of each piece; without scores, pieces are in the order in which they were learned.
 
     A converter that finds no scores writes one and the same for all.
     """

@@ -32,7 +32,7 @@ WIDER = ("F32", "F64", "Q4_K", "Q5_K")  # that only float32 holds so
 
 @dataclass
 class Requantized:
-    """What was requantized, in `bits`: each tensor's kind, and the squares of its error and its numbers, summed."""
+    """The error of requantizing to `bits`: each tensor's kind, and the sums of its squared errors and squared numbers."""
 
     bits: int
     tensors: dict[str, tuple[str, float, float]] = field(default_factory=dict)
@@ -104,7 +104,7 @@ def own_dtype(entries: Iterable[TensorInfo]) -> mx.Dtype:
 
 
 def quantization_of(entry: TensorInfo, repack: int | None = None) -> QuantizationSpec | None:
-    """How the tensor is packed: as in the file, or repacked; None where it is not."""
+    """The tensor's quantization: the file's, or that asked for; None for a tensor of plain floats."""
     if stays_packed(entry):
         return QUANTIZATIONS[entry.kind]
     fits = len(entry.shape) > 1 and entry.kind not in PLAIN and not entry.shape[-1] % GROUP
@@ -139,7 +139,7 @@ def _listed(kinds: Counter[str]) -> str:
 
 
 def unread(entry: TensorInfo, dtype: mx.Dtype, repack: int | None = None) -> Any:
-    """What `read` will give, with zeros that take no memory until they are evaluated."""
+    """A placeholder of the tensor: zeros that take no memory until they are evaluated."""
     quantization = quantization_of(entry, repack)
     if quantization is None:
         return mx.zeros(entry.shape, dtype)

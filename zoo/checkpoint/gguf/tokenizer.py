@@ -107,7 +107,7 @@ def byte_level(vocabulary: GGUFVocabulary) -> TokenizersBackend:
 
 
 def pre_tokenizer_of(vocabulary: GGUFVocabulary) -> PreTokenizer:
-    """How text is cut into words; TokenizerError for a way that is unknown, or not vocabulary and not certain."""
+    """The rule that cuts text into words; TokenizerError for an unknown one, and for a file that does not name it."""
     name = vocabulary.value("pre", str, "default")
     if name == "default":
         name = UNNAMED.get(str(vocabulary.architecture))
@@ -150,7 +150,7 @@ def pieces(vocabulary: GGUFVocabulary) -> Backend:
 
 
 def around(vocabulary: GGUFVocabulary) -> dict[str, bool]:
-    """What stands around a text; a space after every special token, as llama.cpp puts one, is "legacy"."""
+    """The special tokens around a text; "legacy" puts a space after each special token, as llama.cpp does."""
     pairs = vocabulary.model == "llama"
     start, end = (
         vocabulary.value("add_bos_token", bool, pairs),

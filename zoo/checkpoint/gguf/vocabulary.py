@@ -82,7 +82,7 @@ class GGUFVocabulary:
 
     @property
     def model(self) -> str:
-        """What puts the tokens together: one of `MODELS`. TokenizerError for another."""
+        """The tokenizer's algorithm: one of `MODELS`. TokenizerError for another."""
         model: str = self.value("model", str, None)
         if model not in MODELS:
             raise self.error("model", f"{shown(model)} is not implemented; known: {', '.join(MODELS)}")
