@@ -39,7 +39,7 @@ def chat(
     Each line that is typed is answered, and so is each line of a pipe. /help lists what else can be typed: change settings,
     take turns back, save the conversation and go on with it. Ctrl-C stops an answer, Ctrl-D ends.
     """
-    from zoo.cli.repl import converse
+    from zoo.cli.repl.loop import converse
 
     loaded = options.load(source)
     session = chat_session(loaded, options.settings(loaded, settings), system, raw)

@@ -12,20 +12,19 @@ import click
 from zoo.cli.completion import complete_source
 from zoo.cli.downloads import yes_option
 from zoo.cli.show import bullets
-from zoo.cli.source_options import FILE, overwrite_option
+from zoo.cli.source_options import FILE, context_option, overwrite_option, quantize_option
 from zoo.cli.table import table, wrapped
 from zoo.cli.terminal import write_marked
 
 if TYPE_CHECKING:
     from zoo.describe.facts.compare import Row
+    from zoo.inspect.measure import Measured
 
 
 @click.command()
 @click.argument("names", nargs=-1, required=True, metavar="A B …", shell_complete=complete_source)
-@click.option("--context", type=int, metavar="N", help="Tokens for which cache and FLOPs are computed.")
-@click.option(
-    "--quantize", metavar="FORMAT", help="Format in which weights are counted: bfloat16, 8, 4, mxfp4, …"
-)
+@context_option
+@quantize_option
 @click.option("--measure", "measured", is_flag=True, help="Also run each here: speed and memory.")
 @click.option("--all", "everything", is_flag=True, help="Also every fact, and every field of the recipes.")
 @click.option("--svg", type=FILE, help="Write the diagrams, side by side, to a file.")
@@ -50,7 +49,7 @@ def compare(
     the block diagrams and facts is marked with ≠; the differences from the first follow in words. With one name, --html
     writes the page of that model alone.
     """
-    from zoo.cli.drawn import diagrams_of, print_diagrams, write_file
+    from zoo.cli.drawn import diagrams_of, print_diagrams, write_file, write_svg
     from zoo.describe import aligned, common_context, describe, fields_of
     from zoo.describe import compare as compare_sheets
     from zoo.describe.differences import differences
@@ -65,9 +64,7 @@ def compare(
     diagrams = diagrams_of(found, registry)
     figures = _measured(names) if measured else []
     if svg is not None:
-        from zoo.describe.diagram import to_svg
-
-        write_file(svg, to_svg(diagrams), overwrite)
+        write_svg(svg, diagrams, overwrite)
     if html is not None:
         from zoo.describe.pages import compare_page
 
@@ -83,18 +80,18 @@ def compare(
     if as_json:
         record: dict[str, Any] = {
             "models": titles,
-            "rows": [row.to_json() for row in rows],
+            "rows": rows,
             "differences": [
                 {"from": titles[0], "to": title, "sentences": sentences}
                 for title, sentences in zip(titles[1:], words, strict=True)
             ],
-            "sheets": [sheet.to_json() for sheet in sheets],
+            "sheets": sheets,
         }
         if everything:
-            record["fields"] = [row.to_json() for row in fields]
+            record["fields"] = fields
         if measured:
             record["measured"] = [one.as_json() for one in figures]
-        click.echo(json.dumps(record, ensure_ascii=False, indent=1))
+        click.echo(json.dumps(record, default=lambda one: one.to_json(), ensure_ascii=False, indent=1))
         return
     print_diagrams(diagrams)
     _print_rows([row for row in rows if everything or not row.detail], "", titles)
@@ -102,22 +99,28 @@ def compare(
         heading = wrapped(f"{title}, compared with {titles[0]}:")
         click.echo("\n" + bullets(sentences or ["nothing differs"], heading))
     if figures:
-        first = figures[0]
-        new = f", {first.new_tokens} new tokens" if first.new_tokens else ""
-        click.echo(f"\nMeasured on this machine, {first.prompt_tokens} tokens read{new}:")
-        _print_rows(aligned([one.facts() for one in figures]), "", titles)
+        _print_measured(figures, titles)
     if everything:
         click.echo()
         _print_rows(fields, "field", titles)
 
 
-def _measured(names: tuple[str, ...]) -> Any:
-    """What each source does on this machine, with a bar on the error stream."""
+def _measured(names: tuple[str, ...]) -> list[Measured]:
+    """Measure each source on this machine, with a bar on the error stream."""
     from zoo.cli.progress import Progress
     from zoo.inspect.measure import measure
 
     with Progress("measuring", waits=True) as report:
         return measure(names, report=report)
+
+
+def _print_measured(figures: Sequence[Measured], titles: list[str]) -> None:
+    from zoo.describe import aligned
+
+    first = figures[0]
+    new = f", {first.new_tokens} new tokens" if first.new_tokens else ""
+    click.echo(f"\nMeasured on this machine, {first.prompt_tokens} tokens read{new}:")
+    _print_rows(aligned([one.facts() for one in figures]), "", titles)
 
 
 def _print_rows(rows: Sequence[Row], label: str, titles: list[str]) -> None:

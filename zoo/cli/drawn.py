@@ -37,6 +37,13 @@ def print_diagrams(diagrams: Sequence[Any]) -> None:
     (write_styled if styled else write)(text)
 
 
+def write_svg(path: Path, diagrams: Sequence[Any], overwrite: bool) -> None:
+    """Write diagrams side by side to an SVG file."""
+    from zoo.describe.diagram import to_svg
+
+    write_file(path, to_svg(diagrams), overwrite)
+
+
 def write_file(path: Path, text: str, overwrite: bool) -> None:
     """Write a picture or a page whole, and report it on the error stream; ZooError when it cannot be written."""
     from zoo.files.writing import write_markup

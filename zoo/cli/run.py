@@ -98,7 +98,7 @@ def run(
         run_prompts(loaded, prompts, None if output == Path("-") else output, settings, keep_going)
     elif prompt is None:
         from zoo.cli.chat import chat_session
-        from zoo.cli.repl import converse
+        from zoo.cli.repl.loop import converse
 
         converse(chat_session(loaded, settings, system, raw))
     else:

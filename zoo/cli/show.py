@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,10 +11,11 @@ import click
 
 from zoo.cli.completion import complete_source
 from zoo.cli.setting_options import cache_options, policy_of
-from zoo.cli.source_options import FILE, overwrite_option, revision_option
+from zoo.cli.source_options import FILE, context_option, overwrite_option, quantize_option, revision_option
 from zoo.cli.table import facts, table, wrapped
 
 if TYPE_CHECKING:
+    from zoo.checkpoint.weight_map import Pair, RuleEntry
     from zoo.describe import Described, Sheet
     from zoo.host.registry import Registry
     from zoo.recipe import Model
@@ -23,10 +24,8 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("name", metavar="SOURCE", shell_complete=complete_source)
 @revision_option
-@click.option("--context", type=int, metavar="N", help="Tokens for which cache and FLOPs are computed.")
-@click.option(
-    "--quantize", metavar="FORMAT", help="Format in which weights are counted: bfloat16, 8, 4, mxfp4, …"
-)
+@context_option
+@quantize_option
 @cache_options
 @click.option("--all", "everything", is_flag=True, help="Also every fact, and every field of the recipe.")
 @click.option("--parameters", is_flag=True, help="Also every parameter's path, with its shape.")
@@ -57,7 +56,7 @@ def show(
     alone is read, or a recipe in a .json file, as --recipe prints it.
     """
     from zoo.checkpoint.weight_map import weight_names, weight_rules
-    from zoo.cli.drawn import diagrams_of, print_diagrams, write_file
+    from zoo.cli.drawn import diagrams_of, print_diagrams, write_svg
     from zoo.describe import aligned, base_of, describe, fields_of
     from zoo.describe.differences import differences
     from zoo.describe.facts.stacks import is_opaque
@@ -74,9 +73,7 @@ def show(
         return
     diagrams = diagrams_of([found], registry)
     if svg is not None:
-        from zoo.describe.diagram import to_svg
-
-        write_file(svg, to_svg(diagrams), overwrite)
+        write_svg(svg, diagrams, overwrite)
         if not as_json:
             return
     sheet = found.sheet(registry, context, quantize, found.tokenizer(registry), policy_of(cache))
@@ -110,13 +107,7 @@ def show(
     if fields:
         sections.append(table([[row.label, row.texts[0]] for row in aligned([fields])], ["field", "value"]))
     sections.append(table([[path, " or ".join(map(str, shapes))] for path, shapes in paths.items()]))
-    for layout, pairs in names.items():
-        rows = [[" + ".join(pair.tensors), " + ".join(pair.parameters)] for pair in pairs]
-        sections.append(table(rows, [_titled("tensor", layout, names), "parameter"]))
-    for layout, entries in declared.items():
-        rows = [[entry.rule, entry.source, " + ".join(entry.targets)] for entry in entries]
-        sections.append(table(rows, [_titled("rule", layout, declared), "pattern of tensors", "parameter"]))
-    click.echo("\n\n".join(filter(None, sections)))
+    click.echo("\n\n".join(filter(None, [*sections, *_weight_tables(names, declared)])))
 
 
 def bullets(sentences: Iterable[str], title: str) -> str:
@@ -124,9 +115,18 @@ def bullets(sentences: Iterable[str], title: str) -> str:
     return "\n".join([title, *(wrapped(sentence, first="- ", later="  ") for sentence in sentences)])
 
 
-def _titled(column: str, layout: str, layouts: Sequence[str] | dict[str, Any]) -> str:
-    """The title of a table's first column, which names the layout when there are several."""
-    return f"{column}, layout {layout}" if len(layouts) > 1 else column
+def _weight_tables(names: dict[str, list[Pair]], declared: dict[str, list[RuleEntry]]) -> Iterator[str]:
+    """The tables of a checkpoint's tensors and of the weight rules, one a layout, which the first column names."""
+
+    def first(column: str, layout: str, layouts: int) -> str:
+        return f"{column}, layout {layout}" if layouts > 1 else column
+
+    for layout, pairs in names.items():
+        rows = [[" + ".join(pair.tensors), " + ".join(pair.parameters)] for pair in pairs]
+        yield table(rows, [first("tensor", layout, len(names)), "parameter"])
+    for layout, entries in declared.items():
+        rows = [[entry.rule, entry.source, " + ".join(entry.targets)] for entry in entries]
+        yield table(rows, [first("rule", layout, len(declared)), "pattern of tensors", "parameter"])
 
 
 def _about(found: Described, registry: Registry) -> dict[str, Any]:

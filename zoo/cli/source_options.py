@@ -46,6 +46,12 @@ adapter_option = click.option(
     type=FOLDER,
     help="A LoRA or DoRA adapter: a folder as mlx-lm writes it.",
 )
+context_option = click.option(
+    "--context", type=int, metavar="N", help="Tokens for which cache and FLOPs are computed."
+)
+quantize_option = click.option(
+    "--quantize", metavar="FORMAT", help="Format in which weights are counted: bfloat16, 8, 4, mxfp4, …"
+)
 overwrite_option = click.option(
     "--overwrite", is_flag=True, help="Replace an existing file, even one that the zoo did not write."
 )

@@ -1,7 +1,1 @@
-"""What `zoo chat` opens: questions are read, answered and shown, and commands obeyed."""
-
-from __future__ import annotations
-
-from zoo.cli.repl.loop import converse
-
-__all__ = ["converse"]
+"""The terminal of a conversation: `loop` reads questions and shows answers, `commands` are what begins with a slash."""
