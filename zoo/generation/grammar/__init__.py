@@ -1,8 +1,8 @@
-"""Text of a given form: JSON of a schema, what a regular expression matches, what a grammar derives (by `llguidance`)."""
+"""Constrained decoding by JSON Schema, regular expression or grammar (`llguidance`)."""
 
 from __future__ import annotations
 
-from zoo.generation.grammar.compile import Language, compile_grammar
-from zoo.generation.grammar.mask import TokenMask, masked, token_mask
+from zoo.generation.grammar.compile import Grammar, compile_grammar
+from zoo.generation.grammar.mask import TokenMask, apply_mask, token_mask
 
-__all__ = ["Language", "TokenMask", "compile_grammar", "masked", "token_mask"]
+__all__ = ["Grammar", "TokenMask", "apply_mask", "compile_grammar", "token_mask"]

@@ -1,4 +1,4 @@
-"""What a constraint allows, as a grammar of `llguidance`, or what is wrong with it in one line."""
+"""Compiles a JSON Schema, an expression or a grammar to a grammar of `llguidance`; an error is one line."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from typing import Any
 from zoo.errors import PromptError
 from zoo.frozen import Frozen, frozen
 
-# With this the grammar leaves the choice among all tokens that fit, and never asks how the tokenizer would write a text
-# that is certain: many tokenizers cannot say that of a text's middle.
-FREE = '%llguidance {"no_forcing": true}'
+# With this option the grammar allows all tokens that fit, and never asks how the tokenizer would encode a text that is
+# certain: many tokenizers cannot encode the middle of a text.
+NO_FORCING = '%llguidance {"no_forcing": true}'
 # No white space between the parts of a document, which a model could otherwise repeat without end.
 COMPACT = {"whitespace_flexible": False, "item_separator": ",", "key_separator": ":"}
 DOCUMENTS = ("const", "enum")  # keywords whose values are documents, not schemas
-SILENT = ("default", "examples")  # and those that ask for nothing
+IGNORED = ("default", "examples")  # keywords that constrain nothing
 DIGITS = 15
 
 # Beyond these, llguidance takes many seconds, or more stack than a thread has, which ends the process.
@@ -30,10 +30,10 @@ MOST_REFERENCES = 500  # different $ref in it
 MOST_PATTERNS = 100  # names in its patternProperties
 RULE = re.compile(r"^[ \t]*[?!]?[\w.-]+[ \t]*(?:::=|:)", re.MULTILINE)
 
-STUCK = "no token of the vocabulary goes on with a text that fits"
-# What llguidance says in terms of its own, by how that begins.
-TOLD = {
-    "NoExtension": STUCK,
+NO_TOKEN = "no token of the vocabulary goes on with a text that fits"
+# Plain words for messages of llguidance, by their beginnings.
+PLAIN_MESSAGES = {
+    "NoExtension": NO_TOKEN,
     "oneOf constraints": "oneOf is supported only where it is certain that no document fits two of its schemas",
 }
 PLACE = re.compile(r"^line \d+, column \d+: ")
@@ -42,11 +42,11 @@ SCHEMA = re.compile(r"%json\s*")
 
 
 @frozen()
-class Language(Frozen):
-    """The texts that a constraint allows. `name` is the setting that it was given by, `grammar` is llguidance's Lark."""
+class Grammar(Frozen):
+    """What a constraint allows. `name` is the setting that gave it, `lark` the grammar in llguidance's Lark."""
 
     name: str
-    grammar: str
+    lark: str
 
 
 def compile_grammar(
@@ -54,8 +54,8 @@ def compile_grammar(
     json_schema: Mapping[str, Any] | str | None = None,
     regex: str | None = None,
     grammar: str | None = None,
-) -> Language | None:
-    """The texts that a setting allows, None where none of them is given; PromptError for what cannot be followed.
+) -> Grammar | None:
+    """The grammar of one of the settings, None where none of them is given; PromptError for an unsupported one.
 
     `json_schema` is a JSON Schema or its text ({} allows any document), `regex` an expression that matches the text as a
     whole, `grammar` one of Lark, or of GBNF, which is known by its "::=".
@@ -79,25 +79,25 @@ def compile_grammar(
     return None if grammar is None else _of_grammar(grammar)
 
 
-def _checked(name: str, grammar: str, plain: str | None = None) -> Language:
-    """The language of a grammar; PromptError, naming the setting, for one that llguidance does not take.
+def _checked(name: str, grammar: str, plain: str | None = None) -> Grammar:
+    """A grammar that llguidance accepts; PromptError, naming the setting, for another.
 
-    `plain` is what was asked for without the grammar around it, of whose lines a message would tell.
+    `plain` is the grammar without the options around it. It is checked first: its messages name lines of the input.
     """
     from llguidance import LLMatcher
 
     for text in filter(None, (plain, grammar)):
         wrong, messages = LLMatcher.validate_grammar_with_warnings(text)
         if wrong:
-            told = reason(messages[0])
+            told = error_line(messages[0])
             raise PromptError(f"`{name}`: {PLACE.sub('', told) if text is plain else told}")
-    return Language(name, grammar)
+    return Grammar(name, grammar)
 
 
-def reason(message: str) -> str:
-    """What is wrong with a grammar, in one line, of a message that shows the place in several."""
+def error_line(message: str) -> str:
+    """The error of a grammar in one line, from a message of several."""
     lines = message.strip().splitlines() or ["it cannot be followed"]
-    for start, told in TOLD.items():
+    for start, told in PLAIN_MESSAGES.items():
         if lines[0].startswith(start):
             return told
     first = re.sub(r"^(?:at )?(\d+)\((\d+)\): ", r"line \1, column \2: ", lines[0])
@@ -106,7 +106,7 @@ def reason(message: str) -> str:
     return first if wrong is None else f"{place[0] if place else ''}{wrong}"
 
 
-def _of_schema(schema: Mapping[str, Any] | str) -> Language:
+def _of_schema(schema: Mapping[str, Any] | str) -> Grammar:
     from llguidance import LLMatcher
 
     if isinstance(schema, str):
@@ -127,7 +127,7 @@ def _of_schema(schema: Mapping[str, Any] | str) -> Language:
     except (TypeError, ValueError) as error:
         raise PromptError(f"`json_schema`: not JSON: {error}") from None
     plain = LLMatcher.grammar_from_json_schema(text)
-    return _checked("json_schema", f"{FREE}\nstart: %json {text}", plain)
+    return _checked("json_schema", f"{NO_FORCING}\nstart: %json {text}", plain)
 
 
 def _parts(value: Any, *, schema: bool = True) -> Iterator[Any]:
@@ -136,7 +136,7 @@ def _parts(value: Any, *, schema: bool = True) -> Iterator[Any]:
         if schema:
             yield value
         for key, inner in value.items():
-            if not schema or key not in SILENT:
+            if not schema or key not in IGNORED:
                 yield from _parts(inner, schema=schema and key not in DOCUMENTS)
     elif isinstance(value, list | tuple):
         for inner in value:
@@ -193,14 +193,14 @@ def _check_count(schema: Any) -> None:
         )
 
 
-def _of_regex(regex: str) -> Language:
+def _of_regex(regex: str) -> Grammar:
     from llguidance import LLMatcher
 
     if not isinstance(regex, str):
         raise PromptError(f"`regex` must be text, got {regex!r:.60}")
     _check_length("regex", regex)
     plain = LLMatcher.grammar_from_regex(regex)
-    return _checked("regex", f"{FREE}\n{json.loads(plain)['grammars'][0]['lark_grammar']}", plain)
+    return _checked("regex", f"{NO_FORCING}\n{json.loads(plain)['grammars'][0]['lark_grammar']}", plain)
 
 
 def _check_length(name: str, text: str) -> None:
@@ -208,7 +208,7 @@ def _check_length(name: str, text: str) -> None:
         raise PromptError(f"`{name}` has {len(text)} characters, more than {MOST_CHARACTERS}")
 
 
-def _of_grammar(grammar: str) -> Language:
+def _of_grammar(grammar: str) -> Grammar:
     if not isinstance(grammar, str):
         raise PromptError(f"`grammar` must be text, got {grammar!r:.60}")
     _check_length("grammar", grammar)
@@ -225,4 +225,4 @@ def _of_grammar(grammar: str) -> Language:
         except Exception as error:
             raise PromptError(f"`grammar`: GBNF: {error}") from None
     # The option stands at the end, so that a message tells the line as the file has it.
-    return _checked("grammar", f"{grammar}\n{FREE}\n")
+    return _checked("grammar", f"{grammar}\n{NO_FORCING}\n")

@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from zoo.errors import PromptError, TokenizerError
+from zoo.errors import TokenizerError
 from zoo.frozen import Frozen, frozen
 from zoo.tokenizer import Tokenizer
 
@@ -20,11 +20,11 @@ BITS = 32  # ids in a word of a mask
 
 @frozen()
 class Vocabulary(Frozen):
-    """The ids of a model as a grammar sees them: V in all, of which some are special or padding.
+    """The V ids of a model, some of them special or padding, as a grammar sees them.
 
-    `library` is llguidance's form of it, with one more id, `end` = V, for the end of a text: which tokens end one may
-    differ from text to text. `all` and `at_first` are masks, uint32 (ceil(V/32),), of these ids and of those that may
-    begin a text; `silent` are those without text.
+    `library` is llguidance's form, with one more id, `end` = V, for the end of a text, because texts may have different
+    end tokens. `all` and `at_first` are masks, uint32 (ceil(V/32),), of all ids and of those that may begin a text;
+    `silent` are the ids without text.
     """
 
     library: LLTokenizer
@@ -34,8 +34,8 @@ class Vocabulary(Frozen):
     silent: frozenset[int]
 
 
-class _Wrapped:
-    """What llguidance asks of a tokenizer; grammars that force no tokens never ask it to encode."""
+class _TokenizerWrapper:
+    """The interface that llguidance needs of a tokenizer. It never encodes, because the grammars force no tokens."""
 
     is_tokenizer_wrapper = True
     bos_token_id = None
@@ -47,15 +47,15 @@ class _Wrapped:
         return []
 
 
-_built: WeakKeyDictionary[Tokenizer, dict[int, Vocabulary]] = WeakKeyDictionary()
+_VOCABULARIES: WeakKeyDictionary[Tokenizer, dict[int, Vocabulary]] = WeakKeyDictionary()
 
 
 def vocabulary_of(tokenizer: Tokenizer, size: int) -> Vocabulary | None:
-    """The vocabulary of a model with `size` ids, kept as long as the tokenizer is.
+    """The vocabulary of a model with `size` ids, built once for each tokenizer.
 
-    None where the text of ids is not the bytes of its tokens, one after the other.
+    None where decoding does more than join the bytes of tokens.
     """
-    kept = _built.setdefault(tokenizer, {})
+    kept = _VOCABULARIES.setdefault(tokenizer, {})
     if size not in kept:
         made = _build(tokenizer, size)
         if made is None:
@@ -75,7 +75,7 @@ def _build(tokenizer: Tokenizer, size: int) -> Vocabulary | None:
     # A grammar can name a special token as it is written; an id without a token is never allowed.
     tokens = [_written(tokenizer, id) if token is None else token for id, token in enumerate(known)]
     tokens += [b""] * (size - len(tokens)) + [b"<end of text>"]
-    library = LLTokenizer(_Wrapped(tokens, [*(id for id in silent if tokens[id]), size], size))  # type: ignore[arg-type]
+    library = LLTokenizer(_TokenizerWrapper(tokens, [*(id for id in silent if tokens[id]), size], size))  # type: ignore[arg-type]
     everything = bits_of(range(size), size)
     at_first = everything & ~bits_of((id for id in text.altered_first if id < size), size)
     return Vocabulary(library, size, everything, at_first, frozenset(silent))
@@ -89,20 +89,8 @@ def bits_of(ids: Iterable[int], size: int) -> np.ndarray:
 
 
 def _written(tokenizer: Tokenizer, id: int) -> bytes:
-    """A special token as the vocabulary writes it; nothing for an id that has none."""
+    """A special token as the vocabulary writes it; nothing for an id without a token."""
     try:
         return tokenizer.token(id).encode("utf-8")
     except TokenizerError:
         return b""
-
-
-def no_vocabulary(name: str, tokenizer: Tokenizer | None) -> PromptError:
-    """Why a text of a given form cannot be asked for with this tokenizer, or without one."""
-    if tokenizer is None:
-        return PromptError(
-            f"`{name}`: the model has no tokenizer, so there is no text whose form could be kept"
-        )
-    kind = f" ({tokenizer.kind})" if tokenizer.kind else ""
-    return PromptError(
-        f"`{name}`: this tokenizer{kind} changes text between tokens, so that the form of a text cannot be kept"
-    )

@@ -147,11 +147,11 @@ class LogitsProcessors:
             name = "target_language" if settings.target_language else CHECKPOINT
             yield LogitsProcessor(name, None, self._forced)
         if (mask := self.mask) is not None:
-            from zoo.generation.grammar import masked
+            from zoo.generation.grammar import apply_mask
 
             asked = (each.name for each in CONSTRAINTS if getattr(settings, each.name) is not None)
             name = next(asked, "grammar")
-            yield LogitsProcessor(name, None, lambda logits: masked(logits, mask.allowed()))
+            yield LogitsProcessor(name, None, lambda logits: apply_mask(logits, mask.allowed()))
 
     def _long_enough(self, logits: mx.array) -> mx.array:
         """The logits without end tokens while the text is too short, unless a grammar allows nothing else."""
