@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from zoo.cli.perplexity import drawn
+from zoo.cli.perplexity import table_of
 from zoo.inspect.perplexity import Perplexity
 
 TEXT = "The capital city of China is Beijing. 中国的首都是北京。\n" * 12
@@ -85,8 +85,8 @@ def test_different_tokenizers_are_compared_by_bytes():
         sees="all tokens before",
     )
     other = Perplexity(**{name: getattr(one, name) for name in one.__dataclass_fields__} | {"tokens": 4})
-    assert "bits a byte compares" not in drawn({"a": one, "b": one})
-    assert "bits a byte compares" in drawn({"a": one, "b": other})
+    assert "bits a byte compares" not in table_of({"a": one, "b": one})
+    assert "bits a byte compares" in table_of({"a": one, "b": other})
 
 
 def test_a_file_that_is_not_there_is_named(command):

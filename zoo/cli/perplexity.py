@@ -46,54 +46,30 @@ LONGER = {
 def perplexity(
     names: tuple[str, ...],
     file: Path,
-    context: int | None,
-    stride: int | None,
-    limit: int | None,
-    batch: int,
     as_json: bool,
-    **how: Any,
+    **given: Any,
 ) -> None:
     """Measure how well each SOURCE predicts the text in FILE ("-": a pipe), in bits a byte and perplexity a token.
 
     A token is predicted once, from at least context − stride tokens before it. Bits a byte compares models of different
     tokenizers; perplexity compares those of one tokenizer alone.
     """
-    from zoo.checkpoint.source import is_architecture
     from zoo.cli.progress import Progress
-    from zoo.cli.run import piped
-    from zoo.errors import PromptError
-    from zoo.files.reading import read_persons_text
-    from zoo.host.registry import default_registry
     from zoo.inspect.perplexity import check_source
     from zoo.inspect.perplexity import perplexity as measure
     from zoo.loading import load
 
-    if str(file) != "-" and not file.exists():
-        models = [*names, str(file)] if is_architecture(str(file), default_registry()) else names
-        raise click.UsageError(
-            f"{file}: no such file; the file with the text comes last: zoo perplexity {shlex.join(models)} FILE"
-        )
-    policy = policy_of(how)
-    text = piped() if str(file) == "-" else read_persons_text(file, PromptError)
-    if not text:
-        raise PromptError(f"{'the pipe' if str(file) == '-' else file}: is empty")
+    window = {name: given.pop(name) for name in ("context", "stride", "limit", "batch")}
+    policy = policy_of(given)
+    text = _text(names, file)
     for name in names:
-        check_source(name, architecture=how["architecture"], revision=how["revision"])
+        check_source(name, architecture=given["architecture"], revision=given["revision"])
     found = {}
     for name in names:
         with Progress(f"loading {name}", waits=True) as loading:
-            loaded = load(name, report=loading, **how)
+            loaded = load(name, report=loading, **given)
         with Progress(f"reading by {name}") as report:
-            found[name] = measure(
-                loaded,
-                text,
-                context=context,
-                stride=stride,
-                limit=limit,
-                batch=batch,
-                report=report,
-                policy=policy,
-            )
+            found[name] = measure(loaded, text, report=report, policy=policy, **window)
         del loaded
     if as_json:
         from zoo.runtime import versions
@@ -103,10 +79,32 @@ def perplexity(
             json.dumps({"file": str(file), "models": values, "versions": versions()}, ensure_ascii=False)
         )
     else:
-        click.echo(drawn(found))
+        click.echo(table_of(found))
 
 
-def drawn(found: dict[str, Perplexity]) -> str:
+def _text(names: tuple[str, ...], file: Path) -> str:
+    """The text of the file or of the pipe; PromptError where it is empty."""
+    from zoo.checkpoint.source import is_architecture
+    from zoo.cli.run import piped
+    from zoo.errors import PromptError
+    from zoo.files.reading import read_persons_text
+    from zoo.host.registry import default_registry
+
+    if str(file) == "-":
+        text = piped()
+    elif file.exists():
+        text = read_persons_text(file, PromptError)
+    else:
+        models = [*names, str(file)] if is_architecture(str(file), default_registry()) else names
+        raise click.UsageError(
+            f"{file}: no such file; the file with the text comes last: zoo perplexity {shlex.join(models)} FILE"
+        )
+    if not text:
+        raise PromptError(f"{'the pipe' if str(file) == '-' else file}: is empty")
+    return text
+
+
+def table_of(found: dict[str, Perplexity]) -> str:
     """The figures of one model in rows, those of several side by side."""
     from zoo.cli.table import table, wrapped
     from zoo.cli.terminal import columns
@@ -118,10 +116,10 @@ def drawn(found: dict[str, Perplexity]) -> str:
     unknown = any(one.unknown for one in found.values())
     heads = [head for head in next(iter(cells.values())) if head != "unknown" or unknown]
     rows = [[name, *(values[head] for head in heads)] for name, values in cells.items()]
-    drawn = table(rows, ["model", *heads], repeated=1)
+    lines = table(rows, ["model", *heads], repeated=1)
     if len({one.tokens for one in found.values()}) == 1:
-        return drawn
-    return f"{drawn}\n\n{wrapped(DIFFERENT, columns())}"
+        return lines
+    return f"{lines}\n\n{wrapped(DIFFERENT, columns())}"
 
 
 def _cells(one: Perplexity) -> dict[str, str]:

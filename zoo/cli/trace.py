@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -25,6 +25,9 @@ from zoo.cli.source_options import (
     strategy_option,
 )
 from zoo.describe.language import LANGUAGES
+
+if TYPE_CHECKING:
+    from zoo.inspect.tracing.result import Trace
 
 
 @click.command(
@@ -79,13 +82,9 @@ def trace(
     as_json: str | None,
     overwrite: bool,
     address: str | None,
-    architecture: str | None,
-    revision: str | None,
-    dtype: str | None,
-    samplers: tuple[str, ...],
-    strategy: str | None,
     raw: bool,
     settings: dict[str, Any],
+    **given: Any,
 ) -> None:
     """Follow TEXT through SOURCE (an architecture, a folder, a GGUF file or a hub id), from its pieces to new text.
 
@@ -93,28 +92,14 @@ def trace(
     layer, and how each new token was chosen. --html writes all of it as a page; --npz every number. At most 8 tokens
     are written, unless --max-tokens says otherwise.
     """
+    from zoo.files.writing import check_outputs
+    from zoo.inspect.trace_view.export import value_json, value_lines, write_html, write_json
+
     if prompt is None or prompt == "-":
         prompt = piped()
     written = [path for path in (html, npz, Path(as_json) if as_json not in (None, "-") else None) if path]
-    from zoo.files.writing import check_outputs
-    from zoo.inspect.trace_view.export import value_json, value_lines, write_html, write_json
-    from zoo.inspect.tracing.hooks import values_of
-    from zoo.inspect.tracing.intervention import resolve
-    from zoo.inspect.tracing.run import trace as run
-    from zoo.loading import load
-
     check_outputs(written, overwrite)
-    with Progress("loading", waits=True) as report:
-        loaded = load(source, architecture=architecture, revision=revision, dtype=dtype, report=report)
-    served_by(loaded.architecture)
-    whole = None if address is None else resolve(address, values_of(loaded.model, loaded.registry))[0]
-    if samplers:
-        settings["samplers"] = samplers_of(loaded.registry, samplers)
-    ids = prompt_ids(loaded, prompt, settings, raw=raw)
-    if strategy is not None:
-        settings["strategy"] = strategy
-    with Progress("tracing"):
-        found = run(loaded, ids, only=whole if whole and not written else (), **settings)
+    found = _traced(source, prompt, settings, raw, address, whole=bool(written), **given)
     if npz is not None:
         found.save(npz, overwrite=overwrite)
     if address is not None:
@@ -141,3 +126,34 @@ def trace(
         show(view, chosen, layers)
     if written:
         click.echo("wrote " + ", ".join(map(str, written)), err=True)
+
+
+def _traced(
+    source: str,
+    prompt: str,
+    settings: dict[str, Any],
+    raw: bool,
+    address: str | None,
+    *,
+    whole: bool,
+    strategy: str | None,
+    samplers: tuple[str, ...],
+    **how: Any,
+) -> Trace:
+    """The trace of a source that is loaded for it: `whole`, or only the value at `address` where there is one."""
+    from zoo.inspect.tracing.hooks import values_of
+    from zoo.inspect.tracing.intervention import resolve
+    from zoo.inspect.tracing.run import trace as run
+    from zoo.loading import load
+
+    with Progress("loading", waits=True) as report:
+        loaded = load(source, report=report, **how)
+    served_by(loaded.architecture)
+    only = () if address is None else (resolve(address, values_of(loaded.model, loaded.registry))[0],)
+    if samplers:
+        settings["samplers"] = samplers_of(loaded.registry, samplers)
+    ids = prompt_ids(loaded, prompt, settings, raw=raw)
+    if strategy is not None:
+        settings["strategy"] = strategy
+    with Progress("tracing"):
+        return run(loaded, ids, only=() if whole else only, **settings)
