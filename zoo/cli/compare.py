@@ -49,7 +49,7 @@ def compare(
     the block diagrams and facts is marked with ≠; the differences from the first follow in words. With one name, --html
     writes the page of that model alone.
     """
-    from zoo.cli.drawn import diagrams_of, print_diagrams, write_file, write_svg
+    from zoo.cli.diagram_output import diagrams_of, print_diagrams, write_file, write_svg
     from zoo.describe import aligned, common_context, describe, fields_of
     from zoo.describe import compare as compare_sheets
     from zoo.describe.differences import differences

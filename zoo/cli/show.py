@@ -56,7 +56,7 @@ def show(
     alone is read, or a recipe in a .json file, as --recipe prints it.
     """
     from zoo.checkpoint.weight_map import weight_names, weight_rules
-    from zoo.cli.drawn import diagrams_of, print_diagrams, write_svg
+    from zoo.cli.diagram_output import diagrams_of, print_diagrams, write_svg
     from zoo.describe import aligned, base_of, describe, fields_of
     from zoo.describe.differences import differences
     from zoo.describe.facts.stacks import is_opaque

@@ -60,7 +60,7 @@ def tokenize(
         }
         click.echo(json.dumps(values, ensure_ascii=False))
         return
-    from zoo.cli import pieces
+    from zoo.cli import token_output
 
     drawn = sys.stdout.isatty() and not as_table
     most = (300 if sys.stdout.isatty() else 0) if limit is None else limit
@@ -69,14 +69,14 @@ def tokenize(
             click.echo(one.source)
         shown = one.pieces[: most or None]
         if drawn:
-            pieces.draw(shown)
+            token_output.draw(shown)
         elif shown:
-            click.echo(pieces.listed(shown))
+            click.echo(token_output.listed(shown))
         if len(shown) < len(one.pieces):
             click.echo(f"… {len(one.pieces) - len(shown):,} more pieces; --limit 0 shows all")
         if shown:
             click.echo()
-    click.echo(pieces.counted(found))
+    click.echo(token_output.counted(found))
 
 
 def _asked(words: tuple[str, ...], path: Path | None) -> tuple[list[str], str]:

@@ -121,7 +121,7 @@ def trace(
     if as_json is not None:
         write_json(view.to_json(), as_json, overwrite)
     elif not written:
-        from zoo.cli.tracing import show
+        from zoo.cli.trace_output import show
 
         show(view, chosen, layers)
     if written:
