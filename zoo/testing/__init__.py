@@ -10,6 +10,7 @@ V vocabulary.
 
 from __future__ import annotations
 
+from zoo.testing.model_checks import imports_nothing_heavy
 from zoo.testing.strategies import check_strategy
 from zoo.testing.subjects import TOLERANCE, Check, Subject, numbers_of, randomise, same, subject, subject_of
 from zoo.testing.suite import (
@@ -18,7 +19,6 @@ from zoo.testing.suite import (
     check_architecture,
     check_card,
     checks_of,
-    imports_nothing_heavy,
     outcome,
     results_of,
     run_checks,

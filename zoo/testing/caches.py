@@ -5,15 +5,14 @@ Axes: B batch, T length, V vocabulary.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import pairwise
 from typing import Any
 
 import mlx.core as mx
 
 from zoo.cache import Cache
 from zoo.recipe import DynamicScaling, Spec, learned_context
-from zoo.testing.subjects import Check, Subject, is_causal, same, streams, translates
+from zoo.testing.pieces import logits_in_pieces, reader
+from zoo.testing.subjects import Subject, is_causal, same, streams, translates
 
 # Numbers of tokens at which implementations commonly start another piece, beside those that a spec declares.
 BORDERS = (64, 128)
@@ -26,7 +25,7 @@ def caches_hold_what_the_recipe_counts(subject: Subject) -> None:
     """Memory is estimated from `kv_cache_size` and `state_size`; the caches must hold just as many numbers."""
     total = min(subject.tokens.shape[1], 24)
     decoder = decoder_of(subject)
-    caches, step = reader(subject, subject.tokens[:1])
+    caches, step = reader(subject)
     assert len(caches) == len(decoder.layers), (
         f"make_cache gives {len(caches)} caches, one for each of {len(decoder.layers)} layers is expected"
     )
@@ -58,15 +57,16 @@ def chunks_meet_without_a_seam(subject: Subject) -> None:
     ends = borders(subject.recipe, decoder_of(subject))
     length, small = max(ends) + PAST, max(min(ends) - 1, 7)
     text = mx.random.randint(0, subject.vocab, (1, length), key=mx.random.key(length))  # (1, T)
-    expected = logits_in_pieces(
-        subject, text, range(small, length, small)
-    )  # no piece of these crosses a border
+    prefix = PADDING if subject.architecture.causality == "prefix" else None
+    # No piece of these crosses a border.
+    expected = logits_in_pieces(subject, text, range(small, length, small), prefix=prefix)
     for what, cuts in (
         ("one piece", ()),
         (f"pieces that end at {', '.join(map(str, ends))}", ends),
         (f"pieces that end at {PADDING} and at the end", (PADDING,)),
     ):
-        same(logits_in_pieces(subject, text, cuts), expected, f"logits of {length} tokens in {what}")
+        found = logits_in_pieces(subject, text, cuts, prefix=prefix)
+        same(found, expected, f"logits of {length} tokens in {what}")
     if is_causal(subject) and "left" in subject.model.padding:
         row = mx.concatenate([text[:, :PADDING], text[:, :-PADDING]], axis=1)  # (1, T)
         mask = mx.array([[1] * length, [0] * PADDING + [1] * (length - PADDING)])  # (2, T)
@@ -95,27 +95,6 @@ def declared(part: Spec) -> tuple[int, ...]:
     return chunks if isinstance(chunks, tuple) and all(isinstance(chunk, int) for chunk in chunks) else ()
 
 
-def logits_in_pieces(subject: Subject, text: mx.array, cuts: Sequence[int]) -> mx.array:
-    """The logits (1, T, V) of a text (1, T) that is run with a cache in the pieces between `cuts`."""
-    _, step = reader(subject, subject.tokens[:1])
-    prefix = subject.architecture.causality == "prefix"
-    pieces = [
-        step(text[:, start:end], **({"prefix": PADDING} if prefix and not start else {}))
-        for start, end in pairwise([0, *cuts, text.shape[1]])
-    ]
-    return mx.concatenate(pieces, axis=1)
-
-
-def reader(subject: Subject, source: mx.array) -> tuple[list[Any], Any]:
-    """Empty caches, and the function that runs the next tokens (1, T) with them and gives their logits."""
-    model, caches = subject.model, subject.model.make_cache()
-    if not translates(subject):
-        return caches, lambda tokens, **settings: model(tokens, caches, **settings)
-    memory = [model.encode(source)]
-    # The first pass computes the source's keys and values: no other needs the memory they come from.
-    return caches, lambda tokens: model.decode(tokens, memory.pop() if memory else None, caches)
-
-
 def keeps(subject: Subject) -> bool:
     """Whether it decodes with caches, which modules of the zoo or a plugin make."""
     return (streams(subject) or translates(subject)) and not subject.architecture.bridged
@@ -124,9 +103,3 @@ def keeps(subject: Subject) -> bool:
 def crosses(subject: Subject) -> bool:
     """Whether it runs texts in pieces, and texts that are long enough for a border."""
     return (streams(subject) or translates(subject)) and bool(borders(subject.recipe, decoder_of(subject)))
-
-
-CHECKS = (
-    Check.of(caches_hold_what_the_recipe_counts, keeps),
-    Check.of(chunks_meet_without_a_seam, crosses),
-)

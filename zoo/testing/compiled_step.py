@@ -8,7 +8,7 @@ from functools import partial
 import mlx.core as mx
 
 from zoo.compiled_step import compiled_step
-from zoo.testing.subjects import Check, Subject, same, streams, translates
+from zoo.testing.subjects import Subject, same, streams, translates
 
 
 def compiled_step_equals_the_model(subject: Subject) -> None:
@@ -49,6 +49,3 @@ def _read(tokens: mx.array) -> int:
 def is_compiled(subject: Subject) -> bool:
     """Whether the model has such a step."""
     return (streams(subject) or translates(subject)) and compiled_step(subject.model) is not None
-
-
-CHECKS = (Check.of(compiled_step_equals_the_model, is_compiled),)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from zoo.architecture import Strategy
@@ -12,25 +11,16 @@ from zoo.generation import stream
 from zoo.generation.loop.step import Step
 from zoo.host.registry import Registry, default_registry
 from zoo.loading import Loaded
-from zoo.testing.subjects import Check, Subject, subject
+from zoo.testing.subjects import Subject, loaded_of, subject
 
 LENGTH = 8  # tokens of a prompt, and of an answer
 MASK = 3  # the id that stands for a hidden token
 PROMPT = tuple(range(MASK, MASK + LENGTH))
 
 
-def loaded_of(subject: Subject) -> Loaded:
-    """A subject as a loaded model without a tokenizer: prompts are ids."""
-    config = {**subject.numbers, "mask_token_id": MASK}
-    return Loaded(
-        subject.model,
-        None,
-        subject.architecture,
-        subject.recipe,
-        config,
-        Path("."),
-        registry=subject.registry,
-    )
+def loaded_with_mask(subject: Subject) -> Loaded:
+    """A subject as a loaded model whose config has the id that stands for a hidden token."""
+    return loaded_of(subject, {**subject.numbers, "mask_token_id": MASK})
 
 
 def check_strategy(
@@ -49,13 +39,13 @@ def check_strategy(
         architecture = "llama" if "generate" in tasks else next(fitting, "llama")
     made = subject(architecture, registry=registry)
     strategy = registry.strategy(made.architecture.task, name=name)
-    return _checked_runs(loaded_of(made), strategy, name, settings)
+    return _checked_runs(loaded_with_mask(made), strategy, name, settings)
 
 
 def strategies_end_as_they_must(subject: Subject) -> None:
     """A strategy yields steps, and the last one says why the text ends."""
     for strategy in strategies_of(subject):
-        _checked_runs(loaded_of(subject), strategy, _full(subject.registry, strategy), {})
+        _checked_runs(loaded_with_mask(subject), strategy, _full(subject.registry, strategy), {})
 
 
 def _checked_runs(loaded: Loaded, strategy: Strategy, name: str, settings: Any) -> list[Step]:
@@ -96,7 +86,7 @@ def strategies_of(subject: Subject) -> list[Strategy]:
 
 def _starts(subject: Subject, strategy: Strategy) -> bool:
     try:
-        stream(loaded_of(subject), PROMPT, strategy=_full(subject.registry, strategy))
+        stream(loaded_with_mask(subject), PROMPT, strategy=_full(subject.registry, strategy))
     except PromptError:
         return False
     except Exception:  # whatever it is, the check itself runs into it and says so
@@ -107,6 +97,3 @@ def _starts(subject: Subject, strategy: Strategy) -> bool:
 def _full(registry: Registry, strategy: Strategy) -> str:
     """The name by which no other plugin's strategy can be meant."""
     return f"{registry.plugin_of(strategy).distribution}::{strategy.name}"
-
-
-CHECKS = (Check.of(strategies_end_as_they_must, lambda subject: bool(strategies_of(subject))),)

@@ -5,7 +5,8 @@ Axes: B batch, T length, V vocabulary.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -180,11 +181,10 @@ def _check_not_in_place_of_a_plugin(loaded: Loaded, registry: Registry) -> None:
             warn(f"{library} is tested; not loaded is the {plugin.unloaded_label}")
 
 
-def loaded_of(subject: Subject) -> Loaded:
+def loaded_of(subject: Subject, config: Mapping[str, Any] | None = None) -> Loaded:
     """A subject as what `zoo.load` gives, without a tokenizer: prompts are ids."""
-    return Loaded(
-        subject.model, None, subject.architecture, subject.recipe, {}, Path("."), registry=subject.registry
-    )
+    given = (subject.model, None, subject.architecture, subject.recipe, dict(config or {}), Path("."))
+    return Loaded(*given, registry=subject.registry)
 
 
 def random_texts(recipe: Any, seed: int = 0) -> mx.array:
@@ -233,6 +233,25 @@ def same_on_average(found: mx.array, expected: mx.array, what: str, tolerance: f
     allowed = tolerance * (expected.max() - expected.min()).item()
     off = mx.abs(found - expected).mean().item()
     assert off <= allowed, f"{what}: off by {off:.3g} on average, allowed {allowed:.3g}"
+
+
+def check_greedy(tokens: Sequence[int], rows: mx.array, logits: mx.array) -> None:
+    """AssertionError unless each token has the largest logit of its row (V,), up to near ties in the range of `logits`."""
+    margin = TOLERANCE * (logits.max() - logits.min()).item()
+    for position, token in enumerate(tokens):
+        lost = (rows[position].max() - rows[position, token]).item()
+        assert lost <= margin, f"token {position} is {token}, whose logit is {lost:.3g} below the largest"
+
+
+@contextmanager
+def weights_in(subject: Subject, dtype: mx.Dtype) -> Iterator[None]:
+    """The model's floats in `dtype`, until the end of the block."""
+    parameters = subject.model.parameters()
+    try:
+        subject.model.set_dtype(dtype)
+        yield
+    finally:
+        subject.model.update(parameters)
 
 
 def _index_of_largest(difference: mx.array) -> tuple[int, ...]:

@@ -23,9 +23,9 @@ from zoo.inspect.tracing.block_probes import AttentionProbe
 from zoo.inspect.tracing.hooks import hooked, modules_of, probe_of
 from zoo.inspect.tracing.probe import Value
 from zoo.inspect.tracing.recorder import RecordedPass, Recorder
-from zoo.testing.strategies import LENGTH, PROMPT
-from zoo.testing.strategies import loaded_of as loaded_with_mask
-from zoo.testing.subjects import Check, Subject, is_causal, loaded_of, same, translates
+from zoo.testing.pieces import logits_in_pieces
+from zoo.testing.strategies import LENGTH, PROMPT, loaded_with_mask
+from zoo.testing.subjects import Subject, is_causal, loaded_of, same, translates
 
 LAYER = re.compile(r"(?:.*\.)?layers\.(\d+)")
 SHORT = 8  # tokens of a text that is read once for each value
@@ -222,17 +222,8 @@ def in_pieces(subject: Subject) -> Iterator[mx.array]:
     if not (is_causal(subject) or translates(subject)):
         return
     text = target_of(subject) if translates(subject) else subject.tokens[:1]
-    memory, caches, pieces = None, subject.model.make_cache(), []
-    if translates(subject):
-        memory = subject.model.encode(subject.tokens[:1])
-    ends = [*(end for end in PIECES if end < text.shape[1]), *range(PIECES[-1] + 1, text.shape[1] + 1)]
-    for start, end in zip([0, *ends], ends, strict=False):
-        piece = text[:, start:end]
-        if translates(subject):
-            pieces.append(subject.model.decode(piece, None if start else memory, caches))
-        else:
-            pieces.append(subject.model(piece, caches))
-    yield mx.concatenate(pieces, axis=1)
+    cuts = [*(cut for cut in PIECES if cut < text.shape[1]), *range(PIECES[-1] + 1, text.shape[1])]
+    yield logits_in_pieces(subject, text, cuts)
 
 
 def recorded(subject: Subject) -> tuple[RecordedPass, Mapping[str, Value]]:
@@ -258,14 +249,3 @@ def layer_of(address: str) -> str:
     """The layer that an address lies in."""
     found = LAYER.match(address)
     return found[0] if found else address
-
-
-CHECKS = (
-    Check.of(traced_equals_untraced, lambda subject: True),
-    Check.of(traced_values_fit_together, lambda subject: True),
-    Check.of(intervention_changes_what_follows_and_nothing_before, lambda subject: True),
-    Check.of(every_value_takes_part, lambda subject: True),
-    Check.of(
-        cached_values_equal_the_full_forwards, lambda subject: is_causal(subject) or translates(subject)
-    ),
-)

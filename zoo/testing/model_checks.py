@@ -1,0 +1,214 @@
+"""The checks of the conformance suite for decoders and encoders: each a function whose docstring is its reason.
+
+Axes: B batch, T length, V vocabulary.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import mlx.core as mx
+from mlx.utils import tree_flatten
+
+from zoo.checkpoint.parameters import parameters_of
+from zoo.checkpoint.quantize import quantize
+from zoo.checkpoint.save import save
+from zoo.generation import generate
+from zoo.host.discovery import FIRST_PARTY
+from zoo.loading import load
+from zoo.testing.outputs import checked_outputs
+from zoo.testing.pieces import logits_in_pieces
+from zoo.testing.subjects import (
+    PACKING,
+    Subject,
+    answer,
+    check_greedy,
+    loaded_of,
+    quantizes,
+    same,
+    same_on_average,
+    weights_in,
+)
+
+# Packages that no plugin may import before a model is built.
+HEAVY = ("mlx", "mlx_lm", "torch", "transformers")
+AUTOREGRESSIVE = f"{FIRST_PARTY}::autoregressive"  # by its full name, which no other plugin can take
+
+
+def model_runs(subject: Subject) -> None:
+    """Every other check needs a model that runs."""
+    with checked_outputs(subject):
+        mx.eval(answer(subject))
+
+
+def parameters_equal_the_recipes(subject: Subject) -> None:
+    """`zoo show` and `compare` count from the recipe; the model must hold just that many."""
+    # A packed matrix counts as the numbers that it stands for.
+    size = sum(math.prod(array.shape) for array in parameters_of(subject.model).values())
+    counted = subject.recipe.parameters(subject.recipe.dim)
+    assert size == counted, f"the model holds {size:,} parameters, the recipe counts {counted:,}"
+
+
+def base_is_an_architecture(subject: Subject) -> None:
+    """A variant is described by its difference from its base."""
+    base = str(subject.architecture.base)
+    assert base in subject.registry, f"base {base!r} is unknown{subject.registry.suggestion(base)}"
+
+
+def cached_decode_equals_full_forward(subject: Subject) -> None:
+    """Decoding from the cache is the same mathematics as the longer prompt."""
+    length = subject.tokens.shape[1]
+    found = logits_in_pieces(subject, subject.tokens, range(length // 2, length))
+    same(found, subject.model(subject.tokens), "logits")
+
+
+def chunked_prefill_equals_whole(subject: Subject) -> None:
+    """A long prompt is read in chunks to bound memory."""
+    found = logits_in_pieces(subject, subject.tokens, (1, 8, 13))
+    same(found, subject.model(subject.tokens), "logits")
+
+
+def padded_row_equals_the_row_alone(subject: Subject) -> None:
+    """Rows of different lengths share a batch, padded on the left, then decode together."""
+    length, padding = subject.tokens.shape[1] - 2, 5
+    mask = mx.array([[1] * length, [0] * padding + [1] * (length - padding)])  # (2, T)
+    prefixes = [length, length - padding] if subject.architecture.causality == "prefix" else [None, None]
+    prefix = {} if prefixes[0] is None else {"prefix": mx.array(prefixes)}
+    plain = subject.model(subject.tokens[:, :length], mask=mask, **prefix)
+    together = logits_in_pieces(subject, subject.tokens, (length, length + 1), mask=mask, **prefix)
+    for row, start in ((0, 0), (1, padding)):
+        text, cuts = subject.tokens[row : row + 1, start:], (length - start, length - start + 1)
+        alone = logits_in_pieces(subject, text, cuts, prefix=prefixes[row])
+        same(plain[row : row + 1, start:], alone[:, : length - start], f"logits of row {row}, uncached")
+        same(together[row : row + 1, start:], alone, f"logits of row {row}, cached")
+
+
+def padded_text_equals_the_text_alone(subject: Subject) -> None:
+    """Texts of different lengths share a batch, padded on the right."""
+    length = subject.tokens.shape[1]
+    short = length // 2
+    mask = mx.array([[1] * length, [1] * short + [0] * (length - short)])  # (2, S)
+    batch = subject.model(subject.tokens, mask=mask)
+    same(batch[:1], subject.model(subject.tokens[:1]), "the longer text")
+    same(batch[1:, :short], subject.model(subject.tokens[1:, :short]), "the shorter text")
+
+
+def later_token_changes_no_earlier_logit(subject: Subject) -> None:
+    """A model trained to predict the next token must not see it."""
+    position = subject.tokens.shape[1] // 2
+    before, after = subject.model(subject.tokens), subject.model(_changed(subject, position))
+    same(after[:, :position], before[:, :position], f"logits before the changed token {position}", 1e-6)
+    moved = mx.abs(after[:, position:] - before[:, position:]).max().item()
+    assert moved > 0, f"changing token {position} changed no logit at or after it"
+
+
+def later_token_changes_earlier_logits(subject: Subject) -> None:
+    """Without a causal mask every token sees every other."""
+    position = subject.tokens.shape[1] // 2
+    before, after = subject.model(subject.tokens), subject.model(_changed(subject, position))
+    assert mx.abs(after[:, 0] - before[:, 0]).max().item() > 0, f"token {position} does not reach position 0"
+
+
+def prefix_is_free_within_and_causal_after(subject: Subject) -> None:
+    """A prompt sees itself both ways, the answer only what came before."""
+    length = subject.tokens.shape[1]
+    prefix = length // 2
+    before = subject.model(subject.tokens, prefix=prefix)
+    within = subject.model(_changed(subject, prefix - 1), prefix=prefix)
+    assert mx.abs(within[:, 0] - before[:, 0]).max().item() > 0, (
+        "the prompt's last token does not reach its first"
+    )
+    later = subject.model(_changed(subject, length - 2), prefix=prefix)
+    same(later[:, : length - 2], before[:, : length - 2], "logits before a changed token of the answer", 1e-6)
+    found = logits_in_pieces(subject, subject.tokens, range(prefix, length), prefix=prefix)
+    same(found, before, "logits with a cache")
+
+
+def _changed(subject: Subject, position: int) -> mx.array:
+    """The texts with the token at `position` replaced by the next id."""
+    columns = mx.arange(subject.tokens.shape[1]) == position
+    return mx.where(columns, (subject.tokens + 1) % subject.vocab, subject.tokens)
+
+
+def saved_and_loaded_is_identical(subject: Subject) -> None:
+    """What was trained or converted must come back from its folder."""
+    with tempfile.TemporaryDirectory() as folder:
+        loaded = saved_and_loaded(subject, subject.model, Path(folder))
+    check_same_parameters(loaded, subject.model)
+
+
+def quantized_and_loaded_is_identical(subject: Subject) -> None:
+    """A quantized model must run, and come back from its folder as it went in."""
+    with tempfile.TemporaryDirectory() as folder:
+        model = saved_and_loaded(subject, subject.model, Path(folder, "plain"))
+        quantize(model, PACKING, quantizes(subject))
+        loaded = saved_and_loaded(subject, model, Path(folder, "packed"))
+    expected, found = (dict(tree_flatten(kind.parameters())) for kind in (model, loaded))
+    lost = sorted(expected.keys() ^ found.keys())
+    assert not lost, (
+        f"{lost[0]}: `mlx_weights` must name its matrix …weight, stored (out, in), to keep it packed"
+    )
+    check_same_parameters(loaded, model)
+    same(answer(subject, loaded), answer(subject, model), "logits of the quantized model, loaded", 1e-6)
+
+
+def saved_and_loaded(subject: Subject, model: Any, folder: Path) -> Any:
+    """The model of the subject's architecture, saved into `folder` and loaded from it."""
+    save(folder, model, subject.architecture, subject.recipe, subject.numbers, registry=subject.registry)
+    return load(folder, architecture=subject.architecture, dtype="float32", registry=subject.registry).model
+
+
+def check_same_parameters(found: Any, expected: Any) -> None:
+    """AssertionError for a parameter of the expected model that the other one lacks or has with other numbers."""
+    parameters = dict(tree_flatten(found.parameters()))
+    for path, array in tree_flatten(expected.parameters()):
+        assert path in parameters, f"{path} was not loaded"
+        assert mx.array_equal(parameters[path], array).item(), f"{path} changed between saving and loading"
+
+
+def greedy_stream_follows_the_full_forward(subject: Subject) -> None:
+    """What is streamed must be what the model says, up to near ties."""
+    prompt = subject.tokens[0, : subject.tokens.shape[1] // 2].tolist()
+    new = generate(loaded_of(subject), prompt, strategy=AUTOREGRESSIVE, max_tokens=8, temperature=0.0).tokens
+    prefix = {"prefix": len(prompt)} if subject.architecture.causality == "prefix" else {}
+    logits = subject.model(mx.array([prompt + new]), **prefix)[0]  # (T, V)
+    check_greedy(new, logits[len(prompt) - 1 :], logits)
+
+
+def half_precision_runs(subject: Subject) -> None:
+    """16-bit weights are what most checkpoints hold."""
+    expected = subject.model(subject.tokens)
+    for dtype in (mx.float16, mx.bfloat16):
+        with weights_in(subject, dtype):
+            same_on_average(subject.model(subject.tokens), expected, f"{dtype} logits")
+
+
+def blocks_keep_16_bits(subject: Subject) -> None:
+    """A block that widens floats makes all that follow slower and larger."""
+    with weights_in(subject, mx.bfloat16), checked_outputs(subject, keeps_16_bits=True):
+        mx.eval(answer(subject))
+
+
+def importing_the_plugin_imports_nothing_heavy(subject: Subject) -> None:
+    """Every command imports every plugin; heavy imports belong in the modules that run blocks."""
+    imports_nothing_heavy(subject.registry.plugin_of(subject.architecture).module)
+
+
+def imports_nothing_heavy(module: str) -> None:
+    """Raise AssertionError when importing `module` in a new process imports mlx or another package of `HEAVY`."""
+    code = (
+        f"import sys, {module}\nprint(*{{name.partition('.')[0] for name in sys.modules}} & set({HEAVY!r}))"
+    )
+    path = os.pathsep.join(filter(None, sys.path))
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path}
+    )
+    assert done.returncode == 0, f"{module} cannot be imported: {done.stderr.strip().splitlines()[-1]}"
+    found = done.stdout.split()
+    assert not found, f"importing {module} imports {', '.join(sorted(found))}"
