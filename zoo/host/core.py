@@ -17,7 +17,16 @@ from zoo.architecture import (
     Strategy,
     hookimpl,
 )
-from zoo.architecture.shared_settings import CACHE, CONSTRAINTS, LIMITS, PENALTIES, PROMPT, SAMPLING, SETTINGS
+from zoo.architecture.shared_settings import (
+    BEAM_SEARCH,
+    CACHE,
+    CONSTRAINTS,
+    LIMITS,
+    PENALTIES,
+    PROMPT,
+    SAMPLING,
+    SETTINGS,
+)
 
 # The settings of a text that is continued: all but those of translating.
 TEXT = tuple(setting.name for setting in SETTINGS if not setting.name.endswith("_language"))
@@ -64,39 +73,6 @@ BLOCKS: dict[str, dict[type[recipe.Spec], str]] = {
     "encoder_decoder": {recipe.EncoderDecoder: "encoder-decoder model"},
 }
 
-BEAM_SETTINGS = (
-    Setting("beams", int, minimum=1, maximum=256, help="Number of beams (1: greedy)."),
-    Setting(
-        "length_penalty",
-        float,
-        minimum=-100,
-        maximum=100,
-        help="Above 1 favours longer texts, below 1 shorter ones (1).",
-    ),
-    Setting(
-        "early_stopping",
-        bool,
-        also=("never",),
-        help="Stop when as many texts are finished as there are beams (false).",
-    ),
-    Setting(
-        "beam_groups",
-        int,
-        minimum=1,
-        maximum=256,
-        help="Number of groups of beams that search for different texts (1).",
-    ),
-    Setting(
-        "diversity_penalty",
-        float,
-        minimum=0,
-        maximum=100,
-        help="Subtracted from a token's score for each beam of an earlier group that chose it.",
-    ),
-    Setting(
-        "return_sequences", int, minimum=1, maximum=256, help="Number of texts to return, best first (1)."
-    ),
-)
 PENALTY_ALPHA = Setting(
     "penalty_alpha",
     float,
@@ -136,7 +112,7 @@ def zoo_strategies() -> tuple[Strategy, ...]:
             "beam",
             f"{home}.beam:stream",
             tasks=("translate", "generate"),
-            settings=(*ANY, *BEAM_SETTINGS),
+            settings=(*ANY, *BEAM_SEARCH),
             summary="beam search for the likeliest whole text, or one token a step",
             batch=f"{home}.beam:batch",
         ),

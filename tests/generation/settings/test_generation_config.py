@@ -11,7 +11,7 @@ from zoo.architecture import Strategy
 from zoo.blocks.model import Model
 from zoo.errors import PromptError
 from zoo.generation.sampling import TokenSampler
-from zoo.generation.settings.generation_config import followed_keys, ignored_keys
+from zoo.generation.settings.generation_config import ignored_keys
 from zoo.host.core import zoo_strategies
 from zoo.loading import Loaded
 from zoo.testing import subject
@@ -201,7 +201,7 @@ def test_nothing_is_said_of_what_is_done_or_changes_nothing(loaded):
 
 def test_a_draw_is_asked_for_by_do_sample():
     values = {"temperature": 0.6, "typical_p": 0.2, "eta_cutoff": 0.1, "top_k": 5}
-    own = followed_keys({strategy.name: strategy for strategy in zoo_strategies()}["autoregressive"])
+    own = {strategy.name: strategy for strategy in zoo_strategies()}["autoregressive"].setting_names
     assert ignored_keys(values, own) == []
     assert ignored_keys(values | {"do_sample": True}, own) == ["eta_cutoff"]
     assert ignored_keys(values | {"do_sample": True}, ()) == [
@@ -227,4 +227,5 @@ def test_keys_of_a_config_that_describe_the_model_are_left_alone(loaded):
 
 def test_a_strategy_follows_the_keys_whose_settings_it_takes():
     strategy = Strategy("x", "a:b", ("generate",), ("max_tokens", "top_p"))
-    assert followed_keys(strategy) == ("max_new_tokens", "max_length", "top_p")
+    values = {"max_new_tokens": 5, "max_length": 9, "do_sample": True, "top_p": 0.5, "top_k": 5}
+    assert ignored_keys(values, strategy.setting_names) == ["do_sample", "top_k"]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Collection, Mapping
+from typing import Any, NamedTuple
 
-from zoo.architecture import Strategy
+from zoo.architecture import Setting, Strategy
 from zoo.errors import PromptError
 from zoo.loading import Loaded
 from zoo.recipe import learned_context
@@ -22,124 +22,94 @@ HARMLESS = frozenset(
         *("return_dict_in_generate", "return_legacy_cache", "output_attentions", "output_hidden_states"),
         *("output_logits", "output_scores", "is_assistant", "num_assistant_tokens"),
         *("num_assistant_tokens_schedule", "assistant_confidence_threshold", "assistant_early_exit"),
+        *("assistant_ensemble_weight", "assistant_lookbehind", "target_lookbehind"),
         *(
-            "assistant_ensemble_weight",
-            "assistant_lookbehind",
-            "target_lookbehind",
             "prompt_lookup_num_tokens",
+            "max_matching_ngram_size",
+            "speculation_type",
+            "use_mtp",
+            "trust_remote_code",
         ),
-        *("max_matching_ngram_size", "speculation_type", "use_mtp", "trust_remote_code"),
     )
 )
 
-# Keys that would change the text, and the values with which they change nothing.
-NEUTRAL: Mapping[str, tuple[Any, ...]] = {
-    "repetition_penalty": (1.0,),
-    "encoder_repetition_penalty": (1.0,),
-    "no_repeat_ngram_size": (0,),
-    "encoder_no_repeat_ngram_size": (0,),
-    "bad_words_ids": (),
-    "suppress_tokens": (),
-    "begin_suppress_tokens": (),
-    "forced_bos_token_id": (),
-    "forced_eos_token_id": (),
-    "max_new_tokens": (),
-    "max_length": (),
-    "min_new_tokens": (0,),
-    "min_length": (0,),
-    "max_time": (),
-    "stop_strings": (),
-    "sequence_bias": (),
-    "exponential_decay_length_penalty": (),
-    "num_beams": (1,),
-    "num_return_sequences": (1,),
-    "num_beam_groups": (1,),
-    "diversity_penalty": (0.0,),
-    "penalty_alpha": (0.0,),
-    "constraints": (),
-    "force_words_ids": (),
-    "guidance_scale": (1.0,),
-    "remove_invalid_values": (False,),
-    "renormalize_logits": (False,),
-    "token_healing": (False,),
-    "dola_layers": (),
-    "watermarking_config": (),
-    "do_sample": (False,),
-}
-# Keys that matter only where tokens are drawn, or beams searched.
-SAMPLING: Mapping[str, tuple[Any, ...]] = {
-    "temperature": (1.0,),
-    "top_k": (0,),
-    "top_p": (1.0,),
-    "min_p": (0.0,),
-    "typical_p": (1.0,),
-    "epsilon_cutoff": (0.0,),
-    "eta_cutoff": (0.0,),
-    "top_h": (),
-}
-BEAMS: Mapping[str, tuple[Any, ...]] = {"length_penalty": (1.0,), "early_stopping": (False,)}
+
+class Key(NamedTuple):
+    """A key that may change the text: the value with which it changes nothing, and the setting that follows it.
+
+    `only_with`: it matters only where this key asks for something.
+    """
+
+    neutral: Any = None
+    setting: str | None = None
+    only_with: str | None = None
 
 
-# The setting of a strategy by which each key is followed.
-FOLLOWED_BY = {
-    "max_new_tokens": "max_tokens",
-    "max_length": "max_tokens",
-    "min_new_tokens": "min_tokens",
-    "min_length": "min_tokens",
-    "max_time": "max_time",
-    "stop_strings": "stop",
-    "do_sample": "temperature",
-    "temperature": "temperature",
-    "top_k": "top_k",
-    "top_p": "top_p",
-    "min_p": "min_p",
-    "typical_p": "typical_p",
-    "repetition_penalty": "repetition_penalty",
-    "no_repeat_ngram_size": "no_repeat_ngram_size",
-    "bad_words_ids": "banned",
-    "suppress_tokens": "banned",
-    "begin_suppress_tokens": "banned",
-    "forced_bos_token_id": "banned",
-    "forced_eos_token_id": "banned",
-    "num_beams": "beams",
-    "length_penalty": "length_penalty",
-    "early_stopping": "early_stopping",
-    "num_beam_groups": "beam_groups",
-    "diversity_penalty": "diversity_penalty",
-    "num_return_sequences": "return_sequences",
-    "penalty_alpha": "penalty_alpha",
+KEYS = {
+    "max_new_tokens": Key(None, "max_tokens"),
+    "max_length": Key(None, "max_tokens"),
+    "min_new_tokens": Key(0, "min_tokens"),
+    "min_length": Key(0, "min_tokens"),
+    "max_time": Key(None, "max_time"),
+    "stop_strings": Key(None, "stop"),
+    "do_sample": Key(False, "temperature"),
+    "temperature": Key(1.0, "temperature", "do_sample"),
+    "top_k": Key(0, "top_k", "do_sample"),
+    "top_p": Key(1.0, "top_p", "do_sample"),
+    "min_p": Key(0.0, "min_p", "do_sample"),
+    "typical_p": Key(1.0, "typical_p", "do_sample"),
+    "epsilon_cutoff": Key(0.0, None, "do_sample"),
+    "eta_cutoff": Key(0.0, None, "do_sample"),
+    "top_h": Key(None, None, "do_sample"),
+    "repetition_penalty": Key(1.0, "repetition_penalty"),
+    "no_repeat_ngram_size": Key(0, "no_repeat_ngram_size"),
+    "encoder_repetition_penalty": Key(1.0),
+    "encoder_no_repeat_ngram_size": Key(0),
+    "bad_words_ids": Key(None, "banned"),
+    "suppress_tokens": Key(None, "banned"),
+    "begin_suppress_tokens": Key(None, "banned"),
+    "forced_bos_token_id": Key(None, "banned"),
+    "forced_eos_token_id": Key(None, "banned"),
+    "num_beams": Key(1, "beams"),
+    "length_penalty": Key(1.0, "length_penalty", "num_beams"),
+    "early_stopping": Key(False, "early_stopping", "num_beams"),
+    "num_beam_groups": Key(1, "beam_groups"),
+    "diversity_penalty": Key(0.0, "diversity_penalty"),
+    "num_return_sequences": Key(1, "return_sequences"),
+    "penalty_alpha": Key(0.0, "penalty_alpha"),
+    "sequence_bias": Key(),
+    "exponential_decay_length_penalty": Key(),
+    "constraints": Key(),
+    "force_words_ids": Key(),
+    "guidance_scale": Key(1.0),
+    "remove_invalid_values": Key(False),
+    "renormalize_logits": Key(False),
+    "token_healing": Key(False),
+    "dola_layers": Key(),
+    "watermarking_config": Key(),
 }
 
 
-def followed_keys(strategy: Strategy) -> tuple[str, ...]:
-    """The keys that a strategy follows: those whose setting it takes."""
-    return tuple(key for key, setting in FOLLOWED_BY.items() if setting in strategy.setting_names)
-
-
-def ignored_keys(values: Mapping[str, Any], followed: tuple[str, ...], known_only: bool = False) -> list[str]:
-    """The keys that ask for something which is not among those `followed`.
+def ignored_keys(values: Mapping[str, Any], settings: Collection[str], known_only: bool = False) -> list[str]:
+    """The keys that ask for something which none of the `settings` follows.
 
     `known_only` leaves out unknown keys, such as those of a `config.json` that describe the model.
     """
-    effects = dict(NEUTRAL)
-    if values.get("do_sample"):
-        effects |= SAMPLING
-    if (values.get("num_beams") or 1) != 1:
-        effects |= BEAMS
-    silent = HARMLESS | SAMPLING.keys() | BEAMS.keys()
     found = []
     for key, value in values.items():
-        if value is None or value in ([], {}) or key in followed or key.startswith("_"):
+        if value is None or value in ([], {}) or key in HARMLESS or key.startswith("_"):
             continue
-        if key in effects:
-            neutral = effects[key]
-        elif known_only or key in silent:
-            continue
-        else:
-            neutral = ()
-        if value not in neutral:
+        if (known := KEYS.get(key)) is None:
+            found += [] if known_only else [key]
+        elif known.setting not in settings and value != known.neutral and _matters(known, values):
             found.append(key)
     return found
+
+
+def _matters(key: Key, values: Mapping[str, Any]) -> bool:
+    """Whether a key can change the text beside the other keys."""
+    other = key.only_with
+    return other is None or (values.get(other) or KEYS[other].neutral) != KEYS[other].neutral
 
 
 def warn_of_ignored(loaded: Loaded, strategy: Strategy) -> None:
@@ -147,7 +117,7 @@ def warn_of_ignored(loaded: Loaded, strategy: Strategy) -> None:
     if "max_tokens" not in strategy.setting_names:  # it writes no text of any length
         return
     config = not loaded.generation_config
-    found = ignored_keys(generation_config_of(loaded), followed_keys(strategy), known_only=config)
+    found = ignored_keys(generation_config_of(loaded), strategy.setting_names, known_only=config)
     if found:
         file = "config.json" if config else "generation_config.json"
         message = f"{loaded.folder}: {file}: ignored, {strategy.name} generation does not have it: {', '.join(found)}"
@@ -157,6 +127,15 @@ def warn_of_ignored(loaded: Loaded, strategy: Strategy) -> None:
 def generation_config_of(loaded: Loaded) -> Mapping[str, Any]:
     """The checkpoint's `generation_config.json`; older folders have its keys in `config.json`."""
     return loaded.generation_config or loaded.config
+
+
+def check_key(key: str, setting: Setting, value: Any) -> Any:
+    """The value of a key, checked as its setting; PromptError names the key."""
+    try:
+        return setting.checked(value)
+    except PromptError as error:
+        message = str(error).replace(f"`{setting.name}`", key)
+        raise PromptError(f"generation_config.json: {message}") from error
 
 
 def token_limit(loaded: Loaded, prompt: int, max_tokens: int | None, min_tokens: int | None = None) -> int:

@@ -9,7 +9,7 @@ from zoo.architecture.shared_settings import BREAKERS, SHARED
 from zoo.cache import CachePolicy
 from zoo.errors import PromptError
 from zoo.frozen import Frozen, frozen
-from zoo.generation.settings.generation_config import generation_config_of, stop_strings
+from zoo.generation.settings.generation_config import check_key, generation_config_of, stop_strings
 from zoo.loading import Loaded
 from zoo.recipe.policy import GROUP
 
@@ -120,12 +120,9 @@ def settings_for(loaded: Loaded, given: Mapping[str, Any]) -> Settings:
     values = generation_config_of(loaded)
     names = (*DRAWN, *ALWAYS) if values.get("do_sample") else ALWAYS
     found: dict[str, Any] = {"temperature": 1.0} if values.get("do_sample") else {}
-    found |= {name: values[name] for name in names if values.get(name) is not None}
-    try:
-        found = {name: SHARED[name].checked(value) for name, value in found.items()}
-        Settings(**found)
-    except PromptError as error:
-        raise PromptError(f"generation_config.json: {str(error).replace('`', '')}") from error
+    for name in names:
+        if values.get(name) is not None:
+            found[name] = check_key(name, SHARED[name], values[name])
     asked = {name: value for name, value in given.items() if value is not None}
     if asked.get("mirostat"):
         found = {name: value for name, value in found.items() if name not in REPLACED}

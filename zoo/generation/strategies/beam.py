@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from zoo.architecture.shared_settings import BEAM_SEARCH
 from zoo.errors import PromptError
 from zoo.generation.loop.engine import Engine, by_index
 from zoo.generation.loop.prefill import Report
@@ -15,7 +16,7 @@ from zoo.generation.loop.step import Step
 from zoo.generation.loop.text_stream import TextStream
 from zoo.generation.sampling import processors_of
 from zoo.generation.settings import Settings, settings_for
-from zoo.generation.settings.generation_config import generation_config_of
+from zoo.generation.settings.generation_config import check_key, generation_config_of
 from zoo.generation.strategies.batch_decoder import BatchDecoder
 from zoo.generation.strategies.beam_search import Beams, Search, search_all
 from zoo.loading import Loaded
@@ -67,7 +68,7 @@ def _answers(
     several: bool,
 ) -> Iterator[tuple[int, Step]]:
     report: Report | None = given.pop("report", None)
-    own = {name: given.pop(name, None) for name in ("beams", *(name for name, _ in SETTINGS.values()))}
+    own = {name: given.pop(name, None) for name in (name for name, _ in SETTINGS.values())}
     beams = beams_of(generation_config_of(loaded), own)
     settings = settings_for(loaded, given)
     if settings.prefill_chunk is not None and loaded.model.translates:
@@ -90,12 +91,14 @@ def _answers(
 
 # The settings of a search, by their names in `Beams`: what a caller calls them, and the keys of generation_config.json.
 SETTINGS = {
+    "count": ("beams", "num_beams"),
     "length_penalty": ("length_penalty", "length_penalty"),
     "early_stopping": ("early_stopping", "early_stopping"),
     "groups": ("beam_groups", "num_beam_groups"),
     "diversity": ("diversity_penalty", "diversity_penalty"),
     "returned": ("return_sequences", "num_return_sequences"),
 }
+DECLARED = {setting.name: setting for setting in BEAM_SEARCH}
 
 
 def beams_of(values: Mapping[str, Any], given: Mapping[str, Any]) -> Beams:
@@ -104,18 +107,22 @@ def beams_of(values: Mapping[str, Any], given: Mapping[str, Any]) -> Beams:
     PromptError for settings that do not go together; with one beam, for any that a search alone has a use for.
     """
     given = {name: value for name, value in given.items() if value is not None}
-    count = given.get("beams", values.get("num_beams") or 1)
-    if count == 1:
+    asked = {}
+    for field, (name, key) in SETTINGS.items():
+        if name in given:
+            asked[field] = given[name]
+        elif values.get(key) is not None:
+            asked[field] = check_key(key, DECLARED[name], values[key])
+    if asked.get("count", 1) == 1:
         for field, (name, _) in SETTINGS.items():
             if name in given and given[name] != getattr(Beams(), field):
                 raise PromptError(f"`{name}` needs several `beams`")
         return Beams()
-    asked = {field: given.get(name, values.get(key)) for field, (name, key) in SETTINGS.items()}
-    if "return_sequences" not in given and asked["returned"] is not None and isinstance(count, int):
-        asked["returned"] = min(asked["returned"], count)  # those of fewer beams than the file has
-    if "diversity_penalty" not in given and (asked["groups"] or 1) == 1:
-        asked["diversity"] = None
-    return Beams(count, **{field: value for field, value in asked.items() if value is not None})
+    if "return_sequences" not in given and "returned" in asked:
+        asked["returned"] = min(asked["returned"], asked["count"])  # those of fewer beams than the file has
+    if "diversity_penalty" not in given and asked.get("groups", 1) == 1:
+        asked.pop("diversity", None)
+    return Beams(**asked)
 
 
 def _searched(

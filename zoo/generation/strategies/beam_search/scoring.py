@@ -8,9 +8,6 @@ from typing import Literal
 
 from zoo.errors import PromptError
 
-MOST_BEAMS = 256
-MOST_PENALTY = 100
-
 
 @dataclass(frozen=True)
 class Beams:
@@ -33,23 +30,15 @@ class Beams:
     returned: int = 1
 
     def __post_init__(self) -> None:
-        if type(self.count) is not int or not 1 <= self.count <= MOST_BEAMS:
-            raise PromptError(f"`beams` must lie in 1..{MOST_BEAMS}, got {self.count!r}")
-        if not isinstance(self.length_penalty, int | float) or not abs(self.length_penalty) <= MOST_PENALTY:
-            raise PromptError(f"`length_penalty` must lie in ±{MOST_PENALTY}, got {self.length_penalty!r}")
-        if self.early_stopping not in (True, False, "never"):
-            raise PromptError(f"`early_stopping` must be true, false or 'never', got {self.early_stopping!r}")
-        if type(self.groups) is not int or self.groups < 1 or self.count % self.groups:
-            raise PromptError(f"`beam_groups` must divide the {self.count} `beams`, got {self.groups!r}")
-        if not isinstance(self.diversity, int | float) or not 0 <= self.diversity <= MOST_PENALTY:
-            raise PromptError(f"`diversity_penalty` must lie in 0..{MOST_PENALTY}, got {self.diversity!r}")
+        if self.count % self.groups:
+            raise PromptError(f"`beam_groups` must divide the {self.count} `beams`, got {self.groups}")
         if self.groups > 1 and not self.diversity:
             raise PromptError("`beam_groups` needs a `diversity_penalty` above 0: all groups find the same")
         if self.groups == 1 and self.diversity:
             raise PromptError("`diversity_penalty` needs several `beam_groups`")
-        if type(self.returned) is not int or not 1 <= self.returned <= self.count:
+        if self.returned > self.count:
             raise PromptError(
-                f"`return_sequences` must lie in 1..{self.count}, the number of `beams`, got {self.returned!r}"
+                f"`return_sequences` must lie in 1..{self.count}, the number of `beams`, got {self.returned}"
             )
 
     @property
