@@ -109,7 +109,7 @@ def bench(
 
 
 def rows(found: dict[str, Any]) -> list[list[str]]:
-    """A record as the rows of a table, its head first: the figures, a column an engine, and the zoo's as multiples of theirs.
+    """A record as the rows of a table, its head first: the metrics, a column an engine, and the zoo's as multiples of theirs.
 
     The zoo's rates have their share of the machine's limit with them, where that is known.
     """
@@ -143,12 +143,12 @@ def profile_rows(found: dict[str, Any]) -> list[list[str]]:
 
 
 def ratio(own: float | None, other: float | None) -> str:
-    """The zoo's figure as a multiple of the other's."""
+    """The zoo's value as a multiple of the other's."""
     return f"{own / other:.2f} ×" if own and other else "–"
 
 
 def _changes(changes: list[tuple[str, float, float, float]]) -> str:
-    """What changed since an older record; a mark where it is worse."""
+    """A table of changes since an older record, with a mark where it is worse."""
     from zoo.cli.table import table
     from zoo_bench.metrics import metric_named
 
@@ -170,7 +170,7 @@ def _changes(changes: list[tuple[str, float, float, float]]) -> str:
 
 
 def _about(found: dict[str, Any]) -> str:
-    """Where and how it was measured, in a few lines."""
+    """The machine, the versions and the sizes of a record, in a few lines."""
     from zoo.cli.table import facts
     from zoo.cli.terminal import columns
 
@@ -190,7 +190,7 @@ def _about(found: dict[str, Any]) -> str:
 
 
 def format_value(value: float | None, unit: str) -> str:
-    """A figure with its unit, in three digits: 1.23 s, 45.6 ms, 123 tokens/s, 5.3 MB."""
+    """A value with its unit, in three digits: 1.23 s, 45.6 ms, 123 tokens/s, 5.3 MB."""
     if value is None:
         return "–"
     if unit == "s":

@@ -85,7 +85,7 @@ def converted(folder: Path, made: Path, dtype: str) -> list[str]:
 
 
 class TokenNames:
-    """What the conversion asks of a tokenizer, for tokens that have these names."""
+    """A tokenizer with these names of tokens, as far as the conversion uses one."""
 
     def __init__(self, names: list[str], end: int) -> None:
         self.names = names

@@ -38,7 +38,7 @@ def check_installed(name: str) -> None:
 
 @dataclass(frozen=True)
 class Job:
-    """What the process of an engine is asked: which works on which folder or file, as text for its command line.
+    """The works that an engine's process does on a folder or file; it travels as JSON on the command line.
 
     The dtype is the engine's own choice unless given. `architecture` and `unpack` are for the zoo alone.
     """
@@ -72,7 +72,7 @@ class Job:
 
 
 class BenchmarkEngine:
-    """An engine that has loaded a folder; what it cannot do is None."""
+    """An engine that has loaded a folder. A work that it cannot do is None."""
 
     vocab: int
     context: int | None = None  # the most tokens of a text, where there is a bound
@@ -92,7 +92,7 @@ class BenchmarkEngine:
     step: Callable[[], tuple[Callable[[Any], Any], Callable[[Any], list[Any]]]] | None = None
 
     def needs(self, lengths: Lengths) -> dict[str, float]:
-        """By figure, what a token takes of the machine's limit that bounds it, where that is known."""
+        """By metric, what a token takes of the machine's limit that bounds it, where that is known."""
         return {}
 
     def peak(self) -> int:
@@ -159,7 +159,7 @@ class MlxLm(BenchmarkEngine):
         return time.perf_counter() - began
 
     def step(self) -> tuple[Callable[[Any], Any], Callable[[Any], list[Any]]]:
-        """What builds one step, as mlx-lm's own generation does it."""
+        """The function that builds one step as mlx-lm's own generation does, and the one for the arrays to evaluate."""
         import mlx.core as mx
         from mlx_lm.models.cache import make_prompt_cache
 

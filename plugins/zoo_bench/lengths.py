@@ -1,4 +1,4 @@
-"""How much is run."""
+"""The sizes of what is run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from zoo.errors import PromptError
 
 @dataclass(frozen=True)
 class Lengths:
-    """How much is run: tokens of the prompt, of the text written after it, texts of a batch, and tokens of long texts.
+    """Tokens of the prompt and of the text after it, texts of a batch, and tokens of long texts.
 
     `context` are those of a long prompt, `chat` those of a chat's first message.
     """

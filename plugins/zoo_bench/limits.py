@@ -1,4 +1,4 @@
-"""What a machine can do at most, and what a token needs of it: their quotient is the rate that no engine exceeds.
+"""The limits of a machine, and what a token needs of them: their quotient is the highest rate there can be.
 
 Run as a script it measures the limits.
 """
@@ -13,7 +13,7 @@ from zoo.inspect.subprocess_run import answer
 from zoo.inspect.timing import evaluation_seconds
 from zoo_bench.lengths import Lengths
 
-NEEDS = "needs"  # of an engine's run: by figure, what a token takes of the limit that bounds it
+NEEDS = "needs"  # of an engine's run: by metric, what a token takes of the limit that bounds it
 SIDES = (512, 1024, 2048, 4096, 8192)  # of the square matrices that are multiplied
 LONG = 0.05  # seconds of a product beyond which a larger one is not tried
 WIDTH = 2048  # of the matrix that is read
@@ -63,7 +63,7 @@ def _matrix(height: int, width: int, dtype: Any) -> Any:
 
 
 def needs(recipe: Any, weight_bytes: float, number_bytes: int, lengths: Lengths) -> dict[str, float]:
-    """By figure, the bytes or operations that one token takes; `weight_bytes` is of one weight, on average.
+    """By metric, the bytes or operations that one token takes; `weight_bytes` is of one weight, on average.
 
     Every matrix is read once a step, whatever the rows; of a mixture those of the experts that a token chooses. What is
     cached is read once a token, in `number_bytes` a number.

@@ -1,4 +1,4 @@
-"""What is measured: names, units, which way is better, and what bounds it."""
+"""The metrics: names, units, which way is better, and the limit that bounds each."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ METRICS = (
     BenchmarkMetric("peak_bytes", "load", "peak memory", "bytes"),
 )
 WORKLOADS = tuple(dict.fromkeys(one.work for one in METRICS))
-ON_REQUEST = ("context", "draft", "turn")  # works that take long, and are done only when they are asked for
+ON_REQUEST = ("context", "draft", "turn")  # long works, which are done only on request
 
 
 def metric_named(name: str) -> BenchmarkMetric:
-    """The figure of that name in a record."""
+    """The metric of that name in a record."""
     return next(one for one in METRICS if one.name == name)

@@ -1,4 +1,4 @@
-"""Where the time of a pass goes: each kind of block by itself, evaluated one after the other.
+"""The time of a pass by kind of block: the blocks are evaluated one after the other.
 
 Run as a script it is a process of its own, since it changes the classes of the blocks.
 """

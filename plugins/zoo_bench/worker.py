@@ -15,7 +15,7 @@ from zoo_bench.workloads import WORKLOAD_FUNCTIONS, Workload, started
 
 
 def one_run(engine: str, asked: str) -> dict[str, Any]:
-    """The figures of the works asked for that the engine does; SourceError where it does none of them."""
+    """The metrics of the works that the engine does; SourceError where it does none of them."""
     job = Job.from_json(asked)
     works = set(job.works)
     found: dict[str, Any] = {}

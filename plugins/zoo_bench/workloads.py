@@ -1,4 +1,4 @@
-"""What one engine is asked to do, a function a work: each gives the metrics of `metrics.METRICS` that it measured."""
+"""The works, a function each: it runs one engine and gives the metrics that it measured."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ class ZooDecoder(ZooEngine):
     refused = None
 
     def needs(self, lengths: Lengths) -> dict[str, float]:
-        """By figure, what a token takes of the machine's limit that bounds it."""
+        """By metric, what a token takes of the machine's limit that bounds it."""
         import mlx.core as mx
         from mlx.utils import tree_flatten
 
@@ -118,7 +118,7 @@ class ZooDecoder(ZooEngine):
         return time.perf_counter() - began
 
     def step(self) -> tuple[Callable[[Any], Any], Callable[[Any], list[Any]]]:
-        """What builds one step, ids (1, 1) -> (the next token, what must be evaluated with it), after 4 tokens."""
+        """The function that builds one step after 4 tokens, ids (1, 1) -> next token, and the one for the arrays to evaluate."""
         import mlx.core as mx
 
         from zoo.compiled_step import compiled_step

@@ -69,7 +69,7 @@ class Country:
         return getattr(self, f"name_{language}")
 
     def answer(self, relation: str, language: Language) -> str:
-        """What stands in `relation` to the country; a domain or calling code is the same in each language."""
+        """The answer in `relation` to the country; a domain or calling code is the same in each language."""
         own = relation if relation in ("domain", "calling_code") else f"{relation}_{language}"
         return getattr(self, own)
 
@@ -178,7 +178,7 @@ def questions(
 
 
 def examination(every: bool) -> Iterator[AtlasQuestion]:
-    """What `zoo evaluate` asks: the capitals, or with `every` all relations, in each language."""
+    """The questions of `zoo evaluate`: the capitals, or with `every` all relations, in each language."""
     for relation in RELATIONS if every else ("capital",):
         for language in LANGUAGES:
             yield from questions(relation, language)

@@ -73,7 +73,7 @@ def documents(split: Split, seed: int = 0) -> Iterator[tuple[str, str]]:
 
 
 def examination(every: bool) -> Iterator[Question]:
-    """What `zoo evaluate` asks: `SIZE` sentences of training, and those of "test"."""
+    """The questions of `zoo evaluate`: `SIZE` sentences of training, and those of "test"."""
     for split in ("train", "test"):
         for pair in islice(pairs(split), SIZE):
             yield Question(pair.source, pair.target, "", "translation", pair.direction, split == "test")

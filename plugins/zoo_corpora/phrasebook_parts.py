@@ -146,7 +146,7 @@ class Parts:
         return self.pick(options) if options else None
 
     def _determined(self, noun: Word, style: str, said: str, several: bool) -> tuple[str, str, bool]:
-        """What stands before `said` in English and in Chinese, and whether it is a plural."""
+        """The words before `said` in English and in Chinese, and whether it is a plural."""
         measure = noun.extra
         if style == "container":
             container = self.pick(measure.split())
@@ -174,7 +174,7 @@ class Parts:
         return style, fixed[style], several
 
     def subject(self, classes: tuple[str, ...], styles: tuple[str, ...] = DEFINITE) -> NounPhrase:
-        """Who does something: a person, an animal or a model, as `classes` allow."""
+        """A subject: a person, an animal or a model, as `classes` allow."""
         if classes[0] != "person" or (len(classes) > 1 and self.chance(0.5)):
             return self.noun_phrase(
                 self.pick(fitting(tuple(each for each in classes if each != "person"))), styles
@@ -189,7 +189,7 @@ class Parts:
     def object(
         self, classes: tuple[str, ...], styles: tuple[str, ...], subject: NounPhrase, negative: bool = False
     ) -> NounPhrase:
-        """What `subject` does something to, or whom: somebody or something else."""
+        """An object of what `subject` does: somebody or something else."""
         while True:
             if "person" in classes and self.chance(0.5):
                 thing = self.person()
@@ -280,7 +280,7 @@ def usual_verbs() -> tuple[Word, ...]:
 
 
 def _styles(aspect: str, mode: str, habitual: bool, plain: bool) -> tuple[str, ...]:
-    """How an object may be determined."""
+    """The determiners that an object may have."""
     if aspect in ("state", "feeling", "mental"):
         return GENERIC * 5 + DEFINITE
     if aspect == "have":

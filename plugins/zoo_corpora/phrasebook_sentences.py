@@ -338,12 +338,12 @@ class Author(Parts):
 
 
 def lasting(adjective: Word) -> tuple[str, ...]:
-    """How what it describes may be determined: "children are kind", but not "children are hungry"."""
+    """The determiners of what it describes: "children are kind", but not "children are hungry"."""
     return DEFINITE + GENERIC if "general" in adjective.objects else DEFINITE
 
 
 def sort(thing: NounPhrase) -> tuple[str, bool]:
-    """What it may be compared with: somebody with somebody, all cats with all dogs."""
+    """The kind that it may be compared with: somebody with somebody, all cats with all dogs."""
     noun = nouns()[thing.nouns[0]] if thing.nouns else None
     if not noun or "kin" in noun.classes:
         return "person", False

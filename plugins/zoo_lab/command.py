@@ -107,7 +107,7 @@ def _run(name: str, out: Path, how: dict[str, Any]) -> ExperimentRecord:
 
 
 def _stopped(path: Path) -> str:
-    """What is left of a run that was interrupted."""
+    """A line on what an interrupted experiment has left."""
     from zoo.errors import ZooError
     from zoo_lab.record_file import read
 
@@ -120,7 +120,7 @@ def _stopped(path: Path) -> str:
 
 
 def _show(record: ExperimentRecord) -> None:
-    """What was asked, expected, measured and seen."""
+    """Print the question, the expectation, the numbers and the verdicts."""
     from zoo.cli.table import table, wrapped
     from zoo.cli.terminal import columns
     from zoo_lab.conclusion import conclusion, findings

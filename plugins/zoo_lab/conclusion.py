@@ -1,4 +1,4 @@
-"""What an experiment showed, computed from its numbers: each claim seen, contradicted, or not shown. Imports no mlx."""
+"""Verdicts on the claims of an experiment, computed from its numbers, and its conclusion. Imports no mlx."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Finding:
 
 
 def findings(record: ExperimentRecord) -> list[Finding]:
-    """What became of each claim, in their order."""
+    """The verdict on each claim, in their order."""
     return [_finding(record, claim) for claim in record.claims]
 
 
@@ -106,7 +106,7 @@ def conclusion(record: ExperimentRecord) -> str:
 
 
 def method(record: ExperimentRecord) -> str:
-    """How means, intervals and verdicts were made."""
+    """A paragraph on how means, intervals and verdicts were made."""
     compared = (
         f"Arms are compared run by run, since runs of one {record.repeated} saw the same data."
         if record.paired

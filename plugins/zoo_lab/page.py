@@ -53,7 +53,7 @@ def line(record: ExperimentRecord) -> str:
 
 
 def file_name(record: ExperimentRecord) -> str:
-    """What the files of an experiment are called, without their suffix."""
+    """The name of an experiment's files, without their suffix."""
     return record.experiment.replace("::", "-")
 
 

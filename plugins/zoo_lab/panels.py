@@ -1,4 +1,4 @@
-"""What is drawn within the axes of a figure: curves, points, and rows of dots, each with its intervals."""
+"""The contents of a figure's axes: curves, points, or rows of dots, each with its intervals."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def _columns(points: Sequence[tuple[float, Interval]]) -> tuple[list[float], lis
 
 
 def _x(record: ExperimentRecord, chart: Chart, arm: ArmRecord) -> Interval | None:
-    """Where an arm stands on the x axis: the mean of a metric, or a value of the arm."""
+    """The x of an arm: the mean of a metric, or a value of the arm."""
     if any(metric.name == chart.x for metric in record.metrics):
         return record.interval(arm.name, chart.x)
     value = arm.values.get(chart.x)

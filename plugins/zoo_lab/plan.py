@@ -1,4 +1,4 @@
-"""What an experiment is made of: arms to run, what they measure, how it is drawn, and what is claimed beforehand.
+"""The plan of an experiment: its arms, metrics, charts, and the claims made beforehand.
 
 Imports no mlx, so that a record can be read and drawn where nothing is run.
 """
@@ -17,7 +17,7 @@ CHARTS = ("curves", "points", "dots")
 
 @dataclass(frozen=True)
 class Scale:
-    """How large an experiment is to be: `steps` of training where a person asks for a number, and whether it is `quick`.
+    """The size of an experiment: the `steps` of training that a person asks for, and whether it is `quick`.
 
     A quick one takes seconds and shows that everything runs; its numbers say nothing.
     """
@@ -52,7 +52,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class Result:
-    """What a run measured: numbers by the names of metrics, and curves, [x, y] each, by the names of theirs."""
+    """The measurements of a run: numbers by the name of their metric, and points [x, y] by the name of their curve."""
 
     numbers: Mapping[str, float]
     curves: Mapping[str, Sequence[Sequence[float]]] = field(default_factory=dict)
@@ -131,7 +131,7 @@ class Chart:
 
 @dataclass(frozen=True)
 class Claim:
-    """What is expected of a metric, said before anything is run.
+    """An expectation about a metric, stated before anything is run.
 
     `contrast` gives each arm in it a weight: their weighted sum of means is expected "below" or "above" `margin`, or
     "near" 0 by at most `margin`. {"a": 1, "b": -1} is the difference of two arms.
@@ -161,7 +161,7 @@ def near(text: str, arm: str, other: str, metric: str, margin: float) -> Claim:
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything that an experiment runs, and what is made of it.
+    """The arms that an experiment runs, and what is measured, drawn and claimed of them.
 
     `settings` is what the record says about how it was run. `repeated` says in a word or two what differs between the
     runs of one arm: their seeds, unless it is something else, such as a part of a text. With `paired`, runs of one

@@ -20,7 +20,7 @@ def write_labels(figure: Any, names: Sequence[tuple[Any, float, float, str]]) ->
 
     One that is moved away is joined to its point by a thin line.
     """
-    figure.draw_without_rendering()  # what is where is known from now on
+    figure.draw_without_rendering()  # places the parts, so that their coordinates are known
     figure.set_layout_engine("none")
     unit = figure.dpi / 72  # pixels in a point
     placed = [(axis, axis.transData.transform((x, y)), x, y, text) for axis, x, y, text in names]
@@ -47,7 +47,7 @@ def write_labels(figure: Any, names: Sequence[tuple[Any, float, float, str]]) ->
 
 
 def _bars(axis: Any, unit: float) -> list[Box]:
-    """Where the bars of the intervals are."""
+    """The boxes of the intervals' bars."""
     found = []
     for container in axis.containers:
         for bars in container.lines[2]:

@@ -70,7 +70,7 @@ class ExperimentRecord:
 
     @property
     def seconds(self) -> float:
-        """How long all runs took."""
+        """The seconds that all runs took."""
         return sum(run.seconds for run in self.runs)
 
     @property
@@ -91,7 +91,7 @@ class ExperimentRecord:
         return next((run for run in self.runs if (run.arm, run.seed) == (arm, seed)), None)
 
     def values(self, arm: str, metric: str) -> list[float]:
-        """What the runs of an arm measured, in the order of their seeds; those that failed give nothing."""
+        """The values of a metric in the runs of an arm, in the order of their seeds. Failed runs have none."""
         runs = sorted((run for run in self.runs if run.arm == arm), key=lambda run: run.seed)
         return [run.numbers[metric] for run in runs if metric in run.numbers]
 
@@ -101,7 +101,7 @@ class ExperimentRecord:
         return interval(values) if values else None
 
     def failures(self, arm: str) -> int:
-        """How many runs of an arm failed."""
+        """The number of failed runs of an arm."""
         return sum(run.arm == arm and run.failed is not None for run in self.runs)
 
     def same_design(self, other: ExperimentRecord) -> bool:

@@ -51,7 +51,7 @@ def plan_of(experiment: Experiment, scale: Scale) -> Plan:
 
 
 def record_path(name: str, out: Path) -> Path:
-    """Where the record of an experiment is written."""
+    """The path of an experiment's record."""
     return out / f"{name.replace('::', '-')}.json"
 
 
@@ -146,7 +146,7 @@ def _run(experiment: Experiment, plan: Plan, arm: Arm, trial: Trial) -> RunRecor
 
 
 def _called(label: str, function: Callable[..., object], argument: object) -> object:
-    """What an experiment's function gives; its mistakes become one line."""
+    """Call an experiment's function; an exception of its code becomes a PluginError."""
     try:
         return function(argument)
     except (ZooError, MemoryError):

@@ -42,7 +42,7 @@ def listed(registry: Registry, out: Path) -> list[dict[str, Any]]:
 
 
 def _recorded(experiment: Experiment, path: Path) -> float | None:
-    """How long the experiment took here when it was last run as a whole, else where its author ran it."""
+    """The seconds of the last complete run here, else those that its author states."""
     try:
         record = read(path) if path.is_file() else None
     except ZooError:
@@ -77,7 +77,7 @@ def text_of(found: Interval | None) -> str:
 
 
 def described(record: ExperimentRecord, chart: Chart) -> str:
-    """What a figure is about: its axes."""
+    """The axes of a figure, in words."""
     if chart.kind == "curves":
         curve = next(curve for curve in record.curves if curve.name == chart.y)
         return f"{curve.axis} against {curve.along}, a line an arm"
@@ -89,7 +89,7 @@ def described(record: ExperimentRecord, chart: Chart) -> str:
 
 
 def told(record: ExperimentRecord, chart: Chart) -> str:
-    """What is to be seen in a figure, for who does not see it: its axes, and each arm's value or the extremes of many."""
+    """The text alternative of a figure: its axes, and each arm's value, or the extremes where there are many."""
     found = [(arm.name, ends) for arm in record.arms if (ends := _values(record, chart, arm))]
     values = [(f"{name}: {text_of(interval(ends))}", sum(ends) / len(ends)) for name, ends in found]
     texts = [text for text, _ in values]
@@ -101,7 +101,7 @@ def told(record: ExperimentRecord, chart: Chart) -> str:
 
 
 def _values(record: ExperimentRecord, chart: Chart, arm: ArmRecord) -> list[float]:
-    """What the runs of an arm give to a figure, of a curve their last points."""
+    """The values of an arm's runs in a figure; of a curve its last point."""
     if chart.kind != "curves":
         return record.values(arm.name, chart.y)
     curves = (run.curves.get(chart.y) for run in record.runs if run.arm == arm.name)

@@ -140,71 +140,56 @@ def train(
 
 
 class Progress:
-    """How a training goes, on the error stream: a bar on a terminal, else a line a measurement and no more."""
+    """Progress of a training on the error stream: a bar on a terminal, elsewhere only a line a measurement."""
 
     def __init__(self, name: str, steps: int) -> None:
-        self.shown = sys.stderr.isatty()
-        self._live: Any = None
         self._name, self._steps = name, steps
-        if self.shown:
+        self._bar: Any = None
+        if sys.stderr.isatty():
+            from rich import progress
             from rich.console import Console
 
-            self._console = Console(stderr=True)
+            self._bar = progress.Progress(
+                progress.SpinnerColumn(finished_text=""),
+                progress.TextColumn("{task.description}", markup=False),
+                progress.BarColumn(bar_width=16),
+                progress.MofNCompleteColumn(),
+                progress.TextColumn("{task.fields[rates]}"),
+                progress.TimeRemainingColumn(),
+                console=Console(stderr=True),
+            )
 
     def __enter__(self) -> Progress:
+        if self._bar is not None:
+            self._task = self._bar.add_task(visible(self._name), total=self._steps, rates="")
+            self._bar.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self.stop()
 
     def stop(self) -> None:
-        """Take down what is drawn."""
-        if self._live is not None:
-            self._live.stop()
-            self._live = None
+        """Leave the bar as it is."""
+        if self._bar is not None:
+            self._bar.stop()
 
     def say(self, text: str) -> None:
-        """One line above what is drawn."""
-        if self.shown:
-            self._console.print(visible(text), markup=False, highlight=False, soft_wrap=True)
+        """One line above the bar."""
+        if self._bar is not None:
+            self._bar.console.print(visible(text), markup=False, highlight=False, soft_wrap=True)
         else:
             click.echo(text, err=True)
 
     def phase(self, text: str) -> None:
-        """What is done before the first step is over."""
-        if self.shown:
-            from rich.text import Text
-
-            self.stop()
-            self._live = self._console.status(Text(visible(f"{self._name}: {text} …")))
-            self._live.start()
+        """Show what is being done before the first step is over."""
+        if self._bar is not None:
+            self._bar.update(self._task, description=visible(f"{self._name}: {text} …"))
 
     def step(self, step: int, loss: float, rate: float) -> None:
         """One more step."""
-        if not self.shown:
-            return
-        from rich.progress import Progress as Bar
-
-        if not isinstance(self._live, Bar):
-            self.stop()
-            self._live, self._task = self._bar()
-        self._live.update(self._task, completed=step, loss=loss, rate=rate)
-
-    def _bar(self) -> Any:
-        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-        from rich.progress import Progress as Bar
-
-        columns = (
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=16),
-            MofNCompleteColumn(),
-            TextColumn("loss {task.fields[loss]:.3f} · {task.fields[rate]:,.0f} tokens/s"),
-            TimeRemainingColumn(),
-        )
-        bar = Bar(*columns, console=self._console)
-        task = bar.add_task(self._name, total=self._steps, loss=float("nan"), rate=0.0)
-        bar.start()
-        return bar, task
+        if self._bar is not None:
+            rates = f"loss {loss:.3f} · {rate:,.0f} tokens/s"
+            self._bar.update(self._task, description=visible(self._name), completed=step, rates=rates)
 
     def measured(self, step: int, loss: float, validation: float, sample: str | None) -> None:
         """A measurement, and what the model makes of a text."""

@@ -32,7 +32,7 @@ Report = Callable[[int, int], None]
 
 @frozen()
 class Measured(Frozen):
-    """What one source did on this machine: medians of `runs` runs, each in a process of its own after a warm-up in it.
+    """Measurements of one source on this machine: medians of `runs` runs, each in a process of its own, after a warm-up.
 
     `measured` says which model that was, a source's own name or the preset it stands for ("llama:pocket"), `random`
     whether its weights were drawn at random. Prefill is the reading of `prompt_tokens`, decode the writing of
@@ -81,7 +81,7 @@ class Measured(Frozen):
 
 @dataclass(frozen=True)
 class Subject:
-    """What is run for a source: its checkpoint, or, where `recipe` is given, that recipe with random weights."""
+    """The model that is run for a source: its checkpoint, or `recipe`, if given, with random weights."""
 
     name: str
     architecture: Architecture | None = None
@@ -143,7 +143,7 @@ def measure(
 
 
 def subject_of(source: str, registry: Registry) -> Subject:
-    """What is run for a source; SourceError where there is nothing that could be."""
+    """The model that is run for a source; SourceError where there is none."""
     if source.endswith(".json") and not Path(source).is_dir():
         if not Path(source).is_file():
             raise SourceError(f"{source}: no such file")
@@ -204,7 +204,7 @@ def _context(subject: Subject, registry: Registry) -> int | None:
 
 
 def _lengths(context: int | None, prompt: int | None, new: int | None) -> tuple[int, int]:
-    """How many tokens are read and written; PromptError where more are asked for than the smallest context has."""
+    """The numbers of tokens read and written; PromptError for more than the smallest context has."""
     if context is None or (prompt or PROMPT_TOKENS) + (new or NEW_TOKENS) <= context:
         return prompt or PROMPT_TOKENS, new or NEW_TOKENS
     if (prompt or 1) + (new or 1) > context:

@@ -29,7 +29,7 @@ WARM = 4  # tokens of each kind that are run before the clock
 
 
 def measured_run(source: str, prompt_tokens: str, new_tokens: str) -> dict[str, Any]:
-    """What one run took: the fields of `zoo.inspect.measure.Measured` but its source and runs."""
+    """Measure one run: the fields of `zoo.inspect.measure.Measured` without source and runs."""
     prompt, new = int(prompt_tokens), int(new_tokens)
     registry = default_registry()
     subject = subject_of(source, registry)

@@ -1,4 +1,4 @@
-"""Work that is timed in a process of its own: nothing that ran before it has warmed a cache or holds memory."""
+"""Timed work in a process of its own, where no earlier work has warmed a cache or holds memory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ERROR = "error"  # the key of an answer that is one
 
 
 def run_in_subprocess(module: str, arguments: Sequence[str], name: str) -> dict[str, Any]:
-    """What `python -m module arguments…` answers; SourceError, in which `name` stands for the work, when it fails.
+    """Run `python -m module arguments…` and give its answer; SourceError, beginning with `name`, when it fails.
 
     The module calls `answer`.
     """
@@ -55,7 +55,7 @@ def alternating(
     warm_up: int = 0,
     report: Callable[[str, dict[str, Any]], None] = lambda name, values: None,
 ) -> dict[str, list[dict[str, Any]]]:
-    """What `run` gives for each name, `runs` times, the names in turn, so that a busy moment meets all of them.
+    """Call `run` on each name `runs` times, the names in turn, so that a busy moment of the machine meets all.
 
     The first `warm_up` rounds are not kept, nor told to `report`.
     """

@@ -19,7 +19,7 @@ from zoo.training.record import TRAINING
 from zoo.training.user_text import UserText, is_path, pieces, read_documents
 
 SAMPLE = 20_000  # documents that a tokenizer is trained on
-CHARACTERS = 20_000_000  # at most so many characters of them
+CHARACTERS = 20_000_000  # at most, in those documents
 # A character of a script that is written without spaces, or a run of other letters.
 WORD = re.compile("[⺀-\U0003fffd]|[^\\W\\d_⺀-\U0003fffd]+")
 

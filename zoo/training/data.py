@@ -9,7 +9,7 @@ from typing import Any
 
 import mlx.core as mx
 
-IGNORED = -1  # a target that no loss is taken of
+IGNORED = -1  # a target without a loss
 SORTED = 16  # batches whose documents are sorted by length together
 POOL = 4096  # rows of running text that are mixed at a time
 

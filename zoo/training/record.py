@@ -16,8 +16,10 @@ TRAINING = "training.json"  # the record of a run, beside the weights
 
 @dataclass(frozen=True)
 class TrainingSettings:
-    """How a model is trained. `rate` is the peak learning rate, reached after `warmup` steps, then a cosine to a tenth.
+    """The hyperparameters of a training run.
 
+    `rate` is the peak learning rate: it is reached after `warmup` steps and falls by a cosine to a tenth. `decay` is the
+    weight decay, `clip` the largest norm of the gradients.
     `corpus` and `objective` None are those that suit the model's task. `packed` cuts rows from running text, nothing
     left out. `ends` are the steps at which earlier parts of an extended run ended: each part has a warm-up and a cosine
     of its own.
@@ -65,7 +67,7 @@ def settings_in(saved: Mapping[str, Any]) -> TrainingSettings:
 
 @dataclass
 class TrainingRecord:
-    """What a training run measured: losses in nats a token as [step, loss], validation likewise, time in seconds.
+    """The measurements of a training run: losses in nats a token as [step, loss], validation likewise, and seconds.
 
     `documents` says whether it saw the corpus's documents or single sentences; `tokenizer` how many tokens its own has,
     and how many of them are whole names of the corpus.

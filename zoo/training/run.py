@@ -136,7 +136,7 @@ def _new_target(
     overwrite: bool,
     registry: Registry,
 ) -> Target:
-    """What a run that begins trains; ZooError for nothing, SourceError for a folder that is not free."""
+    """The target of a new run. ZooError where there is none, SourceError for a folder that is not free."""
     if what is None:
         raise ZooError("what to train is an architecture's name or a recipe: only `resume` goes without")
     target = target_of(what, registry, config)

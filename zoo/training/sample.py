@@ -1,4 +1,4 @@
-"""Samples that are shown during training: how the model completes a held-out text."""
+"""Samples during training: the model's completions of held-out texts."""
 
 from __future__ import annotations
 

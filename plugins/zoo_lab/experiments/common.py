@@ -1,4 +1,4 @@
-"""What the training experiments share: settings, metrics, a base recipe, and an arm that trains one."""
+"""Shared parts of the training experiments: settings, metrics, a base recipe, and an arm that trains one."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def settings_of(scale: Scale, steps: int, **changes: Any) -> TrainingSettings:
 
 
 def recorded(settings: TrainingSettings, **more: Any) -> dict[str, Any]:
-    """What a record says of a training's settings."""
+    """The settings of a training, as a record has them."""
     names = ("steps", "batch", "length", "rate", "warmup", "decay", "clip", "corpus")
     initialised = {
         "vocabulary": 512,
@@ -52,7 +52,7 @@ def recorded(settings: TrainingSettings, **more: Any) -> dict[str, Any]:
 
 
 def extent(scale: Scale) -> dict[str, Any]:
-    """How much is measured of a training: the points of its curve, and the held-out documents at the end."""
+    """The size of a training's measurements: the points of its curve, and the held-out documents at the end."""
     return scale.pick(dict(points=10, documents=800), dict(points=2, documents=32))
 
 

@@ -1,4 +1,4 @@
-"""What the experiments measure on models: losses by position, bits a byte, how experts are used. Axes: B, T, E, k."""
+"""Measurements of models: losses by position, bits a byte, the load of experts. Axes: B, T, E, k."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What checkpoints write: how diverse it is, and how many questions of their corpus they answer. Imports no mlx."""
+"""Measurements of the texts that checkpoints write: their diversity, and right answers to questions."""
 
 from __future__ import annotations
 
