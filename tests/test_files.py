@@ -11,7 +11,7 @@ import pytest
 import zoo
 from zoo.checkpoint.pooling import pooling_of
 from zoo.errors import CheckpointError, ConfigError, ZooError
-from zoo.files.reading import MOST_DEPTH, inside, parse_json, read_bytes, read_json, read_object
+from zoo.files.reading import MAX_JSON_DEPTH, file_in_folder, parse_json, read_bytes, read_json, read_object
 
 COMMIT, HASH = "c" * 40, "b" * 64
 
@@ -45,7 +45,7 @@ def link(repository, name, target):
 
 
 def opened(repository, name="config.json"):
-    return inside(repository / "snapshots" / COMMIT, name)
+    return file_in_folder(repository / "snapshots" / COMMIT, name)
 
 
 def test_files_and_links_within_the_folder_are_opened(tmp_path):
@@ -54,8 +54,8 @@ def test_files_and_links_within_the_folder_are_opened(tmp_path):
     (folder / "sub" / "a").write_text("a")
     (folder / "b").symlink_to("sub/a")
     for name in ("sub/a", "b"):
-        assert inside(folder, name) == folder / name
-    assert inside(folder, "c") is None
+        assert file_in_folder(folder, name) == folder / name
+    assert file_in_folder(folder, "c") is None
     (tmp_path / "link").symlink_to(folder)
     assert read_bytes(tmp_path / "link", "b", ConfigError) == b"a"
 
@@ -69,14 +69,16 @@ def test_a_link_out_of_the_folder_is_not_followed(tmp_path, target):
     (tmp_path / "outside").write_text("secret")
     (folder / "config.json").symlink_to(target)
     where = os.path.realpath(folder / target)
-    refused(lambda: inside(folder, "config.json"), folder / "config.json", "link out of the folder", where)
+    refused(
+        lambda: file_in_folder(folder, "config.json"), folder / "config.json", "link out of the folder", where
+    )
 
 
 @pytest.mark.parametrize("name", ["../outside", "/etc/passwd", "sub/../../outside"])
 def test_a_name_that_leads_out_is_not_followed(tmp_path, name):
     (tmp_path / "model" / "sub").mkdir(parents=True)
     (tmp_path / "outside").write_text("secret")
-    refused(lambda: inside(tmp_path / "model", name), "outside of the folder")
+    refused(lambda: file_in_folder(tmp_path / "model", name), "outside of the folder")
 
 
 def test_a_folder_that_is_a_link_out_is_not_entered(tmp_path):
@@ -84,7 +86,7 @@ def test_a_folder_that_is_a_link_out_is_not_entered(tmp_path):
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "config.json").write_text("{}")
     (tmp_path / "model" / "1_Pooling").symlink_to("../other")
-    refused(lambda: inside(tmp_path / "model", "1_Pooling/config.json"), "outside of the folder")
+    refused(lambda: file_in_folder(tmp_path / "model", "1_Pooling/config.json"), "outside of the folder")
 
 
 def test_a_snapshot_is_made_of_links_to_its_own_blobs(repository, tmp_path):
@@ -132,10 +134,10 @@ def test_a_blob_may_lie_in_the_store_that_the_cache_s_repositories_share(reposit
 
 def test_links_that_lead_nowhere(tmp_path):
     (tmp_path / "dangling").symlink_to("nothing")
-    assert inside(tmp_path, "dangling") is None
+    assert file_in_folder(tmp_path, "dangling") is None
     (tmp_path / "round").symlink_to("about")
     (tmp_path / "about").symlink_to("round")
-    refused(lambda: inside(tmp_path, "round"), "round")
+    refused(lambda: file_in_folder(tmp_path, "round"), "round")
 
 
 def test_what_is_no_file_is_not_opened(tmp_path):
@@ -144,7 +146,7 @@ def test_what_is_no_file_is_not_opened(tmp_path):
     server = socket.socket(socket.AF_UNIX)
     server.bind(str(tmp_path / "socket"))
     for name in ("folder", "pipe", "socket"):
-        refused(lambda name=name: inside(tmp_path, name), f"is a {name}, where a file belongs")
+        refused(lambda name=name: file_in_folder(tmp_path, name), f"is a {name}, where a file belongs")
     server.close()
 
 
@@ -159,12 +161,12 @@ def test_what_may_not_be_read_says_so(tmp_path, monkeypatch):
         read = lambda: read_json(tmp_path, "config.json", ConfigError)  # noqa: E731
         refused(read, tmp_path / "config.json", "Permission denied", error=ConfigError)
     monkeypatch.setattr("os.lstat", denied)
-    refused(lambda: inside(tmp_path, "config.json"), tmp_path / "config.json", "Permission denied")
+    refused(lambda: file_in_folder(tmp_path, "config.json"), tmp_path / "config.json", "Permission denied")
 
 
 @pytest.mark.parametrize("name", ["a\0b", "\ud800"])
 def test_a_name_that_no_file_can_have(tmp_path, name):
-    refused(lambda: inside(tmp_path, name), repr(name))
+    refused(lambda: file_in_folder(tmp_path, name), repr(name))
 
 
 FILES = [
@@ -241,8 +243,8 @@ def test_json_is_read_as_it_is():
         ('{"x": [{"a": 1, "a": 2}]}', "'a' has two values"),
         ("[" * 100_000, "deep"),
         ('{"a":' * 100_000, "deep"),
-        ("[" * (MOST_DEPTH + 1) + "]" * (MOST_DEPTH + 1), "deep"),
-        ('{"a":' * (MOST_DEPTH + 1) + "1" + "}" * (MOST_DEPTH + 1), "deep"),
+        ("[" * (MAX_JSON_DEPTH + 1) + "]" * (MAX_JSON_DEPTH + 1), "deep"),
+        ('{"a":' * (MAX_JSON_DEPTH + 1) + "1" + "}" * (MAX_JSON_DEPTH + 1), "deep"),
         ("[" + "[]," * 6_000_000 + "[]]", "values"),
         ("[" + "0," * 11_000_000 + "0]", "values"),
         ("9" * 5000, "digits"),

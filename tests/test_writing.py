@@ -15,12 +15,12 @@ import pytest
 from zoo.errors import SourceError
 from zoo.files.writing import (
     check_outputs,
-    exchange,
     is_stream,
     locked,
     new_folder,
     output_file,
     replacing,
+    swap,
     write_markup,
     write_output,
     write_record,
@@ -249,10 +249,10 @@ def test_two_folders_are_swapped_in_one_step(tmp_path):
     for name in "ab":
         (tmp_path / name).mkdir()
         (tmp_path / name / name).write_text("")
-    exchange(tmp_path / "a", tmp_path / "b")
+    swap(tmp_path / "a", tmp_path / "b")
     assert os.listdir(tmp_path / "a") == ["b"] and os.listdir(tmp_path / "b") == ["a"]
     with pytest.raises(OSError):
-        exchange(tmp_path / "a", tmp_path / "none")
+        swap(tmp_path / "a", tmp_path / "none")
 
 
 def test_many_writers_of_one_file_leave_one_whole_file(tmp_path):

@@ -8,7 +8,7 @@ import click
 import pytest
 
 from zoo.architecture import Command
-from zoo.cli.program import with_options
+from zoo.cli.program import with_option_names
 from zoo.errors import ScaffoldError
 from zoo_new.write_plugin import create
 
@@ -40,8 +40,8 @@ def run(**given):
     ],
 )
 def test_an_argument_is_shown_as_the_running_commands_option(message, shown):
-    assert with_options(message, [run]) == shown
-    assert with_options(message, []) == message
+    assert with_option_names(message, [run]) == shown
+    assert with_option_names(message, []) == message
 
 
 PLUGIN = """
@@ -112,7 +112,7 @@ def test_a_command_runs_with_garbage_collected():
 import gc, sys
 from zoo.cli import doctor
 from zoo.cli.program import main
-doctor.examine = lambda: sys.exit(0 if gc.isenabled() and gc.get_freeze_count() else "not collected")
+doctor.diagnose = lambda: sys.exit(0 if gc.isenabled() and gc.get_freeze_count() else "not collected")
 sys.argv = ["zoo", "doctor"]
 main()
 """

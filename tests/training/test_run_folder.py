@@ -109,7 +109,7 @@ def test_a_model_takes_the_place_of_another_in_one_step(models, tmp_path, monkey
     (old / "run").mkdir()
     (old / "run" / "state.safetensors").write_text("state")
     seen = []
-    swap = run_folder.exchange
+    swap = run_folder.swap
 
     def watched(part, place):
         seen.append((zoo.load(place).recipe.dim, zoo.load(part).recipe.dim))
@@ -119,7 +119,7 @@ def test_a_model_takes_the_place_of_another_in_one_step(models, tmp_path, monkey
     def never(*_):
         raise AssertionError("a file was moved by itself")
 
-    monkeypatch.setattr(run_folder, "exchange", watched)
+    monkeypatch.setattr(run_folder, "swap", watched)
     monkeypatch.setattr(run_folder, "_move", never)
     publish(new, old)
     assert seen == [(16, 32), (32, 16)]
@@ -137,7 +137,7 @@ def test_where_folders_cannot_be_swapped_a_killed_run_leaves_a_model_or_none(
     def no_swap(*_):
         raise OSError(22, "Invalid argument")
 
-    monkeypatch.setattr(run_folder, "exchange", no_swap)
+    monkeypatch.setattr(run_folder, "swap", no_swap)
 
     def fill(name):
         out = tmp_path / name
@@ -170,7 +170,7 @@ def test_killed_before_its_record_is_published_a_run_is_resumed(made, monkeypatc
             raise Killed
         real(source, target)
 
-    monkeypatch.setattr(run_folder, "exchange", no_swap)
+    monkeypatch.setattr(run_folder, "swap", no_swap)
     with monkeypatch.context() as patch, pytest.raises(Killed):
         patch.setattr(os, "replace", dying)
         made()

@@ -24,7 +24,7 @@ from zoo.checkpoint.quantized_matrix import QuantizedMatrix, quantize_matrix
 from zoo.checkpoint.safetensors import load_file
 from zoo.config import Config, Origin
 from zoo.errors import CheckpointError, ConfigError, SourceError
-from zoo.files.reading import inside, read_object
+from zoo.files.reading import file_in_folder, read_object
 
 CONFIG, TENSORS = "adapter_config.json", "adapters.safetensors"
 KINDS = ("lora", "dora", "full")
@@ -93,7 +93,7 @@ def open_adapter(folder: str | Path, opened: Opened) -> dict[str, Any]:
     if not isinstance(folder, str | Path):
         raise SourceError(f"`adapter` must be a path, got {folder!r:.60}")
     folder = Path(folder).expanduser()
-    if inside(folder, CONFIG) is None or inside(folder, TENSORS) is None:
+    if file_in_folder(folder, CONFIG) is None or file_in_folder(folder, TENSORS) is None:
         raise SourceError(f"{folder}: no {CONFIG} with {TENSORS}, so no adapter")
     settings = Config(read_object(folder, CONFIG, ConfigError), origin=Origin(str(folder / CONFIG)))
     if "peft_type" in settings:

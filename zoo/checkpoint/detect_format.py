@@ -8,7 +8,7 @@ from pathlib import Path
 
 from zoo.architecture import CheckpointFormat
 from zoo.errors import SourceError
-from zoo.files.reading import inside
+from zoo.files.reading import file_in_folder
 from zoo.host.registry import Registry
 
 FOLDER = "folder"  # the format of a folder that no other one recognises
@@ -34,7 +34,7 @@ def detect_format(path: Path, registry: Registry) -> tuple[Path, CheckpointForma
         if len(names) > 1:
             kinds = " and ".join(sorted({Path(name).suffix[1:].upper() for name in names}))
             raise SourceError(f"{path}: holds several {kinds} files; name one: {', '.join(names)}")
-        if names and (file := inside(path, names[0])) is not None:
+        if names and (file := file_in_folder(path, names[0])) is not None:
             return file, _format_of_file(file, registry)
     return path, found or default
 
@@ -63,7 +63,7 @@ def _format_of_file(path: Path, registry: Registry) -> CheckpointFormat:
 
 
 def _has(folder: Path, files: Collection[str]) -> bool:
-    return bool(files) and all(inside(folder, name) is not None for name in files)
+    return bool(files) and all(file_in_folder(folder, name) is not None for name in files)
 
 
 def _chosen(

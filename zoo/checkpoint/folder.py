@@ -17,7 +17,7 @@ from zoo.checkpoint.pooling import Pooling, pooling_of
 from zoo.checkpoint.quantized_tensors import gather, with_settings
 from zoo.checkpoint.safetensors import Tensors, load_file, open_tensors, weight_files
 from zoo.errors import ConfigError
-from zoo.files.reading import inside, read_object
+from zoo.files.reading import file_in_folder, read_object
 from zoo.tokenizer import Tokenizer, load_tokenizer
 
 CONFIG, GENERATION = "config.json", "generation_config.json"
@@ -67,7 +67,7 @@ class FolderCheckpoint(Checkpoint):
                 name = str(path.relative_to(self.path))
                 if any(fnmatchcase(name, other) for other in NOT_COPIED):
                     continue
-                if inside(self.path, name) is not None:
+                if file_in_folder(self.path, name) is not None:
                     target = folder / name
                     target.parent.mkdir(exist_ok=True)
                     shutil.copyfile(path, target)

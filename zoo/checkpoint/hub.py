@@ -20,7 +20,7 @@ from zoo.checkpoint.download_confirmation import confirm_download
 from zoo.checkpoint.hub_guard import COMMIT, ETAG, ExpectedResponse, guarded
 from zoo.checkpoint.safetensors import INDEX, weight_files, weight_names
 from zoo.errors import CheckpointError, SourceError
-from zoo.files.reading import MOST_BYTES
+from zoo.files.reading import MAX_FILE_BYTES
 from zoo.host.registry import Registry
 from zoo.tokenizer.settings import SETTINGS, vocabulary_files
 
@@ -92,7 +92,7 @@ class Listing:
         size = self.files[name].size
         if size is None and name.endswith(self.large):
             raise SourceError(f"{self.hub_id}: the hub does not say how large {name} is")
-        most = size if name.endswith(self.large) else MOST_BYTES
+        most = size if name.endswith(self.large) else MAX_FILE_BYTES
         if size is not None and size > most:
             raise SourceError(f"{self.hub_id}: {name} has {size:,} bytes, where {most:,} are the most")
         answer = ExpectedResponse(self.hub_id, name, most if size is None else size, self.commit, size)

@@ -17,7 +17,7 @@ from reprlib import repr
 from typing import Any
 
 from zoo.errors import CheckpointError
-from zoo.files.reading import inside, parse_json, read_json
+from zoo.files.reading import file_in_folder, parse_json, read_json
 from zoo.frozen import Frozen, frozen
 
 SINGLE = "model.safetensors"
@@ -60,7 +60,7 @@ def weight_files(folder: Path) -> list[Path]:
         names = weight_names(folder, [entry.name for entry in os.scandir(folder)], folder)
     except OSError as error:
         raise CheckpointError(f"{folder}: {error.strerror}") from error
-    paths = [inside(folder, name) for name in names]
+    paths = [file_in_folder(folder, name) for name in names]
     for name, path in zip(names, paths, strict=True):
         if path is None:
             raise CheckpointError(f"{folder / name}: the index names this shard, but it is missing")

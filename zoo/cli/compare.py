@@ -14,7 +14,7 @@ from zoo.cli.downloads import yes_option
 from zoo.cli.show import bullets
 from zoo.cli.source_options import FILE, context_option, overwrite_option, quantize_option
 from zoo.cli.table import table, wrapped
-from zoo.cli.terminal import write_marked
+from zoo.cli.terminal import write_with_bold_lines
 
 if TYPE_CHECKING:
     from zoo.describe.facts.compare import Row
@@ -126,4 +126,4 @@ def _print_measured(figures: Sequence[Measured], titles: list[str]) -> None:
 def _print_rows(rows: Sequence[Row], label: str, titles: list[str]) -> None:
     """Print rows as a table. Those that differ begin with ≠ and, on a terminal, are bold."""
     marked = [["≠" if row.differs else " ", row.label, *row.texts] for row in rows if set(row.texts) != {"–"}]
-    write_marked(table(marked, [" ", label, *titles], repeated=2) + "\n", "≠")
+    write_with_bold_lines(table(marked, [" ", label, *titles], repeated=2) + "\n", "≠")

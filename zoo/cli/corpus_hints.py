@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from zoo.architecture import Corpus
-from zoo.cli.generation import name_of
+from zoo.cli.generation import model_name
 from zoo.errors import ZooError
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def prompt_hint(loaded: Loaded, prompt: str) -> str | None:
         return None
     named = ", ".join(f'"{word}"' for word in words[:SHOWN]) + (", …" if len(words) > SHOWN else "")
     return (
-        f"zoo: {name_of(loaded)} was trained only on {corpus.summary or corpus.name}, where {named} "
+        f"zoo: {model_name(loaded)} was trained only on {corpus.summary or corpus.name}, where {named} "
         f"{'does' if len(words) == 1 else 'do'} not occur. A general model: {GENERAL}"
     )
 

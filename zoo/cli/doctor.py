@@ -43,7 +43,7 @@ def _packed(memory: int | None) -> str:
     return f"kept as floats, too, up to {memory / 2**31:.1f} GiB of these: they multiply faster here"
 
 
-def examine() -> dict[str, Any]:
+def diagnose() -> dict[str, Any]:
     """All that `zoo doctor` prints, as a dictionary that can be written as JSON."""
     from zoo import runtime
 
@@ -68,7 +68,7 @@ def examine() -> dict[str, Any]:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def doctor(as_json: bool) -> None:
     """This machine: backend, BLAS, memory, cache folders, versions, and what would make it faster."""
-    found = examine()
+    found = diagnose()
     if as_json:
         click.echo(json.dumps(found, indent=1))
         return

@@ -51,14 +51,14 @@ def embed(
     shape (texts, width), or a .json list of the objects.
     """
     from zoo.cli.progress import Progress
-    from zoo.cli.run import piped
+    from zoo.cli.run import read_pipe
     from zoo.errors import PromptError
     from zoo.files.writing import check_outputs, write_output
 
     check_outputs((out,), overwrite)
     if out is not None and out.suffix not in (".npy", ".json"):
         raise click.BadParameter(f"{out.name}: give a name that ends in .npy or .json", param_hint="--out")
-    lines = list(texts) or [line for line in piped().splitlines() if line.strip()]
+    lines = list(texts) or [line for line in read_pipe().splitlines() if line.strip()]
     if not lines:
         raise PromptError("there is no text to embed")
     from zoo.generation.strategies.embedding import embed as vectors_of

@@ -35,12 +35,12 @@ def prompt_ids(
     if system:
         why = "--raw leaves it out" if raw else f"{loaded.folder.name} has none"
         raise PromptError(f"--system needs a chat template, and {why}")
-    ids = ids_in(prompt) if loaded.tokenizer is None else None
+    ids = parse_token_ids(prompt) if loaded.tokenizer is None else None
     languages = (settings.get(f"{side}_language") for side in ("source", "target"))
     return encode_prompt(loaded, ids or prompt, True, *languages)
 
 
-def ids_in(text: str) -> list[int] | None:
+def parse_token_ids(text: str) -> list[int] | None:
     """The token ids of a text such as "[1, 2, 3]"; None when it is no such list."""
     try:
         values = json.loads(text)
@@ -49,19 +49,19 @@ def ids_in(text: str) -> list[int] | None:
     return values if isinstance(values, list) and all(type(value) is int for value in values) else None
 
 
-def name_of(loaded: Loaded) -> str:
+def model_name(loaded: Loaded) -> str:
     """What a model is called: "llama:pocket" for an embedded checkpoint, else its architecture's name."""
     name = loaded.architecture.name
     presets = (p.name for p in loaded.architecture.presets if p.embedded and p.folder == loaded.folder)
     return ":".join([name, *islice(presets, 1)])
 
 
-def cut_line(settings: Mapping[str, Any], change: str) -> str:
+def truncation_notice(settings: Mapping[str, Any], change: str) -> str:
     """A line about an answer that ended because it may have no more tokens; `change` says how to allow more."""
-    name = constraint_of(settings)
+    name = output_constraint(settings)
     return f"(cut: the answer may have no more tokens{f', {INCOMPLETE[name]}' if name else ''}; {change})"
 
 
-def constraint_of(settings: Mapping[str, Any]) -> str | None:
+def output_constraint(settings: Mapping[str, Any]) -> str | None:
     """The setting that constrains the whole answer, None without one."""
     return next((name for name in INCOMPLETE if settings.get(name) is not None), None)

@@ -85,15 +85,15 @@ def perplexity(
 def _text(names: tuple[str, ...], file: Path) -> str:
     """The text of the file or of the pipe; PromptError where it is empty."""
     from zoo.checkpoint.source import is_architecture
-    from zoo.cli.run import piped
+    from zoo.cli.run import read_pipe
     from zoo.errors import PromptError
-    from zoo.files.reading import read_persons_text
+    from zoo.files.reading import read_user_text
     from zoo.host.registry import default_registry
 
     if str(file) == "-":
-        text = piped()
+        text = read_pipe()
     elif file.exists():
-        text = read_persons_text(file, PromptError)
+        text = read_user_text(file, PromptError)
     else:
         models = [*names, str(file)] if is_architecture(str(file), default_registry()) else names
         raise click.UsageError(

@@ -127,10 +127,10 @@ def cli(debug: bool) -> None:
 
 def notice(message: Any, *_: Any, **__: Any) -> None:
     """Print one line to the error stream, never among the output; arguments in it become the command's options."""
-    say(f"zoo: {with_options(' '.join(str(message).split()), cli.running)}")
+    say(f"zoo: {with_option_names(' '.join(str(message).split()), cli.running)}")
 
 
-def with_options(message: str, commands: Iterable[click.Command]) -> str:
+def with_option_names(message: str, commands: Iterable[click.Command]) -> str:
     """A message of the library with each argument that it names written as an option, where the commands have it.
 
     `top_k` becomes --top-k, `force=True` --force and `layout="hf"` --layout hf.
@@ -152,7 +152,7 @@ def with_options(message: str, commands: Iterable[click.Command]) -> str:
     return _ARGUMENT.sub(written, message)
 
 
-def _to_type(error: click.ClickException) -> str:
+def _usage_hint(error: click.ClickException) -> str:
     """What to type instead where there are too few arguments or too many: the command's usage and its example."""
     ctx = error.ctx if isinstance(error, click.UsageError) else None
     too_many = error.message.startswith("Got unexpected extra argument")
@@ -162,7 +162,7 @@ def _to_type(error: click.ClickException) -> str:
     return f" Usage: {usage}{f'. {ctx.command.epilog}' if ctx.command.epilog else ''}"
 
 
-def _mistake(error: Exception) -> str:
+def _bug_message(error: Exception) -> str:
     """The line for an error that was not raised on purpose, with the plugin whose code raised it."""
     from zoo.host.broken_plugins import unmet_requirement
     from zoo.host.faults import blamed, described
@@ -198,7 +198,7 @@ def main() -> None:
         click.echo(error.ctx.get_help() if error.ctx else error.format_message())
         sys.exit(0)
     except click.ClickException as error:
-        notice(f"error: {error.format_message()}{_to_type(error)}")
+        notice(f"error: {error.format_message()}{_usage_hint(error)}")
         sys.exit(error.exit_code)
     except ZooError as error:
         if debug:
@@ -214,7 +214,7 @@ def main() -> None:
     except Exception as error:  # a mistake in the zoo's code or a plugin's
         if debug:
             raise
-        notice(f"error: {_mistake(error)}")
+        notice(f"error: {_bug_message(error)}")
         sys.exit(1)
     finally:
         gc.enable()  # where no subcommand ran

@@ -16,7 +16,7 @@ import click
 
 from zoo.cli.completion import complete_source
 from zoo.cli.corpus_hints import prompt_hint
-from zoo.cli.generation import constraint_of, cut_line, name_of, prompt_ids
+from zoo.cli.generation import model_name, output_constraint, prompt_ids, truncation_notice
 from zoo.cli.progress import Progress
 from zoo.cli.screen import Screen
 from zoo.cli.setting_options import SettingsCommand
@@ -75,7 +75,7 @@ def run(
     The generated text alone goes to the output, statistics to the error stream. Without a PROMPT it is read
     from a pipe; on a terminal each line that is typed is answered: a conversation, if the model has a chat template.
     """
-    prompt = one_prompt(source, words, prompt)
+    prompt = given_prompt(source, words, prompt)
     if prompts is None and (output is not None or keep_going):
         raise click.UsageError(f"{'--keep-going' if keep_going else '--output'} goes with --prompts")
     given = {"PROMPT": prompt, "--system": system, "--json": as_json, "--raw": raw}
@@ -86,7 +86,7 @@ def run(
         raise click.UsageError(f"--{asked.replace('_', '-')} needs --json or --prompts")
     chat = prompt is None and prompts is None and sys.stdin.isatty()
     if prompts is None and prompt in (None, "-") and not chat:
-        prompt = piped()
+        prompt = read_pipe()
     began = time.perf_counter()
     room = len(prompt or "") + settings["max_tokens"] if "max_tokens" in settings else None
     loaded = options.load(source, room)
@@ -138,11 +138,11 @@ def answer(
         if "return_sequences" in settings:
             for candidate in generated.candidates[1:]:
                 click.echo(candidate["text"])
-        click.echo(facts([name_of(loaded), *statistics.lines()], columns(sys.stderr)), err=True)
+        click.echo(facts([model_name(loaded), *statistics.lines()], columns(sys.stderr)), err=True)
         if sys.stderr.isatty() and not interrupted and (line := prompt_hint(loaded, prompt)):
             click.echo(line, err=True)
-    if reason == "length" and ("max_tokens" not in settings or constraint_of(settings)):
-        click.echo(cut_line(settings, "--max-tokens changes that"), err=True)
+    if reason == "length" and ("max_tokens" not in settings or output_constraint(settings)):
+        click.echo(truncation_notice(settings, "--max-tokens changes that"), err=True)
     if interrupted:
         raise KeyboardInterrupt
 
@@ -161,7 +161,7 @@ def _as_json(generated: Generated, reason: str | None, statistics: Statistics) -
     return values | statistics.as_json() | asked
 
 
-def one_prompt(source: str, words: Sequence[str], option: str | None) -> str | None:
+def given_prompt(source: str, words: Sequence[str], option: str | None) -> str | None:
     """The prompt, given as an argument or as an option; a usage error for several, with what to type instead."""
     if len(words) > 1:
         typed = shlex.join(["zoo", "run", source, " ".join(words)])
@@ -171,7 +171,7 @@ def one_prompt(source: str, words: Sequence[str], option: str | None) -> str | N
     return words[0] if words else option
 
 
-def piped() -> str:
+def read_pipe() -> str:
     """The text on the pipe; PromptError when it is not UTF-8."""
     try:
         return sys.stdin.buffer.read().decode("utf-8").rstrip("\n")

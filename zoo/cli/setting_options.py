@@ -13,7 +13,7 @@ from click.core import ParameterSource
 from zoo.architecture import Setting
 from zoo.architecture.shared_settings import CACHE, GROUPS, SETTINGS
 from zoo.errors import PromptError
-from zoo.files.reading import read_persons_text
+from zoo.files.reading import read_user_text
 from zoo.host.registry import Registry, core, default_registry
 from zoo.recipe.policy import CachePolicy
 
@@ -50,7 +50,7 @@ class SettingType(click.ParamType):
         text, place = value, ""
         if self.setting.file:
             try:
-                text, place = read_persons_text(Path(value), PromptError), f"{value}: "
+                text, place = read_user_text(Path(value), PromptError), f"{value}: "
             except PromptError as error:
                 self.fail(str(error), param, ctx)
             if ctx is not None:

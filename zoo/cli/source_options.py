@@ -110,7 +110,7 @@ class ModelOptions(Frozen):
         how: dict[str, Any] = {name: getattr(self, name) for name in names}
         with Progress("loading", waits=True) as report:
             loaded = load(source, context=context, report=report, **how)
-        served_by(loaded.architecture)
+        print_serving_plugin(loaded.architecture)
         return loaded
 
     def settings(self, loaded: Loaded, given: dict[str, Any]) -> dict[str, Any]:
@@ -138,7 +138,7 @@ def model_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return gathered
 
 
-def served_by(architecture: Architecture) -> None:
+def print_serving_plugin(architecture: Architecture) -> None:
     """Say on the error stream which plugin runs a model, when it is not one of the zoo's own."""
     from zoo.host.registry import default_registry
 

@@ -83,7 +83,7 @@ def write_styled(text: str) -> None:
     stream.flush()
 
 
-def write_marked(text: str, mark: str) -> None:
+def write_with_bold_lines(text: str, mark: str) -> None:
     """Write text whose lines that begin with `mark` are bold where the output is `coloured`."""
     if not coloured():
         write(text)

@@ -81,15 +81,15 @@ def tokenize(
 
 def _asked(words: tuple[str, ...], path: Path | None) -> tuple[list[str], str]:
     """The sources and the text that the arguments name."""
-    from zoo.cli.run import piped
+    from zoo.cli.run import read_pipe
     from zoo.errors import PromptError
-    from zoo.files.reading import read_persons_text
+    from zoo.files.reading import read_user_text
 
     if path is not None:
-        return list(words), read_persons_text(path, PromptError)
+        return list(words), read_user_text(path, PromptError)
     *names, text = words
     if names:
-        return names, piped() if text == "-" else text
+        return names, read_pipe() if text == "-" else text
     if sys.stdin.isatty():
         raise PromptError(f"there is no text to tokenize: give it after {text}, or --file")
-    return [text], piped()
+    return [text], read_pipe()

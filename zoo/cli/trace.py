@@ -11,17 +11,17 @@ from zoo.cli.completion import complete_source
 from zoo.cli.downloads import yes_option
 from zoo.cli.generation import prompt_ids
 from zoo.cli.progress import Progress
-from zoo.cli.run import piped
+from zoo.cli.run import read_pipe
 from zoo.cli.setting_options import SettingsCommand
 from zoo.cli.source_options import (
     FILE,
     architecture_option,
     dtype_option,
     overwrite_option,
+    print_serving_plugin,
     revision_option,
     sampler_option,
     samplers_of,
-    served_by,
     strategy_option,
 )
 from zoo.describe.language import LANGUAGES
@@ -96,7 +96,7 @@ def trace(
     from zoo.inspect.trace_view.export import value_json, value_lines, write_html, write_json
 
     if prompt is None or prompt == "-":
-        prompt = piped()
+        prompt = read_pipe()
     written = [path for path in (html, npz, Path(as_json) if as_json not in (None, "-") else None) if path]
     check_outputs(written, overwrite)
     found = _traced(source, prompt, settings, raw, address, whole=bool(written), **given)
@@ -148,7 +148,7 @@ def _traced(
 
     with Progress("loading", waits=True) as report:
         loaded = load(source, report=report, **how)
-    served_by(loaded.architecture)
+    print_serving_plugin(loaded.architecture)
     only = () if address is None else (resolve(address, values_of(loaded.model, loaded.registry))[0],)
     if samplers:
         settings["samplers"] = samplers_of(loaded.registry, samplers)

@@ -15,17 +15,17 @@ from typing import Any
 
 from zoo.errors import CheckpointError, ZooError
 
-MOST_BYTES = 256 * 2**20  # of a tokenizer; weights are not read through here
-MOST_JSON = 64 * 2**20  # bytes; the largest published index and vocabulary are far below
-MOST_PIECES = 10_000_000  # commas and opening brackets: what decides how much memory JSON takes
-MOST_DEPTH = 64
+MAX_FILE_BYTES = 256 * 2**20  # of a tokenizer; weights are not read through here
+MAX_JSON_BYTES = 64 * 2**20  # bytes; the largest published index and vocabulary are far below
+MAX_JSON_VALUES = 10_000_000  # commas and opening brackets: what decides how much memory JSON takes
+MAX_JSON_DEPTH = 64
 
 _KINDS = {stat.S_IFDIR: "folder", stat.S_IFIFO: "pipe", stat.S_IFSOCK: "socket"}
 _SHARED_BLOB = re.compile(r"[0-9a-f]{2}/[0-9a-f]{64}")
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
-def inside(folder: Path, name: str) -> Path | None:
+def file_in_folder(folder: Path, name: str) -> Path | None:
     """The path of a checkpoint's file, None where there is none.
 
     CheckpointError for a link that leads out of the folder, and for what is no file: a folder, a pipe, a device. A hub
@@ -74,19 +74,19 @@ def _is_own_blob(root: Path, path: Path, target: Path) -> bool:
     )
 
 
-def read_bytes(folder: Path, name: str, kind: type[ZooError], most: int = MOST_BYTES) -> bytes | None:
+def read_bytes(folder: Path, name: str, kind: type[ZooError], most: int = MAX_FILE_BYTES) -> bytes | None:
     """What a checkpoint's file holds, None where there is none; `kind` of error for more than `most` bytes."""
-    path = inside(folder, name)
+    path = file_in_folder(folder, name)
     return None if path is None else _bytes_of(path, kind, most)
 
 
-def read_text(folder: Path, name: str, kind: type[ZooError], most: int = MOST_BYTES) -> str | None:
+def read_text(folder: Path, name: str, kind: type[ZooError], most: int = MAX_FILE_BYTES) -> str | None:
     """The UTF-8 text of a checkpoint's file, None where there is none; `kind` of error when it is not that."""
     data = read_bytes(folder, name, kind, most)
     return None if data is None else _decoded(data, folder / name, kind)
 
 
-def read_persons_text(path: Path, kind: type[ZooError], most: int = MOST_BYTES) -> str:
+def read_user_text(path: Path, kind: type[ZooError], most: int = MAX_FILE_BYTES) -> str:
     """The UTF-8 text of a person's own file, which may be a link or a pipe; `kind` of error when it is not that."""
     data = _bytes_of(path, kind, most)
     if b"\0" in data:
@@ -114,7 +114,7 @@ def _decoded(data: bytes, path: Path, kind: type[ZooError]) -> str:
 
 def read_json(folder: Path, name: str, kind: type[ZooError]) -> Any:
     """What a checkpoint's JSON file holds, None where there is none; `kind` of error when it is not JSON, or a bomb."""
-    text = read_text(folder, name, kind, MOST_JSON)
+    text = read_text(folder, name, kind, MAX_JSON_BYTES)
     try:
         return None if text is None else parse_json(text)
     except ValueError as error:
@@ -124,7 +124,7 @@ def read_json(folder: Path, name: str, kind: type[ZooError]) -> Any:
 def read_object(folder: Path, name: str, kind: type[ZooError], required: bool = False) -> dict[str, Any]:
     """The JSON object in a checkpoint's file, {} where there is none and it is not `required`."""
     value = read_json(folder, name, kind)
-    if value is None and inside(folder, name) is None:
+    if value is None and file_in_folder(folder, name) is None:
         if required:
             raise kind(f"{folder / name}: missing")
         return {}
@@ -140,14 +140,14 @@ def read_object_at(path: Path, kind: type[ZooError], required: bool = False) -> 
 
 def parse_json(text: str) -> Any:
     """What JSON text says; ValueError when it is malformed, ambiguous, too large or nested too deeply."""
-    if sum(map(text.count, "{[,")) > MOST_PIECES:
-        raise ValueError(f"more than {MOST_PIECES:,} values")
+    if sum(map(text.count, "{[,")) > MAX_JSON_VALUES:
+        raise ValueError(f"more than {MAX_JSON_VALUES:,} values")
     try:
         value = json.loads(text, object_pairs_hook=_object)
     except RecursionError:
-        raise ValueError(f"nested more than {MOST_DEPTH} deep") from None
+        raise ValueError(f"nested more than {MAX_JSON_DEPTH} deep") from None
     level = [value]
-    for _ in range(MOST_DEPTH):
+    for _ in range(MAX_JSON_DEPTH):
         level = [
             inner
             for outer in level
@@ -158,7 +158,7 @@ def parse_json(text: str) -> Any:
         if not level:
             break
     else:
-        raise ValueError(f"nested more than {MOST_DEPTH} deep")
+        raise ValueError(f"nested more than {MAX_JSON_DEPTH} deep")
     if _SURROGATE.search(text):
         json.dumps(value, ensure_ascii=False).encode("utf-8")  # a UnicodeEncodeError is a ValueError
     return value

@@ -184,7 +184,7 @@ def new_folder(path: Path) -> Iterator[Path]:
         raise SourceError(f"{path}: cannot be written ({error.strerror or error})") from error
 
 
-def is_temporary(name: str) -> bool:
+def is_temporary_name(name: str) -> bool:
     """Whether a name is one that this module gives to a file or folder until it is whole."""
     return _TEMPORARY.fullmatch(name) is not None
 
@@ -217,7 +217,7 @@ def locked(path: Path) -> Iterator[None]:
             os.close(lock)
 
 
-def exchange(first: Path, second: Path) -> None:
+def swap(first: Path, second: Path) -> None:
     """Swap two files or folders in one step. OSError where the file system or the system cannot do that."""
     libc = ctypes.CDLL(None, use_errno=True)
     names = os.fsencode(first), os.fsencode(second)
@@ -250,7 +250,7 @@ def _create_file(path: Path) -> None:
 def _temporary(parent: Path, suffix: str, create: Callable[[Path], None]) -> tuple[Path, int]:
     """A new file or folder under a random name, and the descriptor that holds its lock; those of dead processes are removed."""
     _remove_abandoned(parent)
-    suffix = suffix if is_temporary(f".part-{'0' * 16}{suffix}") else ""
+    suffix = suffix if is_temporary_name(f".part-{'0' * 16}{suffix}") else ""
     while True:
         part = parent / f".part-{os.urandom(8).hex()}{suffix}"
         try:
@@ -268,7 +268,7 @@ def _temporary(parent: Path, suffix: str, create: Callable[[Path], None]) -> tup
 def _remove_abandoned(parent: Path) -> None:
     """Remove the temporary files and folders in `parent` whose processes have ended."""
     with os.scandir(parent) as entries:
-        found = [entry for entry in entries if is_temporary(entry.name) and not entry.is_symlink()]
+        found = [entry for entry in entries if is_temporary_name(entry.name) and not entry.is_symlink()]
     for entry in found:
         with suppress(OSError):
             lock = os.open(entry.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)

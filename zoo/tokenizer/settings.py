@@ -139,7 +139,7 @@ def chat_template(folder: Path, settings: TokenizerSettings) -> str | None:
     Where a file gives a list of named templates, it is the one named "default". None where there is none.
     """
     path = folder / "chat_template.jinja"
-    if reading.inside(folder, path.name) is not None:
+    if reading.file_in_folder(folder, path.name) is not None:
         return read_text(path)
     path = folder / "chat_template.json"
     template = read_json(path).get("chat_template")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from zoo.architecture import TokenizerFormat
 from zoo.errors import PluginError, TokenizerError
-from zoo.files.reading import inside
+from zoo.files.reading import file_in_folder
 from zoo.tokenizer.backend import Backend
 from zoo.tokenizer.detokenizer import Detokenizer, VisibleTokenDetokenizer
 from zoo.tokenizer.huggingface import from_json, from_merges, from_word_pieces
@@ -173,7 +173,7 @@ def _backend_of_plugin(
     serving = {
         name: format
         for name, format in formats.items()
-        if all(inside(folder, file) is not None for file in format.files)
+        if all(file_in_folder(folder, file) is not None for file in format.files)
         and (not format.classes or settings.tokenizer_class in format.classes)
     }
     if len(serving) > 1:
@@ -189,7 +189,7 @@ def _backend_of_plugin(
 
 def _backend_of_files(folder: Path, settings: TokenizerSettings) -> Backend | None:
     """The backend of the first kind of tokenizer file that the folder holds."""
-    match vocabulary_files(lambda name: inside(folder, name) is not None):
+    match vocabulary_files(lambda name: file_in_folder(folder, name) is not None):
         case ("source.spm", _):
             from zoo.tokenizer.seq2seq import MarianBackend
 

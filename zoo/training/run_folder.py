@@ -12,7 +12,7 @@ from pathlib import Path
 
 from zoo.checkpoint.safetensors import INDEX
 from zoo.errors import SourceError
-from zoo.files.writing import exchange, is_temporary, locked, make_folder, temporary_folder
+from zoo.files.writing import is_temporary_name, locked, make_folder, swap, temporary_folder
 from zoo.training.record import TRAINING
 from zoo.training.state import STATE, state_path
 
@@ -39,7 +39,7 @@ def check_new(out: Path, overwrite: bool) -> None:
 
 def _has_more(run: Path) -> bool:
     """Whether a run's folder holds more than what a killed run leaves."""
-    return not run.is_dir() or not all(map(is_temporary, os.listdir(run)))
+    return not run.is_dir() or not all(map(is_temporary_name, os.listdir(run)))
 
 
 def check_writable(out: Path, size: int) -> None:
@@ -109,7 +109,7 @@ def publishing(out: Path, stale: Collection[str]) -> Iterator[Path]:
                 if entry.name not in new | old:
                     _link(entry.path, part / entry.name)
             try:
-                exchange(part, place)
+                swap(part, place)
             except OSError:
                 _move(part, place, new, old - new)
     except OSError as error:

@@ -31,7 +31,7 @@ from zoo.checkpoint.pooling import Pooling, save_pooling
 from zoo.checkpoint.safetensors import Tensors
 from zoo.config import Origin
 from zoo.errors import CheckpointError, ConfigError
-from zoo.files.reading import inside
+from zoo.files.reading import file_in_folder
 from zoo.host.registry import Registry
 from zoo.tokenizer import Tokenizer
 
@@ -158,7 +158,7 @@ def read_headers(path: Path) -> Header:
     tensors = dict(header.tensors)
     for number in range(2, count + 1):
         other = path.with_name(f"{name[1]}-{number:05}-of-{name[3]}.gguf")
-        if inside(other.parent, other.name) is None:
+        if file_in_folder(other.parent, other.name) is None:
             raise CheckpointError(f"{other}: missing; {path.name} is the first of {count} files")
         more = read_header(other).tensors
         twice = next((name for name in more if name in tensors), None)

@@ -16,7 +16,7 @@ from zoo.frozen import Frozen, frozen
 if TYPE_CHECKING:
     from zoo.cli.repl.loop import Repl
 
-ENDS = ("/exit", "/quit", "/bye", "exit", "quit")
+EXIT_WORDS = ("/exit", "/quit", "/bye", "exit", "quit")
 
 KEYS = (
     ("Ctrl-C", "stop an answer, or clear the line; twice on an empty line: end"),
@@ -37,7 +37,7 @@ class ChatCommand(Frozen):
     act: Callable[[Repl, str], None]
 
 
-def obey(repl: Repl, line: str) -> None:
+def run_command(repl: Repl, line: str) -> None:
     """Run the command of a line that begins with a slash; print its error, if any."""
     name, _, argument = line.strip().partition(" ")
     command = COMMANDS.get(name)

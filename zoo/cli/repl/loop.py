@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from zoo.cli import notice
 from zoo.cli.corpus_hints import model_hint, prompt_hint
-from zoo.cli.generation import cut_line, name_of
+from zoo.cli.generation import model_name, truncation_notice
 from zoo.cli.progress import Progress, say
 from zoo.cli.repl.answer_screen import AnswerScreen
-from zoo.cli.repl.commands import COMMANDS, ENDS, obey, plain
-from zoo.cli.repl.reader import Cleared, Reader, reader, unquoted
+from zoo.cli.repl.commands import COMMANDS, EXIT_WORDS, plain, run_command
+from zoo.cli.repl.reader import LineCleared, Reader, reader, unquoted
 from zoo.errors import ZooError
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ AGAIN = "(Ctrl-C again or /exit ends)"
 
 
 def converse(session: ChatSession) -> None:
-    """Answer what is typed, or comes from a pipe, until one of `ENDS`, the end of the input, or Ctrl-C twice."""
+    """Answer what is typed, or comes from a pipe, until one of `EXIT_WORDS`, the end of the input, or Ctrl-C twice."""
     repl = Repl(session)
     what = (
         ": a conversation"
@@ -32,7 +32,7 @@ def converse(session: ChatSession) -> None:
         else f" {'leaves the chat template out' if session.raw else 'has no chat template'}: each line is a prompt of its "
         "own, and no other is remembered"
     )
-    say(f"{name_of(session.loaded)}{what}.")
+    say(f"{model_name(session.loaded)}{what}.")
     if line := model_hint(session.loaded):
         say(line)
     say("/help says what can be typed, /exit or Ctrl-D ends.")
@@ -54,7 +54,7 @@ class Repl:
                 line = reader.read()
             except EOFError:
                 return
-            except (Cleared, KeyboardInterrupt) as pressed:
+            except (LineCleared, KeyboardInterrupt) as pressed:
                 if interrupted and isinstance(pressed, KeyboardInterrupt):
                     return
                 say(AGAIN)
@@ -68,10 +68,10 @@ class Repl:
             if question is not None:
                 if question.strip():
                     self.answer(question)
-            elif line.strip() in ENDS:
+            elif line.strip() in EXIT_WORDS:
                 return
             elif line.startswith("/"):
-                obey(self, line)
+                run_command(self, line)
             elif line.strip():
                 self.answer(line)
 
@@ -91,7 +91,7 @@ class Repl:
         except ZooError as error:
             self.refuse(error)
         if reason == "length":
-            say(cut_line(self.session.settings, "/set max_tokens changes that, /tokens counts"))
+            say(truncation_notice(self.session.settings, "/set max_tokens changes that, /tokens counts"))
         asked = question if reason is not None and sys.stderr.isatty() else None
         if asked and (line := prompt_hint(self.session.loaded, asked)):
             say(line)

@@ -38,7 +38,7 @@ def unquoted(text: str) -> str | None:
     return text.removeprefix(QUOTES).removesuffix(QUOTES).strip("\n") if text.startswith(QUOTES) else None
 
 
-class Cleared(Exception):
+class LineCleared(Exception):
     """Ctrl-C on a line that was not empty."""
 
 
@@ -46,7 +46,7 @@ class Reader(Protocol):
     """Reads one question after the other."""
 
     def read(self) -> str:
-        """The next question. EOFError at the end, KeyboardInterrupt or Cleared for Ctrl-C, UnicodeDecodeError."""
+        """The next question. EOFError at the end, KeyboardInterrupt or LineCleared for Ctrl-C, UnicodeDecodeError."""
         ...
 
 
@@ -86,7 +86,7 @@ class TerminalReader:
 
         @keys.add("c-c")
         def _(event: KeyPressEvent) -> None:
-            event.app.exit(exception=Cleared() if event.current_buffer.text else KeyboardInterrupt())
+            event.app.exit(exception=LineCleared() if event.current_buffer.text else KeyboardInterrupt())
 
         # What the zoo puts around a terminal's streams shows escape sequences; this library is to send them.
         stream: Any = next((s for s in (sys.stdout, sys.stderr) if isinstance(s, Terminal)), None)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from zoo.errors import PromptError, SourceError
-from zoo.files.reading import parse_json, read_persons_text
+from zoo.files.reading import parse_json, read_user_text
 from zoo.files.writing import is_stream, write_record
 from zoo.generation.chat.tools import ToolCall
 
@@ -135,7 +135,7 @@ def load_conversation(path: Path) -> tuple[Conversation, dict[str, Any]]:
     if is_stream(path):
         raise PromptError(f"{path}: is not a file")
     try:
-        values = parse_json(read_persons_text(path, PromptError))
+        values = parse_json(read_user_text(path, PromptError))
     except ValueError as error:
         raise PromptError(f"{path}: not valid JSON ({error})") from error
     if not isinstance(values, dict) or not isinstance(values.get("messages"), list):

@@ -15,7 +15,7 @@ from typing import Any, TextIO
 
 from zoo import runtime
 from zoo.errors import PromptError, SourceError, ZooError
-from zoo.files.reading import parse_json, read_persons_text
+from zoo.files.reading import parse_json, read_user_text
 from zoo.files.writing import check_output, is_stream, locked
 from zoo.frozen import Frozen, frozen
 from zoo.generation import Generated, batch_stream, collected, started
@@ -53,7 +53,7 @@ def read_prompts(
     """
     found: list[Line] = []
     plain = path.suffix == ".txt"
-    for number, text in enumerate(read_persons_text(path, PromptError).removeprefix("\ufeff").split("\n"), 1):
+    for number, text in enumerate(read_user_text(path, PromptError).removeprefix("\ufeff").split("\n"), 1):
         if not text.strip():
             continue
         asked: dict[str, Any] = {}
