@@ -1,8 +1,8 @@
 """Renders one chat template in a process of its own: run as a script, never imported by the zoo.
 
-A template comes with a checkpoint, from anyone, and is a program: it may loop for ever, build strings of
-gigabytes, or look for a way out of the sandbox. So this file imports nothing of the zoo, and only its own
-process pays for what a template does. Standard input is a JSON object:
+A template comes with a checkpoint, from anyone, and is a program: it may loop for ever, build strings of gigabytes, or try
+to escape from the sandbox. So this file imports nothing of the zoo and runs in a process of its own, with limits.
+Standard input is a JSON object:
 
 - `template`, and the `variables` that it sees
 - `path`: the folders to find jinja2 in
@@ -67,20 +67,16 @@ def limit_process(cpu_seconds: int, memory_bytes: int) -> None:
 
 
 def make_environment() -> Any:
-    """The Jinja sandbox with the filters and functions that chat templates are written for.
-
-    They are those of transformers' `apply_chat_template`.
-    """
+    """The Jinja sandbox with the filters and functions of transformers' `apply_chat_template`."""
     from datetime import datetime
 
     from jinja2 import nodes
-    from jinja2.exceptions import SecurityError, TemplateError
+    from jinja2.exceptions import TemplateError
     from jinja2.ext import Extension
     from jinja2.sandbox import ImmutableSandboxedEnvironment
-    from jinja2.utils import Namespace
 
     class Generation(Extension):
-        # Marks what the assistant said, for training; the text is that of its body.
+        # Marks the assistant's text, for training; it renders its body.
         tags = frozenset({"generation"})  # type: ignore[assignment]
 
         def parse(self, parser: Any) -> Any:
@@ -89,36 +85,8 @@ def make_environment() -> Any:
                 parser.parse_statements(("name:endgeneration",), drop_needle=True), lineno=line
             )
 
-    class PublicNamespace(Namespace):
-        # A name with an underscore in front would let a value pose as one of Python's own attributes.
-        def __init__(*args: Any, **kwargs: Any) -> None:  # like jinja2's own, it leaves "self" free as a name
-            values = dict(*args[1:], **kwargs)
-            for name in values:
-                check_name(name)
-            Namespace.__init__(args[0], values)
-
-        def __setitem__(self, name: str, value: Any) -> None:
-            check_name(name)
-            Namespace.__setitem__(self, name, value)
-
-    def check_name(name: str) -> None:
-        if name.startswith("_"):
-            raise SecurityError(f"a namespace may not hold {name!r}")
-
-    def raise_exception(message: Any) -> None:
+    def raise_exception(message: object) -> None:
         raise TemplateError(str(message))
-
-    def to_json(
-        value: Any,
-        ensure_ascii: bool = False,
-        indent: Any = None,
-        separators: Any = None,
-        sort_keys: bool = False,
-    ) -> str:
-        # Jinja's own filter escapes for HTML.
-        return json.dumps(
-            value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys
-        )
 
     environment = ImmutableSandboxedEnvironment(
         trim_blocks=True, lstrip_blocks=True, extensions=[Generation, "jinja2.ext.loopcontrols"]
@@ -126,8 +94,44 @@ def make_environment() -> Any:
     environment.filters["tojson"] = to_json
     environment.globals["raise_exception"] = raise_exception
     environment.globals["strftime_now"] = lambda format: datetime.now().strftime(format)
-    environment.globals["namespace"] = PublicNamespace
+    environment.globals["namespace"] = public_namespace()
     return environment
+
+
+def to_json(
+    value: object,
+    ensure_ascii: bool = False,
+    indent: int | str | None = None,
+    separators: tuple[str, str] | None = None,
+    sort_keys: bool = False,
+) -> str:
+    """The filter `tojson`. Jinja's own escapes for HTML."""
+    return json.dumps(
+        value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys
+    )
+
+
+def public_namespace() -> type:
+    """The class of Jinja's `namespace` without names that begin with "_": they could pose as Python's attributes."""
+    from jinja2.exceptions import SecurityError
+    from jinja2.utils import Namespace
+
+    def check_name(name: str) -> None:
+        if name.startswith("_"):
+            raise SecurityError(f"a namespace may not hold {name!r}")
+
+    class PublicNamespace(Namespace):
+        def __init__(*args: Any, **kwargs: Any) -> None:  # like jinja2's own, it leaves "self" free as a name
+            values = dict(*args[1:], **kwargs)
+            for name in values:
+                check_name(name)
+            Namespace.__init__(args[0], values)
+
+        def __setitem__(self, name: str, value: object) -> None:
+            check_name(name)
+            Namespace.__setitem__(self, name, value)
+
+    return PublicNamespace
 
 
 if __name__ == "__main__":

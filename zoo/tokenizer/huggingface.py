@@ -12,7 +12,7 @@ from zoo.tokenizer.backend import Backend
 from zoo.tokenizer.detokenizer import Detokenizer, clean_up, token_detokenizer
 from zoo.tokenizer.faults import NamingDetokenizer, naming, probe, quiet
 from zoo.tokenizer.growth import check_parts
-from zoo.tokenizer.settings import AddedToken, TokenizerSettings, read_bytes, read_json, read_text
+from zoo.tokenizer.settings import AddedToken, TokenizerSettings, read_bytes, read_text, read_vocabulary
 from zoo.tokenizer.token_bytes import TextBytes, altered_first_of, token_bytes_of
 
 if TYPE_CHECKING:
@@ -165,13 +165,9 @@ def from_merges(folder: Path, settings: TokenizerSettings) -> TokenizersBackend:
     """
     from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 
-    vocab_path, merges_path = folder / "vocab.json", folder / "merges.txt"
+    merges_path = folder / "merges.txt"
     check_class(merges_path.name, settings)
-    vocab = read_json(vocab_path)
-    if not vocab or not all(
-        isinstance(id, int) and not isinstance(id, bool) and id >= 0 for id in vocab.values()
-    ):
-        raise TokenizerError(f"{vocab_path}: must map tokens to ids")
+    vocab = read_vocabulary(folder / "vocab.json")
     merges = _merges(merges_path)
     by_word = sum(token.endswith("</w>") for token in vocab) > sum(token.startswith("Ġ") for token in vocab)
     default = "<unk>" if by_word else "<|endoftext|>"

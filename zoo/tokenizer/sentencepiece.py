@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from zoo.errors import TokenizerError
 from zoo.tokenizer.backend import Backend
@@ -14,6 +14,9 @@ from zoo.tokenizer.faults import naming
 from zoo.tokenizer.huggingface import check_class
 from zoo.tokenizer.settings import AddedToken, TokenizerSettings, read_bytes
 from zoo.tokenizer.token_bytes import TextBytes
+
+if TYPE_CHECKING:
+    from sentencepiece import SentencePieceProcessor
 
 # Protocol buffers merge a message that occurs twice: these bytes after a model set its
 # `normalizer_spec.add_dummy_prefix` (field 3 in field 3) to false.
@@ -33,18 +36,9 @@ class SentencePieceBackend(Backend):
         """`proto` is the model where `path` holds it in another form."""
         if path.name == "spiece.model":
             check_class(path.name, settings)
-        try:
-            from sentencepiece import SentencePieceProcessor
-        except ImportError:
-            raise TokenizerError(
-                f"{path}: needs the sentencepiece package (pip install sentencepiece)"
-            ) from None
         proto = read_bytes(path) if proto is None else proto
-        with naming(path, "not a sentencepiece model"):
-            if not proto:
-                raise ValueError("it is empty")
-            self._model = SentencePieceProcessor(model_proto=proto)
-            self._inner = SentencePieceProcessor(model_proto=proto + _WITHOUT_PREFIX)
+        self._model = load_sentencepiece(path, proto)
+        self._inner = load_sentencepiece(path, proto + _WITHOUT_PREFIX)
         self._size: int = self._model.get_piece_size()
         ids = {
             "bos_token": self._model.bos_id(),
@@ -158,7 +152,19 @@ class SentencePieceBackend(Backend):
         return "first"
 
 
-def piece_bytes(model: Any, id: int) -> bytes | None:
+def load_sentencepiece(path: Path, proto: bytes) -> SentencePieceProcessor:
+    """The model of a protocol buffer; TokenizerError, naming the file, where it is damaged."""
+    try:
+        from sentencepiece import SentencePieceProcessor
+    except ImportError:
+        raise TokenizerError(f"{path}: needs the sentencepiece package (pip install sentencepiece)") from None
+    with naming(path, "not a sentencepiece model"):
+        if not proto:
+            raise ValueError("it is empty")
+        return SentencePieceProcessor(model_proto=proto)
+
+
+def piece_bytes(model: SentencePieceProcessor, id: int) -> bytes | None:
     """The bytes of a piece of a sentencepiece model, None for the unknown one, which may stand for any."""
     if model.is_unknown(id):
         return None

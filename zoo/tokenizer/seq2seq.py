@@ -11,11 +11,10 @@ from pathlib import Path
 from zoo.errors import TokenizerError
 from zoo.tokenizer.backend import Backend
 from zoo.tokenizer.detokenizer import Detokenizer, PieceDetokenizer
-from zoo.tokenizer.faults import naming
 from zoo.tokenizer.huggingface import TokenizersBackend
 from zoo.tokenizer.languages import LanguageTokens, TargetLanguagePrefix
-from zoo.tokenizer.sentencepiece import piece_bytes
-from zoo.tokenizer.settings import TokenizerSettings, read_bytes, read_json
+from zoo.tokenizer.sentencepiece import load_sentencepiece, piece_bytes
+from zoo.tokenizer.settings import TokenizerSettings, read_bytes, read_vocabulary
 
 # The languages of M2M-100 and of Facebook's WMT21 models, in the order of their tokens' ids.
 FAIRSEQ_LANGUAGES = {
@@ -41,15 +40,7 @@ class VocabularyBackend(Backend):
         special_tokens: Mapping[str, str],
         target: Mapping[str, int] | None = None,
     ) -> None:
-        try:
-            from sentencepiece import SentencePieceProcessor
-        except ImportError:
-            raise TokenizerError(
-                f"{model}: needs the sentencepiece package (pip install sentencepiece)"
-            ) from None
-        proto = read_bytes(model)
-        with naming(model, "not a sentencepiece model"):
-            self._model = SentencePieceProcessor(model_proto=proto)
+        self._model = load_sentencepiece(model, read_bytes(model))
         self._ids = dict(vocab)
         self._pieces = {id: piece for piece, id in (target or vocab).items()}
         self.special_tokens = dict(special_tokens)
@@ -95,7 +86,7 @@ class VocabularyBackend(Backend):
             byte = self._model.is_byte(self._model.piece_to_id(text))
             return int(text[3:5], 16) if byte else text
 
-        return Trimmed(PieceDetokenizer(piece, "all"))
+        return RightStrippedDetokenizer(PieceDetokenizer(piece, "all"))
 
     def token_bytes(self, id: int) -> bytes | None:
         text = self._pieces.get(id)
@@ -106,8 +97,8 @@ class VocabularyBackend(Backend):
         return text.encode("utf-8") if self._model.is_unknown(known) else piece_bytes(self._model, known)
 
 
-class Trimmed:
-    """A Detokenizer that leaves out the white space at the end of a text."""
+class RightStrippedDetokenizer:
+    """A Detokenizer that removes the white space at the end of a text."""
 
     def __init__(self, inner: Detokenizer) -> None:
         self.inner = inner
@@ -130,9 +121,9 @@ class MarianBackend(VocabularyBackend):
 
     def __init__(self, folder: Path, settings: TokenizerSettings) -> None:
         separate = settings.flag("separate_vocabs", False)
-        target = vocabulary(folder / "target_vocab.json") if separate else None
+        target = read_vocabulary(folder / "target_vocab.json") if separate else None
         names = {"eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>"}
-        vocab = vocabulary(folder / "vocab.json")
+        vocab = read_vocabulary(folder / "vocab.json")
         super().__init__(folder / "source.spm", vocab, names | settings.special_tokens, target)
         codes = {token[2:-2]: id for token, id in vocab.items() if re.fullmatch(r">>.+<<", token)}
         if codes:
@@ -149,7 +140,7 @@ class M2MBackend(VocabularyBackend):
     """M2M-100's tokenizer, whose language tokens ("__fr__") come after the vocabulary."""
 
     def __init__(self, folder: Path, settings: TokenizerSettings) -> None:
-        vocab = vocabulary(folder / "vocab.json")
+        vocab = read_vocabulary(folder / "vocab.json")
         name = settings.values.get("language_codes") or "m2m100"
         if name not in FAIRSEQ_LANGUAGES:
             known = ", ".join(FAIRSEQ_LANGUAGES)
@@ -197,11 +188,3 @@ def language_tokens(
         target=settings.values.get("tgt_lang"),
         legacy=bool(settings.flag("legacy_behaviour", False)),
     )
-
-
-def vocabulary(path: Path) -> dict[str, int]:
-    """A table of tokens and ids; TokenizerError when it is anything else."""
-    vocab = read_json(path)
-    if not vocab or not all(type(id) is int and id >= 0 for id in vocab.values()):
-        raise TokenizerError(f"{path}: must map tokens to ids")
-    return vocab

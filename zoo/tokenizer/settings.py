@@ -88,6 +88,14 @@ def read_json(path: Path) -> dict[str, Any]:
     return reading.read_object(path.parent, path.name, TokenizerError)
 
 
+def read_vocabulary(path: Path) -> dict[str, int]:
+    """The ids of tokens in a JSON file; TokenizerError for anything else in it."""
+    vocab = read_json(path)
+    if not vocab or not all(type(id) is int and id >= 0 for id in vocab.values()):
+        raise TokenizerError(f"{path}: must map tokens to ids")
+    return vocab
+
+
 def read_text(path: Path) -> str:
     """The UTF-8 text of a file, its lines ended by "\\n"; TokenizerError where it is missing or no text."""
     text = reading.read_text(path.parent, path.name, TokenizerError)
