@@ -57,14 +57,14 @@ class Loaded:
     @property
     def facts(self) -> Sheet:
         """What is known of it, as typed values with units: `loaded.facts["parameters.total"].value`."""
-        from zoo.describe import facts_of
+        from zoo.describe.facts.sheet import facts_of, tokenizer_facts
 
         return facts_of(
             self.recipe,
             title=str(self.folder),
-            tokenizer=self.tokenizer,
             registry=self.registry,
             quantizes=self.architecture.quantizes,
+            more=tokenizer_facts(self.tokenizer),
         )
 
     def __repr__(self) -> str:

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from zoo.architecture import Architecture, Preset
 from zoo.checkpoint.source import find, is_architecture, split_preset
 from zoo.config import Config
 from zoo.deferred_warnings import warn
-from zoo.describe.facts.fact import Sheet
-from zoo.describe.facts.sheet import facts_of
+from zoo.describe.facts.fact import Fact, Sheet
+from zoo.describe.facts.sheet import facts_of, tokenizer_facts
 from zoo.errors import SourceError, ZooError
 from zoo.frozen import Frozen, frozen
 from zoo.host.recipes import read_recipe, recipe_architecture, recipe_config
 from zoo.host.registry import Registry
 from zoo.recipe.policy import CachePolicy
+
+if TYPE_CHECKING:
+    from zoo.tokenizer import Tokenizer
 
 
 @frozen()
@@ -34,7 +37,7 @@ class Described(Frozen):
     config: dict[str, Any] | None = None
     path: Path | None = None
 
-    def tokenizer(self, registry: Registry) -> Any:
+    def tokenizer(self, registry: Registry) -> Tokenizer | None:
         """Its `Tokenizer`, where that is at hand without the network: of a folder, a file, an installed checkpoint.
 
         None for others, and where it cannot be read.
@@ -56,20 +59,22 @@ class Described(Frozen):
         registry: Registry,
         context: int | None = None,
         quantize: str | None = None,
-        tokenizer: Any = None,
+        tokenizer: Tokenizer | None = None,
         policy: CachePolicy | None = None,
     ) -> Sheet:
         """Its fact sheet, with the facts of `tokenizer` and of a cache's `policy` where they are given."""
+        more = list(tokenizer_facts(tokenizer))
+        if self.preset is not None and self.preset.licence:
+            more.append(Fact("licence", "licence", self.preset.licence))
         return facts_of(
             self.recipe,
             context=context,
             quantize=quantize,
             title=self.origin,
-            licence=self.preset.licence if self.preset else None,
-            tokenizer=tokenizer,
             registry=registry,
             quantizes=self.architecture.quantizes,
             policy=policy,
+            more=more,
         )
 
 

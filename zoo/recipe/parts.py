@@ -24,7 +24,7 @@ ACTIVATION_TITLES = {
     "tanh": "tanh",
     "sigmoid": "sigmoid",
 }
-GATED_TITLES = {"silu": "SwiGLU", "gelu": "GEGLU", "gelu_tanh": "GEGLU", "relu": "ReGLU"}
+GATED_TITLES = {"silu": "SwiGLU", "gelu": "GEGLU", "gelu_tanh": "GEGLU", "relu": "ReGLU", "sigmoid": "GLU"}
 
 
 @frozen()

@@ -4,9 +4,9 @@ import dataclasses
 import re
 
 import pytest
+from rich.cells import cell_len as cells
 
 from zoo.describe.diagram import Box, Diagram, Note, Stack, marked, to_text
-from zoo.describe.diagram.canvas import cells
 from zoo.describe.diagram.terminal import to_spans
 from zoo.host.registry import default_registry
 

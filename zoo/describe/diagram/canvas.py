@@ -2,31 +2,7 @@
 
 from __future__ import annotations
 
-import re
-
-WIDE = re.compile("[ᄀ-ᅟ⺀-〾ぁ-꓏가-힣豈-﫿︰-﹏＀-｠￠-￦\U0001f300-\U0001faff\U00020000-\U0003fffd]")
-
-
-def cells(text: str) -> int:
-    """The width of a text on a terminal: a Chinese character takes two cells."""
-    return len(text) + len(WIDE.findall(text)) if not text.isascii() else len(text)
-
-
-def wrapped(text: str, room: int) -> list[str]:
-    """A text in lines of at most `room` cells, broken between words, or within a word that is longer than a line."""
-    lines = [""]
-    for word in text.split(" "):
-        longer = f"{lines[-1]} {word}" if lines[-1] else word
-        if cells(longer) <= room:
-            lines[-1] = longer
-            continue
-        if lines[-1]:
-            lines.append("")
-        for character in word:
-            if cells(lines[-1] + character) > room:
-                lines.append("")
-            lines[-1] += character
-    return lines
+from rich.cells import cell_len
 
 
 class Canvas:
@@ -39,7 +15,7 @@ class Canvas:
         """Write a text from left to right; what lies outside is left out."""
         row = self.grid[y]
         for character in text:
-            taken = cells(character)
+            taken = cell_len(character)
             if x >= 0 and x + taken <= len(row):
                 row[x] = (character, style)
                 if taken == 2:

@@ -9,7 +9,7 @@ import dataclasses
 from collections.abc import Sequence
 
 from zoo.describe.diagram.arrange import Element, align, elements
-from zoo.describe.diagram.model import Box, Cell, Diagram, Frame, Note, Stack
+from zoo.describe.diagram.model import ENDS, MARK, Box, Cell, Diagram, Frame, Note, Stack
 from zoo.describe.diagram.text_width import lines_within, text_width
 
 EDGE, LANE, BOX, SPACE, NOTES = 14, 30, 244, 14, 178
@@ -20,7 +20,6 @@ HEAD, NAME, SUMMARY = 14, 18, 12
 TITLE, CELL, NOTE = 13, 11, 12
 TITLE_LINE, CELL_LINE, NOTE_LINE, CELL_GAP, PAD = 18, 21, 17, 6, 9
 OPERATORS = ("×", "+")
-MARK = "≠ "
 
 
 @dataclasses.dataclass
@@ -82,7 +81,7 @@ class Pixels:
 
 def inside(box: Box) -> Inside:
     """The title of a box over its cells, the rows from bottom to top as the data flows."""
-    if box.role in ("input", "output", "memory"):
+    if box.role in ENDS:
         return Inside([box.title], [], TITLE_LINE + 4)
     room = BOX - 2 * PAD
     title = lines_within((MARK if box.differs else "") + box.title, room, TITLE, bold=True)

@@ -7,18 +7,8 @@ from itertools import pairwise
 
 from zoo.describe.diagram.model import Note
 from zoo.describe.language import message
+from zoo.recipe.parts import ACTIVATION_TITLES
 
-ACTIVATION_WORDS = {
-    "relu": "ReLU",
-    "relu2": "ReLU²",
-    "gelu": "GELU",
-    "gelu_tanh": "GELU (tanh)",
-    "quick_gelu": "Quick GELU",
-    "silu": "SiLU",
-    "tanh": "tanh",
-    "sigmoid": "sigmoid",
-}
-GATED_WORDS = {"silu": "SwiGLU", "gelu": "GEGLU", "gelu_tanh": "GEGLU", "relu": "ReGLU", "sigmoid": "GLU"}
 LISTED = 6  # layers whose numbers are written one by one
 
 
@@ -39,7 +29,7 @@ def note(key: str, template: str, **values: float) -> Note:
 
 def activation(name: str) -> str:
     """What texts call an activation."""
-    return ACTIVATION_WORDS.get(name, name)
+    return ACTIVATION_TITLES.get(name, name)
 
 
 def spaced(name: str) -> str:

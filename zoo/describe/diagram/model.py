@@ -14,6 +14,9 @@ from typing import Any
 
 from zoo.frozen import Frozen, frozen
 
+ENDS = ("input", "output", "memory")  # roles of boxes without a frame: what enters and leaves a stack
+MARK = "≠ "  # before what differs
+
 
 @frozen()
 class Note(Frozen):

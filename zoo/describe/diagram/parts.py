@@ -7,10 +7,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from zoo.describe.diagram.draw import Subject
-from zoo.describe.diagram.labels import GATED_WORDS, activation, counted, note, number, spaced
+from zoo.describe.diagram.labels import activation, counted, note, number, spaced
 from zoo.describe.diagram.model import Box, Note, boxes
 from zoo.describe.facts.fact import factor
+from zoo.describe.facts.structure import scaling_text
 from zoo.describe.language import joined, message
+from zoo.recipe.parts import GATED_TITLES
 
 MASKS = {"causal": "Masked", "prefix": "Prefix-masked", "full": "Bidirectional"}
 
@@ -77,11 +79,7 @@ def rope_notes(rope: Any) -> list[Note]:
     if rope.dims is not None:
         notes.append(note("rope_dims", "RoPE of {n} features", n=rope.dims))
     if rope.scaling is not None:
-        factor = getattr(rope.scaling, "factor", None)
-        text = {"llama3": "LLaMA-3", "yarn": "YaRN"}.get(rope.scaling.name, rope.scaling.name) + " scaling"
-        if factor is not None:
-            text = message("{value} ×{n}", value=text, n=number(factor))
-        notes.append(Note(text, "scaling"))
+        notes.append(Note(scaling_text(rope.scaling), "scaling"))
     return notes
 
 
@@ -162,7 +160,7 @@ def gated_mlp(subject: Subject) -> Box:
         notes.append(Note("biases", "bias"))
     gate = message("Gate, {activation}", activation=activation(spec.activation))
     rows: list[Any] = [[(gate, "gate"), ("Up", "up")], "×", ("Down", "down")]
-    title = message("{activation} feed-forward", activation=GATED_WORDS.get(spec.activation, "Gated"))
+    title = message("{activation} feed-forward", activation=GATED_TITLES.get(spec.activation, "Gated"))
     return subject.box(title, *notes, rows=rows)
 
 
@@ -173,7 +171,7 @@ def router(subject: Subject) -> Box:
 
 def experts(subject: Subject) -> Box:
     """What one expert is."""
-    kind = GATED_WORDS.get(subject.spec.activation, "gated")
+    kind = GATED_TITLES.get(subject.spec.activation, "gated")
     return subject.box(message("{kind} experts", kind=kind))
 
 
@@ -192,11 +190,7 @@ def moe(subject: Subject) -> Box:
     ]
     if hasattr(experts, "hidden"):
         notes.insert(1, note("hidden", "hidden {n}", n=experts.hidden))
-    shown = (
-        ["1", "2", "…", number(experts.count)]
-        if experts.count > 3
-        else [str(i + 1) for i in range(experts.count)]
-    )
+    shown = ["1", "2", "3"][: experts.count] if experts.count <= 3 else ["1", "2", "…", number(experts.count)]
     row: list[Any] = [(word, "experts") for word in shown]
     if spec.shared is not None:
         row.append(("Shared", "shared"))
@@ -220,11 +214,7 @@ def moe(subject: Subject) -> Box:
 def head(subject: Subject) -> Box:
     """Hidden states to logits."""
     spec = subject.spec
-    notes = []
-    if spec.tied:
-        notes.append(Note("tied to embedding", "tied"))
-    else:
-        notes.append(Note("untied", "tied"))
+    notes = [Note("tied to embedding" if spec.tied else "untied", "tied")]
     if spec.bias:
         notes.append(Note("bias", "bias"))
     if spec.scale != 1.0:

@@ -15,7 +15,6 @@ from zoo.describe.diagram.geometry import (
     CELL_LINE,
     COLUMN,
     MARGIN,
-    MARK,
     NAME,
     NOTE,
     NOTE_LINE,
@@ -33,10 +32,9 @@ from zoo.describe.diagram.geometry import (
     note_lines,
     summary_lines,
 )
-from zoo.describe.diagram.model import Box, Diagram, Frame
+from zoo.describe.diagram.model import ENDS, MARK, Box, Diagram, Frame
 from zoo.describe.diagram.style import STYLE
 
-PLAIN = ("input", "output", "memory")
 NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # XML 1.0, section 2.2
 
 
@@ -206,7 +204,7 @@ def _box(layout: Layout, column: Column, element: Element) -> Iterator[str]:
     attributes = f'data-path="{escaped(box.path)}" data-role="{escaped(box.role)}"'
     yield f'<g class="block {escaped(box.role)}{state}" {attributes}>'
     yield f"<title>{escaped(box.title)}</title>"
-    if box.role in PLAIN:
+    if box.role in ENDS:
         mark = MARK if box.differs else ""
         y = top + height / 2 + 5
         yield _text(column.middle, y, mark + box.title, "title", TITLE, "middle")

@@ -8,9 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from rich.cells import cell_len as cells
+
 from zoo.describe.diagram.arrange import Element, align, elements
-from zoo.describe.diagram.canvas import Canvas, cells, wrapped
-from zoo.describe.diagram.model import Box, Diagram, Frame, Stack
+from zoo.describe.diagram.canvas import Canvas
+from zoo.describe.diagram.model import ENDS, MARK, Box, Diagram, Frame, Stack
+from zoo.describe.diagram.text_width import wrapped
 
 LEAST, MOST = 34, 74  # the width of a column
 BESIDE = 62  # columns at least so wide have notes beside the boxes
@@ -18,7 +21,6 @@ BETWEEN = 2
 LANE, LEFT = 2, 4  # where residual arrows and boxes begin
 BOX = 36  # the width of a box that has its notes beside it
 LIGHT, HEAVY = "┌─┐│└┘", "┏━┓┃┗┛"
-MARK = "≠ "
 
 Line = list[tuple[str, str]]
 
@@ -117,7 +119,7 @@ class _Pen:
 
     def box(self, box: Box) -> int:
         """The lines of a box."""
-        if box.role in ("input", "output", "memory"):
+        if box.role in ENDS:
             return 1 + (box.role == "input") + (0 if self.beside else len(self._notes(box)))
         if box.role == "norm" and not box.notes and not box.rows:
             return 1
@@ -176,7 +178,7 @@ class _Pen:
         box, height = element.item, int(element.height)
         top = int(element.top) - 1
         style = "differs" if box.differs else "title"
-        if box.role in ("input", "output", "memory"):
+        if box.role in ENDS:
             mark = MARK if box.differs else ""
             at = left + self.middle - cells(mark + box.title) // 2
             arrow = box.role == "input"

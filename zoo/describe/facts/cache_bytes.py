@@ -79,8 +79,8 @@ def cache_bytes(kept: tuple[Kept, ...], tokens: int, policy: str = "16-bit") -> 
     return sum(one.bytes(tokens, policy) for one in kept)
 
 
-def policy_bytes(recipe: Any, tokens: int, policy: CachePolicy, whole: float = 2) -> int:
-    """Bytes of all caches after so many tokens, by a policy; a number that it does not pack takes `whole` bytes.
+def policy_bytes(recipe: Any, tokens: int, policy: CachePolicy) -> int:
+    """Bytes of all caches after so many tokens, by a policy; a number that it does not pack takes 2 bytes.
 
     Where a mixer does not say how wide its keys are, its keys and values count as two vectors of equal width. PromptError
     for a policy that the model cannot follow, as generation gives it.
@@ -98,7 +98,7 @@ def policy_bytes(recipe: Any, tokens: int, policy: CachePolicy, whole: float = 2
         if widths is not None and (reason := policy.width_mismatch(widths)):
             raise PromptError(reason)
         window = part.attention_window if not part.recurrent else None
-        total += policy.bytes(tokens, window, numbers, widths or (numbers // 2, numbers // 2), whole)
+        total += policy.bytes(tokens, window, numbers, widths or (numbers // 2, numbers // 2), 2)
     if not keys and not policy.plain:
         raise PromptError(
             f"`{name}`: this model keeps no keys and values, but states, whose size no text changes"

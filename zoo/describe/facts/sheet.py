@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
 
 from zoo import runtime
 from zoo.deferred_warnings import warn
@@ -27,6 +27,10 @@ from zoo.describe.language import message
 from zoo.errors import ZooError
 from zoo.recipe.policy import CachePolicy
 
+if TYPE_CHECKING:
+    from zoo.host.registry import Registry
+    from zoo.tokenizer import Tokenizer
+
 CONTEXT = 4096  # tokens, where nobody asks for another number and the model takes them
 WEIGHTS = "bfloat16"
 FITS = "fits in this memory"
@@ -38,19 +42,18 @@ def facts_of(
     context: int | None = None,
     quantize: str | None = None,
     title: str = "",
-    licence: str | None = None,
-    tokenizer: Any = None,
-    registry: Any = None,
-    quantizes: Any = None,
+    registry: Registry | None = None,
+    quantizes: Callable[[str, Any], Any] | None = None,
     policy: CachePolicy | None = None,
+    more: Iterable[Fact] = (),
 ) -> Sheet:
     """The facts of a recipe, with cache and FLOPs at `context` tokens and weights in the format `quantize`.
 
     `context`: None for 4,096, or as many as the model takes. `quantize`: a dtype, bits ("4") or a mode ("mxfp4"); None
-    for bfloat16. `licence` is that of the checkpoint and `tokenizer` its `Tokenizer`, where they are known. `registry`
-    has the plugins that are asked for facts of theirs; None: none are. `quantizes` is its architecture's rule for packed
-    weights, where that has one. `policy`: also the bytes of caches that follow it. ZooError for an impossible `context` or
-    `quantize`, and for a policy that the model cannot follow.
+    for bfloat16. `registry` has the plugins that are asked for facts of theirs; None: none are. `quantizes` is its
+    architecture's rule for packed weights, where that has one. `policy`: also the bytes of caches that follow it. `more`:
+    facts that are known from elsewhere. ZooError for an impossible `context` or `quantize`, and for a policy that the
+    model cannot follow.
 
     >>> from zoo.describe import facts_of
     >>> recipe = zoo.load("llama").recipe
@@ -71,8 +74,7 @@ def facts_of(
         *_policy(recipe, policy, tokens),
         *_weights(recipe, weights, kept, chosen),
         *_flops(recipe, tokens),
-        *_tokenizer(tokenizer),
-        *([Fact("licence", "licence", licence)] if licence else []),
+        *more,
     ]
     if registry is not None:
         found += plugin_facts(recipe, registry, {fact.name for fact in found})
@@ -219,7 +221,8 @@ def _flops(recipe: Any, tokens: int) -> Iterator[Fact]:
         )
 
 
-def _tokenizer(tokenizer: Any) -> Iterator[Fact]:
+def tokenizer_facts(tokenizer: Tokenizer | None) -> Iterator[Fact]:
+    """The kind of a tokenizer and its number of tokens; nothing for None."""
     if tokenizer is None:
         return
     if tokenizer.kind:
@@ -231,7 +234,7 @@ def _tokenizer(tokenizer: Any) -> Iterator[Fact]:
 RARE = "\U00013080\u0c9a\U0001fae8"  # a hieroglyph, a letter of Kannada, an emoji of 2022
 
 
-def _writes_bytes(tokenizer: Any) -> bool:
+def _writes_bytes(tokenizer: Tokenizer) -> bool:
     """Whether it has tokens for all bytes, by which characters that are no token of their own come back as they were."""
     try:
         return RARE in tokenizer.decode(tokenizer.encode(RARE, special_tokens=False))
@@ -239,7 +242,7 @@ def _writes_bytes(tokenizer: Any) -> bool:
         return False
 
 
-def plugin_facts(recipe: Any, registry: Any, taken: set[str]) -> list[Fact]:
+def plugin_facts(recipe: Any, registry: Registry, taken: set[str]) -> list[Fact]:
     """The facts that the plugins' hooks `zoo_facts` add; one that raises, or gives no facts, is warned of and left out."""
     from zoo.architecture import FactSource
 

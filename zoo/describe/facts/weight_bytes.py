@@ -6,7 +6,7 @@ all else stays whole. An architecture's own `quantizes` may change what a matrix
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 from zoo.checkpoint.quantization_modes import AFFINE_BITS, FLOAT_MODES, ROUTER_BITS, ROUTER_GROUP, ROUTERS
@@ -16,7 +16,9 @@ from zoo.frozen import Frozen, frozen
 
 FLOATS = {"float32": 4, "bfloat16": 2, "float16": 2}
 FORMATS = ("float32", "bfloat16", "8", "6", "4", "mxfp4")  # those that a sheet has
+NAMES = (*FLOATS, *map(str, AFFINE_BITS[1:]), *FLOAT_MODES)
 GROUP = 64  # inputs that share a scale, in affine quantizations
+WHOLE = 2  # bytes of a number that is not packed, of a scale and of a bias
 
 
 @frozen()
@@ -34,82 +36,76 @@ class Format(Frozen):
         return numbers * self.bits // 8 + scales
 
 
-def format_of(name: str, whole: int = 2) -> Format:
-    """The format of that name: a dtype, bits of an affine quantization ("4") or a mode ("mxfp4"); ZooError for others.
+ROUTER = Format("router", ROUTER_BITS, ROUTER_GROUP, 2 * WHOLE)
 
-    `whole` bytes has each scale and bias of an affine quantization.
-    """
+
+def format_of(name: str) -> Format:
+    """The format of that name: a dtype, bits of an affine quantization ("4") or a mode ("mxfp4"); ZooError for others."""
     if name in FLOATS:
         return Format(name, 8 * FLOATS[name])
     if name in FLOAT_MODES:
         bits, group = FLOAT_MODES[name]
         return Format(name, bits, group, 1)
-    if not name.isdecimal() or int(name) not in AFFINE_BITS[1:]:
-        known = ", ".join([*FLOATS, *map(str, AFFINE_BITS[1:]), *FLOAT_MODES])
-        raise ZooError(f"`quantize` {name}: not one of {known}")
-    return Format(name, int(name), GROUP, 2 * whole)
+    if name not in NAMES:
+        raise ZooError(f"`quantize` {name}: not one of {', '.join(NAMES)}")
+    return Format(name, int(name), GROUP, 2 * WHOLE)
 
 
 @frozen()
 class Weights(Frozen):
     """The numbers of a model by how they are packed.
 
-    `rows`: how many numbers are in matrices with rows of so many inputs; `routers` the same of those that get eight
-    bits; `whole`: all that is never packed. Where the architecture has a `quantizes`, it is asked for each of
-    `matrices`, as (path, inputs, numbers).
+    `matrices` are those that may be packed, as (path, inputs, numbers); `whole` counts all other numbers. `quantizes` is
+    the architecture's own rule for them, where it has one.
     """
 
-    rows: tuple[tuple[int, int], ...]
-    routers: tuple[tuple[int, int], ...]
+    matrices: tuple[tuple[str, int, int], ...]
     whole: int
-    matrices: tuple[tuple[str, int, int], ...] = ()
     quantizes: Callable[[str, Any], Any] | None = None
 
-    def bytes(self, name: str, whole: int = 2) -> int:
-        """Their bytes in a format, where what stays whole, and scales, have `whole` bytes a number."""
-        chosen = format_of(name, whole)
+    def bytes(self, name: str) -> int:
+        """Their bytes in a format."""
+        chosen = format_of(name)
         if not chosen.group:
-            numbers = self.whole + sum(n for _, n in (*self.rows, *self.routers))
-            return chosen.bytes(numbers)
-        if self.quantizes is not None:
-            return sum(self._asked(matrix, chosen, whole) for matrix in self.matrices) + self.whole * whole
-        router = Format("routers", ROUTER_BITS, ROUTER_GROUP, 2 * whole)
-        packed = _packed(self.rows, chosen, whole) + _packed(self.routers, router, whole)
-        return packed + self.whole * whole
+            return chosen.bytes(self.whole + sum(numbers for _, _, numbers in self.matrices))
+        return self.whole * WHOLE + sum(self._packed(*matrix, chosen) for matrix in self.matrices)
 
-    def _asked(self, matrix: tuple[str, int, int], asked: Format, whole: int) -> int:
-        """The bytes of one matrix as `quantizes` has it packed."""
+    def _packed(self, path: str, inputs: int, numbers: int, chosen: Format) -> int:
+        """The bytes of one matrix."""
+        chosen = ROUTER if _is_router(path) else chosen
+        found = chosen if self.quantizes is None else self._asked(path, chosen)
+        return numbers * WHOLE if found is None or inputs % found.group else found.bytes(numbers)
+
+    def _asked(self, path: str, chosen: Format) -> Format | None:
+        """The format that `quantizes` gives a matrix; None where it stays whole."""
         from zoo.checkpoint.quantized_matrix import QuantizationSpec
 
-        path, inputs, numbers = matrix
-        mode = asked.name if asked.name in FLOAT_MODES else "affine"
-        quantization = QuantizationSpec(asked.bits, asked.group, mode)
-        if path.endswith(f".{ROUTERS}"):
-            quantization = QuantizationSpec(ROUTER_BITS, ROUTER_GROUP)
+        mode = chosen.name if chosen.name in FLOAT_MODES else "affine"
         assert self.quantizes is not None
-        quantization = self.quantizes(path, quantization)
-        if quantization is None or inputs % quantization.group_size:
-            return numbers * whole
-        scale = 2 * whole if quantization.mode == "affine" else 1
-        return Format(path, quantization.bits, quantization.group_size, scale).bytes(numbers)
+        found = self.quantizes(path, QuantizationSpec(chosen.bits, chosen.group, mode))
+        if found is None:
+            return None
+        scale_bytes = 2 * WHOLE if found.mode == "affine" else 1
+        return Format(path, found.bits, found.group_size, scale_bytes)
 
     def to_json(self) -> dict[str, Any]:
-        """The same as JSON: rows as [inputs, numbers]; with `bytes` by format where `quantizes` has its own rule."""
-        found: dict[str, Any] = {
-            "rows": [list(pair) for pair in self.rows],
-            "router_rows": [list(pair) for pair in self.routers],
-            "whole": self.whole,
-        }
+        """How many numbers are in rows of so many inputs, as [inputs, numbers], those of routers apart.
+
+        With `bytes` by format where `quantizes` has its own rule.
+        """
+        rows: dict[bool, dict[int, int]] = {False: {}, True: {}}
+        for path, inputs, numbers in self.matrices:
+            into = rows[_is_router(path)]
+            into[inputs] = into.get(inputs, 0) + numbers
+        plain, routers = (sorted(map(list, into.items())) for into in rows.values())
+        found: dict[str, Any] = {"rows": plain, "router_rows": routers, "whole": self.whole}
         if self.quantizes is not None:
-            names = (*FLOATS, *map(str, AFFINE_BITS[1:]), *FLOAT_MODES)
-            found["bytes"] = {name: self.bytes(name) for name in names}
+            found["bytes"] = {name: self.bytes(name) for name in NAMES}
         return found
 
 
-def _packed(rows: Iterable[tuple[int, int]], chosen: Format, whole: int) -> int:
-    return sum(
-        numbers * whole if inputs % chosen.group else chosen.bytes(numbers) for inputs, numbers in rows
-    )
+def _is_router(path: str) -> bool:
+    return path.endswith(f".{ROUTERS}")
 
 
 def weights_of(recipe: Any, quantizes: Callable[[str, Any], Any] | None = None) -> Weights | None:
@@ -119,16 +115,11 @@ def weights_of(recipe: Any, quantizes: Callable[[str, Any], Any] | None = None) 
     """
     if is_opaque(recipe):
         return None
-    matrices: list[tuple[str, int, int]] = []
-    rows: dict[int, int] = {}
-    routers: dict[int, int] = {}
-    for path, spec, width in with_widths(recipe, recipe.dim):
-        for matrix in spec.matrices(width):
-            if matrix.packs:
-                matrices.append((f"{path}.{matrix.name}", matrix.inputs, matrix.numbers))
-                into = routers if matrices[-1][0].endswith(f".{ROUTERS}") else rows
-                into[matrix.inputs] = into.get(matrix.inputs, 0) + matrix.numbers
-    packable = sum(rows.values()) + sum(routers.values())
-    whole = recipe.parameters(recipe.dim) - packable
-    packed, routed = tuple(sorted(rows.items())), tuple(sorted(routers.items()))
-    return Weights(packed, routed, whole, tuple(matrices), quantizes)
+    matrices = tuple(
+        (f"{path}.{matrix.name}", matrix.inputs, matrix.numbers)
+        for path, spec, width in with_widths(recipe, recipe.dim)
+        for matrix in spec.matrices(width)
+        if matrix.packs
+    )
+    whole = recipe.parameters(recipe.dim) - sum(numbers for _, _, numbers in matrices)
+    return Weights(matrices, whole, quantizes)

@@ -11,8 +11,8 @@ from typing import Any
 
 from zoo.describe.diagram import geometry
 from zoo.describe.diagram.arrange import keyed
-from zoo.describe.diagram.geometry import MARK, Pixels, inside, note_lines
-from zoo.describe.diagram.model import Box, Diagram, Frame, Stack
+from zoo.describe.diagram.geometry import Pixels, inside, note_lines
+from zoo.describe.diagram.model import MARK, Box, Diagram, Frame, Stack
 
 Say = Callable[[str], str]
 
