@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 import zoo
 from zoo.errors import PromptError
 from zoo.generation.loop.engine import Engine
-from zoo.inspect.setting_support import refused
+from zoo.generation.settings import Settings
 from zoo.testing.batches import same_text, text_beside_others_equals_the_text_alone
 from zoo.testing.subjects import loaded_of, subject
 
@@ -214,7 +214,8 @@ POLICIES = [
 @pytest.mark.parametrize("name", ["llama", "gemma2", "gpt2", "gpt-oss", "deepseek-v3"])
 def test_policies_hold_in_batches(name, policy):
     made = loaded_of(subject(name))
-    if reason := refused(made.model, policy):
+    asked = Settings(**policy).policy()
+    if reason := made.model.refused(made.model.make_cache(asked), asked):
         with pytest.raises(PromptError) as error:
             zoo.generate(made, [1, 2, 3], **policy)
         assert str(error.value) == reason

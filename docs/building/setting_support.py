@@ -1,4 +1,4 @@
-"""Which settings of generation a model follows, and by which strategies; read off the declarations of both."""
+"""Which generation settings a model supports, and by which strategies, from the declarations of both."""
 
 from __future__ import annotations
 
@@ -13,26 +13,23 @@ from zoo.host.registry import Registry
 
 BOUND = {"max_kv_size": 8}
 BITS = {"kv_bits": 8}
-# What each setting of the cache is about.
+# Settings that show whether a model's caches follow each setting of the cache.
 POLICIES: Mapping[str, Mapping[str, Any]] = {
     setting.name: BOUND if setting.name in ("max_kv_size", "keep") else BITS for setting in CACHE
 }
 
 
 @frozen()
-class Obeyed(Frozen):
-    """A setting: the names of the strategies that take it for a model, in their order, or why none can (`refused`)."""
+class SettingSupport(Frozen):
+    """A setting, and the strategies that take it for a model, in their order; `refused` says why there are none."""
 
     setting: str
     strategies: tuple[str, ...]
     refused: str | None = None
 
-    def __bool__(self) -> bool:
-        return bool(self.strategies)
 
-
-def obeyed(architecture: Architecture, model: Any, registry: Registry) -> list[Obeyed]:
-    """Every setting that the zoo or a strategy declares, and who takes it for a model of this architecture."""
+def setting_support(architecture: Architecture, model: Any, registry: Registry) -> list[SettingSupport]:
+    """Every setting that the zoo or a strategy declares, with the strategies that take it for a model."""
     serving = {
         label: strategy
         for label, strategy in registry.strategies.items()
@@ -48,7 +45,7 @@ def obeyed(architecture: Architecture, model: Any, registry: Registry) -> list[O
             reason = refused(model, POLICIES[name])
         if takers and name == "own_draft" and architecture.prediction is None:
             reason = f"`{name}`: {architecture.name} has no next-token-prediction layer"
-        found.append(Obeyed(name, () if reason else takers, reason))
+        found.append(SettingSupport(name, () if reason else takers, reason))
     return found
 
 
@@ -59,10 +56,13 @@ def refused(model: Any, settings: Mapping[str, Any]) -> str | None:
 
 
 def table(models: Mapping[str, tuple[Architecture, Any]], registry: Registry) -> list[tuple[str, ...]]:
-    """Rows of texts: the names of the models that obey alike, then each setting with who takes it for them."""
-    columns: dict[tuple[Obeyed, ...], list[str]] = {}
+    """Rows of texts: the names of the models with the same support, then each setting with its strategies."""
+    columns: dict[tuple[SettingSupport, ...], list[str]] = {}
     for name, (architecture, model) in models.items():
-        found = [Obeyed(one.setting, one.strategies) for one in obeyed(architecture, model, registry)]
+        found = [
+            SettingSupport(one.setting, one.strategies)
+            for one in setting_support(architecture, model, registry)
+        ]
         columns.setdefault(tuple(found), []).append(name)
     head = ("setting", *(", ".join(names) for names in columns.values()))
     rows = [
