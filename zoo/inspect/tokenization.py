@@ -8,8 +8,11 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
+from zoo.checkpoint.checkpoint import open_checkpoint
+from zoo.checkpoint.source import find
 from zoo.errors import TokenizerError
 from zoo.frozen import Frozen, frozen
+from zoo.host.registry import Registry, default_registry
 from zoo.tokenizer import Tokenizer
 
 
@@ -120,12 +123,11 @@ def tokenize_pieces(tokenizer: Tokenizer, text: str, special_tokens: bool = True
     start = next((index for index in range(around + 1) if ids[index : index + len(own)] == own), None)
     if start is None:  # with special tokens the text itself is cut in another way
         return pieces_of(tokenizer, ids)
-    before, after = (pieces_of(tokenizer, part) for part in (ids[:start], ids[start + len(own) :]))
-    added = [
-        [replace(piece, special=True, added=True, unknown=False) for piece in part]
-        for part in (before, after)
-    ]
-    return [*added[0], *_placed(tokenizer, text, pieces_of(tokenizer, own)), *added[1]]
+    before, after = (
+        [replace(piece, special=True, added=True, unknown=False) for piece in pieces_of(tokenizer, part)]
+        for part in (ids[:start], ids[start + len(own) :])
+    )
+    return [*before, *_placed(tokenizer, text, pieces_of(tokenizer, own)), *after]
 
 
 def byte_counts(tokenizer: Tokenizer, text: str, ids: Sequence[int]) -> list[int] | None:
@@ -134,17 +136,23 @@ def byte_counts(tokenizer: Tokenizer, text: str, ids: Sequence[int]) -> list[int
     `ids` are of the text without special tokens. A space that the tokenizer puts before a text is not counted.
     """
     known = {id: tokenizer.token_bytes(id) for id in set(ids)}
-    found = [known[id] or b"" for id in ids]
-    whole, data = b"".join(found), text.encode("utf-8")
-    if whole != data and whole != b" " + data:
+    return _lengths([known[id] or b"" for id in ids], text)
+
+
+def _lengths(parts: Sequence[bytes], text: str) -> list[int] | None:
+    """The number of the text's bytes in each part; None where the parts are not those of the text."""
+    whole, data = b"".join(parts), text.encode("utf-8")
+    if whole not in (data, b" " + data):
         return None
-    counts = [len(part) for part in found]
-    if whole != data:
+    counts = [len(part) for part in parts]
+    if whole != data:  # sentencepiece puts a space before a text
         counts[next(index for index, count in enumerate(counts) if count)] -= 1
     return counts
 
 
-def tokenizer_of(source: str | Path, revision: str | None = None, registry: Any = None) -> Tokenizer:
+def tokenizer_of(
+    source: str | Path, revision: str | None = None, registry: Registry | None = None
+) -> Tokenizer:
     """The tokenizer of an architecture's checkpoint, a folder, a file or a hub id, whose weights are not read.
 
     Of a hub id the weights are not fetched. SourceError where there is no such source, TokenizerError where it has none.
@@ -153,10 +161,6 @@ def tokenizer_of(source: str | Path, revision: str | None = None, registry: Any 
     >>> tokenizer_of("llama").encode("中国")
     [868, 289]
     """
-    from zoo.checkpoint.checkpoint import open_checkpoint
-    from zoo.checkpoint.source import find
-    from zoo.host.registry import default_registry
-
     registry = registry or default_registry()
     found = find(source, registry, revision, weights=False, tokenizer=True)
     tokenizer = open_checkpoint(found.path, registry, found.architecture).tokenizer()
@@ -173,10 +177,8 @@ def pieces_of(tokenizer: Tokenizer, ids: Sequence[int]) -> list[Piece]:
     for id in ids:
         if id not in known:
             known[id] = _piece(tokenizer, id, id == unknown_id)
-    found = [known[id] for id in ids]
-    if None not in found:
-        return [piece for piece in found if piece is not None]
-    return _by_decoding(tokenizer, ids, unknown_id)
+    found = [piece for id in ids if (piece := known[id]) is not None]
+    return found if len(found) == len(ids) else _by_decoding(tokenizer, ids, unknown_id)
 
 
 def _piece(tokenizer: Tokenizer, id: int, unknown: bool) -> Piece | None:
@@ -241,15 +243,13 @@ def _known(piece: Piece, covered: str) -> Piece:
 
 def _counted(text: str, pieces: Sequence[Piece]) -> list[tuple[int, int]] | None:
     """The characters that each piece covers, by the number of its bytes; None where they are not the text's."""
-    whole, data = b"".join(piece.bytes for piece in pieces), text.encode("utf-8")
-    # Sentencepiece puts a space before a text.
-    shift = 0 if whole == data else 1
-    if shift and whole != b" " + data:
+    counts = _lengths([piece.bytes for piece in pieces], text)
+    if counts is None:
         return None
     # The character that each byte belongs to; the end of the text comes last.
     first = [index for index, character in enumerate(text) for _ in character.encode("utf-8")]
     first.append(len(text))
-    ends = [max(end - shift, 0) for end in accumulate(len(piece.bytes) for piece in pieces)]
+    ends = list(accumulate(counts))
     starts = [0, *ends][:-1]
     return [
         (first[start], first[end - 1] + 1 if end > start else first[start])

@@ -1,6 +1,6 @@
-"""Watching a model: the classes of its modules are replaced for a while, and put back.
+"""Hooks on a model: the classes of its modules are replaced within a block, and put back.
 
-Several watchers may watch a model at a time: each is given what the one before it gave back.
+A model may have several hooks at a time: each is given what the one before it gave back.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import wraps
-from typing import Any
+from typing import Any, NamedTuple
 
 import mlx.core as mx
 import mlx.nn as nn
@@ -20,7 +20,7 @@ from zoo.host.faults import blamed
 from zoo.host.registry import Registry
 from zoo.inspect.tracing.probe import Hook, Probe, Traces, Value
 
-# The methods of a model, any of which may be called first; `encode` and `decode` are those of an encoder-decoder.
+# The methods of a model that begin a pass; `encode` and `decode` are those of an encoder-decoder.
 ENTRIES = ("backbone", "encode", "decode", "__call__")
 
 
@@ -36,22 +36,41 @@ def modules_of(model: nn.Module) -> dict[str, nn.Module]:
 
 
 def _depth_first(path: str) -> list[tuple[int, str]]:
-    """What paths are sorted by, so that layer 10 comes after layer 9."""
+    """The sort key of a path: layer 10 comes after layer 9."""
     return [(int(step), "") if step.isdecimal() else (-1, step) for step in path.split(".") if step]
 
 
 def values_of(model: nn.Module, registry: Registry) -> dict[str, Value]:
-    """Every address of a model, and what is there: the output of each module, and the values that its probe notes."""
+    """Every address of a model with a description of its value: the module's output, or a value that its probe notes."""
     found: dict[str, Value] = {}
-    modules = modules_of(model)
-    kinds = {path: _own_class(module) for path, module in modules.items()}
-    traces = {path: probe_of(kinds[path], registry).traces_of(module) for path, module in modules.items()}
-    outputs = _outputs(kinds, traces)
-    for path, noted in traces.items():
+    probed = _probed(model, registry)
+    outputs = _outputs(probed)
+    for path, one in probed.items():
         if (output := outputs[path]) is not None:
             found[path] = output
-        for name, value in noted.values.items():
+        for name, value in one.traces.values.items():
             found[_below(path, name)] = value
+    return found
+
+
+class _Probed(NamedTuple):
+    """A module, its own class, the probe of this class, and what the probe notes of the module."""
+
+    module: nn.Module
+    kind: type
+    probe: type[Probe]
+    traces: Traces
+
+
+def _probed(model: nn.Module, registry: Registry) -> dict[str, _Probed]:
+    found = {}
+    for path, module in modules_of(model).items():
+        kind = type(module)
+        own = (
+            kind.__bases__[1] if issubclass(kind, Probe) else kind
+        )  # a hooked class is made of a probe and its own
+        probe = probe_of(own, registry)
+        found[path] = _Probed(module, own, probe, probe.traces_of(module))
     return found
 
 
@@ -74,7 +93,7 @@ def probe_of(kind: type, registry: Registry) -> type[Probe]:
 
 
 class _HookList(Hook):
-    """The watchers of one model."""
+    """The hooks of one model."""
 
     def __init__(self) -> None:
         self.members: list[Hook] = []
@@ -95,7 +114,7 @@ class _HookList(Hook):
 
 @contextmanager
 def hooked(model: nn.Module, hook: Hook, registry: Registry) -> Iterator[None]:
-    """Let `hook` see the values of a model within the block, after those that watch it already.
+    """Let `hook` see the values of a model within the block, after the hooks that it has already.
 
     PluginError, with the plugin's name, for an error in the code of a third party's probe.
     """
@@ -110,62 +129,50 @@ def hooked(model: nn.Module, hook: Hook, registry: Registry) -> Iterator[None]:
         return
     group = _HookList()
     group.members.append(hook)
-    modules = modules_of(model)
-    before = {path: type(module) for path, module in modules.items()}
-    probes = {path: probe_of(kind, registry) for path, kind in before.items()}
-    traces = {path: probes[path].traces_of(module) for path, module in modules.items()}
-    outputs, inputs = _outputs(before, traces), _inputs(traces)
+    probed = _probed(model, registry)
+    outputs = _outputs(probed)
+    inputs = {
+        _below(path, part): (_below(path, name), one.traces.values[name])
+        for path, one in probed.items()
+        for part, name in one.traces.inputs.items()
+    }
     try:
-        for path, module in modules.items():
+        for path, one in probed.items():
             about = {
                 "_address": path,
                 "_hook": group,
                 "_output": outputs[path],
                 "_input": inputs.get(path),
-                "__module__": before[path].__module__,
+                "__module__": one.kind.__module__,
             }
-            _set_class(module, _hooked_class(before[path], probes[path], about))
+            _set_class(one.module, _hooked_class(one.kind, one.probe, about))
         yield
     except Exception as error:
-        if (line := _mistake_of(error, set(probes.values()), registry)) is not None:
+        if (line := _mistake_of(error, {one.probe for one in probed.values()}, registry)) is not None:
             raise PluginError(line) from error
         raise
     finally:
-        for path, module in modules.items():
-            _set_class(module, before[path])
-
-
-def _own_class(module: nn.Module) -> type:
-    """The class of a module that may be watched."""
-    kind = type(module)
-    return kind.__bases__[1] if issubclass(kind, Probe) else kind
+        for one in probed.values():
+            _set_class(one.module, one.kind)
 
 
 def _below(path: str, name: str) -> str:
     return f"{path}.{name}" if path else name
 
 
-def _outputs(kinds: Mapping[str, type], traces: Mapping[str, Traces]) -> dict[str, Value | None]:
-    """What each module gives when it is called, by its path; the model itself gives what its last part does."""
-    found = {path: noted.output if _called(kinds[path]) else None for path, noted in traces.items()}
-    for path, noted in traces.items():
-        for part, value in noted.parts.items():
-            if _called(kinds.get(_below(path, part), object)):
+def _outputs(probed: Mapping[str, _Probed]) -> dict[str, Value | None]:
+    """The output of each module by its path, None where there is none to note: the model's own is that of its last part."""
+    found = {path: one.traces.output if _called(one.kind) else None for path, one in probed.items()}
+    for path, one in probed.items():
+        for part, value in one.traces.parts.items():
+            below = probed.get(_below(path, part))
+            if below is not None and _called(below.kind):
                 found[_below(path, part)] = value
     return found | {"": None}
 
 
 def _called(kind: type) -> bool:
     return issubclass(kind, Callable)  # type: ignore[arg-type]
-
-
-def _inputs(traces: Mapping[str, Traces]) -> dict[str, tuple[str, Value]]:
-    """The modules whose input is a value of the module above them: by path, that value's address and description."""
-    return {
-        _below(path, part): (_below(path, name), noted.values[name])
-        for path, noted in traces.items()
-        for part, name in noted.inputs.items()
-    }
 
 
 def _mistake_of(error: Exception, probes: set[type[Probe]], registry: Registry) -> str | None:
@@ -179,7 +186,7 @@ def _mistake_of(error: Exception, probes: set[type[Probe]], registry: Registry) 
 
 
 def _hooked_class(kind: type, probe: type[Probe], about: dict[str, Any]) -> type:
-    """The class of a module while it is watched: the probe before the module's own."""
+    """The class of a module while it has hooks: the probe before the module's own."""
     if _called(kind):
         about["__call__"] = _with_signature(probe, kind)
     made = type(kind.__name__, (probe, kind), about)
@@ -189,7 +196,7 @@ def _hooked_class(kind: type, probe: type[Probe], about: dict[str, Any]) -> type
 
 
 def _with_signature(probe: type[Probe], kind: type) -> Any:
-    """The probe's call, with the signature of the module's own, which a model may look at."""
+    """The probe's call with the signature of the module's own, since a model may inspect it."""
 
     @wraps(kind.__call__)  # type: ignore[operator]
     def call(self: Any, *args: Any, **options: Any) -> Any:
@@ -199,7 +206,7 @@ def _with_signature(probe: type[Probe], kind: type) -> Any:
 
 
 def _report_passes(model: type, hook: Hook) -> None:
-    """Let the methods of a model that may be called first tell the hook that a pass begins and ends."""
+    """Wrap the methods of a model that may be called first, so that the hook knows when a pass begins and ends."""
     running = False
 
     def entry(name: str, own: Any) -> Any:
