@@ -10,7 +10,7 @@ PLACES = ("", "zoo/", "plugins/", "docs/")
 PATH = re.compile(r"`([\w./-]+\.(?:py|md|toml|yml|yaml)|[\w./-]+/)`")
 
 
-@pytest.mark.parametrize("page", ["docs/security.md"])
+@pytest.mark.parametrize("page", ["docs/security.md", "CONTRIBUTING.md"])
 def test_each_file_that_a_page_names_exists(page):
     named = set(PATH.findall((ROOT / page).read_text(encoding="utf-8")))
     assert len(named) > 10
