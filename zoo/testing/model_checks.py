@@ -155,7 +155,7 @@ def quantized_and_loaded_is_identical(subject: Subject) -> None:
         f"{lost[0]}: `mlx_weights` must name its matrix …weight, stored (out, in), to keep it packed"
     )
     check_same_parameters(loaded, model)
-    same(answer(subject, loaded), answer(subject, model), "logits of the quantized model, loaded", 1e-6)
+    same(answer(subject, loaded), answer(subject, model), "logits of the quantized model, loaded")
 
 
 def saved_and_loaded(subject: Subject, model: Any, folder: Path) -> Any:
