@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mlx.utils import tree_flatten
+
 from zoo import runtime
 from zoo.architecture import Architecture
 from zoo.checkpoint.open import Report, open_model
@@ -114,7 +116,7 @@ def load(
     if report is not None:
         report(0, 0)
     if not checkpoint.lazy and not force:
-        check_sum(checkpoint.held_bytes(floats), recipe, width, context)
+        check_memory(checkpoint.held_bytes(floats), recipe, width, context)
     opened.read(floats)
     if adapter is None:
         fill(model, opened.parameters, floats)
@@ -126,11 +128,12 @@ def load(
         adapt(model, changes, opened.parameters, floats)
     opened.parameters.clear()  # each is then freed as soon as it is cast
     if not force:
-        check_fit(model, recipe, width, context)
+        weights = {id(array): array.nbytes for _, array in tree_flatten(model.parameters())}
+        check_memory(sum(weights.values()), recipe, width, context)
     broken = evaluate_weights(model, report)
     if broken is not None:
         raise opened.not_finite(dtype, broken)
-    unpack_layers(model, unpack)
+    keep_floats(model, unpack)
     runtime.prepare()
     return Loaded(
         model=model,
@@ -144,8 +147,8 @@ def load(
     )
 
 
-def unpack_layers(model: Any, asked: bool | None = None) -> None:
-    """Keep the floats of packed layers, where that is asked for or, when nothing is asked, where they are faster and fit."""
+def keep_floats(model: Any, asked: bool | None) -> None:
+    """Keep the floats of packed layers if asked to, or, when `asked` is None, where they are faster and fit."""
     from zoo.blocks.quantized import DequantizableLayer
 
     packed = [layer for layer in model.modules() if isinstance(layer, DequantizableLayer)]
@@ -155,25 +158,17 @@ def unpack_layers(model: Any, asked: bool | None = None) -> None:
         layer.keeps_floats = keeps
 
 
-def check_fit(model: Any, recipe: Any, width: int, context: int | None = None) -> None:
-    """SourceError, with the sum, when weights and a cache of `context` tokens exceed the machine's memory.
+def check_memory(weights: int, recipe: Any, width: int, context: int | None = None) -> None:
+    """SourceError, with the sum, when weights of so many bytes and a cache of `context` tokens exceed the memory.
 
     `width`: bytes of a number in the cache.
     """
-    from mlx.utils import tree_flatten
-
-    weights = {id(array): array.nbytes for _, array in tree_flatten(model.parameters())}
-    check_sum(sum(weights.values()), recipe, width, context)
-
-
-def check_sum(weights: int, recipe: Any, width: int, context: int | None = None) -> None:
-    """The same, for weights of so many bytes."""
-    parts = too_large(weights, recipe, width, context)
+    parts = memory_shortage(weights, recipe, width, context)
     if parts is not None:
         raise SourceError(f"the model does not fit: {parts}; `force` loads it nevertheless")
 
 
-def too_large(weights: int, recipe: Any, width: int, context: int | None = None) -> str | None:
+def memory_shortage(weights: int, recipe: Any, width: int, context: int | None = None) -> str | None:
     """The sum in words when weights of so many bytes and the cache exceed the machine's memory, None when they fit."""
     room = runtime.total_memory()
     tokens = min(context or CONTEXT, recipe.context or CONTEXT)

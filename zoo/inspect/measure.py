@@ -172,10 +172,10 @@ def check_memory(subject: Subject, tokens: int) -> None:
     """SourceError, with the sum, when a model of random weights does not fit in this machine's memory."""
     if subject.recipe is None:
         return  # loading checks it
-    from zoo.loading import too_large
+    from zoo.loading import memory_shortage
 
     recipe, width = subject.recipe, random_dtype().size
-    sum_in_words = too_large(recipe.parameters(recipe.dim) * width, recipe, width, tokens)
+    sum_in_words = memory_shortage(recipe.parameters(recipe.dim) * width, recipe, width, tokens)
     if sum_in_words is not None:
         raise SourceError(f"{subject.name}: does not fit, with random weights: {sum_in_words}")
 
