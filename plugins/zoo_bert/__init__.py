@@ -8,9 +8,9 @@ from zoo.architecture import (
     Block,
     Drawing,
     Ignore,
+    ModuleProbe,
     OutputHead,
     Preset,
-    Probe,
     Rename,
     Rule,
     hookimpl,
@@ -261,5 +261,5 @@ def zoo_resolve(config):
 
 @hookimpl
 def zoo_probes():
-    yield Probe("zoo_bert.block:TypedEmbedding", "zoo_bert.probe:TypedEmbeddingProbe")
-    yield Probe("zoo_bert.block:MaskedHead", "zoo_bert.probe:MaskedHeadProbe")
+    yield ModuleProbe("zoo_bert.block:TypedEmbedding", "zoo_bert.probe:TypedEmbeddingProbe")
+    yield ModuleProbe("zoo_bert.block:MaskedHead", "zoo_bert.probe:MaskedHeadProbe")

@@ -1,6 +1,16 @@
 """DeepSeek-V3: latent attention, many small experts and a shared one. Imports no mlx."""
 
-from zoo.architecture import GGUF, Architecture, Block, Drawing, FactSource, Preset, Probe, hookimpl, pocket
+from zoo.architecture import (
+    GGUF,
+    Architecture,
+    Block,
+    Drawing,
+    FactSource,
+    ModuleProbe,
+    Preset,
+    hookimpl,
+    pocket,
+)
 from zoo_deepseek.prediction_rules import PREDICTION_WEIGHTS
 from zoo_deepseek.prediction_spec import PredictionLayer, prediction_recipe
 from zoo_deepseek.recipes import deepseek_v3
@@ -61,5 +71,5 @@ def zoo_architectures():
 
 @hookimpl
 def zoo_probes():
-    yield Probe("zoo_deepseek.block:LatentAttention", "zoo_deepseek.probe:LatentAttentionProbe")
-    yield Probe("zoo_deepseek.block:GroupRouter", "zoo_deepseek.probe:GroupRouterProbe")
+    yield ModuleProbe("zoo_deepseek.block:LatentAttention", "zoo_deepseek.probe:LatentAttentionProbe")
+    yield ModuleProbe("zoo_deepseek.block:GroupRouter", "zoo_deepseek.probe:GroupRouterProbe")

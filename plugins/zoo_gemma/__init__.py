@@ -1,6 +1,6 @@
 """Gemma 2, as a difference from LLaMA, and the blocks that only it has. Imports no mlx."""
 
-from zoo.architecture import GGUF, Architecture, Block, Drawing, Preset, Probe, Rename, hookimpl, pocket
+from zoo.architecture import GGUF, Architecture, Block, Drawing, ModuleProbe, Preset, Rename, hookimpl, pocket
 from zoo.gguf import DECODER, Added
 from zoo.recipe import Attention, Decoder, Embedding, GatedMLP, Head, RoPE
 from zoo_gemma.spec import CappedAttention, CappedHead, OffsetRMSNorm, SandwichLayer
@@ -167,5 +167,5 @@ def zoo_architectures():
 
 @hookimpl
 def zoo_probes():
-    yield Probe("zoo_gemma.block:OffsetRMSNorm", "zoo.inspect.tracing.block_probes:NormProbe")
-    yield Probe("zoo_gemma.block:SandwichLayer", "zoo.inspect.tracing.block_probes:SumsProbe")
+    yield ModuleProbe("zoo_gemma.block:OffsetRMSNorm", "zoo.inspect.tracing.block_probes:NormProbe")
+    yield ModuleProbe("zoo_gemma.block:SandwichLayer", "zoo.inspect.tracing.block_probes:SumsProbe")

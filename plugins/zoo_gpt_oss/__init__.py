@@ -5,8 +5,8 @@ from zoo.architecture import (
     Architecture,
     Block,
     Drawing,
+    ModuleProbe,
     Preset,
-    Probe,
     Rename,
     Split,
     Transpose,
@@ -191,4 +191,4 @@ def zoo_architectures():
 
 @hookimpl
 def zoo_probes():
-    yield Probe("zoo_gpt_oss.block:SinkAttention", "zoo_gpt_oss.probe:SinkAttentionProbe")
+    yield ModuleProbe("zoo_gpt_oss.block:SinkAttention", "zoo_gpt_oss.probe:SinkAttentionProbe")

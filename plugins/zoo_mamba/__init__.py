@@ -8,9 +8,9 @@ from zoo.architecture import (
     Block,
     Depthwise,
     Drawing,
+    ModuleProbe,
     OutputHead,
     Preset,
-    Probe,
     Rename,
     Transpose,
     hookimpl,
@@ -160,4 +160,4 @@ def zoo_architectures():
 
 @hookimpl
 def zoo_probes():
-    yield Probe("zoo_mamba.block:SelectiveStateSpace", "zoo_mamba.probe:SelectiveStateSpaceProbe")
+    yield ModuleProbe("zoo_mamba.block:SelectiveStateSpace", "zoo_mamba.probe:SelectiveStateSpaceProbe")

@@ -8,7 +8,7 @@ from functools import cache, partial
 from importlib.util import find_spec
 from pathlib import Path
 
-from zoo.architecture import Architecture, Block, Drawing, Probe, Rename, hookimpl
+from zoo.architecture import Architecture, Block, Drawing, ModuleProbe, Rename, hookimpl
 from zoo_mlx_lm.spec import Bridged
 
 LIBRARY = "mlx-lm"
@@ -66,4 +66,4 @@ def zoo_resolve(config):
 
 @hookimpl
 def zoo_probes():
-    yield Probe("zoo_mlx_lm.block:BridgedDecoder", "zoo_mlx_lm.probe:BridgedDecoderProbe")
+    yield ModuleProbe("zoo_mlx_lm.block:BridgedDecoder", "zoo_mlx_lm.probe:BridgedDecoderProbe")

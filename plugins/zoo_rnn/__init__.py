@@ -3,7 +3,17 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from zoo.architecture import Architecture, Block, Drawing, OutputHead, Preset, Probe, Rename, hookimpl, pocket
+from zoo.architecture import (
+    Architecture,
+    Block,
+    Drawing,
+    ModuleProbe,
+    OutputHead,
+    Preset,
+    Rename,
+    hookimpl,
+    pocket,
+)
 from zoo.recipe import Decoder, Embedding, Head, Matrix, Spec, repeat
 
 
@@ -150,5 +160,5 @@ def zoo_architectures():
 
 @hookimpl
 def zoo_probes():
-    yield Probe("zoo_rnn.block:LSTM", "zoo_rnn.probe:LSTMProbe")
-    yield Probe("zoo_rnn.block:GRU", "zoo_rnn.probe:GRUProbe")
+    yield ModuleProbe("zoo_rnn.block:LSTM", "zoo_rnn.probe:LSTMProbe")
+    yield ModuleProbe("zoo_rnn.block:GRU", "zoo_rnn.probe:GRUProbe")

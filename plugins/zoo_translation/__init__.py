@@ -5,8 +5,8 @@ from zoo.architecture import (
     Architecture,
     Block,
     Command,
+    ModuleProbe,
     Preset,
-    Probe,
     TokenizerFormat,
     hookimpl,
     pocket,
@@ -239,4 +239,4 @@ def zoo_commands():
 
 @hookimpl
 def zoo_probes():
-    yield Probe("zoo_translation.block:RelativeBias", "zoo_translation.probe:RelativeBiasProbe")
+    yield ModuleProbe("zoo_translation.block:RelativeBias", "zoo_translation.probe:RelativeBiasProbe")

@@ -283,7 +283,7 @@ class Command(TargetRecord):
 
 
 @frozen()
-class Probe(Record):
+class ModuleProbe(Record):
     """How the inside of a class of modules is traced, and intervened in.
 
     `module`, "package.module:Class", is the class of the modules, and serves those that derive from it and have no

@@ -14,7 +14,7 @@ from zoo.cli.downloads import yes_option
 from zoo.cli.table import wrapped
 
 if TYPE_CHECKING:
-    from zoo.testing.suite import Result, Subject
+    from zoo.testing.suite import CheckResult, Subject
 
 
 @click.command()
@@ -51,7 +51,7 @@ def test(debug: bool, source: str, reference: Path | None, tolerance: float | No
         from zoo.testing.reference import agreement
 
         compared.append(agreement(made, reference, tolerance or TOLERANCE))
-    results: list[Result] = []
+    results: list[CheckResult] = []
     for result in chain(results_of(made), compared):
         if not as_json:
             same = (r.name for r in results if result.message and r.message == result.message)
@@ -87,7 +87,7 @@ def _subject(source: str, trained: bool) -> tuple[Subject, str]:
     return subject_of(loaded), f"the checkpoint {loaded.folder}"
 
 
-def _show(result: Result, debug: bool, same: str | None) -> None:
+def _show(result: CheckResult, debug: bool, same: str | None) -> None:
     """Print a result; `same` names an earlier check that failed with the same message."""
     mark, below = "ok    " if result.passed else "FAILED", " " * 10
     click.echo(wrapped(f"{result.name.replace('_', ' ')}: {result.reason}", first=f"  {mark}  ", later=below))

@@ -10,8 +10,8 @@ from zoo.architecture import (
     CheckpointFormat,
     Command,
     Drawing,
+    ModuleProbe,
     Objective,
-    Probe,
     QuantizedFormat,
     Setting,
     Strategy,
@@ -283,31 +283,31 @@ def zoo_commands() -> tuple[Command, ...]:
 
 
 @hookimpl
-def zoo_probes() -> tuple[Probe, ...]:
+def zoo_probes() -> tuple[ModuleProbe, ...]:
     """How the insides of the zoo's own blocks are traced."""
     probes = "zoo.inspect.tracing.block_probes"
     return (
-        Probe("zoo.blocks.model:Model", f"{probes}:SilentProbe"),
-        Probe("zoo.blocks.attention:MultiHeadAttention", f"{probes}:AttentionProbe"),
-        Probe("zoo.blocks.cross:CrossAttention", f"{probes}:CrossAttentionProbe"),
-        Probe("zoo.blocks.feedforward:MLP", f"{probes}:FeedForwardProbe"),
-        Probe("zoo.blocks.feedforward:GatedMLP", f"{probes}:FeedForwardProbe"),
-        Probe("zoo.blocks.moe:MoE", f"{probes}:MixtureProbe"),
-        Probe("zoo.blocks.moe:Router", f"{probes}:RouterProbe"),
-        Probe("zoo.blocks.moe:Experts", f"{probes}:ExpertsProbe"),
-        Probe("zoo.blocks.caching:CachedLayer", f"{probes}:LayerProbe"),
-        Probe("zoo.blocks.layer:Layer", f"{probes}:SumsProbe"),
-        Probe("zoo.blocks.cross:CrossLayer", f"{probes}:CrossLayerProbe"),
-        Probe("zoo.blocks.norm:LayerNorm", f"{probes}:NormProbe"),
-        Probe("zoo.blocks.norm:RMSNorm", f"{probes}:NormProbe"),
-        Probe("zoo.blocks.norm:JointRMSNorm", f"{probes}:NormProbe"),
-        Probe("zoo.blocks.embedding:Embedding", f"{probes}:EmbeddingProbe"),
-        Probe("zoo.blocks.position:LearnedPositions", f"{probes}:PositionsProbe"),
-        Probe("zoo.blocks.position:SinusoidalPositions", f"{probes}:PositionsProbe"),
-        Probe("zoo.blocks.position:RoPE", f"{probes}:SilentProbe"),  # attention notes what is rotated
-        Probe("zoo.blocks.convolution:Convolution", f"{probes}:ConvolutionProbe"),
-        Probe("zoo.blocks.head:Head", f"{probes}:HeadProbe"),
-        Probe("zoo.blocks.adapted:AdaptedLinear", f"{probes}:AdaptedProbe"),
-        Probe("zoo.blocks.adapted:AdaptedStackedLinear", f"{probes}:AdaptedProbe"),
-        Probe("zoo.blocks.adapted:AdaptedEmbedding", f"{probes}:AdaptedProbe"),
+        ModuleProbe("zoo.blocks.model:Model", f"{probes}:SilentProbe"),
+        ModuleProbe("zoo.blocks.attention:MultiHeadAttention", f"{probes}:AttentionProbe"),
+        ModuleProbe("zoo.blocks.cross:CrossAttention", f"{probes}:CrossAttentionProbe"),
+        ModuleProbe("zoo.blocks.feedforward:MLP", f"{probes}:FeedForwardProbe"),
+        ModuleProbe("zoo.blocks.feedforward:GatedMLP", f"{probes}:FeedForwardProbe"),
+        ModuleProbe("zoo.blocks.moe:MoE", f"{probes}:MixtureProbe"),
+        ModuleProbe("zoo.blocks.moe:Router", f"{probes}:RouterProbe"),
+        ModuleProbe("zoo.blocks.moe:Experts", f"{probes}:ExpertsProbe"),
+        ModuleProbe("zoo.blocks.caching:CachedLayer", f"{probes}:LayerProbe"),
+        ModuleProbe("zoo.blocks.layer:Layer", f"{probes}:SumsProbe"),
+        ModuleProbe("zoo.blocks.cross:CrossLayer", f"{probes}:CrossLayerProbe"),
+        ModuleProbe("zoo.blocks.norm:LayerNorm", f"{probes}:NormProbe"),
+        ModuleProbe("zoo.blocks.norm:RMSNorm", f"{probes}:NormProbe"),
+        ModuleProbe("zoo.blocks.norm:JointRMSNorm", f"{probes}:NormProbe"),
+        ModuleProbe("zoo.blocks.embedding:Embedding", f"{probes}:EmbeddingProbe"),
+        ModuleProbe("zoo.blocks.position:LearnedPositions", f"{probes}:PositionsProbe"),
+        ModuleProbe("zoo.blocks.position:SinusoidalPositions", f"{probes}:PositionsProbe"),
+        ModuleProbe("zoo.blocks.position:RoPE", f"{probes}:SilentProbe"),  # attention notes what is rotated
+        ModuleProbe("zoo.blocks.convolution:Convolution", f"{probes}:ConvolutionProbe"),
+        ModuleProbe("zoo.blocks.head:Head", f"{probes}:HeadProbe"),
+        ModuleProbe("zoo.blocks.adapted:AdaptedLinear", f"{probes}:AdaptedProbe"),
+        ModuleProbe("zoo.blocks.adapted:AdaptedStackedLinear", f"{probes}:AdaptedProbe"),
+        ModuleProbe("zoo.blocks.adapted:AdaptedEmbedding", f"{probes}:AdaptedProbe"),
     )

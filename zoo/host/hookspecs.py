@@ -16,8 +16,8 @@ from zoo.architecture import (
     Drawing,
     Experiment,
     FactSource,
+    ModuleProbe,
     Objective,
-    Probe,
     QuantizedFormat,
     Sampler,
     Strategy,
@@ -320,13 +320,13 @@ def zoo_commands() -> Iterable[Command]:  # type: ignore[empty-body]
 
 
 @hookspec
-def zoo_probes() -> Iterable[Probe]:  # type: ignore[empty-body]
+def zoo_probes() -> Iterable[ModuleProbe]:  # type: ignore[empty-body]
     """Probes: how the inside of a module is traced and intervened in, beside what it gives, which always is.
 
     A probe is a class whose methods call those of the module, `super()`, and note what they give under a name. It is in
     force only while a model is traced.
 
-    >>> from zoo.architecture import Probe, hookimpl
+    >>> from zoo.architecture import ModuleProbe, hookimpl
     >>> from zoo.inspect.tracing import probe
     >>> class GateProbe(probe.Probe):
     ...     traces = probe.Traces(values={"gate": probe.Value("B T F", "how far each channel is open")})
@@ -335,7 +335,7 @@ def zoo_probes() -> Iterable[Probe]:  # type: ignore[empty-body]
     ...         return self.note("gate", super().gate(x))
     >>> @hookimpl
     ... def zoo_probes():
-    ...     yield Probe("my_plugin.block:GatedAttention", "my_plugin.probe:GateProbe")
+    ...     yield ModuleProbe("my_plugin.block:GatedAttention", "my_plugin.probe:GateProbe")
     >>> [probe.module for probe in zoo_probes()]
     ['my_plugin.block:GatedAttention']
     """

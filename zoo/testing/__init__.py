@@ -15,7 +15,7 @@ from zoo.testing.strategies import check_strategy
 from zoo.testing.subjects import TOLERANCE, Check, Subject, numbers_of, randomise, same, subject, subject_of
 from zoo.testing.suite import (
     CHECKS,
-    Result,
+    CheckResult,
     check_architecture,
     check_card,
     checks_of,
@@ -28,7 +28,7 @@ __all__ = [
     "CHECKS",
     "TOLERANCE",
     "Check",
-    "Result",
+    "CheckResult",
     "Subject",
     "check_architecture",
     "check_card",

@@ -13,12 +13,12 @@ import mlx.core as mx
 
 from zoo.errors import SourceError
 from zoo.loading import Loaded, load
-from zoo.testing import TOLERANCE, Check, Result, Subject, outcome, same
+from zoo.testing import TOLERANCE, Check, CheckResult, Subject, outcome, same
 
 NAMES = ("tokens", "logits", "mask", "target")
 
 
-def agreement(subject: Subject, reference: Path, tolerance: float = TOLERANCE) -> Result:
+def agreement(subject: Subject, reference: Path, tolerance: float = TOLERANCE) -> CheckResult:
     """The check that the model's logits equal the reference's, to `tolerance` of their range.
 
     `reference` is an npz file with `tokens` (B, T) and `logits` (B, T, V), or hidden states (B, T, D) of a model

@@ -76,7 +76,7 @@ CHECKS = tuple(Check.of(function, applies) for function, applies in APPLIES.item
 
 
 @dataclass(frozen=True)
-class Result:
+class CheckResult:
     """The result of one check: `message` says what differed when it failed, `traceback` where code raised."""
 
     name: str
@@ -91,20 +91,20 @@ def checks_of(subject: Subject) -> list[Check]:
     return [check for check in CHECKS if check.applies(subject)]
 
 
-def outcome(check: Check, subject: Subject) -> Result:
+def outcome(check: Check, subject: Subject) -> CheckResult:
     """Run one check; an error in the model's code fails it, too."""
     try:
         check.run(subject)
     except (AssertionError, ZooError) as error:
         # The first line: pytest adds others to an assertion of a module that it has rewritten.
-        return Result(check.name, check.reason, False, str(error).partition("\n")[0])
+        return CheckResult(check.name, check.reason, False, str(error).partition("\n")[0])
     except Exception as error:
         message = described(error, subject.registry.plugins)
-        return Result(check.name, check.reason, False, message, traceback.format_exc())
-    return Result(check.name, check.reason, True)
+        return CheckResult(check.name, check.reason, False, message, traceback.format_exc())
+    return CheckResult(check.name, check.reason, True)
 
 
-def results_of(subject: Subject) -> Iterator[Result]:
+def results_of(subject: Subject) -> Iterator[CheckResult]:
     """The result of each check that applies; of the first alone where the model does not run."""
     first, *others = checks_of(subject)
     result = outcome(first, subject)
@@ -113,7 +113,7 @@ def results_of(subject: Subject) -> Iterator[Result]:
         yield from (outcome(check, subject) for check in others)
 
 
-def run_checks(name: str, preset: str | None = None, registry: Registry | None = None) -> list[Result]:
+def run_checks(name: str, preset: str | None = None, registry: Registry | None = None) -> list[CheckResult]:
     """Run every check that applies to the architecture `name`, on a small model of random weights."""
     return list(results_of(subject(name, preset, registry)))
 
@@ -131,7 +131,7 @@ def check_card(readme: Path | str, name: str, registry: Registry | None = None) 
 
 def check_architecture(
     name: str, preset: str | None = None, registry: Registry | None = None
-) -> list[Result]:
+) -> list[CheckResult]:
     """Run the suite on the architecture `name`; AssertionError names each check that failed and what differed.
 
     The model is a small one of random weights, of the numbers of `preset`. PluginError where there is no such architecture.

@@ -110,7 +110,7 @@ def test_columns_of_all_passes_stand_at_their_positions():
 PLUGIN = """
     from dataclasses import dataclass
     import zoo_llama
-    from zoo.architecture import Architecture, Block, Preset, Probe, hookimpl
+    from zoo.architecture import Architecture, Block, Preset, ModuleProbe, hookimpl
     from zoo.recipe import Spec
 
     @dataclass(frozen=True)
@@ -153,7 +153,7 @@ BLOCK = """
 HOOK = """
     @hookimpl
     def zoo_probes():
-        yield Probe("NAME.block:Gated", "NAME.probe:GatedProbe")
+        yield ModuleProbe("NAME.block:Gated", "NAME.probe:GatedProbe")
 """
 PROBE = """
     from zoo.inspect.tracing.probe import Probe, Traces, Value

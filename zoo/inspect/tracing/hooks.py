@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import mlx.core as mx
 import mlx.nn as nn
 
-from zoo.architecture import Probe as ProbeRecord
+from zoo.architecture import ModuleProbe
 from zoo.errors import PluginError, ZooError, in_words
 from zoo.host.faults import blamed
 from zoo.host.registry import Registry
@@ -79,7 +79,7 @@ def probe_of(kind: type, registry: Registry) -> type[Probe]:
 
     PluginError when what a plugin gave is no probe.
     """
-    table = registry.table(ProbeRecord)
+    table = registry.table(ModuleProbe)
     for base in kind.__mro__:
         record = table.get(f"{base.__module__}:{base.__qualname__}")
         if record is not None:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import zoo_llama
-from zoo.architecture import Architecture, Block, Drawing, FactSource, Preset, Probe, hookimpl
+from zoo.architecture import Architecture, Block, Drawing, FactSource, ModuleProbe, Preset, hookimpl
 from zoo.errors import RecipeError
 from zoo.recipe import Matrix, Spec, repeat
 
@@ -91,6 +91,6 @@ def zoo_drawings():
 @hookimpl
 def zoo_probes():
     """What a trace shows of the mixer."""
-    yield Probe(
+    yield ModuleProbe(
         "zoo_linear_attention.block:LinearAttention", "zoo_linear_attention.probe:LinearAttentionProbe"
     )
