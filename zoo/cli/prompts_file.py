@@ -19,13 +19,13 @@ def run_prompts(
     loaded: Loaded, prompts: Path, output: Path | None, settings: dict[str, Any], keep_going: bool
 ) -> None:
     """Answer the lines of `prompts` that `output` has no answer of, and say how many and how fast."""
-    from zoo.generation.loop.prompts_file import answered, read_prompts
+    from zoo.generation.loop.prompts_file import answer_prompts, read_prompts
 
     lines = read_prompts(loaded, prompts, settings, keep_going=keep_going)
     began, tokens, count, failed = time.perf_counter(), 0, 0, 0
     target = sys.stdout if output is None else output
     with Progress("answering") as report:
-        for answer in answered(loaded, lines, target, keep_going=keep_going, report=report, **settings):
+        for answer in answer_prompts(loaded, lines, target, keep_going=keep_going, report=report, **settings):
             count += 1
             failed += "error" in answer
             tokens += answer.get("generated_tokens", 0)

@@ -11,7 +11,7 @@ import pytest
 import zoo
 from zoo.errors import PromptError, SourceError
 from zoo.files.writing import locked
-from zoo.generation.loop.prompts_file import answered, read_prompts
+from zoo.generation.loop.prompts_file import answer_prompts, read_prompts
 
 PROMPTS = [
     '"The capital city of China is"',
@@ -43,7 +43,7 @@ def file(tmp_path):
 def answer(loaded, path, output, keep_going=False, **settings):
     settings = {"max_tokens": 4} | settings
     lines = read_prompts(loaded, path, settings, keep_going=keep_going)
-    return list(answered(loaded, lines, output, keep_going=keep_going, **settings))
+    return list(answer_prompts(loaded, lines, output, keep_going=keep_going, **settings))
 
 
 def written(output):
@@ -130,7 +130,7 @@ def test_one_process_at_a_time_writes_the_answers(loaded, file, tmp_path):
     output = tmp_path / "out.jsonl"
     with locked(output), pytest.raises(SourceError, match=r"out\.jsonl: another process is writing it"):
         answer(loaded, file(*PROMPTS), output)
-    first = answered(loaded, read_prompts(loaded, file(*PROMPTS), {}), output, max_tokens=2)
+    first = answer_prompts(loaded, read_prompts(loaded, file(*PROMPTS), {}), output, max_tokens=2)
     next(first)
     with pytest.raises(SourceError, match="another process"):
         answer(loaded, file(*PROMPTS), output, max_tokens=2)
@@ -164,19 +164,19 @@ def test_a_full_disk_is_one_line_and_what_was_written_is_kept(loaded, file, tmp_
 
     output = tmp_path / "out.jsonl"
     lines = read_prompts(loaded, file(*PROMPTS), {})
-    whole = list(answered(loaded, lines, output, max_tokens=2))
+    whole = list(answer_prompts(loaded, lines, output, max_tokens=2))
     output.write_text("".join(output.read_text().splitlines(keepends=True)[:1]))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("zoo.generation.loop.prompts_file.open", lambda *_, **__: Full(), raising=False)
         with pytest.raises(SourceError, match=r"out\.jsonl: cannot be written \(No space left on device\)"):
-            list(answered(loaded, lines, output, max_tokens=2))
+            list(answer_prompts(loaded, lines, output, max_tokens=2))
     assert written(output) == whole[:1]
 
 
 def test_a_text_may_hold_any_line_separator_but_the_newline(loaded, file):
     texts = ["a\u2028b", "a\u0085b", "a\x0cb".replace("\x0c", "\u2029")]
     lines = read_prompts(loaded, file(*(json.dumps(text, ensure_ascii=False) for text in texts)), {})
-    assert [line.asked["prompt"] for line in lines] == texts
+    assert [line.values["prompt"] for line in lines] == texts
     assert len(read_prompts(loaded, file('"a"\r', '"b"\r', ""), {})) == 2
     assert len(read_prompts(loaded, file('\ufeff"a"'), {})) == 1
 
@@ -227,7 +227,7 @@ def test_errors_before_between_and_after_the_answers_keep_their_places(loaded, f
 
 def test_plain_lines_are_prompts(loaded, file):
     lines = read_prompts(loaded, file('"quoted"', "", "{not json", " Peru\r", name="prompts.txt"), {})
-    assert [line.asked["prompt"] for line in lines] == ['"quoted"', "{not json", " Peru"]
+    assert [line.values["prompt"] for line in lines] == ['"quoted"', "{not json", " Peru"]
     assert [line.number for line in lines] == [1, 3, 4]
 
 

@@ -1,4 +1,4 @@
-"""Answers a file of prompts, a line each, in the same order. A run that was stopped can be continued."""
+"""Answers a file of prompts, one a line, in their order. An interrupted run can be continued."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import field
+from dataclasses import field, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from zoo import runtime
 from zoo.errors import PromptError, SourceError, ZooError
@@ -25,18 +25,21 @@ from zoo.generation.prefix_cache.fingerprint import model_fingerprint, tokenizer
 from zoo.generation.settings import Settings, checked_shared, settings_for
 from zoo.loading import Loaded
 
-OWN = ("prompt", "messages", "id")  # the keys of a line that are no settings
-MADE_BY = "made_by"  # the first key of an answer: which run wrote it
-START = f'{{"{MADE_BY}": {{"zoo": '
+if TYPE_CHECKING:
+    from zoo.generation.prefix_cache import PromptCache
+
+LINE_KEYS = ("prompt", "messages", "id")  # the keys of a line that are no settings
+MADE_BY = "made_by"  # the first key of an answer: the run that wrote it
+FIRST_BYTES = f'{{"{MADE_BY}": {{"zoo": '
 
 
 @frozen()
 class Line(Frozen):
-    """One prompt of a file: its number there, its values, its ids and its own settings; `error` when it is invalid."""
+    """One prompt of a file: its line number, its JSON values, its ids and its own settings; `error` when it is invalid."""
 
     index: int
     number: int
-    asked: Mapping[str, Any]
+    values: Mapping[str, Any]
     ids: tuple[int, ...] = ()
     settings: Mapping[str, Any] = field(default_factory=dict)
     error: str | None = None
@@ -56,46 +59,46 @@ def read_prompts(
     for number, text in enumerate(read_user_text(path, PromptError).removeprefix("\ufeff").split("\n"), 1):
         if not text.strip():
             continue
-        asked: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         try:
-            asked = {"prompt": text.removesuffix("\r")} if plain else _parsed(text)
-            found.append(_line(loaded, len(found), number, asked, settings))
+            values = {"prompt": text.removesuffix("\r")} if plain else _parse_line(text)
+            found.append(_line(loaded, len(found), number, values, settings))
         except ZooError as error:
             if not keep_going:
                 raise PromptError(f"{path}: line {number}: {_quoted(error)}") from None
-            known = {key: asked[key] for key in OWN if key in asked}
+            known = {key: values[key] for key in LINE_KEYS if key in values}
             found.append(Line(len(found), number, known, error=_quoted(error)))
     if not found:
         raise PromptError(f"{path}: has no prompts")
     return found
 
 
-def _parsed(text: str) -> dict[str, Any]:
+def _parse_line(text: str) -> dict[str, Any]:
     """The JSON object of a line; PromptError when it is malformed."""
     try:
-        asked = parse_json(text)
-        json.dumps(asked, allow_nan=False)
+        values = parse_json(text)
+        json.dumps(values, allow_nan=False)
     except ValueError as error:
         raise PromptError(f"is not valid JSON ({error})") from None
-    asked = {"prompt": asked} if isinstance(asked, str | list) else asked
-    if not isinstance(asked, dict) or ("prompt" in asked) == ("messages" in asked):
+    values = {"prompt": values} if isinstance(values, str | list) else values
+    if not isinstance(values, dict) or ("prompt" in values) == ("messages" in values):
         raise PromptError(
             'must be a text, a list of token ids, or an object with either "prompt" or "messages"'
         )
-    return asked
+    return values
 
 
 def _line(
-    loaded: Loaded, index: int, number: int, asked: Mapping[str, Any], settings: Mapping[str, Any]
+    loaded: Loaded, index: int, number: int, values: Mapping[str, Any], settings: Mapping[str, Any]
 ) -> Line:
-    own = {name: value for name, value in asked.items() if name not in OWN}
+    own = {name: value for name, value in values.items() if name not in LINE_KEYS}
     special = settings.get("special_tokens")
-    if "messages" in asked:
-        ids = encode_messages(loaded, asked["messages"])
+    if "messages" in values:
+        ids = encode_messages(loaded, values["messages"])
     else:
         languages = ({**settings, **own}.get(f"{side}_language") for side in ("source", "target"))
-        ids = encode_prompt(loaded, asked["prompt"], special is not False, *languages)
-    return Line(index, number, asked, tuple(ids), own)
+        ids = encode_prompt(loaded, values["prompt"], special is not False, *languages)
+    return Line(index, number, values, tuple(ids), own)
 
 
 def _quoted(error: ZooError) -> str:
@@ -103,7 +106,7 @@ def _quoted(error: ZooError) -> str:
     return str(error).replace("`", '"')
 
 
-def answered(
+def answer_prompts(
     loaded: Loaded,
     lines: Sequence[Line],
     output: Path | TextIO,
@@ -112,66 +115,45 @@ def answered(
     report: Callable[[int, int], None] | None = None,
     **settings: Any,
 ) -> Iterator[Mapping[str, Any]]:
-    """Answer the lines, writing each answer as a line of JSON to `output`, in the lines' order. Yields the answers.
+    """Answer the lines, write each answer as a line of JSON to `output`, in the lines' order, and yield the answers.
 
-    Each answer says which zoo, model and settings made it. A file that holds answers of the same run is continued: the lines
-    that it answers are not answered again, and an answer that was cut off is replaced. PromptError for a file that holds
-    anything else, for answers of another run, and while another process writes the file. A setting that is invalid is an error
-    before anything runs; one of a line is recorded as that line's answer where `keep_going`. `report` is called with the
-    number of lines that are answered and of all.
+    Each answer names the zoo's version, the model and the settings. A file with answers of the same run is continued, and
+    a truncated answer is replaced. PromptError, before anything runs, for a file with anything else or with answers of
+    another run, for a file that another process writes, and for an invalid setting; one of a line becomes that line's
+    answer where `keep_going`. `report` is called with the numbers of lines that are answered and of all.
     """
     shared = {name: value for name, value in settings.items() if name != "strategy"}
     chosen, _ = started(loaded, shared, settings.get("strategy"))
-    failed = {line.index: line.error for line in lines if line.error is not None}
+    resolved: dict[int, Settings] = {}
     if chosen.name == "autoregressive":
-        resolved = _settings_of(loaded, lines, shared, failed, keep_going)
-        answers = partial(_by_engine, loaded, prompt_cache=shared.get("prompt_cache"), settings=resolved)
+        prompt_cache = shared.pop("prompt_cache", None)
+        shared = checked_shared(shared)
+        settings_for(loaded, shared)  # an error in these is of no line
+        answers = partial(_by_engine, loaded, prompt_cache=prompt_cache, settings=resolved)
     else:
         if "prompt_cache" in settings:
             raise PromptError(f"`prompt_cache`: {chosen.name} generation has no such setting")
-        for line in lines:
-            if line.settings and line.index not in failed:
-                text = (
-                    f'"{next(iter(line.settings))}": {chosen.name} generation has one setting for all lines'
-                )
-                _fail(line, text, failed, keep_going)
         answers = partial(_by_batch, loaded, settings=settings)
-    made_by = _made_by(loaded, settings)
-    return _written(answers, lines, failed, output, made_by, loaded.tokenizer is None, report)
-
-
-def _fail(line: Line, text: str, failed: dict[int, str], keep_going: bool) -> None:
-    """Record that a line is invalid, or raise that it is."""
-    if not keep_going:
-        raise PromptError(f"line {line.number}: {text}")
-    failed[line.index] = text
-
-
-def _settings_of(
-    loaded: Loaded,
-    lines: Sequence[Line],
-    shared: Mapping[str, Any],
-    failed: dict[int, str],
-    keep_going: bool,
-) -> dict[int, Settings]:
-    """The settings of each valid line: its own, then those of all."""
-    shared = {name: value for name, value in shared.items() if name != "prompt_cache"}
-    shared = checked_shared(shared)
-    settings_for(loaded, shared)  # an error in these is of no line
-    resolved = {}
+    checked = []
     for line in lines:
-        if line.index not in failed:
-            try:
+        try:
+            if line.error is None and chosen.name == "autoregressive":
                 resolved[line.index] = settings_for(loaded, {**shared, **checked_shared(line.settings)})
-            except PromptError as error:
-                _fail(line, _quoted(error), failed, keep_going)
-    return resolved
+            elif line.error is None and line.settings:
+                name = next(iter(line.settings))
+                raise PromptError(f"`{name}`: {chosen.name} generation has one setting for all lines")
+            checked.append(line)
+        except PromptError as error:
+            if not keep_going:
+                raise PromptError(f"line {line.number}: {_quoted(error)}") from None
+            checked.append(replace(line, error=_quoted(error)))
+    return _written(answers, checked, output, _made_by(loaded, settings), loaded.tokenizer is None, report)
 
 
 def _made_by(loaded: Loaded, settings: Mapping[str, Any]) -> dict[str, str]:
-    """What answers depend on besides their prompts: the zoo's version, the model, and the settings."""
+    """The zoo's version and digests of the model and the settings: what answers depend on besides their prompts."""
 
-    def digest(*values: Any) -> str:
+    def digest(*values: object) -> str:
         text = json.dumps(values, sort_keys=True, default=repr)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -187,7 +169,6 @@ def _made_by(loaded: Loaded, settings: Mapping[str, Any]) -> dict[str, str]:
 def _written(
     answers: Callable[[Sequence[Line]], Iterator[tuple[Line, Generated]]],
     lines: Sequence[Line],
-    failed: Mapping[int, str],
     output: Path | TextIO,
     made_by: Mapping[str, str],
     with_ids: bool,
@@ -195,14 +176,15 @@ def _written(
 ) -> Iterator[Mapping[str, Any]]:
     with _opened(output, lines, made_by) as (file, done):
         held: dict[int, Mapping[str, Any]] = {
-            index: {MADE_BY: made_by, "line": lines[index].number, **_asked(lines[index]), "error": error}
-            for index, error in failed.items()
+            line.index: {MADE_BY: made_by, "line": line.number, **_repeated(line), "error": line.error}
+            for line in lines
+            if line.error is not None
         }
-        left = [line for line in lines[done:] if line.index not in failed]
+        left = [line for line in lines[done:] if line.error is None]
         for found in chain([None], answers(left)):  # None: lines with errors may come before the first answer
             if found is not None:
                 line, answer = found
-                held[line.index] = {MADE_BY: made_by, **_shown(line, answer, with_ids)}
+                held[line.index] = {MADE_BY: made_by, **_record(line, answer, with_ids)}
             while done in held:
                 values = held.pop(done)
                 try:
@@ -220,15 +202,15 @@ def _written(
                 yield values
 
 
-def _asked(line: Line) -> dict[str, Any]:
-    """What an answer repeats of its line."""
-    return {key: line.asked[key] for key in OWN if key in line.asked}
+def _repeated(line: Line) -> dict[str, Any]:
+    """The values of a line that its answer repeats."""
+    return {key: line.values[key] for key in LINE_KEYS if key in line.values}
 
 
-def _shown(line: Line, answer: Generated, with_ids: bool) -> dict[str, Any]:
-    """What the output has of an answer; its ids where there is no tokenizer to make a text of them."""
+def _record(line: Line, answer: Generated, with_ids: bool) -> dict[str, Any]:
+    """An answer as JSON values: its text, or its ids where there is no tokenizer."""
     values: dict[str, Any] = {
-        **_asked(line),
+        **_repeated(line),
         **({"tokens": answer.tokens} if with_ids else {"text": answer.text}),
         "finish_reason": answer.finish_reason,
         "prompt_tokens": len(line.ids),
@@ -274,10 +256,10 @@ def _opened(
 
 
 def _answers_in(output: Path, lines: Sequence[Line], made_by: Mapping[str, str]) -> tuple[int, int]:
-    """How many of the lines a file answers, and the bytes of these answers; PromptError for what is no answer of this run."""
+    """How many of the lines a file answers, and the bytes of these answers; PromptError for anything but answers of this run."""
     content = output.read_bytes()
     *whole, torn = content.split(b"\n")
-    start = START.encode()
+    start = FIRST_BYTES.encode()
     strange = next((text for text in (*whole, torn) if not text.startswith(start[: len(text)])), None)
     if strange is not None:
         raise PromptError(
@@ -289,7 +271,7 @@ def _answers_in(output: Path, lines: Sequence[Line], made_by: Mapping[str, str])
         try:
             before = json.loads(text)
             wrote = before[MADE_BY]
-            same = all(before.get(key) == line.asked.get(key) for key in OWN)
+            same = all(before.get(key) == line.values.get(key) for key in LINE_KEYS)
         except (ValueError, KeyError, AttributeError):
             raise PromptError(f"{output}: line {number} is damaged: give a new file") from None
         if other := next((name for name, value in made_by.items() if wrote.get(name) != value), None):
@@ -305,9 +287,13 @@ def _answers_in(output: Path, lines: Sequence[Line], made_by: Mapping[str, str])
 
 
 def _by_engine(
-    loaded: Loaded, lines: Sequence[Line], *, settings: Mapping[int, Settings], prompt_cache: Any = None
+    loaded: Loaded,
+    lines: Sequence[Line],
+    *,
+    settings: Mapping[int, Settings],
+    prompt_cache: PromptCache | None = None,
 ) -> Iterator[tuple[Line, Generated]]:
-    """Each line with its answer, as they are done."""
+    """Yield each line with its answer, in the order in which they are done."""
     engine = Engine(loaded, prompt_cache=prompt_cache)
     running: dict[int, tuple[Line, list[Any]]] = {}
     waiting = iter(lines)
@@ -327,7 +313,7 @@ def _by_engine(
 def _by_batch(
     loaded: Loaded, lines: Sequence[Line], *, settings: Mapping[str, Any]
 ) -> Iterator[tuple[Line, Generated]]:
-    """Each line with its answer, by the strategy's own way to run several."""
+    """Yield each line with its answer, by the strategy's own function for several prompts."""
     for start in range(0, len(lines), MOST_ROWS):
         block = lines[start : start + MOST_ROWS]
         steps: list[list[Any]] = [[] for _ in block]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from zoo.frozen import Frozen, frozen
 from zoo.generation.chat.parsing import calls, harmony
+from zoo.generation.chat.parsing.calls import Tools
 from zoo.generation.chat.parsing.parser import Parser
 from zoo.generation.chat.parsing.tagged import CallFormat, TaggedParser
 from zoo.tokenizer import Tokenizer
@@ -41,7 +42,7 @@ class AnswerFormat(Frozen):
         calls = () if self.calls is None else (self.calls.opening, self.calls.closing, *self.calls.tokens)
         return tuple(filter(None, (*(self.thinking or ()), *calls)))
 
-    def parser(self, prompt: str, tools: calls.Tools = ()) -> Parser | None:
+    def parser(self, prompt: str, tools: Tools = ()) -> Parser | None:
         """A parser of the answer to a rendered prompt; None where an answer is text and nothing else.
 
         Calls are looked for when `tools`, their declarations, are given.
