@@ -23,7 +23,7 @@ class MultiHeadAttention(nn.Module):
     2023).
     """
 
-    def __init__(self, spec: recipe.Attention, *, dim: int) -> None:
+    def __init__(self, spec: recipe.Attention | recipe.CrossAttention, *, dim: int) -> None:
         super().__init__()
         self.spec = spec
         self.heads, self.kv_heads = spec.heads, spec.kv_heads or spec.heads
@@ -54,6 +54,8 @@ class MultiHeadAttention(nn.Module):
 
 class Attention(MultiHeadAttention):
     """Self-attention over a text and its cache; a subclass may change one of the steps and keep the others."""
+
+    spec: recipe.Attention
 
     def __init__(
         self,

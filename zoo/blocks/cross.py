@@ -18,7 +18,7 @@ class CrossAttention(MultiHeadAttention):
     """Attention with queries from the target, keys and values from the source (Vaswani et al., 2017, 3.2.3)."""
 
     def __init__(self, spec: recipe.CrossAttention, *, dim: int, index: int = 0) -> None:
-        super().__init__(spec.attention(), dim=dim)
+        super().__init__(spec, dim=dim)
 
     def __call__(
         self, x: mx.array, memory: mx.array | None, mask: Mask = None, cache: CrossCache | None = None

@@ -11,20 +11,19 @@ from inspect import signature
 from typing import Any
 
 import mlx.core as mx
-import mlx.nn as nn
 
 from zoo import recipe
 from zoo.blocks.caching import has_cache, layer_cache, layer_inputs
 from zoo.blocks.mask import Mask, attention_mask, biased, padded_columns, token_columns
-from zoo.blocks.model import Model
+from zoo.blocks.model import Tower
 from zoo.cache import Cache, CachePolicy, KVCache, PaddingCache, WindowCache, refused
 from zoo.errors import PluginError, PromptError
-from zoo.recipe.memory import Memory, Needs, kv_widths, needs
+from zoo.recipe.memory import Memory, kv_widths
 
 RECURRENT = "recurrent"
 
 
-class Decoder(Model, nn.Module):
+class Decoder(Tower):
     """Tokens to logits. The model makes the masks, one for each distinct window among its layers.
 
     Attention is called with what its queries may see (None, "causal" or an array, see `zoo.blocks.mask`). A part whose
@@ -36,36 +35,12 @@ class Decoder(Model, nn.Module):
     mixer, or masks and caches by the names of its parts; and `passed`, the values that layers give to later ones.
     """
 
-    def __init__(
-        self,
-        spec: recipe.Decoder,
-        *,
-        dim: int,
-        index: int = 0,
-        embedding: nn.Module,
-        layers: list[Any],
-        head: nn.Module,
-        norm: nn.Module | None = None,
-        relative: nn.Module | None = None,
-    ) -> None:
-        super().__init__()
-        self.spec = spec
-        self.embedding = embedding
-        self.layers = layers
+    spec: recipe.Decoder
+
+    def __init__(self, spec: recipe.Decoder, **parts: Any) -> None:
+        super().__init__(spec, **parts)
         if spec.causality != "full":  # where every token sees every other, nothing can be cached
             self.make_cache()  # RecipeError for a layer that cannot
-        if norm is not None:
-            self.norm = norm
-        self.head = head
-        head.tie(embedding)
-        if relative is not None:
-            self.relative = relative
-
-    @cached_property
-    def needs(self) -> list[Needs]:
-        """The masks, caches and values that each layer is called with."""
-        known = {id(layer): needs(layer) for layer in self.spec.layers}
-        return [known[id(layer)] for layer in self.spec.layers]
 
     @cached_property
     def position_cache(self) -> tuple[int, int] | None:

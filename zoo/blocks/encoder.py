@@ -2,54 +2,20 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import Any
 
 import mlx.core as mx
-import mlx.nn as nn
 
-from zoo import recipe
 from zoo.blocks.mask import biased, bidirectional_mask
-from zoo.blocks.model import Model
+from zoo.blocks.model import Tower
 from zoo.errors import PromptError
-from zoo.recipe.memory import needs
 
 
-class Encoder(Model, nn.Module):
+class Encoder(Tower):
     """Tokens to hidden states, and, with a head, on to its logits."""
 
     decodes = False
     padding = frozenset({"left", "right"})
-
-    def __init__(
-        self,
-        spec: recipe.Encoder,
-        *,
-        dim: int,
-        index: int = 0,
-        embedding: nn.Module,
-        layers: list[Any],
-        norm: nn.Module | None = None,
-        head: nn.Module | None = None,
-        relative: nn.Module | None = None,
-    ) -> None:
-        super().__init__()
-        self.spec = spec
-        self.embedding = embedding
-        self.layers = layers
-        if norm is not None:
-            self.norm = norm
-        if head is not None:
-            self.head = head
-            head.tie(embedding)
-        if relative is not None:
-            self.relative = relative
-
-    @cached_property
-    def windows(self) -> list[int | None]:
-        """The window of each layer's attention."""
-        known = {id(layer): needs(layer).memories[0].window for layer in self.spec.layers}
-        return [known[id(layer)] for layer in self.spec.layers]
 
     def encode(
         self, tokens: mx.array, mask: mx.array | None = None, **inputs: Any
@@ -62,13 +28,14 @@ class Encoder(Model, nn.Module):
             raise PromptError("inputs_embeds: an encoder reads tokens only")
         x = self.embedding(tokens, **inputs)
         holds_token = None if mask is None else mask.astype(mx.bool_)  # (B, S)
+        windows = [need.memories[0].window for need in self.needs]  # of each layer's attention
         masks = {}
-        for window in set(self.windows):
+        for window in set(windows):
             seen = bidirectional_mask(tokens.shape[1], window=window, tokens=holds_token)
             if "relative" in self:
                 seen = biased(seen, self.relative(tokens.shape[1]))  # (B, H, S, S)
             masks[window] = seen
-        for layer, window in zip(self.layers, self.windows, strict=True):
+        for layer, window in zip(self.layers, windows, strict=True):
             x = layer(x, masks[window])
         return self.norm(x) if "norm" in self else x
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cached_property
 from typing import Any, Literal
 
 import mlx.core as mx
+import mlx.nn as nn
 
+from zoo import recipe
 from zoo.cache import CachePolicy, flatten_caches, refused
+from zoo.recipe.memory import Needs, needs
 
 Inputs = Literal["tokens", "source and target"]
 Side = Literal["left", "right"]
@@ -62,3 +66,35 @@ class Model:
     def refused(self, caches: Iterable[Any], policy: CachePolicy) -> str | None:
         """The reason, naming the setting, why the caches that `make_cache(policy)` gave cannot follow it; None when they can."""
         return refused(caches, policy)
+
+
+class Tower(Model, nn.Module):
+    """Embedding, layers, and perhaps a final norm, a head and a relative position bias: a decoder or an encoder."""
+
+    def __init__(
+        self,
+        spec: recipe.Decoder | recipe.Encoder,
+        *,
+        dim: int,
+        index: int = 0,
+        embedding: nn.Module,
+        layers: list[Any],
+        norm: nn.Module | None = None,
+        head: nn.Module | None = None,
+        relative: nn.Module | None = None,
+    ) -> None:
+        super().__init__()
+        self.spec = spec
+        self.embedding = embedding
+        self.layers = layers
+        for name, part in dict(norm=norm, head=head, relative=relative).items():
+            if part is not None:
+                self[name] = part
+        if head is not None:
+            head.tie(embedding)
+
+    @cached_property
+    def needs(self) -> list[Needs]:
+        """The masks, caches and values that each layer is called with."""
+        known = {id(layer): needs(layer) for layer in self.spec.layers}
+        return [known[id(layer)] for layer in self.spec.layers]

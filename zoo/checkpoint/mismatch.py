@@ -11,8 +11,7 @@ from typing import Any, Protocol, runtime_checkable
 import mlx.core as mx
 
 from zoo import weights
-from zoo.checkpoint.matching import is_float, parameter_matches
-from zoo.checkpoint.quantized_matrix import QuantizedMatrix, join
+from zoo.checkpoint.quantized_matrix import QuantizedMatrix, is_float, join, parameter_matches
 from zoo.checkpoint.safetensors import Tensors
 from zoo.recipe import Model
 from zoo.weights import Rule

@@ -13,8 +13,7 @@ from zoo import runtime, weights
 from zoo.architecture import Architecture
 from zoo.blocks.protocols import Quantizable
 from zoo.blocks.quantized import QuantizedEmbedding, QuantizedLinear, quantized_extras
-from zoo.checkpoint.matching import parameters_match
-from zoo.checkpoint.quantized_matrix import QuantizationSpec, QuantizedMatrix, join
+from zoo.checkpoint.quantized_matrix import QuantizationSpec, QuantizedMatrix, join, parameter_matches
 from zoo.checkpoint.quantized_tensors import warn_of_dequantized
 from zoo.checkpoint.safetensors import Tensors
 from zoo.config import Config
@@ -38,7 +37,8 @@ def match(
     problems = []
     for layout in order:
         parameters, left = weights.apply(layouts[layout], tensors.arrays, recipe, join)
-        if parameters_match(wanted, parameters, left):
+        alike = not left and wanted.keys() == parameters.keys()
+        if alike and all(parameter_matches(wanted[path], parameters[path]) for path in wanted):
             break
         from zoo.checkpoint.mismatch import find_mismatches
 

@@ -214,6 +214,21 @@ def quantize_matrix(name: str, matrix: mx.array, quantization: QuantizationSpec)
     return QuantizedMatrix(name, weight, scales, biases[0] if biases else None, quantization)
 
 
+def is_float(array: mx.array | QuantizedMatrix) -> bool:
+    """Whether an array or a packed matrix is of floats."""
+    return mx.issubdtype(array.dtype, mx.floating)
+
+
+def parameter_matches(wanted: mx.array, found: mx.array | QuantizedMatrix) -> bool:
+    """Whether a parameter found is of the shape wanted, and floats; a packed one in some quantization that its rows allow."""
+    if isinstance(found, QuantizedMatrix) and not found.swapped and len(found.shape) == wanted.ndim:
+        try:
+            found = found.resolved(wanted.shape[-1])
+        except CheckpointError:
+            return False
+    return tuple(wanted.shape) == tuple(found.shape) and is_float(found)
+
+
 def as_array(tensor: Any) -> mx.array:
     """The numbers of a tensor, packed or not."""
     return tensor.dequantize() if isinstance(tensor, QuantizedMatrix) else tensor

@@ -16,9 +16,8 @@ import mlx.nn as nn
 
 from zoo.architecture import Architecture
 from zoo.checkpoint.finite import evaluate
-from zoo.checkpoint.matching import is_float
 from zoo.checkpoint.parameters import export
-from zoo.checkpoint.quantized_matrix import QuantizationSpec, QuantizedMatrix, as_array
+from zoo.checkpoint.quantized_matrix import QuantizationSpec, QuantizedMatrix, as_array, is_float
 from zoo.checkpoint.quantized_tensors import GLOBAL_SCALE, warn_of_dequantized
 from zoo.checkpoint.safetensors import INDEX, SINGLE
 from zoo.errors import PluginError

@@ -19,7 +19,7 @@ from typing import Any
 from zoo.errors import RecipeError
 from zoo.frozen import frozen
 from zoo.recipe.matrix import Matrix
-from zoo.recipe.parts import ACTIVATIONS, GATED_TITLES
+from zoo.recipe.parts import GATED_TITLES, check_activation
 from zoo.recipe.spec import Spec
 
 
@@ -66,8 +66,7 @@ class Experts(Spec):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.activation not in ACTIVATIONS:
-            raise RecipeError(f"activation: {self.activation!r} is not one of {', '.join(ACTIVATIONS)}")
+        check_activation(self.activation)
 
     @property
     def title(self) -> str:

@@ -27,6 +27,12 @@ ACTIVATION_TITLES = {
 GATED_TITLES = {"silu": "SwiGLU", "gelu": "GEGLU", "gelu_tanh": "GEGLU", "relu": "ReGLU", "sigmoid": "GLU"}
 
 
+def check_activation(name: str) -> None:
+    """RecipeError for an activation that the zoo does not have."""
+    if name not in ACTIVATIONS:
+        raise RecipeError(f"activation: {name!r} is not one of {', '.join(ACTIVATIONS)}")
+
+
 @frozen()
 class LayerNorm(Spec):
     """(x − mean) / √(variance + eps) · weight + bias, over the features of one token (Ba et al., 2016)."""
@@ -112,42 +118,26 @@ class SinusoidalPositions(AddedPositions):
 
 
 @frozen()
-class Attention(Spec):
-    """Multi-head attention, grouped when `kv_heads` < `heads` (Vaswani et al., 2017; Ainslie et al., 2023).
+class MultiHead(Spec):
+    """The heads and projections of self- and cross-attention; a subclass has the field `scale`.
 
-    `bias` is of the query, key and value projections, `output_bias` of the output's. `query_norm` and
-    `key_norm` normalise each head. `window`: a token sees itself and the `window` − 1 before it; in
-    an encoder itself and `window` // 2 on each side (ModernBERT). Scores are multiplied by `scale` (None:
-    head_dim^−½).
+    Heads are grouped when `kv_heads` < `heads` (Ainslie et al., 2023). `bias` is of the query, key and value
+    projections, `output_bias` of the output's.
     """
 
-    kind, name = "mixer", "attention"
     heads: int
     kv_heads: int | None = None
     head_dim: int | None = None
     bias: bool = False
     output_bias: bool = False
-    rope: Spec | None = field(default=None, metadata={"kind": "position"})
-    query_norm: Spec | None = field(default=None, metadata={"kind": "norm"})
-    key_norm: Spec | None = field(default=None, metadata={"kind": "norm"})
-    window: int | None = None
-    scale: float | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.heads % (self.kv_heads or self.heads):
             raise RecipeError(f"kv_heads: {self.kv_heads} does not divide heads, {self.heads}")
-        if isinstance(self.rope, AddedPositions):
-            raise RecipeError(
-                f"rope: {self.rope.block()} is added to embeddings and turns no queries and keys"
-            )
-        if (self.query_norm is None) != (self.key_norm is None):
-            here, there = ("key_norm", "query_norm") if self.key_norm is None else ("query_norm", "key_norm")
-            raise RecipeError(
-                f"{here}: is missing where there is a {there}: queries and keys are normalised alike"
-            )
-        if self.scale is not None and self.scale <= 0:
-            raise RecipeError(f"scale: must be positive, got {self.scale}")
+        scale = vars(self)["scale"]
+        if scale is not None and scale <= 0:
+            raise RecipeError(f"scale: must be positive, got {scale}")
 
     def check_width(self, dim: int) -> None:
         self.head_width(dim)
@@ -157,9 +147,6 @@ class Attention(Spec):
         if self.head_dim is None and dim % self.heads:
             raise RecipeError(f"heads: {self.heads} does not divide the width, {dim}")
         return self.head_dim or dim // self.heads
-
-    def width(self, part: str, dim: int) -> int:
-        return self.head_width(dim)
 
     def own_parameters(self, dim: int) -> int:
         queries = self.heads * self.head_width(dim)
@@ -173,13 +160,46 @@ class Attention(Spec):
         inner = (Matrix("query", dim, queries), Matrix("key", dim, keys), Matrix("value", dim, keys))
         return (*inner, Matrix("output", queries, dim))
 
-    def own_flops(self, dim: int, keys: int, prefill: bool = False) -> int:
-        return super().own_flops(dim, keys, prefill) + self.score_flops(dim, keys)
-
     def score_flops(self, dim: int, keys: int) -> int:
         """The operations of one query's scores and of the sum of values that they weigh, over those keys it sees."""
         seen = keys if self.attention_window is None else min(keys, self.attention_window)
         return 4 * self.heads * self.head_width(dim) * seen
+
+
+@frozen()
+class Attention(MultiHead):
+    """Multi-head attention, grouped when `kv_heads` < `heads` (Vaswani et al., 2017; Ainslie et al., 2023).
+
+    `bias` is of the query, key and value projections, `output_bias` of the output's. `query_norm` and
+    `key_norm` normalise each head. `window`: a token sees itself and the `window` − 1 before it; in
+    an encoder itself and `window` // 2 on each side (ModernBERT). Scores are multiplied by `scale` (None:
+    head_dim^−½).
+    """
+
+    kind, name = "mixer", "attention"
+    rope: Spec | None = field(default=None, metadata={"kind": "position"})
+    query_norm: Spec | None = field(default=None, metadata={"kind": "norm"})
+    key_norm: Spec | None = field(default=None, metadata={"kind": "norm"})
+    window: int | None = None
+    scale: float | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if isinstance(self.rope, AddedPositions):
+            raise RecipeError(
+                f"rope: {self.rope.block()} is added to embeddings and turns no queries and keys"
+            )
+        if (self.query_norm is None) != (self.key_norm is None):
+            here, there = ("key_norm", "query_norm") if self.key_norm is None else ("query_norm", "key_norm")
+            raise RecipeError(
+                f"{here}: is missing where there is a {there}: queries and keys are normalised alike"
+            )
+
+    def width(self, part: str, dim: int) -> int:
+        return self.head_width(dim)
+
+    def own_flops(self, dim: int, keys: int, prefill: bool = False) -> int:
+        return super().own_flops(dim, keys, prefill) + self.score_flops(dim, keys)
 
     @property
     def title(self) -> str:
@@ -197,53 +217,26 @@ class Attention(Spec):
 
 
 @frozen()
-class CrossAttention(Spec):
+class CrossAttention(MultiHead):
     """Attention whose queries come from the target, keys and values from the encoder's output.
 
     Vaswani et al., 2017, section 3.2.3. The fields are those of `Attention`.
     """
 
     kind, name = "cross", "attention"
-    heads: int
-    kv_heads: int | None = None
-    head_dim: int | None = None
-    bias: bool = False
-    output_bias: bool = False
     scale: float | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.attention()
-
-    def attention(self) -> Attention:
-        """The same heads and projections over one text."""
-        return Attention(
-            self.heads, self.kv_heads, self.head_dim, self.bias, self.output_bias, scale=self.scale
-        )
-
-    def check_width(self, dim: int) -> None:
-        self.attention().check_width(dim)
-
-    def own_parameters(self, dim: int) -> int:
-        return self.attention().own_parameters(dim)
-
-    def matrices(self, dim: int) -> tuple[Matrix, ...]:
-        return self.attention().matrices(dim)
 
     def own_flops(self, dim: int, keys: int, prefill: bool = False) -> int:
         """Reading the source makes its keys and values; writing the target uses them."""
         query, key, value, output = self.matrices(dim)
         if prefill:
             return key.flops + value.flops
-        return query.flops + output.flops + self.attention().score_flops(dim, keys)
+        return query.flops + output.flops + self.score_flops(dim, keys)
 
     @property
     def title(self) -> str:
         """Cross-attention, whatever its numbers of heads."""
         return "cross-attention"
-
-    def kv_cache_size(self, dim: int) -> int:
-        return 0  # the source's keys and values do not grow with the target
 
 
 @frozen()
@@ -258,8 +251,7 @@ class MLP(Spec):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.activation not in ACTIVATIONS:
-            raise RecipeError(f"activation: {self.activation!r} is not one of {', '.join(ACTIVATIONS)}")
+        check_activation(self.activation)
 
     def own_parameters(self, dim: int) -> int:
         biases = (self.projections - 1) * self.hidden + dim

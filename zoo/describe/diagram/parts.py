@@ -136,7 +136,7 @@ def attention(subject: Subject) -> Box:
 
 def cross_attention(subject: Subject) -> Box:
     """Attention of the target to the encoder's output."""
-    notes = heads_notes(subject.spec.attention(), subject.dim)
+    notes = heads_notes(subject.spec, subject.dim)
     rows = [[("Query", "query"), ("Key", "key"), ("Value", "value")]]
     box = subject.box("Cross-attention", *notes, rows=rows, role="cross")
     return dataclasses.replace(box, memory=True)
