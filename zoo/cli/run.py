@@ -110,7 +110,7 @@ def answer(
     loaded: Loaded, prompt: str, ids: list[int], settings: dict[str, Any], load_seconds: float, as_json: bool
 ) -> None:
     """Print the text that follows a prompt as it comes, then statistics, or all of it as JSON; Ctrl-C stops it."""
-    from zoo.generation import collected, stream
+    from zoo.generation import collect, stream
 
     context = loaded.recipe.context
     if context is not None and len(ids) > context:
@@ -130,7 +130,7 @@ def answer(
                 steps.append(step)
         except KeyboardInterrupt:
             interrupted = True
-    generated = collected(steps)
+    generated = collect(steps)
     reason = "interrupted" if interrupted else generated.finish_reason
     if as_json:
         click.echo(json.dumps(_as_json(generated, reason, statistics), ensure_ascii=False))

@@ -12,11 +12,10 @@ from typing import Any
 
 from zoo import runtime
 from zoo.architecture import Strategy
-from zoo.errors import PromptError, ZooError
+from zoo.errors import PluginError, PromptError, ZooError
 from zoo.frozen import Frozen, frozen
-from zoo.generation.loop.step import PromptRead, Step
+from zoo.generation.loop.step import PromptRead, Step, check_last_step, check_step, kind_of
 from zoo.generation.settings.generation_config import warn_of_ignored
-from zoo.generation.strategies.checked_steps import checked_steps
 from zoo.host.registry import Registry
 from zoo.loading import Loaded
 
@@ -71,14 +70,13 @@ def stream(
     """
     check_loaded(loaded, "stream")
     runtime.check_process()
-    chosen, arguments = started(loaded, settings, strategy)
+    chosen, arguments = resolve_strategy(loaded, settings, strategy)
     if report is not None and "report" in chosen.setting_names:
         arguments["report"] = report
-    label = label_of(loaded, chosen)
-    return _run(checked_steps(chosen.load()(loaded, prompt, **arguments), label))
+    return _run(chosen.load()(loaded, prompt, **arguments), label_of(loaded, chosen))
 
 
-def started(
+def resolve_strategy(
     loaded: Loaded, settings: Mapping[str, Any], strategy: str | None = None
 ) -> tuple[Strategy, dict[str, Any]]:
     """The strategy that serves a model and these settings, and the settings checked; PromptError for one it does not take.
@@ -130,13 +128,29 @@ def check_loaded(loaded: Any, call: str) -> None:
         )
 
 
-def _run(steps: Iterator[Any]) -> Iterator[Any]:
-    """The steps; their memory goes back to the system when they are over, or no longer wanted."""
+def _run(steps: Any, label: str) -> Iterator[Step]:
+    """The steps of the strategy called `label`, each checked; PluginError, at once, for what is no iterable."""
+    if not isinstance(steps, Iterable):
+        raise PluginError(f"{label} gave {kind_of(steps)}, not an iterator of zoo.Step")
+    return _released(iter(steps), label)
+
+
+def _released(steps: Iterator[Any], label: str | None = None) -> Iterator[Any]:
+    """The steps; their memory goes back to the system when they are over, or no longer wanted.
+
+    With the `label` of a strategy each is checked.
+    """
     runtime.check_process()
+    last = None
     try:
         for step in steps:
+            if label is not None:
+                check_step(step, last, label)
+            last = step
             yield step
             runtime.check_process()
+        if label is not None:
+            check_last_step(last, label)
         runtime.wait()  # for the pass that was begun before the last token was known to be the last
     finally:
         if isinstance(steps, Generator):
@@ -157,10 +171,10 @@ def generate(loaded: Loaded, prompt: str | Sequence[int], **settings: Any) -> Ge
     '我爱NLP'
     """
     check_loaded(loaded, "generate")
-    return collected(stream(loaded, prompt, **settings))
+    return collect(stream(loaded, prompt, **settings))
 
 
-def collected(steps: Iterable[Step]) -> Generated:
+def collect(steps: Iterable[Step]) -> Generated:
     """All of a generation: its steps put together."""
     steps = list(steps)
     first = next((step.prompt for step in steps if step.prompt is not None), None)
@@ -207,7 +221,7 @@ def batch(
             done += 1
             if report is not None:
                 report(done, len(prompts))
-    return [collected(each) for each in steps]
+    return [collect(each) for each in steps]
 
 
 def batch_stream(
@@ -215,10 +229,11 @@ def batch_stream(
 ) -> Iterator[tuple[int, Step]]:
     """The steps of several prompts as they come, each with the index of its prompt; otherwise as `batch`."""
     runtime.check_process()
-    chosen, arguments = started(loaded, settings, strategy)
+    chosen, arguments = resolve_strategy(loaded, settings, strategy)
     together = chosen.batch_function()
     if together is not None:
-        return _run(together(loaded, prompts, **arguments))
+        return _released(together(loaded, prompts, **arguments))
     each = [chosen.load()(loaded, prompt, **arguments) for prompt in prompts]
     label = label_of(loaded, chosen)
-    return _run((index, step) for index, steps in enumerate(each) for step in checked_steps(steps, label))
+    checked = [_run(steps, label) for steps in each]
+    return ((index, step) for index, steps in enumerate(checked) for step in steps)

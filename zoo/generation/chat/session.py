@@ -12,7 +12,7 @@ from zoo.architecture import Setting, Strategy
 from zoo.architecture.shared_settings import SHARED
 from zoo.errors import PromptError, ZooError
 from zoo.frozen import Frozen, frozen
-from zoo.generation import started, stream
+from zoo.generation import resolve_strategy, stream
 from zoo.generation.chat.chat import ChatPrompt, rendered_prompt
 from zoo.generation.chat.checkpoints import next_turn_checkpoints
 from zoo.generation.chat.conversation import Conversation, Message
@@ -134,7 +134,7 @@ class ChatSession:
 
     def _strategy_for(self, settings: Mapping[str, Any]) -> Strategy:
         """The strategy that generates with these settings. PromptError for a setting or value that it does not take."""
-        return started(self.loaded, settings, self.strategy)[0]
+        return resolve_strategy(self.loaded, settings, self.strategy)[0]
 
     def tokens(self) -> int:
         """The number of tokens of the next prompt so far; 0 before the first question."""

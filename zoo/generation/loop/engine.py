@@ -115,6 +115,12 @@ class Engine:
             if self._reading is not None and sequence in self._reading[0]:
                 self._reading = None
 
+    def cancel_all(self) -> None:
+        """End all texts, and let go of them."""
+        for handle in list(self._sequences):
+            self.cancel(handle)
+        self.step()
+
     def step(self) -> list[tuple[int, Step]]:
         """Read a piece of what waits, and give every running text its next token: the steps by the texts' handles.
 
@@ -282,10 +288,22 @@ class Engine:
             self.prompt_cache.keep(ids, cache, sequence.settings.policy())
 
 
-def by_index(engine: Engine, indices: Mapping[int, int], several: bool = True) -> Iterator[tuple[int, Step]]:
-    """The steps of an engine by the indices of its prompts; an error of one is raised and, where there are `several`, names it."""
-    for handle, step in engine.run():
-        if step.error is not None:
-            name = f"prompts[{indices[handle]}]: " if several else ""
-            raise type(step.error)(f"{name}{step.error}")
-        yield indices[handle], step
+def indexed_steps(
+    engine: Engine, indices: Mapping[int, int], several: bool = True
+) -> Iterator[tuple[int, Step]]:
+    """The steps of an engine by the indices of its prompts, whose handles are the keys of `indices`.
+
+    The error of a sequence is raised and, where there are `several`, names its prompt. Who stops early cancels what still
+    runs, so that a prompt cache keeps it.
+    """
+    try:
+        for handle, step in engine.run():
+            if step.error is not None:
+                name = f"prompts[{indices[handle]}]: " if several else ""
+                raise type(step.error)(f"{name}{step.error}")
+            yield indices[handle], step
+    except GeneratorExit:
+        if engine.busy and engine.prompt_cache is not None:
+            runtime.check_process()
+            engine.cancel_all()
+        raise

@@ -18,7 +18,7 @@ from zoo.errors import PromptError, SourceError, ZooError
 from zoo.files.reading import parse_json, read_user_text
 from zoo.files.writing import check_output, is_stream, locked
 from zoo.frozen import Frozen, frozen
-from zoo.generation import Generated, batch_stream, collected, started
+from zoo.generation import Generated, batch_stream, collect, resolve_strategy
 from zoo.generation.loop.engine import MOST_ROWS, Engine
 from zoo.generation.loop.prompt import encode_messages, encode_prompt
 from zoo.generation.prefix_cache.fingerprint import model_fingerprint, tokenizer_fingerprint
@@ -123,7 +123,7 @@ def answer_prompts(
     answer where `keep_going`. `report` is called with the numbers of lines that are answered and of all.
     """
     shared = {name: value for name, value in settings.items() if name != "strategy"}
-    chosen, _ = started(loaded, shared, settings.get("strategy"))
+    chosen, _ = resolve_strategy(loaded, shared, settings.get("strategy"))
     resolved: dict[int, Settings] = {}
     if chosen.name == "autoregressive":
         prompt_cache = shared.pop("prompt_cache", None)
@@ -307,7 +307,7 @@ def _by_engine(
             steps.append(step)
             if step.finish_reason is not None:
                 del running[handle]
-                yield line, collected(steps)
+                yield line, collect(steps)
 
 
 def _by_batch(
@@ -320,4 +320,4 @@ def _by_batch(
         for index, step in batch_stream(loaded, [line.ids for line in block], **settings):
             steps[index].append(step)
             if step.finish_reason is not None:
-                yield block[index], collected(steps[index])
+                yield block[index], collect(steps[index])

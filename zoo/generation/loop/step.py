@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from zoo.errors import ZooError
+from zoo.errors import PluginError, ZooError
 from zoo.frozen import Frozen, frozen
 
 if TYPE_CHECKING:
@@ -71,3 +71,28 @@ class Step(Frozen):
     error: ZooError | None = None
     thinking: str = ""
     tool_calls: tuple[ToolCall, ...] = ()
+
+
+def check_step(step: Any, before: Step | None, label: str) -> None:
+    """PluginError, naming the strategy by its `label`, for what is no `Step`, or comes after the last one."""
+    if not isinstance(step, Step):
+        raise PluginError(f"{label} yielded {kind_of(step)}, not a zoo.Step")
+    if not isinstance(step.text, str):
+        raise PluginError(f"{label} yielded a step whose text is {kind_of(step.text)}")
+    if before is not None and before.finish_reason is not None:
+        raise PluginError(
+            f"{label} yielded a step after the one whose finish_reason is {before.finish_reason!r}"
+        )
+
+
+def check_last_step(last: Step | None, label: str) -> None:
+    """PluginError where a strategy yielded no step, or the last has no finish reason."""
+    if last is None:
+        raise PluginError(f"{label} yielded no step: the last of at least one has a finish_reason")
+    if last.finish_reason is None:
+        raise PluginError(f"{label} ended with a step that has no finish_reason")
+
+
+def kind_of(value: Any) -> str:
+    """What a value is, for a message."""
+    return "None" if value is None else f"a value of type {type(value).__name__}"

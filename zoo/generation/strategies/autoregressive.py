@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from zoo import runtime
-from zoo.generation.loop.engine import Engine, by_index
+from zoo.generation.loop.engine import Engine, indexed_steps
 from zoo.generation.loop.prompt_batches import each_prompt
 from zoo.generation.loop.step import Step
 from zoo.generation.settings import settings_for
@@ -50,22 +49,7 @@ def stream(
     handle = engine.add_sequence(
         prompt, settings_for(loaded, settings), checkpoints=checkpoints, report=report
     )
-    return _steps(engine, handle)
-
-
-def _steps(engine: Engine, handle: int) -> Iterator[Step]:
-    """The steps of the only text of an engine; one that is stopped early leaves it, so that its caches are kept."""
-    try:
-        for _, step in engine.run():
-            if step.error is not None:
-                raise step.error
-            yield step
-    except GeneratorExit:
-        if engine.busy and engine.prompt_cache is not None:
-            runtime.check_process()
-            engine.cancel(handle)
-            engine.step()
-        raise
+    return (step for _, step in indexed_steps(engine, {handle: 0}, several=False))
 
 
 def batch(
@@ -83,4 +67,4 @@ def batch(
     add = partial(engine.add_sequence, settings=settings_for(loaded, settings))
     added = each_prompt(prompts, True, add)
     handles = {handle: index for index, handle in enumerate(added)}
-    return by_index(engine, handles)
+    return indexed_steps(engine, handles)

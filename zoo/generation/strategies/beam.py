@@ -8,7 +8,7 @@ from typing import Any
 
 from zoo.architecture.shared_settings import BEAM_SEARCH
 from zoo.errors import PromptError
-from zoo.generation.loop.engine import Engine, by_index
+from zoo.generation.loop.engine import Engine, indexed_steps
 from zoo.generation.loop.prefill import Report
 from zoo.generation.loop.prompt import TokenizedPrompt, tokenize_prompt
 from zoo.generation.loop.prompt_batches import BATCH, each_prompt, in_batches
@@ -77,7 +77,7 @@ def _answers(
         engine = Engine(loaded, rows=batch_size)
         add = partial(engine.add_sequence, settings=settings, report=report)
         index_of = {handle: index for index, handle in enumerate(each_prompt(prompts, several, add))}
-        return by_index(engine, index_of, several)
+        return indexed_steps(engine, index_of, several)
     if settings.temperature:
         raise PromptError(
             "`beams`: several are searched, not sampled; give a `temperature` of 0, or one beam"
