@@ -25,7 +25,7 @@ PIPE = 100  # columns of a pipe, which has no width of its own
 
 
 def written(piece: Piece) -> str:
-    r"""A piece in signs that can be seen and distinguished.
+    r"""A piece in visible, distinguishable signs.
 
     A space is ␣, a byte that is a part of a character `\xe4`; a backslash, a ␣ of the text, and what has no width or no
     picture of its own are escapes as in Python.

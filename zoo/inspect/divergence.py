@@ -1,4 +1,4 @@
-"""The divergence of one checkpoint's predictions from another's. Axes: T tokens, V vocabulary."""
+"""The KL divergence between the predictions of two checkpoints. Axes: T tokens, V vocabulary."""
 
 from __future__ import annotations
 

@@ -27,18 +27,18 @@ from zoo.loading import Loaded
 from zoo.recipe import learned_context
 from zoo.tokenizer import Tokenizer
 
-MOST_CONTEXT = 4096  # tokens of a window, where nobody asks for more
+MOST_CONTEXT = 4096  # tokens of a window by default
 
 Report = Callable[[int, int], None]
 
 
 @frozen()
 class Perplexity(Frozen):
-    """What a text costs a model: `nats`, the sum of −ln p over its `tokens`, which stand for `bytes` of UTF-8.
+    """How well a model predicts a text: `nats` is the sum of −ln p over its `tokens`, which stand for `bytes` of UTF-8.
 
-    `context` and `stride` are those of the window, None where the whole text was read as one. `seconds` is the time of
-    the passes, which read `read` tokens, those that windows share several times. `unknown` tokens stand for text that
-    the vocabulary lacks, which costs nothing: with any, the figures are too good. `sees` is what a token is predicted from.
+    `context` and `stride` are those of the window, None if the whole text was read at once. `seconds` is the time of the
+    passes, which read `read` tokens; tokens that windows share count several times. `unknown` tokens stand for text that
+    the vocabulary lacks: with any of them, the figures are too good. `sees` says what a token is predicted from.
 
     >>> from zoo.inspect.perplexity import Perplexity
     >>> found = Perplexity(
@@ -60,7 +60,7 @@ class Perplexity(Frozen):
 
     @property
     def bits_per_byte(self) -> float:
-        """nats / ln 2 / bytes, which compares models of different tokenizers."""
+        """nats / ln 2 / bytes; comparable between tokenizers."""
         return self.nats / math.log(2) / self.bytes if self.bytes else math.inf
 
     @property
@@ -70,7 +70,7 @@ class Perplexity(Frozen):
 
     @property
     def perplexity(self) -> float:
-        """exp of the nats a token, which compares models of one tokenizer; infinite where no float is so large."""
+        """exp(nats a token); comparable between models of one tokenizer. Infinite if no float is so large."""
         try:
             return math.exp(self.nats_per_token)
         except OverflowError:
@@ -82,7 +82,7 @@ class Perplexity(Frozen):
         return self.tokens / self.seconds
 
     def as_json(self) -> dict[str, Any]:
-        """Numbers, their units in the names."""
+        """The figures, with their units in the keys."""
         return {
             "bits_per_byte": self.bits_per_byte,
             "perplexity_per_token": self.perplexity if math.isfinite(self.perplexity) else None,
@@ -209,9 +209,9 @@ def _check_architecture(architecture: Architecture) -> None:
 
 
 def windows(first: int, total: int, context: int, stride: int) -> Iterator[tuple[int, int, int]]:
-    """The windows over `total` tokens as (start, end, scored): the tokens `start` … `end` − 1 are read, and predict.
+    """The windows over `total` tokens as (start, end, scored), of which `first` is the first to be scored.
 
-    From them the tokens `scored` … `end` are predicted, each one behind the last that is read; `first` is the first of all.
+    A window reads the tokens `start` … `end` − 1, and predicts the tokens `scored` … `end` from them.
     """
     start = 0
     while True:

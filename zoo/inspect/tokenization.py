@@ -20,11 +20,11 @@ from zoo.tokenizer import Tokenizer
 class Piece(Frozen):
     """One token of a text.
 
-    `token` is what the vocabulary writes ("Ġcapital", "##ing"), `text` what it stands for (" capital", "ing"), with
-    U+FFFD for bytes that are a part of a character. `bytes` are those that it stands for: of a special token its name's,
-    of one that stands for unknown text none. It covers the characters `start` up to `end` of the text, those of which it
-    has a part included; both are None where the tokenizer does not know them. `special`: it controls the model, as the
-    start of a text does. `added`: the tokenizer puts it around the text. `unknown`: the vocabulary lacks what is there.
+    `token` is its name in the vocabulary ("Ġcapital", "##ing"), `text` what it stands for (" capital", "ing"), with
+    U+FFFD for incomplete characters. `bytes` are those of the text: of the name for a special token, none for an unknown
+    one. It covers the characters from `start` up to `end` of the text, incomplete ones included; both are None if the
+    tokenizer does not know them. A `special` token controls the model, like the start of a text. An `added` one is put
+    around the text by the tokenizer. An `unknown` one stands for text that the vocabulary lacks.
 
     >>> from zoo.inspect.tokenization import tokenize_pieces, tokenizer_of
     >>> piece = tokenize_pieces(tokenizer_of("llama"), "naïve")[1]
@@ -44,7 +44,7 @@ class Piece(Frozen):
 
     @property
     def partial(self) -> bool:
-        """Whether it begins or ends inside a character."""
+        """Whether it begins or ends within a character."""
         try:
             self.bytes.decode("utf-8")
         except UnicodeDecodeError:
@@ -182,7 +182,7 @@ def pieces_of(tokenizer: Tokenizer, ids: Sequence[int]) -> list[Piece]:
 
 
 def _piece(tokenizer: Tokenizer, id: int, unknown: bool) -> Piece | None:
-    """One token by itself, None where the tokenizer cannot tell its bytes."""
+    """One token by itself; None if the tokenizer does not know its bytes."""
     data = tokenizer.token_bytes(id)
     if data is None and not unknown:
         return None
@@ -197,7 +197,7 @@ def _is_special(tokenizer: Tokenizer, id: int) -> bool:
 
 
 def _by_decoding(tokenizer: Tokenizer, ids: Sequence[int], unknown: int | None) -> list[Piece]:
-    """The pieces of a tokenizer that tells no bytes: each has the text that becomes certain with it."""
+    """The pieces of a tokenizer that does not know their bytes: each has the text that its decoding adds."""
     detokenizer = tokenizer.detokenizer(skip_special_tokens=False)
     texts = [detokenizer.add(id) for id in ids]
     if texts:
@@ -242,7 +242,7 @@ def _known(piece: Piece, covered: str) -> Piece:
 
 
 def _counted(text: str, pieces: Sequence[Piece]) -> list[tuple[int, int]] | None:
-    """The characters that each piece covers, by the number of its bytes; None where they are not the text's."""
+    """The characters that each piece covers, counted by bytes; None if the bytes are not the text's."""
     counts = _lengths([piece.bytes for piece in pieces], text)
     if counts is None:
         return None

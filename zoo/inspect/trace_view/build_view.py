@@ -1,4 +1,4 @@
-"""A trace told as a `TraceView`. Axes: T tokens, S attended tokens, M tokens of a source, H heads, D width, k experts."""
+"""Builds a `TraceView` from a trace. Axes: T tokens, S attended tokens, M tokens of a source, H heads, D width, k experts."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ from zoo.inspect.tracing.hooks import modules_of
 from zoo.inspect.tracing.result import Trace
 
 LAYER = re.compile(r"^(.*?\blayers\.\d+)(?:\.(.+))?$")
-ALL = 4096  # tokens: of a vocabulary up to this size every logit is told, else those of the likeliest
+ALL = 4096  # tokens of a vocabulary whose logits are all shown; of a larger one the most likely are
 LIKELIEST = 512
-PATTERN_NUMBERS = 400_000  # of all patterns together; of a longer text the last rows are told
+PATTERN_NUMBERS = 400_000  # of all patterns together; a longer text has its last rows only
 LENS = 5  # tokens read at each layer
 SHOWN = 50  # of the model's most likely tokens, the ones with a probability after each stage
 SHOWN_LAST = 12  # of the most likely tokens of the last stage
@@ -43,7 +43,7 @@ SLIDERS = ("temperature", "top_k", "top_p", "min_p")
 
 
 def build_view(trace: Trace, candidates: int | None = None) -> TraceView:
-    """What a trace has to show, as numbers: `candidates` logits for each generated token (all of up to 4,096, else 512)."""
+    """The view of a trace, with `candidates` logits for each generated token (default: up to 4,096 all, else 512)."""
     loaded = trace.loaded
     viewer = ViewBuilder(trace)
     layers = viewer.layers()
@@ -116,7 +116,7 @@ def _rounded(choice: Choice) -> Choice:
 
 
 class ViewBuilder:
-    """One trace, with what is asked of it again and again."""
+    """Builds the parts of one trace's view."""
 
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
@@ -268,7 +268,7 @@ class ViewBuilder:
             yield Pass(p.kind, name, p.start, len(p.tokens), p.cached_numbers)
 
     def notes(self, read: bool) -> Iterable[str]:
-        """What cannot be shown, and why, and what the numbers leave out."""
+        """Sentences about what cannot be shown, and what the numbers omit."""
         loaded = self.trace.loaded
         layers = getattr(loaded.recipe, "layers", ())
         for scale in dict.fromkeys(vars(layer).get("residual_scale", 1.0) for layer in layers):
@@ -296,7 +296,7 @@ class ViewBuilder:
             yield "The run has no values."
 
     def _unpredicted(self) -> str:
-        """Why an encoder predicts no token."""
+        """The reason why an encoder predicts no token."""
         try:
             mask = mask_id(self.trace.loaded)
         except NothingToPredict:

@@ -1,4 +1,4 @@
-"""What a trace leaves in files: JSON, a page, one value as numbers."""
+"""Writes a trace: as JSON, as a page, one value as numbers."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def value_lines(trace: Trace, address: str) -> Iterator[str]:
 
 
 def value_json(trace: Trace, address: str) -> dict[str, Any]:
-    """One value with what is known of it, infinite numbers and NaN as null."""
+    """One value with its description; infinities and NaN are null."""
     value, about = trace[address], trace.about(address)
     finite = value
     if value.dtype.kind == "f":

@@ -1,4 +1,4 @@
-"""Values reduced to what a picture can show. Axes: T tokens, S attended tokens, H heads, k experts of a token."""
+"""Values summarised for pictures. Axes: T tokens, S attended tokens, H heads, k experts of a token."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ import numpy as np
 
 from zoo.inspect.trace_view.view import HeadAttention, Numbers, Rows, Strip
 
-BINS = 64  # of the residual stream,
-FEWER = 32  # of the other values
+BINS = 64  # of the residual stream
+FEWER = 32  # of other values
 MOST_ROWS = 128
 
 
 def numbers(values: np.ndarray, digits: int = 4) -> Numbers:
-    """A vector as numbers of so many significant digits; what is no number (an infinite logit) becomes 0."""
+    """A vector rounded to significant digits; infinities and NaN become 0."""
     return tuple(float(f"{x:.{digits}g}") if np.isfinite(x) else 0.0 for x in values.tolist())
 
 
 def strip(value: np.ndarray, axes: Sequence[str], bins: int) -> Strip:
-    """A value as rows, one a token where it has such an axis, of at most `bins` means; the last 128 rows of a long one."""
+    """A value as rows of at most `bins` means, one row a token if it has such an axis; at most the last 128 rows."""
     rows = as_rows(value, axes)
     first = max(len(rows) - MOST_ROWS, 0)
     rows = rows[first:].astype(np.float64)
@@ -32,7 +32,7 @@ def strip(value: np.ndarray, axes: Sequence[str], bins: int) -> Strip:
 
 
 def as_rows(value: np.ndarray, axes: Sequence[str]) -> np.ndarray:
-    """A value as a matrix whose rows are its tokens: along T, else S, else its first axis."""
+    """A value as a matrix with one row a token: along T, else S, else its first axis."""
     value = np.atleast_1d(value)
     named = [name for name in ("T", "S") if name in axes and axes.index(name) < value.ndim]
     along = axes.index(named[0]) if named else (0 if value.ndim > 1 else None)
@@ -42,14 +42,14 @@ def as_rows(value: np.ndarray, axes: Sequence[str]) -> np.ndarray:
 
 
 def mean_norm(value: np.ndarray, axes: Sequence[str]) -> float | None:
-    """The mean over tokens of the L2 norm; None for whole numbers, which count or name something."""
+    """The mean L2 norm over tokens; None for integers, which are counts or indices."""
     if not np.issubdtype(value.dtype, np.floating) or not value.size:
         return None
     return numbers(np.linalg.norm(as_rows(value, axes), axis=1).mean()[None], 6)[0]
 
 
 def head(weights: np.ndarray, first_row: int, across: bool) -> HeadAttention:  # (T, S)
-    """One head of a pattern, of which the rows from `first_row` on are kept; `across`: its columns are other tokens."""
+    """One head of a pattern with its rows from `first_row` on; with `across`, its columns are the source's tokens."""
     share = np.where(weights > 0, weights, 1)
     entropy = -(share * np.log2(share)).sum(axis=1)
     index = np.arange(weights.shape[0])

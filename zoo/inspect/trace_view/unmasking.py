@@ -17,7 +17,7 @@ COUNT = 5  # tokens of a prediction
 
 
 def mask_predictions(trace: Trace) -> tuple[MaskPrediction, ...]:
-    """The candidates for each mask, of a strategy that gives several answers."""
+    """The candidates for each mask, from a strategy that gives several answers."""
     found: dict[int, list[tuple[int, float]]] = {}
     for step in trace.steps:
         if step.candidate is not None and {"mask", "token", "probability"} <= set(step.candidate):
@@ -39,7 +39,7 @@ def mask_predictions(trace: Trace) -> tuple[MaskPrediction, ...]:
 
 
 def unmasking_passes(trace: Trace) -> tuple[UnmaskingPass, ...]:
-    """The passes of a run that reads the whole text each time and uncovers masks; none of another run."""
+    """The passes of masked diffusion, which reads the whole text each time; none for another run."""
     passes = [p for p in trace.passes if not p.cached and p.kind != "encode" and p.tokens]
     drawn = trace.chosen.blocks()
     if drawn is None or len(drawn.choices) != len(passes):

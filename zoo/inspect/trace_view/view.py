@@ -20,9 +20,9 @@ Rows = tuple[Numbers, ...]
 
 @frozen()
 class TraceToken(Frozen):
-    """One token: its id, what the vocabulary writes, the text that it stands for, and its bytes in hexadecimal digits.
+    """One token: its id, its name in the vocabulary, its text, and its bytes in hexadecimal digits.
 
-    `text` has U+FFFD for bytes that are a part of a character. `origin` is "prompt", "generated" or "mask".
+    `text` has U+FFFD for incomplete characters. `origin` is "prompt" or "generated".
     """
 
     id: int
@@ -51,9 +51,9 @@ class Track(Frozen):
 
 @frozen()
 class Strip(Frozen):
-    """A value as a picture: rows of at most 64 bins, each the mean of `per_bin` numbers (the last may hold fewer).
+    """A value as rows of at most 64 bins, each the mean of `per_bin` numbers (the last bin may have fewer).
 
-    Of a long text it has the last rows, from `first_row` on.
+    For a long text these are the last rows, from `first_row` on.
     """
 
     per_bin: int
@@ -61,7 +61,7 @@ class Strip(Frozen):
     rows: Rows
 
     def means(self, width: int) -> dict[int, float]:
-        """The mean of each row, of `width` numbers, by the row's token; the last of its columns may be of fewer than the others."""
+        """The mean of each row of `width` numbers, by the row's token."""
         last = width - self.per_bin * (len(self.rows[0]) - 1) if self.rows else 0
         sums = (sum(row) * self.per_bin - row[-1] * (self.per_bin - last) for row in self.rows)
         return {self.first_row + y: total / width for y, total in enumerate(sums)}
@@ -71,9 +71,9 @@ class Strip(Frozen):
 class ValueSummary(Frozen):
     """A value of the run: its address, and `name`, the part of it below the layer.
 
-    `shape` and `axes` are those of `trace[address]`. `norm` is the mean over tokens of the L2 norm, None for counts.
-    `track` names the tokens that are the rows of the picture, "" where the rows are something else. `noted`: a probe
-    notes it by name; otherwise it is what a module gives.
+    `shape` and `axes` are those of `trace[address]`. `norm` is the mean L2 norm over tokens, None for integers. `track`
+    names the tokens of the rows in `strip`, "" if the rows are no tokens. A `noted` value is one that a probe notes by
+    name; the others are results of modules.
     """
 
     address: str
@@ -107,7 +107,7 @@ class HeadAttention(Frozen):
 
 @frozen()
 class AttentionPattern(Frozen):
-    """The attention of a layer: its rows are tokens of the track `rows`, its columns those of `columns`."""
+    """The attention of a layer. Its rows are tokens of the track `rows`, its columns tokens of the track `columns`."""
 
     address: str
     rows: str
@@ -118,7 +118,7 @@ class AttentionPattern(Frozen):
 
 @frozen()
 class ExpertRouting(Frozen):
-    """The experts of each token, (T, k), the heaviest first, with their weights; `count` is how many there are."""
+    """The experts `chosen` for each token, (T, k), the heaviest first, with their weights, out of `count`."""
 
     address: str
     track: str
@@ -145,7 +145,7 @@ class LayerView(Frozen):
 
 @frozen()
 class Pass(Frozen):
-    """One pass through the model: the position of its first token, how many it read, and what its cache held then."""
+    """One pass through the model: the position of its first token, the number of tokens, the numbers in its cache."""
 
     kind: str
     track: str
@@ -156,7 +156,7 @@ class Pass(Frozen):
 
 @frozen()
 class MaskPrediction(Frozen):
-    """The likeliest tokens in the place of one mask, at `position`, and the one that was `chosen`, which is among them."""
+    """The most likely tokens for the mask at `position`; the `chosen` one is among them."""
 
     position: int
     chosen: int
@@ -166,7 +166,7 @@ class MaskPrediction(Frozen):
 
 @frozen()
 class UnmaskingPass(Frozen):
-    """One pass of unmasking: the ids as the model read them, and what it predicts for each mask; `kept` stay."""
+    """One pass of masked diffusion: the ids it read, a prediction for each mask, and the positions that are `kept`."""
 
     ids: tuple[int, ...]
     predictions: tuple[MaskPrediction, ...]
@@ -175,10 +175,10 @@ class UnmaskingPass(Frozen):
 
 @frozen()
 class TraceView(Frozen):
-    """A run from text to text. `vocabulary` has the text of every id that is named anywhere in it.
+    """A run from text to text. `vocabulary` has the text of every id that it names.
 
-    `settings` are those by which tokens were chosen: `SLIDERS`, and the others that are not off. `notes` say what cannot
-    be shown of this model; `words` are sentences for a learner, by part of the page.
+    `settings` are the sampling settings: `SLIDERS`, and the others that are on. `notes` say what cannot be shown of this
+    model; `words` are explanations by part of the page.
     """
 
     architecture: str
@@ -207,7 +207,7 @@ class TraceView(Frozen):
     def patterns(
         self, layers: Sequence[int] = (), heads: Sequence[int] = ()
     ) -> list[tuple[AttentionPattern, int]]:
-        """Some attention maps, each with a head's number: of all `layers` asked for, or the last; of all `heads`, or the first.
+        """The attention patterns of `layers` (default: the last), each with the number of one of `heads` (default: 0).
 
         PromptError for a layer or a head that the model does not have.
         """

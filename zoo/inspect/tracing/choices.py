@@ -1,4 +1,4 @@
-"""How each token was chosen: logits, then probabilities before and after each step of the chain that chose it.
+"""How each token was chosen: the logits, and the distribution after each step of sampling.
 
 Axes: V vocabulary.
 """
@@ -18,10 +18,9 @@ from zoo.generation.settings import Settings
 
 @dataclass
 class ChosenSequence:
-    """The choices of one sequence, in their order: the stages of each, and the tokens that were chosen by the last.
+    """The choices of one sequence in order: the stages of each, and the tokens that were chosen from the last.
 
-    A sequence that is written token by token has logits (1, V) and tokens (1,); masked diffusion those of a whole block,
-    (1, L, V) and (1, L).
+    Token by token, the logits are (1, V) and the tokens (1,). Masked diffusion chooses a whole block: (1, L, V), (1, L).
     """
 
     settings: Settings

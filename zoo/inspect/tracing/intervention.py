@@ -1,4 +1,4 @@
-"""`zoo.intervene`: other values in the place of those that a model computes, for ablation and activation patching."""
+"""`zoo.intervene` replaces values that a model computes, for ablation and activation patching."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ Edit = Callable[[mx.array], mx.array]
 
 @contextmanager
 def intervene(loaded: Loaded, values: Mapping[str, Any]) -> Iterator[Loaded]:
-    """Within the block, `loaded` goes on with other values in the place of some of its own.
+    """Replace values of `loaded` within the block.
 
-    `values` maps an address ("layers.3.mixer.pattern", "layers.3.mixer.head.2", "layers.3") to what is put there: a
-    number, an array that broadcasts to the value's shape (such as one taken from a `Trace`), or a function from the
-    value to another of its shape. Everything that runs the model sees them: `zoo.stream`, `zoo.trace`, `loaded.model`.
-    Each pass computes its own values: an array for six tokens does not fit the pass that reads the seventh, where a
-    function may leave the value as it is. What stands for one expert of a router, "router.expert.5", is what its output
-    is multiplied by; those of the others stay as they are and no longer sum to what they did. PromptError names an
-    address that the model does not have, one that nothing is computed from, and a value that does not fit.
+    `values` maps an address ("layers.3.mixer.pattern", "layers.3.mixer.head.2", "layers.3") to its replacement: a number,
+    an array that broadcasts to the value's shape (such as one from a `Trace`), or a function from the value to another of
+    its shape. Everything that runs the model sees the replacement: `zoo.stream`, `zoo.trace`, `loaded.model`. Each pass
+    computes its own values: an array for six tokens does not fit the pass that reads the seventh, but a function may return
+    that pass's value unchanged. The value of one expert, "router.expert.5", is the weight of its output; the weights of the
+    others stay and are not normalised again. PromptError names an address that the model does not have, one that nothing
+    is computed from, and a value that does not fit.
 
     >>> loaded = zoo.load("llama")
     >>> tokens = mx.array([loaded.tokenizer.encode("The capital city of China is")])  # (B, T)

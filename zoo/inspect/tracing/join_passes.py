@@ -1,4 +1,4 @@
-"""The values of several passes as one: the rows of each below those of the passes before.
+"""Joins the values of several passes into one array.
 
 Axes: T tokens of a pass, S columns of a cache that the pass sees, its own tokens included.
 """
@@ -13,10 +13,10 @@ import numpy as np
 def joined(rows: Sequence[np.ndarray], axes: Sequence[str], tokens: Sequence[tuple[int, int]]) -> np.ndarray:
     """The rows of all passes along the axis T, and their columns along the axis S, each at its position in the text.
 
-    `tokens` has the position of each pass's first token, and how many there are. What a pass does not see is zero:
-    columns of later tokens, and of those that a window has left behind. Without T, columns hold what the last pass
-    that saw them computed. Where `axes` is empty, T is the axis that is as long as each pass has tokens, if there is
-    one. Without any of these axes the value is that of the last pass.
+    `tokens` has the position of each pass's first token, and the number of its tokens. Columns that a pass does not see
+    are zero: those of later tokens, and those before its window. Without T, a column has the value of the last pass that
+    saw it. If `axes` is empty, T is the axis whose length is the number of tokens in each pass. Without any of these axes
+    the value is that of the last pass.
     """
     along = _tokens_axis(rows, axes, tokens)
     if "S" in axes:
@@ -42,7 +42,7 @@ def _tokens_axis(
 def _placed(
     rows: Sequence[np.ndarray], axis: int, tokens: Sequence[tuple[int, int]], apart: bool
 ) -> list[np.ndarray]:
-    """The rows with all columns of the text; `apart`: each with those of its own pass alone."""
+    """The rows with all columns of the text; with `apart`, each has only the columns of its own pass."""
     # A pass sees the columns that end with its last token; a value of another kind begins at the first.
     starts = [
         max(0, start + count - row.shape[axis]) for row, (start, count) in zip(rows, tokens, strict=True)

@@ -1,8 +1,8 @@
-"""Probes: how the values inside a module are seen, and replaced, while it runs.
+"""Probes show the values inside a module while it runs, and may replace them.
 
-While a model is watched, the class of each of its modules is replaced by a subclass, which is made of a probe and the
-module's own class. The probe's methods call those of the module (`super()`), note what they give, and hand it on. When
-watching ends every module has its own class again: a model that is not watched runs no line of this file.
+While a model has hooks, each of its modules has another class, made of a probe and the module's own class. The probe's
+methods call those of the module (`super()`), note the result, and return it. Afterwards every module has its own class
+again: a model without hooks runs no line of this file.
 
 Axes: B batch, T new tokens, S cached and new, M tokens of a source, D width, H heads, G key/value heads, K width of a
 head, F hidden.
@@ -20,14 +20,14 @@ from zoo.errors import PluginError
 
 
 class Value(NamedTuple):
-    """What a value is: its `axes` ("B H T S", empty where they are not known), what its numbers mean, their `unit`.
+    """A value's `axes` ("B H T S", empty if unknown), the meaning of its numbers and their `unit`.
 
-    Parts along the axis `item_axis` are addressed by number: `pattern.2`; with `item`, "head", by that name as well:
-    `head.2` is part 2 of the value `heads`.
+    Parts along the axis `item_axis` are addressed by number: `pattern.2`. With `item`, "head", they have that name as
+    well: `head.2` is part 2 of the value `heads`.
 
-    `derived` names the value that this one is computed from, where the model goes on with that and never with this:
-    an intervention belongs there. `stepwise`: it is noted once a token, (B, 1, …) each, as a recurrent module
-    computes it; an intervention is given one token at a time.
+    `derived` names the value that this one is computed from, if the model itself does not use this one. Interventions then
+    change that value. A `stepwise` value is noted once a token, (B, 1, …), as a recurrent module computes it, and an
+    intervention gets one token at a time.
     """
 
     axes: str
@@ -40,10 +40,10 @@ class Value(NamedTuple):
 
 
 class Hook:
-    """What a probe reports to: `note` may give another value back, which the model then goes on with."""
+    """Receives the values that probes report. The model continues with the value that `note` returns."""
 
     def note(self, address: str, value: mx.array, about: Value) -> mx.array:
-        """The value at `address`, or what is to be in its place."""
+        """The value at `address`, or its replacement."""
         raise NotImplementedError
 
     def begin(self, kind: str, inputs: tuple[Any, ...], options: Mapping[str, Any]) -> None:
@@ -54,11 +54,11 @@ class Hook:
 
 
 class Traces(NamedTuple):
-    """What a probe notes. `output` is what the module gives, at the module's own path; None: that is not noted.
+    """What a probe notes. `output` describes the module's result, at the module's own path; None does not note it.
 
-    `values` are those noted by name: a value `pattern` of the module at `layers.3.mixer` has the address
+    `values` are noted by name: a value `pattern` of the module at `layers.3.mixer` has the address
     `layers.3.mixer.pattern`. `inputs` maps the name of a part to the name of the value that this part is called with:
-    `{"down": "hidden"}`. `parts` says what parts of the module give, in the place of what their own probes say.
+    `{"down": "hidden"}`. `parts` describes the results of parts, and overrides what their own probes declare.
     """
 
     output: Value | None = Value("", "what the module gives")
@@ -68,10 +68,10 @@ class Traces(NamedTuple):
 
 
 class Probe:
-    """The probe of any module: it notes what the module gives.
+    """The probe of any module: it notes the module's result.
 
-    A probe for a class of modules derives from this one, declares in `traces` what it notes, and overrides methods of
-    the module, each of which calls the module's own (`super()`) and notes a value under its name.
+    A probe for a class of modules derives from this one and declares in `traces` what it notes. It overrides methods of
+    the module; each calls the module's own (`super()`) and notes a value by name.
     """
 
     traces: ClassVar[Traces] = Traces()
@@ -84,7 +84,7 @@ class Probe:
 
     @classmethod
     def traces_of(cls, module: Any) -> Traces:
-        """What is noted of this module: `traces`, but for a probe whose modules differ in what they compute."""
+        """What is noted of this module: `traces`, unless the probe's modules differ in what they compute."""
         return cls.traces
 
     def __call__(self, *args: Any, **options: Any) -> Any:
@@ -94,13 +94,13 @@ class Probe:
         return self.gives(given) if isinstance(given, mx.array) else given
 
     def gives(self, value: mx.array) -> mx.array:
-        """Report what the module gives; gives it back, or what is to be in its place."""
+        """Report the module's result; returns it, or its replacement."""
         if self._output is None:
             return value
         return self._hook.note(self._address, value, self._output)
 
     def note(self, name: str, value: mx.array) -> mx.array:
-        """Report the value `name`, which `traces` declares; gives it back, or what is to be in its place.
+        """Report the value `name`, which `traces` declares; returns it, or its replacement.
 
         PluginError for a name that is not declared.
         """

@@ -1,4 +1,4 @@
-"""What a traced run leaves: its passes, each with its values by address. Axes: B batch, T tokens of a pass."""
+"""The hooks of traces and interventions: one keeps values by address, one replaces some. Axes: B batch, T tokens."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class RecordedPass:
 
 
 class Recorder(Hook):
-    """Keeps the values whose addresses match one of the patterns `only` ("layers.3.*"), all without any."""
+    """Keeps the values whose addresses match one of the patterns `only` ("layers.3.*"); all values without a pattern."""
 
     def __init__(self, only: Sequence[str] = ()) -> None:
         self.only = tuple(only)
@@ -57,9 +57,9 @@ class Recorder(Hook):
         self._cache = None
 
     def note(self, address: str, value: mx.array, about: Value) -> mx.array:
-        """Keep a value of the last pass that began: the last, of a module that is called several times in it.
+        """Keep a value of the current pass, in the order of computation; a later value at the same address replaces it.
 
-        One that comes token by token is put together along T. The values are in the order in which they were computed.
+        A stepwise value is concatenated along T.
         """
         if self.passes and (not self.only or any(fnmatchcase(address, p) for p in self.only)):
             values, whole = self.passes[-1].values, value
@@ -71,21 +71,21 @@ class Recorder(Hook):
         return value
 
     def evaluate(self) -> None:
-        """Compute what was noted since the last call, so that no graph grows from token to token."""
+        """Evaluate what was noted since the last call, so that no graph grows from token to token."""
         for record in self.passes[self._evaluated :]:
             mx.eval(list(record.values.values()))
         self._evaluated = max(0, len(self.passes) - 1)  # the last one may go on
 
 
 class InterventionHook(Hook):
-    """Puts other values in the place of some: for each address the functions that give them, in order."""
+    """Replaces values: `edits` has for each address the functions that change its value, in order."""
 
     def __init__(self, edits: Mapping[str, Sequence[Callable[[mx.array], mx.array]]]) -> None:
         self.edits = edits
         self.used: set[str] = set()
 
     def note(self, address: str, value: mx.array, about: Value) -> mx.array:
-        """The value that an edit makes of this one, where there is one."""
+        """The value after the edits of its address."""
         for edit in self.edits.get(address, ()):
             value = edit(value)
             self.used.add(address)

@@ -30,13 +30,13 @@ STREAM = re.compile(r"^(?:(?:encoder|decoder)\.)?(?:embedding|layers\.\d+)$")
 class Trace(Mapping[str, np.ndarray]):
     """The values of one run of a model, by address.
 
-    `trace["layers.3.mixer.pattern"]` is the value over the whole text, prompt and answer, as an array of NumPy without
-    the batch: the rows of all passes one below the other, the keys of earlier passes filled up with zeros. `passes` has
-    each pass by itself, in the model's own dtype; where a model reads the whole text in each pass (masked diffusion),
-    `trace[address]` is that of the last. `about(address)` describes a value: axes, meaning, unit.
+    `trace["layers.3.mixer.pattern"]` is the value over the whole text, prompt and answer, as a NumPy array without the
+    batch. The rows of all passes are concatenated, and keys that a pass has not seen are zero. `passes` has each pass by
+    itself, in the model's own dtype. If a model reads the whole text in each pass (masked diffusion), `trace[address]` is
+    the value of the last. `about(address)` describes a value: axes, meaning, unit.
 
-    `prompt` are the ids that were read, `steps` what the strategy yielded, `choices` how each token was chosen,
-    `chosen` the same as it was recorded, `settings` those by which tokens were chosen.
+    `prompt` are the ids that were read, `steps` what the strategy yielded, `choices` how each token was chosen, `chosen`
+    the recorder of these choices, `settings` the sampling settings.
     PromptError for an address that the run does not have.
 
     >>> trace = zoo.trace(zoo.load("llama"), "The capital city of China is", max_tokens=2)
@@ -81,7 +81,7 @@ class Trace(Mapping[str, np.ndarray]):
             return False
 
     def get(self, address: str, default: Any = None) -> Any:
-        """The value at `address`, or `default` where the run has none."""
+        """The value at `address`, or `default` if the run has none."""
         try:
             return self[address]
         except PromptError:
@@ -99,7 +99,7 @@ class Trace(Mapping[str, np.ndarray]):
         return whole.take(index, axis=axis - 1)
 
     def about(self, address: str) -> Value:
-        """The axes, meaning and unit of a value. The axis B, which `trace[address]` leaves out, comes first."""
+        """The axes, meaning and unit of a value. The axis B comes first; `trace[address]` omits it."""
         return self._about[resolve(address, self._about)[0]]
 
     def dtype(self, address: str) -> str:
@@ -118,7 +118,7 @@ class Trace(Mapping[str, np.ndarray]):
 
     @property
     def grows(self) -> bool:
-        """Whether each token is one more pass with a cache, so that the passes continue one another."""
+        """Whether the passes continue each other through a cache."""
         return any(p.cached for p in self.passes)
 
     @property
@@ -141,7 +141,7 @@ class Trace(Mapping[str, np.ndarray]):
 
     @property
     def missing(self) -> dict[str, str]:
-        """Why there is no "lens", there are no "patterns" or no "choices": a sentence for each of them that is empty."""
+        """A sentence for each of "lens", "patterns" and "choices" that is empty: why it is."""
         name = self.loaded.architecture.name
         inside = f"{name} is run by another library's code, whose modules are seen from outside"
         opaque = self.loaded.architecture.bridged
@@ -155,10 +155,10 @@ class Trace(Mapping[str, np.ndarray]):
         return found
 
     def choices(self, count: int = 20) -> list[Choice]:
-        """How each generated token was chosen, with the `count` likeliest candidates; none where none is chosen by itself.
+        """How each generated token was chosen, with the `count` likeliest candidates.
 
-        They are what the run itself chose from: the stages of every setting, penalties and constraints included, of which
-        the last is the distribution that the token was drawn from.
+        The stages are those of the run itself, one for each setting, penalties and constraints included; the token was
+        drawn from the last. Empty if the tokens were not chosen one by one.
         """
         found = self.chosen.one_by_one(self.tokens)
         choices = [] if found is None else found.choices[: len(self.tokens)]
@@ -166,7 +166,7 @@ class Trace(Mapping[str, np.ndarray]):
 
     @property
     def settings(self) -> Settings | None:
-        """The settings by which the tokens were chosen; None where no token is chosen by them."""
+        """The settings by which the tokens were chosen; None if no token was sampled."""
         found = self.chosen.one_by_one(self.tokens) or self.chosen.blocks()
         return None if found is None else found.settings
 
