@@ -60,10 +60,6 @@ class PluginError(ZooError):
     """A plugin, or a record it gave, that breaks the contract."""
 
 
-class ScaffoldError(ZooError):
-    """A new plugin that cannot be written: a bad or taken name, a folder that is there, a base it cannot build on."""
-
-
 def in_words(error: BaseException, most: int = 300) -> str:
     """An error in one line of at most `most` characters: its message, after its type unless it is the zoo's."""
     message = " ".join(message_of(error).split())

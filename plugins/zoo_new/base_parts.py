@@ -11,12 +11,12 @@ from typing import Any
 
 from zoo.architecture import Architecture
 from zoo.config import Config
-from zoo.errors import ScaffoldError
 from zoo.host.discovery import Plugin
 from zoo.host.registry import Registry
 from zoo.recipe import Decoder
 from zoo_new.block_kinds import check_base_takes
 from zoo_new.example_change import Change, change_of
+from zoo_new.plugin_names import ScaffoldError
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from zoo.errors import ScaffoldError
+from zoo_new.plugin_names import ScaffoldError
 
 
 @dataclass(frozen=True)

@@ -16,10 +16,11 @@ from zoo.checkpoint.folder import CONFIG
 from zoo.checkpoint.quantized_matrix import join
 from zoo.checkpoint.safetensors import Tensors, open_tensors
 from zoo.config import Config
-from zoo.errors import ConfigError, RecipeError, ScaffoldError
+from zoo.errors import ConfigError, RecipeError
 from zoo.files.reading import read_object
 from zoo.host.registry import Registry
 from zoo.weights import Ignore
+from zoo_new.plugin_names import ScaffoldError
 
 Shape = tuple[int, ...]
 BUFFERS = ("inv_freq", "position_ids", "masked_bias", "num_batches_tracked")  # computed, never trained

@@ -8,22 +8,22 @@ from __future__ import annotations
 import keyword
 import math
 import textwrap
+import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from zoo.architecture import Architecture
 from zoo.config import Config, harmless_keys
-from zoo.errors import ScaffoldError, ZooError
+from zoo.errors import ZooError
 from zoo.host.registry import Registry, default_registry
 from zoo.host.resolve import resolve
 from zoo.weights import Split
 from zoo_new.base_parts import BaseParts, parts_of
 from zoo_new.change_plan import ChangePlan, nested, values_of
 from zoo_new.checkpoint_fit import Fit, SourceCheckpoint, fit, kinds, read_source
-from zoo_new.config_keys import meaning
 from zoo_new.guess_rules import guess
-from zoo_new.plugin_names import Names, named, refuse_taken
+from zoo_new.plugin_names import Names, ScaffoldError, named, refuse_taken
 from zoo_new.search_plan import nearest
 from zoo_new.write_plugin import (
     ARCHITECTURE,
@@ -183,9 +183,17 @@ def todo_lines(best: Fit) -> Iterator[str]:
         yield f"the recipe has {literal(kind)} in the shape {wanted}, the checkpoint in {found}"
 
 
+def key_meanings() -> dict[str, str]:
+    """What keys of published configs mean, and the field of the recipe that has it."""
+    return tomllib.loads((Path(__file__).parent / "config_keys.toml").read_text("utf-8"))
+
+
 def unknown_lines(pairs: Iterable[tuple[str, Any]]) -> Iterator[str]:
     """Keys that the base does not read, with their values and what is known of them."""
-    return (f"{shown(key)}: {shown(value)}{meaning(key)}" for key, value in pairs)
+    meanings = key_meanings()
+    for key, value in pairs:
+        meaning = f", {meanings[key]}" if key in meanings else ""
+        yield f"{shown(key)}: {shown(value)}{meaning}"
 
 
 def wrapped(lines: Iterable[str], width: int) -> list[str]:

@@ -9,13 +9,17 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 
 from zoo.architecture import Command
-from zoo.errors import ScaffoldError
+from zoo.errors import ZooError
 from zoo.host.registry import Registry
 
 PATTERN = re.compile(r"[a-z][a-z0-9]*([-.][a-z0-9]+)*")
 LONGEST = 60
 # Names that the templates use for something else.
 USED = {"config", "dataclass", "hookimpl", "names", "pocket", "recipe", "repeat"}
+
+
+class ScaffoldError(ZooError):
+    """A new plugin that cannot be written: a bad or taken name, a folder that is there, a base it cannot build on."""
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,12 @@ from difflib import SequenceMatcher
 from typing import Any
 
 from zoo.architecture import Architecture
-from zoo.errors import ScaffoldError
 from zoo.host.registry import Registry
 from zoo.recipe import RMSNorm, Spec
 from zoo_new.change_plan import ChangePlan, CodeValue
 from zoo_new.checkpoint_fit import Fit, SourceCheckpoint, fit, kinds
 from zoo_new.guess_rules import certain_rules, prefix_rules
+from zoo_new.plugin_names import ScaffoldError
 
 MOST = 40  # changes of one plan
 REPAIRED = 4  # families, the nearest ones, that are changed to fit

@@ -17,8 +17,7 @@ from zoo.checkpoint.parameters import export
 from zoo.config import Config
 from zoo.errors import CheckpointError, ZooError
 from zoo.host.registry import default_registry, isolated
-from zoo_new.config_keys import MEANINGS
-from zoo_new.from_checkpoint import create_from
+from zoo_new.from_checkpoint import create_from, key_meanings
 from zoo_new.write_plugin import imported
 
 LLAMA = dict(
@@ -115,7 +114,7 @@ def test_the_fields_that_keys_are_said_to_mean_are_fields():
         default_registry().architecture(name).recipe(Config(config))
         for name, config in (("llama", LLAMA), ("qwen2-moe", MOE | dict(shared_expert_intermediate_size=24)))
     ]
-    for text in MEANINGS.values():
+    for text in key_meanings().values():
         for path in re.findall(r": ((?:layers|embedding|head)[\w.]*)", text):
             steps = path.replace("layers.", "layers.0.").split(".")
             assert any(has_field(recipe, steps) for recipe in recipes), path

@@ -16,12 +16,12 @@ from pathlib import Path
 
 import pytest
 
-from zoo.errors import ScaffoldError, SourceError
+from zoo.errors import SourceError
 from zoo.host.discovery import Plugin
 from zoo.host.registry import Registry, default_registry, isolated
 from zoo.recipe import Decoder
 from zoo.testing import CHECKS, outcome, subject
-from zoo_new.plugin_names import named
+from zoo_new.plugin_names import ScaffoldError, named
 from zoo_new.write_plugin import create, imported, zoo_source
 
 DECODERS = [name for name in default_registry().architectures if isinstance(subject(name).recipe, Decoder)]
