@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def scan() -> HFCacheInfo | None:
-    """What huggingface_hub finds in its cache, None where there is none yet; SourceError when it cannot be read."""
+    """Scan the cache of huggingface_hub. None when there is no cache yet; SourceError when it cannot be read."""
     from huggingface_hub import CacheNotFound, constants, scan_cache_dir
 
     from zoo.errors import SourceError
@@ -30,9 +30,9 @@ def scan() -> HFCacheInfo | None:
 
 
 def downloaded(scanned: HFCacheInfo | None) -> list[dict[str, Any]]:
-    """Each revision of a model in a cache that was scanned, as a JSON-able dictionary.
+    """Each downloaded revision of a model, as a dictionary for JSON.
 
-    Sizes are bytes, a file that several revisions share counted in each; times are seconds since 1970.
+    Sizes are in bytes and count a shared file in each of its revisions. Times are seconds since 1970.
     """
     return [
         {
@@ -53,7 +53,7 @@ def downloaded(scanned: HFCacheInfo | None) -> list[dict[str, Any]]:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
 def cache(context: click.Context, as_json: bool) -> None:
-    """The models that were downloaded from the hub, by the zoo or by another program that shares its cache."""
+    """List the models that were downloaded from the hub, by the zoo or by another program that shares its cache."""
     if context.invoked_subcommand is not None:
         return
     from huggingface_hub import constants
@@ -84,7 +84,7 @@ def cache(context: click.Context, as_json: bool) -> None:
 @click.argument("ids", nargs=-1, required=True, metavar="ID...")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def remove(ids: tuple[str, ...], yes: bool) -> None:
-    """Remove models as `zoo cache` lists them: all that is there of OWNER/NAME, or the one revision 1234abcd."""
+    """Remove models that `zoo cache` lists: every revision of OWNER/NAME, or the one revision 1234abcd."""
     from zoo.describe import amount
     from zoo.errors import SourceError, did_you_mean
 

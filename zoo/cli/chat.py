@@ -36,8 +36,8 @@ def chat(
 ) -> None:
     """Talk with SOURCE (an architecture, a folder, a GGUF file or a hub id).
 
-    Each line that is typed is answered, and so is each line of a pipe. /help lists what else can be typed: change settings,
-    take turns back, save the conversation and go on with it. Ctrl-C stops an answer, Ctrl-D ends.
+    It answers each line that you type, or each line of a pipe. /help lists commands that change settings, take turns
+    back, and save or load the conversation. Ctrl-C stops an answer, Ctrl-D ends.
     """
     from zoo.cli.repl.loop import converse
 

@@ -45,9 +45,9 @@ def compare(
 ) -> None:
     """Compare architectures (llama), presets (llama:pocket), folders, hub ids or recipes in .json files, without weights.
 
-    An architecture stands for its full-size preset; --measure runs its small checkpoint, or random weights. What differs in
-    the block diagrams and facts is marked with ≠; the differences from the first follow in words. With one name, --html
-    writes the page of that model alone.
+    An architecture stands for its full-size preset; --measure runs its small checkpoint, or random weights. ≠ marks what
+    differs in block diagrams and facts. The differences from the first model follow in words. With one name, --html
+    writes the page of that model.
     """
     from zoo.cli.diagram_output import diagrams_of, print_diagrams, write_file, write_svg
     from zoo.describe import aligned, common_context, describe, fields_of

@@ -1,4 +1,4 @@
-"""What a shell completes where a command takes SOURCE, and how bash is told."""
+"""Shell completion of SOURCE, and of words with a colon in bash."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from click.shell_completion import BashComplete, CompletionItem, add_completion_
 def complete_source(
     context: click.Context, parameter: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    """The architectures that begin like this, after a colon their presets, else files and folders."""
+    """The architectures whose names begin with the word, their presets after a colon, or else files and folders."""
     from zoo.host.registry import default_registry
 
     architectures = default_registry().architectures
@@ -43,11 +43,11 @@ class Bash(BashComplete):
         return whole[1:-1], whole[-1]
 
     def format_completion(self, item: CompletionItem) -> str:
-        """What bash is told: it replaces only what stands after the colon."""
+        """One answer to bash, which replaces only the part after the colon."""
         value = item.value.rpartition(":")[2] if self.split else item.value
         return f"{item.type},{value}"
 
 
 def register_bash() -> None:
-    """Let bash complete by `Bash`."""
+    """Use `Bash` for completion in bash."""
     add_completion_class(Bash, "bash")

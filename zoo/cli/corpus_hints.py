@@ -1,4 +1,4 @@
-"""What a small model can know: the corpus it was trained on, and the words of a prompt that this does not have."""
+"""Hints about small models: which corpus trained one, and which words of a prompt that corpus does not have."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SHOWN = 4  # words
 
 
 def model_hint(loaded: Loaded) -> str | None:
-    """A line on the size of a model and the corpus that it was trained on; None where no record says which."""
+    """A line with a model's size and training corpus. None when no record names the corpus."""
     corpus = _corpus(loaded)
     if corpus is None:
         return None
@@ -28,7 +28,7 @@ def model_hint(loaded: Loaded) -> str | None:
 
 
 def prompt_hint(loaded: Loaded, prompt: str) -> str | None:
-    """A line that names the words of a prompt that the model's corpus does not have; None where it has all."""
+    """A line with the words of a prompt that the model's corpus does not have. None when it has all of them."""
     from zoo.training.corpora import corpus as opened
     from zoo.training.corpora import unseen_words
 
@@ -52,7 +52,7 @@ def prompt_hint(loaded: Loaded, prompt: str) -> str | None:
 
 
 def _corpus(loaded: Loaded) -> Corpus | None:
-    """The registered corpus that a model was trained on, where a record beside it says so."""
+    """The corpus named by the record beside a model, if that corpus is registered."""
     from zoo.training.corpora import trained_on
 
     try:

@@ -1,7 +1,8 @@
-"""Defaults of a command's options: environment variables, and below these a person's file.
+"""Defaults of a command's options, from environment variables and the user's configuration file.
 
 The variable of `zoo run --max-tokens` is ZOO_RUN_MAX_TOKENS; the file has a table for each command, `[run]`, with
-`max_tokens` in it. An option that is given comes first, then the variable, the file, and last what a checkpoint says.
+`max_tokens` in it. An option on the command line wins over the variable, the variable over the file, and the file over
+the checkpoint.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ import click
 from zoo.errors import did_you_mean
 
 WHERE = "ZOO_CONFIG"
-"""The variable that names the file, in the place of `zoo/config.toml` in the folder for settings of programs."""
+"""The variable with the path of the file. Without it the file is `zoo/config.toml` in the user's configuration folder."""
 
 
 def config_path() -> Path:
-    """The file of defaults, which need not be there unless ZOO_CONFIG names it."""
+    """The path of the configuration file. The file is optional unless ZOO_CONFIG names it."""
     if named := os.environ.get(WHERE):
         return Path(named).expanduser()
     folder = os.environ.get("XDG_CONFIG_HOME")
@@ -30,7 +31,7 @@ def config_path() -> Path:
 
 
 def read_config(commands: Iterable[str]) -> dict[str, Any]:
-    """The tables of the file, {} where there is none. A usage error for what is no TOML, or no table of a command."""
+    """The tables of the file, or {} without a file. UsageError for invalid TOML and for a table that is no command's."""
     path = config_path()
     if not path.exists():
         if os.environ.get(WHERE):
@@ -56,9 +57,9 @@ def read_config(commands: Iterable[str]) -> dict[str, Any]:
 def default_map(
     path: Sequence[str], command: click.Command, ctx: click.Context, tables: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The defaults of the command at `path`, ("lab", "run"), by its parameters, inside those of the groups above it.
+    """The defaults of the command at `path`, such as ("cache", "remove"), nested as click's `default_map`.
 
-    A usage error, naming the variable or the file, for an unknown option or a value that it does not take.
+    UsageError, with the variable or the file, for an unknown option and for an invalid value.
     """
     options = {
         flag.removeprefix("--").replace("-", "_"): option
@@ -84,7 +85,7 @@ def default_map(
 
 
 def _of_file(path: Sequence[str], tables: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]]:
-    """What the file says for a command: where it stands, the option's key, the value."""
+    """The defaults of a command in the file: their place, the option's key, the value."""
     table: Any = tables
     for name in path:
         table = table.get(name, {}) if isinstance(table, dict) else {}
@@ -93,7 +94,7 @@ def _of_file(path: Sequence[str], tables: Mapping[str, Any]) -> Iterator[tuple[s
 
 
 def _of_environment(path: Sequence[str]) -> Iterator[tuple[str, str, str]]:
-    """What variables say for a command: their names, the option's key, the value. An empty one is as if unset."""
+    """The defaults of a command in variables: their name, the option's key, the value. Empty variables do not count."""
     prefix = _prefix(path)
     for name, value in sorted(os.environ.items()):
         if name.startswith(prefix) and value:
@@ -101,18 +102,18 @@ def _of_environment(path: Sequence[str]) -> Iterator[tuple[str, str, str]]:
 
 
 def variables(commands: Iterable[str]) -> list[str]:
-    """The variables that give options of these commands their defaults."""
+    """The environment variables that set defaults of these commands."""
     prefixes = tuple(_prefix([name]) for name in commands)
     return sorted(name for name, value in os.environ.items() if name.startswith(prefixes) and value)
 
 
 def _prefix(path: Sequence[str]) -> str:
-    """What the variables of a command begin with."""
+    """The prefix of a command's variables."""
     return f"ZOO_{'_'.join(re.sub('[^a-z0-9]', '_', name.lower()) for name in path).upper()}_"
 
 
 def _value(source: str, option: click.Option, value: Any, ctx: click.Context) -> Any:
-    """A value as the option takes it from the command line; a usage error, naming its source, where it does not."""
+    """A default in the form that the option takes on the command line. UsageError, with its source, for an invalid value."""
     values = value if option.multiple and isinstance(value, list) else [value]
     texts = [item if isinstance(item, str) else json.dumps(item, default=str) for item in values]
     kind = click.BOOL if option.is_bool_flag else option.type

@@ -25,7 +25,7 @@ def _version(package: str) -> str:
 
 
 def _defaults() -> str:
-    """Which file gives the options their defaults, for which commands, and which variables do."""
+    """The configuration file, the commands that it has defaults for, and the variables that set others."""
     from zoo.cli.defaults import config_path, read_config, variables
     from zoo.cli.program import command_table
 
@@ -35,7 +35,7 @@ def _defaults() -> str:
 
 
 def _packed(memory: int | None) -> str:
-    """What is done with packed matrices here."""
+    """How quantized matrices are multiplied on this machine."""
     from zoo import runtime
 
     if runtime.on_gpu() or not memory:
@@ -44,7 +44,7 @@ def _packed(memory: int | None) -> str:
 
 
 def diagnose() -> dict[str, Any]:
-    """All that `zoo doctor` prints, as a dictionary that can be written as JSON."""
+    """Everything that `zoo doctor` prints, as a dictionary for JSON."""
     from zoo import runtime
 
     home = Path(os.environ.get("HF_HOME") or Path.home() / ".cache" / "huggingface")
@@ -67,7 +67,7 @@ def diagnose() -> dict[str, Any]:
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def doctor(as_json: bool) -> None:
-    """This machine: backend, BLAS, memory, cache folders, versions, and what would make it faster."""
+    """Show this machine: backend, BLAS, memory, cache folders, versions, and what would make it faster."""
     found = diagnose()
     if as_json:
         click.echo(json.dumps(found, indent=1))

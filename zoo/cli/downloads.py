@@ -1,4 +1,4 @@
-"""Large downloads are asked about on a terminal; elsewhere they need `--yes`."""
+"""Confirmation of large downloads: a question on a terminal, `--yes` elsewhere."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ yes_option: Any = click.option(
 
 
 def ask(hub_id: str, nbytes: int) -> None:
-    """Ask a person whether so many bytes may be downloaded; SourceError for a no, and where nobody can be asked."""
+    """Ask whether to download so many bytes. SourceError for a no, and without a terminal to ask on."""
     ctx = click.get_current_context(silent=True)
     if ctx is not None and ctx.meta.get(YES):
         return

@@ -47,8 +47,8 @@ def embed(
 ) -> None:
     """Turn each TEXT into a vector by SOURCE (an architecture, a folder or a hub id).
 
-    Without TEXT each line of the input is one. Prints a JSON object a line, or writes --out: a .npy array of
-    shape (texts, width), or a .json list of the objects.
+    Without TEXT it reads one text from each line of the input. It prints a JSON object a line, or writes --out: a .npy
+    array of shape (texts, width), or a .json list of the objects.
     """
     from zoo.cli.progress import Progress
     from zoo.cli.run import read_pipe

@@ -1,4 +1,4 @@
-"""What `zoo run`, `zoo chat` and `zoo trace` share: the ids of a prompt, the name of a model, the line on a cut answer."""
+"""Shared by `zoo run`, `zoo chat` and `zoo trace`: a prompt's ids, a model's name, the notice of a truncated answer."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def prompt_ids(
 
 
 def parse_token_ids(text: str) -> list[int] | None:
-    """The token ids of a text such as "[1, 2, 3]"; None when it is no such list."""
+    """The token ids in a text such as "[1, 2, 3]"; None for any other text."""
     try:
         values = json.loads(text)
     except ValueError:
@@ -50,18 +50,18 @@ def parse_token_ids(text: str) -> list[int] | None:
 
 
 def model_name(loaded: Loaded) -> str:
-    """What a model is called: "llama:pocket" for an embedded checkpoint, else its architecture's name."""
+    """The name of a model: "llama:pocket" for an embedded checkpoint, otherwise its architecture's name."""
     name = loaded.architecture.name
     presets = (p.name for p in loaded.architecture.presets if p.embedded and p.folder == loaded.folder)
     return ":".join([name, *islice(presets, 1)])
 
 
 def truncation_notice(settings: Mapping[str, Any], change: str) -> str:
-    """A line about an answer that ended because it may have no more tokens; `change` says how to allow more."""
+    """A line about an answer that reached its maximum number of tokens; `change` says how to allow more."""
     name = output_constraint(settings)
     return f"(cut: the answer may have no more tokens{f', {INCOMPLETE[name]}' if name else ''}; {change})"
 
 
 def output_constraint(settings: Mapping[str, Any]) -> str | None:
-    """The setting that constrains the whole answer, None without one."""
+    """The name of the setting that constrains the whole answer, if one is given."""
     return next((name for name in INCOMPLETE if settings.get(name) is not None), None)

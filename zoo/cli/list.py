@@ -15,10 +15,10 @@ from zoo.cli.terminal import columns
 @click.option("--all", "everything", is_flag=True, help="Also name those that other libraries' code runs.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, those of other libraries included.")
 def list_(everything: bool, as_json: bool) -> None:
-    """The architectures that the zoo has, with their tasks; those marked ● have a checkpoint in the package.
+    """List the architectures with their tasks. ● marks those with a checkpoint in the package.
 
-    How many more other libraries' code runs is said after them. Where there is room, the table also has the
-    architecture that each is described as a difference from, and its presets.
+    A line below counts the architectures that other libraries run. Where there is room, the table also has the base of
+    each architecture, which it is a variant of, and its presets.
     """
     from zoo.host.registry import default_registry
 

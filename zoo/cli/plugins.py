@@ -1,4 +1,4 @@
-"""`zoo plugins`: what is installed, and how each plugin fared."""
+"""`zoo plugins`: the installed plugins and their states."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ PIPE = 110  # the width of the table in cells where there is no terminal: a prog
 )
 @click.pass_obj
 def plugins(debug: bool, as_json: bool, card: str | None, into: Path | None) -> None:
-    """The installed plugins: loaded, blocked, incompatible or broken, and what each gives.
+    """List the installed plugins: loaded, blocked, incompatible or broken, and what each gives.
 
-    `zoo --debug plugins` shows where a broken one failed. ZOO_PLUGINS (names of plugins or distributions, with
-    commas) loads these alone, ZOO_BLOCK leaves some out, ZOO_STRICT=1 makes a broken one an error.
+    `zoo --debug plugins` shows where a broken one failed. ZOO_PLUGINS (names of plugins or distributions, separated by
+    commas) loads only these, ZOO_BLOCK skips some, and ZOO_STRICT=1 makes a broken one an error.
     """
     from zoo.host.registry import default_registry
 

@@ -1,4 +1,4 @@
-"""The program `zoo`: its subcommands, and how its errors and warnings are printed."""
+"""The program `zoo`: finds its subcommands, prints errors and warnings."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ _ARGUMENT = re.compile(r"`([a-z]\w*)(?:=([^`]*))?`")
 
 
 class Commands(click.Group):
-    """The subcommands, the zoo's own and those of plugins, each imported when it is called.
+    """The subcommands of the zoo and of plugins. Each is imported when it is called.
 
-    `running` is the one that was called last, after it those of its own that were called.
+    `running` is the last command that was called, followed by its own subcommands.
     """
 
     running: tuple[click.Command, ...] = ()
@@ -80,7 +80,7 @@ class Commands(click.Group):
 
 
 def _chain(ctx: click.Context, command: click.Command | None, args: list[str]) -> Iterator[click.Command]:
-    """The command, and those of a group that the arguments go on to name: `cache` and `remove`."""
+    """The command and the subcommands that the arguments name, such as `cache` and `remove`."""
     while command is not None:
         yield command
         if not isinstance(command, click.Group):
@@ -100,7 +100,7 @@ def command_table() -> RecordTable[Command]:
 
 
 def _imported(target: str) -> click.Command:
-    """The click command that a target names; PluginError when it names something else."""
+    """Import the click command that a target names. PluginError when it names something else."""
     from zoo.architecture import import_target
 
     found = import_target(target)
@@ -126,12 +126,12 @@ def cli(debug: bool) -> None:
 
 
 def notice(message: Any, *_: Any, **__: Any) -> None:
-    """Print one line to the error stream, never among the output; arguments in it become the command's options."""
+    """Print one line to the error stream, with arguments of the library written as the command's options."""
     say(f"zoo: {with_option_names(' '.join(str(message).split()), cli.running)}")
 
 
 def with_option_names(message: str, commands: Iterable[click.Command]) -> str:
-    """A message of the library with each argument that it names written as an option, where the commands have it.
+    """A message of the library in which each argument is written as the option of these commands, if they have it.
 
     `top_k` becomes --top-k, `force=True` --force and `layout="hf"` --layout hf.
     """
@@ -153,7 +153,7 @@ def with_option_names(message: str, commands: Iterable[click.Command]) -> str:
 
 
 def _usage_hint(error: click.ClickException) -> str:
-    """What to type instead where there are too few arguments or too many: the command's usage and its example."""
+    """The command's usage and example, for an error about too few or too many arguments."""
     ctx = error.ctx if isinstance(error, click.UsageError) else None
     too_many = error.message.startswith("Got unexpected extra argument")
     if ctx is None or not (too_many or isinstance(error, click.MissingParameter)):
@@ -163,7 +163,7 @@ def _usage_hint(error: click.ClickException) -> str:
 
 
 def _bug_message(error: Exception) -> str:
-    """The line for an error that was not raised on purpose, with the plugin whose code raised it."""
+    """The message of an unexpected error, with the plugin whose code raised it."""
     from zoo.host.broken_plugins import unmet_requirement
     from zoo.host.faults import blamed, described
     from zoo.host.registry import default_registry

@@ -1,4 +1,4 @@
-"""Progress bars on the error stream: shown when that is a terminal and a second has passed."""
+"""Progress bars on the error stream, if it is a terminal. A bar appears after a second."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ def say(line: str) -> None:
 
 
 class Progress:
-    """A bar for one piece of work: a context, called with the amount done and the total.
+    """A progress bar for one piece of work: a context manager, called with the amount done and the total.
 
-    It is shown `AFTER` seconds from the start of the context or, when `waits`, from the first call: until then another
-    bar may be shown. A total of 0 is an unknown one. Nothing stays on the screen at the end.
+    The bar appears `AFTER` seconds after the context begins or, when `waits`, after the first call, so that another bar
+    may be shown until then. A total of 0 means unknown. The bar is removed at the end.
     """
 
     def __init__(self, what: str, waits: bool = False) -> None:
@@ -54,7 +54,7 @@ class Progress:
         self.close()
 
     def say(self, line: str) -> bool:
-        """Print a line above the bar, if there is one."""
+        """Print a line above the bar. False without a bar."""
         from zoo.cli.terminal import visible
 
         with self._lock:

@@ -1,4 +1,4 @@
-"""`zoo run SOURCE --prompts FILE`: every prompt of a file, answered into another file or to standard output."""
+"""`zoo run SOURCE --prompts FILE`: answers each prompt of a file, into another file or to standard output."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def run_prompts(
     loaded: Loaded, prompts: Path, output: Path | None, settings: dict[str, Any], keep_going: bool
 ) -> None:
-    """Answer the lines of `prompts` that `output` has no answer of, and say how many and how fast."""
+    """Answer the prompts that `output` does not answer yet, then print how many there were and how fast."""
     from zoo.generation.loop.prompts_file import answer_prompts, read_prompts
 
     lines = read_prompts(loaded, prompts, settings, keep_going=keep_going)

@@ -72,8 +72,8 @@ def run(
 ) -> None:
     """Run SOURCE (an architecture, a folder, a GGUF file or a hub id) on PROMPT.
 
-    The generated text alone goes to the output, statistics to the error stream. Without a PROMPT it is read
-    from a pipe; on a terminal each line that is typed is answered: a conversation, if the model has a chat template.
+    Only the generated text goes to the output; statistics go to the error stream. Without PROMPT it reads a pipe, or on
+    a terminal answers each line that you type: a conversation, if the model has a chat template.
     """
     prompt = given_prompt(source, words, prompt)
     if prompts is None and (output is not None or keep_going):
@@ -109,7 +109,7 @@ def run(
 def answer(
     loaded: Loaded, prompt: str, ids: list[int], settings: dict[str, Any], load_seconds: float, as_json: bool
 ) -> None:
-    """Print the text that follows a prompt as it comes, then statistics, or all of it as JSON; Ctrl-C stops it."""
+    """Generate from a prompt. Print the text as it comes and statistics after it, or everything as JSON; Ctrl-C stops."""
     from zoo.generation import collect, stream
 
     context = loaded.recipe.context
@@ -148,7 +148,7 @@ def answer(
 
 
 def _as_json(generated: Generated, reason: str | None, statistics: Statistics) -> dict[str, Any]:
-    """What `--json` prints: the text, its statistics, and the candidates and log-probabilities that were asked for."""
+    """The output of `--json`: text, statistics, and any candidates and log-probabilities."""
     values = {"text": generated.text, "tokens": generated.tokens, "finish_reason": reason}
     optional = {
         "candidates": generated.candidates or None,
@@ -162,7 +162,7 @@ def _as_json(generated: Generated, reason: str | None, statistics: Statistics) -
 
 
 def given_prompt(source: str, words: Sequence[str], option: str | None) -> str | None:
-    """The prompt, given as an argument or as an option; a usage error for several, with what to type instead."""
+    """The prompt, from the argument or the option. UsageError for several, with the command to type instead."""
     if len(words) > 1:
         typed = shlex.join(["zoo", "run", source, " ".join(words)])
         raise click.UsageError(f"the prompt is one argument, in quotes: {typed}")
@@ -172,7 +172,7 @@ def given_prompt(source: str, words: Sequence[str], option: str | None) -> str |
 
 
 def read_pipe() -> str:
-    """The text on the pipe; PromptError when it is not UTF-8."""
+    """Read the text on standard input. PromptError when it is not UTF-8."""
     try:
         return sys.stdin.buffer.read().decode("utf-8").rstrip("\n")
     except UnicodeDecodeError as error:

@@ -1,4 +1,4 @@
-"""Where generated text appears: as it comes, or, on a terminal, with drafts that are written over."""
+"""Prints generated text as it comes, and on a terminal the drafts of diffusion models."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 
 class Screen:
-    """Shows the steps of one generation; use it as a context, which ends with a whole line.
+    """Prints the steps of one generation: a context manager, which ends with a whole line.
 
-    `text` is what is certain so far. It alone is written to a file or a pipe. On a terminal a draft before any text
-    opens a display that is drawn over with each step, and gives way to the text at the end. `quiet` shows nothing.
+    `text` is the final text so far; a file or a pipe gets nothing else. On a terminal, a draft before any text opens a
+    display that each step redraws. The text replaces it at the end. `quiet` prints nothing.
     """
 
     def __init__(self, quiet: bool = False) -> None:
@@ -28,7 +28,7 @@ class Screen:
         self._display: Live | None = None
 
     def show(self, step: Step) -> None:
-        """What one `zoo.Step` adds, or how its draft stands."""
+        """Print the text that a `zoo.Step` adds, or its draft."""
         if self.quiet:
             self.text += step.text
             return
@@ -41,7 +41,7 @@ class Screen:
             self._display.update(self._drawn(step.draft or ""), refresh=True)
 
     def put(self, step: Step) -> None:
-        """Write what a step adds."""
+        """Print the text that a step adds."""
         write(step.text)
 
     def _open(self) -> None:

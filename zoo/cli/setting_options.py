@@ -1,4 +1,4 @@
-"""The settings of strategies as options: declared in the strategies' records, parsed and checked by them."""
+"""Command-line options made from the settings that strategies declare, which also parse and check the values."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ USUAL = ("max_tokens", "stop", "temperature", "top_k", "top_p", "min_p", "seed",
 
 
 class SettingType(click.ParamType):
-    """A value that a setting's declaration parses and checks; for some it is the path of a file that holds it."""
+    """The click type of a setting, which parses and checks the value. Some settings take the path of a file."""
 
     def __init__(self, setting: Setting) -> None:
         self.setting = setting
@@ -44,7 +44,7 @@ class SettingType(click.ParamType):
         self.name += "".join(f"|{extra}" for extra in setting.also)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The value; a usage error, naming the option and its file, for one that cannot be."""
+        """The checked value. UsageError, with the option and the file, for an invalid one."""
         if not isinstance(value, str):
             return value
         text, place = value, ""
@@ -61,15 +61,15 @@ class SettingType(click.ParamType):
             self.fail(f"{place}expected {self.setting.expected}, got {text!r:.60}", param, ctx)
 
     def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
-        """What stands for the value in the help."""
+        """The placeholder of the value in the help."""
         return self.name.upper()
 
 
 class SettingOption(click.Option):
-    """The option of one setting, as each strategy in `declared` declares it; None stands for the shared settings."""
+    """The option of one setting. `declared` has its declaration by strategy; the key None is the shared one."""
 
     def __init__(self, flag: str, declared: dict[str | None, Setting], strategy: str | None = None) -> None:
-        """`strategy` is the one that the option chooses, None for an option of every strategy that declares it."""
+        """`strategy` is the one that the option selects, or None when several strategies share the option."""
         self.declared, self.strategy = declared, strategy
         setting = _loosest(list(declared.values()))
         self.setting = setting.name
@@ -84,7 +84,7 @@ class SettingOption(click.Option):
 
 
 def _loosest(settings: list[Setting]) -> Setting:
-    """The setting that allows whatever one of them allows; the strategy that serves checks its own."""
+    """A setting that accepts every value that one of these accepts. The strategy that runs checks its own bounds."""
     if len(settings) == 1:
         return settings[0]
     low, high = [s.minimum for s in settings], [s.maximum for s in settings]
@@ -138,14 +138,14 @@ def options_of(registry: Registry, taken: frozenset[str] = frozenset()) -> list[
 
 
 def cache_options(command: C) -> C:
-    """A decorator that gives a command the options of how caches are made, declared and checked as for generation."""
+    """A decorator that adds the options of KV caches to a command."""
     for setting in reversed(CACHE):
         command = click.option(_flag(setting.name), type=SettingType(setting), help=help_of(setting))(command)
     return command
 
 
 def policy_of(values: dict[str, Any]) -> CachePolicy:
-    """The policy of what `cache_options` gave, which is taken out of `values`. PromptError for what cannot be."""
+    """The policy of KV caches from the values of `cache_options`, which are removed. PromptError for invalid ones."""
     given = {setting.name: values.pop(setting.name) for setting in CACHE}
     return CachePolicy.of(**{name: value for name, value in given.items() if value is not None})
 
@@ -162,10 +162,9 @@ def _show_everything(ctx: click.Context, _: click.Parameter, asked: bool) -> Non
 
 
 class SettingsCommand(click.Command):
-    """A command whose options include the settings that strategies declare, in sections of their own.
+    """A command with the settings of strategies as options, in sections of their own.
 
-    `--help` shows those of its own options whose names are in `usual` and the settings in `USUAL`, `--help-all` every
-    option.
+    `--help` shows the command's options in `usual` and the settings in `USUAL`; `--help-all` shows every option.
     """
 
     _registry: Registry | None = None  # whose settings `params` has
@@ -183,7 +182,7 @@ class SettingsCommand(click.Command):
         )
 
     def setting_options(self) -> list[SettingOption]:
-        """The options of the settings that the installed plugins declare; `params` has them from the first call on."""
+        """The options of the settings of installed plugins. The first call adds them to `params`."""
         registry = default_registry()
         if self._registry is not registry:
             own = [param for param in self.params if not isinstance(param, SettingOption)]
@@ -221,7 +220,7 @@ class SettingsCommand(click.Command):
             raise
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The usual options; of `EVERYTHING` all, the shared settings in groups and each strategy's under its name."""
+        """Write the usual options, or with `EVERYTHING` all: shared settings in groups, then those of each strategy."""
         params = [param for param in self.get_params(ctx) if isinstance(param, click.Option)]
         own = [param for param in params if not isinstance(param, SettingOption)]
         settings = self.setting_options()
@@ -255,7 +254,7 @@ def _records(ctx: click.Context, options: list[click.Option]) -> Iterator[tuple[
 def _rows(
     ctx: click.Context, options: list[SettingOption], strategy: str | None
 ) -> Iterator[tuple[str, str]]:
-    """The options of one strategy, each with the help that this strategy declares."""
+    """The options of one strategy, with the help that the strategy declares."""
     for option in options:
         record = option.get_help_record(ctx)
         if strategy in option.declared and record is not None:
@@ -263,9 +262,9 @@ def _rows(
 
 
 def given_settings(options: list[SettingOption], params: dict[str, Any]) -> dict[str, Any]:
-    """The settings that were given, by their names; they are taken out of `params`.
+    """The settings that were given, by name. They are removed from `params`.
 
-    A usage error where two options give one setting, or one is for a strategy that is not the one asked for.
+    UsageError when two options give one setting, and for a setting of another strategy than the chosen one.
     """
     found: dict[str, Any] = {}
     for option in options:
@@ -284,7 +283,7 @@ def given_settings(options: list[SettingOption], params: dict[str, Any]) -> dict
 
 
 def with_defaults(loaded: Loaded, settings: dict[str, Any], strategy: str | None) -> dict[str, Any]:
-    """The settings given, and of a person's defaults those that the strategy takes which serves the model."""
+    """The given settings, and the user's defaults that the model's strategy takes."""
     defaults = click.get_current_context().meta.get(DEFAULTS) or {}
     if not defaults:
         return settings

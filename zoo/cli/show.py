@@ -50,10 +50,10 @@ def show(
     as_json: bool,
     **cache: Any,
 ) -> None:
-    """What SOURCE is made of: its block diagram, its facts, what differs from the architecture that it is a variant of, references.
+    """Show what SOURCE is made of: block diagram, facts, differences from its base architecture, references.
 
-    SOURCE is an architecture (llama), one of its presets (llama:pocket), a folder or a hub id, of which the config
-    alone is read, or a recipe in a .json file, as --recipe prints it.
+    SOURCE is an architecture (llama), one of its presets (llama:pocket), a folder or a hub id, or a recipe in a .json
+    file, as --recipe prints it. Of a folder or a hub id only the config is read.
     """
     from zoo.checkpoint.weight_map import weight_names, weight_rules
     from zoo.cli.diagram_output import diagrams_of, print_diagrams, write_svg
@@ -130,7 +130,7 @@ def _weight_tables(names: dict[str, list[Pair]], declared: dict[str, list[RuleEn
 
 
 def _about(found: Described, registry: Registry) -> dict[str, Any]:
-    """What the architecture's record holds."""
+    """The architecture's record, for JSON."""
     architecture = found.architecture
     plugin = registry.plugin_of(architecture)
     hub = found.preset.hub if found.preset else None
@@ -148,7 +148,7 @@ def _about(found: Described, registry: Registry) -> dict[str, Any]:
 
 
 def _head(found: Described, registry: Registry) -> str:
-    """What is described, in a few lines."""
+    """The title, origin and presets, in a few lines."""
     about = _about(found, registry)
     hub = found.preset.hub if found.preset else None
     parts = [found.origin, *([hub] if hub else []), f"task {about['task']}", f"plugin {about['plugin']}"]
@@ -165,7 +165,7 @@ def _head(found: Described, registry: Registry) -> str:
 
 
 def _sheet(sheet: Sheet, everything: bool) -> str:
-    """The facts in some fifteen rows, or each in its own, and the notes on them."""
+    """The fact sheet in about fifteen rows, or with every fact in its own row, and the notes below."""
     from zoo.describe import Line, aligned, short
 
     rows = aligned([sheet.facts])
@@ -189,7 +189,7 @@ def _how_to_run(found: Described) -> str:
 
 
 def _paths(recipe: Model) -> dict[str, list[tuple[int, ...]]]:
-    """The shapes of the parameters at each path, the same parameters of all layers together."""
+    """The shapes of the parameters at each path, with the layers' numbers as {i}."""
     from mlx.utils import tree_flatten
 
     from zoo.assemble import assemble

@@ -1,4 +1,4 @@
-"""Ctrl-C: one listener for the process, which receives it even while a library that Python cannot interrupt runs."""
+"""Ctrl-C: one listener for the process. It also receives signals while a library call blocks Python."""
 
 from __future__ import annotations
 
@@ -19,11 +19,10 @@ ANSWERED = b"\0"  # written to the pipe by the handler; no signal has this numbe
 
 
 class Listener:
-    """The handler of SIGINT, and the thread that follows the signals and the answers to them.
+    """The handler of SIGINT, and a thread that watches signals and whether they were handled.
 
-    Python raises KeyboardInterrupt between two of its own steps only, and one evaluation of a large model on a slow
-    device takes longer than a person waits. The number of each signal arrives in a pipe at once, even while the main
-    thread is inside a library.
+    Python raises KeyboardInterrupt only between its own instructions, and one evaluation of a large model can take
+    longer than a user waits. Each signal's number arrives in a pipe at once, even during a library call.
     """
 
     def __init__(self) -> None:
@@ -41,19 +40,19 @@ class Listener:
         threading.Thread(target=self._watch, daemon=True).start()
 
     def resume(self) -> None:
-        """Be told of signals again, after an event loop of another library was told of them."""
+        """Receive signals again, after another library's event loop received them."""
         if self.in_place():
             signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
 
     def stop(self) -> None:
-        """Give SIGINT back to its former handler, and end the thread."""
+        """Restore the former handler of SIGINT and end the thread."""
         handler, descriptor = self._before
         signal.set_wakeup_fd(descriptor)
         signal.signal(signal.SIGINT, handler)
         os.close(self._writer)
 
     def in_place(self) -> bool:
-        """Whether this is what handles SIGINT now, perhaps wrapped while a plugin's code runs."""
+        """Whether this listener handles SIGINT now, perhaps wrapped while a plugin's code runs."""
         return inspect.unwrap(signal.getsignal(signal.SIGINT)) is self._handler  # type: ignore[arg-type]
 
     def _interrupt(self, number: int, frame: FrameType | None) -> None:
@@ -99,7 +98,7 @@ class Listener:
             self._ending, self._deadline = work, now + WORK_PATIENCE
 
     def _overdue(self) -> None:
-        """Act on a Ctrl-C that has not been answered in time."""
+        """Act on a Ctrl-C that was not handled in time."""
         if self._ending is not None:
             if not self._ending.over:
                 end()
@@ -118,10 +117,10 @@ _listener: Listener | None = None
 
 
 def listen() -> Listener | None:
-    """Start the process's listener: an unanswered Ctrl-C is said to be heard, and a second one ends the process.
+    """Start the process's listener. It acknowledges a Ctrl-C that is not handled soon; a second one ends the process.
 
-    Does nothing, and gives None, outside the main thread and where Ctrl-C is ignored, as in a shell's background job,
-    or handled by somebody else.
+    Returns None without a listener outside the main thread, where Ctrl-C is ignored (a background job of a shell), and
+    where another handler is installed.
     """
     global _listener
     if _listener is not None and _listener.in_place():
@@ -137,9 +136,9 @@ def listen() -> Listener | None:
 
 
 class Interrupts:
-    """A context for long work. Before `wait_for_step`, Ctrl-C ends the work, within `WORK_PATIENCE` even in a library.
+    """A context manager for long work. Before `wait_for_step`, Ctrl-C ends the work within `WORK_PATIENCE` seconds.
 
-    After it, the first one is answered by `say` and `asked()` becomes true; the second ends the process.
+    After it, the first Ctrl-C calls `say` and makes `asked()` true; the second ends the process.
     """
 
     def __init__(self, say: Callable[[str], None]) -> None:
@@ -151,7 +150,7 @@ class Interrupts:
         self._started = False
 
     def wait_for_step(self) -> None:
-        """From now on let a step end, and what it made be saved."""
+        """From now on, let the current step end so that its result is saved."""
         self.saves = True
 
     def asked(self) -> bool:
@@ -175,7 +174,7 @@ class Interrupts:
 
 
 def end() -> None:
-    """End the process, whatever it is in the middle of, the cursor shown again."""
+    """End the process at once and show the cursor again."""
     if sys.stderr.isatty():
         os.write(2, b"\x1b[?25h\r\n")  # a progress bar has hidden the cursor
     os._exit(130)

@@ -1,4 +1,4 @@
-"""The options that commands share which open a source and run it: `@architecture_option` above the command's function."""
+"""Options that commands share, to load a source and run it: `@architecture_option` above a command's function."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def model_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def print_serving_plugin(architecture: Architecture) -> None:
-    """Say on the error stream which plugin runs a model, when it is not one of the zoo's own."""
+    """Print to the error stream which plugin runs a model, if it is a third party's."""
     from zoo.host.registry import default_registry
 
     plugin = default_registry().plugin_of(architecture)
@@ -167,7 +167,7 @@ def samplers_of(registry: Registry, texts: Iterable[str]) -> dict[str, dict[str,
 
 
 def _opened_cache(path: Path, loaded: Loaded) -> PromptCache:
-    """The prompt cache of a file, which is written again when the command ends and a prompt was read."""
+    """Open the prompt cache of a file. It is saved when the command ends, if a prompt was read."""
     from zoo.generation.prefix_cache import PromptCache
 
     cache = PromptCache.load(path, loaded)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Statistics:
-    """Times of one generation, in seconds from its start, read on the clock outside the model."""
+    """Counts of one generation and its times in seconds, measured outside the model."""
 
     prompt_tokens: int
     load_seconds: float
@@ -26,7 +26,7 @@ class Statistics:
     unpacked: bool = False
 
     def count(self, step: Step) -> None:
-        """Note one more `zoo.Step`: a token, a draft, or one of several answers that came at once."""
+        """Add a `zoo.Step`: a token, a draft, or one of several answers."""
         self.ended = time.perf_counter()
         self.first = self.first or self.ended
         self.tokens += step.token is not None and step.candidate is None
@@ -55,7 +55,7 @@ class Statistics:
         }
 
     def lines(self) -> list[str]:
-        """The same as texts, without what was not measured."""
+        """The statistics as short texts, without those that were not measured."""
         values = self.as_json()
 
         def counted(what: str) -> str:

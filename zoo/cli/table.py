@@ -69,7 +69,7 @@ def facts(parts: Sequence[str], room: int | None = None) -> str:
 
 
 def _cell(cell: object) -> str:
-    """A cell's text; on a terminal in one line, with nothing in it that would move what follows."""
+    """A cell's text; on a terminal in one line, without characters that would move the next column."""
     text = str(cell)
     return text if columns() is None else visible(" ".join(text.split("\n")).replace("\t", " "))
 

@@ -21,9 +21,9 @@ def visible(text: str) -> str:
 
 
 class Terminal:
-    """A terminal's text stream that passes all that is written to it through `visible`.
+    """A terminal's text stream that passes everything written to it through `visible`.
 
-    Each character is replaced by itself, so an escape sequence may arrive in pieces. What controls the terminal (rich, a
+    It replaces single characters, so an escape sequence may arrive in pieces. Code that controls the terminal (rich, a
     progress bar) writes to the underlying stream, `rich_proxied_file`.
     """
 
@@ -49,7 +49,7 @@ class Terminal:
 
 
 def guard() -> None:
-    """Wrap the output and the error stream of this process in a `Terminal`, where they are terminals."""
+    """Wrap standard output and standard error in a `Terminal`, if they are terminals."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is not None and not isinstance(stream, Terminal) and stream.isatty():
@@ -59,7 +59,7 @@ def guard() -> None:
 
 
 def write(text: str) -> None:
-    """Write text to the output and flush it; where that is no terminal, as UTF-8 bytes."""
+    """Write text to standard output and flush it; to a file or a pipe as UTF-8 bytes."""
     if not text:
         return
     if isinstance(sys.stdout, Terminal):
@@ -71,13 +71,13 @@ def write(text: str) -> None:
 
 
 def coloured() -> bool:
-    """Whether the output is a terminal that shows styles: neither NO_COLOR nor TERM=dumb asks for plain text."""
+    """Whether standard output is a terminal that shows styles: neither NO_COLOR nor TERM=dumb is set."""
     plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
     return isinstance(sys.stdout, Terminal) and not plain
 
 
 def write_styled(text: str) -> None:
-    """Write text with escape sequences to the terminal. Everything in it that is not the zoo's own must be `visible`."""
+    """Write text with escape sequences to the terminal. The caller passes all foreign text through `visible`."""
     stream: Any = sys.stdout
     stream.rich_proxied_file.write(text)
     stream.flush()
@@ -95,7 +95,7 @@ def write_with_bold_lines(text: str, mark: str) -> None:
 
 
 def columns(stream: TextIO | None = None) -> int | None:
-    """The width of `stream` (the output) in cells: COLUMNS, else the terminal's; None, no limit, for a pipe."""
+    """The width of `stream` (standard output) in cells: COLUMNS, or the terminal's. None, without limit, for a pipe."""
     stream = sys.stdout if stream is None else stream
     if os.environ.get("COLUMNS", "").isdecimal() or stream.isatty():
         return max(shutil.get_terminal_size().columns, 20)

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 def test(debug: bool, source: str, reference: Path | None, tolerance: float | None, as_json: bool) -> None:
     """Run the conformance suite on SOURCE; the exit status is 1 when a check fails.
 
-    An architecture (llama) or preset (mistral:tiny) is built small, with random weights. A folder or hub id is
-    loaded, in float32. With --reference an architecture stands for its own checkpoint.
+    It builds an architecture (llama) or preset (mistral:tiny) small, with random weights, and loads a folder or hub id
+    in float32. With --reference an architecture stands for its own checkpoint.
     """
     from zoo.errors import ZooError
     from zoo.host.registry import default_registry
@@ -71,7 +71,7 @@ def test(debug: bool, source: str, reference: Path | None, tolerance: float | No
 
 
 def _subject(source: str, trained: bool) -> tuple[Subject, str]:
-    """The subject of the test, and a description of its weights."""
+    """The model to test, and a description of its weights."""
     from zoo.checkpoint.source import split_preset
     from zoo.cli.progress import Progress
     from zoo.host.registry import default_registry

@@ -1,7 +1,7 @@
-"""Reads files: a checkpoint's, which lie in its folder, a person's own, and JSON within bounds. Imports no mlx.
+"""Reads files of checkpoints and of the user, and JSON within bounds. Imports no mlx.
 
-A folder may come from anyone. A link in it could name any file of this machine, a pipe would keep its reader waiting for
-ever, and a few megabytes of JSON can ask for gigabytes of memory or for more depth than Python has.
+A checkpoint is not trusted. A link in its folder could point at any file of this machine, a pipe would block its reader
+for ever, and a few megabytes of JSON can take gigabytes of memory or nest deeper than Python's stack.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 def file_in_folder(folder: Path, name: str) -> Path | None:
-    """The path of a checkpoint's file, None where there is none.
+    """The path of a checkpoint's file; None when there is no such file.
 
-    CheckpointError for a link that leads out of the folder, and for what is no file: a folder, a pipe, a device. A hub
-    cache's snapshot is made of links into the `blobs` of its own repository; those are followed.
+    CheckpointError for a link that leads out of the folder, and for a folder, a pipe or a device. Links of a snapshot in
+    the hub's cache into the `blobs` of its own repository are followed.
     """
     path = folder / name
     try:
@@ -75,19 +75,19 @@ def _is_own_blob(root: Path, path: Path, target: Path) -> bool:
 
 
 def read_bytes(folder: Path, name: str, kind: type[ZooError], most: int = MAX_FILE_BYTES) -> bytes | None:
-    """What a checkpoint's file holds, None where there is none; `kind` of error for more than `most` bytes."""
+    """The bytes of a checkpoint's file, None without one. Raises `kind` for more than `most` bytes."""
     path = file_in_folder(folder, name)
     return None if path is None else _bytes_of(path, kind, most)
 
 
 def read_text(folder: Path, name: str, kind: type[ZooError], most: int = MAX_FILE_BYTES) -> str | None:
-    """The UTF-8 text of a checkpoint's file, None where there is none; `kind` of error when it is not that."""
+    """The text of a checkpoint's file, None without one. Raises `kind` when it is not UTF-8."""
     data = read_bytes(folder, name, kind, most)
     return None if data is None else _decoded(data, folder / name, kind)
 
 
 def read_user_text(path: Path, kind: type[ZooError], most: int = MAX_FILE_BYTES) -> str:
-    """The UTF-8 text of a person's own file, which may be a link or a pipe; `kind` of error when it is not that."""
+    """The text of the user's own file, which may be a link or a pipe. Raises `kind` when it is not UTF-8."""
     data = _bytes_of(path, kind, most)
     if b"\0" in data:
         raise kind(f"{path}: is a binary file, not a text (byte {data.index(0)} is zero)")
@@ -113,7 +113,7 @@ def _decoded(data: bytes, path: Path, kind: type[ZooError]) -> str:
 
 
 def read_json(folder: Path, name: str, kind: type[ZooError]) -> Any:
-    """What a checkpoint's JSON file holds, None where there is none; `kind` of error when it is not JSON, or a bomb."""
+    """The value in a checkpoint's JSON file, None without one. Raises `kind` for invalid or oversized JSON."""
     text = read_text(folder, name, kind, MAX_JSON_BYTES)
     try:
         return None if text is None else parse_json(text)
@@ -122,7 +122,7 @@ def read_json(folder: Path, name: str, kind: type[ZooError]) -> Any:
 
 
 def read_object(folder: Path, name: str, kind: type[ZooError], required: bool = False) -> dict[str, Any]:
-    """The JSON object in a checkpoint's file, {} where there is none and it is not `required`."""
+    """The JSON object in a checkpoint's file; {} without a file, unless it is `required`."""
     value = read_json(folder, name, kind)
     if value is None and file_in_folder(folder, name) is None:
         if required:
@@ -134,12 +134,12 @@ def read_object(folder: Path, name: str, kind: type[ZooError], required: bool = 
 
 
 def read_object_at(path: Path, kind: type[ZooError], required: bool = False) -> dict[str, Any]:
-    """The same for a file's path."""
+    """Like `read_object`, for the path of the file."""
     return read_object(path.parent, path.name, kind, required)
 
 
 def parse_json(text: str) -> Any:
-    """What JSON text says; ValueError when it is malformed, ambiguous, too large or nested too deeply."""
+    """Parse JSON. ValueError when it is malformed, has a key twice, is too large or nested too deeply."""
     if sum(map(text.count, "{[,")) > MAX_JSON_VALUES:
         raise ValueError(f"more than {MAX_JSON_VALUES:,} values")
     try:
@@ -165,7 +165,7 @@ def parse_json(text: str) -> Any:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A JSON object; ValueError for a key with two values, of which readers differ in the one they take."""
+    """A JSON object. ValueError for a key with two values, because parsers differ in which one they keep."""
     values = dict(pairs)
     if len(values) < len(pairs):
         for key, value in pairs:

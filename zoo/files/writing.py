@@ -2,10 +2,10 @@
 
 A file or folder is written under a random temporary name beside its target and then renamed. The name is created
 exclusively, so that no link and no other file of that name is ever opened. The writer holds a lock on it that ends with
-its process; the next writer in the folder removes the temporary files of processes that were killed.
+its process. The next writer in the folder removes the temporary files of processes that were killed.
 
-`output_file` is for a path that a person gave: a device or a pipe is written into, a link is refused, and a file is replaced
-only if the zoo wrote it or the person allowed it.
+`output_file` is for a path from the user: a device or a pipe is written into, a link is refused, and a file is replaced
+only if the zoo wrote it or the user allowed it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EBADF)  # what file systems with
 
 
 def has_mark(path: Path) -> bool:
-    """Whether a file carries the mark of one that the zoo wrote."""
+    """Whether a file has the zoo's mark."""
     with path.open("rb") as file:
         start = file.read(_ENDS)
         file.seek(max(0, os.fstat(file.fileno()).st_size - _ENDS))
@@ -44,7 +44,7 @@ def has_mark(path: Path) -> bool:
 
 
 def is_stream(path: Path) -> bool:
-    """Whether a path is a pipe, a device or an open file of this process such as /dev/stdout: written into, never replaced."""
+    """Whether a path is a pipe, a device or an open file of this process (/dev/stdout), which is never replaced."""
     if Path(os.path.abspath(path)).parent in map(Path, ("/dev", "/dev/fd", "/proc/self/fd")):
         return True
     try:
@@ -55,10 +55,10 @@ def is_stream(path: Path) -> bool:
 
 
 def check_output(path: Path, overwrite: bool | None = False, own: Callable[[Path], bool] = has_mark) -> None:
-    """SourceError unless a file can be written at `path`, for a check before long work.
+    """Check before long work that a file can be written at `path`. SourceError when it cannot.
 
-    An existing file that is not empty must be `own`: one of the kind that is about to be written, made by the zoo.
-    `overwrite` allows any file; None is for callers that have no such setting.
+    An existing file that is not empty must pass `own`, which tells files that the zoo wrote. `overwrite` allows any
+    file; None is for callers without such a setting.
     """
     if is_stream(path):
         return
@@ -79,7 +79,7 @@ def check_output(path: Path, overwrite: bool | None = False, own: Callable[[Path
 
 
 def check_outputs(paths: Iterable[Path | None], overwrite: bool = False) -> None:
-    """The same for those of several paths that are given, which must differ."""
+    """Check several output paths, which must differ. Ignores None."""
     given = [path for path in paths if path is not None]
     for path in given:
         check_output(path, overwrite)
@@ -91,7 +91,7 @@ def check_outputs(paths: Iterable[Path | None], overwrite: bool = False) -> None
 def output_file(
     path: Path, overwrite: bool | None = False, own: Callable[[Path], bool] = has_mark
 ) -> Iterator[Path]:
-    """A temporary file to fill, which becomes the person's `path`, or is copied into it where that is a device or pipe.
+    """A temporary file to fill. It becomes the user's `path`, or is copied into it if that is a device or a pipe.
 
     SourceError as for `check_output`, and when the file cannot be written.
     """
@@ -111,19 +111,19 @@ def output_file(
 
 
 def write_output(path: Path, data: bytes, overwrite: bool | None = False) -> None:
-    """Write a person's file, as `output_file` does. SourceError when it cannot be written."""
+    """Write the user's file with `output_file`. SourceError when it cannot be written."""
     with output_file(path, overwrite) as part:
         part.write_bytes(data)
 
 
 def write_markup(path: Path, text: str, overwrite: bool = False) -> None:
-    """Write a person's SVG or HTML file with the zoo's mark, as `output_file` does."""
+    """Write the user's SVG or HTML file with the zoo's mark."""
     # A path that is no UTF-8 may be named in it.
     write_output(path, f"{text.rstrip()}\n<!-- {GENERATOR} -->\n".encode(errors="replace"), overwrite)
 
 
 def write_record(path: Path, values: Mapping[str, Any], overwrite: bool | None = False, **how: Any) -> None:
-    """Write a person's JSON file with the zoo's mark, as `output_file` does; `how` are arguments of `json.dumps`."""
+    """Write the user's JSON file with the zoo's mark; `how` are arguments of `json.dumps`."""
     name, _, value = GENERATOR.partition(": ")
     text = json.dumps({name: value, **values}, ensure_ascii=False, **how)
     write_output(path, f"{text}\n".encode(), overwrite)
@@ -131,9 +131,9 @@ def write_record(path: Path, values: Mapping[str, Any], overwrite: bool | None =
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A temporary file beside `path`, of the same suffix, which replaces it at the end, or is removed after an error.
+    """A temporary file beside `path` with its suffix. It replaces `path` at the end and is removed after an error.
 
-    For files in the zoo's own folders; a path that a person gave is for `output_file`.
+    For files in the zoo's own folders. Use `output_file` for a path from the user.
     """
     part, lock = _temporary(path.parent, path.suffix, _create_file)
     try:
@@ -148,7 +148,7 @@ def replacing(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def temporary_folder(parent: Path) -> Iterator[Path]:
-    """A new folder in `parent` under a temporary name, removed at the end unless it was renamed."""
+    """A new folder in `parent` with a temporary name. It is removed at the end unless it was renamed."""
     part, lock = _temporary(parent, "", Path.mkdir)
     try:
         yield part
@@ -158,7 +158,7 @@ def temporary_folder(parent: Path) -> Iterator[Path]:
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder and those above it where they are missing. OSError where that cannot be."""
+    """Make a folder and its missing parents. OSError when that fails."""
     try:
         path.mkdir(parents=True, exist_ok=True)
     except FileExistsError:
@@ -167,9 +167,9 @@ def make_folder(path: Path) -> None:
 
 @contextmanager
 def new_folder(path: Path) -> Iterator[Path]:
-    """A folder to fill, which is renamed to `path` at the end, or is removed after an error.
+    """A folder to fill. It is renamed to `path` at the end and removed after an error.
 
-    SourceError when `path` holds something, when another process is writing it, and when it cannot be written.
+    SourceError when `path` is not empty, when another process is writing it, and when it cannot be written.
     """
     if path.is_symlink():
         raise SourceError(f"{path}: is a link; give the path of the folder itself")
@@ -185,13 +185,13 @@ def new_folder(path: Path) -> Iterator[Path]:
 
 
 def is_temporary_name(name: str) -> bool:
-    """Whether a name is one that this module gives to a file or folder until it is whole."""
+    """Whether a name is a temporary one of this module."""
     return _TEMPORARY.fullmatch(name) is not None
 
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Keep other processes from writing `path` meanwhile. SourceError when one is writing it.
+    """Lock `path` against other writers. SourceError when another process is writing it.
 
     The lock is an empty file beside `path`; the operating system releases it when the process ends.
     """
@@ -218,7 +218,7 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def swap(first: Path, second: Path) -> None:
-    """Swap two files or folders in one step. OSError where the file system or the system cannot do that."""
+    """Swap two files or folders atomically. OSError when the system does not support it."""
     libc = ctypes.CDLL(None, use_errno=True)
     names = os.fsencode(first), os.fsencode(second)
     swap, here = 2, -100  # RENAME_EXCHANGE and RENAME_SWAP; AT_FDCWD
@@ -248,7 +248,7 @@ def _create_file(path: Path) -> None:
 
 
 def _temporary(parent: Path, suffix: str, create: Callable[[Path], None]) -> tuple[Path, int]:
-    """A new file or folder under a random name, and the descriptor that holds its lock; those of dead processes are removed."""
+    """Make a file or folder with a random name, and lock it. Removes those of dead processes first."""
     _remove_abandoned(parent)
     suffix = suffix if is_temporary_name(f".part-{'0' * 16}{suffix}") else ""
     while True:
@@ -283,7 +283,7 @@ def _remove_abandoned(parent: Path) -> None:
 
 
 def _lock(descriptor: int) -> bool:
-    """Lock an open file for this process; False when another has it. A file system without locks excludes nobody."""
+    """Lock an open file; False when another process has the lock. Always true on a file system without locks."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

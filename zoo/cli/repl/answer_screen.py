@@ -1,4 +1,4 @@
-"""How an answer looks: markdown coloured and thinking dimmed on a terminal, the text alone elsewhere."""
+"""Prints an answer: on a terminal with coloured Markdown and dimmed thinking, elsewhere the text alone."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class AnswerScreen(Screen):
-    """Shows the steps of one answer. Thinking is shown on a terminal alone, and above the answer."""
+    """Prints the steps of one answer. Thinking is printed only on a terminal, above the answer."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -23,7 +23,7 @@ class AnswerScreen(Screen):
         self._thought = ""  # the thinking that was shown since the last text
 
     def put(self, step: Step) -> None:
-        """Write what a step adds: its thinking came first."""
+        """Print what a step adds, its thinking first."""
         if step.thinking and isinstance(sys.stdout, Terminal):
             write_styled(dim(step.thinking)) if self._painter else write(step.thinking)
             self._thought += step.thinking

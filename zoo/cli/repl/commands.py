@@ -29,7 +29,7 @@ KEYS = (
 
 @frozen()
 class ChatCommand(Frozen):
-    """A command: its `name`, what may follow it, a line of help, and what it does with what follows."""
+    """A command: its `name`, the `argument` that it takes, a line of help, and the function that runs it."""
 
     name: str
     argument: str
@@ -52,7 +52,7 @@ def run_command(repl: Repl, line: str) -> None:
 
 
 def plain(message: str) -> str:
-    """A message of the library without the quotes around the names of settings."""
+    """A message of the library without the backquotes around the names of settings."""
     return message.replace("`", "")
 
 

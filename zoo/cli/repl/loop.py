@@ -24,7 +24,7 @@ AGAIN = "(Ctrl-C again or /exit ends)"
 
 
 def converse(session: ChatSession) -> None:
-    """Answer what is typed, or comes from a pipe, until one of `EXIT_WORDS`, the end of the input, or Ctrl-C twice."""
+    """Answer each question of the input until one of `EXIT_WORDS`, the end of the input, or Ctrl-C twice."""
     repl = Repl(session)
     what = (
         ": a conversation"
@@ -40,14 +40,14 @@ def converse(session: ChatSession) -> None:
 
 
 class Repl:
-    """One conversation on this process's input and output."""
+    """A conversation on this process's input and output."""
 
     def __init__(self, session: ChatSession) -> None:
         self.session = session
         self.over = False
 
     def run(self, reader: Reader) -> None:
-        """Read and act until it is over."""
+        """Read lines and act on them until the conversation ends."""
         interrupted = False
         while not self.over:
             try:
@@ -76,7 +76,7 @@ class Repl:
                 self.answer(line)
 
     def answer(self, question: str | None) -> None:
-        """Show the answer to a question, None for the last one again; Ctrl-C stops it, and what came stays."""
+        """Print the answer to a question, or to the last one again for None. Ctrl-C stops it; the text so far stays."""
         reason = None
         try:
             with AnswerScreen() as screen, Progress("reading the prompt") as reading:
@@ -97,7 +97,7 @@ class Repl:
             say(line)
 
     def dropped(self, what: DroppedTurns) -> None:
-        """Say that the context was full."""
+        """Print that the context was full and which turns were left out."""
         turns = "the oldest turn is" if what.turns == 1 else f"the {what.turns} oldest turns are"
         say(
             f"(the context of {what.context:,} tokens is full: {turns} left out, "
@@ -109,7 +109,7 @@ class Repl:
         say(f"zoo: {plain(str(error))}")
 
     def completions(self, line: str) -> Iterator[str]:
-        """What the last word of a line that begins with a slash may become."""
+        """Completions of the last word of a line that begins with a slash."""
         if not line.startswith("/") or "\n" in line:
             return
         *before, word = line.split(" ")
@@ -126,7 +126,7 @@ class Repl:
 
 
 def _files(word: str) -> Iterator[str]:
-    """The files and folders whose path begins like this."""
+    """The files and folders beside the path that is being typed."""
     folder = word[: word.rfind("/") + 1]
     try:
         for path in sorted(Path(folder or ".").expanduser().iterdir()):

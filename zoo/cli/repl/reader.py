@@ -1,4 +1,4 @@
-"""Where questions come from: a terminal, with editing, history and completion, or a pipe, line by line."""
+"""Reads questions: from a terminal with editing, history and completion, or from a pipe line by line."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ Completions = Callable[[str], Iterator[str]]
 
 
 def is_open(text: str) -> bool:
-    """Whether a text begins with `QUOTES` that nothing has closed yet."""
+    """Whether a text begins with `QUOTES` and has no closing ones yet."""
     text = text.strip()
     closed = len(text) >= 2 * len(QUOTES) and text.endswith(QUOTES)
     return text.startswith(QUOTES) and not closed
 
 
 def unquoted(text: str) -> str | None:
-    """What stands between `QUOTES`, None for a text that does not begin with them."""
+    """The text between `QUOTES`; None for a text that does not begin with them."""
     text = text.strip()
     return text.removeprefix(QUOTES).removesuffix(QUOTES).strip("\n") if text.startswith(QUOTES) else None
 
 
 class LineCleared(Exception):
-    """Ctrl-C on a line that was not empty."""
+    """Raised by Ctrl-C on a line that is not empty."""
 
 
 class Reader(Protocol):
@@ -51,7 +51,7 @@ class Reader(Protocol):
 
 
 class PipeReader:
-    """Reads lines, or several between `QUOTES`, from a pipe or a file; no prompt is shown."""
+    """Reads from a pipe or a file, without a prompt: a line, or several between `QUOTES`."""
 
     def read(self) -> str:
         line = sys.stdin.readline()
@@ -63,7 +63,7 @@ class PipeReader:
 
 
 class TerminalReader:
-    """Reads from a terminal by prompt_toolkit; `completions` gives what the last word of a line may become."""
+    """Reads from a terminal by prompt_toolkit; `completions` completes the last word of a line."""
 
     def __init__(self, completions: Completions) -> None:
         from prompt_toolkit import PromptSession
@@ -112,14 +112,14 @@ class TerminalReader:
 
 
 def reader(completions: Completions) -> Reader:
-    """What reads from this process's input."""
+    """The reader for this process's input."""
     if sys.stdin.isatty() and (sys.stdout.isatty() or sys.stderr.isatty()):
         return TerminalReader(completions)
     return PipeReader()
 
 
 def history_path() -> Path:
-    """Where questions are kept: `zoo/history` in the folder for what programs keep of their state."""
+    """The file of earlier questions: `zoo/history` in the user's state folder."""
     state = os.environ.get("XDG_STATE_HOME")
     return (Path(state) if state else Path.home() / ".local" / "state") / "zoo" / "history"
 
