@@ -15,7 +15,7 @@ from importlib.resources import files
 from zoo.errors import ZooError
 
 LANGUAGES = ("en", "zh")
-SEPARATORS = {"; ": "；", ", ": "，", " and ": "和", " ": " "}  # of lists
+SEPARATORS = {"; ": "；", ", ": "，", " and ": "和", " ": " ", ". ": "。"}  # of lists
 SIZES = {"trillion": 1e12, "billion": 1e9, "million": 1e6}
 HAN = r"[\u3400-\u9fff]"
 FULL_WIDTH = r"[，。；：、（）？！《》“”]"

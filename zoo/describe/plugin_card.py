@@ -17,6 +17,27 @@ from zoo.host.registry import Registry
 
 MACHINE = "fits"  # the fact that is another on each machine
 SUMS = ("parameters.total", "parameters.active", "cache.token", "cache.state")
+# The table of each hook's records: the heads of its first two columns, and of others with the fields that they show.
+TABLES: dict[str, tuple[str, str, dict[str, Sequence[str]]]] = {
+    "zoo_strategies": (
+        "Strategy",
+        "What it does",
+        {"Tasks": ("tasks",), "Settings": ("setting_names",)},
+    ),
+    "zoo_samplers": ("Sampler", "What it does", {}),
+    "zoo_tokenizers": ("Tokenizer", "What it does", {}),
+    "zoo_formats": ("Quantized format", "What it does", {}),
+    "zoo_checkpoints": ("Checkpoint format", "What it does", {}),
+    "zoo_facts": ("Facts", "What it does", {}),
+    "zoo_experiments": ("Experiment", "What is compared", {"What it asks": ("question",)}),
+    "zoo_corpora": ("Corpus", "What it has", {"Tasks": ("tasks",)}),
+    "zoo_objectives": (
+        "Objective",
+        "What it asks for",
+        {"Tasks and causalities": ("tasks", "causalities")},
+    ),
+    "zoo_commands": ("Command", "What it does", {}),
+}
 BEGIN, END = "<!-- card -->", "<!-- end -->"
 
 
@@ -28,36 +49,20 @@ def card(plugin: Plugin, registry: Registry) -> str:
         parts.append(f"Run by another library's code: {', '.join(bridged)}.\n")
     if blocks := plugin.records.get("zoo_blocks", ()):
         parts.append(_table(["Block", "What it does", "Fields"], (_block(block) for block in blocks)))
-    if strategies := plugin.records.get("zoo_strategies", ()):
-        rows = (
-            [f"`{s.name}`", s.summary, ", ".join(s.tasks), ", ".join(s.setting_names)] for s in strategies
-        )
-        parts.append(_table(["Strategy", "What it does", "Tasks", "Settings"], rows))
-    for hook, title in (
-        ("samplers", "Sampler"),
-        ("tokenizers", "Tokenizer"),
-        ("formats", "Quantized format"),
-        ("checkpoints", "Checkpoint format"),
-        ("facts", "Facts"),
-    ):
-        if records := plugin.records.get(f"zoo_{hook}", ()):
-            parts.append(_table([title, "What it does"], ([f"`{r.name}`", r.summary] for r in records)))
-    if experiments := plugin.records.get("zoo_experiments", ()):
-        parts.append(
-            _table(
-                ["Experiment", "What is compared", "What it asks"],
-                ([f"`{e.name}`", e.summary, e.question] for e in experiments),
+    for hook, (title, about, more) in TABLES.items():
+        if records := plugin.records.get(hook, ()):
+            command = "zoo " if hook == "zoo_commands" else ""
+            rows = (
+                [f"`{command}{one.name}`", one.summary, *(_values(one, fields) for fields in more.values())]
+                for one in records
             )
-        )
-    if corpora := plugin.records.get("zoo_corpora", ()):
-        rows = ([f"`{c.name}`", c.summary, ", ".join(c.tasks)] for c in corpora)
-        parts.append(_table(["Corpus", "What it has", "Tasks"], rows))
-    if objectives := plugin.records.get("zoo_objectives", ()):
-        rows = ([f"`{o.name}`", o.summary, ", ".join((*o.tasks, *o.causalities))] for o in objectives)
-        parts.append(_table(["Objective", "What it asks for", "Tasks and causalities"], rows))
-    if commands := plugin.records.get("zoo_commands", ()):
-        parts.append(_table(["Command", "What it does"], ([f"`zoo {c.name}`", c.summary] for c in commands)))
+            parts.append(_table([title, about, *more], rows))
     return "\n".join(parts)
+
+
+def _values(record: object, fields: Sequence[str]) -> str:
+    values = (getattr(record, field) for field in fields)
+    return ", ".join(text for value in values for text in ((value,) if isinstance(value, str) else value))
 
 
 def rewrite(path: Path, text: str) -> None:

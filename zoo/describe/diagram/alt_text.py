@@ -6,59 +6,41 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from zoo.describe.diagram.model import Box, Diagram, Frame
+from zoo.describe.language import in_language, joined, message
 
-WORDS = {
-    "en": {
-        "picture": "Block diagram of {}",
-        "titled": "{}: ",
-        "aside": " ({})",
-        "upwards": "{}, from bottom to top",
-        "stop": ". ",
-        "then": "; ",
-        "list": ", ",
-        "memory": " over the encoder's output",
-        "differs": ", differs",
-        "frame": "{count} layers{label}, each: {inner}; end of the layer",
-        "sum": "residual sum around: {}",
-    },
-    "zh": {
-        "picture": "{} 的结构图",
-        "titled": "{}：",
-        "aside": "（{}）",
-        "upwards": "{}，自下而上",
-        "stop": "。",
-        "then": "；",
-        "list": "，",
-        "memory": "，读取编码器的输出",
-        "differs": "，有差异",
-        "frame": "{count} 层{label}，每层：{inner}；该层结束",
-        "sum": "残差相加，跨过：{}",
-    },
-}
+
+def title_of(diagrams: Sequence[Diagram]) -> str:
+    """What a picture of some diagrams shows, in their language."""
+    text = message("Block diagram of {names}", names=joined(", ", (diagram.name for diagram in diagrams)))
+    return in_language(text, diagrams[0].language) if diagrams else text
 
 
 def described(diagram: Diagram) -> str:
     """The boxes of a diagram from bottom to top, with their facts and what repeats, in the diagram's language."""
-    words = WORDS[diagram.language]
-    parts = []
+    stacks = []
     for stack in diagram.stacks:
-        title = words["titled"].format(stack.title) if stack.title else ""
-        parts.append(title + words["then"].join(_said([stack.start, *stack.items, stack.end], words)))
-    about = words["aside"].format(diagram.summary) if diagram.summary else ""
-    stop = words["stop"]
-    return words["upwards"].format(diagram.name + about) + stop + stop.join(parts) + stop.rstrip()
+        items = joined("; ", _items([stack.start, *stack.items, stack.end]))
+        stacks.append(message("{title}: {items}", title=stack.title, items=items) if stack.title else items)
+    about = _with_notes(diagram.name, diagram.summary)
+    text = message("{diagram}, from bottom to top. {stacks}.", diagram=about, stacks=joined(". ", stacks))
+    return in_language(text, diagram.language)
 
 
-def _said(items: Sequence[Any], words: dict[str, str]) -> Iterator[str]:
+def _items(items: Sequence[Any]) -> Iterator[str]:
     for item in items:
         if isinstance(item, Box):
-            notes = words["list"].join(note.text for note in item.notes)
-            reads = words["memory"] if item.memory else ""
-            differs = words["differs"] if item.differs else ""
-            yield f"{item.title}{reads}{words['aside'].format(notes) if notes else ''}{differs}"
+            text = message("{box} over the encoder's output", box=item.title) if item.memory else item.title
+            text = _with_notes(text, joined(", ", (note.text for note in item.notes)))
+            yield message("{box}, differs", box=text) if item.differs else text
         elif isinstance(item, Frame):
-            inner = words["then"].join(_said(item.items, words))
-            label = words["list"] + item.label if item.label else ""
-            yield words["frame"].format(count=item.count, label=label, inner=inner)
+            label = ", {label}" if item.label else ""
+            template = "{count} layers" + label + ", each: {inner}; end of the layer"
+            yield message(
+                template, count=item.count, label=item.label, inner=joined("; ", _items(item.items))
+            )
         else:
-            yield words["sum"].format(words["list"].join(_said(item.items, words)))
+            yield message("residual sum around: {inner}", inner=joined(", ", _items(item.items)))
+
+
+def _with_notes(text: str, notes: str) -> str:
+    return message("{block} ({explanation})", block=text, explanation=notes) if notes else text

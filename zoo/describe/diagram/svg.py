@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from html import escape
 
-from zoo.describe.diagram.alt_text import WORDS, described
+from zoo.describe.diagram.alt_text import described, title_of
 from zoo.describe.diagram.arrange import Element
 from zoo.describe.diagram.geometry import (
     APART,
@@ -77,15 +77,13 @@ def to_svgs(diagrams: Sequence[Diagram], *, ident: str = "zoo") -> list[str]:
 def _document(
     diagrams: Sequence[Diagram], width: float, height: float, parts: Sequence[str], ident: str
 ) -> str:
-    words = WORDS[diagrams[0].language if diagrams else "en"]
-    title = words["picture"].format(words["list"].join(diagram.name for diagram in diagrams))
     about = " ".join(described(diagram) for diagram in diagrams)
     return "\n".join(
         (
             f'<svg xmlns="http://www.w3.org/2000/svg" class="zoo-diagram" width="{_n(width)}" '
             f'height="{_n(height)}" viewBox="0 0 {_n(width)} {_n(height)}" role="graphics-document" '
             f'aria-labelledby="{ident}-title" aria-describedby="{ident}-desc">',
-            f'<title id="{ident}-title">{escaped(title)}</title>',
+            f'<title id="{ident}-title">{escaped(title_of(diagrams))}</title>',
             f'<desc id="{ident}-desc">{escaped(about)}</desc>',
             f"<style>{STYLE}</style>",
             f'<rect class="ground" width="{_n(width)}" height="{_n(height)}"/>',

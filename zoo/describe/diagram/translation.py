@@ -5,8 +5,10 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from zoo.describe.diagram.model import Box, Cell, Diagram, Frame, Note, Stack
+from zoo.describe.diagram.model import Diagram, Note
 from zoo.describe.language import in_language
+
+TEXTS = ("title", "text", "label", "summary")  # the fields that are translated
 
 
 def diagram_in(diagram: Diagram, language: str) -> Diagram:
@@ -15,31 +17,20 @@ def diagram_in(diagram: Diagram, language: str) -> Diagram:
     Give it what `marked` has marked: a note without a key of its own keeps its text as the key. ZooError for a language
     that there is not.
     """
-    stacks = tuple(_stack(stack, language) for stack in diagram.stacks)
-    summary = in_language(diagram.summary, language)
-    return dataclasses.replace(diagram, summary=summary, stacks=stacks, language=language)
+    found: Diagram = _translated(diagram, language)
+    return dataclasses.replace(found, language=language)
 
 
-def _stack(stack: Stack, language: str) -> Stack:
-    start, end, *items = (_item(item, language) for item in (stack.start, stack.end, *stack.items))
-    title = in_language(stack.title, language)
-    return dataclasses.replace(stack, title=title, start=start, end=end, items=tuple(items))
-
-
-def _item(item: Any, language: str) -> Any:
-    if isinstance(item, Box):
-        notes = tuple(_note(note, language) for note in item.notes)
-        rows = tuple(tuple(_cell(cell, language) for cell in row) for row in item.rows)
-        return dataclasses.replace(item, title=in_language(item.title, language), notes=notes, rows=rows)
-    items = tuple(_item(inner, language) for inner in item.items)
-    if isinstance(item, Frame):
-        return dataclasses.replace(item, items=items, label=in_language(item.label, language))
-    return dataclasses.replace(item, items=items)
-
-
-def _note(note: Note, language: str) -> Note:
-    return dataclasses.replace(note, text=in_language(note.text, language), key=note.name)
-
-
-def _cell(cell: Cell, language: str) -> Cell:
-    return dataclasses.replace(cell, title=in_language(cell.title, language))
+def _translated(item: Any, language: str) -> Any:
+    if isinstance(item, tuple):
+        return tuple(_translated(one, language) for one in item)
+    if not dataclasses.is_dataclass(item) or isinstance(item, type):
+        return item
+    values = {field.name: getattr(item, field.name) for field in dataclasses.fields(item)}
+    changed = {
+        name: in_language(value, language) if name in TEXTS else _translated(value, language)
+        for name, value in values.items()
+    }
+    if isinstance(item, Note):
+        changed["key"] = item.name
+    return dataclasses.replace(item, **changed)

@@ -6,15 +6,13 @@ The heights and lines are those with which everything has room when it is marked
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from zoo.describe.diagram import geometry
 from zoo.describe.diagram.arrange import keyed
 from zoo.describe.diagram.geometry import Pixels, inside, note_lines
 from zoo.describe.diagram.model import MARK, Box, Diagram, Frame, Stack
-
-Say = Callable[[str], str]
 
 # What the page needs besides, to draw as `zoo.describe.diagram.svg` does.
 GEOMETRY = {
@@ -30,46 +28,40 @@ GEOMETRY = {
 }
 
 
-def drawn(diagram: Diagram, say: Say = str) -> list[dict[str, Any]]:
-    """The stacks of a diagram: for each item its key among those of its stack, its texts as `say` has them, its size."""
-    return [_stack(stack, say) for stack in diagram.stacks]
+def drawn(diagram: Diagram) -> list[dict[str, Any]]:
+    """The stacks of a diagram: for each item its key among those of its stack, its texts, its size."""
+    return [_stack(stack) for stack in diagram.stacks]
 
 
-def _stack(stack: Stack, say: Say) -> dict[str, Any]:
+def _stack(stack: Stack) -> dict[str, Any]:
     keys = iter(keyed(stack.items))
     return {
         "role": stack.role,
-        "title": say(stack.title) if stack.title else "",
-        "start": box_data(stack.start, "start", say),
-        "items": list(_items(stack.items, keys, say)),
-        "end": box_data(stack.end, "end", say),
+        "title": stack.title,
+        "start": box_data(stack.start, "start"),
+        "items": list(_items(stack.items, keys)),
+        "end": box_data(stack.end, "end"),
     }
 
 
-def _items(items: Sequence[Any], keys: Iterator[tuple[str, Any]], say: Say) -> Iterator[dict[str, Any]]:
+def _items(items: Sequence[Any], keys: Iterator[tuple[str, Any]]) -> Iterator[dict[str, Any]]:
     for item in items:
         key, _ = next(keys)
         if isinstance(item, Box):
-            yield box_data(item, key, say)
+            yield box_data(item, key)
             continue
-        inner = list(_items(item.items, keys, say))
+        inner = list(_items(item.items, keys))
         if isinstance(item, Frame):
-            label = say(item.label) if item.label else ""
-            about = {"count": item.count, "label": label, "path": item.path, "block": item.block}
+            about = {"count": item.count, "label": item.label, "path": item.path, "block": item.block}
             yield {"kind": "frame", "key": key, "items": inner, **about}
         else:
             yield {"kind": "residual", "key": key, "items": inner}
 
 
-def box_data(box: Box, key: str, say: Say = str) -> dict[str, Any]:
+def box_data(box: Box, key: str) -> dict[str, Any]:
     """A box with its key, measured as if all of it were marked."""
-    notes = tuple(
-        dataclasses.replace(note, text=say(note.text), key=note.name, differs=True) for note in box.notes
-    )
-    rows = tuple(
-        tuple(dataclasses.replace(c, title=say(c.title) if c.title else "") for c in row) for row in box.rows
-    )
-    whole = dataclasses.replace(box, title=say(box.title), notes=notes, rows=rows, differs=True)
+    notes = tuple(dataclasses.replace(note, differs=True) for note in box.notes)
+    whole = dataclasses.replace(box, notes=notes, differs=True)
     content = inside(whole)
     lines: list[list[str]] = []
     for _, line, begins in note_lines(whole):
@@ -88,7 +80,7 @@ def box_data(box: Box, key: str, say: Say = str) -> dict[str, Any]:
     }
     if notes:
         found["notes"] = [
-            [note.key, note.text, _unmarked(own)] for note, own in zip(notes, lines, strict=True)
+            [note.name, note.text, _unmarked(own)] for note, own in zip(notes, lines, strict=True)
         ]
     if content.cells:
         found["cells"] = [

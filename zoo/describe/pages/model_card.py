@@ -7,12 +7,12 @@ Code, which many models share, is in a table of its own (`code_table`).
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from zoo.describe.described import Described, base_of
-from zoo.describe.diagram import diagram_of
+from zoo.describe.diagram import diagram_in, diagram_of
 from zoo.describe.diagram.labels import which
 from zoo.describe.differences import differences
 from zoo.describe.facts.fact import Fact
@@ -24,6 +24,7 @@ from zoo.describe.pages.diagram_data import drawn
 from zoo.describe.source_code import Source, bases_of, block_classes, block_parts, recipe_code, source_of
 from zoo.host.registry import Registry
 
+Say = Callable[[str], str]  # a text in the language of the card
 FAR = 2**31  # a text beyond every window
 # Facts that the page leaves out: of the machine that it is made on, and those of parts at one context.
 LEFT_OUT = ("fits", "cache.kind.")
@@ -61,7 +62,7 @@ def card(
         "facts": [_fact(fact, say) for fact in sheet if not fact.name.startswith(LEFT_OUT)],
         "numbers": {key: sheet.numbers[key] for key in ("cache", "weights", "parameters")},
         "flops": flops_points(recipe),
-        "stacks": drawn(diagram, say),
+        "stacks": drawn(diagram_in(diagram, language)),
         "recipe": recipe_lines(recipe, say),
         "code": code_of(found, registry),
         "weights": _weights(found, registry),
@@ -71,7 +72,7 @@ def card(
     }
 
 
-def _base(found: Described, registry: Registry, say: Any) -> dict[str, Any] | None:
+def _base(found: Described, registry: Registry, say: Say) -> dict[str, Any] | None:
     """What differs from the architecture that it is told as a variant of, and whether the numbers are the same."""
     base = base_of(found, registry)
     if base is None:
@@ -80,7 +81,7 @@ def _base(found: Described, registry: Registry, say: Any) -> dict[str, Any] | No
     return {"name": base[0], "sentences": [say(sentence) for sentence in sentences]}
 
 
-def _fact(fact: Fact, say: Any) -> list[Any]:
+def _fact(fact: Fact, say: Say) -> list[Any]:
     """Name, role, label, text, what is compared where the text is not enough, and 1 for a detail."""
     value = list(fact.value) if isinstance(fact.value, tuple) else fact.value
     text = say(fact.text)
@@ -138,12 +139,12 @@ def flops_points(recipe: Any) -> dict[str, Any]:
     return {"decode": decode, "prefill": prefill, "head": head, "sums": sums}
 
 
-def recipe_lines(recipe: Any, say: Any = str) -> list[str]:
+def recipe_lines(recipe: Any, say: Say = str) -> list[str]:
     """The recipe in JSON, line by line; equal layers are written once, after a "//" that says which they are."""
     return json.dumps(_told_once(recipe.to_json(), say), ensure_ascii=False, indent=1).splitlines()
 
 
-def _told_once(value: Any, say: Any) -> Any:
+def _told_once(value: Any, say: Say) -> Any:
     if isinstance(value, dict):
         return {key: _told_once(item, say) for key, item in value.items()}
     if not isinstance(value, list) or not any(isinstance(item, dict) for item in value):
