@@ -9,28 +9,26 @@ import mlx.core as mx
 from mlx.utils import tree_map
 from mlx_lm.models.cache import CacheList, ConcatenateKVCache, KVCache, QuantizedKVCache
 
+from zoo.cache import Cache
+
 # Those that can always be trimmed; a rotating one only until it is full.
 TRIMMED = (KVCache, QuantizedKVCache, ConcatenateKVCache)
 
 
-class Rewound:
+class Rewound(Cache):
     """One of mlx-lm's caches: it is trimmed, or put back by its `state`, all that mlx-lm saves of it."""
 
-    restores = True
+    restores = True  # type: ignore[assignment]
 
     def __init__(self, cache: Any) -> None:
         self.cache = cache
         self.trims = type(cache) in TRIMMED
 
-    def takes_back(self, tokens: int) -> bool:
-        """Whether it can be trimmed after a pass over so many tokens."""
-        return self.trims
-
     def trim(self, count: int) -> None:
         """Forget the last `count` tokens."""
         self.cache.trim(count)
 
-    def snapshot(self) -> Any:
+    def snapshot(self, row: int = 0) -> Any:
         """Its state, which nothing changes that the cache does later."""
         return _apart(self.cache.state)
 

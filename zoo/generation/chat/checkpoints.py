@@ -7,6 +7,7 @@ from typing import Any
 
 from zoo.errors import PromptError, TokenizerError
 from zoo.generation.loop.prompt import encode_messages
+from zoo.generation.prefix_cache.tree import common_prefix
 from zoo.loading import Loaded
 
 FOLLOWING = ({"role": "assistant", "content": "Yes."}, {"role": "user", "content": "Why?"})
@@ -30,8 +31,7 @@ def next_turn_checkpoints(
             later = encode_messages(loaded, [*messages, *following], {**(variables or {}), **more})
         except (TokenizerError, PromptError):  # the next turn alone fails: the prompt itself was rendered
             continue
-        pairs = enumerate(zip(ids, later, strict=False))
-        shared = next((index for index, (id, other) in pairs if id != other), min(len(ids), len(later)))
+        shared = common_prefix(list(ids), later)
         if 0 < shared < len(ids):
             yield shared
         return

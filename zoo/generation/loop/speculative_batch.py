@@ -16,8 +16,9 @@ from zoo.cache import CachePolicy
 from zoo.errors import ZooError
 from zoo.generation.loop.decode_step import DecodeStep
 from zoo.generation.loop.step import Drafted, Step
+from zoo.generation.prefix_cache.tree import common_prefix
 from zoo.generation.sampling.logits import check_numbers, token_logprobs
-from zoo.generation.speculative.drafter import Draft, common_prefix
+from zoo.generation.speculative.drafter import Draft
 from zoo.generation.speculative.rejection_sampling import accept
 from zoo.generation.speculative.rollback import Rollback
 from zoo.generation.speculative.throttle import DraftThrottle
@@ -114,7 +115,7 @@ class SpeculativeBatch:
             self.drafter.add_hidden(place, hidden[:, : len(found)])
         self.drafted = Drafted(
             self.drafted.proposed + len(draft.tokens),
-            self.drafted.accepted + common_prefix(found, draft.tokens),
+            self.drafted.accepted + common_prefix(found, list(draft.tokens)),
             self.drafted.passes + 1,
         )
         self.throttle.update(self.clock() - began, len(found), len(draft.tokens))

@@ -216,8 +216,8 @@ class Tree:
         )
 
 
-def common_prefix(first: array[int], second: array[int]) -> int:
-    """The length of the common prefix of two lists of ids."""
+def common_prefix(first: Sequence[int], second: Sequence[int]) -> int:
+    """The length of the common prefix of two lists of ids, or of two arrays."""
     low, high = 0, min(len(first), len(second))
     while low < high:  # comparing slices is fast: find the longest that are equal
         middle = (low + high + 1) // 2

@@ -11,7 +11,8 @@ import mlx.core as mx
 
 from zoo import runtime
 from zoo.cache import evaluate_caches
-from zoo.generation.speculative.drafter import Draft, Drafter, DraftSampler, common_prefix
+from zoo.generation.prefix_cache.tree import common_prefix
+from zoo.generation.speculative.drafter import Draft, Drafter, DraftSampler
 from zoo.generation.speculative.rollback import Rollback
 
 

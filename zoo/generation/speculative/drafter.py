@@ -86,9 +86,3 @@ def match_vocab(logits: mx.array, vocab: int) -> mx.array:  # (1, V') -> (1, V)
     if missing <= 0:
         return logits[:, :vocab]
     return mx.concatenate([logits, mx.full((1, missing), -float("inf"))], axis=-1)
-
-
-def common_prefix(first: Sequence[int], second: Sequence[int]) -> int:
-    """The number of tokens at the start of both that are the same."""
-    pairs = enumerate(zip(first, second, strict=False))
-    return next((index for index, (one, other) in pairs if one != other), min(len(first), len(second)))

@@ -3,27 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
-
-@runtime_checkable
-class RollbackCache(Protocol):
-    """What `Rollback` needs of a plain cache: a part of `zoo.cache.Cache`."""
-
-    trims: bool
-    restores: bool
-
-    def takes_back(self, tokens: int) -> bool:
-        """Whether `trim` can drop any tokens of a pass over so many, right after it."""
-
-    def trim(self, count: int) -> None:
-        """Drop the last `count` tokens."""
-
-    def snapshot(self) -> Any:
-        """A copy of the state; where it `restores`."""
-
-    def restore(self, snapshot: Any) -> None:
-        """Return to the state of a snapshot."""
+from zoo.cache import Cache
 
 
 class Rollback:
@@ -33,7 +15,7 @@ class Rollback:
     checkpoint, and then all caches do, so that they hold the same tokens: the next pass reads the accepted ones again.
     """
 
-    def __init__(self, caches: Sequence[RollbackCache]) -> None:
+    def __init__(self, caches: Sequence[Cache]) -> None:
         self.caches = caches
         self._snapshots: list[Any] = []  # None for a cache that trims
 
@@ -63,4 +45,4 @@ class Rollback:
 
 def can_roll_back(caches: Sequence[Any]) -> bool:
     """Whether each of a model's plain caches trims or restores."""
-    return all(isinstance(cache, RollbackCache) and (cache.trims or cache.restores) for cache in caches)
+    return all(isinstance(cache, Cache) and (cache.trims or cache.restores) for cache in caches)
