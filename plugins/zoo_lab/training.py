@@ -16,7 +16,7 @@ from zoo.assemble import TRAINED, assemble
 from zoo.checkpoint.open import make_recipe
 from zoo.errors import ZooError
 from zoo.host.recipes import recipe_architecture, recipe_config
-from zoo.host.registry import Registry, default_registry
+from zoo.host.registry import default_registry
 from zoo.loading import Loaded
 from zoo.tokenizer import Tokenizer
 from zoo.training import run_tokenizer
@@ -45,15 +45,15 @@ class Trained:
 
 
 @cache
-def small_tokenizer(vocab: int = VOCAB, name: str = CORPUS) -> Tokenizer:
-    """A byte-level tokenizer of `vocab` tokens, trained on a corpus; made once a process."""
+def small_tokenizer(name: str) -> Tokenizer:
+    """A byte-level tokenizer of `VOCAB` tokens, trained on a corpus; made once a process."""
+    files = run_tokenizer.trained_on(corpus(name, "generate"), VOCAB)
+    return run_tokenizer.opened(files, default_registry())
+
+
+def recipe_of(name: str, numbers: Mapping[str, Any]) -> Any:
+    """The recipe of an architecture with its pocket preset's numbers, and those of a config.json in their place."""
     registry = default_registry()
-    return run_tokenizer.opened(run_tokenizer.trained_on(corpus(name, "generate", registry), vocab), registry)
-
-
-def recipe_of(name: str, numbers: Mapping[str, Any], registry: Registry | None = None) -> Any:
-    """The recipe of an architecture with the numbers of a config.json, those of its pocket preset where none are given."""
-    registry = registry or default_registry()
     architecture = registry.architecture(name)
     preset = architecture.preset("pocket")
     config = dict(preset.config or {}) if preset else {}
@@ -66,31 +66,26 @@ def trained(
     trial: Trial,
     *,
     objective: TrainingObjective | None = None,
-    vocab: int = VOCAB,
     points: int = 10,
     documents: int = DOCUMENTS,
     depth_scaled: bool = True,
     observe: Callable[[Loaded, int], None] | None = None,
-    registry: Registry | None = None,
 ) -> Trained:
     """Train a recipe from nothing on the corpus that `settings` names (default: the atlas).
 
-    The trial's seed decides the weights and the order of the batches. Matrices start with GPT-2's standard deviation, 0.02
-    at width 768, in proportion to 1/√width; `depth_scaled` divides those that end a residual branch by √(2 layers). `objective` is one of one's own;
-    `observe(loaded, step)` is called at each of the `points` at which the curve is measured. The loss at the end is that of
-    the first `documents` held-out ones. `Failed` when the loss is no number.
+    The trial's seed decides the weights and the order of the batches. Matrices start with GPT-2's standard deviation,
+    0.02 at width 768, in proportion to 1/√width; `depth_scaled` divides those that end a residual branch by
+    √(2 layers). `objective` replaces the architecture's own. The curve is measured at `points` steps, at each of which
+    `observe(loaded, step)` is called. The final loss is that of the first `documents` held-out ones. `Failed` when the
+    loss is no number.
     """
-    registry = registry or default_registry()
-    name = settings.corpus or CORPUS
+    registry, name = default_registry(), settings.corpus or CORPUS
     settings = replace(settings, seed=trial.seed, corpus=name)
-    tokenizer = small_tokenizer(vocab, name)
-    loaded = _new_model(
-        recipe.with_vocab(tokenizer.vocab_size), tokenizer, trial.seed, depth_scaled, registry
-    )
-    task = loaded.architecture.task
+    loaded = _new_model(recipe, small_tokenizer(name), trial.seed, depth_scaled)
     objective = objective or objective_of(loaded.architecture, settings.objective, registry)
-    batches = CorpusBatches(objective, corpus(name, task, registry), tokenizer, settings)
-    record = TrainingRecord(loaded.architecture.name, recipe.parameters(recipe.dim), vars(settings))
+    texts = corpus(name, loaded.architecture.task, registry)
+    batches = CorpusBatches(objective, texts, small_tokenizer(name), settings)
+    record = TrainingRecord(loaded.architecture.name, loaded.recipe.parameters(recipe.dim), vars(settings))
     done = 0
 
     def step(number: int, loss: float, rate: float) -> None:
@@ -125,10 +120,9 @@ def trained(
     return Trained(loaded, loss, record.validation, record.seconds)
 
 
-def _new_model(
-    recipe: Any, tokenizer: Tokenizer, seed: int, depth_scaled: bool, registry: Registry
-) -> Loaded:
-    """A model of a recipe with the weights that a training starts from."""
+def _new_model(recipe: Any, tokenizer: Tokenizer, seed: int, depth_scaled: bool) -> Loaded:
+    """A model of a recipe, for the tokens of a tokenizer, with the weights that a training starts from."""
+    registry, recipe = default_registry(), recipe.with_vocab(tokenizer.vocab_size)
     config = recipe_config(recipe)
     model = assemble(recipe, registry, copies=TRAINED)
     init_std = 0.02 * (768 / recipe.dim) ** 0.5

@@ -94,15 +94,11 @@ def train(
     from zoo.training.resuming import settings_to_resume
     from zoo.training.run import settings_of, train_folder
 
-    if resume and overwrite:
-        raise click.UsageError("--resume goes on with a run and --overwrite begins anew: give one of them")
-    if architecture and recipe:
-        raise click.UsageError("give an ARCHITECTURE or --recipe, not both")
-    if not (architecture or recipe or resume):
-        raise click.UsageError("give an ARCHITECTURE, or --recipe with a JSON file")
+    _check_usage(architecture, recipe, resume, overwrite)
     what = read_recipe(recipe, default_registry()) if recipe else architecture
     asked = {key: value for key, value in given.items() if value is not None}
     settings = settings_to_resume(out, asked) if resume or what is None else settings_of(what, asked)
+    numbers = read_object_at(config.resolve(), ConfigError, required=True) if config else None
     progress = Progress(architecture or (recipe.stem if recipe else out.name), settings.steps)
     with progress, Interrupts(progress.say) as interrupts:
 
@@ -111,25 +107,15 @@ def train(
             if text == FIRST_STEP:
                 interrupts.wait_for_step()
 
+        callbacks = TrainingCallbacks(phase, progress.step, progress.measured, interrupts.asked)
+        folder: dict[str, Any] = dict(config=numbers, tokenizer=tokenizer, resume=resume, overwrite=overwrite)
         try:
-            record = train_folder(
-                what,
-                out,
-                settings,
-                config=read_object_at(config.resolve(), ConfigError, required=True) if config else None,
-                tokenizer=tokenizer,
-                resume=resume,
-                overwrite=overwrite,
-                keep=not forget,
-                callbacks=TrainingCallbacks(phase, progress.step, progress.measured, interrupts.asked),
-            )
+            record = train_folder(what, out, settings, **folder, keep=not forget, callbacks=callbacks)
         except Stopped as stopped:
             progress.stop()
-            click.echo(
-                f"zoo: stopped and saved at step {stopped.step} of {settings.steps}; "
-                f"`zoo train{f' {architecture}' if architecture else ''} --out {out} --resume` goes on",
-                err=True,
-            )
+            command = f"zoo train{f' {architecture}' if architecture else ''} --out {out} --resume"
+            done = f"stopped and saved at step {stopped.step} of {settings.steps}"
+            click.echo(f"zoo: {done}; `{command}` goes on", err=True)
             return 130
     write(drawn(record) + "\n\n")
     click.echo(
@@ -137,6 +123,16 @@ def train(
         f"loss {record.losses[-1][1]}, validation {record.validation[-1][1]}"
     )
     return 0
+
+
+def _check_usage(architecture: str | None, recipe: Path | None, resume: bool, overwrite: bool) -> None:
+    """A usage error for options that contradict each other."""
+    if resume and overwrite:
+        raise click.UsageError("--resume goes on with a run and --overwrite begins anew: give one of them")
+    if architecture and recipe:
+        raise click.UsageError("give an ARCHITECTURE or --recipe, not both")
+    if not (architecture or recipe or resume):
+        raise click.UsageError("give an ARCHITECTURE, or --recipe with a JSON file")
 
 
 class Progress:

@@ -72,6 +72,7 @@ def train_folder(
     (default: one trained on the corpus); the vocabulary's size becomes the tokenizer's. `out/run` holds the state that
     `resume` starts from, after the end too unless `keep` is false. A folder that holds something is refused unless
     `overwrite` allows a new model in its place. ZooError names what cannot be: a setting, a folder, a text, a recipe.
+    The parameters are the options of `zoo train`.
 
     >>> from pathlib import Path
     >>> from zoo.training.run import settings_of, train_folder
