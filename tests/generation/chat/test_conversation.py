@@ -10,8 +10,8 @@ import zoo
 from zoo.errors import PromptError, TokenizerError
 from zoo.generation.chat.conversation import Conversation, load_conversation
 from zoo.generation.chat.session import ChatSession
-from zoo.generation.chat.tools import ToolCall
 from zoo.generation.loop.prompt import encode_messages
+from zoo.generation.loop.step import ToolCall
 
 TEMPLATE = (
     "{% for m in messages %}{% if m.content == 'refuse' %}{{ raise_exception('no') }}{% endif %}{{ m.content }} "

@@ -10,7 +10,7 @@ from typing import Any
 from zoo.errors import PromptError, SourceError
 from zoo.files.reading import parse_json, read_user_text
 from zoo.files.writing import is_stream, write_record
-from zoo.generation.chat.tools import ToolCall
+from zoo.generation.loop.step import ToolCall
 
 FILE_KEYS = ("generator", "messages", "settings")
 ROLES = ("system", "user", "assistant", "tool")

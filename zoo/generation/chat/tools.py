@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from zoo.errors import PromptError
-from zoo.frozen import Frozen, frozen
+from zoo.generation.loop.step import ToolCall
 
 Tool = Mapping[str, Any] | Callable[..., Any]
 
@@ -22,31 +22,6 @@ FORM = '{"type": "function", "function": {"name": …, "description": …, "para
 _LETTERS = string.ascii_letters + string.digits
 _ID_LENGTH = 9  # Mistral's templates take ids of nine letters and digits and no others
 _ARGUMENT = re.compile(r"(\w+)\s*(?:\([^)]*\))?:\s*(.*)")
-
-
-@frozen()
-class ToolCall(Frozen):
-    """A call that a model asks for: the tool's `name` and its `arguments`; `id` names the call in the tool's answer.
-
-    >>> from zoo.generation.chat.tools import ToolCall
-    >>> call = ToolCall("a1", "add", {"x": 2, "y": 3})
-    >>> {"add": lambda x, y: x + y}[call.name](**call.arguments)
-    5
-    """
-
-    id: str
-    name: str
-    arguments: dict[str, Any]
-
-    def to_json(self) -> dict[str, Any]:
-        """The call as an entry of an assistant message's "tool_calls".
-
-        >>> from zoo.generation.chat.tools import ToolCall
-        >>> ToolCall("a1", "add", {"x": 2}).to_json()
-        {'id': 'a1', 'type': 'function', 'function': {'name': 'add', 'arguments': {'x': 2}}}
-        """
-        function = {"name": self.name, "arguments": self.arguments}
-        return {"id": self.id, "type": "function", "function": function}
 
 
 def call_of(value: Any) -> ToolCall | None:

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from zoo.errors import PluginError, ZooError
 from zoo.frozen import Frozen, frozen
-
-if TYPE_CHECKING:
-    from zoo.generation.chat.tools import ToolCall
 
 
 @frozen()
@@ -34,6 +31,31 @@ class Drafted(Frozen):
     proposed: int
     accepted: int
     passes: int
+
+
+@frozen()
+class ToolCall(Frozen):
+    """A call that a model asks for: the tool's `name` and its `arguments`; `id` names the call in the tool's answer.
+
+    >>> from zoo.generation.loop.step import ToolCall
+    >>> call = ToolCall("a1", "add", {"x": 2, "y": 3})
+    >>> {"add": lambda x, y: x + y}[call.name](**call.arguments)
+    5
+    """
+
+    id: str
+    name: str
+    arguments: dict[str, Any]
+
+    def to_json(self) -> dict[str, Any]:
+        """The call as an entry of an assistant message's "tool_calls".
+
+        >>> from zoo.generation.loop.step import ToolCall
+        >>> ToolCall("a1", "add", {"x": 2}).to_json()
+        {'id': 'a1', 'type': 'function', 'function': {'name': 'add', 'arguments': {'x': 2}}}
+        """
+        function = {"name": self.name, "arguments": self.arguments}
+        return {"id": self.id, "type": "function", "function": function}
 
 
 @frozen()

@@ -7,7 +7,8 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from zoo.generation.chat.tools import ToolCall, call_of, names_of, new_id, parse_model_json
+from zoo.generation.chat.tools import call_of, names_of, new_id, parse_model_json
+from zoo.generation.loop.step import ToolCall
 
 Tools = Sequence[Mapping[str, Any]]  # declarations
 ParseCalls = Callable[[str, Tools], tuple[ToolCall, ...] | None]

@@ -10,7 +10,8 @@ from __future__ import annotations
 import re
 
 from zoo.generation.chat.parsing.parser import Parsed, Parser
-from zoo.generation.chat.tools import ToolCall, new_id, parse_model_json
+from zoo.generation.chat.tools import new_id, parse_model_json
+from zoo.generation.loop.step import ToolCall
 
 START, CHANNEL, CONSTRAIN, MESSAGE = "<|start|>", "<|channel|>", "<|constrain|>", "<|message|>"
 ENDS = ("<|end|>", "<|call|>", "<|return|>")

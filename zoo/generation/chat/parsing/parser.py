@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from zoo.frozen import Frozen, frozen
-from zoo.generation.chat.tools import ToolCall
+from zoo.generation.loop.step import ToolCall
 from zoo.generation.loop.stop import partial_match
 
 
