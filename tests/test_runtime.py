@@ -15,7 +15,11 @@ def blas_and_advice(code, **environment):
     import os
 
     done = subprocess.run(
-        [sys.executable, "-c", f"{code}\nimport json\nprint(json.dumps([runtime.blas(), runtime.advice()]))"],
+        [
+            sys.executable,
+            "-c",
+            f"{code}\nimport json\nprint(json.dumps([runtime.blas(), runtime.speed_advice()]))",
+        ],
         capture_output=True,
         text=True,
         check=True,
@@ -60,7 +64,7 @@ def test_memory_is_measured():
 
 def test_arrays_are_shared_among_streams_by_their_bytes(monkeypatch):
     monkeypatch.setattr(device, "side_streams", lambda: ("first", "second"))
-    found = runtime.side_by_side({"small": 3, "large": 10, "middle": 4, "other": 4})
+    found = runtime.assign_streams({"small": 3, "large": 10, "middle": 4, "other": 4})
     assert found == {"large": "first", "middle": "second", "other": "second", "small": "second"}
     assert list(found) == ["large", "middle", "other", "small"]
 

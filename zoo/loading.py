@@ -105,7 +105,7 @@ def load(
     Traceback (most recent call last):
     zoo.errors.SourceError: 'lama' is no architecture, folder or hub id; did you mean llama?; `zoo list` shows all
     """
-    runtime.check_process()
+    runtime.check_not_forked()
     if context is not None and (type(context) is not int or context < 0):
         raise SourceError(f"`context` must be a number of tokens, got {context!r:.60}")
     floats = runtime.compute_dtype(dtype)
@@ -134,7 +134,7 @@ def load(
     if broken is not None:
         raise opened.not_finite(dtype, broken)
     keep_floats(model, unpack)
-    runtime.prepare()
+    runtime.set_up_device()
     return Loaded(
         model=model,
         tokenizer=checkpoint.tokenizer(),

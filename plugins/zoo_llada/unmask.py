@@ -19,7 +19,7 @@ from zoo.generation.loop.text_stream import TextStream
 from zoo.generation.sampling.draw import sampler
 from zoo.generation.settings import settings_for
 from zoo.loading import Loaded
-from zoo_llada.uncover import Choose, drafted, each, share, uncover
+from zoo_llada.denoising import Choose, draft_text, sample_each, split_evenly, unmask_passes
 
 
 def stream(loaded: Loaded, prompt: str | Sequence[int], **settings: Any) -> Iterator[Step]:
@@ -69,10 +69,10 @@ def _answers(
     mask = mask_id(loaded)
     texts = each_prompt(prompts, several, lambda prompt: encode_prompt(loaded, prompt, special_tokens))
     check_room(loaded.recipe.vocab, max(map(len, texts), default=0) + max_tokens)
-    blocks = share(max_tokens, -(-max_tokens // block_length))
+    blocks = split_evenly(max_tokens, -(-max_tokens // block_length))
     if steps is not None and steps < len(blocks):
         raise PromptError(f"`steps` must be at least {len(blocks)}, one for each block, got {steps}")
-    passes = share(steps or max_tokens, len(blocks))
+    passes = split_evenly(steps or max_tokens, len(blocks))
     plan = [(size, min(count, size)) for size, count in zip(blocks, passes, strict=True)]
 
     def run() -> Iterator[tuple[int, Step]]:
@@ -104,10 +104,14 @@ def _answer(
     tokens = mx.concatenate([tokens, mx.full((len(texts), length), mask)], axis=1)
     for size, passes in plan:
         new: list[list[int]] = []
-        for tokens in uncover(loaded.model, tokens, start, size, passes, mask, each(chooses), real):  # noqa: B020
+        choose = sample_each(chooses)
+        for tokens in unmask_passes(loaded.model, tokens, start, size, passes, mask, choose, real):  # noqa: B020
             new = tokens[:, start : start + size].tolist()
             for place, index in enumerate(going if loaded.tokenizer is not None else ()):
-                yield index, Step(None, "", draft=drafted(loaded.tokenizer, new[place], mask, texts[0].ends))
+                yield (
+                    index,
+                    Step(None, "", draft=draft_text(loaded.tokenizer, new[place], mask, texts[0].ends)),
+                )
         kept = []
         for place, index in enumerate(going):
             steps = list(texts[index].steps(new[place]))

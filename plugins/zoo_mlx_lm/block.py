@@ -17,7 +17,7 @@ from zoo.checkpoint.quantized_matrix import QuantizationSpec, QuantizedMatrix
 from zoo.checkpoint.quantized_tensors import gather_mlx
 from zoo.checkpoint.safetensors import Tensors
 from zoo.errors import CheckpointError, PromptError
-from zoo_mlx_lm.network import ChoosesPackings, Sanitizes, failure, make
+from zoo_mlx_lm.network import ChoosesQuantization, Sanitizes, failure, make
 from zoo_mlx_lm.spec import Bridged
 
 
@@ -110,7 +110,7 @@ class BridgedDecoder(Model, nn.Module):
         """A checkpoint's tensors renamed and joined by mlx-lm's own code, which may settle what the model holds."""
         arrays = dict(tensors.arrays)
         for name in [name for name, tensor in arrays.items() if isinstance(tensor, QuantizedMatrix)]:
-            arrays |= apart(name, arrays.pop(name))
+            arrays |= mlx_lm_arrays(name, arrays.pop(name))
         try:
             arrays = self.network.sanitize(arrays) if isinstance(self.network, Sanitizes) else arrays
         except Exception as error:
@@ -125,7 +125,7 @@ class BridgedDecoder(Model, nn.Module):
             layer = layer[int(step)] if isinstance(layer, list) else layer[step]
         if "mode" not in signature(layer.to_quantized).parameters:
             return None  # nor can mlx-lm quantize it
-        choose = self.network.quant_predicate if isinstance(self.network, ChoosesPackings) else None
+        choose = self.network.quant_predicate if isinstance(self.network, ChoosesQuantization) else None
         chosen = True if choose is None else choose(inside, layer)
         if isinstance(chosen, dict):
             group = quantization.group_size if quantization.mode == "affine" else 64
@@ -138,7 +138,7 @@ class BridgedDecoder(Model, nn.Module):
         return quantization if chosen else None
 
 
-def apart(name: str, packed: QuantizedMatrix) -> dict[str, Any]:
+def mlx_lm_arrays(name: str, packed: QuantizedMatrix) -> dict[str, Any]:
     """The arrays of a packed matrix by mlx-lm's names; its numbers where the quantization has what mlx-lm does not know."""
     if packed.global_scale is not None or packed.permutation is not None:
         return {name: packed.dequantize()}

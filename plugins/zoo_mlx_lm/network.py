@@ -54,7 +54,7 @@ class Sanitizes(Protocol):
 
 
 @runtime_checkable
-class ChoosesPackings(Protocol):
+class ChoosesQuantization(Protocol):
     """A model of mlx-lm that says how each of its layers is quantized; not all do."""
 
     quant_predicate: Any

@@ -5,7 +5,7 @@ import pytest
 from mlx_lm.models import cache as mlx_lm_cache
 
 from zoo.assemble import build
-from zoo.blocks.attention import rotates_late
+from zoo.blocks.attention import caches_unrotated_keys
 from zoo.cache import CrossCache, KVCache, WindowCache
 from zoo.host.registry import default_registry
 from zoo.recipe import Attention, CrossAttention, DynamicScaling, JointRMSNorm, LinearScaling, RoPE
@@ -30,7 +30,7 @@ def made(spec, dim=16):
     ],
 )
 def test_keys_are_cached_before_they_are_rotated_where_the_length_changes_their_angles(scaling, cache, late):
-    assert rotates_late(made(RoPE(scaling=scaling)), cache) is late
+    assert caches_unrotated_keys(made(RoPE(scaling=scaling)), cache) is late
 
 
 def test_cross_attention_is_attention_over_another_text():

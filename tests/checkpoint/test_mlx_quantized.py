@@ -8,7 +8,7 @@ import pytest
 
 import zoo
 from zoo.checkpoint.quantized_matrix import QuantizationSpec
-from zoo.checkpoint.quantized_tensors import Expected, gather, method_of
+from zoo.checkpoint.quantized_tensors import ExpectedQuantization, gather, method_of
 from zoo.checkpoint.safetensors import Tensors
 from zoo.errors import CheckpointError, ConfigError, ZooError
 from zoo.host.registry import default_registry
@@ -228,12 +228,12 @@ def test_parts_that_do_not_belong_together_are_named(change, word):
 )
 def test_settings_that_cannot_be(settings, word):
     with pytest.raises(ConfigError, match=r"config\.json: ") as caught:
-        Expected({"quantization": settings})
+        ExpectedQuantization({"quantization": settings})
     assert word in str(caught.value)
 
 
 def test_the_packing_of_a_path():
-    expected = Expected(
+    expected = ExpectedQuantization(
         {"quantization": FOUR | {"a": dict(mode="mxfp8"), "b": False, "c": True, "d": dict(bits=8)}}
     )
     assert expected.of("a") == QuantizationSpec(8, 32, "mxfp8")

@@ -82,7 +82,7 @@ def test_advice_is_a_command_for_this_installation(monkeypatch):
         return
     monkeypatch.setattr(device, "blas", lambda: "OpenBLAS")
     monkeypatch.setattr("platform.machine", lambda: "x86_64")
-    (line,) = runtime.advice()
+    (line,) = runtime.speed_advice()
     command = line.split("`")[1].split()
     assert command == [sys.executable, "-m", "pip", "install", "mkl"]
     assert subprocess.run([*command[:3], "--version"], capture_output=True).returncode == 0
@@ -92,7 +92,7 @@ def test_advice_is_a_command_for_this_installation(monkeypatch):
     ]
     assert [one[:3] for one in extra] == ["mkl"]
     monkeypatch.setattr(device, "find_spec", lambda name: None)
-    assert f"`uv pip install -p {sys.executable} mkl`" in runtime.advice()[0]
+    assert f"`uv pip install -p {sys.executable} mkl`" in runtime.speed_advice()[0]
 
 
 def test_the_languages_of_a_model_without_any_are_told_by_its_name(command):

@@ -45,7 +45,7 @@ def both(model, tokens):
 @pytest.mark.parametrize("joins", [True, pytest.param(False, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", PREPARED)
 def test_joined_or_not_it_gives_the_models_logits(name, joins, monkeypatch):
-    monkeypatch.setattr(runtime, "joins", lambda nbytes: joins)
+    monkeypatch.setattr(runtime, "joins_projections", lambda nbytes: joins)
     made = subject(name)
     same(*both(made.model, made.tokens[:, :9]), "the logits")
 

@@ -9,7 +9,7 @@ import pytest
 
 import zoo
 from zoo.checkpoint.convert import convert
-from zoo.checkpoint.gguf.file import GGUFCheckpoint
+from zoo.checkpoint.gguf.gguf_checkpoint import GGUFCheckpoint
 from zoo.checkpoint.save import save
 from zoo.checkpoint.source import find
 from zoo.config import Config

@@ -13,7 +13,7 @@ from zoo.generation.sampling.draw import greedy
 from zoo.loading import Loaded
 from zoo.testing import subject
 from zoo_llada import EIGHT_BILLION, llada
-from zoo_llada.uncover import HIDDEN, drafted, share, uncover
+from zoo_llada.denoising import HIDDEN, draft_text, split_evenly, unmask_passes
 
 MASK, END = 3, 2
 
@@ -92,7 +92,7 @@ def test_the_surest_are_uncovered_first_and_stay():
     table = [[0, 0, 0, 0, value, 0] for value in sure]
     model = Known(table)
     text = mx.array([[5, 5, MASK, MASK, MASK, MASK]])
-    steps = [t[0].tolist() for t in uncover(model, text, 2, 4, 4, MASK, greedy)]
+    steps = [t[0].tolist() for t in unmask_passes(model, text, 2, 4, 4, MASK, greedy)]
     texts = [text[0].tolist(), *steps]
     changed = [
         [i for i, (old, new) in enumerate(zip(*pair, strict=True)) if old != new] for pair in pairwise(texts)
@@ -103,20 +103,20 @@ def test_the_surest_are_uncovered_first_and_stay():
 
 def test_fewer_passes_uncover_several_at_once():
     model = Known([[0, 0, 0, 0, float(place), 0] for place in range(8)])
-    steps = list(uncover(model, mx.array([[MASK] * 7 + [5]]), 0, 7, 3, MASK, greedy))
+    steps = list(unmask_passes(model, mx.array([[MASK] * 7 + [5]]), 0, 7, 3, MASK, greedy))
     assert [sum(id == MASK for id in step[0].tolist()) for step in steps] == [4, 2, 0]
     assert len(model.seen) == 3
 
 
 def test_the_mask_itself_is_never_a_prediction():
     model = Known([[0, 0, 0, 9.0, 1.0, 0]] * 4)
-    *_, last = uncover(model, mx.array([[MASK] * 4]), 0, 4, 2, MASK, greedy)
+    *_, last = unmask_passes(model, mx.array([[MASK] * 4]), 0, 4, 2, MASK, greedy)
     assert last[0].tolist() == [4] * 4
 
 
 def test_shares_are_even():
-    assert share(10, 4) == [3, 3, 2, 2]
-    assert share(4, 4) == [1, 1, 1, 1]
+    assert split_evenly(10, 4) == [3, 3, 2, 2]
+    assert split_evenly(4, 4) == [1, 1, 1, 1]
 
 
 @pytest.fixture(scope="module")
@@ -215,8 +215,8 @@ class Letters:
 
 
 def test_a_draft_shows_what_is_masked_and_ends_where_the_text_will():
-    assert drafted(Letters(), [5, MASK, MASK, 6], MASK, frozenset([END])) == f"a{HIDDEN}{HIDDEN}b"
-    assert drafted(Letters(), [5, MASK, END, 6], MASK, frozenset([END])) == f"a{HIDDEN}"
+    assert draft_text(Letters(), [5, MASK, MASK, 6], MASK, frozenset([END])) == f"a{HIDDEN}{HIDDEN}b"
+    assert draft_text(Letters(), [5, MASK, END, 6], MASK, frozenset([END])) == f"a{HIDDEN}"
 
 
 def test_drafts_stand_before_the_tokens_of_their_block(loaded):

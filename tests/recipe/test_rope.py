@@ -11,7 +11,7 @@ import zoo
 from zoo.architecture import Block, hookimpl
 from zoo.assemble import assemble, build
 from zoo.blocks.position import Scaling, token_positions
-from zoo.checkpoint.convert import convert, spelled_out
+from zoo.checkpoint.convert import complete_config, convert
 from zoo.config import Config
 from zoo.errors import ConfigError, RecipeError
 from zoo.host.registry import default_registry, isolated
@@ -78,7 +78,7 @@ def test_a_converted_config_keeps_positions_nested_by_layer_type():
         config=dict(rope_parameters=BY_TYPE),
         defaults=dict(rope_theta=1e4),
     )
-    assert spelled_out(opened) == dict(rope_parameters=BY_TYPE, rope_theta=1e4)
+    assert complete_config(opened) == dict(rope_parameters=BY_TYPE, rope_theta=1e4)
 
 
 def test_an_error_in_positions_nested_by_layer_type_names_the_whole_key():

@@ -83,7 +83,7 @@ class Attention(MultiHeadAttention):
     ) -> mx.array:  # (B, T, D) -> (B, T, D)
         queries, keys, values = self.project(x)
         offset = 0 if cache is None else cache.offset
-        late = rotates_late(self.rope, cache)
+        late = caches_unrotated_keys(self.rope, cache)
         places = cache.key_positions(x.shape[1]) if late else 0
         queries, keys = self.rotate(queries, offset), keys if late else self.rotate(keys, offset)
         if cache is not None:
@@ -108,7 +108,7 @@ class Attention(MultiHeadAttention):
         return x if self.rope is None else self.rope(x, offset)
 
 
-def rotates_late(rope: nn.Module | None, cache: Any) -> bool:
+def caches_unrotated_keys(rope: nn.Module | None, cache: Any) -> bool:
     """Whether keys are cached before they are rotated, because the length of the text changes their angles.
 
     mlx-lm's caches do not promise the order of the keys that they return, so those are cached after it.

@@ -44,11 +44,11 @@ def merged_caches(models: Sequence[Sequence[Any]]) -> list[Any]:
 
 
 def evaluate_caches(cache: Sequence[Any], tokens: int, report: Callable[[int], None] | None = None) -> None:
-    """Evaluate what a pass over `tokens` left in the caches of a model: `runtime.by_layer`, or all at once.
+    """Evaluate what a pass over `tokens` left in the caches of a model: `runtime.evaluates_by_layer`, or all at once.
 
     `report` is called after each evaluation with the tokens that its share of the pass comes to.
     """
-    groups = [[layer] for layer in cache] if runtime.by_layer() else [list(cache)]
+    groups = [[layer] for layer in cache] if runtime.evaluates_by_layer() else [list(cache)]
     for number, group in enumerate(groups, 1):
         mx.eval([layer.state for layer in group])
         if report is not None:

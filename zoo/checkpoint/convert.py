@@ -97,7 +97,7 @@ def convert(
     conversion = Conversion(opened, layout, floats, quantize == "none", asked, choices, updates)
     tensors, count = conversion.promised()
     opened.parameters = {}  # only `tensors` holds them now
-    mlx_config = spelled_out(opened) if layout == "mlx" else opened.config
+    mlx_config = complete_config(opened) if layout == "mlx" else opened.config
     config = {**mlx_config, **signature_of(opened.architecture, opened.registry)}
     broken, read = partial(opened.not_finite, dtype), None if opened.checkpoint.lazy else conversion.read
     with new_folder(out) as part:
@@ -182,7 +182,7 @@ class Conversion:
         return renamed(parameters, opened.architecture, opened.recipe, self.layout)
 
 
-def spelled_out(opened: Opened) -> dict[str, Any]:
+def complete_config(opened: Opened) -> dict[str, Any]:
     """The config as mlx-lm reads it: every default written out, and RoPE in transformers 4's two keys."""
     if opened.architecture.bridged:
         return opened.config  # another library has read this very one

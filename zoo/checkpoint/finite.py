@@ -29,9 +29,9 @@ def evaluate(tensors: Mapping[str, Any], report: Callable[[int, int], None] | No
     signs: dict[str, list[mx.array]] = {}
     group: list[Any] = []
     begun: list[Any] = []
-    for name, stream in runtime.side_by_side(sizes).items():
+    for name, stream in runtime.assign_streams(sizes).items():
         tensor = tensors[name]
-        with runtime.on(stream):
+        with runtime.on_stream(stream):
             signs[name] = list(_signs(tensor))
         group += [
             list(tensor.parts().values()) if isinstance(tensor, QuantizedMatrix) else tensor,

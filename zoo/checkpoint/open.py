@@ -14,7 +14,7 @@ from zoo.architecture import Architecture
 from zoo.assemble import assemble
 from zoo.checkpoint.checkpoint import Checkpoint, open_checkpoint
 from zoo.checkpoint.parameters import match, placed, quantizations, warn_of_unread
-from zoo.checkpoint.quantized_tensors import Expected, check_method, warn_of_differences
+from zoo.checkpoint.quantized_tensors import ExpectedQuantization, check_method, warn_of_differences
 from zoo.checkpoint.safetensors import Tensors
 from zoo.checkpoint.source import find
 from zoo.config import Config
@@ -119,7 +119,7 @@ def open_model(
     model = assemble(recipe, registry)
     tensors = model.sanitize(tensors)  # another library's model has names of its own
     parameters, layout = match(model, chosen, recipe, tensors)
-    warn_of_differences(Expected(config), quantizations(tensors, parameters))
+    warn_of_differences(ExpectedQuantization(config), quantizations(tensors, parameters))
     return Opened(checkpoint, model, parameters, recipe, defaults, layout)
 
 

@@ -83,9 +83,9 @@ def fill(model: nn.Module, parameters: Mapping[str, Any], dtype: mx.Dtype | None
     """
     arrays: dict[str, Any] = {}
     packed = {}
-    streams = runtime.side_by_side({path: tensor.nbytes for path, tensor in parameters.items()})
+    streams = runtime.assign_streams({path: tensor.nbytes for path, tensor in parameters.items()})
     for path, tensor in parameters.items():
-        with runtime.on(streams[path]):
+        with runtime.on_stream(streams[path]):
             cast = tensor if dtype is None else tensor.astype(dtype)
             if isinstance(cast, QuantizedMatrix):
                 owner = path.removesuffix(".weight")

@@ -94,7 +94,7 @@ def gather(
                 raise PluginError(f"{format.target} gave {type(tensors).__name__}, not Tensors")
         except RuntimeError as error:  # some read what a shape depends on
             raise CheckpointError(f"the weights cannot be read: {error}") from error
-    tensors = gather_mlx(tensors, Expected(config))
+    tensors = gather_mlx(tensors, ExpectedQuantization(config))
     if dtype is None:
         return tensors
     # Cast now, so that what a weight rule has to unpack is unpacked exactly.
@@ -104,7 +104,7 @@ def gather(
     return replace(tensors, arrays=cast)
 
 
-class Expected:
+class ExpectedQuantization:
     """The quantization that an MLX config.json gives each matrix: one for all, and others by path.
 
     A path is a name in the checkpoint or that of a parameter, without its ".weight".
@@ -115,10 +115,10 @@ class Expected:
         if method_of(settings) is not None:
             settings = None  # another's format
         self.origin = origin_of(config)
-        self.all = self._packing(settings, "quantization") if settings else None
+        self.all = self._spec(settings, "quantization") if settings else None
         self.given = settings is not None
         self.paths = {
-            path: self._packing(value, path)
+            path: self._spec(value, path)
             if isinstance(value, Mapping)
             else self.all
             if value is True
@@ -131,7 +131,7 @@ class Expected:
         """The quantization of the matrix of these names; None where the config leaves it unquantized."""
         return next((self.paths[name] for name in names if name in self.paths), self.all)
 
-    def _packing(self, settings: Mapping[str, Any], where: str) -> QuantizationSpec:
+    def _spec(self, settings: Mapping[str, Any], where: str) -> QuantizationSpec:
         """The quantization of a config's entry; ConfigError naming what in it is unknown."""
         mode, modes = settings.get("mode") or "affine", ("affine", *FLOAT_MODES)
         if mode not in modes:
@@ -151,9 +151,9 @@ class Expected:
 FLAGS = ("quantize_activations", "desc_act", "sym")  # settings that are no path of a matrix
 
 
-def gather_mlx(tensors: Tensors, expected: Expected | None = None) -> Tensors:
+def gather_mlx(tensors: Tensors, expected: ExpectedQuantization | None = None) -> Tensors:
     """MLX's layout: `X.weight` of words, `X.scales` and, for affine ones, `X.biases`; `X.global_scale` for some."""
-    expected, arrays = expected or Expected({}), dict(tensors.arrays)
+    expected, arrays = expected or ExpectedQuantization({}), dict(tensors.arrays)
     for name in [name for name in arrays if name.endswith(".scales")]:
         prefix = name.removesuffix(".scales")
         weight, scales = arrays.get(f"{prefix}.weight"), arrays[name]
@@ -211,7 +211,7 @@ def _guess(
 
 
 def warn_of_differences(
-    expected: Expected, found: Iterable[tuple[tuple[str, ...], QuantizationSpec | None]]
+    expected: ExpectedQuantization, found: Iterable[tuple[tuple[str, ...], QuantizationSpec | None]]
 ) -> None:
     """Warn in one line where the config and the tensors differ; `found` are a matrix's names and its quantization."""
     if not expected.given:

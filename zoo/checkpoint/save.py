@@ -95,7 +95,7 @@ def write(
         dequantized = {n for n, t in tensors.items() if isinstance(t, QuantizedMatrix) and not is_mlx(n, t)}
         warn_of_dequantized(dequantized)
         tensors |= {name: tensors[name].numbers(options.dtype) for name in dequantized}
-    described = described_by(config, tensors if options.layout == "mlx" else {})
+    described = with_quantization(config, tensors if options.layout == "mlx" else {})
     owners, matrices = _split_matrices(tensors, options)
     sizes = {name: array.nbytes for name, array in tensors.items()}
     floats = Counter[str]()
@@ -123,7 +123,7 @@ def write(
             advance(array.nbytes)
         with replacing(folder / file) as part, part.open("wb") as opened:
             mx.save_safetensors(
-                _Pieces(opened, advance), chosen, metadata={"format": FORMATS[options.layout]}
+                _ChunkedFile(opened, advance), chosen, metadata={"format": FORMATS[options.layout]}
             )
         del chosen
         mx.clear_cache()
@@ -167,7 +167,7 @@ def _evaluate(
         raise broken(name)
 
 
-class _Pieces:
+class _ChunkedFile:
     """A file that is written in pieces, so that Ctrl-C takes effect between two of them."""
 
     def __init__(self, file: BinaryIO, wrote: Callable[[int], None]) -> None:
@@ -232,7 +232,7 @@ def _shards(sizes: Mapping[str, int], most: int) -> Iterator[list[str]]:
     yield group
 
 
-def described_by(config: Mapping[str, Any], tensors: Mapping[str, Any]) -> dict[str, Any]:
+def with_quantization(config: Mapping[str, Any], tensors: Mapping[str, Any]) -> dict[str, Any]:
     """The config with the quantization of these tensors instead of its own: the commonest one, then the exceptions.
 
     Twice, as `quantization` and as `quantization_config`: programs differ in which they read.

@@ -60,7 +60,7 @@ def diagnose() -> dict[str, Any]:
         "hub cache": f"{cache}{'' if cache.is_dir() else ' (empty)'}",
         "defaults": _defaults(),
         "versions": {package: _version(package) for package in PACKAGES},
-        "advice": runtime.advice(),
+        "advice": runtime.speed_advice(),
     }
 
 

@@ -100,6 +100,6 @@ def mix_of(block: MultiHeadAttention) -> Function:
     if not has_methods_of(block, MultiHeadAttention, "mix"):
         return block.mix
     attend, scale = mx.fast.scaled_dot_product_attention, block.scale
-    if runtime.has_kernels():
+    if runtime.has_fused_kernels():
         return lambda queries, keys, values, mask: attend(queries, keys, values, scale=scale, mask=mask)
     return fallback_ops.attention(scale)

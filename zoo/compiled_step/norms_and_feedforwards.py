@@ -28,7 +28,7 @@ def rms_normed(weight: mx.array, eps: float) -> Function:
     """(…, D) -> (…, D); `weight` may be one for all vectors, or have more axes."""
     dtype, one = weight.dtype, weight.ndim == 1
     mx.eval(weight)
-    if dtype == mx.float32 and not runtime.has_kernels():
+    if dtype == mx.float32 and not runtime.has_fused_kernels():
         return fallback_ops.rms_norm(weight, eps)
     norm = mx.fast.rms_norm
     if one:
@@ -42,7 +42,7 @@ def layer_norm(compiler: StepCompiler, norm: LayerNorm) -> Function:
     weight, eps = compiler.take(norm, "weight"), norm.eps
     bias = compiler.take(norm, "bias") if "bias" in norm else None
     mx.eval(weight, bias)
-    if weight.dtype == mx.float32 and not runtime.has_kernels():
+    if weight.dtype == mx.float32 and not runtime.has_fused_kernels():
         return fallback_ops.layer_norm(weight, bias, eps)
     return lambda x: mx.fast.layer_norm(x, weight, bias, eps)
 
@@ -58,7 +58,7 @@ def rope(compiler: StepCompiler, rope: RoPE) -> Function | None:
     def by_kernel(x: mx.array, offset: Any) -> mx.array:
         return turn(x, dims, traditional=interleaved, base=base, scale=1.0, offset=offset, freqs=wavelengths)
 
-    if interleaved or runtime.has_kernels():
+    if interleaved or runtime.has_fused_kernels():
         return by_kernel
     turns = frequencies(rope.theta, dims) if wavelengths is None else (1 / wavelengths).tolist()
     by_operations = compiler.shared(("turn", *turns), lambda: fallback_ops.Rotation(turns))

@@ -26,7 +26,7 @@ class CompiledStep:
         arrays = (
             value for module in model.modules() for value in module.values() if isinstance(value, mx.array)
         )
-        joins = runtime.joins(sum(array.nbytes for array in arrays))
+        joins = runtime.joins_projections(sum(array.nbytes for array in arrays))
         self._made = made = StepCompiler(model, joins)
         self._decoder, self._head = decoder, made.compile(decoder.head)
         self._embedding = made.compile_if_known(decoder.embedding) or _as_it_is(decoder.embedding)

@@ -69,7 +69,7 @@ def stream(
     zoo.errors.PromptError: `temperature` must be a number of at least 1e-30 and at most 1e+30, or 0, got -1
     """
     check_loaded(loaded, "stream")
-    runtime.check_process()
+    runtime.check_not_forked()
     chosen, arguments = resolve_strategy(loaded, settings, strategy)
     if report is not None and "report" in chosen.setting_names:
         arguments["report"] = report
@@ -140,7 +140,7 @@ def _released(steps: Iterator[Any], label: str | None = None) -> Iterator[Any]:
 
     With the `label` of a strategy each is checked.
     """
-    runtime.check_process()
+    runtime.check_not_forked()
     last = None
     try:
         for step in steps:
@@ -148,15 +148,15 @@ def _released(steps: Iterator[Any], label: str | None = None) -> Iterator[Any]:
                 check_step(step, last, label)
             last = step
             yield step
-            runtime.check_process()
+            runtime.check_not_forked()
         if label is not None:
             check_last_step(last, label)
-        runtime.wait()  # for the pass that was begun before the last token was known to be the last
+        runtime.synchronize()  # for the pass that was begun before the last token was known to be the last
     finally:
         if isinstance(steps, Generator):
             steps.close()
         del steps
-        runtime.give_back()
+        runtime.release_memory()
 
 
 def generate(loaded: Loaded, prompt: str | Sequence[int], **settings: Any) -> Generated:
@@ -228,7 +228,7 @@ def batch_stream(
     loaded: Loaded, prompts: Sequence[str | Sequence[int]], *, strategy: str | None = None, **settings: Any
 ) -> Iterator[tuple[int, Step]]:
     """The steps of several prompts as they come, each with the index of its prompt; otherwise as `batch`."""
-    runtime.check_process()
+    runtime.check_not_forked()
     chosen, arguments = resolve_strategy(loaded, settings, strategy)
     together = chosen.batch_function()
     if together is not None:

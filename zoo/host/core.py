@@ -180,7 +180,7 @@ def zoo_checkpoints() -> tuple[CheckpointFormat, ...]:
         ),
         CheckpointFormat(
             "gguf",
-            "zoo.checkpoint.gguf.file:GGUFCheckpoint",
+            "zoo.checkpoint.gguf.gguf_checkpoint:GGUFCheckpoint",
             suffixes=(".gguf",),
             magic=b"GGUF",
             options=("repack",),

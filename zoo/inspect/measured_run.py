@@ -64,7 +64,7 @@ def random_model(subject: Subject, registry: Registry) -> Loaded:
     model = assemble(subject.recipe, registry)
     model.set_dtype(random_dtype())
     evaluate_weights(model)
-    runtime.prepare()
+    runtime.set_up_device()
     return Loaded(
         model, None, subject.architecture, subject.recipe, {}, Path(subject.name), registry=registry
     )

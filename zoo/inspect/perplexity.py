@@ -133,7 +133,7 @@ def perplexity(
     tokenizer = check_predicts(loaded)
     policy = policy or CachePolicy()
     check_policy(loaded.model, policy)
-    runtime.check_process()
+    runtime.check_not_forked()
     for name, value in (("limit", limit), ("batch", batch)):
         if value is not None and value < 1:
             raise PromptError(f"`{name}` must be at least 1, got {value}")

@@ -110,7 +110,7 @@ class CachePolicy(Frozen):
                 total += own * min(self.start, tokens) * whole
         return total
 
-    def told(self) -> str:
+    def describe(self) -> str:
         """In words what is kept, and in how many bits: "8-bit keys and values, of at most 1,024 tokens"."""
         parts = []
         if self.key_bits == self.value_bits and self.key_bits is not None:

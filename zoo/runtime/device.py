@@ -64,7 +64,7 @@ def threads() -> int:
     return min(os.cpu_count() or 1, MOST_THREADS)
 
 
-def side_by_side(sizes: Mapping[str, int]) -> dict[str, Any]:
+def assign_streams(sizes: Mapping[str, int]) -> dict[str, Any]:
     """The stream for each of many arrays, from their bytes by name: about as many bytes a stream, the largest first."""
     streams = side_streams()
     given = [0] * len(streams)
@@ -76,7 +76,7 @@ def side_by_side(sizes: Mapping[str, int]) -> dict[str, Any]:
     return found
 
 
-def on(stream: Any) -> AbstractContextManager[Any]:
+def on_stream(stream: Any) -> AbstractContextManager[Any]:
     """Operations within are for this stream, one of `side_streams`."""
     import mlx.core as mx
 
@@ -98,12 +98,12 @@ def side_streams() -> tuple[Any, ...]:
     return tuple(new(mx.cpu) for _ in range(min(os.cpu_count() or 1, MOST_CASTS)))
 
 
-def has_kernels() -> bool:
+def has_fused_kernels() -> bool:
     """Whether norms, rotary positions and attention are one kernel each, and not a graph of general operations."""
     return on_gpu()
 
 
-def joins(nbytes: int) -> bool:
+def joins_projections(nbytes: int) -> bool:
     """Whether a decode step of a model of so many bytes gains by joining the projections of a vector in one product."""
     return nbytes <= MOST_JOINED
 
@@ -125,7 +125,7 @@ def multiplies_floats(rows: int) -> bool:
 _process: int | None = None  # the one in which MLX's threads run
 
 
-def check_process() -> None:
+def check_not_forked() -> None:
     """ZooError in a process that was forked from one in which a model was loaded: its first step would end it."""
     if _process is not None and os.getpid() != _process:
         raise ZooError(
@@ -137,7 +137,7 @@ def check_process() -> None:
 _peak = 0  # bytes: the most that MLX held since memory went back to the system
 
 
-def wait() -> None:
+def synchronize() -> None:
     """Wait until everything that was begun is computed.
 
     A program that ends while MLX's thread computes may be aborted: the interpreter takes down what the thread uses.
@@ -147,7 +147,7 @@ def wait() -> None:
     mx.synchronize()
 
 
-def give_back() -> None:
+def release_memory() -> None:
     """Give freed memory back to the system, once there is much of it.
 
     On Linux the C library keeps what many small arrays took, the caches of a thousand texts for example.
@@ -175,7 +175,7 @@ def prefill_chunk() -> int:
     return 2048 if on_gpu() else 512
 
 
-def by_layer() -> bool:
+def evaluates_by_layer() -> bool:
     """Whether a pass over many tokens is evaluated layer by layer.
 
     On the CPU it takes seconds, and Ctrl-C is heard between two evaluations. A GPU would be idle between them.
@@ -183,7 +183,7 @@ def by_layer() -> bool:
     return not on_gpu()
 
 
-def prepare() -> None:
+def set_up_device() -> None:
     """Set the device up for a model: on Metal, keep as much memory wired as the system recommends."""
     import mlx.core as mx
 
@@ -208,7 +208,7 @@ def total_memory() -> int | None:
         return None
 
 
-def advice() -> list[str]:
+def speed_advice() -> list[str]:
     """Advice to make this machine faster, one line each."""
     lines, library = [], blas()
     if sys.platform == "linux" and not on_gpu():

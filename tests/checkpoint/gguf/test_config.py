@@ -10,7 +10,7 @@ import pytest
 
 import zoo
 from zoo.checkpoint.gguf.config import decimal
-from zoo.checkpoint.gguf.file import GGUFCheckpoint
+from zoo.checkpoint.gguf.gguf_checkpoint import GGUFCheckpoint
 from zoo.checkpoint.gguf.rope import llama3_scaling
 from zoo.errors import CheckpointError, ConfigError
 from zoo.host.registry import default_registry

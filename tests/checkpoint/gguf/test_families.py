@@ -13,7 +13,7 @@ from mlx.utils import tree_flatten
 
 import zoo
 from zoo.checkpoint.convert import convert
-from zoo.checkpoint.gguf.file import GGUFCheckpoint
+from zoo.checkpoint.gguf.gguf_checkpoint import GGUFCheckpoint
 from zoo.checkpoint.quantized_matrix import join
 from zoo.errors import ConfigError, ZooError
 from zoo.generation.strategies.embedding import embed

@@ -10,7 +10,7 @@ from mlx.utils import tree_flatten
 from parameters import ordinary
 
 import zoo
-from zoo.checkpoint.gguf.file import GGUFCheckpoint
+from zoo.checkpoint.gguf.gguf_checkpoint import GGUFCheckpoint
 from zoo.checkpoint.quantized_matrix import join
 from zoo.errors import CheckpointError, ConfigError, SourceError, TokenizerError
 from zoo.host.registry import default_registry

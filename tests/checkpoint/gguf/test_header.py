@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import zoo
-from zoo.checkpoint.gguf.file import GGUFCheckpoint
+from zoo.checkpoint.gguf.gguf_checkpoint import GGUFCheckpoint
 from zoo.checkpoint.gguf.header import read_header
 from zoo.errors import CheckpointError, ZooError
 from zoo.host.registry import default_registry

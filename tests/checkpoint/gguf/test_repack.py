@@ -12,7 +12,7 @@ import zoo
 from zoo.checkpoint.convert import convert
 from zoo.checkpoint.gguf import read_tensors
 from zoo.checkpoint.gguf import tensors as gguf_tensors
-from zoo.checkpoint.gguf.file import GGUFCheckpoint
+from zoo.checkpoint.gguf.gguf_checkpoint import GGUFCheckpoint
 from zoo.checkpoint.open import open_model
 from zoo.errors import CheckpointError, SourceError, ZooError
 from zoo.loading import load

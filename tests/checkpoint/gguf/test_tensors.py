@@ -12,8 +12,8 @@ import pytest
 import zoo
 from zoo.checkpoint.gguf import read_tensors
 from zoo.checkpoint.gguf import tensors as gguf_tensors
-from zoo.checkpoint.gguf.blocks import fives
 from zoo.checkpoint.gguf.header import read_header
+from zoo.checkpoint.gguf.quantized_blocks import fives
 from zoo.checkpoint.open import open_model
 from zoo.checkpoint.quantized_matrix import QuantizedMatrix
 from zoo.errors import CheckpointError, SourceError

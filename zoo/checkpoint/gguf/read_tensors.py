@@ -17,8 +17,8 @@ import mlx.core as mx
 import numpy as np
 
 from zoo import runtime
-from zoo.checkpoint.gguf.blocks import AFFINE, DENSE, GROUP, mxfp4
 from zoo.checkpoint.gguf.header import TensorInfo
+from zoo.checkpoint.gguf.quantized_blocks import AFFINE, DENSE, GROUP, mxfp4
 from zoo.checkpoint.quantized_matrix import QuantizationSpec, QuantizedMatrix
 from zoo.errors import CheckpointError
 

@@ -15,8 +15,8 @@ import mlx.core as mx
 import numpy as np
 
 from zoo import runtime
-from zoo.checkpoint.gguf.blocks import GROUP
 from zoo.checkpoint.gguf.header import TensorInfo
+from zoo.checkpoint.gguf.quantized_blocks import GROUP
 from zoo.checkpoint.gguf.read_tensors import PLAIN, QUANTIZATIONS, Reader, read_tensor, stays_packed
 from zoo.checkpoint.quantized_matrix import QuantizationSpec, QuantizedMatrix, quantize_matrix
 from zoo.deferred_warnings import warn

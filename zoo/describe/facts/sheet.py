@@ -168,7 +168,7 @@ def _cache(recipe: Any, kept: tuple[Kept, ...], tokens: int) -> Iterator[Fact]:
 def _policy(recipe: Any, policy: CachePolicy | None, tokens: int) -> Iterator[Fact]:
     if policy is not None and not policy.plain:
         label, number = f"cache at {tokens:,} tokens", policy_bytes(recipe, tokens, policy)
-        yield Fact("cache.policy", f"{label}, {policy.told()}", number, "bytes")
+        yield Fact("cache.policy", f"{label}, {policy.describe()}", number, "bytes")
 
 
 def _weights(recipe: Any, weights: Weights | None, kept: tuple[Kept, ...], chosen: str) -> Iterator[Fact]:

@@ -304,6 +304,6 @@ def indexed_steps(
             yield indices[handle], step
     except GeneratorExit:
         if engine.busy and engine.prompt_cache is not None:
-            runtime.check_process()
+            runtime.check_not_forked()
             engine.cancel_all()
         raise

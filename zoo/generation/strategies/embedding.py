@@ -42,7 +42,7 @@ def embed(
     True
     """
     check_loaded(loaded, "embed")
-    runtime.check_process()
+    runtime.check_not_forked()
     if isinstance(texts, str | bytes | Mapping) or not isinstance(texts, Iterable):
         raise PromptError(
             f"`texts` must be a list of texts, got {texts!r:.60}; one text: zoo.embed(loaded, [text])"

@@ -17,12 +17,12 @@ HIDDEN = "░"  # a token still masked, in a draft
 Choose = Callable[[Any], Any]  # logits (…, L, V) to ids (…, L)
 
 
-def share(total: int, parts: int) -> list[int]:
+def split_evenly(total: int, parts: int) -> list[int]:
     """`total` as evenly as can be in `parts` whole numbers, the larger ones first."""
     return [total // parts + (part < total % parts) for part in range(parts)]
 
 
-def uncover(
+def unmask_passes(
     model: Any,
     tokens: Any,
     start: int,
@@ -39,7 +39,7 @@ def uncover(
     `real` (B, T) is 0 where a prompt is padded.
     """
     padding = {} if real is None else {"mask": real}
-    for count in share(size, passes):
+    for count in split_evenly(size, passes):
         hidden = model.backbone(tokens, **padding)[:, start : start + size]  # (B, T, D) -> (B, L, D)
         logits = model.head(hidden).astype(mx.float32)  # (B, L, V)
         check_numbers(logits.max().item(), "the masks")
@@ -55,14 +55,14 @@ def uncover(
         yield tokens
 
 
-def each(chooses: Sequence[Choose]) -> Choose:
+def sample_each(chooses: Sequence[Choose]) -> Choose:
     """One function that samples for all texts: one for all, or each text's own, as if it were alone."""
     if len(chooses) == 1:
         return chooses[0]
     return lambda logits: mx.stack([choose(row) for row, choose in zip(logits, chooses, strict=True)])
 
 
-def drafted(tokenizer: Any, ids: list[int], mask: int, ends: frozenset[int]) -> str:
+def draft_text(tokenizer: Any, ids: list[int], mask: int, ends: frozenset[int]) -> str:
     """The text of a block under way up to its first end token, a sign for each token that is still masked."""
     whole = ids[: next((index for index, id in enumerate(ids) if id in ends), len(ids))]
     runs = ((masked, list(run)) for masked, run in groupby(whole, lambda id: id == mask))
