@@ -89,12 +89,12 @@ class Strategy(TargetRecord):
 
 @frozen()
 class Sampler(TargetRecord):
-    """A way to narrow what the next token is drawn from: a function at "package.module:attribute".
+    """A function at "package.module:attribute" that narrows the choice of the next token.
 
-    It is called `function(logits, **settings)` with float32 logits (B, V), divided by the temperature, and gives logits
-    of that shape, -inf for a token that must not be drawn. `settings` declares what it takes; one without a default
-    must be given. Where it is `stateful` the target is called once a text, `target(**settings)`, and gives an object that
-    is called with logits (1, V) at each token, and then told which was chosen: `update(token)`.
+    It is called `function(logits, **settings)` with float32 logits (B, V), divided by the temperature, and returns logits
+    of that shape, -inf for a token that must not be drawn. `settings` declares its settings; one without a default is
+    required. A `stateful` target is called once for each sequence, `target(**settings)`, and returns an object that is
+    called with the logits (1, V) of each token; `update(token)` is called with the token that was chosen.
     """
 
     noun, prefix = "sampler", "sampler/"
@@ -112,7 +112,7 @@ class Sampler(TargetRecord):
 
 @frozen()
 class TokenizerFormat(TargetRecord):
-    """A kind of tokenizer files: the function at "package.module:attribute" that makes a tokenizer of a folder.
+    """A tokenizer format: the function at "package.module:attribute" loads a tokenizer from a folder.
 
     It serves the folders that hold all of `files` and, where `classes` are given, whose tokenizer_config.json names one
     of them as `tokenizer_class`. It is called `function(folder, settings)`, with the folder's path and its
@@ -138,7 +138,7 @@ class QuantizedFormat(Record):
     """The function at "package.module:attribute" that reads the tensors of one `quant_method`.
 
     It is called `function(tensors, settings, dtype)`, with a `Tensors`, config.json's entry on quantization, and the
-    dtype (or None) of what cannot stay packed. It gives a `Tensors` with each matrix under the name of its weight, as a
+    dtype (or None) of what cannot stay packed. It returns a `Tensors` with each matrix under the name of its weight, as a
     `QuantizedMatrix` or an array. `settings_file` holds the settings where config.json has none. A method without a target is
     read by the weight rules of the architectures that have it.
     """
@@ -162,12 +162,12 @@ class QuantizedFormat(Record):
 
 @frozen()
 class CheckpointFormat(TargetRecord):
-    """A kind of checkpoint: the class (or function) at "package.module:attribute" that opens one.
+    """A checkpoint format: the class (or function) at "package.module:attribute" opens a checkpoint.
 
     It reads files whose names end in one of `suffixes` or whose first bytes are `magic`, and folders that hold all of
     `files`. It is called `target(path, registry=…, architecture=…)`, with the `Architecture` that was asked for or None,
-    and gives a `zoo.checkpoint.checkpoint.Checkpoint`. `options` names what else it takes of `zoo.load`'s arguments:
-    "repack".
+    and returns a `zoo.checkpoint.checkpoint.Checkpoint`. `options` names the further arguments of `zoo.load` that it
+    takes: "repack".
     """
 
     noun, prefix = "checkpoint", "checkpoint/"
@@ -196,9 +196,9 @@ class CheckpointFormat(TargetRecord):
 class Corpus(TargetRecord):
     """Documents to train on: the function at "package.module:attribute", imported only when it is used.
 
-    It is called `function(split, seed)` and gives an iterator of documents: a text, or, where `tasks` has "translate",
-    a text and its translation. The same split and seed give the same documents in every process. "train" may end or
-    not; when it ends it is begun again with the next seed. "validation" ends, and has none of the sentences of "train".
+    It is called `function(split, seed)` and returns an iterator of documents: a text, or, where `tasks` has "translate",
+    a text and its translation. The same split and seed give the same documents in every process. "train" may be endless;
+    when it ends, it starts again with the next seed. "validation" ends, and shares no sentence with "train".
 
     `tasks` are those it can teach. `questions`, another target, is called `function(every)` and gives an iterator of
     `zoo_corpora.question.Question`, which `zoo evaluate` asks: a few that show most, or with `every` all of them.
@@ -258,8 +258,8 @@ class Objective(TargetRecord):
 class FactSource(TargetRecord):
     """Facts that a plugin adds to fact sheets: the function at "package.module:attribute", imported only when used.
 
-    It is called `function(recipe)` with the recipe of any model and gives `zoo.describe.Fact` records, none where it has
-    nothing to say of this one.
+    It is called `function(recipe)` with the recipe of any model and returns `zoo.describe.Fact` records, none for a model
+    that it does not describe.
     """
 
     noun, prefix = "facts", "facts/"
@@ -284,7 +284,7 @@ class Command(TargetRecord):
 
 @frozen()
 class ModuleProbe(Record):
-    """How the inside of a class of modules is traced, and intervened in.
+    """Which probe traces a class of modules.
 
     `module`, "package.module:Class", is the class of the modules, and serves those that derive from it and have no
     probe of their own. `target` is a `zoo.inspect.tracing.probe.Probe` at "package.module:Class", imported only when a
@@ -339,10 +339,9 @@ class Drawing(Record):
 class Experiment(TargetRecord):
     """An experiment of `zoo lab`: the function at "package.module:attribute", imported only when it is run.
 
-    It is called `function(scale)`, with a `zoo_lab.plan.Scale`, and gives a `zoo_lab.plan.Plan`: what is run, measured,
-    drawn and claimed. `question` is what it asks, `expected` what its author expects to see, and by which source of
-    `references`: both are shown with the results. `seeds` is how many times each arm is run unless another number is
-    asked for, `seconds` what that took where the record of its documentation was made.
+    It is called `function(scale)`, with a `zoo_lab.plan.Scale`, and returns a `zoo_lab.plan.Plan`: what is run, measured,
+    drawn and claimed. The results show its `question` and the `expected` answer, with `references` for it. `seeds` is the
+    default number of runs of each arm, `seconds` the time that took where the documentation's record was made.
     """
 
     noun, prefix = "experiment", "experiment/"

@@ -32,8 +32,8 @@ hookspec = pluggy.HookspecMarker("zoo")
 def zoo_architectures() -> Iterable[Architecture]:  # type: ignore[empty-body]
     """Architectures: what each is called, how its config becomes a recipe, how its weights are named.
 
-    A variant of another architecture calls that one's recipe function and changes what it gives, and uses that one's
-    weight rules. `base` names it, so that `zoo show` and the plugin's card show the difference.
+    A variant calls the recipe function of its base, changes the result, and reuses the base's weight rules. `base` names
+    that architecture, so that `zoo show` and the plugin's card show the difference.
 
     >>> from zoo.architecture import Architecture, Preset, hookimpl
     >>> import zoo_llama
@@ -58,10 +58,10 @@ def zoo_architectures() -> Iterable[Architecture]:  # type: ignore[empty-body]
 
 @hookspec
 def zoo_blocks() -> Iterable[Block]:  # type: ignore[empty-body]
-    """Blocks: a spec, and where the module that runs it is found, as "package.module:Class".
+    """Blocks: a spec and the module that runs it, at "package.module:Class".
 
-    The module is imported when a model with this block is built, and not before. Its class is called
-    `Class(spec, *, dim, index, **parts)`; "Blocks" says what each kind of block is called with after that.
+    The module is imported only when a model with this block is built. Its class is called
+    `Class(spec, *, dim, index, **parts)`. The page "Blocks" says how each kind of block is called after that.
 
     >>> from dataclasses import dataclass
     >>> from zoo.architecture import Block, hookimpl
@@ -79,17 +79,17 @@ def zoo_blocks() -> Iterable[Block]:  # type: ignore[empty-body]
 
 @hookspec
 def zoo_strategies() -> Iterable[Strategy]:  # type: ignore[empty-body]
-    """Ways to make text: each a function from a loaded model and a prompt to an iterator of `zoo.Step`.
+    """Generation strategies: functions from a loaded model and a prompt to an iterator of `zoo.Step`.
 
-    The function, at "package.module:attribute", is called `function(loaded, prompt, **settings)`: `loaded` is what
-    `zoo.load` gives, `prompt` text or token ids, `settings` those of `options` that the caller gave. It refuses at
-    once, with `zoo.errors.PromptError`, what cannot be, and yields a step a token; the last has a `finish_reason`.
-    Settings with the names of the zoo's own, such as `max_tokens` or `stop`, are of their kind when they arrive
-    (`zoo/architecture/shared_settings.py` has the list); others are declared in `settings`.
-    A task that the zoo does not have, such as "classify", is defined by a plugin with both an architecture that does it
-    and a strategy that serves it.
-    `zoo run SOURCE PROMPT --strategy NAME` asks for one by its name. Unasked, a strategy runs the architectures of its
-    own distribution.
+    The function at "package.module:attribute" is called `function(loaded, prompt, **settings)`. `loaded` is the result of
+    `zoo.load`, `prompt` is text or token ids, `settings` are those that the caller gave, checked. It raises
+    `zoo.errors.PromptError` at once for an invalid prompt or setting. It yields one step per token; the last step has a
+    `finish_reason`. `settings` of the record name the shared settings that the strategy takes, such as `max_tokens` or
+    `stop` (`zoo/architecture/shared_settings.py` lists them), and declare its own.
+
+    A plugin defines a task that the zoo does not have, such as "classify", by an architecture for it and a strategy that
+    serves it. `zoo run SOURCE PROMPT --strategy NAME` chooses a strategy. By default a strategy runs only the
+    architectures of its own distribution.
 
     >>> from zoo.architecture import Strategy, hookimpl
     >>> @hookimpl
@@ -102,11 +102,11 @@ def zoo_strategies() -> Iterable[Strategy]:  # type: ignore[empty-body]
 
 @hookspec
 def zoo_samplers() -> Iterable[Sampler]:  # type: ignore[empty-body]
-    """Ways to narrow what a token is drawn from: each a function from logits to logits, with settings of its own.
+    """Samplers: functions from logits to logits that narrow the choice of the next token.
 
     `zoo run llama PROMPT --sampler eta:cutoff=0.001`, or `zoo.stream(loaded, prompt, samplers={"eta": {"cutoff":
     0.001}})`, applies one after the temperature and the zoo's own filters. Its settings are checked before the first
-    token. One that is `stateful` is made anew for each text, and told every token that was chosen.
+    token. A `stateful` sampler is made for each sequence and is updated with every token that was chosen.
 
     >>> from zoo.architecture import Sampler, Setting, hookimpl
     >>> @hookimpl
@@ -120,10 +120,10 @@ def zoo_samplers() -> Iterable[Sampler]:  # type: ignore[empty-body]
 
 @hookspec
 def zoo_tokenizers() -> Iterable[TokenizerFormat]:  # type: ignore[empty-body]
-    """Kinds of tokenizer files: each a function that makes a tokenizer of a folder.
+    """Tokenizer formats: functions that load a tokenizer from a folder.
 
-    It serves the folders that have its files, and its class in tokenizer_config.json where it names some, before the
-    kinds that the zoo reads itself. Of a hub repository these files are fetched, too.
+    A format serves the folders that have its files and, if it names classes, one of these in tokenizer_config.json. It
+    comes before the formats that the zoo reads itself. Its files are also fetched from a hub repository.
 
     >>> from zoo.architecture import TokenizerFormat, hookimpl
     >>> @hookimpl
@@ -137,7 +137,7 @@ def zoo_tokenizers() -> Iterable[TokenizerFormat]:  # type: ignore[empty-body]
 
 @hookspec
 def zoo_formats() -> Iterable[QuantizedFormat]:  # type: ignore[empty-body]
-    """Quantized formats: each a function from the tensors of one `quant_method` to arrays and MLX's packed matrices.
+    """Quantized formats: functions from the tensors of one `quant_method` to arrays and MLX's packed matrices.
 
     >>> from zoo.architecture import QuantizedFormat, hookimpl
     >>> @hookimpl
@@ -150,10 +150,10 @@ def zoo_formats() -> Iterable[QuantizedFormat]:  # type: ignore[empty-body]
 
 @hookspec
 def zoo_checkpoints() -> Iterable[CheckpointFormat]:  # type: ignore[empty-body]
-    """Kinds of checkpoints: each a class that opens a file or a folder, which `zoo.load` and all commands then take.
+    """Checkpoint formats: classes that open a file or a folder for `zoo.load` and all commands.
 
-    It is a subclass of `zoo.checkpoint.checkpoint.Checkpoint`, whose `tensors` gives the weights. A plugin's format is
-    asked before the zoo's own.
+    The class is a subclass of `zoo.checkpoint.checkpoint.Checkpoint`, whose `tensors` returns the weights. A plugin's
+    format is tried before the zoo's own.
 
     >>> from zoo.architecture import CheckpointFormat, hookimpl
     >>> @hookimpl
@@ -166,9 +166,9 @@ def zoo_checkpoints() -> Iterable[CheckpointFormat]:  # type: ignore[empty-body]
 
 @hookspec
 def zoo_corpora() -> Iterable[Corpus]:  # type: ignore[empty-body]
-    """Corpora: each a function from a split and a seed to an iterator of documents.
+    """Corpora: functions from a split and a seed to an iterator of documents.
 
-    `zoo train NAME --corpus CORPUS` trains on one. A document is a text, or for translators a text and its translation.
+    `zoo train NAME --corpus CORPUS` trains on one. A document is a text, or, for translation, a text and its translation.
 
     >>> from zoo.architecture import Corpus, hookimpl
     >>> def counting(split, seed):  # in the module that the record names
@@ -184,12 +184,12 @@ def zoo_corpora() -> Iterable[Corpus]:  # type: ignore[empty-body]
 
 @hookspec
 def zoo_objectives() -> Iterable[Objective]:  # type: ignore[empty-body]
-    """Objectives: what models of a task are trained to do, each a `zoo.training.objective.TrainingObjective` at a target.
+    """Training objectives: what models of a task are trained to do, each a `zoo.training.objective.TrainingObjective`.
 
-    A method has two functions from documents, a tokenizer and the `zoo.training.record.TrainingSettings` to an iterator of
-    batches, one to learn from and one to measure by, and a loss. A batch is a tuple of arrays, the inputs and the targets
-    first; the loss is called `loss(model, *batch)`. `zoo train NAME --objective OBJECTIVE` uses one. Unasked, an objective
-    trains the architectures of its own distribution.
+    An objective has two functions that make batches of documents, one to train on and one to validate, and a loss. The
+    functions get the documents, a tokenizer and the `zoo.training.record.TrainingSettings`. A batch is a tuple of arrays,
+    the inputs and the targets first; the loss is called `loss(model, *batch)`. `zoo train NAME --objective OBJECTIVE`
+    uses one. By default an objective trains only the architectures of its own distribution.
 
     >>> from zoo.architecture import Objective, hookimpl
     >>> from zoo.training.loss import cross_entropy  # in the module that the record names, as all of mlx
@@ -208,11 +208,10 @@ def zoo_objectives() -> Iterable[Objective]:  # type: ignore[empty-body]
 
 @hookspec
 def zoo_facts() -> Iterable[FactSource]:  # type: ignore[empty-body]
-    """Facts of a plugin's own, which `zoo show`, `zoo compare` and `zoo.describe.facts_of` tell beside the zoo's.
+    """Facts about models, which `zoo show`, `zoo compare` and `zoo.describe.facts_of` list beside the zoo's own.
 
-    The function, at "package.module:attribute", is called with a recipe, of any model, and gives or yields facts: a name
-    that no other fact has, what a person reads, a value, and what a number counts. It gives none for a model of which it has
-    nothing to say.
+    The function at "package.module:attribute" is called with the recipe of any model and returns or yields facts. A fact
+    has a unique name, a label, a value, and a unit. The function yields none for a model that it does not describe.
 
     >>> from zoo.architecture import FactSource, hookimpl
     >>> from zoo.describe import Fact
@@ -228,11 +227,11 @@ def zoo_facts() -> Iterable[FactSource]:  # type: ignore[empty-body]
 
 @hookspec(firstresult=True)
 def zoo_resolve(config: Mapping[str, Any]) -> str | None:
-    """The architecture that a config.json is of, where its `model_type` alone cannot tell; None to pass.
+    """The name of a config.json's architecture where its `model_type` does not determine it; None to pass.
 
-    It is asked before `model_types` are looked up, or, of a plugin whose architectures another library's code runs,
-    when no other has the config. `config` is what the file holds, of whatever types: a hook that raises is skipped with
-    a warning.
+    The hook is called before `model_types` are looked up. A plugin that bridges to another library is asked last, when no
+    other plugin has the config. `config` is the file's content, of any types: a hook that raises is skipped with a
+    warning.
 
     >>> from zoo.architecture import hookimpl
     >>> @hookimpl
@@ -245,13 +244,13 @@ def zoo_resolve(config: Mapping[str, Any]) -> str | None:
 
 @hookspec
 def zoo_drawings() -> Iterable[Drawing]:  # type: ignore[empty-body]
-    """Drawings: how a spec looks in the diagrams of `zoo show` and `zoo compare`.
+    """Drawings: functions that draw a spec in the diagrams of `zoo show` and `zoo compare`.
 
-    The function is called with a `zoo.describe.diagram.Subject` and gives the items of the diagram from bottom to top:
-    a `Box`, or a `Residual` around some. `subject.part("mixer")` gives those of a part, by the drawing of its own spec.
-    A spec without a drawing has that of its base class (a layer has not: it may join its parts in another way), or a box
-    with its fields. The function may change what another gives: `zoo.describe.diagram.parts` has the zoo's own, and
-    `side_by_side` for parts that run in parallel.
+    The function is called with a `zoo.describe.diagram.Subject` and returns the items of the diagram from bottom to top:
+    a `Box`, or a `Residual` around some. `subject.part("mixer")` returns the items of a part, drawn by its own spec's
+    drawing. A spec without a drawing is drawn as its base class, or as a box with its fields. A layer is not drawn as its
+    base class, since it may join its parts in another way. The function may change the items of another drawing:
+    `zoo.describe.diagram.parts` has the zoo's own, and `side_by_side` for parts that run in parallel.
 
     >>> from dataclasses import dataclass
     >>> from zoo.architecture import Drawing, hookimpl
@@ -274,11 +273,11 @@ def zoo_drawings() -> Iterable[Drawing]:  # type: ignore[empty-body]
 
 @hookspec
 def zoo_experiments() -> Iterable[Experiment]:  # type: ignore[empty-body]
-    """Experiments of `zoo lab`: each a function from a `zoo_lab.plan.Scale` to a `zoo_lab.plan.Plan`.
+    """Experiments of `zoo lab`: functions from a `zoo_lab.plan.Scale` to a `zoo_lab.plan.Plan`.
 
-    A plan has arms, each a function that runs one thing with one seed and gives numbers and curves, and says beforehand
-    what will be claimed of them. `zoo lab NAME` runs every arm with every seed, writes a record, and computes from its
-    numbers which of the claims were seen. `zoo_lab.training.trained` trains a recipe for an arm.
+    A plan has arms, functions that run one thing with one seed and return numbers and curves. It states its claims in
+    advance. `zoo lab NAME` runs every arm with every seed, writes a record, and computes from its numbers which claims
+    hold. `zoo_lab.training.trained` trains a recipe for an arm.
 
     >>> from zoo.architecture import Experiment, hookimpl
     >>> import random
@@ -321,10 +320,10 @@ def zoo_commands() -> Iterable[Command]:  # type: ignore[empty-body]
 
 @hookspec
 def zoo_probes() -> Iterable[ModuleProbe]:  # type: ignore[empty-body]
-    """Probes: how the inside of a module is traced and intervened in, beside what it gives, which always is.
+    """Probes: what is traced inside a module, where interventions can change it. A module's output is always traced.
 
-    A probe is a class whose methods call those of the module, `super()`, and note what they give under a name. It is in
-    force only while a model is traced.
+    A probe is a class whose methods call those of the module by `super()` and note the results under names. It is active
+    only while a model is traced.
 
     >>> from zoo.architecture import ModuleProbe, hookimpl
     >>> from zoo.inspect.tracing import probe
