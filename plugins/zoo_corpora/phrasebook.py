@@ -21,7 +21,7 @@ from itertools import islice
 from typing import Literal
 
 from zoo.errors import ZooError
-from zoo_corpora.phrasebook_grammar import Draft, Word, fitting, words
+from zoo_corpora.phrasebook_grammar import SentenceDraft, Word, fitting, words
 from zoo_corpora.phrasebook_sentences import Author
 from zoo_corpora.question import Question, uniform
 
@@ -126,7 +126,7 @@ def _drawn(split: Split, generator: random.Random) -> Iterator[SentencePair]:
             yield SentencePair(*draft.finished(generator), unseen=related)
 
 
-def _held_out_among(draft: Draft, split: Split) -> tuple[WordPair, ...] | None:
+def _held_out_among(draft: SentenceDraft, split: Split) -> tuple[WordPair, ...] | None:
     """The held-out pairs related in `draft`; None if it is no sentence of `split`."""
     table = held_out()
     beside = {

@@ -122,7 +122,7 @@ class NounPhrase(NamedTuple):
         return (*((word, noun) for noun in self.nouns), *self.links)
 
 
-class Draft(NamedTuple):
+class SentenceDraft(NamedTuple):
     """A sentence before its capital letter and final mark; `links` are its related (word, noun) pairs."""
 
     english: str
@@ -158,13 +158,13 @@ class Clause:
     adverb: Word = SILENT
     front: str = ""
 
-    def draft(self, question: bool = False, contracted: bool = False, early: bool = False) -> Draft:
+    def draft(self, question: bool = False, contracted: bool = False, early: bool = False) -> SentenceDraft:
         """Both languages. `early` puts the time first, `contracted` writes "don't" and "I'll"."""
         parts = (self.subject, self.recipient, self.thing)
         held = (*(word for part in parts for word in part.words), self.place.forms)
         links = (*self.subject.linked(self.verb.english), *self.thing.linked(self.verb.english))
         asking = question or self.subject is WHO
-        return Draft(
+        return SentenceDraft(
             self._english(question, contracted, early),
             self._chinese(question, early),
             (self.verb.english, MODES[self.mode].english.removesuffix(" to"), *held),

@@ -9,8 +9,8 @@ from zoo_corpora.phrasebook_grammar import (
     PRONOUNS,
     SILENT,
     WHO,
-    Draft,
     NounPhrase,
+    SentenceDraft,
     Word,
     finite,
     fitting,
@@ -64,18 +64,18 @@ NO_DEGREES = (("", "是{}", False, False), ("", "不是{}", True, False), ("", "
 class Author(Parts):
     """Draws sentences."""
 
-    def sentence(self) -> Draft:
+    def sentence(self) -> SentenceDraft:
         """A sentence of any kind."""
         (kind,) = self.generator.choices(tuple(KINDS), tuple(KINDS.values()))
         return getattr(self, kind)()
 
-    def stated(self) -> Draft:
+    def stated(self) -> SentenceDraft:
         """Somebody does something, or does not."""
         clause = self.clause(negative=self.chance(0.25))
         early = clause.time.extra in ("habit", "past", "future") and self.chance(0.2)
         return clause.draft(contracted=self.chance(0.4), early=early)
 
-    def listed(self) -> Draft:
+    def listed(self) -> SentenceDraft:
         """Somebody likes, or regularly does, two things."""
         clause = self.clause(listable(), modes=("present",), timed=False)
         things = tuple(noun for noun in fitting(clause.verb.objects) if set(noun.classes).isdisjoint(HUMAN))
@@ -85,16 +85,16 @@ class Author(Parts):
         first, second = (self.noun_phrase(chosen, GENERIC, bare=True) for chosen in (noun, other))
         return replace(clause, thing=both(first, second)).draft()
 
-    def asked(self) -> Draft:
+    def asked(self) -> SentenceDraft:
         """Does somebody do something?"""
         return self.clause(question=True).draft(question=True)
 
-    def asked_who(self) -> Draft:
+    def asked_who(self) -> SentenceDraft:
         """Who does something?"""
         verbs = tuple(verb for verb in usual_verbs() if "person" in verb.classes)
         return self.clause(verbs, subject=WHO, question=True).draft()
 
-    def asked_what(self) -> Draft:
+    def asked_what(self) -> SentenceDraft:
         """What, which, how many, whom or where does somebody do something?"""
         clause = self.clause(
             tuple(v for v in usual_verbs() if v.objects and v.english != "visit"), question=True
@@ -116,14 +116,14 @@ class Author(Parts):
         silent = thing._replace(english="", objective="")
         return replace(clause, verb=verb, thing=silent, front=thing.english).draft(question=True)
 
-    def asked_why(self) -> Draft:
+    def asked_why(self) -> SentenceDraft:
         """Why does somebody do something, or not?"""
         negative = self.chance(0.3)
         modes = ("present", "progressive", "want", "need", *(("past", "can") if negative else ()))
         clause = self.clause(modes=modes, negative=negative, question=True, timed=False)
         return replace(clause, time=Word("", "", "", "为什么"), front="why").draft(question=True)
 
-    def asked_when(self) -> Draft:
+    def asked_when(self) -> SentenceDraft:
         """When, or where, will somebody do something?"""
         verbs = tuple(verb for verb in words("verb") if verb.extra.startswith("activity"))
         modes = ("present", "future", "want", "should")
@@ -145,13 +145,13 @@ class Author(Parts):
             return spaced(subject.be, subject.english, complement)
         return spaced(finite(subject.english, subject.be, negative, self.chance(0.4)), complement)
 
-    def described(self) -> Draft:
+    def described(self) -> SentenceDraft:
         """Something is, or is not, as an adjective says; or is it?"""
         adjective = self.pick(words("adjective"))
         bearer = self._bearer(adjective)
         degree, pattern, negative, asking = self.pick(DEGREES if adjective.forms else NO_DEGREES)
         chinese = pattern.format(adjective.chinese if adjective.forms else adjective.extra)
-        return Draft(
+        return SentenceDraft(
             self._being(bearer, spaced(degree, adjective.english), negative, asking),
             bearer.chinese + chinese.replace("不有", "没有"),  # 有用, 有意思
             (adjective.english, *bearer.words),
@@ -159,20 +159,20 @@ class Author(Parts):
             ASKING if asking else TELLING,
         )
 
-    def judged(self) -> Draft:
+    def judged(self) -> SentenceDraft:
         """Somebody thinks that something is as an adjective says."""
         adjective = self.pick(graded())
         thinker, bearer = self.person(), self._bearer(adjective)
         think = "thinks" if thinker.be == "is" else "think"
         that = "that" if self.chance(0.5) else ""
-        return Draft(
+        return SentenceDraft(
             spaced(thinker.english, think, that, bearer.english, bearer.be, adjective.english),
             f"{thinker.chinese}觉得{bearer.chinese}很{adjective.chinese}",
             (adjective.english, *bearer.words),
             bearer.linked(adjective.english),
         )
 
-    def reasoned(self) -> Draft:
+    def reasoned(self) -> SentenceDraft:
         """Somebody likes something because it is as an adjective says."""
         adjective = self.pick(tuple(each for each in graded() if set(each.classes).isdisjoint(HUMAN)))
         liker = self.person()
@@ -180,14 +180,14 @@ class Author(Parts):
         thing = self.noun_phrase(self.pick(things), lasting(adjective), bare=True)
         like = "likes" if liker.be == "is" else "like"
         it, chinese = ("it is", "它") if thing.be == "is" else ("they are", "它们")
-        return Draft(
+        return SentenceDraft(
             spaced(liker.english, like, thing.english, "because", it, adjective.english),
             f"{liker.chinese}喜欢{thing.chinese}，因为{chinese}很{adjective.chinese}",
             ("like", adjective.english, *thing.words),
             (*thing.linked("like"), *thing.linked(adjective.english)),
         )
 
-    def compared(self) -> Draft:
+    def compared(self) -> SentenceDraft:
         """Something is more, as much, or less so than something else."""
         adjective = self.pick(graded())
         subject = other = self._bearer(adjective)
@@ -199,14 +199,14 @@ class Author(Parts):
         else:
             complement = f"as {adjective.english} as"
             chinese = "{}和{}一样{}" if form == "as" else "{}没有{}{}"
-        return Draft(
+        return SentenceDraft(
             spaced(self._being(subject, complement, form == "less", False), other.object),
             chinese.format(subject.chinese, other.chinese, adjective.chinese),
             (adjective.english, *subject.words, *other.words),
             (*subject.linked(adjective.english), *other.linked(adjective.english)),
         )
 
-    def identified(self) -> Draft:
+    def identified(self) -> SentenceDraft:
         """Somebody is a teacher or a friend, or this is a book."""
         form = self.pick(("plain", "plain", "not", "asking"))
         negative, asking = form == "not", form == "asking"
@@ -228,15 +228,15 @@ class Author(Parts):
             what = self.noun_phrase(noun, styles, negative=negative, predicate=True, plural=plural)
         chinese = f"{subject.chinese}{'不是' if negative else '是'}{what.chinese}{'吗' if asking else ''}"
         english = self._being(subject, what.english, negative, asking)
-        return Draft(english, chinese, what.words, what.links, ASKING if asking else TELLING)
+        return SentenceDraft(english, chinese, what.words, what.links, ASKING if asking else TELLING)
 
-    def owned(self) -> Draft:
+    def owned(self) -> SentenceDraft:
         """Something is mine, or is it yours; whose is this?"""
         noun = self.pick(fitting(CONTENT))
         if self.chance(0.2):
             this, chinese = self.pick((("this", "这"), ("that", "那")))
             english, chinese = f"whose {noun.english} is {this}", f"{chinese}是谁的{noun.chinese}"
-            return Draft(english, chinese, (noun.english,), (), ASKING)
+            return SentenceDraft(english, chinese, (noun.english,), (), ASKING)
         thing = self.noun_phrase(noun, ("the", "this", "that"))
         form = self.pick(("plain", "plain", "not", "asking"))
         negative, asking = form == "not", form == "asking"
@@ -246,9 +246,9 @@ class Author(Parts):
             possessive, owner = name.english + "'s", name.chinese
         chinese = f"{thing.chinese}{'不是' if negative else '是'}{owner}的{'吗' if asking else ''}"
         english = self._being(thing, possessive, negative, asking)
-        return Draft(english, chinese, thing.words, thing.links, ASKING if asking else TELLING)
+        return SentenceDraft(english, chinese, thing.words, thing.links, ASKING if asking else TELLING)
 
-    def placed(self) -> Draft:
+    def placed(self) -> SentenceDraft:
         """Where somebody or something is."""
         person = self.chance(0.5)
         place = self.pick(standing("place", "area" if person else "spot"))
@@ -259,13 +259,13 @@ class Author(Parts):
         held = (*subject.words, place.forms)
         if form == "where":
             english = spaced("where", subject.be, subject.english)
-            return Draft(english, subject.chinese + "在哪里", subject.words, subject.links, ASKING)
+            return SentenceDraft(english, subject.chinese + "在哪里", subject.words, subject.links, ASKING)
         asking = form == "asking"
         chinese = f"{subject.chinese}{'不' if form == 'not' else ''}在{place.chinese}{'吗' if asking else ''}"
         english = self._being(subject, place.english, form == "not", asking)
-        return Draft(english, chinese, held, subject.links, ASKING if asking else TELLING)
+        return SentenceDraft(english, chinese, held, subject.links, ASKING if asking else TELLING)
 
-    def existing(self) -> Draft:
+    def existing(self) -> SentenceDraft:
         """There is something somewhere, or there is not."""
         place = self.pick(standing("place", "spot"))
         noun = self.pick(tuple(noun for noun in fitting((*MOVABLE, "food")) if noun.english != place.forms))
@@ -283,22 +283,26 @@ class Author(Parts):
             english, chinese = spaced(there, thing.english), "有"
         marks = ASKING if form in ("asking", "how many") else TELLING
         chinese = f"{place.chinese}{chinese}{thing.chinese}{'吗' if form == 'asking' else ''}"
-        return Draft(spaced(english, place.english), chinese, (*thing.words, place.forms), thing.links, marks)
+        return SentenceDraft(
+            spaced(english, place.english), chinese, (*thing.words, place.forms), thing.links, marks
+        )
 
-    def aged(self) -> Draft:
+    def aged(self) -> SentenceDraft:
         """How old somebody is, and what I am called."""
         if self.chance(0.2):
             name = self.named()
-            return Draft(f"my name is {name.english}", f"我叫{name.chinese}")
+            return SentenceDraft(f"my name is {name.english}", f"我叫{name.chinese}")
         noun = self.pick(fitting(("offspring", "youth", "pet")))
         who = self.person() if self.chance(0.5) else self.noun_phrase(noun, DEFINITE, bare=True, plural=False)
         if self.chance(0.3):
-            return Draft(spaced("how old", who.be, who.english), f"{who.chinese}多大", who.words, (), ASKING)
+            return SentenceDraft(
+                spaced("how old", who.be, who.english), f"{who.chinese}多大", who.words, (), ASKING
+            )
         number = self.pick(tuple(NUMBERS))
         english = self._being(who, f"{number} years old", False, False)
-        return Draft(english, f"{who.chinese}{NUMBERS[number]}岁", who.words)
+        return SentenceDraft(english, f"{who.chinese}{NUMBERS[number]}岁", who.words)
 
-    def bidden(self) -> Draft:
+    def bidden(self) -> SentenceDraft:
         """Please do something, let's, or do not."""
         verbs = tuple(
             verb for verb in words("verb") if verb.extra.split()[0] in ("action", "activity", "trip")
@@ -315,24 +319,24 @@ class Author(Parts):
         draft = replace(clause, time=time).draft()
         return draft._replace(chinese=draft.chinese + "吧") if form == "let's" else draft
 
-    def contrasted(self) -> Draft:
+    def contrasted(self) -> SentenceDraft:
         """Somebody likes something, but somebody else does not, or likes something else."""
         verbs = tuple(verb for verb in words("verb") if verb.extra in ("feeling", "mental", "have"))
         clause = other = self.clause(verbs, modes=("present",), timed=False)
         while other.subject.chinese == clause.subject.chinese:
             other = self.clause((clause.verb,), modes=("present",), negative=self.chance(0.6), timed=False)
         first, second = clause.draft(), other.draft(contracted=self.chance(0.4))
-        return Draft(
+        return SentenceDraft(
             f"{first.english}, but {second.english}",
             f"{first.chinese}，但是{second.chinese}",
             first.words + second.words,
             first.links + second.links,
         )
 
-    def phrased(self) -> Draft:
+    def phrased(self) -> SentenceDraft:
         """A fixed phrase."""
         phrase = self.pick(words("phrase"))
-        return Draft(
+        return SentenceDraft(
             phrase.english, phrase.chinese, marks=("",) if phrase.english.endswith("?") else ("", ".", "!")
         )
 

@@ -11,7 +11,7 @@ import pytest
 
 from zoo.errors import PromptError, RecipeError, SourceError
 from zoo.host.registry import default_registry
-from zoo.inspect.measure import MEASURED, measure, subject_of, to_json
+from zoo.inspect.measure import MEASURED, measure, source_model, to_json
 from zoo.inspect.subprocess_run import alternating, run_in_subprocess
 from zoo.testing import subject
 
@@ -108,7 +108,7 @@ def test_what_cannot_be_measured_is_named(sources, options, error, word):
 def test_a_damaged_recipe_is_named(tmp_path):
     (tmp_path / "bad.json").write_text("{}")
     with pytest.raises(RecipeError, match=r"bad\.json"):
-        subject_of(str(tmp_path / "bad.json"), default_registry())
+        source_model(str(tmp_path / "bad.json"), default_registry())
 
 
 def test_a_process_that_fails_is_one_line(tmp_path, monkeypatch):
@@ -124,16 +124,10 @@ def test_a_process_that_fails_is_one_line(tmp_path, monkeypatch):
 
 
 def test_names_take_turns_and_a_warm_up_is_not_kept():
-    order, told = [], []
-    taken = alternating(
-        ("a", "b"),
-        2,
-        lambda name: order.append(name) or {"n": len(order)},
-        warm_up=1,
-        report=lambda *p: told.append(p),
-    )
+    order = []
+    taken = alternating(("a", "b"), 2, lambda name: order.append(name) or {"n": len(order)}, warm_up=1)
     assert order == ["a", "b"] * 3
-    assert [row["n"] for row in taken["a"]] == [3, 5] and len(told) == 4
+    assert [row["n"] for row in taken["a"]] == [3, 5]
 
 
 @pytest.mark.slow

@@ -99,7 +99,7 @@ def train(
     asked = {key: value for key, value in given.items() if value is not None}
     settings = settings_to_resume(out, asked) if resume or what is None else settings_of(what, asked)
     numbers = read_object_at(config.resolve(), ConfigError, required=True) if config else None
-    progress = Progress(architecture or (recipe.stem if recipe else out.name), settings.steps)
+    progress = TrainingProgress(architecture or (recipe.stem if recipe else out.name), settings.steps)
     with progress, Interrupts(progress.say) as interrupts:
 
         def phase(text: str) -> None:
@@ -135,7 +135,7 @@ def _check_usage(architecture: str | None, recipe: Path | None, resume: bool, ov
         raise click.UsageError("give an ARCHITECTURE, or --recipe with a JSON file")
 
 
-class Progress:
+class TrainingProgress:
     """Progress of a training on the error stream: a bar on a terminal, elsewhere only a line a measurement."""
 
     def __init__(self, name: str, steps: int) -> None:
@@ -155,7 +155,7 @@ class Progress:
                 console=Console(stderr=True),
             )
 
-    def __enter__(self) -> Progress:
+    def __enter__(self) -> TrainingProgress:
         if self._bar is not None:
             self._task = self._bar.add_task(visible(self._name), total=self._steps, rates="")
             self._bar.start()

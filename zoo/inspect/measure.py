@@ -80,7 +80,7 @@ class Measured(Frozen):
 
 
 @dataclass(frozen=True)
-class Subject:
+class SourceModel:
     """The model that is run for a source: its checkpoint, or `recipe`, if given, with random weights."""
 
     name: str
@@ -94,7 +94,7 @@ def measure(
     prompt_tokens: int | None = None,
     new_tokens: int | None = None,
     runs: int = 3,
-    report: Report | None = None,
+    report: Report = lambda done, total: None,
     registry: Registry | None = None,
 ) -> list[Measured]:
     """Run every source on this machine and give what was measured, in the order of `sources`.
@@ -118,39 +118,34 @@ def measure(
         raise ZooError("there is nothing to measure")
     registry = registry or default_registry()
     names = list(dict.fromkeys(sources))
-    for name in names:
-        check_memory(
-            subject_of(name, registry), (prompt_tokens or PROMPT_TOKENS) + (new_tokens or NEW_TOKENS)
-        )
-    contexts = [context for name in names if (context := _context(subject_of(name, registry), registry))]
+    models = [source_model(name, registry) for name in names]
+    for model in models:
+        check_memory(model, (prompt_tokens or PROMPT_TOKENS) + (new_tokens or NEW_TOKENS))
+    contexts = [context for model in models if (context := _context(model, registry))]
     prompt, new = _lengths(min(contexts, default=None), prompt_tokens, new_tokens)
-    done = 0
+    done, total = 0, runs * len(names)
 
     def run(name: str) -> dict[str, Any]:
-        return run_in_subprocess("zoo.inspect.measured_run", [name, str(prompt), str(new)], name)
-
-    def count(name: str, values: dict[str, Any]) -> None:
         nonlocal done
+        values = run_in_subprocess("zoo.inspect.measured_run", [name, str(prompt), str(new)], name)
         done += 1
-        if report is not None:
-            report(done, runs * len(names))
+        report(done, total)
+        return values
 
-    if report is not None:
-        report(0, runs * len(names))
-    taken = alternating(names, runs, run, report=count)
-    found = {name: _summed(name, rows) for name, rows in taken.items()}
+    report(done, total)
+    found = {name: _medians(name, rows) for name, rows in alternating(names, runs, run).items()}
     return [found[name] for name in sources]
 
 
-def subject_of(source: str, registry: Registry) -> Subject:
+def source_model(source: str, registry: Registry) -> SourceModel:
     """The model that is run for a source; SourceError where there is none."""
     if source.endswith(".json") and not Path(source).is_dir():
         if not Path(source).is_file():
             raise SourceError(f"{source}: no such file")
         recipe = read_recipe(Path(source), registry)
-        return Subject(source, recipe_architecture(recipe_config(recipe), registry), recipe)
+        return SourceModel(source, recipe_architecture(recipe_config(recipe), registry), recipe)
     if not is_architecture(source, registry):
-        return Subject(source)
+        return SourceModel(source)
     plain, wanted = split_preset(source)
     architecture = registry.architecture(plain)
     preset = architecture.preset(wanted)
@@ -164,20 +159,20 @@ def subject_of(source: str, registry: Registry) -> Subject:
         raise SourceError(f"{source}: {architecture.name} has no preset {wanted!r}; it has {has}")
     name = f"{architecture.name}:{preset.name}"
     if preset.embedded or preset.config is None:
-        return Subject(name)
-    return Subject(name, architecture, architecture.recipe_of(Config(preset.config)))
+        return SourceModel(name)
+    return SourceModel(name, architecture, architecture.recipe_of(Config(preset.config)))
 
 
-def check_memory(subject: Subject, tokens: int) -> None:
+def check_memory(model: SourceModel, tokens: int) -> None:
     """SourceError, with the sum, when a model of random weights does not fit in this machine's memory."""
-    if subject.recipe is None:
+    if model.recipe is None:
         return  # loading checks it
     from zoo.loading import memory_shortage
 
-    recipe, width = subject.recipe, random_dtype().size
+    recipe, width = model.recipe, random_dtype().size
     sum_in_words = memory_shortage(recipe.parameters(recipe.dim) * width, recipe, width, tokens)
     if sum_in_words is not None:
-        raise SourceError(f"{subject.name}: does not fit, with random weights: {sum_in_words}")
+        raise SourceError(f"{model.name}: does not fit, with random weights: {sum_in_words}")
 
 
 def random_dtype() -> Any:
@@ -189,14 +184,14 @@ def random_dtype() -> Any:
     return compute_dtype() or mx.bfloat16
 
 
-def _context(subject: Subject, registry: Registry) -> int | None:
+def _context(model: SourceModel, registry: Registry) -> int | None:
     """The most tokens that the model is made for, None where its recipe names no end."""
-    if subject.recipe is not None:
-        return subject.recipe.context
+    if model.recipe is not None:
+        return model.recipe.context
     from zoo.checkpoint.checkpoint import open_checkpoint
     from zoo.checkpoint.source import find
 
-    found = find(subject.name, registry)  # a hub id's weights are fetched here, where their bar is seen
+    found = find(model.name, registry)  # a hub id's weights are fetched here, where their bar is seen
     checkpoint = open_checkpoint(found.path, registry, found.architecture)
     recipe: Any = checkpoint.architecture.recipe_of(checkpoint.config_of())
     context: int | None = recipe.context
@@ -215,7 +210,7 @@ def _lengths(context: int | None, prompt: int | None, new: int | None) -> tuple[
     return prompt or min(PROMPT_TOKENS, context - new), new
 
 
-def _summed(source: str, rows: list[dict[str, Any]]) -> Measured:
+def _medians(source: str, rows: list[dict[str, Any]]) -> Measured:
     """The medians of a source's runs."""
 
     def middle(name: str) -> Any:

@@ -20,7 +20,7 @@ from zoo.errors import PromptError
 from zoo.generation import stream
 from zoo.generation.loop.prompt import mask_id
 from zoo.host.registry import Registry, default_registry
-from zoo.inspect.measure import Subject, check_memory, random_dtype, subject_of
+from zoo.inspect.measure import SourceModel, random_dtype, source_model
 from zoo.inspect.subprocess_run import answer
 from zoo.inspect.timing import timed_tokens
 from zoo.loading import Loaded, evaluate_weights, load
@@ -32,8 +32,7 @@ def measured_run(source: str, prompt_tokens: str, new_tokens: str) -> dict[str, 
     """Measure one run: the fields of `zoo.inspect.measure.Measured` without source and runs."""
     prompt, new = int(prompt_tokens), int(new_tokens)
     registry = default_registry()
-    subject = subject_of(source, registry)
-    check_memory(subject, prompt + new)
+    subject = source_model(source, registry)
     loaded = (
         load(subject.name, registry=registry) if subject.recipe is None else random_model(subject, registry)
     )
@@ -58,7 +57,7 @@ def measured_run(source: str, prompt_tokens: str, new_tokens: str) -> dict[str, 
     }
 
 
-def random_model(subject: Subject, registry: Registry) -> Loaded:
+def random_model(subject: SourceModel, registry: Registry) -> Loaded:
     """The model of a recipe with random weights, as `zoo.load` would give it, without a tokenizer."""
     assert subject.architecture is not None
     model = assemble(subject.recipe, registry)

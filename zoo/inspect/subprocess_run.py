@@ -51,13 +51,11 @@ def alternating(
     names: Sequence[str],
     runs: int,
     run: Callable[[str], dict[str, Any]],
-    *,
     warm_up: int = 0,
-    report: Callable[[str, dict[str, Any]], None] = lambda name, values: None,
 ) -> dict[str, list[dict[str, Any]]]:
     """Call `run` on each name `runs` times, the names in turn, so that a busy moment of the machine meets all.
 
-    The first `warm_up` rounds are not kept, nor told to `report`.
+    The first `warm_up` rounds are not kept.
     """
     taken: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
     for number in range(warm_up + runs):
@@ -65,7 +63,6 @@ def alternating(
             values = run(name)
             if number >= warm_up:
                 taken[name].append(values)
-                report(name, values)
     return taken
 
 
