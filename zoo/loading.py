@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import mlx.nn as nn
 from mlx.utils import tree_flatten
 
 from zoo import runtime
@@ -147,7 +148,7 @@ def load(
     )
 
 
-def keep_floats(model: Any, asked: bool | None) -> None:
+def keep_floats(model: nn.Module, asked: bool | None) -> None:
     """Keep the floats of packed layers if asked to, or, when `asked` is None, where they are faster and fit."""
     from zoo.blocks.quantized import DequantizableLayer
 
@@ -182,7 +183,7 @@ CONTEXT = 4096  # tokens, where nothing says how long a text will be
 GB = 1e9
 
 
-def evaluate_weights(model: Any, report: Report | None = None) -> str | None:
+def evaluate_weights(model: nn.Module, report: Report | None = None) -> str | None:
     """Evaluate the weights; gives the path of one that holds NaN or infinity, if there is one."""
     from zoo.checkpoint.finite import evaluate
 

@@ -15,7 +15,7 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*")
 TARGET = re.compile(r"[\w.]+:\w+")
 
 
-def checked_name(what: str, name: Any, pattern: re.Pattern[str] = NAME) -> str:
+def checked_name(what: str, name: object, pattern: re.Pattern[str] = NAME) -> str:
     """The name of a record; PluginError unless it is one that the command line can take as a name."""
     if not isinstance(name, str) or not pattern.fullmatch(name):
         raise PluginError(f"{what} {name!r}: a name is letters, digits, '-' and '.', a letter or digit first")
@@ -41,7 +41,7 @@ def check_tasks(label: str, tasks: Iterable[str], known: Iterable[str]) -> None:
         )
 
 
-def check_target(label: str, target: Any) -> None:
+def check_target(label: str, target: object) -> None:
     """Raise PluginError for a target that is not written "package.module:attribute"."""
     if not isinstance(target, str) or not TARGET.fullmatch(target):
         raise PluginError(f'{label}: expected "package.module:attribute", got {target!r}')

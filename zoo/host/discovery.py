@@ -18,6 +18,7 @@ from importlib.metadata import Distribution, EntryPoint, entry_points
 from typing import Any
 
 from zoo.architecture import API, Architecture
+from zoo.architecture.record import Record
 from zoo.errors import PluginError, contained, in_words
 from zoo.host.collect import NewerContract, collect
 from zoo.host.hookspecs import RECORDS
@@ -103,7 +104,7 @@ def _bare(name: str) -> str:
     return name.lower().replace("_", "-").removeprefix("zoo-")
 
 
-def _is_bridged(record: Any) -> bool:
+def _is_bridged(record: Record) -> bool:
     return isinstance(record, Architecture) and record.bridged
 
 

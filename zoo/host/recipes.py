@@ -19,7 +19,7 @@ from zoo.recipe import Model, Spec, from_json
 from zoo.weights import Rename
 
 
-def recipe_from_json(value: Any, registry: Registry) -> Model:
+def recipe_from_json(value: object, registry: Registry) -> Model:
     """The model that a JSON object describes in the blocks of `registry`.
 
     RecipeError that starts with the path of the field, as of `zoo.recipe.from_json`.

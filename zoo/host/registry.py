@@ -114,7 +114,7 @@ class Registry:
                 return plugin
         raise PluginError(f"no plugin {name!r}{did_you_mean(name, [p.name for p in self.plugins])}")
 
-    def plugin_of(self, record: Any) -> Plugin:
+    def plugin_of(self, record: Record) -> Plugin:
         """The plugin that gave this very record; PluginError for none."""
         if isinstance(record, Architecture) and record.name == RECIPE_TYPE:
             return core()  # made for one recipe, so no plugin registers it
@@ -250,7 +250,7 @@ def using(registry: Registry) -> Iterator[Registry]:
         _in_use = before
 
 
-def isolated(*plugins: Any) -> Registry:
+def isolated(*plugins: object) -> Registry:
     """A registry of the zoo's own plugins and the given modules (or objects with hooks), whatever is installed.
 
     PluginError when one of these breaks the contract.

@@ -11,9 +11,9 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
 
 import mlx.core as mx
+import mlx.nn as nn
 from mlx.utils import tree_flatten
 
 from zoo.checkpoint.parameters import parameters_of
@@ -158,13 +158,13 @@ def quantized_and_loaded_is_identical(subject: Subject) -> None:
     same(answer(subject, loaded), answer(subject, model), "logits of the quantized model, loaded")
 
 
-def saved_and_loaded(subject: Subject, model: Any, folder: Path) -> Any:
+def saved_and_loaded(subject: Subject, model: nn.Module, folder: Path) -> nn.Module:
     """The model of the subject's architecture, saved into `folder` and loaded from it."""
     save(folder, model, subject.architecture, subject.recipe, subject.numbers, registry=subject.registry)
     return load(folder, architecture=subject.architecture, dtype="float32", registry=subject.registry).model
 
 
-def check_same_parameters(found: Any, expected: Any) -> None:
+def check_same_parameters(found: nn.Module, expected: nn.Module) -> None:
     """AssertionError for a parameter of the expected model that the other one lacks or has with other numbers."""
     parameters = dict(tree_flatten(found.parameters()))
     for path, array in tree_flatten(expected.parameters()):

@@ -18,7 +18,7 @@ def logits_in_pieces(
     *,
     source: mx.array | None = None,
     mask: mx.array | None = None,
-    prefix: Any = None,
+    prefix: int | mx.array | None = None,
 ) -> mx.array:
     """The logits (B, T, V) of texts (B, T) that are read with a cache in the pieces between `cuts`.
 
@@ -31,7 +31,10 @@ def logits_in_pieces(
 
 
 def reader(
-    subject: Subject, source: mx.array | None = None, mask: mx.array | None = None, prefix: Any = None
+    subject: Subject,
+    source: mx.array | None = None,
+    mask: mx.array | None = None,
+    prefix: int | mx.array | None = None,
 ) -> tuple[list[Any], Callable[[mx.array], mx.array]]:
     """Empty caches, and the function that reads the next tokens (B, T) with them and gives their logits (B, T, V).
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import mlx.core as mx
+import mlx.nn as nn
 from mlx.utils import tree_flatten, tree_unflatten
 
 from zoo.architecture import Architecture
@@ -113,12 +114,12 @@ def can_be_quantized(subject: Subject) -> bool:
     )
 
 
-def packed_layers(model: Any) -> list[Any]:
+def packed_layers(model: nn.Module) -> list[Any]:
     """The layers of a model whose matrices are packed."""
     return [layer for _, layer in model.named_modules() if "scales" in layer]
 
 
-def answer(subject: Subject, model: Any = None) -> mx.array:
+def answer(subject: Subject, model: nn.Module | None = None) -> mx.array:
     """The output (B, T, V) of a model, the subject's own or another of its kind, for all of the texts."""
     model = subject.model if model is None else model
     return model(subject.tokens, subject.tokens) if subject.model.translates else model(subject.tokens)
@@ -193,7 +194,7 @@ def random_texts(recipe: Any, seed: int = 0) -> mx.array:
     return mx.random.randint(0, recipe.embedding.vocab, (2, length), key=mx.random.key(seed + 1))
 
 
-def randomise(model: Any, seed: int = 0) -> None:
+def randomise(model: nn.Module, seed: int = 0) -> None:
     """Give every parameter a random value, norms and biases too, so that each one changes the output."""
     parameters = tree_flatten(model.parameters())
     keys = mx.random.split(mx.random.key(seed), len(parameters))
