@@ -48,7 +48,7 @@ def zoo_architectures():
 def zoo_objectives():
     yield Objective(
         "answer",
-        "zoo.training.objective:PREFIX_LM",
+        "zoo_prefix.objective:PREFIX_LM",
         tasks=("generate",),
         causalities=("prefix",),
         summary="each next token after a prompt with bidirectional attention",

@@ -17,11 +17,10 @@ from zoo.training.objective import (
     masked_diffusion_loss,
     masked_lm,
     objective_of,
-    prefix_lm,
-    prefix_lm_validation,
 )
 from zoo.training.run import settings_of, train_folder
 from zoo_corpora.atlas import documents as atlas
+from zoo_prefix.objective import prefix_lm, prefix_lm_validation
 
 END, MASK, VOCAB = 0, 2, 60
 SETTINGS = TrainingSettings(batch=16, length=32)

@@ -76,37 +76,6 @@ def documents(texts: Iterable[str], tokenizer: Tokenizer, settings: TrainingSett
     return padded(texts, tokenizer.encode, batch=64, end=token(tokenizer, END))
 
 
-def prefix_lm(texts: Iterable[str], tokenizer: Tokenizer, settings: TrainingSettings) -> Iterator[Batch]:
-    """Next-token batches with a prefix of random length, 1 … T/2, whose tokens see each other: the third array, (B,).
-
-    The inputs show the targets within the prefix, so these are ignored.
-    """
-    for (inputs, targets), key in zip(
-        next_tokens(texts, tokenizer, settings), keys(settings.seed), strict=False
-    ):
-        prefix = mx.random.randint(1, inputs.shape[1] // 2 + 1, inputs.shape[:1], key=key)  # (B,)
-        yield inputs, _after(prefix, targets), prefix
-
-
-def prefix_lm_validation(
-    texts: Iterable[str], tokenizer: Tokenizer, settings: TrainingSettings
-) -> Iterator[Batch]:
-    """Validation batches of a prefix LM: one document a row, its first half the prefix."""
-    for inputs, targets in documents(texts, tokenizer, settings):
-        prefix = mx.maximum((targets != IGNORED).sum(axis=1) // 2, 1)  # (B,)
-        yield inputs, _after(prefix, targets), prefix
-
-
-def _after(prefix: mx.array, targets: mx.array) -> mx.array:
-    """The targets (B, T), ignored where a prefix of `prefix` (B,) tokens holds them."""
-    return mx.where(mx.arange(targets.shape[1]) >= prefix[:, None] - 1, targets, IGNORED)
-
-
-def prefix_lm_loss(model: Any, inputs: mx.array, targets: mx.array, prefix: mx.array) -> mx.array:
-    """The loss of a prefix LM's answer."""
-    return cross_entropy(model(inputs, prefix=prefix), targets)
-
-
 def masked_lm(
     texts: Iterable[str],
     tokenizer: Tokenizer,
@@ -243,14 +212,6 @@ def alike(
         yield from map(mx.array, groups)
 
 
-def keys(seed: int) -> Iterator[mx.array]:
-    """An endless stream of random keys, the same for the same seed."""
-    key = mx.random.key(seed)
-    while True:
-        key, own = mx.random.split(key)
-        yield own
-
-
 def token(tokenizer: Tokenizer, text: str) -> int:
     """The id of a special token, `END` being the tokenizer's own end; ZooError when the tokenizer lacks it."""
     text = tokenizer.special_tokens.get("eos_token", END) if text == END else text
@@ -266,7 +227,6 @@ def mask_of(tokenizer: Tokenizer) -> int:
 
 
 NEXT_TOKEN = TrainingObjective(next_tokens, documents, next_token_loss, running=True)
-PREFIX_LM = TrainingObjective(prefix_lm, prefix_lm_validation, prefix_lm_loss, running=True)
 MASKED_LM = TrainingObjective(
     masked_lm,
     masked_lm,
