@@ -110,7 +110,7 @@ def _answer(
             for place, index in enumerate(going if loaded.tokenizer is not None else ()):
                 yield (
                     index,
-                    Step(None, "", draft=draft_text(loaded.tokenizer, new[place], mask, texts[0].ends)),
+                    Step(None, "", draft=draft_text(loaded.tokenizer, new[place], mask, texts[0].eos_ids)),
                 )
         kept = []
         for place, index in enumerate(going):

@@ -11,9 +11,9 @@ if TYPE_CHECKING:
 
 
 class DecodeStep:
-    """One more token in each row of some texts, by the model's compiled step where it has one.
+    """Runs one more token in each row, by the model's compiled step where it has one.
 
-    The first pass is the model's own: the first token of a text does not wait until the step is prepared.
+    The first pass is the model's own, so that the first token does not wait for the compilation.
     """
 
     def __init__(self, model: Any) -> None:

@@ -1,4 +1,4 @@
-"""The engine: texts join a running batch, each step gives every one of them its next token, and they leave it."""
+"""The engine: continuous batching. Sequences join a running batch, get a token a step, and leave."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ MOST_ROWS = 32
 
 
 class Engine:
-    """Runs many texts on one model, each as if it were alone.
+    """Runs many sequences on one model, each as if it were alone.
 
-    `add` takes a prompt and its settings, `step` gives every running text its next token, `cancel` ends one. At most
-    `rows` run at once; others wait. A prompt is read in pieces, one a step, so that the texts that run already go on.
+    `add` takes a prompt and its settings, `step` gives every running sequence its next token, `cancel` ends one. At most
+    `rows` run at once; others wait. A prompt is read in chunks, one a step, so that running sequences go on.
     Synchronous, in the thread of who calls it; one thread at a time may call its methods. PromptError for a number of
     `rows`, a prompt or a setting that cannot be, and for a handle to cancel that is of no text. RuntimeError for a call
     while another thread's call runs.
@@ -53,6 +53,7 @@ class Engine:
         if prompt_cache is not None:
             prompt_cache.check(loaded)
         self.loaded, self.most, self.prompt_cache = loaded, rows, prompt_cache
+        self._finished: Finished | None = None if prompt_cache is None else self._keep
         self._waiting: deque[Sequence] = deque()
         self._reading: tuple[list[Sequence], Prefill | SourcePrefill] | None = None
         self._groups: list[Batch | SpeculativeBatch] = []
@@ -62,12 +63,12 @@ class Engine:
 
     @property
     def busy(self) -> bool:
-        """Whether any text waits or runs."""
+        """Whether any sequence waits or runs."""
         return bool(self._sequences)
 
     @property
     def idle(self) -> bool:
-        """Whether nothing is held for any text: a cancelled one is, until the next step."""
+        """Whether nothing is held for any sequence; a cancelled one is held until the next step."""
         return not (self.busy or self._waiting or self._reading or self._groups)
 
     def add(
@@ -78,7 +79,7 @@ class Engine:
         report: Report | None = None,
         **settings: Any,
     ) -> int:
-        """Take one more text and give its handle; its settings are those of `zoo.stream`.
+        """Add a sequence and return its handle; its settings are those of `zoo.stream`.
 
         PromptError, before anything runs, for a prompt or a setting that cannot be.
         """
@@ -93,7 +94,7 @@ class Engine:
         checkpoints: Iterable[int] = (),
         report: Report | None = None,
     ) -> int:
-        """Take one more text whose settings are a record. PromptError for a prompt that cannot be."""
+        """Add a sequence whose settings are a checked record. PromptError for a prompt that cannot be."""
         with self._one_thread("add"):
             sequence = sequence_of(
                 self.loaded, prompt, settings, handle=self._handles, checkpoints=checkpoints, report=report
@@ -104,7 +105,7 @@ class Engine:
             return sequence.handle
 
     def cancel(self, handle: int) -> None:
-        """End a text: it yields no more steps. PromptError for a handle that is not, or no longer, that of a text."""
+        """End a sequence: it yields no more steps. PromptError for a handle that is unknown or at its end."""
         with self._one_thread("cancel"):
             sequence = self._sequences.pop(handle, None)
             if sequence is None:
@@ -116,15 +117,15 @@ class Engine:
                 self._reading = None
 
     def cancel_all(self) -> None:
-        """End all texts, and let go of them."""
+        """End all sequences, and let go of them."""
         for handle in list(self._sequences):
             self.cancel(handle)
         self.step()
 
     def step(self) -> list[tuple[int, Step]]:
-        """Read a piece of what waits, and give every running text its next token: the steps by the texts' handles.
+        """Read a chunk of a waiting prompt and give every running sequence its next token; the steps with their handles.
 
-        A text that fails, because its logits are no numbers for example, ends with a step whose finish reason is "error";
+        A sequence that fails, because its logits are no numbers for example, ends with a step whose finish reason is "error";
         the others go on.
         """
         with self._one_thread("step"):
@@ -141,7 +142,7 @@ class Engine:
             return steps
 
     def run(self) -> Iterator[tuple[int, Step]]:
-        """The steps of all texts, as they come, until none is left."""
+        """The steps of all sequences, as they come, until none is left."""
         while self.busy:
             yield from self.step()
 
@@ -161,9 +162,9 @@ class Engine:
             self._lock.release()
 
     def _admit(self) -> list[tuple[Sequence, Step]]:
-        """Read the prompts of texts that wait, about as many tokens as one piece has; those that are read join the others.
+        """Read waiting prompts, about as many tokens as one chunk has; sequences whose prompts are read join a batch.
 
-        Gives the steps of those that fail.
+        Returns the steps of those that fail.
         """
         failed: list[tuple[Sequence, Step]] = []
         ready: list[Prefilled] = []
@@ -196,7 +197,7 @@ class Engine:
         return failed
 
     def _next(self, most: int) -> list[Sequence]:
-        """The text that waits longest; with it, where sources are read, those after it that one pass takes, `most` in all."""
+        """The sequence that waits longest; of an encoder-decoder with it the next ones that fit in one pass, `most` in all."""
         sequences = [self._waiting.popleft()]
         if sequences[0].start is None:
             return sequences
@@ -216,7 +217,7 @@ class Engine:
         return sequences
 
     def _begin(self, sequences: list[Sequence]) -> tuple[list[Sequence], Prefill | SourcePrefill]:
-        """Caches for texts, and what fills them: for one, or for several with sources and one policy."""
+        """Make the caches of one sequence, or of several with sources and one policy, and what fills them."""
         for each in sequences:
             each.begin()
         sequence, loaded = sequences[0], self.loaded
@@ -254,8 +255,7 @@ class Engine:
         return sequences, prompt
 
     def _join(self, ready: abc.Sequence[Prefilled]) -> None:
-        """Let texts whose prompts were read run beside others, or, where their caches cannot be merged, by themselves."""
-        finished = self._keep if self.prompt_cache is not None else None
+        """Add sequences whose prompts were read to a batch, or, where their caches cannot be merged, to one of their own."""
         joining: dict[CachePolicy, list[Prefilled]] = {}
         for read in ready:
             sequence = read.sequences[0]
@@ -263,29 +263,29 @@ class Engine:
             if sequence.drafting is not None:
                 from zoo.generation.loop.speculative_batch import SpeculativeBatch
 
-                drafted = SpeculativeBatch(self.loaded.model, policy, finished)
+                drafted = SpeculativeBatch(self.loaded.model, policy, self._finished)
                 drafted.join(sequence, read.cache, read.logits)
                 self._groups.append(drafted)
             elif can_merge(read.cache):
                 joining.setdefault(policy, []).append(read)
             else:
-                self._rows(policy, False, finished).join([read])
+                self._batch(policy, merges=False).join([read])
         for policy, reads in joining.items():
-            self._rows(policy, True, finished).join(reads)
+            self._batch(policy, merges=True).join(reads)
 
-    def _rows(self, policy: CachePolicy, merges: bool, finished: Finished | None) -> Batch:
+    def _batch(self, policy: CachePolicy, merges: bool) -> Batch:
         """The batch of this policy, or a new one."""
         for group in self._groups:
             if merges and isinstance(group, Batch) and group.merges and group.policy == policy:
                 return group
-        made = Batch(self.loaded.model, policy, merges, finished)
+        made = Batch(self.loaded.model, policy, merges, self._finished)
         self._groups.append(made)
         return made
 
     def _keep(self, sequence: Sequence, cache: list[Any], ids: list[int]) -> None:
-        """Keep the caches of a text that ended for those that begin as it did."""
-        if self.prompt_cache is not None:
-            self.prompt_cache.keep(ids, cache, sequence.settings.policy())
+        """Keep the caches of a sequence that ended for prompts that begin as it did."""
+        assert self.prompt_cache is not None
+        self.prompt_cache.keep(ids, cache, sequence.settings.policy())
 
 
 def indexed_steps(

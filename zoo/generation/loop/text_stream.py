@@ -1,4 +1,4 @@
-"""Tokens to steps: the text that each token makes certain, and why a text ends."""
+"""`TextStream`: turns tokens into steps, with the text that each token makes certain."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Decoded = tuple[int, float | None, Mapping[int, float] | None]
 
 
 class TextStream:
-    """Turns the tokens of one answer of at most `limit` tokens into steps.
+    """Turns the tokens of one answer, at most `limit`, into steps.
 
     Text is decoded incrementally: a step has what became certain with its token. An end token, or one of
     `stop_tokens`, ends the answer and has no text of its own; so does one of the `stop` texts, or what `stop_regex`
@@ -37,7 +37,7 @@ class TextStream:
         stop_regex: str | None = None,
     ) -> None:
         """PromptError for an expression that is none."""
-        self.ends = end_ids(loaded).union(stop_tokens)
+        self.eos_ids = end_ids(loaded).union(stop_tokens)
         self.limit = limit
         self.count = 0
         self._detokenizer = loaded.tokenizer.detokenizer() if loaded.tokenizer else None
@@ -48,7 +48,7 @@ class TextStream:
     ) -> Step:
         """The step of the next token; it has a `finish_reason` when the answer ends with it."""
         self.count += 1
-        ended = token in self.ends
+        ended = token in self.eos_ids
         last = ended or self.count == self.limit
         text = ""
         if self._detokenizer is not None:
@@ -59,7 +59,7 @@ class TextStream:
         return Step(token, text, logprob, reason, alternatives=alternatives)
 
     def rest(self) -> str:
-        """The text that was kept back, when the answer ends here: what may begin a character, or a stop text."""
+        """The text that is still held back, when the answer ends here."""
         finished = self._detokenizer.finish() if self._detokenizer is not None else ""
         return self._stop.add(finished, last=True)
 

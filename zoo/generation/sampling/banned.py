@@ -1,4 +1,4 @@
-"""Which tokens must not come next, because of those that came before. Each question and each token takes constant time."""
+"""Bans of the tokens that would complete a sequence. An update and a look-up take constant time. Axes: V vocabulary."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ from zoo.generation.sampling.logits import NEG_INF, mask_tokens
 
 
 class SequenceCompletions:
-    """Runs of tokens, each of two and more: those whose last token would complete one at the end of the text."""
+    """Finds the tokens that would complete one of some sequences, each of two tokens or more, at the end of a text."""
 
     def __init__(self, runs: Iterable[Sequence[int]], given: Sequence[int] = ()) -> None:
-        self._last: dict[tuple[int, ...], set[int]] = {}  # the last tokens of the runs that begin so
+        self._last: dict[
+            tuple[int, ...], set[int]
+        ] = {}  # the last tokens of the sequences with this beginning
         for run in runs:
             *start, last = run
             self._last.setdefault(tuple(start), set()).add(last)
@@ -22,7 +24,7 @@ class SequenceCompletions:
         self._text = deque(given, maxlen=max(self._lengths, default=0))
 
     def completing(self) -> set[int]:
-        """The tokens that would complete a run."""
+        """The tokens that would complete a sequence."""
         text = tuple(self._text)
         starts = (text[len(text) - length :] for length in self._lengths if length <= len(text))
         return set().union(*(self._last.get(start, ()) for start in starts))
@@ -33,9 +35,9 @@ class SequenceCompletions:
 
 
 class BannedSequences:
-    """Removes the tokens that would complete one of some runs, each of one token or more, at the end of the text.
+    """Removes the tokens that would complete one of some sequences, each of one token or more, at the end of the text.
 
-    `looks_back`: which these are depends on the tokens before. Axes: V vocabulary.
+    `looks_back`: which these are depends on the tokens before.
     """
 
     def __init__(self, vocab: int, runs: Iterable[Sequence[int]], given: Sequence[int] = ()) -> None:
@@ -58,18 +60,18 @@ class BannedSequences:
 
 
 class NoRepeatNgrams:
-    """The runs of `size` tokens of a text: those whose last token would repeat one, which it removes."""
+    """Removes the tokens that would repeat an n-gram, a sequence of `size` tokens, of the text."""
 
     looks_back = True
 
     def __init__(self, size: int, given: Sequence[int] = ()) -> None:
         self._followers: dict[tuple[int, ...], set[int]] = {}
-        self._start = deque[int](maxlen=size - 1)  # the last tokens, with which the next would be a run
+        self._start = deque[int](maxlen=size - 1)  # the last `size` - 1 tokens
         for token in given:
             self.update(token)
 
     def completing(self) -> set[int]:
-        """The tokens that would complete a run that the text has already."""
+        """The tokens that would repeat an n-gram."""
         return self._followers.get(tuple(self._start), set())
 
     def __call__(self, logits: mx.array) -> mx.array:

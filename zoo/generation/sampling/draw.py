@@ -1,4 +1,4 @@
-"""How tokens are drawn: a function that draws for every row of logits (B, V), and the random keys of draws."""
+"""Random draws of tokens: a function for every row of logits (B, V), and random keys."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def sampler(settings: Settings) -> Callable[[mx.array], mx.array]:
-    """The function from logits (…, V) to ids (…), by the temperature and the filters. With a seed its draws repeat."""
+    """A function from logits (…, V) to ids (…) that applies the temperature and the filters. With a seed its draws repeat."""
     processors, record = draw_processors(settings), record_of(settings)
     keys = random_keys(settings.seed)
 

@@ -1,4 +1,4 @@
-"""Mirostat 2: a bound on surprise that follows the text, so that the surprise stays near a target.
+"""Mirostat 2: keeps the surprise of the text near a target by a bound that it adapts.
 
 Basu et al., 2021, "Mirostat: A Neural Text Decoding Algorithm that Directly Controls Perplexity", without its estimate of
 an exponent. Surprise is -log2 of a probability, in bits. Axes: V vocabulary.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any
 
 import mlx.core as mx
 
@@ -11,16 +11,6 @@ from zoo.architecture import Sampler
 from zoo.architecture.settings import checked_settings
 from zoo.errors import PluginError, PromptError, in_words
 from zoo.host.registry import Registry
-
-
-class Stateful(Protocol):
-    """What the target of a sampler that is `stateful` makes for one sequence."""
-
-    def __call__(self, logits: mx.array) -> mx.array:
-        """Logits (1, V) for logits (1, V), -inf for a token that must not be drawn."""
-
-    def update(self, token: int) -> None:
-        """The token that was chosen, after each call."""
 
 
 class PluginFilter:
