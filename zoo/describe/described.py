@@ -16,6 +16,7 @@ from zoo.errors import SourceError, ZooError
 from zoo.frozen import Frozen, frozen
 from zoo.host.recipes import read_recipe, recipe_architecture, recipe_config
 from zoo.host.registry import Registry
+from zoo.recipe import Model
 from zoo.recipe.policy import CachePolicy
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ class Described(Frozen):
 
     architecture: Architecture
     origin: str
-    recipe: Any
+    recipe: Model
     preset: Preset | None = None
     config: dict[str, Any] | None = None
     path: Path | None = None

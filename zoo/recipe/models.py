@@ -88,6 +88,7 @@ class Model(Spec):
     embedding: Any
     layers: Any
     head: Any
+    context: Any
 
     @property
     def causality(self) -> str:

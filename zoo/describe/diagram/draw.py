@@ -16,7 +16,7 @@ from zoo.describe.facts.parameters import has_idle_experts
 from zoo.describe.language import joined, message
 from zoo.errors import PluginError
 from zoo.frozen import Frozen, frozen
-from zoo.recipe import Spec
+from zoo.recipe import Model, Spec
 
 if TYPE_CHECKING:
     from zoo.host.registry import Registry
@@ -69,7 +69,7 @@ class Subject(Frozen):
         return Box(role, title, self.path, tuple(map(as_note, notes)), found, block=self.spec.block())
 
 
-def diagram_of(recipe: Any, name: str, registry: Registry, summary: str = "") -> Diagram:
+def diagram_of(recipe: Model, name: str, registry: Registry, summary: str = "") -> Diagram:
     """The diagram of a recipe. PluginError names a drawing that does not give what it should.
 
     >>> from zoo.host.registry import default_registry

@@ -9,7 +9,7 @@ are compared.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from zoo.frozen import Frozen, frozen
@@ -114,7 +114,7 @@ def as_note(note: str | Note) -> Note:
     return note if isinstance(note, Note) else Note(note)
 
 
-def boxes(items: Any) -> Iterator[Box]:
+def boxes(items: Iterable[Any]) -> Iterator[Box]:
     """Every box of some items, from bottom to top."""
     for item in items:
         if isinstance(item, Box):

@@ -12,6 +12,7 @@ from zoo.describe.diagram.model import Box, Note, boxes
 from zoo.describe.facts.fact import factor
 from zoo.describe.facts.structure import scaling_text
 from zoo.describe.language import joined, message
+from zoo.recipe import Attention
 from zoo.recipe.parts import GATED_TITLES
 
 MASKS = {"causal": "Masked", "prefix": "Prefix-masked", "full": "Bidirectional"}
@@ -83,7 +84,7 @@ def rope_notes(rope: Any) -> list[Note]:
     return notes
 
 
-def heads_notes(spec: Any, dim: int) -> list[Note]:
+def heads_notes(spec: Attention, dim: int) -> list[Note]:
     """How many heads there are, how wide, and what is special about their scores and projections."""
     keys, head = spec.kv_heads or spec.heads, spec.head_width(dim)
     notes = [Note(counted(spec.heads, "head"), "heads")]
@@ -105,7 +106,7 @@ def times(what: str, scale: float) -> str:
     return message(f"{what} {sign} {{n}}", n=size)
 
 
-def heads_word(spec: Any) -> str:
+def heads_word(spec: Attention) -> str:
     """What texts call the attention of so many heads and key heads."""
     keys = spec.kv_heads or spec.heads
     if spec.heads == 1:

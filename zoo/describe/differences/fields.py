@@ -50,14 +50,14 @@ def _window(old: int | None, new: int | None) -> str:
     return message(template, n=text_of(new), m=text_of(old))
 
 
-def same_numbers(old: Any, new: Any) -> tuple[Any, Any]:
+def same_numbers(old: object, new: object) -> tuple[object, object]:
     """Rotary positions without the differences in base and scaling."""
     if isinstance(old, RoPE) and isinstance(new, RoPE):
         return old.change(theta=new.theta, scaling=new.scaling), new
     return old, new
 
 
-def _rope(old: Any, new: Any) -> str:
+def _rope(old: object, new: object) -> str:
     """Rotary positions with other numbers; of another kind, they are a difference of the stack."""
     if not isinstance(old, RoPE) or not isinstance(new, RoPE):
         return ""
@@ -91,7 +91,7 @@ def _instead(text: str) -> Callable[[Any, Any], str]:
     return lambda old, new: message(template, n=value_text(new), m=value_text(old)) if new else ""
 
 
-def _head_norm(old: Any, new: Any) -> str:
+def _head_norm(old: Spec | None, new: Spec | None) -> str:
     if isinstance(new, JointRMSNorm):
         return "RMSNorm over all query heads together, and over all key heads"
     return (
@@ -101,7 +101,7 @@ def _head_norm(old: Any, new: Any) -> str:
     )
 
 
-def _scale(old: Any, new: Any) -> str:
+def _scale(old: float | None, new: float | None) -> str:
     if new == 1.0:
         return "scores are not scaled by the head's width"
     return (
@@ -116,7 +116,7 @@ def _residual_scale(old: float | None, new: float) -> str:
     return message("what each part adds to the residual stream is {how}", how=how)
 
 
-def _activation(old: Any, new: Any) -> str:
+def _activation(old: str, new: str) -> str:
     titles = [ACTIVATION_TITLES.get(name, name) for name in (old, new)]
     return message("{new} instead of {old} as activation", new=titles[1], old=titles[0])
 

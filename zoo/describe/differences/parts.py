@@ -111,7 +111,7 @@ def _changes(before: Spec, after: Spec, place: str, word: str, sizes: bool) -> I
         yield from field_changes(before, after, changed, place, word, sizes)
 
 
-def _with_heads(spec: Any) -> str:
+def _with_heads(spec: Spec) -> str:
     """Attention with its numbers of heads."""
     heads, groups = (vars(spec).get(name) for name in ("heads", "kv_heads"))
     if not heads:
@@ -161,7 +161,7 @@ def field_word(name: str) -> str:
     return FIELD_WORDS.get(name, name.replace("_", " "))
 
 
-def _all_heads(spec: Any) -> bool:
+def _all_heads(spec: Spec) -> bool:
     return vars(spec).get("heads") == vars(spec).get("kv_heads")
 
 

@@ -20,7 +20,7 @@ from zoo.describe.facts.fact import billions, text_of
 from zoo.describe.facts.parameters import has_idle_experts
 from zoo.describe.facts.stacks import DECODER, ENCODER, is_opaque, stacks
 from zoo.describe.language import message, reworded
-from zoo.recipe import Spec
+from zoo.recipe import Model, Spec
 
 SEES = {
     "causal": "A token sees only those before it.",
@@ -29,7 +29,7 @@ SEES = {
 }
 
 
-def differences(base: Any, other: Any, *, sizes: bool = True) -> list[str]:
+def differences(base: Model, other: Model, *, sizes: bool = True) -> list[str]:
     """What `other`, a recipe, has that `base` has not, as sentences; [] when they are alike.
 
     Decoders are compared with decoders and encoders with encoders. `sizes`: also numbers, such as the width;
@@ -73,7 +73,7 @@ def differences(base: Any, other: Any, *, sizes: bool = True) -> list[str]:
     return found
 
 
-def _shape(ours: dict[str, Any], theirs: dict[str, Any]) -> Iterator[str]:
+def _shape(ours: dict[str, Model], theirs: dict[str, Model]) -> Iterator[str]:
     """Whether there is an encoder, a decoder or both."""
     if set(ours) == set(theirs):
         return
@@ -85,7 +85,7 @@ def _shape(ours: dict[str, Any], theirs: dict[str, Any]) -> Iterator[str]:
         yield "There is no encoder: one stack of layers reads and writes."
 
 
-def _pairs(ours: dict[str, Any], theirs: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
+def _pairs(ours: dict[str, Model], theirs: dict[str, Model]) -> dict[str, tuple[Any, Any]]:
     """Stacks of one role; the only stacks of each where they have none in common."""
     common = {role: (ours[role], theirs[role]) for role in ours if role in theirs}
     if common or not (ours and theirs):
@@ -93,7 +93,7 @@ def _pairs(ours: dict[str, Any], theirs: dict[str, Any]) -> dict[str, tuple[Any,
     return {DECODER: (next(iter(ours.values())), next(iter(theirs.values())))}
 
 
-def _stack(ours: Any, theirs: Any, sizes: bool) -> Iterator[str]:
+def _stack(ours: Model, theirs: Model, sizes: bool) -> Iterator[str]:
     if ours.causality != theirs.causality:
         yield SEES[theirs.causality]
     before, after = (_parts(stack) for stack in (ours, theirs))
@@ -105,7 +105,7 @@ def _stack(ours: Any, theirs: Any, sizes: bool) -> Iterator[str]:
     yield from embedding_changed(ours.embedding, theirs.embedding)
 
 
-def _parts(stack: Any) -> dict[str, list[Spec | None]]:
+def _parts(stack: Model) -> dict[str, list[Spec | None]]:
     """Each part of the layers, norms aside, by name: one a layer."""
     found: dict[str, list[Spec | None]] = {}
     spelled: dict[tuple[int, int], Spec] = {}  # equal layers mostly are one object
@@ -120,16 +120,16 @@ def _parts(stack: Any) -> dict[str, list[Spec | None]]:
     return found
 
 
-def _spelled_out(part: Any, dim: int) -> Spec:
+def _spelled_out(part: Spec, dim: int) -> Spec:
     """Attention with its numbers of heads, their width and its usual scale, which may be left to be understood."""
-    names = vars(part)
-    if not {"heads", "kv_heads", "head_dim", "scale"} <= names.keys():
+    fields = vars(part)
+    if not {"heads", "kv_heads", "head_dim", "scale"} <= fields.keys():
         return part
-    width = part.head_dim or dim // part.heads
-    usual = part.scale is None or math.isclose(part.scale, width**-0.5)
-    return part.change(
-        kv_heads=part.kv_heads or part.heads, head_dim=width, scale=None if usual else part.scale
-    )
+    width = fields["head_dim"] or dim // fields["heads"]
+    scale = fields["scale"]
+    usual = scale is None or math.isclose(scale, width**-0.5)
+    kv_heads = fields["kv_heads"] or fields["heads"]
+    return part.change(kv_heads=kv_heads, head_dim=width, scale=None if usual else scale)
 
 
 def _part(
@@ -185,7 +185,7 @@ def where(places: Sequence[int], layers: int) -> str:
     return message("{n} of {m} layers", n=len(places), m=layers)
 
 
-def _with_active(sentence: str, recipe: Any) -> str:
+def _with_active(sentence: str, recipe: Model) -> str:
     """A sentence about experts, with how many parameters a token uses."""
     if "of which a token uses" not in sentence:
         return sentence
@@ -199,7 +199,7 @@ def _with_active(sentence: str, recipe: Any) -> str:
     return message("{rest} ({n} of {m} parameters are used for a token).", rest=rest, n=used, m=whole)
 
 
-def _sizes(base: Any, other: Any) -> Iterator[str]:
+def _sizes(base: Model, other: Model) -> Iterator[str]:
     """Sizes of the whole model."""
     for name, text in (("vocab", "Vocabulary of {n}"), ("context", "Context of {n}")):
         old, new = getattr(base, name), getattr(other, name)
@@ -218,7 +218,7 @@ def _sizes(base: Any, other: Any) -> Iterator[str]:
         yield as_sentence(parts[0])
 
 
-def _layer_counts(recipe: Any) -> str:
+def _layer_counts(recipe: Model) -> str:
     found = stacks(recipe)
     if len(found) > 1:
         return " + ".join(str(len(stack.layers)) for stack in found.values())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from zoo.describe.differences.fields import FIELDS
 from zoo.describe.differences.parts import (
@@ -20,7 +19,7 @@ from zoo.describe.differences.parts import (
 from zoo.describe.facts.fact import factor, factor_words
 from zoo.describe.facts.structure import positions
 from zoo.describe.language import joined, message
-from zoo.recipe import Head, Layer, Spec
+from zoo.recipe import Embedding, Head, Layer, Model, Spec
 
 
 def common(parts: Sequence[Spec | None]) -> Spec | None:
@@ -28,7 +27,7 @@ def common(parts: Sequence[Spec | None]) -> Spec | None:
     return Counter(parts).most_common(1)[0][0] if parts else None
 
 
-def positions_changed(ours: Any, theirs: Any) -> Iterator[str]:
+def positions_changed(ours: Model, theirs: Model) -> Iterator[str]:
     """Positions of another kind; rotary ones that differ in numbers are a difference of the mixer."""
     kinds = [_kind_of_positions(stack) for stack in (ours, theirs)]
     old, new = ours.embedding.positions, theirs.embedding.positions
@@ -56,12 +55,12 @@ POSITION_FIELDS = {
 }
 
 
-def _kind_of_positions(stack: Any) -> str:
+def _kind_of_positions(stack: Model) -> str:
     text = positions(stack) or ""
     return joined("; ", dict.fromkeys(part.partition(",")[0] for part in text.split("; ")))
 
 
-def norms_changed(ours: Any, theirs: Any) -> Iterator[str]:
+def norms_changed(ours: Model, theirs: Model) -> Iterator[str]:
     """Norms of another kind, in other places, and the final one."""
     titles = [_norm_titles(stack) for stack in (ours, theirs)]
     if titles[0] != titles[1]:
@@ -81,21 +80,26 @@ def norms_changed(ours: Any, theirs: Any) -> Iterator[str]:
         old, new = (f"{place}{names.get(place, '')}" for place in places)
         template = "Norms come {place} instead of {other}." if places[0] else "Norms come {place}."
         yield message(template, place=new, other=old)
-    finals = [getattr(stack, "norm", None) is not None for stack in (ours, theirs)]
+    finals = [_final_norm(stack) is not None for stack in (ours, theirs)]
     if finals[0] != finals[1]:
         yield "A final norm before the head." if finals[1] else "No final norm before the head."
 
 
-def _all_norms(stack: Any) -> list[Spec]:
-    found = [p for layer in stack.layers for _, p in layer.children() if p.kind == "norm"]
-    return found + ([stack.norm] if getattr(stack, "norm", None) is not None else [])
+def _all_norms(stack: Model) -> list[Spec]:
+    found = [part for layer in stack.layers for _, part in layer.children() if part.kind == "norm"]
+    final = _final_norm(stack)
+    return found if final is None else [*found, final]
 
 
-def _norm_titles(stack: Any) -> tuple[str, ...]:
+def _final_norm(stack: Model) -> Spec | None:
+    return getattr(stack, "norm", None)
+
+
+def _norm_titles(stack: Model) -> tuple[str, ...]:
     return tuple(dict.fromkeys(norm.title for norm in _all_norms(stack)))
 
 
-def layers_changed(ours: Any, theirs: Any, sizes: bool) -> Iterator[str]:
+def layers_changed(ours: Model, theirs: Model, sizes: bool) -> Iterator[str]:
     """A layer of another kind, and fields of its own."""
     old, new = common(ours.layers), common(theirs.layers)
     assert old is not None and new is not None
@@ -117,7 +121,7 @@ def layers_changed(ours: Any, theirs: Any, sizes: bool) -> Iterator[str]:
             yield as_sentence(phrase(before, after))
 
 
-def embedding_changed(old: Any, new: Any) -> Iterator[str]:
+def embedding_changed(old: Embedding, new: Embedding) -> Iterator[str]:
     """The embedding: its kind, its scale, its norm."""
     if type(old) is not type(new):
         text = lowered(explanation(new)) or "a plain table of tokens"
@@ -129,7 +133,7 @@ def embedding_changed(old: Any, new: Any) -> Iterator[str]:
         yield added or "No norm after the embedding."
 
 
-def head_changed(base: Any, other: Any) -> Iterator[str]:
+def head_changed(base: Model, other: Model) -> Iterator[str]:
     """The head."""
     old, new = base.head, other.head
     if (old is None) != (new is None):

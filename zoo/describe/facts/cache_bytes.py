@@ -7,6 +7,7 @@ from typing import Any
 from zoo.describe.facts.stacks import DECODER, is_opaque, memories, stacks
 from zoo.errors import PromptError
 from zoo.frozen import Frozen, frozen
+from zoo.recipe import Model
 from zoo.recipe.policy import CachePolicy
 
 # Of a number in a recurrent state. Mamba's is float32 in a model of any dtype, since every token adds to the same
@@ -47,7 +48,7 @@ class Kept(Frozen):
         }
 
 
-def kept_of(recipe: Any) -> tuple[Kept, ...]:
+def kept_of(recipe: Model) -> tuple[Kept, ...]:
     """What a recipe's caches keep, by the kind of layer and its window."""
     if is_opaque(recipe):
         found = Kept(
@@ -65,7 +66,7 @@ def kept_of(recipe: Any) -> tuple[Kept, ...]:
     )
 
 
-def source_numbers(recipe: Any) -> int:
+def source_numbers(recipe: Model) -> int:
     """How many numbers cross-attention keeps for each token of the source."""
     decoder = stacks(recipe).get(DECODER)
     if decoder is None:
@@ -79,7 +80,7 @@ def cache_bytes(kept: tuple[Kept, ...], tokens: int, policy: str = "16-bit") -> 
     return sum(one.bytes(tokens, policy) for one in kept)
 
 
-def policy_bytes(recipe: Any, tokens: int, policy: CachePolicy) -> int:
+def policy_bytes(recipe: Model, tokens: int, policy: CachePolicy) -> int:
     """Bytes of all caches after so many tokens, by a policy; a number that it does not pack takes 2 bytes.
 
     Where a mixer does not say how wide its keys are, its keys and values count as two vectors of equal width. PromptError

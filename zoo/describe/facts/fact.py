@@ -9,6 +9,7 @@ from typing import Any
 from zoo.describe.language import Message, joined, message
 from zoo.errors import ZooError
 from zoo.frozen import Frozen, frozen
+from zoo.recipe import Model
 
 ABSENT = "–"  # where there is no value
 MEASURED_UNITS = ("tokens/s", "s")
@@ -71,7 +72,7 @@ class Sheet(Frozen):
 
     title: str
     facts: tuple[Fact, ...]
-    recipe: Any
+    recipe: Model
     numbers: dict[str, Any]
 
     def __iter__(self) -> Iterator[Fact]:

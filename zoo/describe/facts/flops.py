@@ -6,12 +6,11 @@ Counted are matrix products, attention's scores and its sums of values, two oper
 
 from __future__ import annotations
 
-from typing import Any
+from zoo.describe.facts.stacks import is_opaque, with_widths
+from zoo.recipe import Model
 
-from zoo.describe.facts.stacks import DECODER, is_opaque, stacks, with_widths
 
-
-def decode_flops(recipe: Any, context: int) -> int | None:
+def decode_flops(recipe: Model, context: int) -> int | None:
     """Of one new token that sees `context` tokens, itself included; None where no text is written token by token.
 
     An encoder-decoder's new token sees `context` tokens of the source, too.
@@ -21,7 +20,7 @@ def decode_flops(recipe: Any, context: int) -> int | None:
     return recipe.flops(recipe.dim, context)
 
 
-def prefill_flops(recipe: Any, context: int) -> int | None:
+def prefill_flops(recipe: Model, context: int) -> int | None:
     """Of one token on average while a text of `context` tokens is read at once; None where it is not known.
 
     Where no token sees later ones, the n-th sees n tokens. A text that is to be continued needs the logits of its
@@ -37,7 +36,7 @@ def prefill_flops(recipe: Any, context: int) -> int | None:
     return round((total - (context - 1) * head) / context)
 
 
-def _sum(recipe: Any, context: int) -> int:
+def _sum(recipe: Model, context: int) -> int:
     """Σ over n = 1 … context of a token that sees n: linear in n between two windows' widths."""
     widths = {spec.attention_window for _, spec, _ in with_widths(recipe, recipe.dim)}
     borders = sorted({width for width in widths if width and width < context} | {context})
@@ -47,8 +46,3 @@ def _sum(recipe: Any, context: int) -> int:
         total += (last - first + 1) * ends // 2
         first = last + 1
     return total
-
-
-def writes(recipe: Any) -> bool:
-    """Whether it has a decoder that writes token by token."""
-    return DECODER in stacks(recipe) and recipe.task in ("generate", "translate")

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from zoo.describe.facts.stacks import is_opaque, with_widths
+from zoo.recipe import Model
 
 PARTS = {
     "embedding": "embedding",
@@ -19,7 +18,7 @@ PARTS = {
 }
 
 
-def has_idle_experts(recipe: Any) -> bool:
+def has_idle_experts(recipe: Model) -> bool:
     """Whether a token uses only a part of some feed-forward, as in a mixture of experts."""
     return any(
         spec.kind == "feedforward" and spec.active_parameters(width) < spec.parameters(width)
@@ -27,7 +26,7 @@ def has_idle_experts(recipe: Any) -> bool:
     )
 
 
-def by_part(recipe: Any) -> dict[str, int]:
+def by_part(recipe: Model) -> dict[str, int]:
     """The parameters of each kind of part, by its label; their sum is the recipe's. {} where parts are not known."""
     if is_opaque(recipe):
         return {}

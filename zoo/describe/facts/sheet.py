@@ -25,6 +25,7 @@ from zoo.describe.facts.structure import stack_facts
 from zoo.describe.facts.weight_bytes import FORMATS, GROUP, Weights, format_of, weights_of
 from zoo.describe.language import message
 from zoo.errors import ZooError
+from zoo.recipe import Model
 from zoo.recipe.policy import CachePolicy
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ FITS = "fits in this memory"
 
 
 def facts_of(
-    recipe: Any,
+    recipe: Model,
     *,
     context: int | None = None,
     quantize: str | None = None,
@@ -87,7 +88,7 @@ def common_context(recipes: Iterable[Any]) -> int:
 
 
 def numbers_of(
-    recipe: Any, kept: Iterable[Kept], weights: Weights | None, context: int, quantize: str
+    recipe: Model, kept: Iterable[Kept], weights: Weights | None, context: int, quantize: str
 ) -> dict[str, Any]:
     """The numbers from which a page can compute cache and weights for another context or format.
 
@@ -108,7 +109,7 @@ def numbers_of(
 STATE_NOTE = "a state is counted in float32"
 
 
-def _sums(recipe: Any) -> Iterator[Fact]:
+def _sums(recipe: Model) -> Iterator[Fact]:
     total = int(recipe.parameters(recipe.dim))
     yield Fact("parameters.total", "parameters", total, "parameters")
     if not is_opaque(recipe):
@@ -122,7 +123,7 @@ def _sums(recipe: Any) -> Iterator[Fact]:
         yield Fact(f"parameters.{name}", text, number, "parameters", detail=True)
 
 
-def _model(recipe: Any) -> Iterator[Fact]:
+def _model(recipe: Model) -> Iterator[Fact]:
     yield Fact("model", "model", recipe.title if recipe.title != "model" else recipe.name)
     yield Fact("width", "width", recipe.dim)
     if is_opaque(recipe):
@@ -134,7 +135,7 @@ def _model(recipe: Any) -> Iterator[Fact]:
         yield Fact("tied", "head tied to embedding", bool(head.ties_embedding))
 
 
-def _cache(recipe: Any, kept: tuple[Kept, ...], tokens: int) -> Iterator[Fact]:
+def _cache(recipe: Model, kept: tuple[Kept, ...], tokens: int) -> Iterator[Fact]:
     growing = sum(one.per_token for one in kept)
     each = round(growing * POLICIES["16-bit"])
     note = "an upper bound: which layers have windows is not known" if is_opaque(recipe) else ""
@@ -165,13 +166,13 @@ def _cache(recipe: Any, kept: tuple[Kept, ...], tokens: int) -> Iterator[Fact]:
             yield Fact(f"cache.kind.{where}", label, one.bytes(tokens), "bytes", detail=True)
 
 
-def _policy(recipe: Any, policy: CachePolicy | None, tokens: int) -> Iterator[Fact]:
+def _policy(recipe: Model, policy: CachePolicy | None, tokens: int) -> Iterator[Fact]:
     if policy is not None and not policy.plain:
         label, number = f"cache at {tokens:,} tokens", policy_bytes(recipe, tokens, policy)
         yield Fact("cache.policy", f"{label}, {policy.describe()}", number, "bytes")
 
 
-def _weights(recipe: Any, weights: Weights | None, kept: tuple[Kept, ...], chosen: str) -> Iterator[Fact]:
+def _weights(recipe: Model, weights: Weights | None, kept: tuple[Kept, ...], chosen: str) -> Iterator[Fact]:
     def held(name: str) -> int | None:
         if weights is not None:
             return weights.bytes(name)
@@ -204,7 +205,7 @@ def weights_label(name: str) -> str:
     return message("weights, {format}", format=format_label(name))
 
 
-def _flops(recipe: Any, tokens: int) -> Iterator[Fact]:
+def _flops(recipe: Model, tokens: int) -> Iterator[Fact]:
     counted = "2 a multiply-add: matrix products, attention's scores and sums"
     if (number := decode_flops(recipe, tokens)) is not None:
         yield Fact(
@@ -242,7 +243,7 @@ def _writes_bytes(tokenizer: Tokenizer) -> bool:
         return False
 
 
-def plugin_facts(recipe: Any, registry: Registry, taken: set[str]) -> list[Fact]:
+def plugin_facts(recipe: Model, registry: Registry, taken: set[str]) -> list[Fact]:
     """The facts that the plugins' hooks `zoo_facts` add; one that raises, or gives no facts, is warned of and left out."""
     from zoo.architecture import FactSource
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from zoo.recipe import Spec
+from zoo.recipe import Model, Spec
 
 DECODER, ENCODER = "decoder", "encoder"
 
 
-def stacks(recipe: Any) -> dict[str, Any]:
+def stacks(recipe: Model) -> dict[str, Model]:
     """The models with layers in a recipe: by "encoder" and "decoder"; none where the layers are not known.
 
     A decoder in which every token sees every other is one nevertheless. A model of a third party whose parts are not
     named so is a decoder when it has layers.
     """
-    parts = dict(recipe.parts())
+    parts: dict[str, Any] = dict(recipe.parts())
     if isinstance(parts.get("layers"), tuple):
         return {ENCODER if recipe.name == ENCODER else DECODER: recipe}
     found = {role: parts[role] for role in (ENCODER, DECODER) if role in parts}
@@ -25,7 +25,7 @@ def stacks(recipe: Any) -> dict[str, Any]:
     }
 
 
-def is_opaque(recipe: Any) -> bool:
+def is_opaque(recipe: Model) -> bool:
     """Whether only the sums of a recipe are known, because another library's code runs it."""
     return not stacks(recipe)
 
@@ -42,7 +42,7 @@ def with_widths(spec: Spec, dim: int, path: str = "") -> Iterator[tuple[str, Spe
             yield from with_widths(value, width, below)
 
 
-def memories(recipe: Any) -> Iterator[tuple[Spec, int]]:
+def memories(recipe: Model) -> Iterator[tuple[Spec, int]]:
     """What has a cache in each layer of the decoder (a mixer, a recurrent part), with its width; none without a cache."""
     decoder = stacks(recipe).get(DECODER)
     if decoder is None or decoder.causality == "full":

@@ -11,11 +11,11 @@ from typing import Any
 
 from zoo.describe.facts.fact import Fact, Scalar
 from zoo.describe.language import joined, message
-from zoo.recipe import RoPE, Spec
+from zoo.recipe import Model, RoPE, Spec
 from zoo.recipe.parts import ACTIVATION_TITLES, AddedPositions
 
 
-def stack_facts(role: str, stack: Any) -> Iterator[Fact]:
+def stack_facts(role: str, stack: Model) -> Iterator[Fact]:
     """The facts of one stack; a value that differs from layer to layer is a tuple, one a layer."""
     dim = stack.dim
     yield Fact(f"{role}.layers", "layers", len(stack.layers), "layers", role=role)
@@ -37,6 +37,11 @@ def stack_facts(role: str, stack: Any) -> Iterator[Fact]:
 def mixers(layer: Spec) -> list[Spec]:
     """The mixers of a layer: usually one."""
     return [part for _, part in layer.children() if part.kind == "mixer"]
+
+
+def cross(layer: Spec) -> Spec | None:
+    """The cross-attention of a layer, None where it has none."""
+    return next((part for _, part in layer.children() if part.kind == "cross"), None)
 
 
 def feedforward(layer: Spec) -> Spec | None:
@@ -70,64 +75,41 @@ def _below(layer: Spec, kind: str) -> Any:
     return None if found is None else next((part for _, part in found.walk() if part.kind == kind), None)
 
 
-def _field(*names: str) -> Callable[[Spec, int], Scalar]:
-    """The first field of these names that one of a layer's mixers has."""
+def _of_mixers(read: Callable[[Spec, int], Scalar]) -> Callable[[Spec, int], Scalar]:
+    """The first value that is read of one of a layer's mixers."""
 
-    def read(layer: Spec, dim: int) -> Scalar:
-        values = (vars(mixer).get(name) for name in names for mixer in mixers(layer))
+    def first(layer: Spec, dim: int) -> Scalar:
+        values = (read(mixer, dim) for mixer in mixers(layer))
         return next((value for value in values if value is not None), None)
 
-    return read
+    return first
+
+
+def _field(name: str) -> Callable[[Spec, int], Scalar]:
+    return _of_mixers(lambda mixer, dim: vars(mixer).get(name))
 
 
 def _mixer(layer: Spec, dim: int) -> Scalar:
     return joined(" and ", (mixer.title for mixer in mixers(layer))) or None
 
 
-def _kv_heads(layer: Spec, dim: int) -> Scalar:
-    for mixer in mixers(layer):
-        if "kv_heads" in vars(mixer):
-            return vars(mixer)["kv_heads"] or vars(mixer).get("heads")
-    return None
+def _kv_heads(mixer: Spec, dim: int) -> Scalar:
+    fields = vars(mixer)
+    return fields["kv_heads"] or fields.get("heads") if "kv_heads" in fields else None
 
 
-def _head_width(layer: Spec, dim: int) -> Scalar:
-    for mixer in mixers(layer):
-        if (width := getattr(mixer, "head_width", None)) is not None:
-            return int(width(dim))
-        if vars(mixer).get("head_dim"):
-            return int(vars(mixer)["head_dim"])
-    return None
+def _head_width(mixer: Spec, dim: int) -> Scalar:
+    width = getattr(mixer, "head_width", None)
+    return int(width(dim)) if width is not None else vars(mixer).get("head_dim") or None
 
 
-def _window(layer: Spec, dim: int) -> Scalar:
-    return next((mixer.attention_window for mixer in mixers(layer) if mixer.attention_window), None)
-
-
-def _head_norm(layer: Spec, dim: int) -> Scalar:
-    for mixer in mixers(layer):
-        query, key = (vars(mixer).get(name) for name in ("query_norm", "key_norm"))
-        if query is not None and key is not None:
-            return str(key.title)
-    return None
+def _head_norm(mixer: Spec, dim: int) -> Scalar:
+    query, key = (vars(mixer).get(name) for name in ("query_norm", "key_norm"))
+    return key.title if query is not None and key is not None else None
 
 
 def _state(layer: Spec, dim: int) -> Scalar:
     return sum(mixer.state_size(dim) for mixer in mixers(layer)) or None
-
-
-def _cross(layer: Spec, dim: int) -> Scalar:
-    part = next((part for _, part in layer.children() if part.kind == "cross"), None)
-    return None if part is None else part.title
-
-
-def _feedforward(layer: Spec, dim: int) -> Scalar:
-    found = feedforward(layer)
-    return None if found is None else found.title
-
-
-def _hidden(layer: Spec, dim: int) -> Scalar:
-    return getattr(dense(layer), "hidden", None)
 
 
 def _activation(layer: Spec, dim: int) -> Scalar:
@@ -169,15 +151,15 @@ def _residual_scale(layer: Spec, dim: int) -> Scalar:
 LAYER_FACTS: tuple[tuple[str, str, Callable[[Spec, int], Scalar], bool], ...] = (
     ("mixer", "mixer", _mixer, False),
     ("heads", "heads", _field("heads"), False),
-    ("kv_heads", "key/value heads", _kv_heads, False),
-    ("head_width", "head width", _head_width, False),
-    ("head_norm", "query and key norm", _head_norm, False),
+    ("kv_heads", "key/value heads", _of_mixers(_kv_heads), False),
+    ("head_width", "head width", _of_mixers(_head_width), False),
+    ("head_norm", "query and key norm", _of_mixers(_head_norm), False),
     ("latent", "latent width", _field("kv_rank"), False),
     ("state", "state numbers a layer", _state, False),
-    ("window", "window", _window, False),
-    ("cross", "cross-attention", _cross, True),
-    ("feedforward", "feed-forward", _feedforward, False),
-    ("hidden", "feed-forward width", _hidden, False),
+    ("window", "window", _of_mixers(lambda mixer, dim: mixer.attention_window or None), False),
+    ("cross", "cross-attention", _of(cross, "title"), True),
+    ("feedforward", "feed-forward", _of(feedforward, "title"), False),
+    ("hidden", "feed-forward width", _of(dense, "hidden"), False),
     ("experts", "experts", _of(experts, "count"), False),
     ("experts_used", "experts a token uses", _of(router, "top_k"), False),
     ("expert_width", "expert width", _of(experts, "hidden"), False),
@@ -190,7 +172,7 @@ LAYER_FACTS: tuple[tuple[str, str, Callable[[Spec, int], Scalar], bool], ...] = 
 )
 
 
-def positions(stack: Any) -> str | None:
+def positions(stack: Model) -> str | None:
     """How a stack knows the order of its tokens, in words; None where no part has positions."""
     found = [
         part for part in (stack.embedding.positions, getattr(stack, "relative", None)) if part is not None
@@ -209,7 +191,7 @@ def _lacks_rope(mixer: Spec) -> bool:
     return "rope" in vars(mixer) and vars(mixer)["rope"] is None
 
 
-def position_text(part: Any) -> str:
+def position_text(part: Spec) -> str:
     """Positions in words: "rotary, base 500,000, LLaMA-3 scaling ×8"."""
     if not isinstance(part, RoPE):
         title = str(part.title)
@@ -222,11 +204,10 @@ def position_text(part: Any) -> str:
     return joined(", ", words)
 
 
-def scaling_text(scaling: Any) -> str:
+def scaling_text(scaling: Spec) -> str:
     """A rope scaling in words."""
     names = {"llama3": "LLaMA-3 scaling", "yarn": "YaRN scaling", "linear": "linear scaling"}
-    name = names.get(
-        scaling.name, f"{scaling.title}" if "caling" in scaling.title else f"{scaling.name} scaling"
-    )
+    own = scaling.title if "caling" in scaling.title else f"{scaling.name} scaling"
+    name = names.get(scaling.name, own)
     factor = getattr(scaling, "factor", None)
     return message("{value} ×{n}", value=name, n=f"{factor:g}") if isinstance(factor, int | float) else name

@@ -13,6 +13,7 @@ from zoo.checkpoint.quantization_modes import AFFINE_BITS, FLOAT_MODES, ROUTER_B
 from zoo.describe.facts.stacks import is_opaque, with_widths
 from zoo.errors import ZooError
 from zoo.frozen import Frozen, frozen
+from zoo.recipe import Model
 
 FLOATS = {"float32": 4, "bfloat16": 2, "float16": 2}
 FORMATS = ("float32", "bfloat16", "8", "6", "4", "mxfp4")  # those that a sheet has
@@ -108,7 +109,7 @@ def _is_router(path: str) -> bool:
     return path.endswith(f".{ROUTERS}")
 
 
-def weights_of(recipe: Any, quantizes: Callable[[str, Any], Any] | None = None) -> Weights | None:
+def weights_of(recipe: Model, quantizes: Callable[[str, Any], Any] | None = None) -> Weights | None:
     """The numbers of a recipe by how they are packed; None where its matrices are not known.
 
     `quantizes` is that of its architecture.

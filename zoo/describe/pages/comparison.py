@@ -100,7 +100,7 @@ def app_script(language: str = "en", *, record: str = "", before: Sequence[str] 
 def common(language: str, record: str = "") -> dict[str, Any]:
     """What the page knows besides its cards: its words, formats, sizes, and which facts a box is about."""
     return {
-        "words": json.loads(asset(f"compare.{language}.json")),
+        "words": _words(language),
         "formats": {name: _format(name, language) for name in FORMATS},
         "router": {"bits": ROUTER_BITS, "group": ROUTER_GROUP, "scale_bytes": 4},
         "policies": POLICIES,
@@ -123,16 +123,18 @@ def about_record(record: Mapping[str, Any], language: str = "en") -> str:
     """How the small checkpoints were measured: the machine, the day, and what else it did; "" for no record."""
     if not record:
         return ""
-    text: str = json.loads(asset(f"compare.{language}.json"))["record"]
-    return text.format(
+    return _words(language)["record"].format(
         **record["versions"], **{key: record[key] for key in ("date", "load", "tokens", "new")}
     )
 
 
+def _words(language: str) -> Any:
+    return json.loads(asset(f"compare.{language}.json"))
+
+
 def _format(name: str, language: str) -> dict[str, Any]:
     chosen = format_of(name)
-    bits = json.loads(asset(f"compare.{language}.json"))["bits"]
-    label = bits.format(bits=name) if name.isdecimal() else name
+    label = _words(language)["bits"].format(bits=name) if name.isdecimal() else name
     return {"bits": chosen.bits, "group": chosen.group, "scale_bytes": chosen.scale_bytes, "label": label}
 
 
@@ -159,7 +161,7 @@ def app_element(
         if not (row.detail or row.empty or row.name.startswith(LEFT_OUT))
     ]
     titles = [one.origin for one in found]
-    compared_with = json.loads(asset(f"compare.{language}.json"))["compared"]
+    compared_with = _words(language)["compared"]
     words = [
         {
             "title": compared_with.format(name=title, first=titles[0]),

@@ -23,6 +23,7 @@ from zoo.describe.language import in_language
 from zoo.describe.pages.diagram_data import drawn
 from zoo.describe.source_code import Source, bases_of, block_classes, block_parts, recipe_code, source_of
 from zoo.host.registry import Registry
+from zoo.recipe import Model
 
 Say = Callable[[str], str]  # a text in the language of the card
 FAR = 2**31  # a text beyond every window
@@ -117,7 +118,7 @@ def with_words(one: dict[str, Any], words: Mapping[str, Sequence[str]]) -> dict[
     return one | {"sentences": list(table), "words": others}
 
 
-def flops_points(recipe: Any) -> dict[str, Any]:
+def flops_points(recipe: Model) -> dict[str, Any]:
     """The numbers from which a page computes FLOPs a token for any number of tokens.
 
     `decode` and `prefill` are points (tokens seen, FLOPs) between which the count is linear: at 1, at every window, and
@@ -127,8 +128,8 @@ def flops_points(recipe: Any) -> dict[str, Any]:
     """
     if is_opaque(recipe):
         return {"decode": None, "prefill": None, "head": 0, "sums": False}
-    windows = {part.attention_window for _, part in recipe.walk()} - {None}
-    tokens = sorted({1, *windows, FAR})
+    windows = {part.attention_window for _, part in recipe.walk()}
+    tokens = sorted({1, *filter(None, windows), FAR})
     decode = None if decode_flops(recipe, 1) is None else [[n, decode_flops(recipe, n)] for n in tokens]
     prefill, head = None, 0
     if prefill_flops(recipe, 1) is not None:
@@ -139,7 +140,7 @@ def flops_points(recipe: Any) -> dict[str, Any]:
     return {"decode": decode, "prefill": prefill, "head": head, "sums": sums}
 
 
-def recipe_lines(recipe: Any, say: Say = str) -> list[str]:
+def recipe_lines(recipe: Model, say: Say = str) -> list[str]:
     """The recipe in JSON, line by line; equal layers are written once, after a "//" that says which they are."""
     return json.dumps(_told_once(recipe.to_json(), say), ensure_ascii=False, indent=1).splitlines()
 
