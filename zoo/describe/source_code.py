@@ -10,13 +10,12 @@ from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any
 
-import zoo
 from zoo.errors import PluginError
 from zoo.frozen import Frozen, frozen
 from zoo.host.registry import Registry
 from zoo.recipe import Spec
 
-ROOT = Path(zoo.__file__).resolve().parent.parent  # of this installation, or of the repository
+ROOT = Path(__file__).resolve().parents[2]  # of this installation, or of the repository
 OUTSIDE = ("builtins", "mlx", "zoo")  # packages whose names a recipe function uses without owning them
 
 # The kinds of tokens that are coloured: the beginnings of Pygments' names, the more special first.
