@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any
 
 import mlx.core as mx
 import numpy as np
@@ -49,18 +48,18 @@ def attention(
     return mx.concatenate(mixed, axis=-2).reshape(batch, heads, count, -1)
 
 
-def memory(array: mx.array) -> Any:
+def memory(array: mx.array) -> np.ndarray:
     """An array's own numbers, which numpy may change in place; the array must be nobody else's."""
     return np.array(array, copy=False)
 
 
 @lru_cache(maxsize=4)
-def _triangle(size: int) -> Any:
+def _triangle(size: int) -> np.ndarray:
     """The causal mask of `size` queries and their keys, added to scores: 0 where seen, (t, t)."""
     return np.where(np.tri(size, dtype=bool), np.float32(0), LEAST)
 
 
-def _hide(scores: Any, mask: mx.array) -> None:  # (B, H, t, S), what broadcasts to it
+def _hide(scores: np.ndarray, mask: mx.array) -> None:  # (B, H, t, S), what broadcasts to it
     """Add a mask to scores, or, of a mask of booleans, hide where it is False."""
     if mask.dtype == mx.bool_:
         np.copyto(scores, LEAST, where=~np.array(mask))
@@ -68,14 +67,14 @@ def _hide(scores: Any, mask: mx.array) -> None:  # (B, H, t, S), what broadcasts
         scores += np.array(mask.astype(mx.float32))
 
 
-def _exponentiate(scores: Any) -> None:  # (…, S)
+def _exponentiate(scores: np.ndarray) -> None:  # (…, S)
     """e to the scores, in place, the greatest of each row taken as 0."""
     with np.errstate(invalid="ignore", over="ignore"):  # −∞ − −∞; LEAST plus a low score
         scores -= scores.max(axis=-1, keepdims=True)
         np.exp(scores, out=scores)
 
 
-def in_pieces(function: Callable[[Any, Any], None], x: mx.array) -> mx.array:
+def in_pieces(function: Callable[[np.ndarray, np.ndarray], None], x: mx.array) -> mx.array:
     """An elementwise function of numpy arrays, called with what it reads and what it writes, of some numbers at a time."""
     result = mx.zeros(x.shape)
     read, written = memory(mx.contiguous(x)).reshape(-1), memory(result).reshape(-1)
@@ -85,19 +84,19 @@ def in_pieces(function: Callable[[Any, Any], None], x: mx.array) -> mx.array:
     return result
 
 
-def silu(x: Any, y: Any) -> None:
+def silu(x: np.ndarray, y: np.ndarray) -> None:
     """x · σ(x)."""
     np.negative(x, out=y)
     _times_sigmoid(x, y)
 
 
-def quick_gelu(x: Any, y: Any) -> None:
+def quick_gelu(x: np.ndarray, y: np.ndarray) -> None:
     """x · σ(1.702 x)."""
     np.multiply(x, -1.702, out=y)
     _times_sigmoid(x, y)
 
 
-def gelu_tanh(x: Any, y: Any) -> None:
+def gelu_tanh(x: np.ndarray, y: np.ndarray) -> None:
     """½ x (1 + tanh z), z = √(2/π) (x + 0.044715 x³), which is x · σ(2z)."""
     np.multiply(x, x, out=y)
     y *= -2 * math.sqrt(2 / math.pi) * 0.044715
@@ -106,7 +105,7 @@ def gelu_tanh(x: Any, y: Any) -> None:
     _times_sigmoid(x, y)
 
 
-def _times_sigmoid(x: Any, y: Any) -> None:
+def _times_sigmoid(x: np.ndarray, y: np.ndarray) -> None:
     """x · σ(−y), written to y."""
     np.exp(y, out=y)
     y += 1

@@ -35,7 +35,7 @@ def dequantize(words: mx.array, scales: mx.array, biases: mx.array, bits: int) -
     def write(first: int) -> None:
         some = slice(first, first + step)
         written = groups[some]
-        items = written.reshape(-1).view(ITEMS[bits])
+        items: np.ndarray = written.reshape(-1).view(ITEMS[bits])
         start = first * groups.shape[1] * bits // 8
         np.take(_table(bits), codes[start : start + items.size], out=items, mode="clip")
         written *= factors[some]

@@ -9,10 +9,13 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import cache
 from importlib.util import find_spec
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from zoo.errors import ZooError
 from zoo.runtime.preload import blas
+
+if TYPE_CHECKING:
+    import mlx.core as mx
 
 MOST_THREADS = 8  # beyond that, reading memory bounds them
 MOST_CASTS = 4  # arrays at once: reading memory bounds more of them
@@ -76,7 +79,7 @@ def assign_streams(sizes: Mapping[str, int]) -> dict[str, Any]:
     return found
 
 
-def on_stream(stream: Any) -> AbstractContextManager[Any]:
+def on_stream(stream: mx.Stream | None) -> AbstractContextManager[Any]:
     """Operations within are for this stream, one of `side_streams`."""
     import mlx.core as mx
 

@@ -9,10 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from zoo.runtime import device
 from zoo.runtime.preload import blas
+
+if TYPE_CHECKING:
+    import mlx.core as mx
 
 MANY_NUMBERS = 2**16  # whose exp takes the CPU longer than it takes to call numpy's
 COLUMNS = range(8, 48)  # vectors at once that MKL multiplies faster as columns
@@ -27,14 +30,14 @@ def fused(function: Callable[..., Any]) -> Callable[..., Any]:
     return mx.compile(function, shapeless=True) if device.on_gpu() else function
 
 
-def elementwise(function: Callable[[Any], Any], name: str) -> Callable[[Any], Any]:
+def elementwise(function: Callable[[mx.array], mx.array], name: str) -> Callable[[mx.array], mx.array]:
     """An activation as one kernel where that is free; inside `eager()`, for many numbers, numpy's form of that name."""
     import mlx.core as mx
 
     if device.on_gpu():
         return fused(function)
 
-    def either(x: Any) -> Any:
+    def either(x: mx.array) -> mx.array:
         if x.size < MANY_NUMBERS or x.dtype != mx.float32 or not evaluates(x):
             return function(x)
         from zoo.runtime import arithmetic
@@ -55,8 +58,14 @@ def as_columns(size: int) -> range:
 
 
 def quantized_matmul(
-    weight: Any, scales: Any, biases: Any, *, group_size: int | None, bits: int | None, mode: str
-) -> Callable[[Any], Any]:
+    weight: mx.array,
+    scales: mx.array,
+    biases: mx.array | None,
+    *,
+    group_size: int | None,
+    bits: int | None,
+    mode: str,
+) -> Callable[[mx.array], mx.array]:
     """x -> x times the transposed matrix (O, I) of packed numbers: (…, I) -> (…, O).
 
     The CPU backend multiplies packed numbers on one core: the outputs are divided among the side streams there.
@@ -69,7 +78,7 @@ def quantized_matmul(
         return lambda x: mx.quantized_matmul(x, weight, scales, biases, **how)
     parts = _divided(weight, scales, biases, len(streams))
 
-    def multiply(x: Any) -> Any:
+    def multiply(x: mx.array) -> mx.array:
         found = [
             mx.quantized_matmul(x, *part, **how, stream=stream)
             for part, stream in zip(parts, streams, strict=False)
@@ -79,7 +88,9 @@ def quantized_matmul(
     return multiply
 
 
-def _divided(weight: Any, scales: Any, biases: Any, count: int) -> list[tuple[Any, Any, Any]]:
+def _divided(
+    weight: mx.array, scales: mx.array, biases: mx.array | None, count: int
+) -> list[tuple[mx.array, mx.array, mx.array | None]]:
     """Packed numbers in at most `count` parts of the first axis."""
     step = -(-weight.shape[0] // count)
     slices = [slice(first, first + step) for first in range(0, weight.shape[0], step)]
@@ -87,8 +98,14 @@ def _divided(weight: Any, scales: Any, biases: Any, count: int) -> list[tuple[An
 
 
 def dequantize(
-    weight: Any, scales: Any, biases: Any, *, group_size: int | None, bits: int | None, mode: str
-) -> Any:
+    weight: mx.array,
+    scales: mx.array,
+    biases: mx.array | None,
+    *,
+    group_size: int | None,
+    bits: int | None,
+    mode: str,
+) -> mx.array:
     """The floats that packed numbers (…, O, W) stand for, unevaluated or, inside `eager()`, by tables of bytes: (…, O, I).
 
     The CPU backend computes each on one core: where there is no table, they are divided among the side streams there.
@@ -126,7 +143,7 @@ def eager() -> Iterator[None]:
         _evaluates.reset(token)
 
 
-def evaluates(*arrays: Any) -> bool:
+def evaluates(*arrays: mx.array | None) -> bool:
     """Whether this is inside `eager()`; the arrays then have their values."""
     if not _evaluates.get():
         return False
@@ -139,7 +156,9 @@ def evaluates(*arrays: Any) -> bool:
     return True
 
 
-def attention(queries: Any, keys: Any, values: Any, scale: float, mask: Any = None) -> Any:
+def attention(
+    queries: mx.array, keys: mx.array, values: mx.array, scale: float, mask: mx.array | str | None = None
+) -> mx.array:
     """softmax(Q Kᵀ · scale + mask) V in the fastest way here: (B, H, T, K), two of (B, G, S, K) -> (B, H, T, K).
 
     `mask` is any that `mx.fast.scaled_dot_product_attention` takes.
@@ -154,7 +173,7 @@ def attention(queries: Any, keys: Any, values: Any, scale: float, mask: Any = No
     return arithmetic.attention(queries, keys, values, scale, mask)
 
 
-def row_groups(indices: Any) -> Sequence[tuple[slice, slice]] | None:
+def row_groups(indices: mx.array) -> Sequence[tuple[slice, slice]] | None:
     """Of ascending indices (N,), each number, as a slice, and the rows that have it; None outside `eager()`."""
     if not evaluates(indices):
         return None
@@ -163,7 +182,7 @@ def row_groups(indices: Any) -> Sequence[tuple[slice, slice]] | None:
     return grouping.groups(indices)
 
 
-def gather_matmul(x: Any, matrices: Any, indices: Any, in_order: bool = False) -> Any:
+def gather_matmul(x: mx.array, matrices: mx.array, indices: mx.array, in_order: bool = False) -> mx.array:
     """x @ matrices[indices], the matrices unmoved: (…, M, in), (E, in, out), (…) -> (…, M, out).
 
     `in_order` promises that `indices` (N,) ascend. The CPU backend knows this product in float32 only.
