@@ -94,10 +94,11 @@ def test_packed_numbers_become_floats(bits, shape, monkeypatch):
     monkeypatch.setattr(dequantize_by_table, "dequantize", lambda *given: tables.append(bits) or real(*given))
     monkeypatch.setattr(dequantize_by_table, "PIECE", 7 * 64)  # the last piece is shorter
     packed = mx.quantize(mx.random.normal(shape), group_size=64, bits=bits)
-    expected = mx.dequantize(*packed, group_size=64, bits=bits)
+    how = dict(group_size=64, bits=bits, mode="affine")
+    expected = mx.dequantize(*packed, **how)
     with runtime.eager():
-        found = runtime.dequantize(*packed, group_size=64, bits=bits, mode="affine")
-        part = runtime.dequantize(*(array[1::2] for array in packed), group_size=64, bits=bits, mode="affine")
+        found = runtime.dequantize(*packed, how)
+        part = runtime.dequantize(*(array[1::2] for array in packed), how)
     assert mx.allclose(found, expected, rtol=1e-6, atol=1e-6)
     assert mx.array_equal(part, found[1::2])
     assert bool(tables) == (bits != 3)

@@ -82,7 +82,7 @@ def test_a_divided_product_is_the_whole_one(outputs, mode, monkeypatch):
     how = dict(group_size=group, bits=bits, mode=mode)
     expected = mx.quantized_matmul(x, *parts, transpose=True, **how)
     monkeypatch.setattr(operations, "LEAST_DIVIDED", 0)
-    multiply = runtime.quantized_matmul(*parts, **how)
+    multiply = runtime.quantized_matmul(*parts, how)
     assert mx.allclose(multiply(x), expected, rtol=1e-5, atol=1e-5).item()
     gradient = mx.grad(lambda x: multiply(x).sum())(x)
     whole = mx.grad(lambda x: mx.quantized_matmul(x, *parts, transpose=True, **how).sum())(x)

@@ -13,7 +13,7 @@ import mlx.nn as nn
 
 from zoo.blocks.mask import Mask, dense
 from zoo.blocks.moe import top_k
-from zoo.blocks.quantized import QuantizedStack
+from zoo.blocks.quantized import QuantizedStack, quantize_arguments
 from zoo.cache import CachePolicy, KVCache
 from zoo_deepseek import spec as specs
 
@@ -131,7 +131,7 @@ class QuantizedHeadLinear(QuantizedStack):
         self, x: mx.array, transpose: bool = True
     ) -> mx.array:  # (B, H or 1, T, in) -> (B, H, T, out)
         parts = (self.weight, self.scales, self.get("biases"), transpose)
-        return mx.quantized_matmul(x, *parts, group_size=self.group_size, bits=self.bits, mode=self.mode)
+        return mx.quantized_matmul(x, *parts, **quantize_arguments(self))
 
     def transposed(self, x: mx.array) -> mx.array:  # (B, H or 1, T, out) -> (B, H, T, in)
         """The transposed matrices applied."""

@@ -10,7 +10,13 @@ import mlx.nn as nn
 
 from zoo import recipe, runtime
 from zoo.blocks.activation import activation
-from zoo.blocks.quantized import DequantizableLayer, QuantizedExtras, QuantizedStack, wide
+from zoo.blocks.quantized import (
+    DequantizableLayer,
+    QuantizedExtras,
+    QuantizedStack,
+    quantize_arguments,
+    wide,
+)
 from zoo.runtime.grouping import grouped_product
 
 MANY = 64  # rows of work from which sorting them by expert pays: each expert's matrix is then read once
@@ -89,10 +95,8 @@ class QuantizedStackedLinear(DequantizableLayer, QuantizedStack):
                 self.get("biases"),
                 rhs_indices=indices,
                 transpose=True,
-                group_size=self.group_size,
-                bits=self.bits,
-                mode=self.mode,
                 sorted_indices=in_order,
+                **quantize_arguments(self),
             )
         if "global_scale" in self:
             y = y * self.global_scale[indices][..., None, :]

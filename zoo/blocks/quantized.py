@@ -51,9 +51,7 @@ class DequantizableLayer(nn.Module):
             self.weight[part],
             self.scales[part],
             None if biases is None else biases[part],
-            group_size=self.group_size,
-            bits=self.bits,
-            mode=self.mode,
+            quantize_arguments(self),
         )
         return floats
 
@@ -65,15 +63,13 @@ def quantized_product(layer: DequantizableLayer, x: mx.array) -> mx.array:  # (â
         return x @ floats.T
     if runtime.multiplies_floats(rows):
         return x @ layer.floats().T
-    multiply = runtime.quantized_matmul(
-        layer.weight,
-        layer.scales,
-        layer.get("biases"),
-        group_size=layer.group_size,
-        bits=layer.bits,
-        mode=layer.mode,
-    )
-    return multiply(x)
+    how = quantize_arguments(layer)
+    return runtime.quantized_matmul(layer.weight, layer.scales, layer.get("biases"), how)(x)
+
+
+def quantize_arguments(layer: nn.Module) -> runtime.QuantizeArguments:
+    """How the numbers of a quantized layer are packed, as MLX's functions take it."""
+    return {"group_size": layer.group_size, "bits": layer.bits, "mode": layer.mode}
 
 
 class QuantizedLinear(DequantizableLayer, nn.QuantizedLinear):

@@ -132,10 +132,8 @@ class QuantizedMatrix(Frozen):
             self.weight,
             self.scales if self.biases is None else self.scales.astype(exact),
             self.biases if self.biases is None else self.biases.astype(exact),
-            group_size=self.quantization.group_size,
-            bits=self.quantization.bits,
-            mode=self.quantization.mode,
             dtype=exact,
+            **self.quantization.as_json(),
         )
         if self.global_scale is not None:
             matrix = matrix * self.global_scale[..., None]
@@ -201,9 +199,7 @@ def quantize_matrix(name: str, matrix: mx.array, quantization: QuantizationSpec)
 
     MLX would pack it as some finite number, and hide the fault.
     """
-    weight, scales, *biases = mx.quantize(
-        matrix, quantization.group_size, quantization.bits, mode=quantization.mode
-    )
+    weight, scales, *biases = mx.quantize(matrix, **quantization.as_json())
     # By the sum of a row, in one pass: it overflows only for numbers too large to be packed with any use.
     known = mx.isfinite(
         (matrix.astype(mx.float32) if matrix.dtype == mx.float16 else matrix).sum(-1, keepdims=True)

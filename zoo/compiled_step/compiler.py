@@ -14,7 +14,7 @@ import mlx.core as mx
 import mlx.nn as nn
 
 from zoo import runtime
-from zoo.blocks.quantized import FLOATS, DequantizableLayer, QuantizedLinear
+from zoo.blocks.quantized import FLOATS, DequantizableLayer, QuantizedLinear, quantize_arguments
 
 Function = Callable[..., Any]
 Made = TypeVar("Made")
@@ -143,13 +143,9 @@ def product(layer: nn.Module, arrays: Mapping[str, mx.array]) -> Function:
     if "scales" not in arrays:
         multiply = _dense(arrays.get(FLOATS, arrays.get("weight")), bias)
         return (lambda x: multiply(x).astype(x.dtype)) if FLOATS in arrays else multiply
+    how = quantize_arguments(layer)
     multiply_quantized = runtime.quantized_matmul(
-        arrays["weight"],
-        arrays["scales"],
-        arrays.get("biases"),
-        group_size=layer.group_size,
-        bits=layer.bits,
-        mode=layer.mode,
+        arrays["weight"], arrays["scales"], arrays.get("biases"), how
     )
 
     def packed(x: mx.array) -> mx.array:

@@ -31,6 +31,7 @@ from zoo.runtime.device import (
     versions,
 )
 from zoo.runtime.operations import (
+    QuantizeArguments,
     as_columns,
     attention,
     dequantize,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from zoo.runtime import device
 from zoo.runtime.preload import blas
@@ -57,14 +57,16 @@ def as_columns(size: int) -> range:
     return COLUMNS if size > MATRIX_IN_CACHE and blas() == "MKL" and not device.on_gpu() else range(0)
 
 
+class QuantizeArguments(TypedDict):
+    """How numbers are packed, as MLX's functions take it."""
+
+    group_size: int | None
+    bits: int | None
+    mode: str
+
+
 def quantized_matmul(
-    weight: mx.array,
-    scales: mx.array,
-    biases: mx.array | None,
-    *,
-    group_size: int | None,
-    bits: int | None,
-    mode: str,
+    weight: mx.array, scales: mx.array, biases: mx.array | None, how: QuantizeArguments
 ) -> Callable[[mx.array], mx.array]:
     """x -> x times the transposed matrix (O, I) of packed numbers: (…, I) -> (…, O).
 
@@ -72,15 +74,14 @@ def quantized_matmul(
     """
     import mlx.core as mx
 
-    how: dict[str, Any] = dict(transpose=True, group_size=group_size, bits=bits, mode=mode)
     streams = device.side_streams()
     if len(streams) == 1 or weight.ndim != 2 or weight.size < LEAST_DIVIDED:
-        return lambda x: mx.quantized_matmul(x, weight, scales, biases, **how)
+        return lambda x: mx.quantized_matmul(x, weight, scales, biases, transpose=True, **how)
     parts = _divided(weight, scales, biases, len(streams))
 
     def multiply(x: mx.array) -> mx.array:
         found = [
-            mx.quantized_matmul(x, *part, **how, stream=stream)
+            mx.quantized_matmul(x, *part, transpose=True, **how, stream=stream)
             for part, stream in zip(parts, streams, strict=False)
         ]
         return mx.concatenate(found, axis=-1)
@@ -98,13 +99,7 @@ def _divided(
 
 
 def dequantize(
-    weight: mx.array,
-    scales: mx.array,
-    biases: mx.array | None,
-    *,
-    group_size: int | None,
-    bits: int | None,
-    mode: str,
+    weight: mx.array, scales: mx.array, biases: mx.array | None, how: QuantizeArguments
 ) -> mx.array:
     """The floats that packed numbers (…, O, W) stand for, unevaluated or, inside `eager()`, by tables of bytes: (…, O, I).
 
@@ -112,12 +107,12 @@ def dequantize(
     """
     import mlx.core as mx
 
-    if weight.size >= MANY_NUMBERS and mode == "affine" and scales.dtype == mx.float32:
+    bits = how["bits"]
+    if weight.size >= MANY_NUMBERS and how["mode"] == "affine" and scales.dtype == mx.float32:
         from zoo.runtime import dequantize_by_table
 
-        if bits in dequantize_by_table.ITEMS and evaluates(weight, scales, biases):
+        if bits is not None and bits in dequantize_by_table.ITEMS and evaluates(weight, scales, biases):
             return dequantize_by_table.dequantize(weight, scales, biases, bits)
-    how: dict[str, Any] = dict(group_size=group_size, bits=bits, mode=mode)
     streams = device.side_streams()
     if len(streams) == 1 or weight.size < LEAST_DIVIDED:
         return mx.dequantize(weight, scales, biases, **how).astype(mx.float32)
