@@ -1,80 +1,67 @@
-"""The languages of a translation model's tokenizer, and the tokens that mark them. Imports no mlx."""
+"""The languages of a translation model's tokenizer, and their tokens. Imports no mlx."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Protocol
 
 from zoo.errors import PromptError, did_you_mean
 from zoo.frozen import Frozen, frozen
 
 
-class Languages(Protocol):
-    """The languages of a tokenizer."""
+@frozen()
+class Languages(Frozen):
+    """The languages of a tokenizer: `codes` with the ids of their tokens; `encode_text` encodes a text without these."""
 
-    @property
-    def codes(self) -> Mapping[str, int]:
-        """The languages by their codes, each with the id of its token."""
-        ...
+    codes: Mapping[str, int]
+    encode_text: Callable[[str], list[int]]
 
     def encode(self, text: str, source: str | None = None, target: str | None = None) -> list[int]:
-        """The ids of a source text, with the tokens that mark its language; PromptError for an unknown code."""
-        ...
+        """The ids of a source text with the tokens of its language; PromptError for an unknown code."""
+        raise NotImplementedError
 
     def first(self, target: str | None = None) -> int | None:
         """The id of the token that the target must begin with, or None; PromptError for an unknown code."""
-        ...
+        return None
 
 
 @frozen()
-class LanguageTokens(Frozen):
+class LanguageTokens(Languages):
     """Languages whose token marks the source text and begins the target (M2M-100, NLLB).
 
-    `plain` encodes a text without marks; `end` is the end token. In the `legacy` layout of NLLB the mark comes last.
+    `end` is the end token. In the `legacy` layout of NLLB the language token comes last.
     """
 
-    codes: Mapping[str, int]
-    plain: Callable[[str], list[int]]
     end: int
     source: str
     target: str | None = None
     legacy: bool = False
 
     def encode(self, text: str, source: str | None = None, target: str | None = None) -> list[int]:
-        mark = language_id(self.codes, source or self.source, "source")
-        ids = self.plain(text)
-        return [*ids, self.end, mark] if self.legacy else [mark, *ids, self.end]
+        language = language_id(self.codes, source or self.source, "source")
+        ids = self.encode_text(text)
+        return [*ids, self.end, language] if self.legacy else [language, *ids, self.end]
 
     def first(self, target: str | None = None) -> int | None:
-        if target is None and self.target is None:
-            raise PromptError(
-                f"`target_language`: say which of {len(self.codes)}, such as {self._example()}, to translate into"
+        target = target or self.target
+        if target is None:
+            example = next(
+                (code for code in ("fra_Latn", "fr") if code in self.codes), next(iter(self.codes))
             )
-        return language_id(self.codes, target or self.target or "", "target")
-
-    def _example(self) -> str:
-        known = [code for code in ("fra_Latn", "fr") if code in self.codes]
-        return known[0] if known else next(iter(self.codes))
+            raise PromptError(
+                f"`target_language`: say which of {len(self.codes)}, such as {example}, to translate into"
+            )
+        return language_id(self.codes, target, "target")
 
 
 @frozen()
-class TargetLanguagePrefix(Frozen):
-    """Languages marked before the source text by the one to translate into, ">>fra<<" (multilingual Marian)."""
-
-    codes: Mapping[str, int]
-    plain: Callable[[str], list[int]]
+class TargetLanguagePrefix(Languages):
+    """Languages of multilingual Marian: the source text begins with the target language, ">>fra<<"."""
 
     def encode(self, text: str, source: str | None = None, target: str | None = None) -> list[int]:
         if source is not None:
             raise PromptError("`source_language`: this model recognises the source's language by itself")
-        return (
-            self.plain(text)
-            if target is None
-            else [language_id(self.codes, target, "target"), *self.plain(text)]
-        )
-
-    def first(self, target: str | None = None) -> int | None:
-        return None
+        ids = self.encode_text(text)
+        return ids if target is None else [language_id(self.codes, target, "target"), *ids]
 
 
 def language_id(codes: Mapping[str, int], code: str, which: str) -> int:

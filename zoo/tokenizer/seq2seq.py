@@ -57,9 +57,9 @@ class VocabularyBackend(Backend):
     def encode(self, text: str, special_tokens: bool) -> list[int]:
         if special_tokens and self.languages is not None:
             return self.languages.encode(text)
-        return [*self.plain(text), *([self._end] if special_tokens else [])]
+        return [*self.encode_text(text), *([self._end] if special_tokens else [])]
 
-    def plain(self, text: str) -> list[int]:
+    def encode_text(self, text: str) -> list[int]:
         """The ids of a text alone; a special token spelled in it is that token."""
         ids = []
         written = "|".join(map(re.escape, sorted(self.special, key=len, reverse=True)))
@@ -127,13 +127,13 @@ class MarianBackend(VocabularyBackend):
         super().__init__(folder / "source.spm", vocab, names | settings.special_tokens, target)
         codes = {token[2:-2]: id for token, id in vocab.items() if re.fullmatch(r">>.+<<", token)}
         if codes:
-            self.languages = TargetLanguagePrefix(codes, lambda text: [*self.plain(text), self._end])
+            self.languages = TargetLanguagePrefix(codes, lambda text: [*self.encode_text(text), self._end])
 
-    def plain(self, text: str) -> list[int]:
+    def encode_text(self, text: str) -> list[int]:
         mark = re.match(r">>.*?<<", text, re.DOTALL)
         if mark is None:
-            return super().plain(text)
-        return [self._ids.get(mark[0], self._unknown), *super().plain(text[mark.end() :])]
+            return super().encode_text(text)
+        return [self._ids.get(mark[0], self._unknown), *super().encode_text(text[mark.end() :])]
 
 
 class M2MBackend(VocabularyBackend):
@@ -182,7 +182,7 @@ def language_tokens(
         raise TokenizerError(f"{settings.path}: the tokenizer has no end token")
     return LanguageTokens(
         codes=codes,
-        plain=lambda text: backend.encode(text, special_tokens=False),
+        encode_text=lambda text: backend.encode(text, special_tokens=False),
         end=end,
         source=settings.values.get("src_lang") or default,
         target=settings.values.get("tgt_lang"),
