@@ -116,9 +116,11 @@ def test_giant_strings_end_the_renderer_alone(template):
 
 def test_memory_is_watched_where_the_system_sets_no_limit(monkeypatch):
     assert chat._resident_bytes(os.getpid()) > 2**20
-    ask = chat._ask
+    render = chat._render_in_process
     limit = f'"memory_bytes": {chat.MEMORY}'.encode()
-    monkeypatch.setattr(chat, "_ask", lambda text: ask(text.replace(limit, b'"memory_bytes": 1099511627776')))
+    monkeypatch.setattr(
+        chat, "_render_in_process", lambda text: render(text.replace(limit, b'"memory_bytes": 1099511627776'))
+    )
     grow = "{% set n = namespace(a=[]) %}"
     grow += "{% for i in range(90) %}{% set n.a = n.a + ['x' * (10**7 + i)] %}{% endfor %}"
     grow += "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}"
@@ -154,10 +156,12 @@ def test_endless_output_is_stopped_early():
 
 def test_the_reader_stops_a_process_that_writes_too_much(monkeypatch):
     monkeypatch.setattr(chat, "OUTPUT", 0)  # the renderer is told 4 MiB all the same
-    ask = chat._ask
+    render = chat._render_in_process
     told = str(4 * 2**20).encode()
     monkeypatch.setattr(
-        chat, "_ask", lambda text: ask(text.replace(b'"output_bytes": 0', b'"output_bytes": ' + told))
+        chat,
+        "_render_in_process",
+        lambda text: render(text.replace(b'"output_bytes": 0', b'"output_bytes": ' + told)),
     )
     assert refusal("{{ 'x' * 10**6 }}") == "wrote more than 0 MiB"
 

@@ -47,16 +47,13 @@ class Backend(ABC):
         """A new Detokenizer: its pieces joined are what `decode` gives for all the ids."""
 
     def token_bytes(self, id: int) -> bytes | None:
-        """The bytes that a token stands for within a text, None where they cannot be told from the token alone."""
+        """The bytes of a token within a text, None where they depend on more than the token."""
         return None
 
     def text_bytes(self) -> TextBytes | None:
-        """What each id adds to a text, where decoding joins the bytes of tokens; None where it does more than that."""
+        """The bytes that each id adds to a text; None where decoding does more than join the bytes of tokens."""
         return None
 
     def offsets(self, text: str) -> list[tuple[int, int]] | None:
-        """The characters of the text, from and up to, of each id that `encode` gives without special tokens.
-
-        None where the tokenizer does not know them.
-        """
+        """The range of characters of each id that `encode` returns without special tokens; None where it is unknown."""
         return None

@@ -1,4 +1,4 @@
-"""Chat templates: a conversation as the text that a chat model was trained on."""
+"""Renders chat templates in a sandboxed process."""
 
 from __future__ import annotations
 
@@ -43,13 +43,12 @@ def render_chat(
     """The prompt that a chat template makes of messages.
 
     Each message has a "role" and a "content", both strings, and may have more keys; one with "tool_calls" may lack the
-    content. `special_tokens` are
-    visible by their names ("bos_token", ...), `kwargs` by theirs (such as `tools` or `enable_thinking`).
-    `add_generation_prompt` ends the text where the model's answer begins. The template writes its own special
-    tokens: encode the result with `special_tokens=False`.
+    content. The template sees the `special_tokens` by their names ("bos_token", ...) and the `kwargs` by theirs (such as
+    `tools` or `enable_thinking`). `add_generation_prompt` ends the text where the model's answer begins. The template
+    writes its own special tokens: encode the result with `special_tokens=False`.
 
-    TokenizerError, starting with "chat template:", for what the template refuses, for an error in it, and
-    where it uses more than `CPU_SECONDS`, `CLOCK_SECONDS`, `MEMORY` or `OUTPUT`. It runs in a sandbox in a process of its own.
+    TokenizerError, starting with "chat template:", for what the template refuses, for an error in it, and where it uses
+    more than `CPU_SECONDS`, `CLOCK_SECONDS`, `MEMORY` or `OUTPUT`.
     """
     variables = {
         **special_tokens,
@@ -71,17 +70,16 @@ def render_chat(
         request_text = json.dumps(request)
     except (TypeError, ValueError, RecursionError) as error:
         raise TokenizerError(f"chat template: a message or argument is not plain data ({error})") from None
-    answer = _ask(request_text.encode("ascii"))
+    answer = _render_in_process(request_text.encode("ascii"))
     if "error" in answer:
         raise TokenizerError(f"chat template: {answer['error']}")
     return answer["text"]
 
 
 def _message(message: Mapping[str, Any], number: int) -> dict[str, Any]:
-    """A message with string role and content, keys of value None dropped as templates expect.
+    """A message with string role and content and without keys of value None, as templates expect.
 
-    One with calls of tools may lack the content. Their arguments, which OpenAI's interface gives as JSON text, are
-    objects for the template.
+    One with tool calls may lack the content. Their arguments, JSON text in OpenAI's interface, become objects.
     """
     if not isinstance(message, Mapping):
         raise TokenizerError(f"chat template: message {number} must be an object with a role and a content")
@@ -97,7 +95,7 @@ def _message(message: Mapping[str, Any], number: int) -> dict[str, Any]:
 
 
 def _calls(calls: Any, number: int) -> list[dict[str, Any]]:
-    """The calls of a message, their arguments as objects; TokenizerError for what are none."""
+    """The tool calls of a message, their arguments as objects; TokenizerError for malformed ones."""
     made = []
     for call in calls if isinstance(calls, list | tuple) else [calls]:
         function = call.get("function") if isinstance(call, Mapping) else None
@@ -123,7 +121,7 @@ def _calls(calls: Any, number: int) -> list[dict[str, Any]]:
 
 
 def _library_folders() -> list[str]:
-    """The folders that jinja2 and what it needs are installed in."""
+    """The folders in which jinja2 and its dependency are installed."""
     folders = []
     for name in ("jinja2", "markupsafe"):
         spec = find_spec(name)
@@ -133,8 +131,8 @@ def _library_folders() -> list[str]:
     return list(dict.fromkeys(folders))
 
 
-def _ask(request: bytes) -> dict[str, str]:
-    """What the renderer answers: {"text": ...} or {"error": ...}."""
+def _render_in_process(request: bytes) -> dict[str, str]:
+    """The answer of the rendering process: {"text": ...} or {"error": ...}."""
     script = Path(__file__).with_name("chat_worker.py")
     # A template that gets out of the sandbox should find no secrets in its environment.
     kept = ("PATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "TZ", "LANG", "LC_ALL")
@@ -171,7 +169,7 @@ def _ask(request: bytes) -> dict[str, str]:
 
 
 def _read(child: subprocess.Popen[bytes]) -> tuple[bytes, str | None]:
-    """What a process writes until it ends, or the reason why it must be stopped before."""
+    """The output of a process until it ends, or the reason why it must be stopped."""
     assert child.stdout is not None
     deadline = time.monotonic() + CLOCK_SECONDS
     most = 6 * OUTPUT + 2**16  # JSON writes a byte as six at the most
@@ -193,7 +191,7 @@ def _read(child: subprocess.Popen[bytes]) -> tuple[bytes, str | None]:
 
 
 def _resident_bytes(pid: int) -> int:
-    """The memory that a process occupies, 0 where the system does not say."""
+    """The memory of a process, 0 where the system does not say."""
     pages = Path(f"/proc/{pid}/statm")  # Linux
     try:
         if pages.exists():

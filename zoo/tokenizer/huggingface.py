@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from zoo.errors import TokenizerError
 from zoo.tokenizer.backend import Backend
 from zoo.tokenizer.detokenizer import Detokenizer, clean_up, token_detokenizer
-from zoo.tokenizer.faults import NamingDetokenizer, naming, probe, quiet
-from zoo.tokenizer.growth import check_parts
+from zoo.tokenizer.length_limits import check_growth
+from zoo.tokenizer.library_errors import GuardedDetokenizer, hide_panics, library_errors, probe
 from zoo.tokenizer.settings import AddedToken, TokenizerSettings, read_bytes, read_text, read_vocabulary
 from zoo.tokenizer.token_bytes import TextBytes, altered_first_of, token_bytes_of
 
@@ -59,11 +59,11 @@ class TokenizersBackend(Backend):
     def encode(self, text: str, special_tokens: bool) -> list[int]:
         if special_tokens and self.languages is not None:
             return self.languages.encode(text)
-        with naming(self.path, "its tokenizer cannot encode this text"), quiet():
+        with library_errors(self.path, "its tokenizer cannot encode this text"), hide_panics():
             return self.tokenizer.encode(text, add_special_tokens=special_tokens).ids
 
     def decode(self, ids: Sequence[int], skip_special_tokens: bool) -> str:
-        with naming(self.path, "its tokenizer cannot decode these ids"), quiet():
+        with library_errors(self.path, "its tokenizer cannot decode these ids"), hide_panics():
             text = self.tokenizer.decode(list(ids), skip_special_tokens=skip_special_tokens)
         return clean_up(text) if self.clean_up else text
 
@@ -75,24 +75,24 @@ class TokenizersBackend(Backend):
 
     def detokenizer(self, skip_special_tokens: bool) -> Detokenizer:
         skipped = self.special_ids if skip_special_tokens else frozenset()
-        with naming(self.path, "its decoder cannot be followed"):
+        with library_errors(self.path, "its decoder cannot be followed"):
             inner = token_detokenizer(
                 self.tokenizer.decoder,
                 lambda id: None if id in skipped else self.tokenizer.id_to_token(id),
                 lambda ids: self.decode(ids, skip_special_tokens),
                 self.clean_up,
             )
-        return NamingDetokenizer(inner, self.path)
+        return GuardedDetokenizer(inner, self.path)
 
     def token_bytes(self, id: int) -> bytes | None:
         if id in self._written:
             return self._written[id].encode("utf-8")
         token = self.tokenizer.id_to_token(id)
-        with naming(self.path, "its decoder cannot be followed"):
+        with library_errors(self.path, "its decoder cannot be followed"):
             return None if token is None else self._bytes_of(token)
 
     def text_bytes(self) -> TextBytes | None:
-        with naming(self.path, "its decoder cannot be followed"):
+        with library_errors(self.path, "its decoder cannot be followed"):
             altered_first = None if self.clean_up else altered_first_of(self.tokenizer.decoder)
             if altered_first is None:
                 return None
@@ -104,7 +104,7 @@ class TokenizersBackend(Backend):
         )
 
     def offsets(self, text: str) -> list[tuple[int, int]] | None:
-        with naming(self.path, "its tokenizer cannot encode this text"), quiet():
+        with library_errors(self.path, "its tokenizer cannot encode this text"), hide_panics():
             return self.tokenizer.encode(text, add_special_tokens=False).offsets
 
     @cached_property
@@ -149,11 +149,11 @@ def from_json(path: Path, settings: TokenizerSettings) -> TokenizersBackend:
     import tokenizers
 
     data = read_bytes(path)
-    with naming(path, "not a tokenizer"), quiet():
+    with library_errors(path, "not a tokenizer"), hide_panics():
         tokenizer = tokenizers.Tokenizer.from_buffer(data)
         backend = TokenizersBackend(tokenizer, settings, settings.special_tokens, path)
-    check_parts(path, tokenizer)
-    with naming(path, "its parts do not work together"), quiet():
+    check_growth(path, tokenizer)
+    with library_errors(path, "its parts do not work together"), hide_panics():
         probe(tokenizer)
     return backend
 
@@ -173,7 +173,7 @@ def from_merges(folder: Path, settings: TokenizerSettings) -> TokenizersBackend:
     default = "<unk>" if by_word else "<|endoftext|>"
     names = ("unk_token",) if by_word else ("bos_token", "eos_token", "unk_token")
     special = {name: default for name in names if default in vocab} | settings.special_tokens
-    with naming(merges_path, "does not fit vocab.json"):
+    with library_errors(merges_path, "does not fit vocab.json"):
         if by_word:
             unknown = special.get("unk_token")
             tokenizer = Tokenizer(models.BPE(vocab, merges, end_of_word_suffix="</w>", unk_token=unknown))

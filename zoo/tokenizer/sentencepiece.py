@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Literal
 from zoo.errors import TokenizerError
 from zoo.tokenizer.backend import Backend
 from zoo.tokenizer.detokenizer import SPACE, Detokenizer, PieceDetokenizer
-from zoo.tokenizer.faults import naming
 from zoo.tokenizer.huggingface import check_class
+from zoo.tokenizer.library_errors import library_errors
 from zoo.tokenizer.settings import AddedToken, TokenizerSettings, read_bytes
 from zoo.tokenizer.token_bytes import TextBytes
 
@@ -158,7 +158,7 @@ def load_sentencepiece(path: Path, proto: bytes) -> SentencePieceProcessor:
         from sentencepiece import SentencePieceProcessor
     except ImportError:
         raise TokenizerError(f"{path}: needs the sentencepiece package (pip install sentencepiece)") from None
-    with naming(path, "not a sentencepiece model"):
+    with library_errors(path, "not a sentencepiece model"):
         if not proto:
             raise ValueError("it is empty")
         return SentencePieceProcessor(model_proto=proto)

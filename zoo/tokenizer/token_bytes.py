@@ -1,4 +1,4 @@
-"""What tokens stand for in bytes: one token by itself, and all of a vocabulary where texts are these bytes joined."""
+"""The bytes of tokens: of one token, and of a vocabulary where decoding only joins the bytes of tokens."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from zoo.tokenizer.detokenizer import ByteFallback, ByteLevel, decoder_of, flat
 if TYPE_CHECKING:
     from tokenizers.decoders import Decoder
 
-# Steps that work on the text as a whole; what they change is at its ends.
-_WHOLE = ("Fuse", "Strip")
+# Stages that work on the whole text and change only its ends.
+_WHOLE_TEXT = ("Fuse", "Strip")
 
 
 @frozen()
 class TextBytes(Frozen):
-    """What each id adds to a text: decoded ids are these bytes, one after the other.
+    """The bytes that each id adds to a text, where decoding joins these bytes.
 
-    `tokens` has an entry an id, None for one that adds nothing (a special token) or does not always add the same.
-    `altered_first` are the ids that add less than that where they are the first of a text: a sentencepiece decoder takes
-    the space away that encoding put there.
+    `tokens` has an entry for each id, None for one that adds nothing (a special token) or not always the same.
+    `altered_first` are the ids that add fewer bytes at the start of a text: a sentencepiece decoder removes the space that
+    encoding added there.
     """
 
     tokens: tuple[bytes | None, ...]
@@ -32,26 +32,27 @@ class TextBytes(Frozen):
 def token_bytes_of(decoder: Decoder | None) -> Callable[[str], bytes | None]:
     """A function from a token, as the vocabulary writes it, to its bytes within a text.
 
-    White space that the decoder puts between tokens (WordPiece's, that of `</w>`) belongs to none of them. The function
-    gives None where a step of the decoder cannot be applied to one token.
+    White space that the decoder puts between tokens (WordPiece, `</w>`) belongs to none of them. The function returns
+    None where a stage of the decoder cannot be applied to one token.
     """
-    steps = [] if decoder is None else [_step(spec) for spec in flat(json.loads(decoder.__getstate__()))]
+    stages = [] if decoder is None else [_stage(spec) for spec in flat(json.loads(decoder.__getstate__()))]
 
     def converted(token: str) -> bytes | None:
         value: str | bytes | None = token
-        for step in steps:
+        for stage in stages:
             if not isinstance(value, str):
                 break
-            value = step(value)
+            value = stage(value)
         return value.encode("utf-8") if isinstance(value, str) else value
 
     return converted
 
 
 def altered_first_of(decoder: Decoder | None) -> Callable[[bytes], bool] | None:
-    """Whether a token of these bytes may add less as the first of a text; None where texts are not tokens' bytes joined.
+    """A function: whether a token of these bytes may add fewer at the start of a text.
 
-    They are not where the decoder puts or takes characters at the borders of tokens, or looks at several at once.
+    None where decoding does more than join the bytes of tokens: it adds or removes characters between tokens, or looks at
+    several at once.
     """
     if decoder is None:  # the library then puts a space between tokens
         return None
@@ -73,8 +74,8 @@ def altered_first_of(decoder: Decoder | None) -> Callable[[bytes], bool] | None:
     return lambda token: (spaced and b" " in token) or bool(stripped and token.startswith(stripped))
 
 
-def _step(spec: dict[str, Any]) -> Callable[[str], str | bytes | None]:
-    """What one step makes of a token in the middle of a text: text for the next step, or its bytes."""
+def _stage(spec: dict[str, Any]) -> Callable[[str], str | bytes | None]:
+    """One stage of a decoder for a token within a text: returns text for the next stage, or the bytes."""
     kind = spec["type"]
     if kind == "ByteLevel":
         return ByteLevel().bytes_of
@@ -84,7 +85,7 @@ def _step(spec: dict[str, Any]) -> Callable[[str], str | bytes | None]:
         return lambda token: token.removeprefix(spec["prefix"])
     if kind == "BPEDecoder":
         return lambda token: token.removesuffix(spec["suffix"])
-    if kind in _WHOLE:
+    if kind in _WHOLE_TEXT:
         return lambda token: token
     if kind in ("Metaspace", "Replace"):
         inner = decoder_of(spec)

@@ -107,14 +107,14 @@ class Tokenizer:
         return self._backend.token_bytes(id)
 
     def text_bytes(self) -> TextBytes | None:
-        """What each id adds to a text, where decoding joins the bytes of tokens; None where it does more than that.
+        """The bytes that each id adds to a text; None where decoding does more than join the bytes of tokens.
 
         WordPiece's decoder, for example, puts spaces between words.
         """
         return self._backend.text_bytes()
 
     def offsets(self, text: str) -> list[tuple[int, int]] | None:
-        """The characters, from and up to, that each id of `encode(text, special_tokens=False)` covers, if it knows."""
+        """The range of characters of each id of `encode(text, special_tokens=False)`; None where it is unknown."""
         return self._backend.offsets(text)
 
 

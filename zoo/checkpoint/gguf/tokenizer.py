@@ -12,7 +12,7 @@ from zoo.checkpoint.gguf.pretokenizers import PRE_TOKENIZERS, UNNAMED, PreTokeni
 from zoo.checkpoint.gguf.sentencepiece import model_proto
 from zoo.checkpoint.gguf.vocabulary import CONTROL, KEY, USER, GGUFVocabulary
 from zoo.tokenizer import Tokenizer
-from zoo.tokenizer.huggingface import Backend, TokenizersBackend, bert, naming, put_around
+from zoo.tokenizer.huggingface import Backend, TokenizersBackend, bert, library_errors, put_around
 
 
 def load_gguf_tokenizer(header: Header, rows: int) -> Tokenizer | None:
@@ -83,7 +83,7 @@ def byte_level(vocabulary: GGUFVocabulary) -> TokenizersBackend:
     if any(len(pair) != 2 for pair in merges):
         raise vocabulary.error("merges", "must each be two tokens with a space between")
     ids = {text: id for id, text in enumerate(vocabulary.tokens)}
-    with naming(vocabulary.path, "holds no tokenizer"):
+    with library_errors(vocabulary.path, "holds no tokenizer"):
         tokenizer = LibraryTokenizer(models.BPE(ids, merges, ignore_merges=pre_tokenizer.whole))
         if pre_tokenizer.composed:
             tokenizer.normalizer = normalizers.NFC()
@@ -136,7 +136,7 @@ def word_pieces(vocabulary: GGUFVocabulary) -> TokenizersBackend:
     """BERT's tokenizer. A file says nothing of capitals: a vocabulary that has some keeps them."""
     normal = [text for text, kind in zip(vocabulary.tokens, vocabulary.kinds, strict=True) if kind != CONTROL]
     cased = any(text != text.lower() for text in normal if not text.startswith("["))
-    with naming(vocabulary.path, "holds no tokenizer"):
+    with library_errors(vocabulary.path, "holds no tokenizer"):
         return bert(vocabulary.path, vocabulary.tokens, vocabulary.settings({"do_lower_case": not cased}))
 
 

@@ -1,4 +1,4 @@
-"""Tools that a chat model may call: their declarations for the template, and the calls in its answers."""
+"""Tool calls: declarations of tools for the chat template, and the calls in a model's answer."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _ARGUMENT = re.compile(r"(\w+)\s*(?:\([^)]*\))?:\s*(.*)")
 
 
 def call_of(value: Any) -> ToolCall | None:
-    """The call that an object `{"name": …, "arguments": {…}}` is, with an id of its own or a new one; else None.
+    """A call from an object `{"name": …, "arguments": {…}}`, with its id or a new one; None for anything else.
 
-    Some models write "parameters", and some the arguments as JSON text.
+    Some models write "parameters", and some write the arguments as JSON text.
     """
     if not isinstance(value, Mapping) or not isinstance(value.get("name"), str) or not value["name"]:
         return None
@@ -41,7 +41,7 @@ def call_of(value: Any) -> ToolCall | None:
 
 
 def new_id() -> str:
-    """A new id of a call."""
+    """A new id for a call."""
     return "".join(secrets.choice(_LETTERS) for _ in range(_ID_LENGTH))
 
 
@@ -58,9 +58,9 @@ def _refuse(constant: str) -> None:
 
 
 def declarations(tools: Iterable[Tool]) -> list[dict[str, Any]]:
-    """The declarations of tools as a template takes them: JSON objects as they are, Python functions by `declaration`.
+    """The declarations of tools for a template: JSON objects as they are, Python functions by `declaration`.
 
-    PromptError, with the tool's number, for what is neither, and for two tools of one name.
+    PromptError, with the tool's number, for anything else, and for two tools of one name.
     """
     if isinstance(tools, str | bytes | Mapping) or not isinstance(tools, Iterable):
         raise PromptError(f"`tools` must be a list of declarations or functions, got {tools!r:.60}")
@@ -125,7 +125,7 @@ def declaration(function: Callable[..., Any]) -> dict[str, Any]:
 
 
 def _documented(text: str) -> tuple[str, dict[str, str]]:
-    """The first paragraph of a docstring, and what its section "Args:" says of each parameter."""
+    """The first paragraph of a docstring, and the description of each parameter in its section "Args:"."""
     about = " ".join(text.split("\n\n", 1)[0].split())
     described: dict[str, str] = {}
     last: str | None = None

@@ -1,7 +1,4 @@
-"""Turns the failures of tokenizer libraries into one line that names the file.
-
-On a damaged or absurd file the `tokenizers` library raises, or its Rust code panics.
-"""
+"""Turns errors and panics of tokenizer libraries on damaged files into one line that names the file."""
 
 from __future__ import annotations
 
@@ -25,7 +22,7 @@ _error_stream = Lock()
 
 
 @contextmanager
-def naming(path: Path, fault: str) -> Iterator[None]:
+def library_errors(path: Path, fault: str) -> Iterator[None]:
     """Turn what a library raises into a TokenizerError that names the file and the fault."""
     try:
         yield
@@ -38,23 +35,23 @@ def naming(path: Path, fault: str) -> Iterator[None]:
         raise TokenizerError(f"{path}: {fault} ({one_line(error)})") from None
 
 
-class NamingDetokenizer:
+class GuardedDetokenizer:
     """A Detokenizer whose errors name the file."""
 
     def __init__(self, inner: Detokenizer, path: Path) -> None:
         self.inner, self.path = inner, path
 
     def add(self, id: int) -> str:
-        with naming(self.path, f"its decoder cannot decode the id {id}"):
+        with library_errors(self.path, f"its decoder cannot decode the id {id}"):
             return self.inner.add(id)
 
     def finish(self) -> str:
-        with naming(self.path, "its decoder cannot end the text"):
+        with library_errors(self.path, "its decoder cannot end the text"):
             return self.inner.finish()
 
 
 def probe(tokenizer: tokenizers.Tokenizer) -> None:
-    """Use a tokenizer once, so that a file on which the library panics does so now, and not in the middle of a text."""
+    """Encode and decode once, so that a file on which the library panics does so now and not during generation."""
     for text in PROBES:
         with suppress(Exception):  # a text that the vocabulary has no tokens for
             tokenizer.encode(text)
@@ -65,10 +62,10 @@ def probe(tokenizer: tokenizers.Tokenizer) -> None:
 
 
 @contextmanager
-def quiet() -> Iterator[None]:
-    """Keep a panic's message off the error stream: Rust writes it there before Python sees an exception.
+def hide_panics() -> Iterator[None]:
+    """Hide the message that Rust writes to the error stream before a panic becomes a Python exception.
 
-    Anything else written meanwhile is shown afterwards, unless there was a panic.
+    Anything else written meanwhile is written afterwards, unless there was a panic.
     """
     with _error_stream:
         if sys.stderr is not None:
@@ -80,7 +77,7 @@ def quiet() -> Iterator[None]:
             return
         read, write = os.pipe()
         for end in (read, write):
-            os.set_blocking(end, False)  # what does not fit into the pipe is lost, rather than waited for
+            os.set_blocking(end, False)  # lose what does not fit into the pipe instead of waiting
         os.dup2(write, 2)
         panicked = False
         try:

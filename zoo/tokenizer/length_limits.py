@@ -1,4 +1,4 @@
-"""Bounds on how much the parts of a `tokenizer.json` lengthen a text."""
+"""Limits on how much the parts of a `tokenizer.json` lengthen a text."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ MOST_PARTS = 100  # of a normalizer, pre-tokenizer or decoder; published ones ha
 MOST_GROWTH = 10_000  # characters that one may become
 MOST_WORD = 1000  # characters of a word that WordPiece looks for in its vocabulary, in the square of the time
 
-# How many characters one may become, at the most: of Unicode's forms U+FDFA the most, of UTF-8 four bytes.
+# The most characters that one may become: the longest of Unicode's forms is U+FDFA, and UTF-8 has up to four bytes.
 GROWTH = {"NFKC": 18, "NFKD": 18, "Precompiled": 18, "NFC": 3, "NFD": 4, "Lowercase": 2, "BertNormalizer": 4}
 GROWTH |= {"ByteLevel": 4}
 
 
-def check_parts(path: Path, tokenizer: tokenizers.Tokenizer) -> None:
-    """TokenizerError, naming the file, for a tokenizer that may take hours, or all memory, for a short text."""
+def check_growth(path: Path, tokenizer: tokenizers.Tokenizer) -> None:
+    """TokenizerError, naming the file, for a tokenizer that may take hours or all memory for a short text."""
     for name in ("normalizer", "pre_tokenizer", "decoder"):
         part = getattr(tokenizer, name)
         parts = [] if part is None else flat(json.loads(part.__getstate__()))
@@ -38,7 +38,7 @@ def check_parts(path: Path, tokenizer: tokenizers.Tokenizer) -> None:
 
 
 def _growth(part: Mapping[str, Any]) -> float:
-    """The most characters that one character becomes in a part."""
+    """The most characters that a part makes of one."""
     if part["type"] != "Replace":
         return GROWTH.get(part["type"], 1)
     replaced = len(
